@@ -1,0 +1,47 @@
+//! Side-by-side measurements. Each bench is a module with one function that returns a [`Report`]; figures are
+//! ratios within one run, because machines are shared and noisy. `cargo xtask bench NAME` runs this in release.
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a measuring program: a fault ends it, its output is its product, and it starts the peers itself"
+)]
+
+mod report;
+
+use clap::Parser;
+use report::Report;
+
+/// Measures one thing against its peer.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Which bench; all of them when left out.
+    name: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Every bench by its name.
+const BENCHES: &[(&str, fn() -> Report)] = &[];
+
+fn main() -> std::process::ExitCode {
+    let args = Args::parse();
+    let chosen: Vec<_> =
+        BENCHES.iter().filter(|(name, _)| args.name.as_deref().is_none_or(|n| n == *name)).collect();
+    if chosen.is_empty() {
+        let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
+        println!("no bench of that name; known: {}", known.join(", "));
+        return std::process::ExitCode::from(2);
+    }
+    let mut missed = false;
+    for (_, bench) in chosen {
+        let report = bench();
+        missed |= !report.reached();
+        println!("{}", if args.json { report.json() } else { report.text() });
+    }
+    std::process::ExitCode::from(u8::from(missed))
+}

@@ -1,0 +1,2 @@
+//! The `vambrace` binary.
+fn main() {}

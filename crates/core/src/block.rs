@@ -1,0 +1,155 @@
+//! Blocked zones: names that no agent reads, lists or searches, at any depth, whatever their spelling.
+//! Matching ignores case, Unicode compatibility forms, invisible characters and trailing dots and spaces,
+//! because a file system may fold them; blocking a look-alike too much harms nobody.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use unicode_normalization::UnicodeNormalization;
+
+/// Blocked in every workspace. A trailing slash means the folder and everything below it.
+pub const ALWAYS_BLOCKED: &[&str] = &[
+    ".env", ".env.local", ".env.*.local", ".env.development", ".env.staging", ".env.production", ".git/",
+    "secrets/", "node_modules/", "*.pem", "*id_rsa*", ".vambrace/", ".agentzero_audit.jsonl",
+];
+
+/// A pattern that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("pattern `{pattern}` is not a valid glob: {why}")]
+pub struct BadPattern {
+    /// As written.
+    pub pattern: String,
+    /// The glob compiler's words.
+    pub why: String,
+}
+
+/// A compiled list of blocked patterns.
+#[derive(Debug, Clone)]
+pub struct BlockList {
+    set: GlobSet,
+    patterns: Vec<String>,
+}
+
+impl BlockList {
+    /// Compiles the patterns. A pattern without a slash (other than a trailing one) matches a name at any
+    /// depth; one with a slash is relative to the zone's root; a leading `**/` is any depth.
+    pub fn new<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Result<Self, BadPattern> {
+        let mut set = GlobSetBuilder::new();
+        let mut kept = Vec::new();
+        for pattern in patterns {
+            let pattern = pattern.as_ref();
+            let bad = |why: String| BadPattern { pattern: pattern.to_owned(), why };
+            let body = fold(pattern.trim_end_matches('/'));
+            let body = body.strip_suffix("/**").unwrap_or(&body);
+            let body = body.trim_start_matches("./").trim_start_matches('/');
+            if body.is_empty() {
+                return Err(bad("it names nothing".to_owned()));
+            }
+            let anchored =
+                if body.contains('/') { body.to_owned() } else { format!("**/{body}") };
+            let glob = GlobBuilder::new(&anchored)
+                .literal_separator(true)
+                .build()
+                .map_err(|error| bad(error.kind().to_string()))?;
+            set.add(glob);
+            kept.push(pattern.to_owned());
+        }
+        let set = set
+            .build()
+            .map_err(|error| BadPattern { pattern: kept.join(", "), why: error.to_string() })?;
+        Ok(Self { set, patterns: kept })
+    }
+
+    /// The built-in list and further patterns.
+    pub fn with_defaults<S: AsRef<str>>(further: &[S]) -> Result<Self, BadPattern> {
+        Self::new(ALWAYS_BLOCKED.iter().copied().chain(further.iter().map(AsRef::as_ref)))
+    }
+
+    /// The pattern that blocks this path or one of its parents; `relative` as in
+    /// [`crate::path::ScopedPath::relative`].
+    #[must_use]
+    pub fn blocks(&self, relative: &str) -> Option<&str> {
+        let folded = fold(relative);
+        let mut end = 0;
+        while end < folded.len() {
+            end = folded.get(end + 1..).and_then(|rest| rest.find('/')).map_or(folded.len(), |at| end + 1 + at);
+            if let Some(hit) = self.match_folded(folded.get(..end)?) {
+                return Some(hit);
+            }
+        }
+        None
+    }
+
+    /// Like [`Self::blocks`] for an entry whose parents are known not to be blocked: one match instead of
+    /// one per parent. For walkers.
+    #[must_use]
+    pub fn blocks_entry(&self, relative: &str) -> Option<&str> {
+        self.match_folded(&fold(relative))
+    }
+
+    fn match_folded(&self, folded: &str) -> Option<&str> {
+        let hit = *self.set.matches(folded).first()?;
+        self.patterns.get(hit).map(String::as_str)
+    }
+}
+
+/// Folds a path to the form in which blocked names are compared.
+fn fold(path: &str) -> String {
+    let folded: String = if path.is_ascii() {
+        path.to_ascii_lowercase()
+    } else {
+        path.chars().filter(|c| !is_ignorable(*c)).nfkc().flat_map(char::to_lowercase).collect()
+    };
+    if !folded.contains(['.', ' ']) {
+        return folded;
+    }
+    let mut out = String::with_capacity(folded.len());
+    for (at, name) in folded.split('/').enumerate() {
+        if at > 0 {
+            out.push('/');
+        }
+        let trimmed = name.trim_end_matches(['.', ' ']);
+        out.push_str(if trimmed.is_empty() { name } else { trimmed });
+    }
+    out
+}
+
+/// Characters that some file systems drop when they compare names.
+fn is_ignorable(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, blocked: bool) {
+        let list = BlockList::with_defaults(&["config/prod/", "**/*.key", "exact/one.txt"]).unwrap();
+        assert_eq!(list.blocks(path).is_some(), blocked, "{path}");
+    }
+
+    // T12, B4
+    #[test]
+    fn blocked_at_any_depth_and_in_any_spelling() {
+        for path in [
+            ".env", "a/b/.env", ".ENV", ".env.", ".env ", ".git/config", "x/.git/hooks/pre-commit", ".GIT/config",
+            "secrets/a", "a/secrets/b/c", "node_modules/x/y.js", "k.pem", "a/K.PEM", "id_rsa", "my_id_rsa.bak",
+            ".g\u{200c}it/config", "．env", ".\u{ff45}nv", "config/prod/x", "deep/er.key", "exact/one.txt",
+            ".vambrace/config.yaml", ".env/x", ".env.production",
+        ] {
+            check(path, true);
+        }
+        for path in [
+            "", "src/main.rs", "environment", ".env.example", "env", "gitignore", ".gitignore", ".github/x", "secret",
+            "secretsx/a", "a.pem.txt", "other/config/prod/x", "x/exact/one.txt", "pem",
+        ] {
+            check(path, false);
+        }
+    }
+
+    #[test]
+    fn bad_patterns_are_named() {
+        assert_eq!(BlockList::new(["a[", "b"]).unwrap_err().pattern, "a[");
+        assert!(BlockList::new(["/"]).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! Paths as an agent asks for them, and as names inside the scope. An [`AskedPath`] is only words; a
+//! [`ScopedPath`] has passed the lexical rules and still opens nothing: opening is `workspace`'s, through
+//! a directory handle.
+
+use std::fmt;
+
+use crate::error::{CallError, ErrorCode};
+
+/// The longest path that is looked at.
+const MAX_PATH_BYTES: usize = 4096;
+/// The longest name of one file or folder on Linux.
+const MAX_NAME_BYTES: usize = 255;
+/// The prefix that names the project root instead of the service root.
+const PROJECT_PREFIX: &str = "project:";
+
+/// Which root a path is relative to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Zone {
+    /// The service root: reading and writing.
+    Service,
+    /// The project root: reading of shared folders only.
+    Project,
+}
+
+/// A path as it came from an agent: words, nothing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedPath(String);
+
+impl AskedPath {
+    /// Takes the words.
+    pub fn new(words: impl Into<String>) -> Self {
+        Self(words.into())
+    }
+
+    /// The words.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Applies the lexical rules: relative, no `..`, no NUL, no home shorthand, sane lengths.
+    /// `.` and repeated or trailing slashes are dropped.
+    pub fn parse(&self) -> Result<ScopedPath, CallError> {
+        let asked = self.0.as_str();
+        let refuse = |why: &str| {
+            let shown: String = asked.chars().take(200).collect();
+            CallError::new(ErrorCode::ScopeViolation, format!("path {shown:?} {why}"))
+        };
+        if asked.len() > MAX_PATH_BYTES {
+            return Err(refuse("is longer than 4096 bytes"));
+        }
+        if asked.contains('\0') {
+            return Err(refuse("contains a NUL character"));
+        }
+        let (zone, rest) = match asked.strip_prefix(PROJECT_PREFIX) {
+            Some(rest) => (Zone::Project, rest),
+            None => (Zone::Service, asked),
+        };
+        if rest.starts_with('/') {
+            return Err(refuse("is absolute").suggest("give the path relative to the service root"));
+        }
+        if rest.starts_with('~') {
+            return Err(refuse("starts with `~`: home folders are out of scope")
+                .suggest("give the path relative to the service root; `./~name` names a file called `~name`"));
+        }
+        let mut names = Vec::new();
+        for name in rest.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => return Err(refuse("contains `..`, which is always refused")),
+                name if name.len() > MAX_NAME_BYTES => {
+                    return Err(refuse("has a name longer than 255 bytes"));
+                }
+                name => names.push(name),
+            }
+        }
+        Ok(ScopedPath { zone, relative: names.join("/") })
+    }
+}
+
+/// A path inside the scope: a zone and a clean relative path (no `.`, `..`, empty names; the root itself
+/// is the empty string).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ScopedPath {
+    // INVARIANT: `relative` is made of names joined by single slashes; no name is empty, `.` or `..`.
+    zone: Zone,
+    relative: String,
+}
+
+impl ScopedPath {
+    /// The root of a zone.
+    #[must_use]
+    pub fn root(zone: Zone) -> Self {
+        Self { zone, relative: String::new() }
+    }
+
+    /// The path of an entry found while walking; `None` when the name is not a plain name.
+    #[must_use]
+    pub fn join(&self, name: &str) -> Option<Self> {
+        if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+            return None;
+        }
+        let relative = if self.relative.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}/{name}", self.relative)
+        };
+        Some(Self { zone: self.zone, relative })
+    }
+
+    /// Which root it is relative to.
+    #[must_use]
+    pub fn zone(&self) -> Zone {
+        self.zone
+    }
+
+    /// Relative to its zone's root; empty for the root itself.
+    #[must_use]
+    pub fn relative(&self) -> &str {
+        &self.relative
+    }
+
+    /// The names from the root down.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.relative.split('/').filter(|name| !name.is_empty())
+    }
+
+    /// The last name; `None` for the root.
+    #[must_use]
+    pub fn file_name(&self) -> Option<&str> {
+        self.names().last()
+    }
+}
+
+impl fmt::Display for ScopedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.zone == Zone::Project {
+            f.write_str(PROJECT_PREFIX)?;
+        }
+        f.write_str(if self.relative.is_empty() { "." } else { &self.relative })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(asked: &str, expected: Option<&str>) {
+        let got = AskedPath::new(asked).parse().map(|path| path.to_string());
+        match expected {
+            Some(expected) => assert_eq!(got.as_deref(), Ok(expected), "{asked:?}"),
+            None => assert_eq!(got.unwrap_err().code, ErrorCode::ScopeViolation, "{asked:?}"),
+        }
+    }
+
+    // T12, B4
+    #[test]
+    fn lexical_rules() {
+        check("src/main.rs", Some("src/main.rs"));
+        check("./src//main.rs/", Some("src/main.rs"));
+        check("", Some("."));
+        check(".", Some("."));
+        check("./~odd", Some("~odd"));
+        check("a~", Some("a~"));
+        check("project:shared/a.md", Some("project:shared/a.md"));
+        check("project:", Some("project:."));
+        check("a..b/..c", Some("a..b/..c"));
+        check("/etc/passwd", None);
+        check("project:/etc/passwd", None);
+        check("../x", None);
+        check("a/../b", None);
+        check("a/..", None);
+        check("project:shared/../x", None);
+        check("~/x", None);
+        check("~root/x", None);
+        check("a\0b", None);
+        check(&"a/".repeat(3000), None);
+        check(&"n".repeat(256), None);
+    }
+
+    #[test]
+    fn joining_takes_plain_names_only() {
+        let root = ScopedPath::root(Zone::Service);
+        assert_eq!(root.join("a").and_then(|a| a.join("b")).map(|b| b.to_string()).as_deref(), Some("a/b"));
+        for bad in ["", ".", "..", "a/b", "a\0"] {
+            assert_eq!(root.join(bad), None, "{bad:?}");
+        }
+    }
+}

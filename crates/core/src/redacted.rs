@@ -1,0 +1,124 @@
+//! `Redacted<T>`: text that a redactor has seen. The store and the ledger accept nothing else, so a
+//! secret cannot reach the disk by forgetting a call. The redactor itself is handed in ([`Redact`]).
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// The redactor could not look at the text; nothing may leave.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the redactor failed: {0}")]
+pub struct RedactError(pub String);
+
+/// Text after redaction, with the number of replacements made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Masked<'a> {
+    /// The text without its secrets.
+    pub text: Cow<'a, str>,
+    /// How many secrets were replaced.
+    pub count: u32,
+}
+
+/// Something that finds and replaces secrets.
+pub trait Redact: Send + Sync {
+    /// Replaces every secret in `text`.
+    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError>;
+}
+
+/// A value that a redactor has seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redacted<T> {
+    // INVARIANT: built only through a `Redact`, or from text that was compiled in.
+    value: T,
+    count: u32,
+}
+
+impl<T> Redacted<T> {
+    /// How many secrets were replaced.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The clean value.
+    pub fn get(&self) -> &T {
+        &self.value
+    }
+
+    /// The clean value, given up.
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+}
+
+impl Redacted<String> {
+    /// Redacts a text.
+    pub fn text(text: &str, by: &dyn Redact) -> Result<Self, RedactError> {
+        let masked = by.redact(text)?;
+        Ok(Self { value: masked.text.into_owned(), count: masked.count })
+    }
+
+    /// Text that was compiled in holds no secret.
+    #[must_use]
+    pub fn literal(text: &'static str) -> Self {
+        Self { value: text.to_owned(), count: 0 }
+    }
+}
+
+impl Redacted<Value> {
+    /// Redacts every string of a JSON value, the keys of its objects included.
+    pub fn json(mut value: Value, by: &dyn Redact) -> Result<Self, RedactError> {
+        let mut count = 0;
+        redact_value(&mut value, by, &mut count)?;
+        Ok(Self { value, count })
+    }
+}
+
+fn redact_value(value: &mut Value, by: &dyn Redact, count: &mut u32) -> Result<(), RedactError> {
+    match value {
+        Value::String(text) => {
+            let masked = by.redact(text)?;
+            *count += masked.count;
+            if let Cow::Owned(clean) = masked.text {
+                *text = clean;
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                redact_value(item, by, count)?;
+            }
+        }
+        Value::Object(fields) => {
+            for (key, mut item) in std::mem::take(fields) {
+                redact_value(&mut item, by, count)?;
+                let masked = by.redact(&key)?;
+                *count += masked.count;
+                let clean = masked.text.into_owned();
+                fields.insert(clean, item);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Dogs;
+    impl Redact for Dogs {
+        fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+            let count = u32::try_from(text.matches("dog").count()).unwrap();
+            let text = if count == 0 { text.into() } else { text.replace("dog", "***").into() };
+            Ok(Masked { text, count })
+        }
+    }
+
+    #[test]
+    fn keys_and_nested_strings_are_redacted() {
+        let value = serde_json::json!({"a dog": ["dog", 1, {"x": "hotdog"}], "cat": "cat"});
+        let clean = Redacted::json(value, &Dogs).unwrap();
+        assert_eq!(clean.count(), 3);
+        assert_eq!(*clean.get(), serde_json::json!({"a ***": ["***", 1, {"x": "hot***"}], "cat": "cat"}));
+    }
+}

@@ -1,0 +1,1 @@
+//! The hash-chained record: line format, segments, verification

@@ -1,0 +1,1 @@
+//! State and ledger in one SQLite file

@@ -1,0 +1,1 @@
+//! The catalogue: each tool is arguments, effects, result

@@ -1,0 +1,1 @@
+//! The project's files seen through one directory handle

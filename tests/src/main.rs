@@ -1,0 +1,1 @@
+//! Whole-program tests: the binary from the outside.
