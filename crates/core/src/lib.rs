@@ -2,8 +2,27 @@
 //! the same verdict, so everything here can be tested as a table or a property.
 
 pub mod block;
+pub mod clock;
+// pub mod config;
+pub mod digest;
+pub mod effect;
 pub mod error;
+pub mod explain;
+pub mod fence;
+pub mod id;
 pub mod path;
+pub mod plan;
+pub mod policy;
+pub mod principal;
 pub mod redacted;
+pub mod risk;
+pub mod role;
+pub mod rule;
+pub mod session;
+pub mod settle;
+pub mod skill;
+pub mod tool;
+pub mod verdict;
+pub mod voucher;
 
 pub use error::{CallError, ErrorCode};

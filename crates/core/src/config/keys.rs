@@ -1,0 +1,175 @@
+//! The table of keys: the single source of validation, of the JSON Schema, of the reference in
+//! `docs/configuration.md` and of how layers combine. Parents stand before what is below them.
+
+use super::choice::{
+    CommandApproval, Decision, Isolation, PackageInstall, Profile, RolePermit, Tier, ViolationAction,
+};
+use super::key::Base::{AboveProject, AnyTrusted};
+use super::key::Combine::{
+    Cap, Collect, Floor, Inside, Intersect, Narrowest, Own, Part, PerFile, Switch, Topmost, Union,
+};
+use super::key::Kind::{
+    AlwaysFalse, Argv, Bool, Bytes, Choice, Fraction, Int, Items, List, Mapping, Name, Named,
+    NeverOffInProject, Path, Rates, Section, Text,
+};
+use super::key::Preset::{self, Unset};
+use super::key::{Combine, Covers, Item, Key, Kind, Status};
+use crate::block::ALWAYS_BLOCKED;
+
+/// The version of the layout that this program writes.
+pub const LAYOUT_VERSION: u64 = 1;
+
+/// The groups of tools that `group:NAME` can name.
+pub const TOOL_GROUPS: &[&str] = &[
+    "fs", "web", "memory", "shell", "git", "process", "browser", "knowledge", "system", "mcp", "spec",
+];
+
+/// The roles that exist without being declared.
+pub const BUILT_IN_ROLES: &[&str] = &["dev", "sre", "release_manager", "product_owner"];
+
+const MIB: u64 = 1024 * 1024;
+const GIB: u64 = 1024 * MIB;
+const DAY: u64 = 86_400;
+const SWITCHED_OFF: &str = "protection cannot be switched off from a project file";
+
+const fn key(path: &'static str, kind: Kind, preset: Preset, combine: Combine, doc: &'static str) -> Key {
+    Key { path, kind, preset, combine, status: Status::Used, doc }
+}
+
+const fn later(path: &'static str, kind: Kind, preset: Preset, combine: Combine, doc: &'static str) -> Key {
+    Key { path, kind, preset, combine, status: Status::NotYet, doc }
+}
+
+const fn older(path: &'static str, kind: Kind, to: &'static str, doc: &'static str) -> Key {
+    Key { path, kind, preset: Unset, combine: Part, status: Status::Older(to), doc }
+}
+
+const fn caps(min: u64, max: u64) -> Kind {
+    Int { min, max }
+}
+
+const fn bytes(min: u64, max: u64) -> Kind {
+    Bytes { min, max }
+}
+
+/// Every key of the present layout.
+#[rustfmt::skip]
+pub static KEYS: &[Key] = &[
+    key("version", caps(1, LAYOUT_VERSION), Preset::Int(LAYOUT_VERSION), Own, "version of this layout"),
+    key("profile", Choice(Profile::NAMES), Preset::Text("coding"), Combine::Profile, "a named set of tools and defaults"),
+
+    key("workspace", Section, Unset, Part, "what of the project is in scope"),
+    key("workspace.service_root", Path, Preset::Text("."), Inside, "the folder of the service, relative to the project root"),
+    key("workspace.isolation", Choice(Isolation::NAMES), Preset::Text("strict"), Narrowest(AnyTrusted), "strict: own service and shared paths; shared: sibling services too, for reading"),
+    key("workspace.shared_paths", List(Item::Folder), Preset::List(&["shared/", "contracts/", "shared_contracts/", "docs/policies/"]), Intersect(Covers::Folder), "folders of the project root that are readable as `project:...`"),
+    key("workspace.block", List(Item::Block), Preset::List(ALWAYS_BLOCKED), Union, "names that no agent reads, lists or searches, at any depth"),
+    key("workspace.create_in", List(Item::CreateFolder), Preset::List(&[".", "src/", "lib/", "tests/", "docs/", "scripts/"]), Intersect(Covers::Folder), "folders where new files are allowed; `.` is the root level alone, `**` everywhere"),
+
+    key("limits", Section, Unset, Part, "caps"),
+    key("limits.read_bytes", bytes(1, 100 * MIB), Preset::Int(32_000), Cap, "bytes that a read returns unless it asks for more"),
+    key("limits.read_bytes_hard", bytes(1, 100 * MIB), Preset::Int(131_072), Cap, "bytes that a read can ask for"),
+    key("limits.write_bytes", bytes(1, 100 * MIB), Preset::Int(524_288), Cap, "bytes of one written file"),
+    key("limits.list_entries", caps(1, 100_000), Preset::Int(1000), Cap, "entries of one listing"),
+    key("limits.output_bytes", bytes(1, 100 * MIB), Preset::Int(1_048_576), Cap, "bytes of a command's output"),
+    key("limits.regex_ms", caps(1, 10_000), Preset::Int(100), Cap, "milliseconds for a regular expression of an agent"),
+    key("limits.command_sec", caps(1, 3600), Preset::Int(30), Cap, "seconds that a command runs unless it asks for more"),
+    key("limits.command_sec_hard", caps(1, 3600), Preset::Int(300), Cap, "seconds that a command can ask for"),
+    key("limits.calls_per_minute", Rates, Unset, Cap, "calls of one session per tool: a number, or a mapping of `default` and tools"),
+
+    key("approvals", Section, Unset, Part, "questions to a human"),
+    later("approvals.medium_sec", caps(1, DAY), Preset::Int(300), Cap, "seconds to decide a MEDIUM question"),
+    later("approvals.high_sec", caps(1, DAY), Preset::Int(600), Cap, "seconds to decide a HIGH question"),
+    later("approvals.proposal_ttl_sec", caps(1, DAY), Preset::Int(120), Cap, "seconds that a proposal stands when nobody waits"),
+    later("approvals.commands", Choice(CommandApproval::NAMES), Preset::Text("ask_first"), Narrowest(AnyTrusted), "ask before a MEDIUM command, or run it speculatively and ask about its effects"),
+    key("approvals.rules", Items, Unset, PerFile, "rules per tool, path and command"),
+    key("approvals.rules[].id", Name, Unset, Part, "a name for explanations"),
+    key("approvals.rules[].tools", List(Item::Tool), Unset, Part, "tools, globs over tools, `group:NAME`"),
+    key("approvals.rules[].paths", List(Item::Glob), Unset, Part, "globs over paths"),
+    key("approvals.rules[].commands", List(Item::Text), Unset, Part, "commands by their first words"),
+    key("approvals.rules[].decision", Choice(Decision::NAMES), Unset, Part, "what the rule decides"),
+    key("approvals.rules[].reason", Text, Unset, Part, "told to whoever is asked or refused"),
+    key("approvals.rules[].match", List(Item::Case), Unset, Part, "calls that the rule must meet, checked at load"),
+    key("approvals.rules[].not_match", List(Item::Case), Unset, Part, "calls that the rule must not meet, checked at load"),
+
+    key("roles", Named, Unset, PerFile, "roles: only roles permit"),
+    key("roles.default", Name, Unset, Part, "the role of a caller that chooses none"),
+    key("roles.NAME", Section, Unset, Part, "a role; a built-in one may be named with an empty body"),
+    key("roles.NAME.tools", List(Item::Tool), Unset, Part, "tools, globs over tools, `group:NAME`"),
+    key("roles.NAME.paths", List(Item::Glob), Unset, Part, "globs over the paths that the role reaches"),
+    key("roles.NAME.permits", List(Item::Choice(RolePermit::NAMES)), Unset, Part, "kinds of effects"),
+
+    key("tools", Section, Unset, Part, "tools and programs"),
+    key("tools.whitelisted_binaries", List(Item::Program), Preset::List(&[]), Intersect(Covers::Same), "programs beside the built-in 24"),
+    key("tools.toolchain", Section, Unset, Part, "what run_test and run_lint start; detected when unset"),
+    key("tools.toolchain.test", Argv, Unset, Topmost, "program and arguments of run_test"),
+    key("tools.toolchain.lint", Argv, Unset, Topmost, "program and arguments of run_lint"),
+    key("tools.shell_exec", Bool, Preset::Bool(false), Switch(false, AboveProject), "whether the tool shell_exec exists"),
+    key("tools.profile", Choice(Profile::NAMES), Unset, Combine::Profile, "the profile for tools alone, when it differs from `profile`"),
+    key("tools.package_install", Choice(PackageInstall::NAMES), Preset::Text("deny"), Narrowest(AboveProject), "installations that are not from a lockfile"),
+    key("tools.allow_legacy_run_command", AlwaysFalse("there is no raw run_command; execute_command runs listed commands without a shell"), Preset::Bool(false), Own, "only ever false"),
+    later("tools.specs", List(Item::Text), Preset::List(&[]), Collect, "files that declare tools (`*.tool.yaml`)"),
+
+    later("network", Section, Unset, Part, "where connections may go"),
+    later("network.allow", List(Item::Host), Preset::List(&[]), Intersect(Covers::Host), "hosts, `*.host`, addresses, networks"),
+    later("network.deny", List(Item::Host), Preset::List(&[]), Union, "hosts that are refused whatever allows them"),
+
+    key("secrets", Section, Unset, Part, "what is secret"),
+    later("secrets.scopes", Named, Unset, Collect, "secrets that a tool can be given by name"),
+    later("secrets.scopes.NAME", Section, Unset, Part, "one secret: from the environment or from a file"),
+    later("secrets.scopes.NAME.env", Text, Unset, Part, "the variable of the broker's environment"),
+    later("secrets.scopes.NAME.file", Text, Unset, Part, "the file that holds it"),
+    key("secrets.redact_patterns", List(Item::Text), Preset::List(&[]), Union, "further texts to redact; `sk-...` means the rest of the token too"),
+    key("secrets.not_secret", List(Item::Text), Preset::List(&[]), Intersect(Covers::Same), "texts that look like secrets and are none"),
+
+    later("sandbox", Section, Unset, Part, "the sandbox of processes"),
+    later("sandbox.enabled", NeverOffInProject(SWITCHED_OFF), Preset::Bool(true), Switch(true, AboveProject), "whether processes are confined"),
+    later("sandbox.tier", Choice(Tier::NAMES), Preset::Text("auto"), Narrowest(AboveProject), "the strength that is demanded"),
+    later("sandbox.memory", bytes(MIB, 1024 * GIB), Unset, Cap, "memory of one run"),
+    later("sandbox.pids", caps(1, 100_000), Unset, Cap, "processes of one run"),
+    later("sandbox.cpu", caps(1, 100_000), Unset, Cap, "percent of one core; 200 is two cores"),
+    later("sandbox.tmp", bytes(1, 1024 * GIB), Unset, Cap, "size of the private /tmp"),
+
+    key("violations", Section, Unset, Part, "too many refused calls"),
+    key("violations.limit", caps(1, 10_000), Preset::Int(5), Cap, "refused calls that a window may hold"),
+    key("violations.window_sec", caps(1, DAY), Preset::Int(60), Floor, "seconds of the window"),
+    key("violations.action", Choice(ViolationAction::NAMES), Preset::Text("alert"), Narrowest(AnyTrusted), "what happens to the session past the limit"),
+
+    key("audit", Section, Unset, Part, "the ledger"),
+    key("audit.mirror", Path, Unset, Topmost, "a file of the workspace that also gets every record"),
+    later("audit.export", Mapping, Unset, Topmost, "export to other systems"),
+
+    later("elevation", Mapping, Unset, Topmost, "break glass"),
+    later("intents", Section, Unset, Part, "which request activates which skill"),
+    later("intents.enabled", Bool, Unset, Topmost, "whether requests are routed"),
+    later("intents.match_threshold", Fraction, Unset, Topmost, "how well a pattern must fit"),
+    later("intents.rules", Items, Unset, Collect, "patterns and their skills"),
+    later("intents.rules[].name", Text, Unset, Part, "a name for explanations"),
+    later("intents.rules[].patterns", List(Item::Text), Unset, Part, "globs over the request"),
+    later("intents.rules[].target", Section, Unset, Part, "what is activated"),
+    later("intents.rules[].target.type", Choice(&["skill"]), Unset, Part, "its kind"),
+    later("intents.rules[].target.name", Text, Unset, Part, "its name"),
+    later("intents.rules[].enabled", Bool, Unset, Part, "whether the rule counts"),
+    later("skills", Mapping, Unset, Topmost, "where skills come from"),
+    later("mcp_servers", Named, Unset, Collect, "other MCP servers whose tools are governed here"),
+    later("mcp_servers.NAME", Mapping, Unset, Part, "how the server is started or reached"),
+    later("knowledge", Mapping, Unset, Topmost, "the index"),
+];
+
+/// Sections of older layouts: `scope` of `.flow/config.json`, and `file_broker`. (`tools` and `secrets`
+/// of `.flow/config.json` are spelled as in the present layout.)
+#[rustfmt::skip]
+pub static OLDER_KEYS: &[Key] = &[
+    older("scope", Section, "", "older layout of `workspace`"),
+    older("scope.service_isolation", Choice(&["STRICT", "SHARED", "strict", "shared"]), "workspace.isolation", ""),
+    older("scope.shared_paths", List(Item::Folder), "workspace.shared_paths", ""),
+    older("scope.block_patterns", List(Item::Block), "workspace.block", ""),
+    older("file_broker", Section, "", "older layout of several sections"),
+    older("file_broker.enabled", NeverOffInProject(SWITCHED_OFF), "", ""),
+    older("file_broker.audit_log_enabled", NeverOffInProject(SWITCHED_OFF), "", ""),
+    older("file_broker.hitl_ttl_seconds", caps(1, DAY), "approvals.proposal_ttl_sec", ""),
+    older("file_broker.max_read_bytes_default", bytes(1, 100 * MIB), "limits.read_bytes", ""),
+    older("file_broker.max_read_bytes_hard", bytes(1, 100 * MIB), "limits.read_bytes_hard", ""),
+    older("file_broker.max_write_bytes_hard", bytes(1, 100 * MIB), "limits.write_bytes", ""),
+    older("file_broker.allowlisted_create_dirs", List(Item::CreateFolder), "workspace.create_in", ""),
+    older("file_broker.deny_path_globs", List(Item::Block), "workspace.block", ""),
+];

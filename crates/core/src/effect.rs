@@ -1,0 +1,185 @@
+//! Effects: what a call would do, in words that every rule of every layer understands.
+
+use std::fmt;
+
+use crate::path::ScopedPath;
+
+/// What is done to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Access {
+    /// Look at it.
+    Read,
+    /// Make it.
+    Create,
+    /// Change it.
+    Modify,
+    /// Remove it.
+    Delete,
+}
+
+/// How much of a path is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Extent {
+    /// Exactly this file.
+    Single,
+    /// This folder and whatever below it the fence lets through.
+    Tree,
+}
+
+/// One thing a call would do.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Effect {
+    /// Touch a path.
+    Path {
+        /// How.
+        access: Access,
+        /// How much of it.
+        extent: Extent,
+        /// Where, after links are followed.
+        path: ScopedPath,
+    },
+    /// Start a program.
+    Execute {
+        /// The words, the program first.
+        argv: Vec<String>,
+    },
+    /// Open a connection.
+    Connect {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// Use a secret.
+    Secret {
+        /// Its scope.
+        scope: String,
+    },
+    /// Change the system.
+    System {
+        /// What, in one word.
+        action: String,
+    },
+}
+
+/// The kinds of effects a role can permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EffectKind {
+    /// Reading paths.
+    Read,
+    /// Creating paths.
+    Create,
+    /// Modifying paths.
+    Modify,
+    /// Deleting paths.
+    Delete,
+    /// Starting programs.
+    Execute,
+    /// Connecting.
+    Connect,
+    /// Using secrets.
+    Secret,
+    /// Changing the system.
+    System,
+}
+
+impl EffectKind {
+    /// All kinds.
+    pub const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Create,
+        Self::Modify,
+        Self::Delete,
+        Self::Execute,
+        Self::Connect,
+        Self::Secret,
+        Self::System,
+    ];
+
+    /// The word in configurations and explanations.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Create => "create",
+            Self::Modify => "modify",
+            Self::Delete => "delete",
+            Self::Execute => "execute",
+            Self::Connect => "connect",
+            Self::Secret => "secret",
+            Self::System => "system",
+        }
+    }
+
+    /// The kind of that word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+impl Effect {
+    /// Reading one file.
+    #[must_use]
+    pub fn read(path: ScopedPath) -> Self {
+        Self::Path { access: Access::Read, extent: Extent::Single, path }
+    }
+
+    /// Reading a folder and what is below it.
+    #[must_use]
+    pub fn read_tree(path: ScopedPath) -> Self {
+        Self::Path { access: Access::Read, extent: Extent::Tree, path }
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> EffectKind {
+        match self {
+            Self::Path { access: Access::Read, .. } => EffectKind::Read,
+            Self::Path { access: Access::Create, .. } => EffectKind::Create,
+            Self::Path { access: Access::Modify, .. } => EffectKind::Modify,
+            Self::Path { access: Access::Delete, .. } => EffectKind::Delete,
+            Self::Execute { .. } => EffectKind::Execute,
+            Self::Connect { .. } => EffectKind::Connect,
+            Self::Secret { .. } => EffectKind::Secret,
+            Self::System { .. } => EffectKind::System,
+        }
+    }
+
+    /// An unambiguous spelling, for digests: every field apart, nothing left out.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        let kind = self.kind().as_str();
+        let fields = match self {
+            Self::Path { path, extent: Extent::Single, .. } => vec![kind.into(), "single".into(), path.to_string()],
+            Self::Path { path, extent: Extent::Tree, .. } => vec![kind.into(), "tree".into(), path.to_string()],
+            Self::Execute { argv } => std::iter::once(kind.into()).chain(argv.iter().cloned()).collect(),
+            Self::Connect { host, port } => vec![kind.into(), host.clone(), port.to_string()],
+            Self::Secret { scope: word } | Self::System { action: word } => vec![kind.into(), word.clone()],
+        };
+        serde_json::Value::from(fields).to_string()
+    }
+
+    /// The path it touches.
+    #[must_use]
+    pub fn path(&self) -> Option<&ScopedPath> {
+        match self {
+            Self::Path { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind().as_str();
+        match self {
+            Self::Path { path, extent: Extent::Single, .. } => write!(f, "{kind} {path}"),
+            Self::Path { path, extent: Extent::Tree, .. } => write!(f, "{kind} {path}/**"),
+            Self::Execute { argv } => write!(f, "{kind} {}", argv.join(" ")),
+            Self::Connect { host, port } => write!(f, "{kind} {host}:{port}"),
+            Self::Secret { scope } => write!(f, "{kind} {scope}"),
+            Self::System { action } => write!(f, "{kind} {action}"),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Rules that people write: tools, paths or commands, and a decision. A layer's rules are compiled into one table,
+//! so that judging a call costs a lookup and one pass over the globs, however many rules there are.
+
+use std::sync::Arc;
+
+use crate::block::BadPattern;
+use crate::effect::{Effect, Extent};
+use crate::error::ErrorCode;
+use crate::fence::{Fence, PathGlobs};
+use crate::plan::Plan;
+use crate::tool::{ToolFacts, wildcard};
+use crate::verdict::{LayerKind, Reason, Site, Verdict};
+
+/// What a rule says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Decision {
+    /// No question is needed: a standing grant, never more than that.
+    Allow,
+    /// Somebody must agree.
+    Ask,
+    /// Refused.
+    Deny,
+}
+
+/// One rule as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name.
+    pub id: String,
+    /// Where it is written.
+    pub at: Site,
+    /// Names, aliases, `group:NAME` or globs; empty means every tool.
+    pub tools: Vec<String>,
+    /// Path globs; empty means whatever the path.
+    pub paths: Vec<String>,
+    /// Leading words of commands, `*` allowed; empty means whatever the command.
+    pub commands: Vec<String>,
+    /// What it says.
+    pub decision: Decision,
+    /// In the writer's own words.
+    pub reason: Option<String>,
+}
+
+impl Rule {
+    /// Whether it speaks about this tool.
+    #[must_use]
+    pub fn is_about(&self, tool: &ToolFacts) -> bool {
+        self.tools.is_empty() || self.tools.iter().any(|pattern| tool.is_meant_by(pattern))
+    }
+
+    fn matches_command(&self, argv: &[String]) -> bool {
+        self.commands.iter().any(|command| {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            words.len() <= argv.len() && words.iter().zip(argv).all(|(pattern, word)| wildcard(pattern, word))
+        })
+    }
+
+    /// Why, for explanations.
+    #[must_use]
+    pub fn why(&self) -> String {
+        if let Some(reason) = &self.reason {
+            return reason.clone();
+        }
+        let verb = match self.decision {
+            Decision::Allow => "allows",
+            Decision::Ask => "asks about",
+            Decision::Deny => "denies",
+        };
+        let what: Vec<&str> = self.paths.iter().chain(&self.commands).map(String::as_str).collect();
+        let tools = if self.tools.is_empty() { "every tool".to_owned() } else { self.tools.join(", ") };
+        match what.is_empty() {
+            true => format!("{verb} {tools}"),
+            false => format!("{verb} {tools} on {}", what.join(", ")),
+        }
+    }
+}
+
+/// Rules of one layer, compiled.
+#[derive(Debug, Clone)]
+pub struct RuleTable {
+    rules: Vec<Rule>,
+    globs: PathGlobs,
+    /// For each glob the rule it belongs to.
+    owners: Vec<usize>,
+    /// For each rule its own globs, for the fence.
+    fences: Vec<Option<Arc<PathGlobs>>>,
+}
+
+impl RuleTable {
+    /// Compiles; a bad glob is named with its rule's place by the caller.
+    pub fn new(rules: Vec<Rule>) -> Result<Self, (Site, BadPattern)> {
+        let mut globs = Vec::new();
+        let mut owners = Vec::new();
+        let mut fences = Vec::new();
+        for (owner, rule) in rules.iter().enumerate() {
+            let own = PathGlobs::new(&rule.paths).map_err(|bad| (rule.at.clone(), bad))?;
+            fences.push((!rule.paths.is_empty()).then(|| Arc::new(own)));
+            owners.extend(std::iter::repeat_n(owner, rule.paths.len()));
+            globs.extend(rule.paths.iter().cloned());
+        }
+        let globs = PathGlobs::new(globs).map_err(|bad| (Site::built_in(), bad))?;
+        Ok(Self { rules, globs, owners, fences })
+    }
+
+    /// The rules as written.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Judges a plan: `ask` and `deny` rules narrow, `allow` rules say nothing here (see [`Self::grants`]).
+    pub fn judge(&self, layer: LayerKind, plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
+        self.for_each_hit(plan, |rule, about| {
+            let reason =
+                || Reason { layer, rule: rule.id.clone(), at: rule.at.clone(), about: about.to_owned(), why: rule.why() };
+            match rule.decision {
+                Decision::Allow => {}
+                Decision::Ask => verdict.ask(reason(), true),
+                Decision::Deny => verdict.deny(deny_code(rule), reason()),
+            }
+        });
+        let walks = plan.effects.iter().any(|effect| matches!(effect, Effect::Path { extent: Extent::Tree, .. }));
+        for (rule, globs) in self.rules.iter().zip(&self.fences) {
+            let Some(globs) = globs else { continue };
+            if walks && rule.decision != Decision::Allow && rule.is_about(&plan.tool) {
+                // What would be refused or asked about by name is not met on a walk either.
+                fence.read.forbid(globs);
+                fence.write.forbid(globs);
+            }
+        }
+    }
+
+    /// The `allow` rules that speak about one effect of a plan, or about the tool as a whole.
+    pub fn grants<'a>(&'a self, plan: &Plan) -> Vec<(&'a Rule, String)> {
+        let mut found = Vec::new();
+        for rule in self.rules.iter().filter(|rule| rule.decision == Decision::Allow) {
+            if rule.is_about(&plan.tool) && rule.paths.is_empty() && rule.commands.is_empty() {
+                found.push((rule, plan.tool.name.to_string()));
+                found.extend(plan.effects.iter().map(|effect| (rule, effect.to_string())));
+            }
+        }
+        self.for_each_effect_hit(plan, |rule, effect| {
+            if rule.decision == Decision::Allow {
+                found.push((rule, effect.to_string()));
+            }
+        });
+        found
+    }
+
+    fn for_each_hit<'a>(&'a self, plan: &Plan, mut hit: impl FnMut(&'a Rule, &str)) {
+        for rule in &self.rules {
+            if rule.paths.is_empty() && rule.commands.is_empty() && rule.is_about(&plan.tool) {
+                hit(rule, plan.tool.name.as_str());
+            }
+        }
+        self.for_each_effect_hit(plan, |rule, effect| hit(rule, &effect.to_string()));
+    }
+
+    fn for_each_effect_hit<'a>(&'a self, plan: &Plan, mut hit: impl FnMut(&'a Rule, &Effect)) {
+        for effect in &plan.effects {
+            match effect {
+                Effect::Path { path, .. } => {
+                    let mut last = None;
+                    for place in self.globs.matching(path) {
+                        let Some(owner) = self.owners.get(place).copied() else { continue };
+                        let Some(rule) = self.rules.get(owner) else { continue };
+                        if last != Some(owner) && rule.is_about(&plan.tool) {
+                            hit(rule, effect);
+                        }
+                        last = Some(owner);
+                    }
+                }
+                Effect::Execute { argv } => {
+                    for rule in self.rules.iter().filter(|rule| rule.is_about(&plan.tool)) {
+                        if rule.matches_command(argv) {
+                            hit(rule, effect);
+                        }
+                    }
+                }
+                Effect::Connect { .. } | Effect::Secret { .. } | Effect::System { .. } => {}
+            }
+        }
+    }
+}
+
+/// The code for what a person's own rule refuses.
+fn deny_code(rule: &Rule) -> ErrorCode {
+    if !rule.commands.is_empty() {
+        ErrorCode::CommandNotAllowed
+    } else if !rule.paths.is_empty() {
+        ErrorCode::BlockedPath
+    } else {
+        ErrorCode::PermissionDenied
+    }
+}

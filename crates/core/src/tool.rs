@@ -1,0 +1,171 @@
+//! What is known of a tool before it is called: its names, its group, the policy it declares.
+
+use crate::id::{RoleName, ToolName};
+use crate::risk::Level;
+
+/// A family of tools that roles, skills and profiles speak about as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// Files.
+    Fs,
+    /// Programs.
+    Shell,
+    /// Long-running programs.
+    Process,
+    /// Version control.
+    Git,
+    /// Index and search.
+    Knowledge,
+    /// The machine.
+    System,
+    /// The web.
+    Web,
+    /// Notes of an agent.
+    Memory,
+    /// Tools of other servers.
+    Mcp,
+    /// Tools declared by a spec.
+    Spec,
+}
+
+impl Group {
+    /// The word after `group:`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fs => "fs",
+            Self::Shell => "shell",
+            Self::Process => "process",
+            Self::Git => "git",
+            Self::Knowledge => "knowledge",
+            Self::System => "system",
+            Self::Web => "web",
+            Self::Memory => "memory",
+            Self::Mcp => "mcp",
+            Self::Spec => "spec",
+        }
+    }
+}
+
+/// What a tool may do to files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FilesystemPolicy {
+    /// Nothing.
+    Deny,
+    /// Look.
+    Read,
+    /// Make new ones.
+    Write,
+    /// Everything.
+    ReadWrite,
+}
+
+/// A list of names that may be touched.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum NamePolicy {
+    /// None.
+    Deny,
+    /// All.
+    Allow,
+    /// Those that match one of the patterns.
+    Only(Vec<String>),
+}
+
+/// The policy that a tool declares for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ToolPolicy {
+    /// Hosts.
+    pub network: NamePolicy,
+    /// Files.
+    pub filesystem: FilesystemPolicy,
+    /// Secrets.
+    pub secrets: NamePolicy,
+}
+
+impl ToolPolicy {
+    /// Looks at files, touches nothing else.
+    pub const READS_FILES: Self =
+        Self { network: NamePolicy::Deny, filesystem: FilesystemPolicy::Read, secrets: NamePolicy::Deny };
+}
+
+/// A tool as the decisions see it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ToolFacts {
+    /// Its canonical name.
+    pub name: ToolName,
+    /// Its other names.
+    pub aliases: &'static [&'static str],
+    /// Its family.
+    pub group: Group,
+    /// The policy it declares.
+    pub policy: ToolPolicy,
+    /// The one role that may use it, where a section of the requirements says so.
+    pub required_role: Option<RoleName>,
+    /// The least risk that any call of it has.
+    pub risk: Level,
+    /// Whether it only looks.
+    pub read_only: bool,
+}
+
+impl ToolFacts {
+    /// Whether a name, alias, `group:NAME` or glob over names means this tool.
+    #[must_use]
+    pub fn is_meant_by(&self, pattern: &str) -> bool {
+        if let Some(group) = pattern.strip_prefix("group:") {
+            return group == self.group.as_str();
+        }
+        std::iter::once(self.name.as_str())
+            .chain(self.aliases.iter().copied())
+            .any(|name| wildcard(pattern, name))
+    }
+}
+
+/// Matches `*` (any run of characters) in a name pattern. Linear in the text for each star.
+#[must_use]
+pub fn wildcard(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    let mut rest = rest;
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("*", "abc", true),
+            ("a*", "abc", true),
+            ("a*c", "abc", true),
+            ("a*b*c", "a-b-c", true),
+            ("a*b*c", "acb", false),
+            ("abc", "abc", true),
+            ("abc", "abcd", false),
+            ("*bc", "abc", true),
+            ("", "", true),
+            ("", "a", false),
+            ("ab*ba", "aba", false),
+            ("AWS_*", "AWS_REGION", true),
+        ] {
+            assert_eq!(wildcard(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}
