@@ -21,6 +21,7 @@ pub mod rule;
 pub mod session;
 pub mod settle;
 pub mod skill;
+pub mod timestamp;
 pub mod tool;
 pub mod verdict;
 pub mod voucher;

@@ -1,7 +1,7 @@
 //! Settling: a decision and the vouchers at hand become a permit, an open question, or a refusal. Pure; using a
 //! voucher up is the store's, in the same transaction as the start record.
 
-use crate::clock::Moment;
+use crate::timestamp::Timestamp;
 use crate::digest::Digest;
 use crate::error::ErrorCode;
 use crate::fence::Fence;
@@ -56,7 +56,7 @@ impl Permit {
 
 /// Weighs a decision against vouchers. A refusal stands; a question needs a voucher that discharges it.
 #[must_use]
-pub fn settle(decision: &Decision, vouchers: &[Voucher], now: Moment) -> Settlement {
+pub fn settle(decision: &Decision, vouchers: &[Voucher], now: Timestamp) -> Settlement {
     if let Some(first) = decision.verdict.denials().next() {
         let reasons = decision.verdict.causes().cloned().collect();
         return Settlement::Refused { code: first.code, reasons };

@@ -1,6 +1,6 @@
 //! Vouchers discharge questions. They are not layers: no voucher changes a refusal.
 
-use crate::clock::Moment;
+use crate::timestamp::Timestamp;
 use crate::digest::Digest;
 use crate::verdict::Obligation;
 
@@ -14,7 +14,7 @@ pub enum Voucher {
         /// The plan it is bound to.
         digest: Digest,
         /// Until when.
-        expires: Moment,
+        expires: Timestamp,
         /// Whether it was used already.
         used: bool,
     },
@@ -25,7 +25,7 @@ pub enum Voucher {
         /// What it speaks about: an effect or a tool, as an explanation spells it.
         about: String,
         /// Until when; `None` for a rule that stands in a trusted configuration.
-        expires: Option<Moment>,
+        expires: Option<Timestamp>,
         /// Whether it was taken back.
         revoked: bool,
     },
@@ -42,7 +42,7 @@ impl Voucher {
 
     /// Whether it answers this question about the plan of this digest, now.
     #[must_use]
-    pub fn discharges(&self, obligation: &Obligation, plan: Digest, now: Moment) -> bool {
+    pub fn discharges(&self, obligation: &Obligation, plan: Digest, now: Timestamp) -> bool {
         match self {
             Self::Approval { digest, expires, used, .. } => !used && *digest == plan && now < *expires,
             Self::Grant { about, expires, revoked, .. } => {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::samples::*;
 use super::{Decision, Policy};
-use crate::clock::Moment;
+use crate::timestamp::Timestamp;
 use crate::digest::Digest;
 use crate::effect::{Access, Effect};
 use crate::explain::explain;
@@ -16,14 +16,14 @@ use crate::settle::{Settlement, settle};
 use crate::verdict::{Answer, LayerKind, Verdict};
 use crate::voucher::Voucher;
 
-const NOW: Moment = Moment(1_000_000);
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 fn decide(policy: &Policy, plan: &Plan) -> Decision {
     policy.decide(plan, &SessionView::OPEN)
 }
 
 fn approval(digest: Digest) -> Voucher {
-    Voucher::Approval { id: "a-1".to_owned(), digest, expires: NOW.plus_ms(1), used: false }
+    Voucher::Approval { id: "a-1".to_owned(), digest, expires: NOW.later(1), used: false }
 }
 
 /// Everything that could conceivably help.
@@ -124,7 +124,7 @@ proptest! {
         let about = |ask: &crate::verdict::Obligation| ask.reason.about.clone();
         let mut dead = vec![
             Voucher::Approval { id: "old".into(), digest: decision.digest, expires: NOW, used: false },
-            Voucher::Approval { id: "used".into(), digest: decision.digest, expires: NOW.plus_ms(9), used: true },
+            Voucher::Approval { id: "used".into(), digest: decision.digest, expires: NOW.later(9), used: true },
             approval(Digest::of(b"another plan")),
         ];
         for ask in decision.verdict.obligations() {

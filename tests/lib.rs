@@ -1,0 +1,1 @@
+//! Whole-program tests live in `whole/`; this library is empty.
