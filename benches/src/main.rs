@@ -10,7 +10,12 @@
     reason = "a measuring program: a fault ends it, its output is its product, and it starts the peers itself"
 )]
 
+mod append;
+mod decide;
+mod read;
 mod report;
+mod search;
+mod start;
 
 use clap::Parser;
 use report::Report;
@@ -26,12 +31,20 @@ struct Args {
 }
 
 /// Every bench by its name.
-const BENCHES: &[(&str, fn() -> Report)] = &[];
+const BENCHES: &[(&str, fn() -> Report)] = &[
+    ("append", append::run),
+    ("decide", decide::run),
+    ("read", read::run),
+    ("search", search::run),
+    ("start", start::run),
+];
 
 fn main() -> std::process::ExitCode {
     let args = Args::parse();
-    let chosen: Vec<_> =
-        BENCHES.iter().filter(|(name, _)| args.name.as_deref().is_none_or(|n| n == *name)).collect();
+    let chosen: Vec<_> = BENCHES
+        .iter()
+        .filter(|(name, _)| args.name.as_deref().is_none_or(|n| n == *name))
+        .collect();
     if chosen.is_empty() {
         let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
         println!("no bench of that name; known: {}", known.join(", "));
@@ -41,7 +54,7 @@ fn main() -> std::process::ExitCode {
     for (_, bench) in chosen {
         let report = bench();
         missed |= !report.reached();
-        println!("{}", if args.json { report.json() } else { report.text() });
+        println!("{}", if args.json { report.json().to_string() } else { report.text() });
     }
     std::process::ExitCode::from(u8::from(missed))
 }

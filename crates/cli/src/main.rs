@@ -1,2 +1,40 @@
-//! The `vambrace` binary.
-fn main() {}
+//! The `vambrace` binary: commands and the stdio MCP server. Only here: arguments, the environment, the clock,
+//! standard streams, where files lie.
+
+mod args;
+mod command;
+mod desk;
+mod failure;
+mod machine;
+mod out;
+mod places;
+mod project;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Args;
+
+fn main() -> ExitCode {
+    quiet_panics();
+    let args = Args::parse();
+    let out = out::Out::new(args.json);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(command::run(args, &out)),
+        Err(error) => Err(failure::Failure::failed(format!("cannot start: {error}"))),
+    };
+    match ended {
+        Ok(code) => code,
+        Err(failure) => out.failure(&failure),
+    }
+}
+
+/// A panic in one call answers that call; what it prints must not carry an agent's data.
+fn quiet_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        anstream::eprintln!("internal fault at {place}; please report it");
+    }));
+}

@@ -1,7 +1,66 @@
-//! Names that point at one thing each. Newtypes, so that a session is never taken for a call.
+//! Names that point at one thing each. An [`Id`] is one that this program made: a call, a session, a writer. Plain
+//! characters only, so it can stand in a line, a file name or a prompt as it is. What an agent sends as an id is
+//! text for the redactor instead.
 
 use std::fmt;
 use std::sync::Arc;
+
+
+/// The longest id.
+const MAX: usize = 128;
+
+/// An id made by us.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id(Box<str>);
+
+/// Text that cannot be an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an id: expected 1 to 128 letters, digits and `-`, `_`, `.`, `:`")]
+pub struct BadId;
+
+impl Id {
+    /// Checks the form. Never make an id of text that an agent sent.
+    pub fn new(text: &str) -> Result<Self, BadId> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        if text.is_empty() || text.len() > MAX || !text.bytes().all(plain) {
+            return Err(BadId);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// An id that sorts by time (the layout of a version 7 UUID), so that tables keyed by it only grow at
+    /// their end. Clock and randomness are handed in.
+    #[must_use]
+    pub fn timed(prefix: &'static str, millis: u64, random: [u8; 10]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j] = random;
+        let random_a = u16::from_be_bytes([a, b]) & 0x0fff | 0x7000;
+        let random_b = u16::from_be_bytes([c, d]) & 0x3fff | 0x8000;
+        let random_c = u64::from_be_bytes([0, 0, e, f, g, h, i, j]);
+        let (high, low) = (millis >> 16 & 0xffff_ffff, millis & 0xffff);
+        Self(
+            format!("{prefix}{high:08x}-{low:04x}-{random_a:04x}-{random_b:04x}-{random_c:012x}")
+                .into(),
+        )
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for Id {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => { $(
@@ -31,45 +90,10 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One call, from the moment it is admitted.
-    CallId;
-    /// One conversation of one agent.
-    SessionId;
     /// The canonical name of a tool.
     ToolName;
     /// The name of a role.
     RoleName;
-}
-
-impl CallId {
-    /// A UUID of version 7: ordered by time, so that rows with it are appended, not scattered.
-    #[must_use]
-    pub fn from_parts(unix_ms: i64, random: u128) -> Self {
-        Self::new(uuid_v7(unix_ms, random))
-    }
-
-    /// The smallest id that a call admitted at this time can have.
-    #[must_use]
-    pub fn floor(unix_ms: i64) -> Self {
-        Self::from_parts(unix_ms, 0)
-    }
-}
-
-/// The text of a version 7 UUID.
-#[must_use]
-pub fn uuid_v7(unix_ms: i64, random: u128) -> String {
-    let time = u128::try_from(unix_ms).unwrap_or(0) & 0xffff_ffff_ffff;
-    let low = random & 0x3fff_ffff_ffff_ffff;
-    let mid = (random >> 62) & 0xfff;
-    let bits = (time << 80) | (0x7 << 76) | (mid << 64) | (0b10 << 62) | low;
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        bits >> 96,
-        (bits >> 80) & 0xffff,
-        (bits >> 64) & 0xffff,
-        (bits >> 48) & 0xffff,
-        bits & 0xffff_ffff_ffff
-    )
 }
 
 #[cfg(test)]
@@ -77,12 +101,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uuids_have_their_version_and_sort_by_time() {
-        let (early, late) = (uuid_v7(1_700_000_000_000, u128::MAX), uuid_v7(1_700_000_000_001, 0));
+    fn only_plain_characters_make_an_id() {
+        for good in ["w-1", "hitl-0123", "a.b:c_d", &"x".repeat(128)] {
+            assert!(Id::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a b", "a\"b", "a\n", "a/b", "ä", &"x".repeat(129)] {
+            assert_eq!(Id::new(bad), Err(BadId), "{bad}");
+        }
+    }
+
+    #[test]
+    fn timed_ids_sort_by_time_whatever_the_randomness() {
+        let early = Id::timed("c-", 1_700_000_000_000, [0xff; 10]);
+        let late = Id::timed("c-", 1_700_000_000_001, [0; 10]);
         assert!(early < late);
-        assert_eq!(early.len(), 36);
-        assert_eq!(early.get(14..15), Some("7"));
-        assert!(matches!(early.get(19..20), Some("8" | "9" | "a" | "b")));
-        assert!(CallId::floor(1_700_000_000_000).as_str() <= early.as_str());
+        assert_eq!(late.as_str(), "c-018bcfe5-6801-7000-8000-000000000000");
+        assert!(Id::new(early.as_str()).is_ok());
     }
 }

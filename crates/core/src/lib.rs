@@ -3,13 +3,14 @@
 
 pub mod block;
 pub mod clock;
-// pub mod config;
+pub mod config;
 pub mod digest;
 pub mod effect;
 pub mod error;
 pub mod explain;
 pub mod fence;
 pub mod id;
+pub mod near;
 pub mod path;
 pub mod plan;
 pub mod policy;

@@ -134,8 +134,14 @@ impl ScopedPath {
 
 impl fmt::Display for ScopedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.zone == Zone::Project {
-            f.write_str(PROJECT_PREFIX)?;
+        match self.zone {
+            Zone::Project => f.write_str(PROJECT_PREFIX)?,
+            // A file may be called `project:x` or `~x`; bare, that would name something else.
+            Zone::Service if self.relative.starts_with(PROJECT_PREFIX) => f.write_str("./")?,
+            Zone::Service => {}
+        }
+        if self.relative.starts_with('~') {
+            f.write_str("./")?;
         }
         f.write_str(if self.relative.is_empty() { "." } else { &self.relative })
     }
@@ -160,7 +166,8 @@ mod tests {
         check("./src//main.rs/", Some("src/main.rs"));
         check("", Some("."));
         check(".", Some("."));
-        check("./~odd", Some("~odd"));
+        check("./~odd", Some("./~odd"));
+        check("./project:x", Some("./project:x"));
         check("a~", Some("a~"));
         check("project:shared/a.md", Some("project:shared/a.md"));
         check("project:", Some("project:."));

@@ -8,6 +8,7 @@ use crate::digest::Digest;
 use crate::effect::{Access, Effect};
 use crate::error::ErrorCode;
 use crate::fence::{Fence, NameFence, PathFence};
+use crate::id::RoleName;
 use crate::path::Zone;
 use crate::plan::Plan;
 use crate::risk::Risk;
@@ -26,8 +27,8 @@ pub struct Policy {
     pub block: BlockList,
     /// Rules of the organisation, the user, the project.
     pub rules: Vec<(LayerKind, RuleTable)>,
-    /// The caller's role; `None` is no tools.
-    pub role: Option<Role>,
+    /// The caller's role, or why it has none: no role is no tools.
+    pub role: Result<Role, String>,
     /// The active skill.
     pub skill: Option<Skill>,
     /// Which configuration this was compiled from.
@@ -77,9 +78,8 @@ impl Policy {
             layer(*kind, &|verdict, fence| rules.judge(*kind, plan, verdict, fence));
         }
         layer(LayerKind::Role, &|verdict, fence| match &self.role {
-            Some(role) => role.judge(plan, verdict, fence),
-            None => {
-                let why = "no role is configured for this caller, so it has no tools";
+            Ok(role) => role.judge(plan, verdict, fence),
+            Err(why) => {
                 verdict.deny(ErrorCode::PermissionDenied, reason(LayerKind::Role, "no role", &plan.tool.name, why));
                 fence.read = PathFence::nothing();
                 fence.write = PathFence::nothing();
@@ -172,6 +172,8 @@ fn judge_tool_policy(plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
     }
 }
 
+pub mod cases;
+pub mod compile;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

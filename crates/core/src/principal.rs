@@ -1,7 +1,7 @@
 //! Who calls: the chain from the user down to the skill, and the labels of the session. Carried by every call
 //! from the first version on, also where nothing is enforced on it yet.
 
-use crate::id::SessionId;
+use crate::id::Id;
 
 /// The chain of who acts for whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub struct Peer {
     /// The chain of principals.
     pub principal: Principal,
     /// The session.
-    pub session: SessionId,
+    pub session: Id,
     /// Which door.
     pub door: &'static str,
 }

@@ -147,6 +147,14 @@ impl RuleTable {
         found
     }
 
+    /// Whether any rule of the table speaks about this plan, whatever it says.
+    #[must_use]
+    pub fn meets(&self, plan: &Plan) -> bool {
+        let mut met = false;
+        self.for_each_hit(plan, |_, _| met = true);
+        met
+    }
+
     fn for_each_hit<'a>(&'a self, plan: &Plan, mut hit: impl FnMut(&'a Rule, &str)) {
         for rule in &self.rules {
             if rule.paths.is_empty() && rule.commands.is_empty() && rule.is_about(&plan.tool) {

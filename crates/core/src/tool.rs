@@ -86,6 +86,25 @@ impl ToolPolicy {
     /// Looks at files, touches nothing else.
     pub const READS_FILES: Self =
         Self { network: NamePolicy::Deny, filesystem: FilesystemPolicy::Read, secrets: NamePolicy::Deny };
+
+    /// As a JSON object, for the timeline.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let names = |policy: &NamePolicy| match policy {
+            NamePolicy::Deny => "deny".into(),
+            NamePolicy::Allow => "allow".into(),
+            NamePolicy::Only(names) => serde_json::json!({"allow": names}),
+        };
+        let filesystem = match self.filesystem {
+            FilesystemPolicy::Deny => "deny",
+            FilesystemPolicy::Read => "read",
+            FilesystemPolicy::Write => "write",
+            FilesystemPolicy::ReadWrite => "readwrite",
+        };
+        let words = serde_json::json!(
+            {"network": names(&self.network), "filesystem": filesystem, "secrets": names(&self.secrets)});
+        words.to_string()
+    }
 }
 
 /// A tool as the decisions see it.

@@ -1,1 +1,50 @@
-//! State and ledger in one SQLite file
+//! State and ledger in one SQLite file, shared by every process of one state folder.
+//!
+//! A [`Batch`] is state changes and the records that describe them; it is written in one transaction, so
+//! neither exists without the other. A durable batch is on the disk when its future resolves; only then does
+//! anybody hold a [`Committed`], which is what a call needs before it may have its effect.
+//!
+//! Invariants: **one chain, whoever writes** (the head is read inside the transaction, under the folder's
+//! writer lock); **free text is redacted** (the types accept nothing else); **after a failed write or sync
+//! nothing is accepted any more** until the folder is opened again.
+//!
+//! Not here: the clock (times are handed in), signed checkpoints, other databases.
+
+mod batch;
+mod call;
+mod disk;
+mod error;
+mod event;
+mod keeper;
+mod lock;
+mod mirror;
+mod projection;
+mod read;
+mod record;
+mod schema;
+mod session;
+mod sqlite;
+mod state_dir;
+mod statements;
+mod store;
+mod trust;
+mod verify;
+mod violation;
+mod wal;
+mod writer;
+
+pub use batch::{Batch, Change, Committed, Durability, Sealed, StartReceipt};
+pub use call::{CallFinish, CallRow, CallState, RecentCalls};
+pub use disk::{DiskSegments, SegmentFiles};
+pub use error::StoreError;
+pub use event::{EventStatus, Phase, TimelineEvent};
+pub use record::{Order, Query, Record};
+pub use session::{SessionRow, SessionState};
+pub use sqlite::{Counters, Options, SqliteStore};
+pub use state_dir::StateDir;
+pub use store::{BoxFuture, Store};
+pub use trust::TrustRow;
+pub use verify::{Progress, VerifyReport, verify};
+pub use violation::ViolationRow;
+
+pub use vambrace_ledger::{Entry, Head, Id, Text, Timestamp};

@@ -1,1 +1,36 @@
-//! The project's files seen through one directory handle
+//! The project's files seen through directory handles. What an agent asks for is words; here the words become
+//! an open file or a refusal, and nothing between the two can be swapped: every open starts at the handle of
+//! the project root and goes through the kernel's own `openat2` rules (beneath the root, no links, one mount).
+//!
+//! **Invariants.** No path is checked as a string and opened later. Links are followed by re-spelling the
+//! path without them, and the re-spelled path is opened with links forbidden. Blocked names are not read,
+//! listed, searched, counted or suggested. A file with names we cannot account for is not read.
+//!
+//! Deliberately absent: writing (the edit engine brings it), decisions of policy, encoding for the wire.
+
+mod census;
+mod entries;
+mod fault;
+mod handle;
+mod list;
+mod read;
+mod resolve;
+mod scope;
+mod search;
+mod suggest;
+mod text;
+mod visible;
+mod workspace;
+
+pub use fault::{FileFault, OpenError};
+pub use handle::Volume;
+pub use list::{EntryKind, ListEntry, ListRequest, Listing};
+pub use read::{Content, FileRead, LineRange, ReadRequest};
+pub use resolve::{Kind, Resolved};
+pub use scope::{DEFAULT_SHARED_PATHS, Isolation, ScopeRules};
+pub use search::{
+    Detail, FileCount, LineMatch, SearchFault, SearchMode, SearchRequest, SearchResult,
+};
+pub use text::{Bom, Eol, Indent};
+pub use visible::Visible;
+pub use workspace::Workspace;

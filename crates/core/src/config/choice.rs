@@ -103,37 +103,3 @@ choices! {
         Alert = "alert",
     }
 }
-
-choices! {
-    /// What a rule decides.
-    Decision {
-        /// Refused.
-        Deny = "deny",
-        /// A human is asked.
-        Ask = "ask",
-        /// A standing grant: it discharges a question, never a refusal.
-        Allow = "allow",
-    }
-}
-
-choices! {
-    /// A kind of effect that a role permits.
-    RolePermit {
-        /// Reading files.
-        Read = "read",
-        /// New files.
-        Create = "create",
-        /// Changing files.
-        Modify = "modify",
-        /// Deleting files.
-        Delete = "delete",
-        /// Starting programs.
-        Execute = "execute",
-        /// Connecting to hosts.
-        Connect = "connect",
-        /// Using secret scopes.
-        Secret = "secret",
-        /// Changing the system.
-        System = "system",
-    }
-}

@@ -68,9 +68,14 @@ const QUOTED_CHARS: usize = 60;
 
 /// A text of a file, fit for a message: control and invisible characters escaped, cut when long.
 pub(crate) fn quoted(text: &str) -> String {
+    harmless(text, QUOTED_CHARS)
+}
+
+/// A text with control and invisible characters escaped, cut at a number of characters.
+pub(crate) fn harmless(text: &str, most: usize) -> String {
     let mut out = String::new();
     for (count, c) in text.chars().enumerate() {
-        if count == QUOTED_CHARS {
+        if count == most {
             out.push('…');
             break;
         }
@@ -88,54 +93,12 @@ pub(crate) fn nearest<'a>(
     asked: &str,
     valid: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    if asked.len() > QUOTED_CHARS {
-        return None;
-    }
-    let asked = asked.to_lowercase();
-    let words = |name: &str| {
-        let mut words: Vec<_> = name.split(['_', '-', '.']).map(str::to_owned).collect();
-        words.sort();
-        words
-    };
-    valid
-        .into_iter()
-        .filter_map(|name| {
-            let score = if words(name) == words(&asked) {
-                0.99
-            } else {
-                let plain = strsim::normalized_damerau_levenshtein(&asked, name);
-                let start = if asked.len() > 2 && (name.starts_with(&asked) || asked.starts_with(name)) {
-                    0.75
-                } else {
-                    0.0
-                };
-                plain.max(start)
-            };
-            (score >= 0.55).then_some((score, name))
-        })
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+    if asked.len() > QUOTED_CHARS { None } else { crate::near::nearest(asked, valid) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nearest_names_are_found() {
-        let valid = ["read_bytes", "read_bytes_hard", "write_bytes", "regex_ms"];
-        for (asked, expected) in [
-            ("read_byts", Some("read_bytes")),
-            ("READ_BYTES", Some("read_bytes")),
-            ("bytes_read", Some("read_bytes")),
-            ("read-bytes", Some("read_bytes")),
-            ("regex", Some("regex_ms")),
-            ("colour", None),
-            ("", None),
-        ] {
-            assert_eq!(nearest(asked, valid), expected, "{asked}");
-        }
-    }
 
     #[test]
     fn quoted_text_is_harmless_and_short() {

@@ -74,7 +74,7 @@ pub enum Item {
     Folder,
     /// A folder below the root, `.` for the root level alone, or `**` for everywhere.
     CreateFolder,
-    /// A tool, a glob over tools, or `group:NAME`.
+    /// A tool, a pattern with `*`, or `group:NAME`.
     Tool,
     /// The name of a program, without a path.
     Program,
@@ -240,36 +240,32 @@ impl Shape {
         SHAPE.get_or_init(|| Self::of(KEYS.iter().chain(OLDER_KEYS)))
     }
 
-    fn new(key: &'static Key) -> Self {
-        Self { key, fields: Vec::new(), any: None, item: None }
+    fn of(rows: impl Iterator<Item = &'static Key>) -> Self {
+        Self::grow(&ROOT, rows.map(|row| (segments(row.path), row)).collect())
     }
 
-    fn of(rows: impl Iterator<Item = &'static Key>) -> Self {
-        let mut root = Self::new(&ROOT);
-        for row in rows {
-            let mut at = &mut root;
-            for segment in segments(row.path) {
-                at = match segment {
-                    "NAME" => at.any.get_or_insert_with(|| Box::new(Self::new(row))),
-                    "[]" => at.item.get_or_insert_with(|| Box::new(Self::new(row))),
-                    name => at.field(name, row),
-                };
+    /// A row and the rows below it, each with what is left of its path.
+    fn grow(key: &'static Key, below: Vec<(Vec<&'static str>, &'static Key)>) -> Self {
+        let mut groups: Vec<(&'static str, &'static Key, Vec<_>)> = Vec::new();
+        for (path, row) in below {
+            let Some((first, rest)) = path.split_first() else { continue };
+            if !groups.iter().any(|(name, ..)| name == first) {
+                groups.push((first, row, Vec::new()));
+            }
+            for (_, _, rows) in groups.iter_mut().filter(|(name, ..)| name == first) {
+                rows.push((rest.to_vec(), row));
             }
         }
-        root
-    }
-
-    fn field(&mut self, name: &'static str, row: &'static Key) -> &mut Self {
-        let known = self.fields.iter().position(|(field, _)| *field == name);
-        let at = known.unwrap_or(self.fields.len());
-        if known.is_none() {
-            self.fields.push((name, Self::new(row)));
+        let mut shape = Self { key, fields: Vec::new(), any: None, item: None };
+        for (name, row, rows) in groups {
+            let grown = Self::grow(row, rows);
+            match name {
+                "NAME" => shape.any = Some(Box::new(grown)),
+                "[]" => shape.item = Some(Box::new(grown)),
+                name => shape.fields.push((name, grown)),
+            }
         }
-        match self.fields.get_mut(at) {
-            Some((_, shape)) => shape,
-            // INVARIANT: `at` is the place of an entry found or pushed above.
-            None => self.any.get_or_insert_with(|| Box::new(Self::new(row))),
-        }
+        shape
     }
 
     /// The shape of a key below this one.
@@ -283,18 +279,20 @@ impl Shape {
 
     /// The names to suggest.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let older = |key: &Key| matches!(key.status, Status::Older(_));
+        let within_older = older(self.key);
         self.fields
             .iter()
-            .filter(|(_, shape)| !matches!(shape.key.status, Status::Older(_)))
+            .filter(move |(_, shape)| within_older || !older(shape.key))
             .map(|(name, _)| *name)
     }
 }
 
 /// The segments of a path: `a.b[].c` is `a`, `b`, `[]`, `c`.
-fn segments(path: &'static str) -> impl Iterator<Item = &'static str> {
-    path.split('.').flat_map(|part| match part.strip_suffix("[]") {
+fn segments(path: &'static str) -> Vec<&'static str> {
+    let halves = path.split('.').map(|part| match part.strip_suffix("[]") {
         Some(name) => [Some(name), Some("[]")],
         None => [Some(part), None],
-    })
-    .flatten()
+    });
+    halves.flatten().flatten().collect()
 }

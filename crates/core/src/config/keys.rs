@@ -1,9 +1,7 @@
 //! The table of keys: the single source of validation, of the JSON Schema, of the reference in
 //! `docs/configuration.md` and of how layers combine. Parents stand before what is below them.
 
-use super::choice::{
-    CommandApproval, Decision, Isolation, PackageInstall, Profile, RolePermit, Tier, ViolationAction,
-};
+use super::choice::{CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
 use super::key::Base::{AboveProject, AnyTrusted};
 use super::key::Combine::{
     Cap, Collect, Floor, Inside, Intersect, Narrowest, Own, Part, PerFile, Switch, Topmost, Union,
@@ -21,22 +19,48 @@ pub const LAYOUT_VERSION: u64 = 1;
 
 /// The groups of tools that `group:NAME` can name.
 pub const TOOL_GROUPS: &[&str] = &[
-    "fs", "web", "memory", "shell", "git", "process", "browser", "knowledge", "system", "mcp", "spec",
+    "fs",
+    "web",
+    "memory",
+    "shell",
+    "git",
+    "process",
+    "browser",
+    "knowledge",
+    "system",
+    "mcp",
+    "spec",
 ];
 
-/// The roles that exist without being declared.
-pub const BUILT_IN_ROLES: &[&str] = &["dev", "sre", "release_manager", "product_owner"];
+/// What a rule decides ([`crate::rule::Decision`]).
+pub const DECISIONS: &[&str] = &["deny", "ask", "allow"];
+
+/// What a role permits ([`crate::effect::EffectKind`]).
+pub const PERMITS: &[&str] =
+    &["read", "create", "modify", "delete", "execute", "connect", "secret", "system"];
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 const DAY: u64 = 86_400;
 const SWITCHED_OFF: &str = "protection cannot be switched off from a project file";
 
-const fn key(path: &'static str, kind: Kind, preset: Preset, combine: Combine, doc: &'static str) -> Key {
+const fn key(
+    path: &'static str,
+    kind: Kind,
+    preset: Preset,
+    combine: Combine,
+    doc: &'static str,
+) -> Key {
     Key { path, kind, preset, combine, status: Status::Used, doc }
 }
 
-const fn later(path: &'static str, kind: Kind, preset: Preset, combine: Combine, doc: &'static str) -> Key {
+const fn later(
+    path: &'static str,
+    kind: Kind,
+    preset: Preset,
+    combine: Combine,
+    doc: &'static str,
+) -> Key {
     Key { path, kind, preset, combine, status: Status::NotYet, doc }
 }
 
@@ -83,10 +107,10 @@ pub static KEYS: &[Key] = &[
     later("approvals.commands", Choice(CommandApproval::NAMES), Preset::Text("ask_first"), Narrowest(AnyTrusted), "ask before a MEDIUM command, or run it speculatively and ask about its effects"),
     key("approvals.rules", Items, Unset, PerFile, "rules per tool, path and command"),
     key("approvals.rules[].id", Name, Unset, Part, "a name for explanations"),
-    key("approvals.rules[].tools", List(Item::Tool), Unset, Part, "tools, globs over tools, `group:NAME`"),
+    key("approvals.rules[].tools", List(Item::Tool), Unset, Part, "tools by name, with `*`, or as `group:NAME`"),
     key("approvals.rules[].paths", List(Item::Glob), Unset, Part, "globs over paths"),
     key("approvals.rules[].commands", List(Item::Text), Unset, Part, "commands by their first words"),
-    key("approvals.rules[].decision", Choice(Decision::NAMES), Unset, Part, "what the rule decides"),
+    key("approvals.rules[].decision", Choice(DECISIONS), Unset, Part, "what the rule decides"),
     key("approvals.rules[].reason", Text, Unset, Part, "told to whoever is asked or refused"),
     key("approvals.rules[].match", List(Item::Case), Unset, Part, "calls that the rule must meet, checked at load"),
     key("approvals.rules[].not_match", List(Item::Case), Unset, Part, "calls that the rule must not meet, checked at load"),
@@ -94,9 +118,9 @@ pub static KEYS: &[Key] = &[
     key("roles", Named, Unset, PerFile, "roles: only roles permit"),
     key("roles.default", Name, Unset, Part, "the role of a caller that chooses none"),
     key("roles.NAME", Section, Unset, Part, "a role; a built-in one may be named with an empty body"),
-    key("roles.NAME.tools", List(Item::Tool), Unset, Part, "tools, globs over tools, `group:NAME`"),
+    key("roles.NAME.tools", List(Item::Tool), Unset, Part, "tools by name, with `*`, or as `group:NAME`"),
     key("roles.NAME.paths", List(Item::Glob), Unset, Part, "globs over the paths that the role reaches"),
-    key("roles.NAME.permits", List(Item::Choice(RolePermit::NAMES)), Unset, Part, "kinds of effects"),
+    key("roles.NAME.permits", List(Item::Choice(PERMITS)), Unset, Part, "kinds of effects"),
 
     key("tools", Section, Unset, Part, "tools and programs"),
     key("tools.whitelisted_binaries", List(Item::Program), Preset::List(&[]), Intersect(Covers::Same), "programs beside the built-in 24"),

@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 
-use super::fault::{ConfigError, quoted};
+use super::fault::{ConfigError, harmless, quoted};
+use super::guard::{guard, too_deep, untabbed};
 
-/// The largest text that is looked at.
-pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 /// The deepest nesting.
 pub(crate) const MAX_DEPTH: usize = 64;
-/// Block nesting grows with the column: past this column (or this many `- ` in a line) nothing is loaded.
-const MAX_INDENT: usize = 256;
-/// Anchored nodes are copied by the loader; this bounds what copying can cost, in bytes looked at.
-const MAX_ANCHOR_COST: usize = 4 * 1024 * 1024;
-/// How many duplicate keys are reported.
+/// How many duplicate keys are looked for, and how many bytes are read again for them.
 const MAX_DUPLICATES: usize = 20;
+const MAX_READ_AGAIN: usize = 2 * 1024 * 1024;
 /// Takes the place of a duplicate key's first character while the text is loaded again.
 const MASK: u32 = 0xE000;
+
+/// What is said about anchors and tags, with its hint.
+const ANCHORS: (&str, &str) = ("anchors (`&name`) are not supported", "write the values out");
+const TAGS: (&str, &str) = ("tags (`!name`) are not supported", "write the value without it");
 
 /// A place in the text, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,8 +139,8 @@ pub(crate) fn load(text: &str, file: &str) -> Result<Node, Vec<ConfigError>> {
                 _ => start,
             };
             let mask = u32::try_from(masked.len()).ok().and_then(|n| char::from_u32(MASK + n));
-            if let (Some(c), Some(mask), true) =
-                (chars.get_mut(first), mask, masked.len() < MAX_DUPLICATES)
+            let again = masked.len() < MAX_DUPLICATES && masked.len() * text.len() < MAX_READ_AGAIN;
+            if let (Some(c), Some(mask), true) = (chars.get_mut(first), mask, again)
                 && masked.insert(start, *c).is_none()
             {
                 *c = mask;
@@ -154,11 +154,12 @@ pub(crate) fn load(text: &str, file: &str) -> Result<Node, Vec<ConfigError>> {
         } else {
             ""
         };
-        let message = format!("not valid YAML: {}", quoted(error.info()));
+        let message = format!("not valid YAML: {}", harmless(error.info(), 200));
         duplicates.push(fault(at, &message, hint));
         return Err(duplicates);
     };
-    let mut reader = Reader { file, chars: &chars, masked: &masked, errors: Vec::new(), scalars: Vec::new() };
+    let mut reader =
+        Reader { file, chars: &chars, masked: &masked, errors: Vec::new(), scalars: Vec::new() };
     let root = match documents.as_slice() {
         [] => Node { at: Place { line: 1, column: 1 }, value: Value::Map(Vec::new()) },
         [document] => reader.read(document, "", 0),
@@ -169,69 +170,6 @@ pub(crate) fn load(text: &str, file: &str) -> Result<Node, Vec<ConfigError>> {
     };
     reader.look_between();
     if reader.errors.is_empty() { Ok(root) } else { Err(reader.errors) }
-}
-
-/// The limits that hold before a loader looks at the text.
-fn guard(text: &str) -> Result<(), (Place, String, &'static str)> {
-    let start = Place { line: 1, column: 1 };
-    if text.len() > MAX_BYTES {
-        let message = format!("the file has {} bytes, more than {MAX_BYTES}", text.len());
-        return Err((start, message, "a configuration is small: is this the right file?"));
-    }
-    let mut anchors = 0_usize;
-    for (number, line) in (1..).zip(text.split('\n')) {
-        let at = |column: usize| Place { line: number, column: u32::try_from(column).unwrap_or(u32::MAX) };
-        let mut before = ' ';
-        let mut openers = 0_usize;
-        let mut content = false;
-        for (column, c) in (1_usize..).zip(line.chars()) {
-            if c == '\0' {
-                return Err((at(column), "a NUL character".to_owned(), "the file is not text"));
-            }
-            if !content && c != ' ' {
-                content = true;
-                openers = if column > MAX_INDENT { MAX_INDENT } else { 0 };
-            }
-            if matches!(before, '-' | '?') && c.is_whitespace() {
-                openers += 1;
-            }
-            if openers >= MAX_INDENT {
-                return Err((at(column), too_deep(), ""));
-            }
-            if c == '&' && (before.is_whitespace() || matches!(before, '[' | '{' | ',' | '-' | ':' | '?')) {
-                anchors += 1;
-            }
-            before = c;
-        }
-    }
-    if anchors.saturating_mul(text.len()) > MAX_ANCHOR_COST {
-        return Err((start, "too many anchors (`&name`)".to_owned(), "write values out"));
-    }
-    Ok(())
-}
-
-fn too_deep() -> String {
-    format!("nested deeper than {MAX_DEPTH} levels")
-}
-
-/// JSON may be indented with tabs; inside brackets a tab and a space mean the same, and a column stays one
-/// character.
-fn untabbed(text: &str) -> Vec<char> {
-    let mut leading = true;
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\r' => {
-                leading = true;
-                c
-            }
-            '\t' if leading => ' ',
-            ' ' => c,
-            _ => {
-                leading = false;
-                c
-            }
-        })
-        .collect()
 }
 
 fn place(marker: &saphyr::Marker) -> Place {
@@ -277,6 +215,12 @@ impl Reader<'_> {
         match &node.data {
             YamlData::Value(scalar) => {
                 self.scalars.push((node.span.start.index(), node.span.end.index()));
+                // The span of a scalar includes its properties; no scalar starts with these itself.
+                match self.chars.get(node.span.start.index()) {
+                    Some('&') => self.refuse(at, path, ANCHORS.0, ANCHORS.1),
+                    Some('!') => self.refuse(at, path, TAGS.0, TAGS.1),
+                    _ => {}
+                }
                 value = match scalar {
                     Scalar::Null => Value::Null,
                     Scalar::Boolean(value) => Value::Bool(*value),
@@ -298,9 +242,18 @@ impl Reader<'_> {
                 let mut kept: Vec<Entry> = Vec::new();
                 for (key, node) in entries {
                     if let Some(entry) = self.entry(key, node, path, depth) {
-                        if let Some(first) = kept.iter().find(|known| known.key == entry.key) {
-                            let hint = format!("it is set in line {} already; keep one", first.at.line);
-                            self.refuse(entry.at, &dotted(path, &entry.key), "duplicate key", &hint);
+                        // The loader refuses duplicates, so only a masked key can be one.
+                        let masked = self.masked.contains_key(&key.span.start.index());
+                        let first = kept.iter().find(|known| masked && known.key == entry.key);
+                        if let Some(first) = first {
+                            let hint =
+                                format!("it is set in line {} already; keep one", first.at.line);
+                            self.refuse(
+                                entry.at,
+                                &dotted(path, &entry.key),
+                                "duplicate key",
+                                &hint,
+                            );
                         } else {
                             kept.push(entry);
                         }
@@ -309,12 +262,17 @@ impl Reader<'_> {
                 value = Value::Map(kept);
             }
             YamlData::Tagged(..) => {
-                self.refuse(at, path, "tags (`!name`) are not supported", "write the value without it");
+                self.refuse(at, path, TAGS.0, TAGS.1);
             }
             YamlData::Representation(..) | YamlData::Alias(_) | YamlData::BadValue => {
                 // An empty document arrives as a bad value.
                 if depth > 0 {
-                    self.refuse(at, path, "the value does not fit its tag", "write it without a tag");
+                    self.refuse(
+                        at,
+                        path,
+                        "the value does not fit its tag",
+                        "write it without a tag",
+                    );
                 }
             }
         }
@@ -332,7 +290,12 @@ impl Reader<'_> {
         let key_node = self.read(key, path, depth + 1);
         let Value::Text(mut name) = key_node.value else {
             let found = key_node.found();
-            self.refuse(key_node.at, path, format!("a key must be text, found {found}"), "put it in quotes");
+            self.refuse(
+                key_node.at,
+                path,
+                format!("a key must be text, found {found}"),
+                "put it in quotes",
+            );
             return None;
         };
         if let Some(first) = self.masked.get(&start) {
@@ -365,8 +328,8 @@ impl Reader<'_> {
                 let place = Place { line, column };
                 match c {
                     '#' => comment = true,
-                    '&' => self.refuse(place, "", "anchors (`&name`) are not supported", "write values out"),
-                    '!' => self.refuse(place, "", "tags (`!name`) are not supported", "write the value without it"),
+                    '&' => self.refuse(place, "", ANCHORS.0, ANCHORS.1),
+                    '!' => self.refuse(place, "", TAGS.0, TAGS.1),
                     _ => {}
                 }
             }

@@ -112,9 +112,9 @@ pub(super) fn policy(rules: [Vec<Rule>; 3], role: Option<&str>, manifest: Option
             (LayerKind::User, user),
             (LayerKind::Project, project),
         ],
-        role: role.map(|name| {
-            Role::new(RoleName::new(name), built_in(name).into_iter().collect()).unwrap()
-        }),
+        role: role
+            .map(|name| Role::new(RoleName::new(name), built_in(name).into_iter().collect()).unwrap())
+            .ok_or_else(|| "no role".to_owned()),
         skill: manifest.map(skill),
         revision: Digest::of(b"sample"),
     }

@@ -1,0 +1,299 @@
+//! Appending to the ledger: 256 callers at once, against plain SQLite inserts of the same bytes in groups of the
+//! same size. Rounds of both take turns, so that a noisy disk is noisy for both.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+use vambrace_core::ErrorCode;
+use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
+use vambrace_ledger::{Digest, Entry, Id, Op, Status, Text, Timestamp, seal};
+use vambrace_store::{
+    Batch, CallRow, Change, SessionRow, SessionState, SqliteStore, StateDir, Store,
+};
+
+use crate::report::{Must, Report};
+
+const CALLERS: u64 = 256;
+const ROUNDS: u32 = 4;
+const ROUND: Duration = Duration::from_millis(900);
+const LONE: u32 = 2000;
+
+/// Records per sync, processor time per record, the rate beside plain inserts, and what one lone caller waits.
+pub(crate) fn run() -> Report {
+    let folder = tempfile::tempdir_in(".").expect("a folder on the disk of the working directory");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let store =
+        StateDir::open(folder.path().join("state")).and_then(SqliteStore::open).expect("a store");
+    let store = Arc::new(store);
+    runtime.block_on(open_sessions(&store));
+
+    let mut plain = Plain::open(&folder.path().join("plain.db"));
+    let (mut ours, mut theirs) = (Tally::default(), Tally::default());
+    let mut ratios = Vec::new();
+    for round in 0..=ROUNDS {
+        let mine = runtime.block_on(concurrent(&store));
+        let group = (mine.records / mine.syncs.max(1)).max(1);
+        let other = plain.round(group);
+        // The first round warms up: files grow, caches fill.
+        if round > 0 {
+            ratios.push(mine.rate() / other.rate());
+            ours.add(&mine);
+            theirs.add(&other);
+        }
+    }
+    let lone = runtime.block_on(lone(&store));
+    let bare = bare_syncs(&folder.path().join("bare"));
+
+    let mut report = Report::new("append");
+    let per_sync = ours.records as f64 / ours.syncs as f64;
+    report.must("records per sync, 256 callers", per_sync, "", Must::AtLeast(100.0));
+    report.must("processor time per record", ours.cpu_us(), "us", Must::AtMost(10.0));
+    report.must("rate beside plain inserts (median)", median(&mut ratios), "x", Must::AtLeast(0.7));
+    report.tell("records per second", ours.rate(), "/s");
+    report.tell("plain inserts per second", theirs.rate(), "/s");
+    report.tell("plain inserts, processor time per record", theirs.cpu_us(), "us");
+    report.tell("bytes of a line", line_bytes() as f64, "bytes");
+    report.tell("bare 4 KB write and fdatasync, median", bare, "us");
+    report.tell("lone caller, durable commit, median", lone.durable, "us");
+    report.tell("lone caller, lazy commit, median", lone.lazy, "us");
+    report
+}
+
+#[derive(Default)]
+struct Tally {
+    records: u64,
+    syncs: u64,
+    wall: Duration,
+    cpu: Duration,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.records += other.records;
+        self.syncs += other.syncs;
+        self.wall += other.wall;
+        self.cpu += other.cpu;
+    }
+
+    fn rate(&self) -> f64 {
+        self.records as f64 / self.wall.as_secs_f64()
+    }
+
+    fn cpu_us(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.records as f64
+    }
+}
+
+struct Clean;
+
+impl Redact for Clean {
+    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        Ok(Masked { text: text.into(), count: 0 })
+    }
+}
+
+fn session(caller: u64) -> Id {
+    Id::timed("s-", 1_785_000_000_000 + caller, [7; 10])
+}
+
+/// As the broker makes them: by the clock, and by chance within a millisecond.
+fn call(caller: u64, n: u64, millis: u64) -> Id {
+    let mut random = [0; 10];
+    random[2..].copy_from_slice(&(caller << 40 | n).to_be_bytes());
+    Id::timed("c-", millis, random)
+}
+
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Timestamp::from_millis(i64::try_from(since.expect("a clock").as_millis()).expect("a date"))
+}
+
+fn name(text: &str) -> Text {
+    Redacted::text(text, &Clean).expect("a clean text")
+}
+
+fn entry(session: &Id, call: &Id, ts: Timestamp) -> Entry {
+    let args = json!({"path": "src/broker/pipeline.rs", "start_line": 1, "end_line": 200});
+    Entry {
+        status: Some(Status::Allowed),
+        user: Some(name("someone")),
+        agent_id: Some(name("claude-code")),
+        session: Some(session.clone()),
+        role: Some(name("dev")),
+        execution_id: Some(call.clone()),
+        tool_call_id: Some(name("toolu_01ABCDEF")),
+        tool_name: Some(Redacted::literal("read_file")),
+        tool_args: Some(Redacted::json(args, &Clean).expect("clean arguments")),
+        path: Some(name("src/broker/pipeline.rs")),
+        execution_environment: Some("in_process"),
+        risk: Some("LOW"),
+        verdict: Some("allow"),
+        error_code: None::<ErrorCode>,
+        ..Entry::new(Op::ToolStart, ts)
+    }
+}
+
+/// The texts of a session are redacted once; a call adds its own.
+fn batch(template: &Entry, caller: u64, n: u64) -> (Batch, Id) {
+    let ts = now();
+    let id = call(caller, n, ts.millis().unsigned_abs());
+    let entry = Entry { ts, execution_id: Some(id.clone()), ..template.clone() };
+    let session = template.session.clone().expect("a session");
+    let row = CallRow::executing(id.clone(), session, Redacted::literal("read_file"), ts);
+    (Batch::durable(vec![entry], vec![Change::InsertCall(row)]), id)
+}
+
+fn line_bytes() -> usize {
+    let entry = entry(&session(1), &call(1, 1, 1), now());
+    let writer = Id::new("w-0123456789abcdef").expect("an id");
+    seal(&entry, &writer, 100_000, Digest::ZERO).expect("a line").as_str().len()
+}
+
+async fn open_sessions(store: &SqliteStore) {
+    let at = Timestamp::from_millis(1_785_000_000_000);
+    let rows = (0..CALLERS).map(|caller| {
+        Change::OpenSession(SessionRow {
+            id: session(caller),
+            user: name("someone"),
+            agent: name("claude-code"),
+            role: name("dev"),
+            project: name("/home/someone/project"),
+            state: SessionState::Active,
+            opened: at,
+            changed: at,
+        })
+    });
+    store.commit(Batch::durable(Vec::new(), rows.collect())).await.expect("sessions");
+}
+
+async fn concurrent(store: &Arc<SqliteStore>) -> Tally {
+    let before = store.counters();
+    let (wall, cpu) = (Instant::now(), cpu_time());
+    let tasks: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let store = Arc::clone(store);
+            tokio::spawn(async move {
+                let session = session(caller);
+                let template = entry(&session, &session, now());
+                let mut n = 0;
+                while wall.elapsed() < ROUND {
+                    n += 1;
+                    let committed = store.commit(batch(&template, caller, n).0).await;
+                    assert!(committed.expect("a commit").is_durable());
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("a caller");
+    }
+    let after = store.counters();
+    Tally {
+        records: after.records - before.records,
+        syncs: after.syncs - before.syncs,
+        wall: wall.elapsed(),
+        cpu: cpu_time() - cpu,
+    }
+}
+
+struct Lone {
+    durable: f64,
+    lazy: f64,
+}
+
+/// What the path of one call waits for: a durable start, then a lazy end.
+async fn lone(store: &SqliteStore) -> Lone {
+    let session = session(0);
+    let template = entry(&session, &session, now());
+    let (mut durable, mut lazy) = (Vec::new(), Vec::new());
+    for n in 0..u64::from(LONE) {
+        let (start, id) = batch(&template, 0, n);
+        let ts = now();
+        let end = Entry { ts, execution_id: Some(id.clone()), ..template.clone() };
+        let finish = vambrace_store::CallFinish {
+            id,
+            state: vambrace_store::CallState::Completed,
+            at: ts,
+            error: None,
+        };
+        let begun = Instant::now();
+        store.commit(start).await.expect("a start");
+        durable.push(begun.elapsed().as_secs_f64() * 1e6);
+        let begun = Instant::now();
+        store
+            .commit(Batch::lazy(vec![end], vec![Change::FinishCall(finish)]))
+            .await
+            .expect("an end");
+        lazy.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    Lone { durable: median(&mut durable), lazy: median(&mut lazy) }
+}
+
+/// The same bytes in one table, by somebody who has them all in hand.
+struct Plain {
+    connection: Connection,
+    row: String,
+    seq: i64,
+}
+
+impl Plain {
+    fn open(path: &Path) -> Self {
+        let connection = Connection::open(path).expect("a database");
+        let settings = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+                        CREATE TABLE plain (seq INTEGER PRIMARY KEY, line TEXT NOT NULL) STRICT";
+        connection.execute_batch(settings).expect("a table");
+        // The line of the ledger, and what a row of the calls holds.
+        let row = "x".repeat(line_bytes() + 120);
+        Self { connection, row, seq: 0 }
+    }
+
+    fn round(&mut self, group: u64) -> Tally {
+        let (wall, cpu) = (Instant::now(), cpu_time());
+        let mut tally = Tally::default();
+        let mut insert =
+            self.connection.prepare("INSERT INTO plain VALUES (?1, ?2)").expect("a statement");
+        while wall.elapsed() < ROUND {
+            self.connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
+            for _ in 0..group {
+                self.seq += 1;
+                insert.execute((self.seq, &self.row)).expect("a row");
+            }
+            self.connection.execute_batch("COMMIT").expect("a commit");
+            tally.records += group;
+            tally.syncs += 1;
+        }
+        tally.wall = wall.elapsed();
+        tally.cpu = cpu_time() - cpu;
+        tally
+    }
+}
+
+fn bare_syncs(path: &Path) -> f64 {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::create(path).expect("a file");
+    file.write_all_at(&vec![0; 4096 * LONE as usize], 0).expect("room");
+    file.sync_all().expect("a sync");
+    let mut times: Vec<f64> = (0..u64::from(LONE))
+        .map(|n| {
+            let begun = Instant::now();
+            file.write_all_at(&[1; 4096], n * 4096).expect("a write");
+            file.sync_data().expect("a sync");
+            begun.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    median(&mut times)
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

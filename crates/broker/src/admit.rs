@@ -1,0 +1,76 @@
+//! Admitting: who calls, is the session open, is there such a tool, how fast does it come.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::principal::RawCall;
+use vambrace_core::session::{Pace, SessionState, SessionView};
+use vambrace_tools::Tool;
+
+use crate::broker::Broker;
+use crate::trail::Trail;
+
+const MINUTE_MS: i64 = 60_000;
+/// Arguments of one call, as text. Larger ones are refused before anything looks at them.
+const MAX_ARGUMENT_BYTES: usize = 16 << 20;
+
+/// A call of a known tool in an open session.
+pub(crate) struct Admitted {
+    tool: Arc<dyn Tool>,
+    args: Value,
+    session: SessionView,
+}
+
+impl Admitted {
+    pub(crate) fn into_parts(self) -> (Arc<dyn Tool>, Value, SessionView) {
+        (self.tool, self.args, self.session)
+    }
+}
+
+pub(crate) async fn admit(broker: &Broker, raw: RawCall, trail: &mut Trail) -> Result<Admitted, CallError> {
+    let parts = &broker.parts;
+    let row = parts.store.session(trail.session.as_str()).await.map_err(|error| CallError::from(&error))?;
+    trail.session_state = Some(row.as_ref().map(|row| row.state));
+    let state = row.map_or(SessionState::Active, |row| row.state);
+    if !state.is_open() {
+        let why = format!("session `{}` is {}", trail.session, state.as_str());
+        return Err(CallError::new(ErrorCode::SessionSuspended, why));
+    }
+    let tool = parts.catalogue.get(&raw.tool, |tool| broker.offers(tool.facts()))?;
+    trail.tool = tool.facts().name.to_string();
+    if size(&raw.args) > MAX_ARGUMENT_BYTES {
+        trail.args = Value::Null;
+        return Err(CallError::new(ErrorCode::InvalidArguments, "the arguments are larger than 16 MiB"));
+    }
+    let pace = match parts.pace.limit(&trail.tool) {
+        Some(limit) => {
+            trail.counted = true;
+            Some(pace(broker, trail, limit).await?)
+        }
+        None => None,
+    };
+    Ok(Admitted { tool: Arc::clone(tool), args: raw.args, session: SessionView { state, pace } })
+}
+
+async fn pace(broker: &Broker, trail: &Trail, limit: u32) -> Result<Pace, CallError> {
+    let since = trail.began.earlier(MINUTE_MS);
+    let recent = broker
+        .parts
+        .store
+        .recent_calls(trail.session.as_str(), &trail.tool, since)
+        .await
+        .map_err(|error| CallError::from(&error))?;
+    let wait_ms = recent.oldest.map_or(0, |oldest| oldest.later(MINUTE_MS).millis() - trail.began.millis());
+    Ok(Pace { calls: u32::try_from(recent.count).unwrap_or(u32::MAX), limit, wait_ms })
+}
+
+/// The size of a value, near enough, without writing it out.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(size).sum::<usize>() + 2,
+        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + 3 + size(value)).sum::<usize>() + 2,
+    }
+}

@@ -1,0 +1,117 @@
+//! The broker: what a call needs on its way, handed over at the door.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use vambrace_core::clock::{Chance, Clock};
+use vambrace_core::policy::Policy;
+use vambrace_core::redacted::{Redact, Redacted};
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::session::SessionState;
+use vambrace_core::tool::ToolFacts;
+use vambrace_store::{Store, Text};
+use vambrace_tools::{Catalogue, Room, Tool};
+
+/// Governs calls of one workspace in one role.
+pub struct Broker {
+    pub(crate) parts: Parts,
+}
+
+/// Everything a broker is made of.
+pub struct Parts {
+    /// The tools.
+    pub catalogue: Arc<Catalogue>,
+    /// The layers.
+    pub policy: Arc<Policy>,
+    /// Where tools work.
+    pub room: Room,
+    /// State and ledger.
+    pub store: Arc<dyn Store>,
+    /// What takes secrets out.
+    pub redactor: Arc<dyn Redact>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub chance: Arc<dyn Chance>,
+    /// The role's name, for the record.
+    pub role: String,
+    /// The project, for the record.
+    pub project: String,
+    /// How many violations are too many.
+    pub violations: Violations,
+    /// How many calls are too many.
+    pub pace: Pace,
+}
+
+/// When violations have consequences (T23).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Violations {
+    /// More than this many
+    pub limit: u64,
+    /// within this many milliseconds
+    pub window_ms: i64,
+    /// lead to this state.
+    pub action: SessionState,
+}
+
+/// Calls per minute, by tool (T25).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pace {
+    /// For tools that are not named.
+    pub default: Option<u32>,
+    /// By canonical name.
+    pub tools: BTreeMap<String, u32>,
+}
+
+impl Pace {
+    /// The limit for a tool.
+    #[must_use]
+    pub fn limit(&self, tool: &str) -> Option<u32> {
+        self.tools.get(tool).copied().or(self.default)
+    }
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Broker").field("role", &self.parts.role).field("project", &self.parts.project).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+impl Broker {
+    /// A broker of these parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self { parts }
+    }
+
+    /// The tools that some call of this role and skill could use, in the order of the catalogue.
+    #[must_use]
+    pub fn offered(&self) -> Vec<&Arc<dyn Tool>> {
+        self.parts.catalogue.tools().filter(|tool| self.offers(tool.facts())).collect()
+    }
+
+    pub(crate) fn offers(&self, tool: &Arc<ToolFacts>) -> bool {
+        self.parts.policy.offers(tool)
+    }
+
+    /// State and ledger.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.parts.store
+    }
+
+    pub(crate) fn text(&self, text: &str) -> Result<Text, CallError> {
+        Redacted::text(text, &*self.parts.redactor).map_err(redactor_failed)
+    }
+}
+
+/// Nothing leaves and nothing is recorded that the redactor could not look at.
+pub(crate) fn redactor_failed(error: vambrace_core::redacted::RedactError) -> CallError {
+    CallError::new(ErrorCode::Internal, error.to_string())
+}

@@ -1,0 +1,28 @@
+//! Cleansing: what came back is redacted before it leaves, and what it is stays marked on it.
+
+use vambrace_core::error::CallError;
+use vambrace_core::redacted::Redacted;
+use vambrace_tools::Touched;
+
+use crate::answer::Done;
+use crate::broker::{Broker, redactor_failed};
+use crate::perform::Performed;
+use crate::trail::Trail;
+
+/// A result that may leave.
+pub(crate) struct Clean {
+    pub(crate) done: Done,
+    pub(crate) touched: Touched,
+}
+
+pub(crate) fn cleanse(broker: &Broker, performed: Performed, _trail: &mut Trail) -> Result<Clean, CallError> {
+    let output = performed.into_output();
+    let redactor = &*broker.parts.redactor;
+    let data = Redacted::json(output.data, redactor).map_err(redactor_failed)?;
+    let text = Redacted::text(&output.text, redactor).map_err(redactor_failed)?;
+    let details = Redacted::json(output.details, redactor).map_err(redactor_failed)?.into_inner();
+    Ok(Clean {
+        done: Done { data, details, text, provenance: output.provenance, truncated: output.truncated },
+        touched: output.touched,
+    })
+}

@@ -1,0 +1,32 @@
+//! Deciding: every layer judges every effect.
+
+use std::time::Instant;
+
+use vambrace_core::policy::Decision;
+use vambrace_tools::Prepared;
+
+use crate::broker::Broker;
+use crate::plan::Planned;
+use crate::trail::Trail;
+
+/// A call with everybody's verdict.
+pub(crate) struct Decided {
+    prepared: Prepared,
+    decision: Decision,
+}
+
+impl Decided {
+    pub(crate) fn into_parts(self) -> (Prepared, Decision) {
+        (self.prepared, self.decision)
+    }
+}
+
+pub(crate) fn decide(broker: &Broker, planned: Planned, trail: &mut Trail) -> Decided {
+    let (plan, prepared, session) = planned.into_parts();
+    let before = Instant::now();
+    let decision = broker.parts.policy.decide(&plan, &session);
+    trail.decide_us = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
+    trail.plan_digest = Some(decision.digest);
+    trail.verdict = Some(decision.verdict.answer().as_str());
+    Decided { prepared, decision }
+}

@@ -1,0 +1,319 @@
+//! Recording: every exit of the corridor passes here. A success rides along with the next sync; a refusal is on disk
+//! before the caller hears of it. What cannot be recorded is not answered.
+
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::redacted::Redacted;
+use vambrace_core::role::PRIVILEGED;
+use vambrace_core::session::SessionState;
+use vambrace_ledger::{Level, Op, Range, SessionChange, Status};
+use vambrace_store::{
+    Batch, CallFinish, CallRow, CallState, Change, Entry, EventStatus, Phase, Sealed, SessionRow, TimelineEvent, ViolationRow,
+};
+
+use crate::answer::{Answer, Audit, Outcome, Standing};
+use crate::broker::{Broker, redactor_failed};
+use crate::cleanse::Clean;
+use crate::trail::Trail;
+
+type Record = (Vec<Entry>, Vec<Change>);
+
+impl Broker {
+    /// Records how a call ended and makes the answer.
+    pub(crate) async fn record(&self, trail: Trail, walked: Result<Clean, CallError>) -> Answer {
+        let result = match walked {
+            Ok(clean) => self.record_success(&trail, clean).await,
+            Err(error) => self.record_failure(&trail, error).await,
+        };
+        let (outcome, audit) = match result {
+            Ok((outcome, sealed, durable)) => {
+                let audit = sealed.map(|sealed| Audit {
+                    prev_hash: sealed.prev_hash.to_string(),
+                    event_hash: sealed.event_hash.to_string(),
+                    durable,
+                });
+                (outcome, audit)
+            }
+            Err(error) => (Outcome::Failed { error, standing: Standing::Denied }, None),
+        };
+        let duration_ms = trail.elapsed_ms();
+        Answer {
+            tool: trail.tool,
+            tool_call_id: trail.tool_call_id,
+            call: trail.call,
+            outcome,
+            operation: trail.operation,
+            risk: trail.risk,
+            duration_ms,
+            audit,
+        }
+    }
+
+    /// The record that must be on disk before a call is carried out.
+    pub(crate) fn start_record(&self, trail: &Trail) -> Result<Record, CallError> {
+        let (mut entries, mut changes) = self.session_record(trail)?;
+        let mut entry = self.entry(Op::ToolStart, trail)?;
+        entry.status = Some(Status::Allowed);
+        entry.tool_args = Some(self.args(trail)?);
+        entries.push(entry);
+        changes.push(Change::InsertCall(self.call_row(trail, CallState::Executing)?));
+        changes.push(Change::Event(self.check_event(trail, EventStatus::Ok)?));
+        Ok((entries, changes))
+    }
+
+    async fn record_success(&self, trail: &Trail, clean: Clean) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
+        let now = self.parts.clock.now();
+        let op = if trail.tool == "read_file" { Op::ReadFile } else { Op::ToolEnd };
+        let mut entry = self.entry(op, trail)?;
+        entry.ts = now;
+        entry.status = Some(Status::Success);
+        entry.range = clean.touched.lines.map(|(first, last)| Range { first, last });
+        entry.base_hash = clean.touched.base_hash;
+        entry.redactions_applied = Some(clean.done.data.count());
+        entry.duration_ms = Some(trail.elapsed_ms());
+        let finish = CallFinish { id: trail.call.clone(), state: CallState::Completed, at: now, error: None };
+        let mut event = self.event(trail, Phase::Call, "call", EventStatus::Ok)?;
+        event.attempt = Some(1);
+        let batch = Batch::lazy(vec![entry], vec![Change::FinishCall(finish), Change::Event(event)]);
+        let committed = self.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
+        Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
+    }
+
+    async fn record_failure(&self, trail: &Trail, error: CallError) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
+        let error = self.redacted(error)?;
+        if error.code == ErrorCode::AuditUnavailable {
+            return Err(error);
+        }
+        let violation = violation_type(error.code);
+        let standing = match (trail.verdict, error.code) {
+            (_, ErrorCode::ApprovalRejected) => Standing::Waiting,
+            (_, ErrorCode::SessionSuspended | ErrorCode::RateLimited) => Standing::Denied,
+            (Some("deny"), _) => Standing::Denied,
+            _ if violation.is_some() => Standing::Denied,
+            _ => Standing::Error,
+        };
+        let (mut entries, mut changes) = if trail.started { Record::default() } else { self.session_record(trail)? };
+        let mut entry = self.entry(if violation.is_some() { Op::Violation } else { Op::ToolEnd }, trail)?;
+        entry.ts = self.parts.clock.now();
+        entry.status = Some(if standing == Standing::Error { Status::Error } else { Status::Denied });
+        entry.tool_args = Some(self.args(trail)?);
+        entry.error_code = Some(error.code);
+        entry.message = Some(self.text(&error.message)?);
+        entry.duration_ms = Some(trail.elapsed_ms());
+        if let Some(kind) = violation {
+            entry.level = Level::Warn;
+            entry.violation_type = Some(kind);
+            entry.severity = Some("HIGH");
+            entry.target_path = self.target(trail)?;
+        }
+        entries.push(entry);
+        self.finish_call(trail, &error, standing, &mut changes)?;
+        if let Some(kind) = violation {
+            self.record_violation(trail, kind, &mut entries, &mut changes).await?;
+        }
+        let committed = self
+            .parts
+            .store
+            .commit(Batch::durable(entries, changes))
+            .await
+            .map_err(|error| CallError::from(&error))?;
+        Ok((Outcome::Failed { error, standing }, committed.last(), committed.is_durable()))
+    }
+
+    fn finish_call(
+        &self,
+        trail: &Trail,
+        error: &CallError,
+        standing: Standing,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), CallError> {
+        let state = if standing == Standing::Error { CallState::Failed } else { CallState::Rejected };
+        let at = self.parts.clock.now();
+        let finish = CallFinish { id: trail.call.clone(), state, at, error: Some(error.code) };
+        if !trail.started {
+            let mut row = self.call_row(trail, CallState::Pending)?;
+            // A call that came too early does not make the next one wait longer.
+            row.counted &= error.code != ErrorCode::RateLimited;
+            changes.push(Change::InsertCall(row));
+            if trail.verdict.is_some() {
+                let status = if standing == Standing::Error { EventStatus::Ok } else { EventStatus::Denied };
+                changes.push(Change::Event(self.check_event(trail, status)?));
+            }
+        }
+        let (phase, action, status) = match standing {
+            Standing::Error => (Phase::Call, "call", EventStatus::Error),
+            Standing::Waiting => (Phase::Approval, "request", EventStatus::Denied),
+            Standing::Denied => (Phase::Policy, "violation", EventStatus::Denied),
+        };
+        let mut event = self.event(trail, phase, action, status)?;
+        event.error = Some(error.code);
+        event.message = Some(self.text(&error.message)?);
+        if let Some(kind) = violation_type(error.code) {
+            event.violation_type = Some(Redacted::literal(kind));
+            event.attempted_action = self.target(trail)?;
+        }
+        changes.push(Change::Event(event));
+        changes.push(Change::FinishCall(finish));
+        Ok(())
+    }
+
+    /// Counts a violation, and lets too many of them have their consequence (T22, T23).
+    async fn record_violation(
+        &self,
+        trail: &Trail,
+        kind: &'static str,
+        entries: &mut Vec<Entry>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), CallError> {
+        let now = self.parts.clock.now();
+        changes.push(Change::Violation(ViolationRow {
+            ts: now,
+            session: trail.session.clone(),
+            call: Some(trail.call.clone()),
+            violation_type: Redacted::literal(kind),
+            target: self.target(trail)?,
+        }));
+        let rules = &self.parts.violations;
+        let before = self
+            .parts
+            .store
+            .violations_since(trail.session.as_str(), now.earlier(rules.window_ms))
+            .await
+            .map_err(|error| CallError::from(&error))?;
+        let state = trail.session_state.flatten().unwrap_or(SessionState::Active);
+        if before + 1 <= rules.limit || state >= rules.action {
+            return Ok(());
+        }
+        let change = match rules.action {
+            SessionState::Active => return Ok(()),
+            SessionState::Alert => SessionChange::Alert,
+            SessionState::Suspended => SessionChange::Suspended,
+            SessionState::Ended => SessionChange::Ended,
+        };
+        let mut entry = Entry::session(change, trail.session.clone(), now);
+        entry.level = Level::Critical;
+        entry.user = Some(self.text(&trail.principal.user)?);
+        entry.agent_id = Some(self.text(&trail.principal.agent)?);
+        let why = format!("{} violations within {} s", before + 1, rules.window_ms / 1000);
+        entry.message = Some(self.text(&why)?);
+        entries.push(entry);
+        changes.push(Change::SetSession { id: trail.session.clone(), state: rules.action, at: now });
+        Ok(())
+    }
+
+    /// The record of a session's first call.
+    fn session_record(&self, trail: &Trail) -> Result<Record, CallError> {
+        if !matches!(trail.session_state, Some(None)) {
+            return Ok(Record::default());
+        }
+        let now = trail.began;
+        let mut entry = Entry::session(SessionChange::Open, trail.session.clone(), now);
+        entry.user = Some(self.text(&trail.principal.user)?);
+        entry.agent_id = Some(self.text(&trail.principal.agent)?);
+        entry.role = Some(self.text(&self.parts.role)?);
+        let row = SessionRow {
+            id: trail.session.clone(),
+            user: self.text(&trail.principal.user)?,
+            agent: self.text(&trail.principal.agent)?,
+            role: self.text(&self.parts.role)?,
+            project: self.text(&self.parts.project)?,
+            state: SessionState::Active,
+            opened: now,
+            changed: now,
+        };
+        Ok((vec![entry], vec![Change::OpenSession(row)]))
+    }
+
+    fn entry(&self, op: Op, trail: &Trail) -> Result<Entry, CallError> {
+        let text = |text: &str| self.text(text);
+        let optional = |words: Option<&String>| words.map(|words| text(words)).transpose();
+        let mut entry = Entry::new(op, trail.began);
+        entry.user = Some(text(&trail.principal.user)?);
+        entry.agent_id = Some(text(&trail.principal.agent)?);
+        entry.session = Some(trail.session.clone());
+        entry.role = Some(text(&self.parts.role)?);
+        entry.skill_name = optional(trail.principal.skill.as_ref())?;
+        entry.execution_id = Some(trail.call.clone());
+        entry.tool_call_id = optional(trail.tool_call_id.as_ref())?;
+        entry.context_id = optional(trail.context_id.as_ref())?;
+        entry.tool_name = Some(text(&trail.tool)?);
+        entry.path = optional(trail.operation.as_ref().and_then(|(_, path)| path.as_ref()))?;
+        entry.execution_environment = Some("in_process");
+        entry.risk = trail.risk;
+        entry.verdict = trail.verdict;
+        entry.rule = optional(trail.rule.as_ref())?;
+        entry.reasons = trail.reasons.iter().map(|reason| text(reason)).collect::<Result<_, _>>()?;
+        entry.plan_digest = trail.plan_digest;
+        entry.policy_revision = Some(text(&self.parts.policy.revision.to_string())?);
+        if PRIVILEGED.contains(&self.parts.role.as_str()) {
+            entry.level = Level::Warn;
+            entry.severity = Some("PRIVILEGED");
+        }
+        Ok(entry)
+    }
+
+    fn event(&self, trail: &Trail, phase: Phase, action: &'static str, status: EventStatus) -> Result<TimelineEvent, CallError> {
+        let tool = self.text(&trail.tool)?;
+        let mut event =
+            TimelineEvent::new(self.parts.clock.now(), trail.call.clone(), phase, Redacted::literal(action), tool, status);
+        event.duration_us = u64::try_from(trail.clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Ok(event)
+    }
+
+    fn check_event(&self, trail: &Trail, status: EventStatus) -> Result<TimelineEvent, CallError> {
+        let mut event = self.event(trail, Phase::Policy, "check", status)?;
+        event.policy = trail.policy.as_deref().map(|policy| self.text(policy)).transpose()?;
+        let verdict = match trail.verdict {
+            Some("deny") => "denied",
+            Some("ask") => "ask",
+            _ => "allowed",
+        };
+        event.verdict = Some(Redacted::literal(verdict));
+        event.duration_us = trail.decide_us;
+        Ok(event)
+    }
+
+    fn call_row(&self, trail: &Trail, state: CallState) -> Result<CallRow, CallError> {
+        let mut row =
+            CallRow::executing(trail.call.clone(), trail.session.clone(), self.text(&trail.tool)?, trail.began);
+        row.state = state;
+        row.counted = trail.counted;
+        row.plan_digest = trail.plan_digest;
+        Ok(row)
+    }
+
+    fn args(&self, trail: &Trail) -> Result<Redacted<serde_json::Value>, CallError> {
+        Redacted::json(trail.args.clone(), &*self.parts.redactor).map_err(redactor_failed)
+    }
+
+    /// What a refused call was about: its path as asked, or its tool.
+    fn target(&self, trail: &Trail) -> Result<Option<vambrace_store::Text>, CallError> {
+        let asked = trail.args.get("path").and_then(serde_json::Value::as_str).unwrap_or(&trail.tool);
+        self.text(asked).map(Some)
+    }
+
+    fn redacted(&self, error: CallError) -> Result<CallError, CallError> {
+        Ok(CallError {
+            code: error.code,
+            message: self.text(&error.message)?.into_inner(),
+            suggestion: self.text(&error.suggestion)?.into_inner(),
+        })
+    }
+}
+
+/// The kind of violation a refusal is, if it is one: something was attempted that is not allowed.
+pub(crate) fn violation_type(code: ErrorCode) -> Option<&'static str> {
+    match code {
+        ErrorCode::ScopeViolation => Some("scope"),
+        ErrorCode::BlockedPath => Some("blocked_path"),
+        ErrorCode::CrossDevice => Some("device"),
+        ErrorCode::PermissionDenied => Some("role"),
+        ErrorCode::CreateNotAllowed => Some("create"),
+        ErrorCode::CommandNotAllowed => Some("command"),
+        ErrorCode::NetworkDenied => Some("network"),
+        ErrorCode::SecretScopeDenied => Some("secrets"),
+        ErrorCode::SecretInContent => Some("secret_in_content"),
+        ErrorCode::SecurityError => Some("regex"),
+        ErrorCode::Policy => Some("filesystem"),
+        _ => None,
+    }
+}

@@ -1,0 +1,77 @@
+//! The trail: what is known of a call so far, gathered on the way so that every exit can be recorded, however
+//! early it is.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use vambrace_core::digest::Digest;
+use vambrace_core::id::Id;
+use vambrace_core::principal::{Peer, Principal, RawCall};
+use vambrace_core::timestamp::Timestamp;
+use vambrace_core::session::SessionState;
+
+use crate::broker::Broker;
+
+/// What is known of a call.
+pub(crate) struct Trail {
+    pub(crate) call: Id,
+    pub(crate) session: Id,
+    pub(crate) principal: Principal,
+    /// The canonical name once the tool is known, the asked one before.
+    pub(crate) tool: String,
+    pub(crate) args: Value,
+    pub(crate) tool_call_id: Option<String>,
+    pub(crate) context_id: Option<String>,
+    pub(crate) began: Timestamp,
+    pub(crate) clock: Instant,
+    /// `None` until the session was looked up; `Some(None)` when it is new.
+    pub(crate) session_state: Option<Option<SessionState>>,
+    pub(crate) operation: Option<(&'static str, Option<String>)>,
+    pub(crate) risk: Option<&'static str>,
+    pub(crate) plan_digest: Option<Digest>,
+    pub(crate) counted: bool,
+    pub(crate) verdict: Option<&'static str>,
+    /// The rules that decided, in words.
+    pub(crate) reasons: Vec<String>,
+    pub(crate) rule: Option<String>,
+    /// What the tool declares, for the timeline.
+    pub(crate) policy: Option<String>,
+    pub(crate) decide_us: u64,
+    pub(crate) started: bool,
+}
+
+impl Trail {
+    /// Begins: an id, the time, and who asks for what.
+    pub(crate) fn open(broker: &Broker, raw: &RawCall, peer: &Peer) -> Self {
+        let began = broker.parts.clock.now();
+        let chance = broker.parts.chance.draw().to_be_bytes();
+        let mut random = [0; 10];
+        random.iter_mut().zip(chance).for_each(|(to, from)| *to = from);
+        Self {
+            call: Id::timed("c-", began.millis().unsigned_abs(), random),
+            session: peer.session.clone(),
+            principal: peer.principal.clone(),
+            tool: raw.tool.chars().take(100).collect(),
+            args: raw.args.clone(),
+            tool_call_id: raw.tool_call_id.clone(),
+            context_id: raw.context_id.clone(),
+            began,
+            clock: Instant::now(),
+            session_state: None,
+            operation: None,
+            risk: None,
+            plan_digest: None,
+            counted: false,
+            verdict: None,
+            reasons: Vec::new(),
+            rule: None,
+            policy: None,
+            decide_us: 0,
+            started: false,
+        }
+    }
+
+    pub(crate) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}

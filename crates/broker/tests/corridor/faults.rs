@@ -1,0 +1,215 @@
+//! Every check and every store call fails in turn; each time the call is refused with a reason, nothing of the file
+//! comes back, and nothing goes on as if nothing had happened.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use vambrace_broker::Broker;
+use vambrace_core::digest::Digest;
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::fence::Fence;
+use vambrace_core::redacted::{Masked, Redact, RedactError};
+use vambrace_core::timestamp::Timestamp;
+use vambrace_core::tool::ToolFacts;
+use vambrace_store::{
+    Batch, BoxFuture, CallRow, Committed, Head, Query, RecentCalls, Record, SessionRow, SqliteStore, StartReceipt, Store,
+    StoreError, TimelineEvent, TrustRow, ViolationRow,
+};
+use vambrace_tools::{About, Catalogue, Output, Prepared, Room, Tool, Work};
+
+use crate::kit::{Kit, OneSecret, call, read};
+
+const DEV: &str = "roles:\n  default: dev\nlimits:\n  calls_per_minute: 1000\n";
+
+/// Counts down; at zero something fails.
+struct Fuse(AtomicUsize);
+
+impl Fuse {
+    fn new(lit: usize) -> Arc<Self> {
+        Arc::new(Self(AtomicUsize::new(lit + 1)))
+    }
+
+    fn blows(&self) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) == Ok(1)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A store whose n-th use fails.
+struct Failing {
+    store: Arc<SqliteStore>,
+    fuse: Arc<Fuse>,
+}
+
+impl Failing {
+    fn or<'a, T: Send + 'a>(
+        &'a self,
+        then: BoxFuture<'a, Result<T, StoreError>>,
+    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        if self.fuse.blows() { Box::pin(async { Err(StoreError::Io("injected".to_owned())) }) } else { then }
+    }
+}
+
+impl Store for Failing {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
+        self.or(self.store.commit(batch))
+    }
+    fn session<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>> {
+        self.or(self.store.session(id))
+    }
+    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionRow<String>>, StoreError>> {
+        self.or(self.store.sessions(limit))
+    }
+    fn recent_calls<'a>(
+        &'a self,
+        session: &'a str,
+        tool: &'a str,
+        since: Timestamp,
+    ) -> BoxFuture<'a, Result<RecentCalls, StoreError>> {
+        self.or(self.store.recent_calls(session, tool, since))
+    }
+    fn call<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<CallRow<String>>, StoreError>> {
+        self.or(self.store.call(id))
+    }
+    fn calls(&self, limit: usize) -> BoxFuture<'_, Result<Vec<CallRow<String>>, StoreError>> {
+        self.or(self.store.calls(limit))
+    }
+    fn events<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>> {
+        self.or(self.store.events(call))
+    }
+    fn violations_since<'a>(&'a self, session: &'a str, since: Timestamp) -> BoxFuture<'a, Result<u64, StoreError>> {
+        self.or(self.store.violations_since(session, since))
+    }
+    fn violations<'a>(
+        &'a self,
+        session: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<ViolationRow<String>>, StoreError>> {
+        self.or(self.store.violations(session, limit))
+    }
+    fn trust(&self, project: Digest) -> BoxFuture<'_, Result<Option<TrustRow<String>>, StoreError>> {
+        self.or(self.store.trust(project))
+    }
+    fn records(&self, query: Query) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        self.or(self.store.records(query))
+    }
+    fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<Record>, StoreError>> {
+        self.or(self.store.record(seq))
+    }
+    fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
+        self.or(self.store.head())
+    }
+}
+
+fn refused(answer: &Value, code: &str) {
+    assert_eq!(answer["status"], "error", "{answer}");
+    assert_eq!(answer["error"]["code"], code, "{answer}");
+    assert!(!answer["error"]["message"].as_str().unwrap().is_empty());
+    assert!(!answer.to_string().contains("println"), "content came back: {answer}");
+}
+
+// DESIGN 1.5
+#[tokio::test]
+async fn whichever_store_call_fails_the_call_is_denied() {
+    for (path, uses) in [("src/main.rs", 4), ("../x", 4), ("nope", 3)] {
+        for at in 0.. {
+            let mut kit = Kit::new(DEV);
+            let fuse = Fuse::new(at);
+            let store = Failing { store: Arc::clone(&kit.store), fuse: Arc::clone(&fuse) };
+            kit.parts.as_mut().unwrap().store = Arc::new(store);
+            let broker = kit.broker();
+            let answer = read(&broker, path).await;
+            if !fuse.is_spent() {
+                assert_eq!(at, uses, "{path} uses the store {at} times");
+                break;
+            }
+            refused(&answer, "AuditUnavailable");
+            assert_eq!(answer["details"]["status"], "denied");
+        }
+    }
+}
+
+struct FailingRedactor(Arc<Fuse>);
+
+impl Redact for FailingRedactor {
+    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        if self.0.blows() { Err(RedactError("injected".to_owned())) } else { OneSecret.redact(text) }
+    }
+}
+
+#[tokio::test]
+async fn whenever_the_redactor_fails_nothing_leaves() {
+    let mut seen = 0;
+    for at in 0.. {
+        let mut kit = Kit::new(DEV);
+        let fuse = Fuse::new(at);
+        kit.parts.as_mut().unwrap().redactor = Arc::new(FailingRedactor(Arc::clone(&fuse)));
+        let broker = kit.broker();
+        let answer = read(&broker, "src/main.rs").await;
+        if !fuse.is_spent() {
+            assert_eq!(answer["status"], "success");
+            break;
+        }
+        refused(&answer, "Internal");
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+/// A tool that breaks where it is told to.
+struct Broken {
+    facts: Arc<ToolFacts>,
+    about: About,
+    at: &'static str,
+}
+
+impl Tool for Broken {
+    fn facts(&self) -> &Arc<ToolFacts> {
+        &self.facts
+    }
+    fn about(&self) -> &About {
+        &self.about
+    }
+    fn plan(&self, _args: &Value, _room: &Room) -> Result<Prepared, CallError> {
+        match self.at {
+            "plan-panic" => panic!("println in a panic"),
+            "plan-error" => Err(CallError::new(ErrorCode::Internal, "broken")),
+            at => Ok(Prepared { work: Box::new(BrokenWork(at)), ..Prepared::nothing() }),
+        }
+    }
+}
+
+struct BrokenWork(&'static str);
+
+impl Work for BrokenWork {
+    fn run(self: Box<Self>, _: &Room, _: &Fence, _: &StartReceipt) -> Result<Output, CallError> {
+        if self.0 == "work-panic" { panic!("println in a panic") } else { Err(CallError::new(ErrorCode::Internal, "broken")) }
+    }
+}
+
+// STYLE: a panic in one call answers that call and no other
+#[tokio::test]
+async fn a_broken_tool_answers_its_call_and_no_other() {
+    for at in ["plan-panic", "plan-error", "work-panic", "work-error"] {
+        let mut kit = Kit::new(DEV);
+        let parts = kit.parts.as_mut().unwrap();
+        let whole = parts.catalogue.find("read_file").unwrap();
+        let facts = Arc::new(ToolFacts {
+            name: vambrace_core::id::ToolName::new("broken"),
+            aliases: &[],
+            ..(**whole.facts()).clone()
+        });
+        let about = About { input: json!({"type": "object"}), ..whole.about().clone() };
+        let broken: Arc<dyn Tool> = Arc::new(Broken { facts, about, at });
+        parts.catalogue = Arc::new(Catalogue::new(vec![broken, Arc::clone(whole)]).unwrap());
+        let broker: Broker = kit.broker();
+        refused(&call(&broker, "broken", json!({})).await, "Internal");
+        assert_eq!(read(&broker, "src/main.rs").await["status"], "success");
+        let ends = kit.records().await.iter().filter(|record| record["error_code"] == "Internal").count();
+        assert_eq!(ends, 1, "{at}");
+    }
+}

@@ -1,0 +1,164 @@
+//! A project, a state folder and a broker over both, for one test.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use vambrace_broker::{Broker, Pace, Parts, Peer, Principal, RawCall, Violations};
+use vambrace_core::clock::{Chance, Clock};
+use vambrace_core::config::{self, Source};
+use vambrace_core::id::Id;
+use vambrace_core::policy::Policy;
+use vambrace_core::redacted::{Masked, Redact, RedactError};
+use vambrace_core::session::SessionState;
+use vambrace_core::timestamp::Timestamp;
+use vambrace_store::{Query, SqliteStore, StateDir, Store};
+use vambrace_tools::{Catalogue, Limits, Room};
+use vambrace_workspace::{Isolation, ScopeRules, Workspace};
+
+pub(crate) const SECRET: &str = "hunter2-the-secret-value";
+
+/// A clock that the test moves.
+pub(crate) struct Hand(pub(crate) AtomicI64);
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct Count(AtomicU64);
+
+impl Chance for Count {
+    fn draw(&self) -> u128 {
+        u128::from(self.0.fetch_add(1, Ordering::Relaxed)) << 64
+    }
+}
+
+/// Knows one secret.
+pub(crate) struct OneSecret;
+
+impl Redact for OneSecret {
+    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        let count = u32::try_from(text.matches(SECRET).count()).unwrap();
+        let text = if count == 0 { text.into() } else { text.replace(SECRET, "[REDACTED]").into() };
+        Ok(Masked { text, count })
+    }
+}
+
+pub(crate) struct Kit {
+    pub(crate) folder: TempDir,
+    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) clock: Arc<Hand>,
+    pub(crate) parts: Option<Parts>,
+}
+
+impl Kit {
+    /// A small project under a trusted configuration.
+    pub(crate) fn new(config: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let project = folder.path().join("project");
+        for (path, content) in [
+            ("src/main.rs", "fn main() {\n    println!(\"hello\");\n}\n"),
+            ("docs/guide.md", "# Guide\nread me\n"),
+            ("docs/private/plan.md", "the private plan\n"),
+            ("notes.txt", "the password is hunter2-the-secret-value\n"),
+            (".env", "API_TOKEN=canary-in-env\n"),
+            ("secrets/key.txt", "canary-in-secrets\n"),
+        ] {
+            let path = project.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        std::fs::write(folder.path().join("outside.txt"), "canary-outside\n").unwrap();
+        std::os::unix::fs::symlink("../outside.txt", project.join("link.txt")).unwrap();
+        let store = Arc::new(SqliteStore::open(StateDir::open(folder.path().join("state")).unwrap()).unwrap());
+        let clock = Arc::new(Hand(AtomicI64::new(1_785_000_000_000)));
+        let parts = parts(&project, config, None, store.clone(), clock.clone());
+        Self { folder, store, clock, parts: Some(parts) }
+    }
+
+    pub(crate) fn broker(&mut self) -> Broker {
+        Broker::new(self.parts.take().unwrap())
+    }
+
+    /// Every record, oldest first.
+    pub(crate) async fn records(&self) -> Vec<Value> {
+        let records = self.store.records(Query::after(0, 10_000)).await.unwrap();
+        records.iter().map(|record| record.fields()).collect()
+    }
+}
+
+pub(crate) fn parts(
+    project: &Path,
+    config: &str,
+    role: Option<&str>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> Parts {
+    let catalogue = Arc::new(Catalogue::built_in().unwrap());
+    let facts: Vec<_> = catalogue.tools().map(|tool| Arc::clone(tool.facts())).collect();
+    let file = config::parse(config, "config.yaml", Source::Project { trusted: true }).unwrap();
+    let settings = config::combine(None, None, Some(file));
+    let policy = Policy::compile(&settings, role, None, &facts).unwrap();
+    let rules = ScopeRules {
+        service_root: settings.service_root.clone(),
+        isolation: Isolation::Strict,
+        shared_paths: settings.shared_paths.clone(),
+        block: settings.block_list().unwrap(),
+    };
+    let limits = Limits {
+        read_bytes: settings.limits.read_bytes,
+        read_bytes_hard: settings.limits.read_bytes_hard,
+        list_entries: 1000,
+        output_bytes: 1 << 20,
+        regex: Duration::from_millis(100),
+        search: Duration::from_secs(20),
+    };
+    let pace = facts
+        .iter()
+        .filter_map(|tool| {
+            let rate = settings.calls_per_minute(&[tool.name.as_str()])?;
+            Some((tool.name.to_string(), u32::try_from(rate.value).unwrap()))
+        })
+        .collect();
+    Parts {
+        role: policy.role.as_ref().map_or_else(|_| "none".to_owned(), |role| role.name().to_string()),
+        catalogue,
+        policy: Arc::new(policy),
+        room: Room { workspace: Arc::new(Workspace::open(project, rules).unwrap()), limits },
+        store,
+        redactor: Arc::new(OneSecret),
+        clock,
+        chance: Arc::new(Count(AtomicU64::new(1))),
+        project: "project".to_owned(),
+        violations: Violations { limit: 5, window_ms: 60_000, action: SessionState::Alert },
+        pace: Pace { default: None, tools: pace },
+    }
+}
+
+pub(crate) fn peer() -> Peer {
+    let principal = Principal {
+        tenant: "default".to_owned(),
+        user: "ada".to_owned(),
+        agent: "tester".to_owned(),
+        sub_agent: None,
+        skill: None,
+    };
+    Peer { principal, session: Id::new("s-1").unwrap(), door: "test" }
+}
+
+pub(crate) fn raw(tool: &str, args: Value) -> RawCall {
+    RawCall { tool: tool.to_owned(), args, tool_call_id: Some("tc-1".to_owned()), context_id: None }
+}
+
+pub(crate) async fn call(broker: &Broker, tool: &str, args: Value) -> Value {
+    broker.call(raw(tool, args), &peer()).await.envelope()
+}
+
+pub(crate) async fn read(broker: &Broker, path: &str) -> Value {
+    call(broker, "read_file", json!({"path": path})).await
+}

@@ -1,0 +1,69 @@
+//! Violations have consequences, and haste has a limit.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+use vambrace_core::session::SessionState;
+use vambrace_store::Store;
+
+use crate::kit::{Kit, call, read};
+
+const DEV: &str = "roles:\n  default: dev\n";
+
+// T23
+#[tokio::test]
+async fn more_than_five_violations_in_a_minute_raise_the_alarm() {
+    for (action, after) in [
+        (SessionState::Alert, "success"),
+        (SessionState::Suspended, "error"),
+        (SessionState::Ended, "error"),
+    ] {
+        let mut kit = Kit::new(DEV);
+        kit.parts.as_mut().unwrap().violations.action = action;
+        let broker = kit.broker();
+        for _ in 0..5 {
+            read(&broker, "../x").await;
+        }
+        let state = kit.store.session("s-1").await.unwrap().unwrap().state;
+        assert_eq!(state, SessionState::Active);
+        read(&broker, "../x").await;
+        assert_eq!(kit.store.session("s-1").await.unwrap().unwrap().state, action);
+        let next = read(&broker, "src/main.rs").await;
+        assert_eq!(next["status"], after, "{next}");
+        if after == "error" {
+            assert_eq!(next["error"]["code"], "SessionSuspended");
+        }
+        let alarm = kit.records().await.into_iter().find(|record| record["level"] == "CRITICAL").unwrap();
+        assert_eq!(alarm["op"], "session");
+        assert!(alarm["message"].as_str().unwrap().contains("6 violations"));
+    }
+}
+
+// T23: the window passes
+#[tokio::test]
+async fn old_violations_are_forgotten() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    for _ in 0..12 {
+        read(&broker, ".env").await;
+        kit.clock.0.fetch_add(13_000, Ordering::Relaxed);
+    }
+    assert_eq!(kit.store.session("s-1").await.unwrap().unwrap().state, SessionState::Active);
+}
+
+// T25
+#[tokio::test]
+async fn calls_past_the_limit_are_told_how_long_to_wait() {
+    let mut kit = Kit::new("roles:\n  default: dev\nlimits:\n  calls_per_minute: {read_file: 3}\n");
+    let broker = kit.broker();
+    for _ in 0..3 {
+        assert_eq!(read(&broker, "src/main.rs").await["status"], "success");
+        kit.clock.0.fetch_add(1_000, Ordering::Relaxed);
+    }
+    let refused = read(&broker, "src/main.rs").await;
+    assert_eq!(refused["error"]["code"], "RateLimited", "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("wait 58 s"), "{refused}");
+    assert_eq!(call(&broker, "list_files", json!({})).await["status"], "success");
+    kit.clock.0.fetch_add(58_000, Ordering::Relaxed);
+    assert_eq!(read(&broker, "src/main.rs").await["status"], "success");
+}

@@ -1,0 +1,42 @@
+//! One module per command.
+
+mod audit;
+mod call;
+mod config;
+mod demo;
+mod doctor;
+mod errors;
+mod explain;
+mod init;
+mod mcp;
+mod policy;
+mod session;
+mod timeline;
+mod tools;
+mod trust;
+
+use std::process::ExitCode;
+
+use crate::args::{Args, Command};
+use crate::failure::Failure;
+use crate::out::Out;
+
+/// Runs the command.
+pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
+    match args.command {
+        Command::Demo => demo::run(out).await,
+        Command::Init { workspace, force } => init::run(workspace.as_deref(), force, out).await,
+        Command::Trust { workspace, revoke, yes } => trust::run(workspace.as_deref(), revoke, yes, out).await,
+        Command::Doctor { workspace } => doctor::run(workspace.as_deref(), out).await,
+        Command::Call { words, tool_call_id, context_id } => call::run(words, tool_call_id, context_id, out).await,
+        Command::Explain { words } => explain::run(words, out).await,
+        Command::Tools { what, seat } => tools::run(what, &seat, out).await,
+        Command::Mcp { seat } => mcp::run(&seat).await,
+        Command::Audit { what } => audit::run(what, out).await,
+        Command::Timeline { call, limit } => timeline::run(call, limit, out).await,
+        Command::Session { what } => session::run(what, out).await,
+        Command::Config { what } => config::run(what, out).await,
+        Command::Policy { what } => policy::run(what, out).await,
+        Command::Errors { markdown } => errors::run(markdown, out),
+    }
+}

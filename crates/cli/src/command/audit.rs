@@ -1,0 +1,178 @@
+//! `vambrace audit`: the ledger's newest records, a search in it, its check. With `--json` a record is printed as the
+//! ledger's own line, byte for byte, so that what is piped on can still be verified.
+
+mod told;
+mod verify;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::near::nearest;
+use vambrace_core::timestamp::Timestamp;
+use vambrace_ledger::{Op, Status};
+use vambrace_store::{Query, Record, SqliteStore, StateDir, Store as _};
+
+pub(crate) use told::{one_line, time};
+
+use crate::args::AuditCommand;
+use crate::desk;
+use crate::failure::{Failure, exit};
+use crate::out::Out;
+use crate::places;
+
+/// How many records are fetched at once while following.
+const PIECE: usize = 1000;
+const POLL: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failure> {
+    match what {
+        AuditCommand::Tail { lines, follow } => tail(lines, follow, *out).await?,
+        AuditCommand::Query { op, tool, session, call, status, path, since, violations, limit } => {
+            let query = Query {
+                op: kind(op.as_deref(), violations)?,
+                status: status.as_deref().map(standing).transpose()?,
+                since: since.as_deref().map(moment).transpose()?,
+                execution_id: call,
+                tool,
+                session,
+                path,
+                limit,
+                ..Query::default()
+            };
+            query_ledger(query, *out).await?;
+        }
+        AuditCommand::Verify { home } => return verify::run(home.as_deref(), *out).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the ledger to look at it; looking at one that is not there must not make it.
+pub(crate) fn ledger() -> Result<Arc<SqliteStore>, Failure> {
+    let state = places::state()?;
+    let there = StateDir::existing(&state).is_ok_and(|dir| dir.database().try_exists().unwrap_or(true));
+    if there { desk::open_store() } else { Err(no_ledger(&state)) }
+}
+
+fn no_ledger(place: &std::path::Path) -> Failure {
+    let hint = "the first call makes it; VAMBRACE_HOME names another place; `vambrace demo` shows one";
+    let error = CallError::new(ErrorCode::FileNotFound, format!("there is no ledger in `{}`", place.display()));
+    Failure { error: error.suggest(hint), exit: exit::FAILED }
+}
+
+async fn tail(lines: usize, follow: bool, out: Out) -> Result<(), Failure> {
+    let store = ledger()?;
+    let mut records = store.records(Query::newest(lines)).await?;
+    records.reverse();
+    let last = match records.last() {
+        Some(record) => record.seq,
+        None => store.head().await?.seq,
+    };
+    print(&records, out);
+    if records.is_empty() && !follow {
+        out.say("the ledger has no records yet");
+    }
+    if follow { follow_from(last, &store, out).await } else { Ok(()) }
+}
+
+async fn follow_from(mut last: u64, store: &SqliteStore, out: Out) -> Result<(), Failure> {
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    loop {
+        let more = store.records(Query::after(last, PIECE)).await?;
+        print(&more, out);
+        last = more.last().map_or(last, |newest| newest.seq);
+        if more.len() < PIECE {
+            tokio::select! {
+                _ = &mut interrupted => return Ok(()),
+                () = tokio::time::sleep(POLL) => {}
+            }
+        }
+    }
+}
+
+async fn query_ledger(query: Query, out: Out) -> Result<(), Failure> {
+    let limit = query.limit;
+    let records = ledger()?.records(query).await?;
+    print(&records, out);
+    if records.is_empty() && !out.is_json() {
+        out.say("no record fits");
+    } else if records.len() == limit && !out.is_json() {
+        out.say(format!("no more than {limit} are shown, newest first; `--limit` shows more"));
+    }
+    Ok(())
+}
+
+fn print(records: &[Record], out: Out) {
+    for record in records {
+        if out.is_json() {
+            out.line(&record.line);
+        } else {
+            out.line(told::line(record));
+        }
+    }
+}
+
+fn kind(op: Option<&str>, violations: bool) -> Result<Option<Op>, Failure> {
+    let asked = match op {
+        Some(word) => Some(Op::parse(word).ok_or_else(|| unknown("op", word, Op::ALL.iter().map(|op| op.as_str())))?),
+        None => None,
+    };
+    match (violations, asked) {
+        (true, None | Some(Op::Violation)) => Ok(Some(Op::Violation)),
+        (true, Some(op)) => {
+            Err(Failure::usage(format!("`--violations` and `--op {op}` exclude each other"), "leave one of them out"))
+        }
+        (false, asked) => Ok(asked),
+    }
+}
+
+fn standing(word: &str) -> Result<Status, Failure> {
+    Status::parse(word).ok_or_else(|| unknown("status", word, Status::ALL.iter().map(|status| status.as_str())))
+}
+
+fn unknown(option: &str, word: &str, known: impl Iterator<Item = &'static str> + Clone) -> Failure {
+    let near = nearest(word, known.clone()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let list: Vec<&str> = known.collect();
+    Failure::usage(format!("there is no {option} `{word}`{near}"), format!("one of: {}", list.join(", ")))
+}
+
+/// A moment: RFC 3339, or a date (its first moment in UTC).
+fn moment(text: &str) -> Result<Timestamp, Failure> {
+    let stamp = text.parse::<jiff::Timestamp>().or_else(|error| {
+        let day = text.parse::<jiff::civil::Date>().map_err(|_| error)?;
+        day.to_zoned(jiff::tz::TimeZone::UTC).map(|start| start.timestamp())
+    });
+    let stamp = stamp.map_err(|_| {
+        Failure::usage(format!("`{text}` is no moment"), "write 2026-01-31 or 2026-01-31T12:00:00Z")
+    })?;
+    Ok(Timestamp::from_millis(stamp.as_millisecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_a_date_or_a_timestamp() {
+        for (text, expected) in [
+            ("2026-01-31", "2026-01-31T00:00:00.000Z"),
+            ("2026-01-31T12:00:00.250Z", "2026-01-31T12:00:00.250Z"),
+            ("2026-01-31T12:00:00+02:00", "2026-01-31T10:00:00.000Z"),
+        ] {
+            assert_eq!(moment(text).unwrap().to_string(), expected, "{text}");
+        }
+        for bad in ["", "yesterday", "2026-13-01", "2026-02-30", "12:00"] {
+            assert!(moment(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_security_stream_is_one_kind_of_record() {
+        assert_eq!(kind(None, true).unwrap(), Some(Op::Violation));
+        assert_eq!(kind(Some("read_file"), false).unwrap(), Some(Op::ReadFile));
+        assert!(kind(Some("read_file"), true).is_err());
+        let wrong = kind(Some("read_fil"), false).unwrap_err();
+        assert!(wrong.error.message.contains("did you mean `read_file`"), "{}", wrong.error.message);
+    }
+}

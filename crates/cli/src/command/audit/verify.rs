@@ -1,0 +1,121 @@
+//! `vambrace audit verify`: checks a state folder without changing it, and says what such a check cannot find.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use vambrace_ledger::Finding;
+use vambrace_store::{DiskSegments, Progress, SegmentFiles as _, StateDir, VerifyReport};
+
+use crate::failure::{Failure, exit};
+use crate::out::{Out, Tone, paint, plain};
+use crate::places;
+
+/// What no check of the folder alone can find.
+const LIMITS: &[&str] = &[
+    "a chain alone cannot show that its newest records were cut off together with head and segments; compare the head \
+     with a hash kept elsewhere (every answer to an agent carries one)",
+    "there are no signed checkpoints yet: whoever can write the whole folder can write a new chain that holds",
+];
+
+pub(super) async fn run(home: Option<&Path>, out: Out) -> Result<ExitCode, Failure> {
+    let place = match home {
+        Some(home) => home.to_owned(),
+        None => places::state()?,
+    };
+    let dir = StateDir::existing(&place).map_err(|_| super::no_ledger(&place))?;
+    let has_segments = DiskSegments::new(&dir.ledger()).list().is_ok_and(|found| !found.is_empty());
+    if !dir.database().try_exists().unwrap_or(true) && !has_segments {
+        return Err(super::no_ledger(&place));
+    }
+    let checked = tokio::task::spawn_blocking(move || {
+        let mut bar = Bar { since: Instant::now(), shown: None };
+        let report = vambrace_store::verify(&dir, &mut |progress| bar.show(progress));
+        bar.clear();
+        report
+    });
+    let report = checked.await.map_err(|_| Failure::failed("the check broke off"))??;
+    if out.is_json() {
+        out.value(&as_json(&report, &place));
+    } else {
+        tell(&report, &place, out);
+    }
+    Ok(if report.findings.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(exit::FOUND) })
+}
+
+fn limits(report: &VerifyReport) -> Vec<&'static str> {
+    let unread = "the table could not be read, so the segments were checked on their own";
+    LIMITS.iter().copied().chain((!report.table_read).then_some(unread)).collect()
+}
+
+fn as_json(report: &VerifyReport, place: &Path) -> Value {
+    let list = |found: &[Finding]| -> Vec<Value> {
+        let one = |f: &Finding| json!({"place": f.place.to_string(), "kind": f.kind.as_str(), "detail": f.detail});
+        found.iter().map(one).collect()
+    };
+    json!({
+        "ok": report.findings.is_clean(),
+        "state": place.display().to_string(),
+        "records": report.records,
+        "segments": report.segments,
+        "head": report.head.hash.to_string(),
+        "findings": list(report.findings.faults()),
+        "findings_total": report.findings.count(),
+        "notes": list(report.findings.notes()),
+        "limits": limits(report),
+    })
+}
+
+fn tell(report: &VerifyReport, place: &Path, out: Out) {
+    out.line(format!("state     {}", plain(&place.display().to_string())));
+    out.line(format!("records   {}", report.records));
+    out.line(format!("segments  {}", report.segments));
+    out.line(format!("head      {} (record {})", report.head.hash, report.head.seq));
+    let line = |tone, word: &str, finding: &Finding| {
+        let kind = paint(Tone::Faint, format!("[{}]", finding.kind));
+        out.line(format!("{}  {}: {} {kind}", paint(tone, word), finding.place, plain(&finding.detail)));
+    };
+    report.findings.notes().iter().for_each(|note| line(Tone::Care, "note   ", note));
+    report.findings.faults().iter().for_each(|fault| line(Tone::Bad, "finding", fault));
+    let count = report.findings.count();
+    if count == 0 {
+        out.line(paint(Tone::Good, "nothing found: chain, head and segments agree"));
+    } else {
+        let noun = if count == 1 { "finding" } else { "findings" };
+        out.line(paint(Tone::Bad, format!("{count} {noun}: the ledger is not what was written")));
+    }
+    for limit in limits(report) {
+        out.line(paint(Tone::Faint, format!("not checked: {limit}")));
+    }
+}
+
+/// A bar for what takes over a second; where nobody looks, nothing is drawn.
+struct Bar {
+    since: Instant,
+    shown: Option<ProgressBar>,
+}
+
+impl Bar {
+    fn show(&mut self, progress: Progress) {
+        if self.since.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        let bar = self.shown.get_or_insert_with(|| {
+            let bar = ProgressBar::new(progress.total);
+            match ProgressStyle::with_template("checking {bar:30} {pos}/{len} records") {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+        bar.set_length(progress.total.max(progress.records));
+        bar.set_position(progress.records);
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `vambrace call`: one call through the corridor.
+
+use std::process::ExitCode;
+
+use serde_json::{Map, Value};
+use vambrace_broker::{Ending, RawCall};
+use vambrace_tools::Catalogue;
+
+use crate::args::CallWords;
+use crate::desk::{self, Desk};
+use crate::failure::{Failure, exit};
+use crate::out::{Out, plain};
+
+pub(crate) async fn run(
+    words: CallWords,
+    tool_call_id: Option<String>,
+    context_id: Option<String>,
+    out: &Out,
+) -> Result<ExitCode, Failure> {
+    let args = arguments(&words.tool, &words.arguments, &*desk::catalogue()?)?;
+    let desk = Desk::open(&words.seat, "command-line", "cli").await?;
+    let raw = RawCall { tool: words.tool, args, tool_call_id, context_id };
+    let answer = desk.broker.call(raw, &desk.peer).await;
+    if out.is_json() {
+        out.value(&answer.envelope());
+    } else {
+        if let Some(text) = answer.plain_text() {
+            out.line(text.strip_suffix('\n').unwrap_or(text));
+        }
+        if let Some(error) = answer.error() {
+            out.error(error.code.as_str(), &plain(&error.message), &plain(&error.suggestion));
+        }
+    }
+    Ok(ExitCode::from(match answer.ending() {
+        Ending::Success => 0,
+        Ending::BadUsage => exit::BAD_USAGE,
+        Ending::Waiting => exit::ASK,
+        Ending::Denied => exit::DENIED,
+        Ending::Failed => exit::FAILED,
+    }))
+}
+
+/// One JSON object, or `key=value` pairs typed by the tool's schema.
+pub(crate) fn arguments(tool: &str, words: &[String], catalogue: &Catalogue) -> Result<Value, Failure> {
+    if let [only] = words
+        && only.trim_start().starts_with('{')
+    {
+        return serde_json::from_str(only)
+            .map_err(|error| Failure::usage(format!("the arguments are not JSON: {error}"), "quote the whole object, or use key=value"));
+    }
+    let properties = catalogue.find(tool).and_then(|tool| tool.about().input.get("properties").cloned());
+    let mut args = Map::new();
+    for word in words {
+        let Some((key, value)) = word.split_once('=') else {
+            let hint = "write arguments as key=value, or all of them as one JSON object";
+            return Err(Failure::usage(format!("`{word}` is not an argument"), hint));
+        };
+        let kind = properties.as_ref().and_then(|known| known.get(key)).and_then(|known| known.get("type"));
+        let typed = match kind.and_then(Value::as_str) {
+            Some("string") => Value::from(value),
+            // What does not parse stays text: the schema then says what is wrong with it.
+            _ => serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)),
+        };
+        if args.insert(key.to_owned(), typed).is_some() {
+            return Err(Failure::usage(format!("`{key}` is given twice"), "give each argument once"));
+        }
+    }
+    Ok(args.into())
+}

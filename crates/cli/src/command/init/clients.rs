@@ -1,0 +1,153 @@
+//! MCP clients: where each keeps its configuration, and what to paste there. Their files may hold secrets of theirs;
+//! nothing of them is ever printed, and only whether they name this program is looked at.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::places;
+
+/// What is looked at of a client's file.
+const MOST: u64 = 16 << 20;
+
+/// A client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) name: &'static str,
+    /// Its file: the first that exists, else the one to make.
+    pub(crate) file: PathBuf,
+    pub(crate) exists: bool,
+    /// What to paste.
+    pub(crate) snippet: String,
+    /// A command that does the same.
+    pub(crate) command: Option<String>,
+}
+
+/// Every client, the ones found here first.
+pub(crate) fn all(project: &Path, program: &Path) -> Vec<Client> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).unwrap_or_default();
+    // A client starts us with its own environment: a state folder that a variable names must be named there too.
+    let state = std::env::var_os("VAMBRACE_HOME").filter(|named| !named.is_empty()).and(places::state().ok());
+    let mut clients = listed(project, &home, &program.display().to_string(), state.as_deref());
+    clients.sort_by_key(|client| !client.exists);
+    clients
+}
+
+impl Client {
+    /// Whether its file names this program.
+    pub(crate) fn names_us(&self) -> bool {
+        // A pipe in the place of the file must not make us wait.
+        let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits().cast_signed();
+        let opened = File::options().read(true).custom_flags(flags).open(&self.file);
+        let mut bytes = Vec::new();
+        let read = opened.and_then(|file| file.take(MOST).read_to_end(&mut bytes));
+        read.is_ok() && String::from_utf8_lossy(&bytes).contains("vambrace")
+    }
+}
+
+fn listed(project: &Path, home: &Path, program: &str, state: Option<&Path>) -> Vec<Client> {
+    let folder = project.display().to_string();
+    let state = state.map(|state| state.display().to_string());
+    let args = json!(["mcp", "--workspace", folder]);
+    let mut server = json!({"command": program, "args": args});
+    let mut stdio = json!({"type": "stdio", "command": program, "args": args});
+    let (mut flag, mut toml, mut yaml) = (String::new(), String::new(), "{}".to_owned());
+    if let Some(state) = &state {
+        let env = json!({"VAMBRACE_HOME": state});
+        flag = format!("--env {} ", quoted(&format!("VAMBRACE_HOME={state}")));
+        toml = format!("\nenv = {{ VAMBRACE_HOME = {} }}", json!(state));
+        yaml = env.to_string();
+        for object in [&mut server, &mut stdio].into_iter().filter_map(Value::as_object_mut) {
+            object.insert("env".to_owned(), env.clone());
+        }
+    }
+    let client = |name, files: &[PathBuf], snippet, command| {
+        let found = files.iter().find(|file| file.is_file());
+        let file = found.or(files.first()).cloned().unwrap_or_default();
+        Client { name, file, exists: found.is_some(), snippet, command }
+    };
+    let after = format!("-- {} mcp --workspace {}", quoted(program), quoted(&folder));
+    vec![
+        client(
+            "Claude Code",
+            &[project.join(".mcp.json"), home.join(".claude.json")],
+            laid_out(&json!({"mcpServers": {"vambrace": stdio}})),
+            Some(format!("claude mcp add vambrace {flag}{after}")),
+        ),
+        client(
+            "Codex",
+            &[home.join(".codex/config.toml")],
+            format!("[mcp_servers.vambrace]\ncommand = {}\nargs = {args}{toml}", json!(program)),
+            Some(format!("codex mcp add vambrace {flag}{after}")),
+        ),
+        client("VS Code", &[project.join(".vscode/mcp.json")], laid_out(&json!({"servers": {"vambrace": stdio}})), None),
+        client(
+            "Cursor",
+            &[project.join(".cursor/mcp.json"), home.join(".cursor/mcp.json")],
+            laid_out(&json!({"mcpServers": {"vambrace": server}})),
+            None,
+        ),
+        client(
+            "Goose",
+            &[home.join(".config/goose/config.yaml")],
+            format!(
+                "extensions:\n  vambrace:\n    enabled: true\n    type: stdio\n    name: vambrace\n    \
+                 description: governed tools for this project\n    cmd: {}\n    args: {args}\n    envs: {yaml}\n    timeout: 300",
+                json!(program)
+            ),
+            None,
+        ),
+    ]
+}
+
+fn laid_out(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// A word for a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | ':' | '@' | '=');
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_snippet_says_the_same_in_the_words_of_its_client() {
+        let clients = listed(Path::new("/a b/\"p\""), Path::new("/nowhere"), "/opt/vambrace", Some(Path::new("/s t")));
+        let args = json!(["mcp", "--workspace", "/a b/\"p\""]);
+        let json_at = |name: &str, key: &str| {
+            let client = clients.iter().find(|client| client.name == name).unwrap();
+            serde_json::from_str::<Value>(&client.snippet).unwrap()[key]["vambrace"].clone()
+        };
+        for server in [json_at("Claude Code", "mcpServers"), json_at("Cursor", "mcpServers"), json_at("VS Code", "servers")] {
+            assert_eq!((&server["command"], &server["args"]), (&json!("/opt/vambrace"), &args));
+            assert_eq!(server["env"], json!({"VAMBRACE_HOME": "/s t"}));
+        }
+        assert_eq!(json_at("VS Code", "servers")["type"], "stdio");
+        let text = |name: &str| clients.iter().find(|client| client.name == name).unwrap().snippet.clone();
+        let codex = text("Codex");
+        assert!(codex.contains(r#"args = ["mcp","--workspace","/a b/\"p\""]"#), "{codex}");
+        assert!(codex.ends_with(r#"env = { VAMBRACE_HOME = "/s t" }"#), "{codex}");
+        assert!(text("Goose").contains("    cmd: \"/opt/vambrace\"\n"), "{}", text("Goose"));
+        let command = clients[0].command.as_deref().unwrap();
+        assert!(command.ends_with("--workspace '/a b/\"p\"'"), "{command}");
+        assert!(clients.iter().all(|client| !client.exists));
+    }
+
+    #[test]
+    fn a_client_that_is_here_is_found_and_comes_with_its_own_file() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(temp.path().join(".cursor")).unwrap();
+        std::fs::write(temp.path().join(".cursor/mcp.json"), "{\"vambrace\": 1}").unwrap();
+        let clients = listed(Path::new("/nowhere"), temp.path(), "v", None);
+        let cursor = clients.iter().find(|client| client.name == "Cursor").unwrap();
+        assert!(cursor.exists && cursor.names_us() && cursor.file.starts_with(temp.path()));
+        assert!(clients.iter().filter(|client| client.name != "Cursor").all(|client| !client.exists && !client.names_us()));
+    }
+}

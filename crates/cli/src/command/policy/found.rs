@@ -1,0 +1,93 @@
+//! The three files of a configuration, each with what it holds or what is wrong with it. Settings are loaded all or
+//! nothing; this is for the commands that tell about files one by one.
+#![expect(clippy::disallowed_methods, reason = "the files of the organisation and the user are read by their path")]
+
+use std::path::Path;
+
+use vambrace_core::config::{self, ConfigError, Effective, FileConfig, Source};
+use vambrace_core::error::ErrorCode;
+use vambrace_store::{SqliteStore, Store as _, TrustRow};
+
+use crate::desk::{Trust, project_key};
+use crate::failure::Failure;
+use crate::places;
+use crate::project::ProjectFiles;
+
+/// One file.
+pub(crate) struct Found {
+    pub(crate) source: Source,
+    pub(crate) name: String,
+    pub(crate) parsed: Result<FileConfig, Vec<ConfigError>>,
+}
+
+/// The files that exist, from the organisation's down.
+pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, Failure> {
+    let mut found = Vec::new();
+    let mut keep = |source: Source, name: String, bytes: Vec<u8>| {
+        let parsed = config::parse_bytes(&bytes, &name, source);
+        found.push(Found { source, name, parsed });
+    };
+    for (source, path) in [(Source::Organisation, Some(places::organisation())), (Source::User, places::user())] {
+        if let Some(path) = path
+            && let Some(bytes) = read(&path)?
+        {
+            keep(source, path.display().to_string(), bytes);
+        }
+    }
+    if let Some((name, bytes)) = project.configuration()? {
+        keep(Source::Project { trusted }, name.to_owned(), bytes);
+    }
+    Ok(found)
+}
+
+/// The files put together, or every fault in them.
+pub(crate) fn combine(found: &[Found]) -> Result<Effective, Vec<ConfigError>> {
+    let faults: Vec<ConfigError> = found.iter().filter_map(|file| file.parsed.as_ref().err()).flatten().cloned().collect();
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let of = |fits: fn(Source) -> bool| {
+        found.iter().find(|file| fits(file.source)).and_then(|file| file.parsed.as_ref().ok()).cloned()
+    };
+    let organisation = of(|source| source == Source::Organisation);
+    let user = of(|source| source == Source::User);
+    Ok(config::combine(organisation, user, of(Source::is_project)))
+}
+
+/// How the project's files stand, and what was pinned.
+pub(crate) async fn standing(
+    project: &Path,
+    files: &ProjectFiles,
+    store: &SqliteStore,
+) -> Result<(Trust, Option<TrustRow<String>>), Failure> {
+    let pinned = store.trust(project_key(project)).await?;
+    let trust = match (files.digest()?, &pinned) {
+        (None, _) => Trust::NoFiles,
+        (Some(digest), Some(pinned)) if pinned.digest == digest => Trust::Trusted,
+        (Some(_), Some(_)) => Trust::Changed,
+        (Some(_), None) => Trust::Untrusted,
+    };
+    Ok((trust, pinned))
+}
+
+/// In words.
+pub(crate) fn told(trust: Trust) -> &'static str {
+    match trust {
+        Trust::NoFiles => "no files",
+        Trust::Trusted => "trusted",
+        Trust::Untrusted => "not trusted",
+        Trust::Changed => "changed since it was trusted",
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let hint = "a configuration that cannot be read denies everything: correct its permissions";
+            let why = format!("configuration `{}`: {error}", path.display());
+            Err(Failure::denied(ErrorCode::PermissionDenied, why, hint))
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! `vambrace timeline`: the newest calls, or what happened inside one, step by step. The events have the names of the
+//! contract (DESIGN 4.9).
+
+use std::process::ExitCode;
+
+use serde_json::{Map, Value, json};
+use vambrace_store::{CallRow, CallState, EventStatus, Order, Query, SqliteStore, Store as _, TimelineEvent};
+
+use crate::command::audit::{ledger, one_line, time};
+use crate::failure::Failure;
+use crate::out::{Out, Tone, paint};
+
+/// Among how many of the newest calls the beginning of an id is looked for.
+const REACH: usize = 10_000;
+/// The longest stretch of the ledger that is read for the records of one call.
+const STRETCH: u64 = 10_000;
+
+type Call = CallRow<String>;
+type Event = TimelineEvent<String>;
+
+pub(crate) async fn run(call: Option<String>, limit: usize, out: &Out) -> Result<ExitCode, Failure> {
+    let store = ledger()?;
+    match call {
+        None => list(&store.calls(limit).await?, *out),
+        Some(asked) => {
+            let call = find(&store, &asked).await?;
+            let events = store.events(call.id.as_str()).await?;
+            let records = records(&store, &call).await?;
+            if out.is_json() {
+                let events: Vec<Value> = events.iter().map(event).collect();
+                out.value(&json!({"call": row(&call), "events": events, "records": records}));
+            } else {
+                tell(&call, &events, &records, *out);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The call of an id, or of the beginning of one.
+async fn find(store: &SqliteStore, asked: &str) -> Result<Call, Failure> {
+    if let Some(call) = store.call(asked).await? {
+        return Ok(call);
+    }
+    let calls = store.calls(REACH).await?;
+    let mut fitting = calls.into_iter().filter(|call| !asked.is_empty() && call.id.as_str().starts_with(asked));
+    let hint = "`vambrace timeline` lists the newest calls with their ids";
+    match (fitting.next(), fitting.next()) {
+        (Some(call), None) => Ok(call),
+        (Some(_), Some(_)) => Err(Failure::usage(format!("more than one call begins with `{asked}`"), hint)),
+        (None, _) => Err(Failure::usage(format!("there is no call `{asked}`"), hint)),
+    }
+}
+
+/// The numbers of the ledger's records about a call.
+async fn records(store: &SqliteStore, call: &Call) -> Result<Vec<u64>, Failure> {
+    let (Some(first), Some(last)) = (call.first_seq, call.last_seq.or(call.first_seq)) else { return Ok(Vec::new()) };
+    let stretch = last.saturating_sub(first) + 1;
+    if stretch > STRETCH {
+        return Ok(vec![first, last]);
+    }
+    let limit = usize::try_from(stretch).unwrap_or(usize::MAX);
+    let query = Query { after_seq: Some(first.saturating_sub(1)), limit, order: Order::OldestFirst, ..Query::default() };
+    let about = |fields: &Value| fields.get("execution_id").and_then(Value::as_str) == Some(call.id.as_str());
+    let records = store.records(query).await?;
+    Ok(records.iter().filter(|record| about(&record.fields())).map(|record| record.seq).collect())
+}
+
+fn list(calls: &[Call], out: Out) {
+    if out.is_json() {
+        out.value(&calls.iter().map(row).collect::<Vec<_>>().into());
+        return;
+    }
+    for call in calls {
+        let state = paint(tone(call.state), format!("{:<9}", call.state.as_str()));
+        let error = call.error.as_deref().map(one_line).unwrap_or_default();
+        let line = format!(
+            "{}  {}  {:<14} {state} {:>9}  {error}",
+            call.id,
+            time(&call.started.to_string()),
+            one_line(&call.tool),
+            took(call).map(|ms| format!("{ms} ms")).unwrap_or_default(),
+        );
+        out.line(line.trim_end());
+    }
+    if calls.is_empty() {
+        out.say("there are no calls yet");
+    }
+}
+
+fn tell(call: &Call, events: &[Event], records: &[u64], out: Out) {
+    let state = paint(tone(call.state), call.state);
+    out.line(format!("{}  {state}", paint(Tone::Strong, format!("{} {}", one_line(&call.tool), call.id))));
+    for event in events {
+        let status = paint(event_tone(event.status), format!("{:<7}", event.status.as_str()));
+        let took = format!("{:.3} ms", event.duration_ms());
+        let clock = event.ts.to_string().get(11..23).unwrap_or_default().to_owned();
+        let step = format!("{} {}", event.phase, one_line(&event.action));
+        let line = format!("  {clock}  {step:<17} {status} {took:>12}  {}", words(event));
+        out.line(line.trim_end());
+    }
+    if events.is_empty() {
+        out.line("  no events are recorded");
+    }
+    let numbers: Vec<String> = records.iter().map(u64::to_string).collect();
+    out.line(paint(Tone::Faint, format!("  session {}  ledger records {}", call.session, numbers.join(", "))));
+}
+
+/// What else an event says.
+fn words(event: &Event) -> String {
+    let mut words = Vec::new();
+    if let Some(verdict) = &event.verdict {
+        words.push(format!("verdict {}", one_line(verdict)));
+    }
+    if let Some(kind) = &event.violation_type {
+        words.push(format!("violation {}", one_line(kind)));
+    }
+    if let Some(attempted) = &event.attempted_action {
+        words.push(format!("attempted {}", one_line(attempted)));
+    }
+    if let Some(code) = event.error {
+        words.push(code.to_string());
+    }
+    if let Some(message) = &event.message {
+        words.push(one_line(message));
+    }
+    words.join("; ")
+}
+
+fn row(call: &Call) -> Value {
+    json!({
+        "call_id": call.id.as_str(),
+        "started": call.started.to_string(),
+        "tool_id": call.tool,
+        "session": call.session.as_str(),
+        "state": call.state.as_str(),
+        "duration_ms": took(call),
+        "error": call.error,
+        "plan_digest": call.plan_digest.map(|digest| digest.to_string()),
+    })
+}
+
+/// An event in the words of the contract; what it does not say is left out.
+fn event(event: &Event) -> Value {
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            out.insert(key.to_owned(), value);
+        }
+    };
+    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    put("ts", Some(event.ts.to_string().into()));
+    put("call_id", Some(event.call.as_str().into()));
+    put("phase", Some(event.phase.as_str().into()));
+    put("action", Some(event.action.as_str().into()));
+    put("tool_id", Some(event.tool.as_str().into()));
+    put("policy", event.policy.as_deref().map(policy));
+    put("verdict", text(&event.verdict));
+    put("violation_type", text(&event.violation_type));
+    put("attempted_action", text(&event.attempted_action));
+    put("status", Some(event.status.as_str().into()));
+    put("error", event.error.map(|code| json!({"code": code.as_str(), "message": event.message})));
+    put("attempt", event.attempt.map(Value::from));
+    put("duration_ms", Some(event.duration_ms().into()));
+    out.into()
+}
+
+/// A policy is an object where it was written as one.
+fn policy(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(object @ Value::Object(_)) => object,
+        _ => text.into(),
+    }
+}
+
+fn took(call: &Call) -> Option<i64> {
+    call.finished.map(|end| end.millis().saturating_sub(call.started.millis()))
+}
+
+fn tone(state: CallState) -> Tone {
+    match state {
+        CallState::Completed => Tone::Good,
+        CallState::Rejected | CallState::Failed | CallState::Expired => Tone::Bad,
+        CallState::Pending | CallState::Approved | CallState::Executing => Tone::Care,
+    }
+}
+
+fn event_tone(status: EventStatus) -> Tone {
+    match status {
+        EventStatus::Ok => Tone::Good,
+        EventStatus::Denied | EventStatus::Timeout | EventStatus::Error => Tone::Bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vambrace_core::error::ErrorCode;
+    use vambrace_core::id::Id;
+    use vambrace_store::{Phase, Timestamp};
+
+    use super::*;
+
+    // P9
+    #[test]
+    fn an_event_has_the_names_of_the_contract_and_leaves_out_what_is_not_said() {
+        let id = Id::new("c-1").unwrap();
+        let at = Timestamp::from_millis(0);
+        let mut told: Event = TimelineEvent::new(at, id, Phase::Policy, "check".into(), "read_file".into(), EventStatus::Ok);
+        told.duration_us = 1500;
+        told.policy = Some(r#"{"network":"deny"}"#.into());
+        let value = event(&told);
+        let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["ts", "call_id", "phase", "action", "tool_id", "policy", "status", "duration_ms"]);
+        assert_eq!(value["policy"]["network"], "deny");
+        assert_eq!(value["duration_ms"], 1.5);
+        told.error = Some(ErrorCode::BlockedPath);
+        told.message = Some("no".into());
+        told.policy = Some("words".into());
+        assert_eq!(event(&told)["error"], json!({"code": "BlockedPath", "message": "no"}));
+        assert_eq!(event(&told)["policy"], "words");
+    }
+}

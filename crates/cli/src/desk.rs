@@ -1,0 +1,319 @@
+//! The desk: a project's settings, policy, files and ledger, opened and put together for one caller. Whatever cannot
+//! be opened or read is a failure, and nothing is called then.
+#![expect(clippy::disallowed_methods, reason = "the files of the organisation and the user are read by their path")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use vambrace_broker::{Broker, Pace, Parts, Violations};
+use vambrace_core::config::{self, ConfigError, Effective, FileConfig, Isolation, Source, ViolationAction};
+use vambrace_core::digest::Digest;
+use vambrace_core::error::ErrorCode;
+use vambrace_core::id::Id;
+use vambrace_core::policy::Policy;
+use vambrace_core::policy::compile::BadPolicy;
+use vambrace_core::principal::{Peer, Principal};
+use vambrace_core::session::SessionState;
+use vambrace_core::skill::Skill;
+use vambrace_core::tool::ToolFacts;
+use vambrace_core::verdict::Site;
+use vambrace_redact::KnownValues;
+use vambrace_store::{SqliteStore, StateDir, Store as _};
+use vambrace_tools::{Catalogue, Limits, Room};
+use vambrace_workspace::{ScopeRules, Workspace};
+
+use crate::args::Seat;
+use crate::failure::Failure;
+use crate::machine::{self, SystemChance, SystemClock};
+use crate::places;
+use crate::project::ProjectFiles;
+
+/// How far a search may go on.
+const SEARCH_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How the project's own files stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// There are none.
+    NoFiles,
+    /// Pinned, and as they were.
+    Trusted,
+    /// Never trusted.
+    Untrusted,
+    /// Changed since they were trusted.
+    Changed,
+}
+
+/// Settings of one project.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) project: PathBuf,
+    pub(crate) files: ProjectFiles,
+    pub(crate) digest: Option<Digest>,
+    pub(crate) trust: Trust,
+    pub(crate) effective: Effective,
+}
+
+/// Everything for calls of one caller.
+pub(crate) struct Desk {
+    pub(crate) settings: Settings,
+    pub(crate) broker: Broker,
+    pub(crate) peer: Peer,
+}
+
+/// Opens state and ledger.
+pub(crate) fn open_store() -> Result<Arc<SqliteStore>, Failure> {
+    Ok(Arc::new(SqliteStore::open(StateDir::open(places::state()?)?)?))
+}
+
+/// How a project is called in the table of trust.
+pub(crate) fn project_key(project: &Path) -> Digest {
+    Digest::of(project.as_os_str().as_encoded_bytes())
+}
+
+impl Settings {
+    /// Reads the three files and puts them together.
+    pub(crate) async fn load(workspace: Option<&Path>, store: &SqliteStore) -> Result<Self, Failure> {
+        let project = places::project(workspace)?;
+        refuse_overlap(&project)?;
+        let files = ProjectFiles::open(&project)?;
+        let digest = files.digest()?;
+        let pinned = store.trust(project_key(&project)).await?;
+        let trust = match (digest, pinned) {
+            (None, _) => Trust::NoFiles,
+            (Some(digest), Some(pinned)) if pinned.digest == digest => Trust::Trusted,
+            (Some(_), Some(_)) => Trust::Changed,
+            (Some(_), None) => Trust::Untrusted,
+        };
+        let mut errors = Vec::new();
+        let mut keep = |parsed: Result<FileConfig, Vec<ConfigError>>| parsed.map_err(|faults| errors.extend(faults)).ok();
+        let organisation = read(&places::organisation())?
+            .and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, &name, Source::Organisation)));
+        let user = match places::user() {
+            Some(path) => read(&path)?.and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, &name, Source::User))),
+            None => None,
+        };
+        let source = Source::Project { trusted: trust == Trust::Trusted };
+        let own = files.configuration()?.and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, name, source)));
+        if !errors.is_empty() {
+            return Err(bad_configuration(&errors));
+        }
+        Ok(Self { project, files, digest, trust, effective: config::combine(organisation, user, own) })
+    }
+
+    /// The policy for a caller, or every fault in it.
+    pub(crate) fn policy(&self, seat: &Seat, tools: &[Arc<ToolFacts>]) -> Result<Policy, Failure> {
+        let skill = seat.skill.as_deref().map(|name| self.skill(name)).transpose()?;
+        let mut policy = Policy::compile(&self.effective, seat.role.as_deref(), skill, tools)
+            .map_err(|faults| bad_policy(&faults))?;
+        if policy.role.is_err() && seat.role.is_none() {
+            let why = match self.trust {
+                Trust::Untrusted => "the project's configuration is not trusted yet, so no role is in force; look at it, then run `vambrace trust`",
+                Trust::Changed => "the project's configuration has changed since it was trusted, so no role is in force; look at it, then run `vambrace trust`",
+                Trust::NoFiles | Trust::Trusted => return Ok(policy),
+            };
+            policy.role = Err(why.to_owned());
+        }
+        Ok(policy)
+    }
+
+    fn skill(&self, name: &str) -> Result<Skill, Failure> {
+        let at = Site { file: format!(".vambrace/skills/{name}/manifest.json"), line: 0 };
+        let manifest = self.files.manifest(name)?.ok_or_else(|| {
+            let hint = "skills are folders with a manifest.json below `.vambrace/skills`";
+            Failure::denied(ErrorCode::PermissionDenied, format!("there is no skill `{name}`"), hint)
+        })?;
+        Skill::from_manifest(name, at, &manifest)
+            .map_err(|bad| Failure::denied(ErrorCode::PermissionDenied, bad.to_string(), "correct the manifest"))
+    }
+
+    /// The project's files as the tools may see them.
+    pub(crate) fn workspace(&self) -> Result<Workspace, Failure> {
+        let settings = &self.effective;
+        let block = settings.block_list().map_err(|bad| Failure::failed(bad.to_string()))?;
+        let rules = ScopeRules {
+            service_root: settings.service_root.clone(),
+            isolation: match settings.isolation {
+                Isolation::Strict => vambrace_workspace::Isolation::Strict,
+                Isolation::Shared => vambrace_workspace::Isolation::Shared,
+            },
+            shared_paths: settings.shared_paths.clone(),
+            block,
+        };
+        Workspace::open(&self.project, rules)
+            .map_err(|error| Failure::denied(ErrorCode::ScopeViolation, error.to_string(), "run `vambrace doctor`"))
+    }
+}
+
+impl Desk {
+    /// Opens everything for a caller.
+    pub(crate) async fn open(seat: &Seat, agent: &str, door: &'static str) -> Result<Self, Failure> {
+        let store = open_store()?;
+        let settings = Settings::load(seat.workspace.as_deref(), &store).await?;
+        let catalogue = catalogue()?;
+        let facts = facts(&catalogue);
+        let policy = settings.policy(seat, &facts)?;
+        let session = session(seat, &settings.project, door)?;
+        let parts = Parts {
+            role: policy.role.as_ref().map_or_else(|_| "none".to_owned(), |role| role.name().to_string()),
+            policy: Arc::new(policy),
+            room: Room { workspace: Arc::new(settings.workspace()?), limits: limits(&settings.effective) },
+            store,
+            redactor: Arc::new(redactor()?),
+            clock: Arc::new(SystemClock),
+            chance: Arc::new(SystemChance),
+            project: settings.project.display().to_string(),
+            violations: violations(&settings.effective),
+            pace: pace(&settings.effective, &facts),
+            catalogue,
+        };
+        let principal = Principal {
+            tenant: "default".to_owned(),
+            user: machine::user(),
+            agent: agent.to_owned(),
+            sub_agent: None,
+            skill: seat.skill.clone(),
+        };
+        Ok(Self { settings, broker: Broker::new(parts), peer: Peer { principal, session, door } })
+    }
+}
+
+/// The built-in tools.
+pub(crate) fn catalogue() -> Result<Arc<Catalogue>, Failure> {
+    Catalogue::built_in().map(Arc::new).map_err(|error| Failure::failed(error.message))
+}
+
+/// What the decisions need to know of them.
+pub(crate) fn facts(catalogue: &Catalogue) -> Vec<Arc<ToolFacts>> {
+    catalogue.tools().map(|tool| Arc::clone(tool.facts())).collect()
+}
+
+fn session(seat: &Seat, project: &Path, door: &'static str) -> Result<Id, Failure> {
+    if let Some(id) = &seat.session {
+        return Id::new(id).map_err(|bad| Failure::usage(format!("session `{id}` is {bad}"), "use letters, digits, `-`, `_`"));
+    }
+    if door == "mcp" {
+        let mut random = [0; 10];
+        let chance = vambrace_core::clock::Chance::draw(&SystemChance).to_be_bytes();
+        random.iter_mut().zip(chance).for_each(|(to, from)| *to = from);
+        let now = vambrace_core::clock::Clock::now(&SystemClock).millis().unsigned_abs();
+        return Ok(Id::timed("mcp-", now, random));
+    }
+    let key = Digest::of_parts([machine::user().as_bytes(), project.as_os_str().as_encoded_bytes()]);
+    let hex: String = key.hex().iter().take(12).map(|digit| char::from(*digit)).collect();
+    Id::new(&format!("{door}-{hex}")).map_err(|bad| Failure::failed(bad.to_string()))
+}
+
+fn limits(settings: &Effective) -> Limits {
+    let caps = &settings.limits;
+    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    Limits {
+        read_bytes: caps.read_bytes,
+        read_bytes_hard: caps.read_bytes_hard,
+        list_entries: count(caps.list_entries),
+        output_bytes: count(caps.output_bytes),
+        regex: Duration::from_millis(caps.regex_ms),
+        search: SEARCH_DEADLINE,
+    }
+}
+
+fn violations(settings: &Effective) -> Violations {
+    let rules = &settings.violations;
+    Violations {
+        limit: rules.limit,
+        window_ms: i64::try_from(rules.window_sec.saturating_mul(1000)).unwrap_or(i64::MAX),
+        action: match rules.action {
+            ViolationAction::Alert => SessionState::Alert,
+            ViolationAction::Suspend => SessionState::Suspended,
+            ViolationAction::End => SessionState::Ended,
+        },
+    }
+}
+
+fn pace(settings: &Effective, tools: &[Arc<ToolFacts>]) -> Pace {
+    let mut limits = BTreeMap::new();
+    for tool in tools {
+        let group = format!("group:{}", tool.group.as_str());
+        let names: Vec<&str> =
+            [tool.name.as_str(), &group].into_iter().chain(tool.aliases.iter().copied()).collect();
+        if let Some(rate) = settings.calls_per_minute(&names) {
+            limits.insert(tool.name.to_string(), u32::try_from(rate.value).unwrap_or(u32::MAX));
+        }
+    }
+    Pace { default: None, tools: limits }
+}
+
+/// The redactor of this installation: it knows the values of our own environment.
+pub(crate) fn redactor() -> Result<KnownValues, Failure> {
+    let folder = places::state()?.join("keys");
+    let key = read_or_make_key(&folder).map_err(|error| {
+        Failure::failed(format!("the key in `{}`: {error}", folder.display())).hint("check the state folder with `vambrace doctor`")
+    })?;
+    KnownValues::of_environment(machine::environment(), &key).map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
+    use std::io::{Error, Write};
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let path = folder.join("redact.key");
+    for _ in 0..2 {
+        match std::fs::read(&path) {
+            Ok(bytes) => return <[u8; 32]>::try_from(bytes).map_err(|_| Error::other("the file has not 32 bytes")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let key = machine::random_key().map_err(|error| Error::other(error.to_string()))?;
+        // Made beside and linked into place, so that two processes never read half a key.
+        let made = folder.join(format!("redact.key.{}", std::process::id()));
+        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        let linked = std::fs::hard_link(&made, &path);
+        std::fs::remove_file(&made)?;
+        match linked {
+            Ok(()) => return Ok(key),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(std::io::Error::other("the file comes and goes"))
+}
+
+/// The state must lie outside every workspace, or an agent could read the ledger.
+fn refuse_overlap(project: &Path) -> Result<(), Failure> {
+    let state = places::state()?;
+    let state = state.canonicalize().unwrap_or(state);
+    if state.starts_with(project) || project.starts_with(&state) {
+        let why = format!("the state folder `{}` and the workspace `{}` overlap", state.display(), project.display());
+        return Err(Failure::denied(ErrorCode::ScopeViolation, why, "set VAMBRACE_HOME to a folder outside the workspace"));
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Option<(String, Vec<u8>)>, Failure> {
+    let name = path.display().to_string();
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some((name, bytes))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let hint = "a configuration that cannot be read denies everything: correct its permissions";
+            Err(Failure::denied(ErrorCode::PermissionDenied, format!("configuration `{name}`: {error}"), hint))
+        }
+    }
+}
+
+fn bad_configuration(errors: &[ConfigError]) -> Failure {
+    let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let message = format!("the configuration cannot be used:\n{}", list.join("\n"));
+    let hint = "nothing runs under a damaged policy: correct the places named; `vambrace policy check` tells them again";
+    Failure::denied(ErrorCode::PermissionDenied, message, hint)
+}
+
+fn bad_policy(faults: &[BadPolicy]) -> Failure {
+    let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let message = format!("the policy cannot be used:\n{}", list.join("\n"));
+    Failure::denied(ErrorCode::PermissionDenied, message, "correct the rules named; `vambrace policy test` runs their cases")
+}

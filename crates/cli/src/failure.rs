@@ -1,0 +1,56 @@
+//! A command that did not do what it was asked: a message, a hint, an exit code.
+
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_store::StoreError;
+
+/// Exit codes of the contract.
+pub(crate) mod exit {
+    pub(crate) const BAD_USAGE: u8 = 2;
+    pub(crate) const ASK: u8 = 3;
+    pub(crate) const DENIED: u8 = 4;
+    pub(crate) const FAILED: u8 = 5;
+    pub(crate) const FOUND: u8 = 6;
+}
+
+/// What went wrong.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: CallError,
+    pub(crate) exit: u8,
+}
+
+impl Failure {
+    /// Something of ours or of the machine's.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self { error: CallError::new(ErrorCode::Internal, message), exit: exit::FAILED }
+    }
+
+    /// The words on the command line.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        let error = CallError::new(ErrorCode::InvalidArguments, message).suggest(hint);
+        Self { error, exit: exit::BAD_USAGE }
+    }
+
+    /// A check that does not let it happen.
+    pub(crate) fn denied(code: ErrorCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { error: CallError::new(code, message).suggest(hint), exit: exit::DENIED }
+    }
+
+    /// With another hint.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.error = self.error.suggest(hint);
+        self
+    }
+}
+
+impl From<&StoreError> for Failure {
+    fn from(error: &StoreError) -> Self {
+        Self { error: error.into(), exit: exit::DENIED }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::from(&error)
+    }
+}

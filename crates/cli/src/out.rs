@@ -1,0 +1,100 @@
+//! Printing: data on standard output, talk on standard error, colour only where somebody looks.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one room that prints")]
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use anstream::{eprintln, println};
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// Where output goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Out {
+    json: bool,
+}
+
+/// The tone of a word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Tone {
+    Good,
+    Bad,
+    Care,
+    Faint,
+    Strong,
+}
+
+impl Out {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Whether JSON is wanted.
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// A line of data.
+    pub(crate) fn line(self, line: impl Display) {
+        println!("{line}");
+    }
+
+    /// JSON data, on one line or laid out.
+    pub(crate) fn value(self, value: &Value) {
+        match serde_json::to_string_pretty(value) {
+            Ok(text) => println!("{text}"),
+            Err(_) => println!("{value}"),
+        }
+    }
+
+    /// Talk.
+    pub(crate) fn say(self, words: impl Display) {
+        eprintln!("{words}");
+    }
+
+    /// Tells a failure and gives its exit code.
+    pub(crate) fn failure(self, failure: &Failure) -> ExitCode {
+        let error = &failure.error;
+        if self.json {
+            let error = json!({"code": error.code.as_str(), "message": error.message, "suggestion": error.suggestion});
+            self.value(&json!({"status": "error", "error": error}));
+        } else {
+            self.error(error.code.as_str(), &error.message, &error.suggestion);
+        }
+        ExitCode::from(failure.exit)
+    }
+
+    /// Tells an error with its hint.
+    pub(crate) fn error(self, code: &str, message: &str, hint: &str) {
+        eprintln!("{} {}", paint(Tone::Bad, format!("error[{code}]:")), plain(message));
+        if !hint.is_empty() {
+            eprintln!("{} {}", paint(Tone::Care, "hint:"), plain(hint));
+        }
+    }
+}
+
+/// Colours a word; the stream takes the colour out where nobody would see it.
+pub(crate) fn paint(tone: Tone, word: impl Display) -> String {
+    let style = match tone {
+        Tone::Good => AnsiColor::Green.on_default(),
+        Tone::Bad => AnsiColor::Red.on_default().bold(),
+        Tone::Care => AnsiColor::Cyan.on_default(),
+        Tone::Faint => Style::new().dimmed(),
+        Tone::Strong => Style::new().bold(),
+    };
+    format!("{style}{word}{style:#}")
+}
+
+/// Text from elsewhere cannot drive the terminal: control characters are shown, not sent.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            c if c.is_control() => '\u{fffd}',
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}

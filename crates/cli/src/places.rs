@@ -1,0 +1,60 @@
+//! Where files lie: the state folder, the configuration of the organisation and the user, the project.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// The organisation's file.
+const ORGANISATION: &str = "/etc/vambrace/config.yaml";
+
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn home() -> Option<PathBuf> {
+    variable("HOME").map(PathBuf::from)
+}
+
+/// The state folder: `$VAMBRACE_HOME`, else the XDG state folder.
+pub(crate) fn state() -> Result<PathBuf, Failure> {
+    let folder = variable("VAMBRACE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| variable("XDG_STATE_HOME").map(|folder| PathBuf::from(folder).join("vambrace")))
+        .or_else(|| home().map(|home| home.join(".local/state/vambrace")))
+        .ok_or_else(|| Failure::failed("no place for the state is known").hint("set VAMBRACE_HOME"))?;
+    std::path::absolute(&folder).map_err(|error| Failure::failed(format!("state folder `{}`: {error}", folder.display())))
+}
+
+/// The organisation's file. `$VAMBRACE_ORG_CONFIG` names another one only where the machine has none, so that the
+/// variable cannot take a policy away.
+pub(crate) fn organisation() -> PathBuf {
+    let fixed = Path::new(ORGANISATION);
+    if fixed.try_exists().unwrap_or(true) {
+        return fixed.to_owned();
+    }
+    variable("VAMBRACE_ORG_CONFIG").map_or_else(|| fixed.to_owned(), PathBuf::from)
+}
+
+/// The user's file.
+pub(crate) fn user() -> Option<PathBuf> {
+    let folder = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| home().map(|home| home.join(".config")))?;
+    Some(folder.join("vambrace/config.yaml"))
+}
+
+/// The project: as given, else the nearest folder upwards that is set up, else the current folder.
+pub(crate) fn project(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    let here = || env::current_dir().map_err(|error| Failure::failed(format!("the current folder: {error}")));
+    let start = match given {
+        Some(folder) => folder.to_owned(),
+        None => {
+            let here = here()?;
+            let set_up = |folder: &&Path| folder.join(".vambrace").is_dir() || folder.join(".flow/config.json").is_file();
+            here.ancestors().find(set_up).map(Path::to_owned).unwrap_or(here)
+        }
+    };
+    start.canonicalize().map_err(|error| {
+        Failure::usage(format!("workspace `{}`: {error}", start.display()), "name an existing folder with --workspace")
+    })
+}

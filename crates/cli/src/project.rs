@@ -1,0 +1,133 @@
+//! Files that come with a project: its configuration and skills. They are read through a directory handle without
+//! following links, because the project is not trusted; their digest is what `vambrace trust` pins.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use vambrace_core::digest::Digest;
+
+use crate::failure::Failure;
+
+const MAX_FILE_BYTES: u64 = 1 << 20;
+const MAX_FILES: usize = 2000;
+const MAX_DEPTH: usize = 16;
+
+/// Our own layout.
+pub(crate) const CONFIG: &str = ".vambrace/config.yaml";
+/// The older layout, read where there is none of ours.
+pub(crate) const OLDER_CONFIG: &str = ".flow/config.json";
+
+/// A project's own files.
+#[derive(Debug)]
+pub(crate) struct ProjectFiles {
+    root: OwnedFd,
+}
+
+impl ProjectFiles {
+    pub(crate) fn open(project: &Path) -> Result<Self, Failure> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(CWD, project, flags, Mode::empty())
+            .map_err(|errno| Failure::failed(format!("workspace `{}`: {errno}", project.display())))?;
+        Ok(Self { root })
+    }
+
+    /// The configuration: our own layout, else the older one.
+    pub(crate) fn configuration(&self) -> Result<Option<(&'static str, Vec<u8>)>, Failure> {
+        for name in [CONFIG, OLDER_CONFIG] {
+            if let Some(bytes) = self.read(name)? {
+                return Ok(Some((name, bytes)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A skill's manifest.
+    pub(crate) fn manifest(&self, skill: &str) -> Result<Option<String>, Failure> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if skill.is_empty() || skill.starts_with('.') || !skill.chars().all(plain) {
+            return Err(Failure::usage(format!("`{skill}` is not the name of a skill"), "use letters, digits, `-`, `_`"));
+        }
+        let bytes = self.read(&format!(".vambrace/skills/{skill}/manifest.json"))?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// The digest of everything that can matter: all files below `.vambrace`, and the older configuration. `None`
+    /// when there are none.
+    pub(crate) fn digest(&self) -> Result<Option<Digest>, Failure> {
+        let mut names = Vec::new();
+        self.gather(".vambrace", 0, &mut names)?;
+        if self.read(OLDER_CONFIG)?.is_some() {
+            names.push(OLDER_CONFIG.to_owned());
+        }
+        names.sort_unstable();
+        let mut parts = Vec::new();
+        for name in names {
+            if let Some(bytes) = self.read(&name)? {
+                parts.push(name.into_bytes());
+                parts.push(bytes);
+            }
+        }
+        Ok((!parts.is_empty()).then(|| Digest::of_parts(parts.iter().map(Vec::as_slice))))
+    }
+
+    fn gather(&self, folder: &str, depth: usize, names: &mut Vec<String>) -> Result<(), Failure> {
+        let fault = |errno: Errno| Failure::failed(format!("`{folder}` of the project: {errno}"));
+        let fd = match self.open_beneath(folder, OFlags::DIRECTORY) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(errno) => return Err(fault(errno)),
+        };
+        for entry in Dir::read_from(&fd).map_err(fault)? {
+            let entry = entry.map_err(fault)?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name == "." || name == ".." {
+                continue;
+            }
+            let path = format!("{folder}/{name}");
+            let facts = rustix::fs::statat(&fd, entry.file_name(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map_err(fault)?;
+            match FileType::from_raw_mode(facts.st_mode) {
+                FileType::Directory if depth < MAX_DEPTH => self.gather(&path, depth + 1, names)?,
+                FileType::RegularFile => names.push(path),
+                kind => {
+                    let why = format!("`{path}` of the project is neither a file nor a folder ({kind:?})");
+                    return Err(Failure::failed(why).hint("remove it: links and devices have no place in `.vambrace`"));
+                }
+            }
+            if names.len() > MAX_FILES {
+                return Err(Failure::failed(format!("`.vambrace` has more than {MAX_FILES} files")));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        let fault = |why: String| Failure::failed(format!("`{name}` of the project: {why}"));
+        let fd = match self.open_beneath(name, OFlags::NONBLOCK | OFlags::NOCTTY) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::LOOP) => return Err(fault("it is a link, and links are not followed here".to_owned())),
+            Err(errno) => return Err(fault(errno.to_string())),
+        };
+        let facts = rustix::fs::fstat(&fd).map_err(|errno| fault(errno.to_string()))?;
+        if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
+            return Err(fault("it is not a regular file".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        let read = File::from(fd).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
+        read.map_err(|error| fault(error.to_string()))?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(fault("it is larger than 1 MiB".to_owned()));
+        }
+        Ok(Some(bytes))
+    }
+
+    fn open_beneath(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::openat2(self.root.as_fd(), name, flags, Mode::empty(), resolve)
+    }
+}

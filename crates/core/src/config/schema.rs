@@ -1,0 +1,103 @@
+//! The table of keys as a JSON Schema (draft 2020-12), for editors.
+
+use serde_json::{Map, Value, json};
+
+use super::key::{Item, Kind, Preset, Shape};
+
+/// The schema of a configuration file in the present layout.
+#[must_use]
+pub fn schema() -> Value {
+    let mut root = Map::new();
+    root.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+    root.insert("title".to_owned(), json!("Vambrace configuration"));
+    if let Value::Object(body) = of(Shape::present()) {
+        root.extend(body);
+    }
+    Value::Object(root)
+}
+
+fn of(shape: &Shape) -> Value {
+    let mut out = Map::new();
+    let key = shape.key;
+    if !key.doc.is_empty() {
+        out.insert("description".to_owned(), json!(key.doc));
+    }
+    let body = match key.kind {
+        Kind::Section | Kind::Named => mapping(shape),
+        Kind::Items => {
+            let item = shape.item.as_deref().map_or(json!({}), item_of);
+            json!({"type": "array", "items": item})
+        }
+        Kind::Mapping => json!({"type": ["object", "null"]}),
+        Kind::Bool | Kind::NeverOffInProject(_) => json!({"type": "boolean"}),
+        Kind::AlwaysFalse(_) => json!({"const": false}),
+        Kind::Int { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::Bytes { min, max } => json!({"anyOf": [
+            {"type": "integer", "minimum": min, "maximum": max},
+            {"type": "string", "pattern": "^[0-9]+ *([KMG]iB|B)?$"},
+        ]}),
+        Kind::Fraction => json!({"type": "number", "minimum": 0, "maximum": 1}),
+        Kind::Text | Kind::Path => text(),
+        Kind::Name => json!({"type": "string", "pattern": NAME}),
+        Kind::Argv => json!({"anyOf": [text(), {"type": "array", "items": text(), "minItems": 1}]}),
+        Kind::Choice(names) => json!({"enum": names}),
+        Kind::Rates => {
+            let number = json!({"type": "integer", "minimum": 1, "maximum": 1_000_000});
+            json!({"anyOf": [number, {"type": "object", "additionalProperties": number}]})
+        }
+        Kind::List(item) => {
+            let item = match item {
+                Item::Choice(names) => json!({"enum": names}),
+                _ => text(),
+            };
+            json!({"type": "array", "items": item})
+        }
+    };
+    if let Value::Object(body) = body {
+        out.extend(body);
+    }
+    match key.preset {
+        Preset::Unset => None,
+        Preset::Bool(value) => out.insert("default".to_owned(), json!(value)),
+        Preset::Int(value) => out.insert("default".to_owned(), json!(value)),
+        Preset::Text(value) => out.insert("default".to_owned(), json!(value)),
+        Preset::List(value) => out.insert("default".to_owned(), json!(value)),
+    };
+    Value::Object(out)
+}
+
+const NAME: &str = "^[A-Za-z][A-Za-z0-9_-]{0,63}$";
+
+fn text() -> Value {
+    json!({"type": "string", "minLength": 1})
+}
+
+fn mapping(shape: &Shape) -> Value {
+    let fields: Map<String, Value> =
+        shape.fields.iter().map(|(name, shape)| ((*name).to_owned(), of(shape))).collect();
+    let mut out = Map::new();
+    out.insert("type".to_owned(), json!(["object", "null"]));
+    if !fields.is_empty() {
+        out.insert("properties".to_owned(), Value::Object(fields));
+    }
+    if shape.any.is_some() {
+        out.insert("propertyNames".to_owned(), json!({"pattern": NAME}));
+    }
+    out.insert("additionalProperties".to_owned(), shape.any.as_deref().map_or(json!(false), of));
+    if shape.key.path == "secrets.scopes.NAME" {
+        out.insert("oneOf".to_owned(), json!([{"required": ["env"]}, {"required": ["file"]}]));
+    }
+    Value::Object(out)
+}
+
+/// An item of a list has no row of its own.
+fn item_of(shape: &Shape) -> Value {
+    let mut item = mapping(shape);
+    if let Value::Object(item) = &mut item {
+        item.insert("type".to_owned(), json!("object"));
+        if shape.fields.iter().any(|(_, field)| field.key.path == "approvals.rules[].decision") {
+            item.insert("required".to_owned(), json!(["decision"]));
+        }
+    }
+    item
+}

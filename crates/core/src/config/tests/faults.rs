@@ -1,0 +1,316 @@
+//! What is wrong with a file, literally.
+
+use super::super::{Source, parse, parse_bytes};
+use super::errors;
+
+fn check(text: &str, expected: &[&str]) {
+    let got: Vec<String> = errors(text).iter().map(ToString::to_string).collect();
+    assert_eq!(got, expected, "{text:?}");
+}
+
+fn loads(text: &str) {
+    check(text, &[]);
+}
+
+#[test]
+fn unknown_keys_name_place_and_nearest() {
+    check(
+        "limits:\n  read_byts: 5\n",
+        &[
+            ".vambrace/config.yaml:2:3: limits.read_byts: unknown key\nhint: the nearest valid key is `read_bytes`",
+        ],
+    );
+    check(
+        "limit:\n  read_bytes: 5\n",
+        &[".vambrace/config.yaml:1:1: limit: unknown key\nhint: the nearest valid key is `limits`"],
+    );
+    check(
+        "service_root: a\n",
+        &[
+            ".vambrace/config.yaml:1:1: service_root: unknown key\nhint: did you mean `workspace.service_root`?",
+        ],
+    );
+    check(
+        "audit:\n  colour: 1\n",
+        &[
+            ".vambrace/config.yaml:2:3: audit.colour: unknown key\nhint: valid keys here: mirror, export",
+        ],
+    );
+    check(
+        "approvals:\n  rules:\n    - tool: [read_file]\n      tools: [x]\n      decision: ask\n",
+        &[
+            ".vambrace/config.yaml:3:7: approvals.rules[0].tool: unknown key\nhint: the nearest valid key is `tools`",
+        ],
+    );
+    check(
+        "roles:\n  dev:\n    permit: [read]\n",
+        &[
+            ".vambrace/config.yaml:3:5: roles.dev.permit: unknown key\nhint: the nearest valid key is `permits`",
+        ],
+    );
+}
+
+#[test]
+fn all_faults_are_told() {
+    check(
+        "profile: codng\nlimits:\n  read_bytes: many\n  regex_ms: 0\nworkspace:\n  block: ['a[']\n  isolation: Strict\n",
+        &[
+            ".vambrace/config.yaml:1:10: profile: `codng` must be one of `readonly`, `coding`, `messaging`, `ci`\nhint: the nearest valid value is `coding`",
+            ".vambrace/config.yaml:3:15: limits.read_bytes: expected a number of bytes such as `131072` or `100MiB`, found text `many`",
+            ".vambrace/config.yaml:4:13: limits.regex_ms: `0` is out of range: from 1 to 10000",
+            ".vambrace/config.yaml:6:11: workspace.block[0]: `a[` is not a valid glob: unclosed character class; missing ']'",
+            ".vambrace/config.yaml:7:14: workspace.isolation: `Strict` must be one of `strict`, `shared`\nhint: the nearest valid value is `strict`",
+        ],
+    );
+}
+
+#[test]
+fn wrong_types() {
+    let at = ".vambrace/config.yaml:1";
+    check("limits: 5\n", &[&format!("{at}:9: limits: expected a mapping, found number `5`")]);
+    check("limits: []\n", &[&format!("{at}:9: limits: expected a mapping, found a list")]);
+    check(
+        "profile: 1\n",
+        &[&format!("{at}:10: profile: expected text, found number `1`\nhint: put it in quotes")],
+    );
+    check("profile:\n", &[&format!("{at}:8: profile: expected text, found nothing")]);
+    check("version: 2\n", &[&format!("{at}:10: version: `2` is not supported, only `1` is")]);
+    check(
+        "tools: {shell_exec: yes}\n",
+        &[&format!("{at}:21: tools.shell_exec: expected `true` or `false`, found text `yes`")],
+    );
+    check(
+        "limits: {regex_ms: 1.5}\n",
+        &[&format!("{at}:20: limits.regex_ms: expected a whole number, found number `1.5`")],
+    );
+    check(
+        "limits: {read_bytes: -1}\n",
+        &[&format!("{at}:22: limits.read_bytes: `-1` is out of range: from 1 to 104857600")],
+    );
+    check(
+        "limits: {read_bytes: 1GiB}\n",
+        &[&format!("{at}:22: limits.read_bytes: `1GiB` is out of range: from 1 to 104857600")],
+    );
+    check(
+        "network: {allow: example.com}\n",
+        &[&format!(
+            "{at}:18: network.allow: expected a list of texts, found text `example.com`\nhint: write `[example.com]`"
+        )],
+    );
+    check(
+        "network: {allow: [1]}\n",
+        &[&format!(
+            "{at}:19: network.allow[0]: expected text, found number `1`\nhint: put it in quotes"
+        )],
+    );
+    check(
+        "workspace: {service_root: ../x}\n",
+        &[&format!(
+            "{at}:27: workspace.service_root: `../x` must not contain `..`\nhint: give it relative to the project root"
+        )],
+    );
+    check(
+        "workspace: {create_in: ['src/**']}\n",
+        &[&format!(
+            "{at}:25: workspace.create_in[0]: `src/**` must be a folder, not a glob\nhint: write `src/`: a folder includes everything below it"
+        )],
+    );
+    check(
+        "roles: {dev: {permits: [red]}}\n",
+        &[&format!(
+            "{at}:25: roles.dev.permits[0]: `red` must be one of `read`, `create`, `modify`, `delete`, `execute`, `connect`, `secret`, `system`\nhint: the nearest valid value is `read`"
+        )],
+    );
+    check(
+        "roles: {dev: {tools: ['group:gti']}}\n",
+        &[&format!(
+            "{at}:23: roles.dev.tools[0]: `group:gti` is not a known group of tools\nhint: the nearest valid group is `group:git`"
+        )],
+    );
+    check(
+        "roles: {'a b': {}}\n",
+        &[&format!(
+            "{at}:9: roles.a b: must be a name\nhint: a name starts with a letter and has letters, digits, `_` and `-`, at most 64"
+        )],
+    );
+    check("- a\n", &[&format!("{at}:1: expected a mapping, found a list")]);
+    check("just words\n", &[&format!("{at}:1: expected a mapping, found text `just words`")]);
+    check(
+        "limits: {calls_per_minute: lots}\n",
+        &[&format!(
+            "{at}:28: limits.calls_per_minute: expected a whole number or a mapping of `default` and tools, found text `lots`"
+        )],
+    );
+    check(
+        "secrets: {scopes: {A: {env: X, file: y}}}\n",
+        &[&format!("{at}:23: secrets.scopes.A: must have either `env` or `file`")],
+    );
+    check(
+        "tools: {toolchain: {test: 'a | b'}}\n",
+        &[&format!(
+            "{at}:27: tools.toolchain.test: `a | b` needs a shell\nhint: no shell runs it: write a list, for example `[npm, test]`"
+        )],
+    );
+}
+
+#[test]
+fn rules_must_say_something() {
+    check(
+        "approvals:\n  rules:\n    - tools: [a]\n    - decision: deny\n    - {id: x, tools: [a], decision: deny}\n    - {id: x, tools: [b], decision: dny, match: [read_file]}\n",
+        &[
+            ".vambrace/config.yaml:3:7: approvals.rules[0]: must have a `decision`\nhint: `deny`, `ask` or `allow`",
+            ".vambrace/config.yaml:4:7: approvals.rules[1]: selects nothing\nhint: name at least one of `tools`, `paths`, `commands`; `tools: [\"*\"]` is every call",
+            ".vambrace/config.yaml:6:7: approvals.rules[3].id: `x` is used twice\nhint: the rule in line 5 has it already",
+            ".vambrace/config.yaml:6:37: approvals.rules[3].decision: `dny` must be one of `deny`, `ask`, `allow`\nhint: the nearest valid value is `deny`",
+            ".vambrace/config.yaml:6:50: approvals.rules[3].match[0]: `read_file` must be a tool and what it is called with\nhint: for example `read_file docs/a.md` or `execute_command git status`",
+        ],
+    );
+}
+
+// T17
+#[test]
+fn legacy_run_command_only_accepts_false() {
+    loads("tools: {allow_legacy_run_command: false}\n");
+    check(
+        "tools:\n  allow_legacy_run_command: true\n",
+        &[
+            ".vambrace/config.yaml:2:29: tools.allow_legacy_run_command: only `false` is accepted: there is no raw run_command; execute_command runs listed commands without a shell\nhint: remove the key",
+        ],
+    );
+}
+
+// T24
+#[test]
+fn protection_cannot_be_switched_off_from_a_project() {
+    let off = [
+        "file_broker:\n  enabled: false\n",
+        "file_broker:\n  audit_log_enabled: false\n",
+        "sandbox:\n  enabled: false\n",
+    ];
+    for (text, key) in
+        off.iter().zip(["file_broker.enabled", "file_broker.audit_log_enabled", "sandbox.enabled"])
+    {
+        let got = errors(text);
+        assert_eq!(got.len(), 1, "{text}");
+        assert_eq!(got[0].message, "protection cannot be switched off from a project file");
+        assert_eq!((got[0].key.as_str(), got[0].line), (key, 2));
+        assert!(parse(text, "f", Source::Project { trusted: false }).is_err());
+        assert!(parse(text, "f", Source::User).is_ok());
+    }
+}
+
+#[test]
+fn yaml_that_only_serves_surprises_is_refused() {
+    let one = |text: &str, expected: &str| {
+        let got = errors(text);
+        assert!(
+            got.iter()
+                .any(|error| error.to_string() == format!(".vambrace/config.yaml:{expected}")),
+            "{text:?} {got:#?}"
+        );
+    };
+    one(
+        "version: 1\nversion: 1\n",
+        "2:1: version: duplicate key\nhint: it is set in line 1 already; keep one",
+    );
+    one(
+        "audit:\n  mirror: a\n  'mirror': b\n",
+        "3:3: audit.mirror: duplicate key\nhint: it is set in line 2 already; keep one",
+    );
+    one(
+        "workspace:\n  block: &a [x]\n  shared_paths: *a\n",
+        "3:17: workspace.shared_paths: aliases (`*name`) are not supported\nhint: write the value out",
+    );
+    one(
+        "workspace:\n  block: &a [x]\n",
+        "2:10: anchors (`&name`) are not supported\nhint: write the values out",
+    );
+    one(
+        "profile: !!str ci\n",
+        "1:10: profile: tags (`!name`) are not supported\nhint: write the value without it",
+    );
+    one(
+        "profile: !x ci\n",
+        "1:10: profile: tags (`!name`) are not supported\nhint: write the value without it",
+    );
+    one(
+        "audit: {<<: {mirror: a}}\n",
+        "1:9: audit: merge keys (`<<`) are not supported\nhint: write the values out",
+    );
+    one(
+        "version: 1\n---\nversion: 1\n",
+        "3:1: a second document\nhint: keep one document: remove `---`",
+    );
+    one("1: x\n", "1:1: a key must be text, found number `1`\nhint: put it in quotes");
+    one("a\0b: 1\n", "1:2: a NUL character\nhint: the file is not text");
+    one(
+        &"[".repeat(100),
+        "2:1: not valid YAML: while parsing a node, did not find expected node content",
+    );
+    one(
+        "audit:\n\tmirror: a\n",
+        "2:2: not valid YAML: tabs disallowed within this context (block indentation)\nhint: indent with spaces: YAML does not allow tabs there",
+    );
+    one(
+        &format!("audit: {{export: {{a: {}{}}}}}", "[".repeat(70), "]".repeat(70)),
+        "1:83: nested deeper than 64 levels",
+    );
+    one(
+        &"a".repeat(1024 * 1024 + 1),
+        "1:1: the file has 1048577 bytes, more than 1048576\nhint: a configuration is small: is this the right file?",
+    );
+}
+
+#[test]
+fn duplicates_do_not_hide_each_other() {
+    let got = errors("version: 1\nversion: 1\nprofile: ci\nversion: 1\n\"profile\": ci\n");
+    let lines: Vec<(u32, &str)> =
+        got.iter().map(|error| (error.line, error.key.as_str())).collect();
+    assert_eq!(lines, [(2, "version"), (4, "version"), (5, "profile")]);
+}
+
+#[test]
+fn harmless_texts_load() {
+    for text in [
+        "",
+        "\n",
+        "# only words\n",
+        "---\n",
+        "---\n# x\n",
+        "{}",
+        "null",
+        "~",
+        "\u{feff}version: 1\n",
+        "\u{feff}",
+        "limits:\n",
+        "limits: {}\n",
+        "roles: {sre: {}, dev: }\n",
+        "version: 1\n...\n",
+        "# &a *b !c\nprofile: ci # &a !x\n",
+        "approvals:\n  rules:\n    - {commands: [\"a && b\", 'x *y', \"!z\"], decision: ask, reason: a &b *c !d}\n",
+        "approvals:\n  rules:\n    - decision: ask\n      tools: ['*']\n      reason: |\n        text &a\n        !b\n",
+        "{\n\t\"version\": 1,\n\t\"limits\": {\n\t\t\"read_bytes\":\t5\n\t}\n}\n",
+        "{\"version\":1,\"profile\":\"ci\"}",
+        "limits: {read_bytes: 100MiB, read_bytes_hard: 104857600, write_bytes: 64 KiB}\n",
+        "limits: {calls_per_minute: 60}\n",
+        "limits: {calls_per_minute: {default: 60, read_file: 600, 'git_*': 5}}\n",
+        "mcp_servers: {github: {command: x, env: {A: b}}}\nelevation: {anything: [1, 2]}\nintents: {enabled: true, match_threshold: 0.7, rules: [{name: a, patterns: ['research *'], target: {type: skill, name: s}}]}\n",
+        "approvals:\n  rules:\n    - decision: ask\n      tools: ['*']\n      reason: one\n        two & three ! four &five\n        *six # &seven\n    - decision: ask\n      tools: [a] # !x\n      reason: > # &c\n        a\n        !b &c\n    - {decision: ask, tools: [b], reason: \"x\n    &y !z\"}\n",
+        "tools: {toolchain: {test: npm test, lint: [cargo, clippy]}}\n",
+        "\r\nversion: 1\r\nprofile: ci\r\n",
+    ] {
+        loads(text);
+    }
+}
+
+#[test]
+fn bytes_that_are_not_text_are_refused_with_their_place() {
+    let got = parse_bytes(b"version: 1\nab\xff", "f", Source::User).unwrap_err();
+    assert_eq!(got[0].to_string(), "f:2:3: not UTF-8\nhint: save the file as UTF-8");
+}
+
+#[test]
+fn hostile_names_reach_no_terminal() {
+    let got = errors("\"a\\e[31m\\u202e\": 1\n");
+    assert!(!got[0].to_string().contains(['\u{1b}', '\u{202e}']), "{}", got[0]);
+}

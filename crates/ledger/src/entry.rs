@@ -1,0 +1,340 @@
+//! One record before it is sealed. Free text enters only as [`Redacted`]; the other fields are words that
+//! were compiled in, numbers, digests and ids of our own making, none of which can hold a secret.
+
+use serde_json::Value;
+use vambrace_core::ErrorCode;
+use vambrace_core::redacted::Redacted;
+
+use crate::digest::Digest;
+use crate::id::Id;
+use crate::json::Fields;
+use crate::op::{Level, Op, SessionChange, Status};
+use crate::seal::Encoded;
+use crate::timestamp::Timestamp;
+
+/// Text that a redactor has seen.
+pub type Text = Redacted<String>;
+
+/// Lines of a file, first and last, counted from one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first line.
+    pub first: u64,
+    /// The last line.
+    pub last: u64,
+}
+
+/// One record. Build it with [`Entry::new`] and set what applies; a field that is `None` is not written.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the ledger line, described in the contract"
+)]
+pub struct Entry {
+    pub ts: Timestamp,
+    pub op: Op,
+    /// More precise than `op`; the same word when left out.
+    pub event_type: Option<&'static str>,
+    pub level: Level,
+    pub status: Option<Status>,
+    pub user: Option<Text>,
+    pub agent_id: Option<Text>,
+    pub session: Option<Id>,
+    pub role: Option<Text>,
+    pub skill_name: Option<Text>,
+    /// The id of the call.
+    pub execution_id: Option<Id>,
+    /// The agent's own name for the call.
+    pub tool_call_id: Option<Text>,
+    pub context_id: Option<Text>,
+    pub tool_name: Option<Text>,
+    pub tool_args: Option<Redacted<Value>>,
+    pub path: Option<Text>,
+    pub range: Option<Range>,
+    pub created: Option<bool>,
+    pub base_hash: Option<Digest>,
+    pub patch_hash: Option<Digest>,
+    pub before_hash: Option<Digest>,
+    pub after_hash: Option<Digest>,
+    pub execution_environment: Option<&'static str>,
+    pub risk: Option<&'static str>,
+    pub verdict: Option<&'static str>,
+    pub rule: Option<Text>,
+    pub reasons: Vec<Text>,
+    pub plan_digest: Option<Digest>,
+    pub policy_revision: Option<Text>,
+    pub redactions_applied: Option<u32>,
+    pub error_code: Option<ErrorCode>,
+    pub message: Option<Text>,
+    pub duration_ms: Option<u64>,
+    pub violation_type: Option<&'static str>,
+    pub target_path: Option<Text>,
+    pub command_args: Option<Redacted<Value>>,
+    pub severity: Option<&'static str>,
+}
+
+/// Caps in escaped bytes. Their sum, with the fixed parts, stays below the line limit (tested below).
+mod cap {
+    pub(super) const NAME: usize = 256;
+    pub(super) const PATH: usize = 4096;
+    pub(super) const MESSAGE: usize = 4096;
+    pub(super) const RULE: usize = 1024;
+    pub(super) const REASON: usize = 512;
+    pub(super) const REASONS: usize = 16;
+    pub(super) const ARGS: usize = 16 << 10;
+    pub(super) const COMMAND_ARGS: usize = 8 << 10;
+}
+
+impl Entry {
+    /// A record of `op` at `ts`, level INFO, with nothing else said yet.
+    #[must_use]
+    pub fn new(op: Op, ts: Timestamp) -> Self {
+        Self {
+            ts,
+            op,
+            event_type: None,
+            level: Level::Info,
+            status: None,
+            user: None,
+            agent_id: None,
+            session: None,
+            role: None,
+            skill_name: None,
+            execution_id: None,
+            tool_call_id: None,
+            context_id: None,
+            tool_name: None,
+            tool_args: None,
+            path: None,
+            range: None,
+            created: None,
+            base_hash: None,
+            patch_hash: None,
+            before_hash: None,
+            after_hash: None,
+            execution_environment: None,
+            risk: None,
+            verdict: None,
+            rule: None,
+            reasons: Vec::new(),
+            plan_digest: None,
+            policy_revision: None,
+            redactions_applied: None,
+            error_code: None,
+            message: None,
+            duration_ms: None,
+            violation_type: None,
+            target_path: None,
+            command_args: None,
+            severity: None,
+        }
+    }
+
+    /// A record of a change of a session.
+    #[must_use]
+    pub fn session(change: SessionChange, id: Id, ts: Timestamp) -> Self {
+        let level = match change {
+            SessionChange::Alert | SessionChange::Suspended => Level::Warn,
+            SessionChange::Open | SessionChange::Resumed | SessionChange::Ended => Level::Info,
+        };
+        Self {
+            event_type: Some(change.as_str()),
+            session: Some(id),
+            level,
+            ..Self::new(Op::Session, ts)
+        }
+    }
+
+    /// The fields of the line, but for those that only the writer knows. A text past its cap is cut, large
+    /// arguments become their digest and size: no call can make itself unrecordable.
+    #[must_use]
+    pub fn encode(&self) -> Encoded {
+        let mut f = Fields::new();
+        f.word("ts", &self.ts.text());
+        f.word("op", self.op.as_str().as_bytes());
+        f.text("event_type", self.event_type.unwrap_or(self.op.as_str()), cap::NAME);
+        f.word("level", self.level.as_str().as_bytes());
+        if let Some(status) = self.status {
+            f.word("status", status.as_str().as_bytes());
+        }
+        text(&mut f, "user", self.user.as_ref(), cap::NAME);
+        text(&mut f, "agent_id", self.agent_id.as_ref(), cap::NAME);
+        if let Some(id) = &self.session {
+            f.word("session", id.as_str().as_bytes());
+        }
+        text(&mut f, "role", self.role.as_ref(), cap::NAME);
+        text(&mut f, "skill_name", self.skill_name.as_ref(), cap::NAME);
+        if let Some(id) = &self.execution_id {
+            f.word("execution_id", id.as_str().as_bytes());
+        }
+        text(&mut f, "tool_call_id", self.tool_call_id.as_ref(), cap::NAME);
+        text(&mut f, "context_id", self.context_id.as_ref(), cap::NAME);
+        text(&mut f, "tool_name", self.tool_name.as_ref(), cap::NAME);
+        value(&mut f, "tool_args", self.tool_args.as_ref(), cap::ARGS);
+        text(&mut f, "path", self.path.as_ref(), cap::PATH);
+        if let Some(range) = self.range {
+            f.pair("range", range.first, range.last);
+        }
+        if let Some(created) = self.created {
+            f.flag("created", created);
+        }
+        digest(&mut f, "base_hash", self.base_hash.as_ref());
+        digest(&mut f, "patch_hash", self.patch_hash.as_ref());
+        digest(&mut f, "before_hash", self.before_hash.as_ref());
+        digest(&mut f, "after_hash", self.after_hash.as_ref());
+        word(&mut f, "execution_environment", self.execution_environment);
+        word(&mut f, "risk", self.risk);
+        word(&mut f, "verdict", self.verdict);
+        text(&mut f, "rule", self.rule.as_ref(), cap::RULE);
+        if !self.reasons.is_empty() {
+            let reasons = self.reasons.iter().map(|reason| reason.get().as_str());
+            f.texts("reasons", reasons, cap::REASONS, cap::REASON);
+        }
+        digest(&mut f, "plan_digest", self.plan_digest.as_ref());
+        text(&mut f, "policy_revision", self.policy_revision.as_ref(), cap::NAME);
+        if let Some(count) = self.redactions_applied {
+            f.number("redactions_applied", count.into());
+        }
+        if let Some(code) = self.error_code {
+            f.word("error_code", code.as_str().as_bytes());
+        }
+        text(&mut f, "message", self.message.as_ref(), cap::MESSAGE);
+        if let Some(duration) = self.duration_ms {
+            f.number("duration_ms", duration);
+        }
+        word(&mut f, "violation_type", self.violation_type);
+        text(&mut f, "target_path", self.target_path.as_ref(), cap::PATH);
+        value(&mut f, "command_args", self.command_args.as_ref(), cap::COMMAND_ARGS);
+        word(&mut f, "severity", self.severity);
+        Encoded::new(f.into_bytes())
+    }
+}
+
+fn text(f: &mut Fields, key: &'static str, text: Option<&Text>, cap: usize) {
+    if let Some(text) = text {
+        f.text(key, text.get(), cap);
+    }
+}
+
+fn word(f: &mut Fields, key: &'static str, word: Option<&'static str>) {
+    if let Some(word) = word {
+        f.text(key, word, cap::NAME);
+    }
+}
+
+fn value(f: &mut Fields, key: &'static str, value: Option<&Redacted<Value>>, cap: usize) {
+    if let Some(value) = value {
+        f.value(key, value.get(), cap);
+    }
+}
+
+fn digest(f: &mut Fields, key: &'static str, digest: Option<&Digest>) {
+    if let Some(digest) = digest {
+        f.digest(key, digest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use vambrace_core::redacted::{Masked, Redact, RedactError};
+
+    use super::*;
+    use crate::seal::{MAX_LINE_BYTES, seal};
+
+    struct Clean;
+    impl Redact for Clean {
+        fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+            Ok(Masked { text: text.into(), count: 0 })
+        }
+    }
+
+    fn text(text: &str) -> Option<Text> {
+        Some(Redacted::text(text, &Clean).unwrap())
+    }
+
+    fn line(entry: &Entry) -> Value {
+        let sealed = seal(entry, &Id::new("w-1").unwrap(), 1, Digest::ZERO).unwrap();
+        serde_json::from_str(sealed.as_str()).unwrap()
+    }
+
+    // B5, S11
+    #[test]
+    fn a_record_says_what_was_set_and_nothing_else() {
+        let ts = Timestamp::from_millis(1_785_000_000_123);
+        let mut entry = Entry::new(Op::ReadFile, ts);
+        entry.status = Some(Status::Success);
+        entry.path = text("src/ma\"in.py\n");
+        entry.range = Some(Range { first: 1, last: 200 });
+        entry.base_hash = Some(Digest::ZERO);
+        entry.tool_args = Some(Redacted::json(json!({"path": "src"}), &Clean).unwrap());
+        entry.error_code = Some(ErrorCode::Policy);
+        let line = line(&entry);
+        let keys: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(
+            keys,
+            [
+                "v",
+                "writer",
+                "seq",
+                "ts",
+                "op",
+                "event_type",
+                "level",
+                "status",
+                "tool_args",
+                "path",
+                "range",
+                "base_hash",
+                "error_code",
+                "prev_hash",
+                "event_hash"
+            ]
+        );
+        assert_eq!(line["ts"], "2026-07-25T17:20:00.123Z");
+        assert_eq!(line["path"], "src/ma\"in.py\n");
+        assert_eq!(line["range"], json!([1, 200]));
+        assert_eq!(line["tool_args"], json!({"path": "src"}));
+        assert_eq!(line["event_type"], "read_file");
+        assert_eq!(line["error_code"], "E_POLICY");
+    }
+
+    #[test]
+    fn the_largest_record_still_fits_the_line() {
+        let huge = text(&"\u{1}".repeat(1 << 20));
+        let args = Some(Redacted::json(json!([["x".repeat(1 << 20)]]), &Clean).unwrap());
+        let id = Some(Id::new(&"x".repeat(128)).unwrap());
+        let digest = Some(Digest::ZERO);
+        let entry = Entry {
+            user: huge.clone(),
+            agent_id: huge.clone(),
+            session: id.clone(),
+            role: huge.clone(),
+            skill_name: huge.clone(),
+            execution_id: id,
+            tool_call_id: huge.clone(),
+            context_id: huge.clone(),
+            tool_name: huge.clone(),
+            tool_args: args.clone(),
+            path: huge.clone(),
+            base_hash: digest,
+            patch_hash: digest,
+            before_hash: digest,
+            after_hash: digest,
+            rule: huge.clone(),
+            reasons: vec![huge.clone().unwrap(); 40],
+            plan_digest: digest,
+            policy_revision: huge.clone(),
+            message: huge.clone(),
+            target_path: huge,
+            command_args: args,
+            ..Entry::new(Op::Violation, Timestamp::from_millis(0))
+        };
+        let line = line(&entry);
+        assert_eq!(line["tool_args"]["truncated"], true);
+        assert_eq!(line["tool_args"]["bytes"], (1 << 20) + 6);
+        assert_eq!(line["reasons"].as_array().unwrap().len(), 16);
+        // The arguments stood as their digests above; even in full length they fit.
+        assert!(entry.encode().len() + cap::ARGS + cap::COMMAND_ARGS + 512 < MAX_LINE_BYTES);
+    }
+}

@@ -1,0 +1,3 @@
+//! Ids are the words of `core`.
+
+pub use vambrace_core::id::{BadId, Id};

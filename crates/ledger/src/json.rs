@@ -1,0 +1,201 @@
+//! Writing the fields of a line: escaping, and a cap for each text so that nothing an agent sends can make
+//! its own call unrecordable. Caps count the escaped bytes, because those are what the line limit counts.
+
+use serde_json::Value;
+
+use crate::digest::Digest;
+
+/// Ends a text that was cut.
+const CUT: &str = "\u{2026}";
+
+/// Writes `,"key":` in front of every value.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    out: Vec<u8>,
+}
+
+impl Fields {
+    pub(crate) fn new() -> Self {
+        Self { out: Vec::with_capacity(896) }
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    fn key(&mut self, key: &'static str) {
+        self.out.extend_from_slice(b",\"");
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    /// A word that needs no escaping.
+    pub(crate) fn word(&mut self, key: &'static str, word: &[u8]) {
+        self.key(key);
+        self.out.push(b'"');
+        self.out.extend_from_slice(word);
+        self.out.push(b'"');
+    }
+
+    pub(crate) fn text(&mut self, key: &'static str, text: &str, cap: usize) {
+        self.key(key);
+        string(&mut self.out, text, cap);
+    }
+
+    pub(crate) fn texts<'t>(
+        &mut self,
+        key: &'static str,
+        texts: impl Iterator<Item = &'t str>,
+        most: usize,
+        cap: usize,
+    ) {
+        self.key(key);
+        let mut before = b'[';
+        for text in texts.take(most) {
+            self.out.push(before);
+            string(&mut self.out, text, cap);
+            before = b',';
+        }
+        self.out.extend_from_slice(if before == b'[' { b"[]" } else { b"]" });
+    }
+
+    pub(crate) fn number(&mut self, key: &'static str, number: u64) {
+        self.key(key);
+        decimal(&mut self.out, number);
+    }
+
+    pub(crate) fn flag(&mut self, key: &'static str, flag: bool) {
+        self.key(key);
+        self.out.extend_from_slice(if flag { b"true" } else { b"false" });
+    }
+
+    pub(crate) fn pair(&mut self, key: &'static str, first: u64, second: u64) {
+        self.key(key);
+        self.out.push(b'[');
+        decimal(&mut self.out, first);
+        self.out.push(b',');
+        decimal(&mut self.out, second);
+        self.out.push(b']');
+    }
+
+    pub(crate) fn digest(&mut self, key: &'static str, digest: &Digest) {
+        self.key(key);
+        self.out.push(b'"');
+        digest.write(&mut self.out);
+        self.out.push(b'"');
+    }
+
+    /// A value, or what is left of a large one: its digest and its size.
+    pub(crate) fn value(&mut self, key: &'static str, value: &Value, cap: usize) {
+        self.key(key);
+        let start = self.out.len();
+        if serde_json::to_writer(&mut self.out, value).is_err() {
+            // A `Value` always serialises into memory; should that change, say nothing rather than half.
+            self.out.truncate(start);
+            self.out.extend_from_slice(b"null");
+        }
+        let written = self.out.get(start..).unwrap_or_default();
+        if written.len() <= cap {
+            return;
+        }
+        let (digest, bytes) = (Digest::of(written), written.len());
+        self.out.truncate(start);
+        self.out.extend_from_slice(b"{\"truncated\":true,\"sha256\":\"");
+        self.out.extend_from_slice(&digest.hex());
+        self.out.extend_from_slice(b"\",\"bytes\":");
+        decimal(&mut self.out, u64::try_from(bytes).unwrap_or(u64::MAX));
+        self.out.push(b'}');
+    }
+}
+
+/// A JSON string of at most `cap` bytes between its quotes.
+pub(crate) fn string(out: &mut Vec<u8>, text: &str, cap: usize) {
+    out.push(b'"');
+    let plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
+    if text.len() <= cap && text.bytes().all(plain) {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        escape(out, text, cap);
+    }
+    out.push(b'"');
+}
+
+fn escape(out: &mut Vec<u8>, text: &str, cap: usize) {
+    let start = out.len();
+    let room = cap.saturating_sub(CUT.len());
+    let mut fits = start;
+    for ch in text.chars() {
+        match ch {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            // Also what is a line end or a terminal command to some reader of the file.
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
+                out.extend_from_slice(format!("\\u{:04x}", u32::from(ch)).as_bytes());
+            }
+            _ => out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+        let length = out.len() - start;
+        if length <= room {
+            fits = out.len();
+        }
+        if length > cap {
+            out.truncate(fits);
+            out.extend_from_slice(CUT.as_bytes());
+            return;
+        }
+    }
+}
+
+pub(crate) fn decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut used = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+        used += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(20 - used..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(text: &str, cap: usize) -> String {
+        let mut out = Vec::new();
+        string(&mut out, text, cap);
+        String::from_utf8(out).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn text_reads_back_and_holds_no_control_byte(text in "\\PC{0,40}|[\\x00-\\x7f\u{80}-\u{a0}\u{2028}\"\\\\]{0,40}") {
+            let json = written(&text, 4096);
+            prop_assert!(!json.bytes().any(|b| b < 0x20 || b == 0x7f));
+            prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
+
+        #[test]
+        fn a_cut_text_keeps_to_its_cap_and_stays_json(text in any::<String>(), cap in 3_usize..64) {
+            let json = written(&text, cap);
+            prop_assert!(json.len() <= cap + 2);
+            let back: String = serde_json::from_str(&json).unwrap();
+            prop_assert!(back == text || (back.ends_with(CUT) && text.starts_with(back.trim_end_matches(CUT))));
+        }
+
+        #[test]
+        fn numbers_are_decimal(number in any::<u64>()) {
+            let mut out = Vec::new();
+            decimal(&mut out, number);
+            prop_assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Timestamps are the words of `core`.
+
+pub use vambrace_core::timestamp::{BadTimestamp, Timestamp};

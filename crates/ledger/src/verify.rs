@@ -1,0 +1,231 @@
+//! The check of a chain, one line at a time and in one pass. It says what is wrong and goes on, so that one
+//! edit is one finding and not one for every line behind it.
+
+use crate::digest::Digest;
+use crate::finding::{Findings, Kind, Place};
+use crate::line::{Fault, Line};
+use crate::timestamp::Timestamp;
+
+/// Between processes a few milliseconds are ordinary: records are stamped before they queue for the writer.
+const CLOCK_SLACK_MS: i64 = 5000;
+
+/// The newest record of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Its place; 0 when there is none.
+    pub seq: u64,
+    /// Its hash; zeros when there is none.
+    pub hash: Digest,
+}
+
+impl Head {
+    /// The head of a chain without records.
+    pub const EMPTY: Self = Self { seq: 0, hash: Digest::ZERO };
+}
+
+/// Checks lines in the order of the chain.
+#[derive(Debug, Clone)]
+pub struct Verifier {
+    head: Head,
+    latest: Option<Timestamp>,
+    records: u64,
+}
+
+impl Default for Verifier {
+    fn default() -> Self {
+        Self::after(Head::EMPTY)
+    }
+}
+
+impl Verifier {
+    /// A check from the first record on.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A check that goes on behind a record that is known.
+    #[must_use]
+    pub fn after(head: Head) -> Self {
+        Self { head, latest: None, records: 0 }
+    }
+
+    /// Takes the next line, without its newline.
+    pub fn feed(&mut self, place: &Place, line: &[u8], found: &mut Findings) {
+        self.records += 1;
+        match Line::read(line) {
+            Ok(read) => self.follow(place, &read, found),
+            Err(fault) => {
+                let kind = match fault {
+                    Fault::Malformed(_) => Kind::Malformed,
+                    Fault::UnknownVersion(_) => Kind::UnknownVersion,
+                    Fault::WrongHash { .. } => Kind::WrongHash,
+                };
+                found.fault(place.clone(), kind, fault.to_string());
+                // What the line claims is taken for the lines behind it: the fault itself is on record.
+                self.head = Head {
+                    seq: Line::claimed_seq(line).unwrap_or(self.head.seq.saturating_add(1)),
+                    hash: Line::claimed_hash(line).unwrap_or(Digest::ZERO),
+                };
+            }
+        }
+    }
+
+    /// The last line that was taken.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// How many lines were taken.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    fn follow(&mut self, place: &Place, line: &Line<'_>, found: &mut Findings) {
+        let next = self.head.seq.saturating_add(1);
+        if line.seq == next {
+            if line.prev_hash != self.head.hash {
+                let detail = format!(
+                    "names `{}` as the record before, which has `{}`",
+                    line.prev_hash, self.head.hash
+                );
+                found.fault(place.clone(), Kind::BrokenLink, detail);
+            }
+        } else if line.seq > next {
+            let detail = format!("records {next} to {} are missing", line.seq - 1);
+            found.fault(place.clone(), Kind::Gap, detail);
+        } else if line.seq == self.head.seq {
+            found.fault(
+                place.clone(),
+                Kind::Duplicate,
+                format!("record {} is here twice", line.seq),
+            );
+            return;
+        } else {
+            let detail = format!("record {} stands behind record {}", line.seq, self.head.seq);
+            found.fault(place.clone(), Kind::Reordered, detail);
+            return;
+        }
+        self.head = Head { seq: line.seq, hash: line.event_hash };
+        self.clock(place, line, found);
+    }
+
+    fn clock(&mut self, place: &Place, line: &Line<'_>, found: &mut Findings) {
+        let Ok(ts) = Timestamp::parse(line.ts) else {
+            found.fault(place.clone(), Kind::Malformed, "the time is not one");
+            return;
+        };
+        if let Some(latest) = self.latest
+            && ts < latest.earlier(CLOCK_SLACK_MS)
+        {
+            let detail = format!("the clock went back from {latest} to {ts}");
+            found.note(place.clone(), Kind::ClockWentBack, detail);
+        }
+        self.latest = Some(ts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Entry;
+    use crate::id::Id;
+    use crate::op::Op;
+    use crate::seal::seal;
+
+    fn chain(records: i64) -> Vec<Vec<u8>> {
+        let writer = Id::new("w-1").unwrap();
+        let mut prev = Digest::ZERO;
+        (0..records)
+            .map(|n| {
+                let entry = Entry::new(Op::ToolEnd, Timestamp::from_millis(n));
+                let sealed = seal(&entry, &writer, n.unsigned_abs() + 1, prev).unwrap();
+                prev = sealed.event_hash();
+                sealed.as_str().as_bytes().to_vec()
+            })
+            .collect()
+    }
+
+    fn kinds(lines: &[Vec<u8>]) -> Vec<Kind> {
+        let mut found = Findings::default();
+        let mut verifier = Verifier::new();
+        for (n, line) in (1..).zip(lines) {
+            verifier.feed(&Place::Record(n), line, &mut found);
+        }
+        found.faults().iter().map(|finding| finding.kind).collect()
+    }
+
+    #[test]
+    fn an_honest_chain_is_clean() {
+        assert_eq!(kinds(&chain(20)), []);
+    }
+
+    // B5
+    #[test]
+    fn every_single_bit_flip_of_a_ledger_file_is_found() {
+        let lines = chain(6);
+        let file: Vec<u8> =
+            lines.iter().flat_map(|line| [line.as_slice(), b"\n"].concat()).collect();
+        for at in 0..file.len() {
+            for bit in 0..8 {
+                let mut bad = file.clone();
+                bad[at] ^= 1 << bit;
+                let complete = bad.last() == Some(&b'\n');
+                let lines: Vec<Vec<u8>> = bad
+                    .split(|byte| *byte == b'\n')
+                    .map(<[u8]>::to_vec)
+                    .filter(|l| !l.is_empty())
+                    .collect();
+                assert!(!complete || !kinds(&lines).is_empty(), "byte {at} bit {bit}");
+            }
+        }
+    }
+
+    // B5
+    #[test]
+    fn deletion_reordering_duplication_insertion_and_truncation_are_named() {
+        let honest = chain(9);
+        let edit = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
+            let mut lines = honest.clone();
+            change(&mut lines);
+            kinds(&lines)
+        };
+        assert_eq!(edit(&|l| drop(l.remove(0))), [Kind::Gap]);
+        assert_eq!(edit(&|l| drop(l.remove(4))), [Kind::Gap]);
+        assert_eq!(edit(&|l| drop(l.drain(3..6))), [Kind::Gap]);
+        assert_eq!(edit(&|l| l.swap(3, 4)), [Kind::Gap, Kind::Reordered]);
+        assert_eq!(edit(&|l| l.insert(4, l[3].clone())), [Kind::Duplicate]);
+        assert_eq!(edit(&|l| l.insert(6, l[1].clone())), [Kind::Reordered]);
+        assert_eq!(edit(&|l| l[4].truncate(100)), [Kind::Malformed, Kind::BrokenLink]);
+        assert_eq!(edit(&|l| l.insert(4, b"{}".to_vec()))[0], Kind::Malformed);
+        let version = |l: &mut Vec<Vec<u8>>| l[2][5] = b'2';
+        assert_eq!(edit(&version)[0], Kind::UnknownVersion);
+    }
+
+    #[test]
+    fn a_record_rewritten_with_a_right_hash_breaks_the_link_behind_it() {
+        let mut lines = chain(9);
+        let entry = Entry::new(Op::Grant, Timestamp::from_millis(4));
+        let prev = Line::read(&lines[3]).unwrap().event_hash;
+        let forged = seal(&entry, &Id::new("w-1").unwrap(), 5, prev).unwrap();
+        lines[4] = forged.as_str().as_bytes().to_vec();
+        assert_eq!(kinds(&lines), [Kind::BrokenLink]);
+    }
+
+    #[test]
+    fn a_clock_set_back_is_a_note_and_no_fault() {
+        let writer = Id::new("w-1").unwrap();
+        let mut found = Findings::default();
+        let mut verifier = Verifier::new();
+        for (seq, millis) in [(1, 100_000), (2, 99_000), (3, 50_000)] {
+            let entry = Entry::new(Op::ToolEnd, Timestamp::from_millis(millis));
+            let sealed = seal(&entry, &writer, seq, verifier.head().hash).unwrap();
+            verifier.feed(&Place::Record(seq), sealed.as_str().as_bytes(), &mut found);
+        }
+        assert!(found.is_clean());
+        assert_eq!(found.notes().len(), 1);
+        assert_eq!(found.notes()[0].place, Place::Record(3));
+    }
+}

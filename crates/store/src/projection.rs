@@ -1,0 +1,170 @@
+//! The segments as a projection of the table: lines behind the cursor are appended, synced, and only then
+//! does the cursor move. After a crash a segment may hold more than the cursor says; what the table also says
+//! is written again, anything else is left for `verify` to report.
+
+use std::io;
+use std::path::PathBuf;
+
+use rusqlite::{Connection, OptionalExtension};
+use vambrace_ledger::{MAX_LINE_BYTES, SegmentName};
+
+use crate::disk::SegmentFiles;
+use crate::error::StoreError;
+use crate::statements::signed;
+
+/// Lines are written in pieces of about this size.
+const PIECE: usize = 1 << 20;
+
+/// How far the segments have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// The last record that is in a segment.
+    pub(crate) seq: u64,
+    /// That segment; 0 when there is none yet.
+    pub(crate) segment: u64,
+    /// Where in it the record ends.
+    pub(crate) offset: u64,
+}
+
+impl Cursor {
+    pub(crate) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let sql = "SELECT seq, segment, offset FROM projection WHERE name = 'segments'";
+        let cursor = connection.prepare_cached(sql)?.query_row((), |row| {
+            let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+            Ok(Self { seq: number(0)?, segment: number(1)?, offset: number(2)? })
+        });
+        Ok(cursor.optional()?.unwrap_or(Self { seq: 0, segment: 0, offset: 0 }))
+    }
+
+    /// The caller holds the writer lock.
+    pub(crate) fn store(self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql =
+            "INSERT INTO projection (name, seq, segment, offset) VALUES ('segments', ?1, ?2, ?3)
+                   ON CONFLICT (name) DO UPDATE SET seq = ?1, segment = ?2, offset = ?3";
+        let row = (signed(self.seq), signed(self.segment), signed(self.offset));
+        connection.prepare_cached(sql)?.execute(row).map(drop)
+    }
+}
+
+/// What writes the segments. The caller holds the mirror lock.
+pub(crate) struct Projection<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) database: PathBuf,
+    pub(crate) files: &'a mut dyn SegmentFiles,
+    pub(crate) max_segment: u64,
+}
+
+impl Projection<'_> {
+    /// Appends what the segments lack and returns the new cursor, which the caller stores; none when there is
+    /// nothing to do.
+    pub(crate) fn advance(&mut self) -> Result<Option<Cursor>, StoreError> {
+        let start = Cursor::read(self.connection).map_err(|error| self.sqlite(&error))?;
+        let mut cursor = start;
+        let mut lines = self.lines(cursor.seq)?;
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        cursor = self.place(cursor)?;
+        while !lines.is_empty() {
+            if cursor.offset > self.max_segment {
+                self.sync(cursor.segment)?;
+                cursor = self.fresh(cursor.seq)?;
+            }
+            let name = SegmentName::starting(cursor.segment);
+            self.files.write(name, cursor.offset, &lines.bytes).map_err(fault)?;
+            cursor.seq = lines.last;
+            cursor.offset += lines.bytes.len() as u64;
+            lines = self.lines(cursor.seq)?;
+        }
+        self.sync(cursor.segment)?;
+        Ok(Some(cursor))
+    }
+
+    /// Where to go on: behind the cursor when the segment is as the cursor says, else in a new segment, so
+    /// that what somebody did to the old one stays to be found.
+    fn place(&mut self, cursor: Cursor) -> Result<Cursor, StoreError> {
+        if cursor.segment == 0 {
+            return self.fresh(cursor.seq);
+        }
+        let name = SegmentName::starting(cursor.segment);
+        match self.files.size(name).map_err(fault)? {
+            Some(size) if size == cursor.offset => Ok(cursor),
+            Some(size) if size > cursor.offset && self.repair(name, cursor, size)? => Ok(cursor),
+            _ => self.fresh(cursor.seq),
+        }
+    }
+
+    /// A new segment behind a record. A crash may have left one of that name.
+    fn fresh(&mut self, seq: u64) -> Result<Cursor, StoreError> {
+        let cursor = Cursor { seq, segment: seq + 1, offset: 0 };
+        let name = SegmentName::starting(cursor.segment);
+        match self.files.size(name).map_err(fault)? {
+            None | Some(0) => Ok(cursor),
+            Some(size) if self.repair(name, cursor, size)? => Ok(cursor),
+            Some(_) => {
+                Err(StoreError::Io(format!("segment {name} holds something else than the table")))
+            }
+        }
+    }
+
+    /// Cuts what stands behind the cursor if it is a beginning of what the table says there.
+    fn repair(&mut self, name: SegmentName, cursor: Cursor, size: u64) -> Result<bool, StoreError> {
+        let (mut seq, mut offset) = (cursor.seq, cursor.offset);
+        while offset < size {
+            let lines = self.lines(seq)?;
+            let mut there = vec![0; lines.bytes.len()];
+            let read = self.files.read(name, offset, &mut there).map_err(fault)?;
+            if lines.is_empty() || read == 0 || there.get(..read) != lines.bytes.get(..read) {
+                return Ok(false);
+            }
+            offset += read as u64;
+            seq = lines.last;
+        }
+        self.files.cut(name, cursor.offset).map_err(fault)?;
+        Ok(true)
+    }
+
+    fn sync(&mut self, segment: u64) -> Result<(), StoreError> {
+        self.files.sync(SegmentName::starting(segment)).map_err(fault)
+    }
+
+    /// Some lines behind a record, each with its newline.
+    fn lines(&self, after: u64) -> Result<Lines, StoreError> {
+        let read = || {
+            let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 ORDER BY seq";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut rows = statement.query([signed(after)])?;
+            let mut lines = Lines { bytes: Vec::new(), last: after };
+            while lines.bytes.len() < PIECE
+                && let Some(row) = rows.next()?
+            {
+                lines.last = row.get::<_, i64>(0)?.unsigned_abs();
+                lines.bytes.extend_from_slice(row.get_ref(1)?.as_bytes()?);
+                lines.bytes.push(b'\n');
+            }
+            Ok(lines)
+        };
+        read().map_err(|error| self.sqlite(&error))
+    }
+
+    fn sqlite(&self, error: &rusqlite::Error) -> StoreError {
+        StoreError::sqlite(&self.database, error)
+    }
+}
+
+const _: () = assert!(PIECE > MAX_LINE_BYTES);
+
+struct Lines {
+    bytes: Vec<u8>,
+    last: u64,
+}
+
+impl Lines {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+fn fault(error: io::Error) -> StoreError {
+    StoreError::io("writing a segment", error)
+}

@@ -1,0 +1,107 @@
+//! Reading: a few connections of their own, opened when first needed, and how columns become values.
+
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row};
+use vambrace_ledger::{Digest, Id, Timestamp};
+
+use crate::error::StoreError;
+use crate::schema;
+
+/// Connections that are kept for the next reader.
+const KEPT: usize = 4;
+
+/// The connections that read.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Lends a connection. One that failed is not kept.
+    pub(crate) fn with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let idle = self.idle.lock().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => schema::open_for_reading(&self.path)?,
+        };
+        let value = read(&connection).map_err(|error| StoreError::sqlite(&self.path, &error))?;
+        let mut idle = self.idle.lock();
+        if idle.len() < KEPT {
+            idle.push(connection);
+        }
+        Ok(value)
+    }
+
+    /// The row that a statement finds, or none.
+    pub(crate) fn one<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        use rusqlite::OptionalExtension;
+        self.with(|connection| {
+            connection.prepare_cached(sql)?.query_row(parameters, read).optional()
+        })
+    }
+
+    /// The rows that a statement finds.
+    pub(crate) fn all<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        self.with(|connection| {
+            connection.prepare_cached(sql)?.query_map(parameters, read)?.collect()
+        })
+    }
+}
+
+fn bad(column: usize, kind: Type, what: &'static str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, kind, what.into())
+}
+
+pub(crate) fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<Id> {
+    id_or_none(row, column)?.ok_or_else(|| bad(column, Type::Null, "no id"))
+}
+
+pub(crate) fn id_or_none(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Id>> {
+    let text = row.get_ref(column)?.as_str_or_null()?;
+    text.map(Id::new).transpose().map_err(|_| bad(column, Type::Text, "not an id"))
+}
+
+pub(crate) fn stamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(Timestamp::from_millis)
+}
+
+pub(crate) fn stamp_or_none(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_millis))
+}
+
+pub(crate) fn word<T>(
+    row: &Row<'_>,
+    column: usize,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
+    parse(row.get_ref(column)?.as_str()?).ok_or_else(|| bad(column, Type::Text, "not a known word"))
+}
+
+pub(crate) fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Digest>> {
+    Ok(row.get::<_, Option<[u8; 32]>>(column)?.map(Digest::from_bytes))
+}
+
+pub(crate) fn must_digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
+    row.get(column).map(Digest::from_bytes)
+}

@@ -1,0 +1,185 @@
+//! Opening the database: settings, the mark that it is ours, and migrations that only go forward.
+
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use vambrace_ledger::Digest;
+
+use crate::error::StoreError;
+
+/// "Vamb": the file says whose it is.
+const APPLICATION_ID: i64 = 0x5661_6d62;
+/// How long a foreign program may hold the database; ours take turns at the writer lock.
+const BUSY_MS: u32 = 5000;
+/// Kept when the log starts over, so that syncs find their blocks allocated.
+const WAL_KEPT: i64 = 64 << 20;
+
+/// Numbered from one, never changed once released: the checksums below would say so.
+const MIGRATIONS: &[&str] = &[include_str!("sql/0001.sql")];
+
+/// Opens for writing. The caller holds the writer lock: switching to a log and migrating do not go well
+/// with others doing the same.
+pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|e| StoreError::sqlite(path, &e))?;
+    write_settings(&connection)
+        .and_then(|()| identity(&connection))
+        .map_err(|e| StoreError::sqlite(path, &e))
+        .and_then(|identity| check(path, &identity))?;
+    migrate(path, &connection)?;
+    Ok(connection)
+}
+
+/// Opens a file whose schema is known already.
+pub(crate) fn open_again(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|e| StoreError::sqlite(path, &e))?;
+    write_settings(&connection).map_err(|e| StoreError::sqlite(path, &e))?;
+    Ok(connection)
+}
+
+/// Opens for reading.
+pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS.into()))?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    };
+    open().map_err(|e| StoreError::sqlite(path, &e))
+}
+
+/// Opens a file of a folder that cannot be written, as it lies there; for a file without a log only.
+pub(crate) fn open_immutable(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let escaped =
+        path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
+        .map_err(|e| StoreError::sqlite(path, &e))
+}
+
+fn write_settings(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS.into()))?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // The log is synced by `wal.rs`, for a whole group of batches and with fdatasync; checkpoints still sync.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // Nobody who waits for a commit copies the log back: see `writer.rs` and `keeper.rs`.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_KEPT)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(())
+}
+
+struct Identity {
+    application: i64,
+    version: i64,
+    tables: i64,
+}
+
+fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
+    Ok(Identity {
+        application: connection.pragma_query_value(None, "application_id", |row| row.get(0))?,
+        version: connection.pragma_query_value(None, "user_version", |row| row.get(0))?,
+        tables: connection.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?,
+    })
+}
+
+fn known() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+fn check(path: &Path, identity: &Identity) -> Result<(), StoreError> {
+    if identity.application != APPLICATION_ID && identity.tables > 0 {
+        let reason = "it belongs to another program".to_owned();
+        return Err(StoreError::Damaged { path: path.to_owned(), reason });
+    }
+    if identity.version > known() {
+        return Err(StoreError::NewerSchema { found: identity.version, known: known() });
+    }
+    Ok(())
+}
+
+fn migrate(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let sqlite = |error: rusqlite::Error| StoreError::sqlite(path, &error);
+    let transaction = connection.unchecked_transaction().map_err(sqlite)?;
+    transaction
+        .execute_batch(
+            "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, sha256 TEXT NOT NULL) STRICT",
+        )
+        .map_err(sqlite)?;
+    let version: i64 =
+        transaction.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sqlite)?;
+    for (number, sql) in (1_i64..).zip(MIGRATIONS) {
+        let sum = Digest::of(sql.as_bytes()).to_string();
+        if number <= version {
+            let stored: String = transaction
+                .query_row("SELECT sha256 FROM migrations WHERE version = ?1", [number], |row| {
+                    row.get(0)
+                })
+                .map_err(sqlite)?;
+            if stored != sum {
+                let reason = format!("its migration {number} is not the one of this program");
+                return Err(StoreError::Damaged { path: path.to_owned(), reason });
+            }
+            continue;
+        }
+        transaction.execute_batch(sql).map_err(sqlite)?;
+        transaction
+            .execute("INSERT INTO migrations (version, sha256) VALUES (?1, ?2)", (number, sum))
+            .map_err(sqlite)?;
+    }
+    if version < known() {
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
+        transaction.pragma_update(None, "user_version", known()).map_err(sqlite)?;
+    }
+    transaction.commit().map_err(sqlite)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state_dir::StateDir;
+
+    fn database() -> (tempfile::TempDir, std::path::PathBuf) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = StateDir::open(temp.path().join("s")).unwrap();
+        dir.prepare_database().unwrap();
+        let path = dir.database();
+        (temp, path)
+    }
+
+    #[test]
+    fn opening_twice_migrates_once() {
+        let (_temp, path) = database();
+        let writer = |c: &Connection| -> String {
+            c.query_row("SELECT writer FROM head", (), |row| row.get(0)).unwrap()
+        };
+        let first = writer(&open_for_writing(&path).unwrap());
+        let again = open_for_writing(&path).unwrap();
+        assert_eq!(writer(&again), first);
+        assert_eq!(identity(&again).unwrap().version, known());
+    }
+
+    #[test]
+    fn foreign_newer_and_altered_databases_are_refused() {
+        let (_temp, path) = database();
+        drop(open_for_writing(&path).unwrap());
+        let edit = |sql: &str| Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        edit("PRAGMA user_version = 99");
+        assert!(matches!(open_for_writing(&path), Err(StoreError::NewerSchema { found: 99, .. })));
+        edit("PRAGMA user_version = 1; UPDATE migrations SET sha256 = 'x'");
+        assert!(matches!(open_for_writing(&path), Err(StoreError::Damaged { .. })));
+        edit("PRAGMA application_id = 1");
+        assert!(matches!(open_for_writing(&path), Err(StoreError::Damaged { .. })));
+    }
+}

@@ -1,0 +1,392 @@
+//! The store on SQLite: one writing thread, one thread for chores, connections that read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use vambrace_ledger::{Digest, Entry, Head, Id, MAX_SEGMENT_BYTES, Timestamp};
+
+use crate::batch::{Batch, Committed, Durability, Start};
+use crate::call::{self, CallRow, RecentCalls};
+use crate::disk::{DiskSegments, SegmentFiles};
+use crate::error::StoreError;
+use crate::event::{self, TimelineEvent};
+use crate::keeper::{Chore, Keeper};
+use crate::lock::FolderLock;
+use crate::read::{Readers, stamp_or_none};
+use crate::record::{Query, Record};
+use crate::schema;
+use crate::session::{self, SessionRow};
+use crate::state_dir::StateDir;
+use crate::statements::signed;
+use crate::store::{BoxFuture, Store};
+use crate::trust::{self, TrustRow};
+use crate::violation::{self, ViolationRow};
+use crate::wal::Wal;
+use crate::writer::{Answer, Request, Work, Writer};
+
+/// How a store behaves; the defaults are meant for use.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How long a commit waits for other processes.
+    pub patience: Duration,
+    /// How far the segments may lag behind the table.
+    pub projection_interval: Duration,
+    /// When a segment is followed by a new one.
+    pub max_segment_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(5),
+            projection_interval: Duration::from_secs(1),
+            max_segment_bytes: MAX_SEGMENT_BYTES,
+        }
+    }
+}
+
+/// What a store has done since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Transactions.
+    pub commits: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Syncs of the disk.
+    pub syncs: u64,
+}
+
+/// What the threads of a store share.
+pub(crate) struct Shared {
+    commits: AtomicU64,
+    records: AtomicU64,
+    syncs: AtomicU64,
+    dirty: AtomicBool,
+    checkpointed_at: AtomicU32,
+    chores: Sender<Chore>,
+    fault: Mutex<Option<String>>,
+}
+
+/// State and ledger in a state folder.
+pub struct SqliteStore {
+    readers: Arc<Readers>,
+    // INVARIANT: both are `Some` until the store is dropped.
+    queue: Option<Sender<Request>>,
+    writer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+    dir: StateDir,
+}
+
+impl SqliteStore {
+    /// Opens a state folder, which is made when it is missing.
+    pub fn open(dir: StateDir) -> Result<Self, StoreError> {
+        Self::open_with(dir, &Options::default())
+    }
+
+    /// Opens a state folder with other settings.
+    pub fn open_with(dir: StateDir, options: &Options) -> Result<Self, StoreError> {
+        let files = Box::new(DiskSegments::new(&dir.ledger()));
+        Self::open_on(dir, options, files)
+    }
+
+    /// Opens a state folder whose segments are kept elsewhere.
+    pub fn open_on(
+        dir: StateDir,
+        options: &Options,
+        files: Box<dyn SegmentFiles>,
+    ) -> Result<Self, StoreError> {
+        let database = dir.database();
+        let mut lock = FolderLock::new(dir.writer_lock()?);
+        lock.acquire(options.patience)?;
+        dir.prepare_database()?;
+        let mut connection = schema::open_for_writing(&database)?;
+        let sqlite = |error: rusqlite::Error| StoreError::sqlite(&database, &error);
+        let writer: String = connection
+            .query_row("SELECT writer FROM head WHERE id = 1", (), |row| row.get(0))
+            .map_err(sqlite)?;
+        let writer = Id::new(&writer).map_err(|error| StoreError::Damaged {
+            path: database.clone(),
+            reason: format!("its writer is {error}"),
+        })?;
+        let wal = Wal::of(&mut connection, dir.wal()).map_err(sqlite)?;
+        dir.sync()?;
+        lock.release();
+
+        let (chores, chores_in) = channel();
+        let shared = Arc::new(Shared::new(chores));
+        let keeper = Keeper {
+            database: database.clone(),
+            connection: None,
+            files,
+            mirror: FolderLock::new(dir.mirror_lock()?),
+            writer: FolderLock::new(dir.writer_lock()?),
+            interval: options.projection_interval,
+            max_segment: options.max_segment_bytes,
+            shared: Arc::clone(&shared),
+        };
+        let writer = Writer {
+            database: database.clone(),
+            writer,
+            lock,
+            patience: options.patience,
+            wal,
+            shared: Arc::clone(&shared),
+            poison: None,
+            unsynced: None,
+            buffer: Vec::new(),
+            last: 0,
+        };
+        let (queue, requests) = channel();
+        Ok(Self {
+            readers: Arc::new(Readers::new(database)),
+            queue: Some(queue),
+            writer: Some(spawn("vambrace-writer", move || writer.run(&connection, &requests))?),
+            keeper: Some(spawn("vambrace-keeper", move || keeper.run(&chores_in))?),
+            shared,
+            dir,
+        })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn dir(&self) -> &StateDir {
+        &self.dir
+    }
+
+    /// What was done since it was opened.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters {
+            commits: self.shared.commits.load(Ordering::Relaxed),
+            records: self.shared.records.load(Ordering::Relaxed),
+            syncs: self.shared.syncs.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Why the segments are not up to date, if they are not. No call is stopped by it.
+    #[must_use]
+    pub fn segments_fault(&self) -> Option<String> {
+        self.shared.fault.lock().clone()
+    }
+}
+
+impl Drop for SqliteStore {
+    /// Writes and syncs what is queued, then brings the segments up to date.
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+        let _ = self.shared.chores.send(Chore::Stop);
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("dir", &self.dir.path()).finish_non_exhaustive()
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    thread.map_err(|error| StoreError::io("starting a thread", error))
+}
+
+impl Shared {
+    fn new(chores: Sender<Chore>) -> Self {
+        Self {
+            commits: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            dirty: AtomicBool::new(false),
+            checkpointed_at: AtomicU32::new(0),
+            chores,
+            fault: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn committed(&self, records: u64) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.records.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn synced(&self) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Records were added: wakes the keeper once, not at every commit.
+    pub(crate) fn changed(&self) {
+        if !self.dirty.swap(true, Ordering::AcqRel) {
+            let _ = self.chores.send(Chore::Project);
+        }
+    }
+
+    pub(crate) fn seen(&self) {
+        self.dirty.store(false, Ordering::Release);
+    }
+
+    /// The log has so many pages: asks for a checkpoint whenever it has grown by `step`.
+    pub(crate) fn log_grew(&self, pages: u32, step: u32) {
+        let last = self.checkpointed_at.load(Ordering::Relaxed);
+        let last = if pages < last { 0 } else { last };
+        if pages >= last + step {
+            self.checkpointed_at.store(pages, Ordering::Relaxed);
+            let _ = self.chores.send(Chore::Checkpoint);
+        } else if last == 0 {
+            self.checkpointed_at.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_fault(&self, fault: Option<String>) {
+        *self.fault.lock() = fault;
+    }
+}
+
+impl Store for SqliteStore {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            // Encoded here, on the caller's thread: the writer is the one thing everybody shares.
+            let encoded = batch.entries.iter().map(Entry::encode).collect();
+            let durable = batch.durability == Durability::Durable;
+            let start = Start::of(&batch.entries);
+            let sealed = Vec::with_capacity(batch.entries.len());
+            let work = Work { encoded, changes: batch.changes, sealed };
+            let queue = self.queue.as_ref().ok_or(StoreError::Closed)?;
+            queue.send(Request { work, durable, answer }).map_err(|_| StoreError::Closed)?;
+            let Answer { durable, work } = answered.await.map_err(|_| StoreError::Closed)?;
+            Ok(Committed::new(work.sealed, durable?, start))
+        })
+    }
+
+    fn session<'a>(
+        &'a self,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>> {
+        Box::pin(async move { self.readers.one(session::BY_ID, [id], SessionRow::read) })
+    }
+
+    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionRow<String>>, StoreError>> {
+        Box::pin(async move { self.readers.all(session::NEWEST, [most(limit)], SessionRow::read) })
+    }
+
+    fn recent_calls<'a>(
+        &'a self,
+        session: &'a str,
+        tool: &'a str,
+        since: Timestamp,
+    ) -> BoxFuture<'a, Result<RecentCalls, StoreError>> {
+        Box::pin(async move {
+            let found = self.readers.one(call::RECENT, (session, tool, since.millis()), |row| {
+                let count = row.get::<_, i64>(0)?.unsigned_abs();
+                Ok(RecentCalls { count, oldest: stamp_or_none(row, 1)? })
+            })?;
+            Ok(found.unwrap_or(RecentCalls { count: 0, oldest: None }))
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CallRow<String>>, StoreError>> {
+        Box::pin(async move { self.readers.one(call::BY_ID, [id], CallRow::read) })
+    }
+
+    fn calls(&self, limit: usize) -> BoxFuture<'_, Result<Vec<CallRow<String>>, StoreError>> {
+        Box::pin(async move { self.readers.all(call::NEWEST, [most(limit)], CallRow::read) })
+    }
+
+    fn events<'a>(
+        &'a self,
+        call: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>> {
+        Box::pin(async move { self.readers.all(event::OF_CALL, [call], TimelineEvent::read) })
+    }
+
+    fn violations_since<'a>(
+        &'a self,
+        session: &'a str,
+        since: Timestamp,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        Box::pin(async move {
+            let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+            let found = self.readers.one(violation::COUNT, (session, since.millis()), count)?;
+            Ok(found.unwrap_or(0).unsigned_abs())
+        })
+    }
+
+    fn violations<'a>(
+        &'a self,
+        session: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<ViolationRow<String>>, StoreError>> {
+        Box::pin(async move {
+            match session {
+                None => self.readers.all(violation::NEWEST, [most(limit)], ViolationRow::read),
+                Some(session) => {
+                    let wanted = (most(limit), session);
+                    self.readers.all(violation::NEWEST_OF, wanted, ViolationRow::read)
+                }
+            }
+        })
+    }
+
+    fn trust(
+        &self,
+        project: Digest,
+    ) -> BoxFuture<'_, Result<Option<TrustRow<String>>, StoreError>> {
+        Box::pin(async move {
+            let project = project.as_bytes().as_slice();
+            self.readers.one(trust::OF_PROJECT, [project], TrustRow::read)
+        })
+    }
+
+    fn records(&self, query: Query) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        // May read the whole ledger: not on a thread that serves others.
+        let readers = Arc::clone(&self.readers);
+        Box::pin(async move {
+            let reading = tokio::task::spawn_blocking(move || readers.with(|c| query.run(c)));
+            reading.await.map_err(|_| StoreError::Closed)?
+        })
+    }
+
+    fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<Record>, StoreError>> {
+        Box::pin(async move {
+            let sql = "SELECT line FROM ledger WHERE seq = ?1";
+            self.readers.one(sql, [signed(seq)], |row| Ok(Record { seq, line: row.get(0)? }))
+        })
+    }
+
+    fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
+        Box::pin(async move {
+            let sql = "SELECT seq, event_hash FROM head WHERE id = 1";
+            let found = self.readers.one(sql, (), |row| {
+                Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, String>(1)?))
+            })?;
+            let damaged = || StoreError::Damaged {
+                path: self.dir.database(),
+                reason: "the head row is missing or damaged".into(),
+            };
+            let (seq, hash) = found.ok_or_else(damaged)?;
+            Ok(Head { seq, hash: hash.parse().map_err(|_| damaged())? })
+        })
+    }
+}
+
+fn most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

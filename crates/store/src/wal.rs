@@ -1,0 +1,101 @@
+//! The write-ahead log as a file: syncing it, keeping its blocks allocated, knowing how long it is.
+//!
+//! SQLite runs with `synchronous=NORMAL`, so a commit only writes; the sync is made here, once for a whole
+//! group and with `fdatasync` (the bundled SQLite falls back to `fsync`). What FULL promises holds: a batch is
+//! acknowledged as durable after the log that holds its commit frame was synced. Syncs that other things rely
+//! on (the header of a log that starts over, checkpoints) SQLite makes itself at NORMAL.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rusqlite::Connection;
+use rusqlite::hooks::Wal as Log;
+
+use crate::error::StoreError;
+
+const HEADER: u64 = 32;
+const FRAME: u64 = 24 + 4096;
+/// Zeros are written in pieces of this size, so that no caller waits long for one.
+const PIECE: usize = 1 << 20;
+/// Another piece is added when less than this is left.
+const LOW: u64 = 192 << 10;
+/// A log longer than this grows by itself.
+const MOST: u64 = 24 << 20;
+
+/// The log of one connection.
+#[derive(Debug)]
+pub(crate) struct Wal {
+    path: PathBuf,
+    file: Option<File>,
+    frames: Arc<AtomicU32>,
+    length: u64,
+}
+
+impl Wal {
+    /// Watches the log of a connection.
+    pub(crate) fn of(connection: &mut Connection, path: PathBuf) -> rusqlite::Result<Self> {
+        let frames = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&frames);
+        connection.wal_hook(Some(move |_: &mut Log, pages: std::ffi::c_int| {
+            seen.store(pages.unsigned_abs(), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self { path, file: None, frames, length: 0 })
+    }
+
+    /// How many pages the log held after our last commit.
+    pub(crate) fn frames(&self) -> u32 {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    /// Brings everything that was committed to the disk.
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+        let file = self.file()?;
+        let facts = file.metadata().map_err(|error| StoreError::io("looking at the log", error))?;
+        if facts.nlink() == 0 {
+            // SQLite would go on writing into the deleted file, and nothing of it would be found again.
+            return Err(StoreError::Io(
+                "the log of the database was deleted under a running program".into(),
+            ));
+        }
+        // Whatever the reason, a full disk too: what is on the disk after a failed sync is not known.
+        rustix::fs::fdatasync(file)
+            .map_err(|error| StoreError::Io(format!("syncing the log: {error}")))
+    }
+
+    /// Whether the log will soon be longer than its allocated blocks.
+    pub(crate) fn is_low(&self) -> bool {
+        let used = HEADER + u64::from(self.frames()) * FRAME;
+        used < MOST && used + LOW > self.length
+    }
+
+    /// Writes zeros behind the end of the log. A sync that has to allocate blocks takes half as long again.
+    /// SQLite stops reading a log at the first frame without a valid checksum, so zeros mean nothing to it.
+    /// The caller is inside a write transaction: nobody else may lengthen the log meanwhile.
+    pub(crate) fn lengthen(&mut self) -> Result<(), StoreError> {
+        let fault = |error| StoreError::io("lengthening the log", error);
+        let used = HEADER + u64::from(self.frames()) * FRAME;
+        let file = self.file()?;
+        let mut length = file.metadata().map_err(fault)?.len();
+        if length < MOST && used + LOW > length {
+            file.write_all_at(&vec![0; PIECE], length).map_err(fault)?;
+            file.sync_all().map_err(fault)?;
+            length += PIECE as u64;
+        }
+        self.length = length;
+        Ok(())
+    }
+
+    fn file(&mut self) -> Result<&File, StoreError> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            empty => {
+                let file = OpenOptions::new().write(true).open(&self.path);
+                Ok(empty.insert(file.map_err(|error| StoreError::io("opening the log", error))?))
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What every store promises, asked through the trait: another database runs the same questions.
+
+use vambrace_core::ErrorCode;
+use vambrace_core::redacted::Redacted;
+use vambrace_ledger::{Digest, Op, SessionChange, Status};
+use vambrace_store::{
+    Batch, CallFinish, CallState, Change, Entry, EventStatus, Order, Phase, Query, SessionState,
+    SqliteStore, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
+};
+
+use crate::given::{at, clean, home, id, open, runtime, session, start, text};
+
+/// Runs one question against every kind of store.
+fn ask(question: impl AsyncFn(&dyn Store)) {
+    let (_temp, home) = home();
+    let store = open(&home);
+    runtime().block_on(question(&store));
+    drop(store);
+    clean(&home);
+}
+
+async fn begin(store: &dyn Store, name: &str) {
+    let opened = Entry::session(SessionChange::Open, id(name), at(0));
+    store.commit(Batch::durable(vec![opened], vec![session(name)])).await.unwrap();
+}
+
+fn finish(call: &str, state: CallState) -> Change {
+    Change::FinishCall(CallFinish {
+        id: id(call),
+        state,
+        at: at(9),
+        error: Some(ErrorCode::Timeout),
+    })
+}
+
+#[test]
+fn state_and_record_are_written_together() {
+    ask(async |store| {
+        begin(store, "s-1").await;
+        let committed = store.commit(start("s-1", "c-1", 5)).await.unwrap();
+        assert!(committed.is_durable());
+        let sealed = committed.last().unwrap();
+        assert_eq!(sealed.seq, 2);
+        let head = store.head().await.unwrap();
+        assert_eq!((head.seq, head.hash), (2, sealed.event_hash));
+        let record = store.record(2).await.unwrap().unwrap();
+        assert_eq!(record.fields()["execution_id"], "c-1");
+        assert_eq!(record.fields()["prev_hash"], sealed.prev_hash.to_string());
+        let call = store.call("c-1").await.unwrap().unwrap();
+        assert_eq!(
+            (call.state, call.first_seq, call.last_seq),
+            (CallState::Executing, Some(2), Some(2))
+        );
+        assert_eq!(call.plan_digest, Some(Digest::of(b"c-1")));
+        store.commit(Batch::lazy(vec![], vec![finish("c-1", CallState::Failed)])).await.unwrap();
+        let call = store.call("c-1").await.unwrap().unwrap();
+        assert_eq!((call.state, call.finished), (CallState::Failed, Some(at(9))));
+        assert_eq!(call.error.as_deref(), Some("Timeout"));
+        assert_eq!(store.calls(5).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_receipt_to_begin_exists_only_for_a_start_record_on_disk() {
+    ask(async |store| {
+        begin(store, "s-1").await;
+        let receipt = store.commit(start("s-1", "c-1", 1)).await.unwrap().into_start().unwrap();
+        assert_eq!(receipt.call(), Some(&id("c-1")));
+        assert_eq!(receipt.sealed().seq, 2);
+        let other = Batch::durable(vec![Entry::new(Op::Grant, at(2))], vec![]);
+        assert!(store.commit(other).await.unwrap().into_start().is_none());
+        let mut lazy = start("s-1", "c-2", 3);
+        lazy.durability = vambrace_store::Durability::Lazy;
+        let lazy = store.commit(lazy).await.unwrap();
+        assert!(!lazy.is_durable());
+        assert!(lazy.into_start().is_none());
+    });
+}
+
+#[test]
+fn a_refused_batch_leaves_nothing_and_disturbs_nobody() {
+    ask(async |store| {
+        begin(store, "s-1").await;
+        store.commit(start("s-1", "c-0", 1)).await.unwrap();
+        // Many at once, so that good and bad ones share a transaction.
+        let names: Vec<String> = (0..60).map(|n| format!("c-{}", n % 40)).collect();
+        let mut waiting = Vec::new();
+        for name in &names {
+            waiting.push(store.commit(start("s-1", name, 2)));
+        }
+        let (mut good, mut bad) = (0, 0);
+        for result in join(waiting).await {
+            match result {
+                Ok(committed) => good += committed.sealed().len(),
+                Err(StoreError::Conflict(_)) => bad += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!((good, bad), (39, 21));
+        assert_eq!(store.head().await.unwrap().seq, 2 + 39);
+        let unknown = store.commit(start("s-unknown", "c-x", 3)).await;
+        assert!(matches!(unknown, Err(StoreError::Conflict(_))));
+        assert_eq!(store.head().await.unwrap().seq, 2 + 39);
+    });
+}
+
+/// Polls all of them before waiting for any.
+async fn join<T: Send>(futures: Vec<vambrace_store::BoxFuture<'_, T>>) -> Vec<T> {
+    let mut slots: Vec<_> = futures.into_iter().map(|future| (future, None)).collect();
+    std::future::poll_fn(|context| {
+        for (future, slot) in &mut slots {
+            if slot.is_none()
+                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *slot = Some(value);
+            }
+        }
+        match slots.iter().all(|(_, slot)| slot.is_some()) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    slots.into_iter().filter_map(|(_, slot)| slot).collect()
+}
+
+#[test]
+fn a_call_ends_once() {
+    ask(async |store| {
+        begin(store, "s-1").await;
+        store.commit(start("s-1", "c-1", 1)).await.unwrap();
+        let set = |state| Batch::durable(vec![], vec![Change::SetCall { id: id("c-1"), state }]);
+        store.commit(set(CallState::Executing)).await.unwrap();
+        let conflict =
+            |result: Result<_, StoreError>| matches!(result, Err(StoreError::Conflict(_)));
+        assert!(conflict(store.commit(set(CallState::Completed)).await));
+        let end = |state| Batch::durable(vec![], vec![finish("c-1", state)]);
+        assert!(conflict(store.commit(end(CallState::Executing)).await));
+        store.commit(end(CallState::Completed)).await.unwrap();
+        assert!(conflict(store.commit(end(CallState::Failed)).await));
+        assert!(conflict(store.commit(set(CallState::Executing)).await));
+        assert_eq!(store.call("c-1").await.unwrap().unwrap().state, CallState::Completed);
+    });
+}
+
+// T23, T25
+#[test]
+fn recent_calls_and_violations_are_counted_within_their_window() {
+    ask(async |store| {
+        begin(store, "s-1").await;
+        begin(store, "s-2").await;
+        for n in 0..6 {
+            store.commit(start("s-1", &format!("c-{n}"), n * 100)).await.unwrap();
+            let violation = ViolationRow {
+                ts: at(n * 100),
+                session: id("s-1"),
+                call: Some(id(&format!("c-{n}"))),
+                violation_type: Redacted::literal("scope"),
+                target: Some(text("../secret")),
+            };
+            store.commit(Batch::durable(vec![], vec![Change::Violation(violation)])).await.unwrap();
+        }
+        let recent = store.recent_calls("s-1", "read_file", at(300)).await.unwrap();
+        assert_eq!((recent.count, recent.oldest), (3, Some(at(300))));
+        let none = store.recent_calls("s-2", "read_file", at(0)).await.unwrap();
+        assert_eq!((none.count, none.oldest), (0, None));
+        assert_eq!(store.recent_calls("s-1", "write_file", at(0)).await.unwrap().count, 0);
+        assert_eq!(store.violations_since("s-1", at(400)).await.unwrap(), 2);
+        assert_eq!(store.violations(Some("s-2"), 9).await.unwrap(), []);
+        let newest = store.violations(None, 1).await.unwrap();
+        assert_eq!((newest[0].ts, newest[0].target.as_deref()), (at(500), Some("../secret")));
+    });
+}
+
+#[test]
+fn sessions_change_their_state_and_are_listed_newest_first() {
+    ask(async |store| {
+        begin(store, "s-1").await;
+        begin(store, "s-2").await;
+        let set = |name: &str| Change::SetSession {
+            id: id(name),
+            state: SessionState::Suspended,
+            at: at(7),
+        };
+        store.commit(Batch::durable(vec![], vec![set("s-1")])).await.unwrap();
+        let row = store.session("s-1").await.unwrap().unwrap();
+        assert_eq!(
+            (row.state, row.changed, row.user.as_str()),
+            (SessionState::Suspended, at(7), "someone")
+        );
+        assert!(store.session("s-9").await.unwrap().is_none());
+        assert!(store.commit(Batch::durable(vec![], vec![set("s-9")])).await.is_err());
+        assert_eq!(store.sessions(1).await.unwrap()[0].id, id("s-2"));
+    });
+}
+
+// P9
+#[test]
+fn the_timeline_of_a_call_keeps_its_order() {
+    ask(async |store| {
+        let event = |phase, action, status| {
+            let (action, tool) = (Redacted::literal(action), Redacted::literal("http"));
+            TimelineEvent::new(at(1), id("c-1"), phase, action, tool, status)
+        };
+        let mut denied = event(Phase::Policy, "violation", EventStatus::Denied);
+        denied.violation_type = Some(Redacted::literal("network"));
+        denied.error = Some(ErrorCode::Policy);
+        denied.message = Some(text("host `example.com` is not allowed by tool `http`"));
+        denied.duration_us = 1500;
+        let first = vec![
+            Change::Event(event(Phase::Policy, "check", EventStatus::Ok)),
+            Change::Event(denied),
+        ];
+        store.commit(Batch::lazy(vec![], first)).await.unwrap();
+        let last = vec![Change::Event(event(Phase::Result, "answer", EventStatus::Error))];
+        store.commit(Batch::lazy(vec![], last)).await.unwrap();
+        let events = store.events("c-1").await.unwrap();
+        let actions: Vec<_> = events.iter().map(|event| event.action.as_str()).collect();
+        assert_eq!(actions, ["check", "violation", "answer"]);
+        assert_eq!((events[1].error, events[1].duration_ms()), (Some(ErrorCode::Policy), 1.5));
+        assert_eq!(store.events("c-2").await.unwrap(), []);
+    });
+}
+
+#[test]
+fn trust_is_pinned_replaced_and_taken_back() {
+    ask(async |store| {
+        let project = Digest::of(b"/project");
+        let row = |config: &[u8]| TrustRow {
+            project,
+            path: text("/project"),
+            digest: Digest::of(config),
+            by: text("someone"),
+            at: at(1),
+        };
+        for config in [b"one".as_slice(), b"two"] {
+            let change = Change::Trust(row(config));
+            let entry = Entry::new(Op::PolicyChange, at(1));
+            store.commit(Batch::durable(vec![entry], vec![change])).await.unwrap();
+        }
+        assert_eq!(store.trust(project).await.unwrap().unwrap().digest, Digest::of(b"two"));
+        store.commit(Batch::durable(vec![], vec![Change::Untrust { project }])).await.unwrap();
+        assert!(store.trust(project).await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn records_are_found_by_what_they_say() {
+    ask(async |store| {
+        begin(store, "s-1").await;
+        for n in 0..5 {
+            store.commit(start("s-1", &format!("c-{n}"), n)).await.unwrap();
+        }
+        let mut denied = Entry::new(Op::Violation, at(50));
+        denied.status = Some(Status::Denied);
+        denied.target_path = Some(text("secrets/key.pem"));
+        // What stands inside the arguments is not a field of the record.
+        denied.message = Some(text("\"session\":\"s-1\""));
+        store.commit(Batch::durable(vec![denied], vec![])).await.unwrap();
+        let found = async |query: Query| -> Vec<u64> {
+            store.records(query).await.unwrap().into_iter().map(|record| record.seq).collect()
+        };
+        let all = Query::default();
+        assert_eq!(found(Query::newest(2)).await, [7, 6]);
+        assert_eq!(found(Query::after(4, 2)).await, [5, 6]);
+        assert_eq!(found(Query { op: Some(Op::Violation), ..all.clone() }).await, [7]);
+        assert_eq!(found(Query { status: Some(Status::Denied), ..all.clone() }).await, [7]);
+        assert_eq!(
+            found(Query { session: Some("s-1".into()), limit: 9, ..all.clone() }).await.len(),
+            6
+        );
+        assert_eq!(found(Query { execution_id: Some("c-3".into()), ..all.clone() }).await, [5]);
+        assert_eq!(found(Query { path: Some("secrets".into()), ..all.clone() }).await, [7]);
+        assert_eq!(found(Query { since: Some(at(4)), ..all.clone() }).await, [7, 6]);
+        let tool =
+            Query { tool: Some("read_file".into()), order: Order::OldestFirst, limit: 1, ..all };
+        assert_eq!(found(tool).await, [2]);
+    });
+}
+
+#[test]
+fn what_is_lazy_is_synced_soon_and_says_the_truth() {
+    let (_temp, home) = home();
+    let store: SqliteStore = open(&home);
+    runtime().block_on(async {
+        store.commit(Batch::lazy(vec![Entry::new(Op::ToolEnd, at(1))], vec![])).await.unwrap();
+        let begun = std::time::Instant::now();
+        while store.counters().syncs == 0 {
+            assert!(begun.elapsed().as_secs() < 20, "never synced");
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(store.counters().records, 1);
+}

@@ -1,0 +1,107 @@
+//! What the tests begin with: a folder, a store, batches.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
+use vambrace_ledger::{Digest, Op, Status};
+use vambrace_store::{
+    Batch, CallRow, Change, Entry, Id, Options, SessionRow, SessionState, SqliteStore, StateDir,
+    StoreError, Text, Timestamp, VerifyReport, verify,
+};
+
+struct Clean;
+
+impl Redact for Clean {
+    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        Ok(Masked { text: text.into(), count: 0 })
+    }
+}
+
+pub(crate) fn text(text: &str) -> Text {
+    Redacted::text(text, &Clean).unwrap()
+}
+
+pub(crate) fn id(text: &str) -> Id {
+    Id::new(text).unwrap()
+}
+
+pub(crate) fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(1_785_000_000_000 + millis)
+}
+
+pub(crate) fn home() -> (tempfile::TempDir, PathBuf) {
+    let temp = tempfile::tempdir().unwrap();
+    let home = temp.path().join("state");
+    (temp, home)
+}
+
+pub(crate) fn open(home: &Path) -> SqliteStore {
+    try_open(home).unwrap()
+}
+
+pub(crate) fn try_open(home: &Path) -> Result<SqliteStore, StoreError> {
+    SqliteStore::open_with(StateDir::open(home)?, &quick())
+}
+
+/// Segments that follow at once, and patience that a test can wait for.
+pub(crate) fn quick() -> Options {
+    Options {
+        patience: Duration::from_secs(20),
+        projection_interval: Duration::from_millis(5),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn session(name: &str) -> Change {
+    Change::OpenSession(SessionRow {
+        id: id(name),
+        user: text("someone"),
+        agent: text("agent"),
+        role: text("dev"),
+        project: text("/project"),
+        state: SessionState::Active,
+        opened: at(0),
+        changed: at(0),
+    })
+}
+
+pub(crate) fn start(session: &str, call: &str, millis: i64) -> Batch {
+    let mut entry = Entry::new(Op::ToolStart, at(millis));
+    entry.status = Some(Status::Allowed);
+    entry.session = Some(id(session));
+    entry.execution_id = Some(id(call));
+    entry.tool_name = Some(Redacted::literal("read_file"));
+    entry.tool_args = Some(Redacted::json(json!({"path": "src/main.rs"}), &Clean).unwrap());
+    entry.path = Some(text("src/main.rs"));
+    let mut row =
+        CallRow::executing(id(call), id(session), Redacted::literal("read_file"), at(millis));
+    row.counted = true;
+    row.plan_digest = Some(Digest::of(call.as_bytes()));
+    Batch::durable(vec![entry], vec![Change::InsertCall(row)])
+}
+
+pub(crate) fn checked(home: &Path) -> VerifyReport {
+    verify(&StateDir::existing(home).unwrap(), &mut |_| {}).unwrap()
+}
+
+pub(crate) fn clean(home: &Path) -> VerifyReport {
+    let report = checked(home);
+    assert!(report.findings.is_clean(), "{:#?}", report.findings);
+    report
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// All segments of a folder, one after the other.
+pub(crate) fn segments(home: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut paths: Vec<_> = std::fs::read_dir(home.join("ledger"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}

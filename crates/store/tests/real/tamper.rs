@@ -1,0 +1,193 @@
+//! Every edit of a state folder that a chain can find is found, and named as what it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use vambrace_ledger::{Digest, Entry, Kind, Op, Timestamp};
+use vambrace_store::{Batch, Store};
+
+use crate::given::{checked, clean, home, id, open, runtime, segments, session, start};
+
+const RECORDS: i64 = 12;
+
+fn honest() -> (tempfile::TempDir, PathBuf) {
+    let (temp, home) = home();
+    let store = open(&home);
+    runtime().block_on(async {
+        store.commit(Batch::durable(vec![], vec![session("s-1")])).await.unwrap();
+        for n in 0..RECORDS {
+            store.commit(start("s-1", &format!("c-{n}"), n)).await.unwrap();
+        }
+    });
+    drop(store);
+    assert_eq!(clean(&home).records, RECORDS.unsigned_abs());
+    (temp, home)
+}
+
+/// Alters a fresh copy and returns what is found.
+fn after(alter: impl FnOnce(&Path)) -> Vec<Kind> {
+    let (_temp, home) = honest();
+    alter(&home);
+    let report = checked(&home);
+    report.findings.faults().iter().map(|finding| finding.kind).collect()
+}
+
+fn sql(statements: &'static str) -> Vec<Kind> {
+    after(|home| database(home).execute_batch(statements).unwrap())
+}
+
+fn database(home: &Path) -> Connection {
+    Connection::open(home.join("vambrace.db")).unwrap()
+}
+
+fn segment(change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Vec<Kind> {
+    after(|home| {
+        let (path, bytes) = segments(home).remove(0);
+        fs::write(path, change(bytes)).unwrap();
+    })
+}
+
+fn by_lines(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<Kind> {
+    segment(|bytes| {
+        let mut lines: Vec<Vec<u8>> =
+            bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        change(&mut lines);
+        lines.concat()
+    })
+}
+
+// B5
+#[test]
+fn edits_of_the_table_are_found() {
+    use Kind::{ExtraLines, Gap, HeadMismatch, Reordered, SegmentDiffers, WrongHash};
+    let changed =
+        sql("UPDATE ledger SET line = replace(line, 'src/main.rs', 'src/evil.rs') WHERE seq = 5");
+    assert_eq!(changed, [WrongHash, SegmentDiffers]);
+    assert_eq!(sql("DELETE FROM ledger WHERE seq = 5"), [Gap, ExtraLines]);
+    assert_eq!(sql("DELETE FROM ledger WHERE seq = 1"), [Gap, ExtraLines]);
+    assert_eq!(sql("DELETE FROM ledger WHERE seq > 10"), [HeadMismatch, ExtraLines]);
+    let deleted = sql("DELETE FROM ledger");
+    assert_eq!(deleted, [HeadMismatch, ExtraLines]);
+    assert_eq!(sql("UPDATE head SET seq = 11"), [HeadMismatch]);
+    assert_eq!(sql("UPDATE head SET event_hash = 'sha256:' || printf('%064d', 0)"), [HeadMismatch]);
+    assert_eq!(sql("UPDATE head SET event_hash = 'x'"), [HeadMismatch]);
+    assert_eq!(sql("DELETE FROM head"), [HeadMismatch]);
+    let swapped =
+        sql("UPDATE ledger SET seq = -1 WHERE seq = 4; UPDATE ledger SET seq = 4 WHERE seq = 5;
+                       UPDATE ledger SET seq = 5 WHERE seq = -1");
+    assert!(swapped.contains(&Reordered), "{swapped:?}");
+    let twice = sql("INSERT INTO ledger SELECT 13, line FROM ledger WHERE seq = 12");
+    assert!(twice.contains(&Kind::Duplicate), "{twice:?}");
+    let cut_with_head = sql("DELETE FROM ledger WHERE seq = 12;
+        UPDATE head SET seq = 11, event_hash = (SELECT substr(line, -73, 71) FROM ledger WHERE seq = 11)");
+    assert_eq!(cut_with_head, [ExtraLines]);
+}
+
+// B5
+#[test]
+fn a_record_forged_with_a_right_hash_is_found() {
+    let kinds = after(|home| {
+        let forged = Entry::new(Op::Grant, Timestamp::from_millis(0));
+        let connection = database(home);
+        let (writer, prev): (String, String) = connection
+            .query_row(
+                "SELECT writer, (SELECT substr(line, -73, 71) FROM ledger WHERE seq = 11) FROM head",
+                (),
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .unwrap();
+        let prev: Digest = prev.parse().unwrap();
+        let line = vambrace_ledger::seal(&forged, &id(&writer), 12, prev).unwrap();
+        connection.execute("UPDATE ledger SET line = ?1 WHERE seq = 12", [line.as_str()]).unwrap();
+    });
+    assert_eq!(kinds, [Kind::SegmentDiffers, Kind::HeadMismatch]);
+}
+
+// B5
+#[test]
+fn edits_of_a_segment_are_found() {
+    use Kind::{ExtraLines, SegmentDiffers, SegmentShort};
+    let changed = by_lines(|lines| lines[4] = [b"x".as_slice(), &lines[4][1..]].concat());
+    assert_eq!(changed, [SegmentDiffers]);
+    assert_eq!(by_lines(|lines| drop(lines.remove(4))), [SegmentShort, SegmentShort]);
+    assert_eq!(by_lines(|lines| drop(lines.drain(2..6))), [SegmentShort, SegmentShort]);
+    assert_eq!(by_lines(|lines| lines.insert(4, lines[3].clone())), [ExtraLines]);
+    let swapped = by_lines(|lines| lines.swap(3, 4));
+    assert!(swapped.contains(&ExtraLines) && swapped.contains(&SegmentShort), "{swapped:?}");
+    assert_eq!(by_lines(|lines| lines.truncate(9)), [SegmentShort, SegmentShort]);
+    assert_eq!(segment(|bytes| bytes[..bytes.len() - 1].to_vec()), [SegmentShort, SegmentShort]);
+    assert_eq!(segment(|_| Vec::new()), [SegmentShort, SegmentShort]);
+    assert_eq!(segment(|bytes| [bytes, b"\n".to_vec()].concat()), [ExtraLines]);
+    let gone = after(|home| fs::remove_file(&segments(home)[0].0).unwrap());
+    assert_eq!(gone, [SegmentShort, Kind::SegmentMissing]);
+    let extra =
+        after(|home| fs::write(home.join("ledger/00000000000000000099.jsonl"), "{}\n").unwrap());
+    assert_eq!(extra, [ExtraLines]);
+}
+
+// B5
+#[test]
+fn every_bit_of_a_segment_counts() {
+    let (_temp, home) = honest();
+    let (path, honest) = segments(&home).remove(0);
+    // One bit of every byte of the first lines and of the last; the ledger crate tries all eight of each.
+    let edge = 700;
+    for at in (0..edge).chain(honest.len() - edge..honest.len()).step_by(3) {
+        let mut bytes = honest.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&path, bytes).unwrap();
+        assert!(!checked(&home).findings.is_clean(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_damaged_database_is_a_finding_and_the_segments_still_speak() {
+    let (_temp, home) = honest();
+    fs::write(home.join("vambrace.db"), "this is no database at all, but long enough to look at")
+        .unwrap();
+    let report = checked(&home);
+    assert!(!report.table_read);
+    let kinds: Vec<_> = report.findings.faults().iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [Kind::DatabaseDamaged]);
+    assert_eq!(report.records, RECORDS.unsigned_abs());
+    let (path, bytes) = segments(&home).remove(0);
+    fs::write(path, String::from_utf8(bytes).unwrap().replacen("main.rs", "evil.rs", 1)).unwrap();
+    let kinds: Vec<_> =
+        checked(&home).findings.faults().iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [Kind::DatabaseDamaged, Kind::WrongHash]);
+}
+
+#[test]
+fn a_database_damaged_in_its_middle_is_a_finding() {
+    let kinds = after(|home| {
+        let path = home.join("vambrace.db");
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 4;
+        bytes[middle..].fill(0xa5);
+        fs::write(path, bytes).unwrap();
+    });
+    assert!(kinds.contains(&Kind::DatabaseDamaged), "{kinds:?}");
+}
+
+/// What a chain cannot find, said in the open: with the newest records gone everywhere and every mark
+/// corrected, the folder is right in itself. Checkpoints kept elsewhere will contradict it.
+#[test]
+fn a_tail_cut_off_everywhere_is_not_found_by_a_chain_alone() {
+    let kinds = after(|home| {
+        let (path, bytes) = segments(home).remove(0);
+        let kept: Vec<u8> =
+            bytes.split_inclusive(|b| *b == b'\n').take(9).flatten().copied().collect();
+        let connection = database(home);
+        connection
+            .execute_batch(
+                "DELETE FROM ledger WHERE seq > 9;
+                 UPDATE head SET seq = 9, event_hash = (SELECT substr(line, -73, 71) FROM ledger WHERE seq = 9)",
+            )
+            .unwrap();
+        let cursor = "UPDATE projection SET seq = 9, offset = ?1";
+        connection.execute(cursor, [i64::try_from(kept.len()).unwrap()]).unwrap();
+        fs::write(path, kept).unwrap();
+    });
+    assert_eq!(kinds, []);
+}

@@ -1,0 +1,177 @@
+//! What a tool is: facts for the decisions, words for a model, a plan, and the work itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use vambrace_core::digest::Digest;
+use vambrace_core::effect::Effect;
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::fence::Fence;
+use vambrace_core::id::ToolName;
+use vambrace_core::path::ScopedPath;
+use vambrace_core::principal::Provenance;
+use vambrace_core::risk::{Level, Risk};
+use vambrace_core::tool::{Group, ToolFacts, ToolPolicy};
+use vambrace_store::StartReceipt;
+use vambrace_workspace::{Visible, Workspace};
+
+/// A governed tool.
+pub trait Tool: Send + Sync {
+    /// What the decisions need to know.
+    fn facts(&self) -> &Arc<ToolFacts>;
+
+    /// What a model or a person needs to know.
+    fn about(&self) -> &About;
+
+    /// Turns arguments that fit the schema into effects and work. Reads, but changes nothing and tells nothing.
+    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError>;
+}
+
+/// A tool's description.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// A short name for people.
+    pub title: &'static str,
+    /// For a model: what it does, when to use it, what to expect.
+    pub description: &'static str,
+    /// JSON Schema of the arguments.
+    pub input: Value,
+    /// JSON Schema of the payload.
+    pub output: Value,
+}
+
+/// Where tools work.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// The files.
+    pub workspace: Arc<Workspace>,
+    /// The caps.
+    pub limits: Limits,
+}
+
+/// The configured caps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a read when the caller names none.
+    pub read_bytes: u64,
+    /// Bytes of a read that no caller can exceed.
+    pub read_bytes_hard: u64,
+    /// Entries of a listing.
+    pub list_entries: usize,
+    /// Bytes of a search result.
+    pub output_bytes: usize,
+    /// Time for one pattern on one file.
+    pub regex: Duration,
+    /// Time for one search.
+    pub search: Duration,
+}
+
+/// A plan with the work that carries it out.
+pub struct Prepared {
+    /// What it would do.
+    pub effects: Vec<Effect>,
+    /// How risky.
+    pub risk: Risk,
+    /// For the answer and the record.
+    pub operation: Option<Operation>,
+    /// How long it may hold a thread.
+    pub weight: Weight,
+    /// The work.
+    pub work: Box<dyn Work>,
+}
+
+impl Prepared {
+    /// The plan of a call that will be refused by its name alone.
+    #[must_use]
+    pub fn nothing() -> Self {
+        struct Nothing;
+        impl Work for Nothing {
+            fn run(self: Box<Self>, _: &Room, _: &Fence, _: &StartReceipt) -> Result<Output, CallError> {
+                Err(CallError::new(ErrorCode::PermissionDenied, "this tool is not offered"))
+            }
+        }
+        Self {
+            effects: Vec::new(),
+            risk: Risk::low("nothing is done"),
+            operation: None,
+            weight: Weight::Light,
+            work: Box::new(Nothing),
+        }
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("effects", &self.effects).field("operation", &self.operation).finish_non_exhaustive()
+    }
+}
+
+/// What is done, in the words of the contract.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// For example `fs.read`.
+    pub method: &'static str,
+    /// The path, after links are followed.
+    pub path: Option<ScopedPath>,
+}
+
+/// How long work may hold a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// Microseconds: done where it stands.
+    Light,
+    /// Longer: done on a thread of its own.
+    Heavy,
+}
+
+/// Work that waits for its start.
+pub trait Work: Send {
+    /// Does it, inside the fence. The receipt is the proof that the start is on disk.
+    fn run(self: Box<Self>, room: &Room, fence: &Fence, started: &StartReceipt) -> Result<Output, CallError>;
+}
+
+/// What work brings back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// The payload, as the output schema says.
+    pub data: Value,
+    /// What the contract puts beside the payload.
+    pub details: Value,
+    /// For a model: the payload as text.
+    pub text: String,
+    /// Where the content comes from.
+    pub provenance: Provenance,
+    /// Whether something was left out.
+    pub truncated: bool,
+    /// What was touched, for the record.
+    pub touched: Touched,
+}
+
+/// What was touched, for the record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Touched {
+    /// First and last line.
+    pub lines: Option<(u64, u64)>,
+    /// The whole file's digest.
+    pub base_hash: Option<Digest>,
+}
+
+/// The fence as the walkers want it; `None` where everything in scope is inside.
+pub(crate) fn visible(fence: &Fence) -> Option<Visible> {
+    let fence = fence.read.clone();
+    (!fence.is_open()).then(|| Visible::new(move |path| fence.admits(path)))
+}
+
+/// The facts of a tool that only reads files.
+pub(crate) fn reader(name: &str, aliases: &'static [&'static str]) -> Arc<ToolFacts> {
+    Arc::new(ToolFacts {
+        name: ToolName::new(name),
+        aliases,
+        group: Group::Fs,
+        policy: ToolPolicy::READS_FILES,
+        required_role: None,
+        risk: Level::Low,
+        read_only: true,
+    })
+}

@@ -1,0 +1,136 @@
+//! From the words of a pattern to a matcher, within limits of length, depth, size and time. The size limit is
+//! what tames repetition (a 26-character pattern took 13 s on 300 bytes without it); the time limit is for
+//! Unicode classes, which grow before the size is known.
+
+use std::time::Duration;
+
+use grep_regex::{ErrorKind as BuildErrorKind, RegexMatcher, RegexMatcherBuilder};
+use regex_syntax::ast::{self, ErrorKind};
+
+use super::crew::{Strays, within};
+use super::fault::SearchFault;
+
+const MAX_PATTERN_BYTES: usize = 4096;
+const NEST_LIMIT: u32 = 32;
+const SIZE_LIMIT: usize = 256 * 1024;
+const DFA_SIZE_LIMIT: usize = 2 * 1024 * 1024;
+
+/// Compiles a pattern as `rg` does by default.
+pub(crate) fn compile(
+    strays: &std::sync::Arc<Strays>,
+    pattern: &str,
+    budget: Duration,
+) -> Result<RegexMatcher, SearchFault> {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        let what = format!("it is longer than {MAX_PATTERN_BYTES} bytes");
+        return Err(SearchFault::OverLimit { what });
+    }
+    let plain = !pattern.chars().any(|c| regex_syntax::is_meta_character(c) || c.is_control());
+    if plain {
+        return build(pattern);
+    }
+    let owned = pattern.to_owned();
+    within(strays, budget, move || check_syntax(&owned).and_then(|()| build(&owned)))?
+        .ok_or(SearchFault::OverBudget { what: "compiling it", budget })?
+}
+
+fn check_syntax(pattern: &str) -> Result<(), SearchFault> {
+    let parsed = ast::parse::ParserBuilder::new().nest_limit(NEST_LIMIT).build().parse(pattern);
+    let Err(error) = parsed else { return Ok(()) };
+    let at = pattern.get(..error.span().start.offset).map_or(1, |head| head.chars().count() + 1);
+    Err(match error.kind() {
+        ErrorKind::UnsupportedBackreference => {
+            SearchFault::Unsupported { construct: "a backreference", at }
+        }
+        ErrorKind::UnsupportedLookAround => {
+            SearchFault::Unsupported { construct: "look-around", at }
+        }
+        ErrorKind::NestLimitExceeded(limit) => {
+            SearchFault::OverLimit { what: format!("it is nested deeper than {limit} levels") }
+        }
+        kind => SearchFault::BadPattern { at, why: kind.to_string() },
+    })
+}
+
+fn build(pattern: &str) -> Result<RegexMatcher, SearchFault> {
+    let built = RegexMatcherBuilder::new()
+        .multi_line(true)
+        .unicode(true)
+        .octal(false)
+        .line_terminator(Some(b'\n'))
+        .size_limit(SIZE_LIMIT)
+        .dfa_size_limit(DFA_SIZE_LIMIT)
+        // grep-regex puts the pattern into a group of its own.
+        .nest_limit(NEST_LIMIT + 1)
+        .build(pattern);
+    built.map_err(|error| match error.kind() {
+        BuildErrorKind::Regex(why) if why.contains("exceeds size limit") => {
+            SearchFault::OverLimit {
+                what: format!("it needs more than {SIZE_LIMIT} bytes compiled"),
+            }
+        }
+        BuildErrorKind::NotAllowed(_) => SearchFault::BadPattern {
+            at: pattern.find("\\n").or_else(|| pattern.find('\n')).map_or(1, |at| at + 1),
+            why: "it is matched line by line and cannot contain a line end".to_owned(),
+        },
+        _ => locate(pattern, &error.to_string()),
+    })
+}
+
+/// Finds the position of what only the second stage of the parser refuses.
+fn locate(pattern: &str, why: &str) -> SearchFault {
+    let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
+    let (at, why) = match parsed {
+        Err(regex_syntax::Error::Translate(error)) => {
+            (error.span().start.offset + 1, error.kind().to_string())
+        }
+        _ => (1, why.lines().last().unwrap_or(why).trim().to_owned()),
+    };
+    SearchFault::BadPattern { at, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vambrace_core::ErrorCode;
+
+    #[track_caller]
+    fn check(pattern: &str, expected: Option<ErrorCode>, words: &str) {
+        // Generous: here the kind of refusal is tested, not the speed of the machine.
+        let got = compile(&std::sync::Arc::default(), pattern, Duration::from_secs(20));
+        let fault = got.err();
+        assert_eq!(fault.as_ref().map(SearchFault::code), expected, "{pattern}: {fault:?}");
+        let message = fault.map(|fault| fault.to_string()).unwrap_or_default();
+        assert!(message.contains(words), "{message}");
+    }
+
+    // T10
+    #[test]
+    fn what_cannot_be_linear_or_small_is_refused_with_its_place() {
+        use ErrorCode::{InvalidArguments, SecurityError};
+        for pattern in ["", "foo", r"fn\s+\w+", "(a|b)*c", r"\bword\b", "^$", "(?i)straße", "漢+"]
+        {
+            check(pattern, None, "");
+        }
+        check(r"(a)\1", Some(InvalidArguments), "a backreference at character 4");
+        check(r"ä(?=b)", Some(InvalidArguments), "look-around at character 2");
+        check(r"(?<!b)", Some(InvalidArguments), "look-around at character 1");
+        check("a(b", Some(InvalidArguments), "at character 2: unclosed group");
+        check("a{,3", Some(InvalidArguments), "character");
+        check(r"x\p{Nope}", Some(InvalidArguments), "at character 2: Unicode property not found");
+        check(r"a\nb", Some(InvalidArguments), "at character 2: it is matched line by line");
+        check("a\nb", Some(InvalidArguments), "line by line");
+        check(&"a".repeat(4097), Some(SecurityError), "4096");
+        check(&format!("{}a{}", "(".repeat(40), ")".repeat(40)), Some(SecurityError), "32 levels");
+        check("((a{0,100}){0,100}){0,10}$", Some(SecurityError), "compiled");
+        check(r"\pL{50}\pN", Some(SecurityError), "compiled");
+        check(r"(?i)[\w\W]{900}\pL{80}", Some(SecurityError), "compiled");
+    }
+
+    #[test]
+    fn compiling_past_the_budget_is_given_up() {
+        let strays = std::sync::Arc::default();
+        let got = compile(&strays, r"\w{40}", Duration::ZERO);
+        assert_eq!(got.err().map(|fault| fault.code()), Some(ErrorCode::SecurityError));
+    }
+}

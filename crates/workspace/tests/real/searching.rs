@@ -1,0 +1,179 @@
+//! T11: what a search finds.
+
+use std::time::Duration;
+
+use vambrace_core::ErrorCode::{BinaryFile, InvalidArguments};
+use vambrace_workspace::{Detail, Isolation, SearchMode, SearchRequest};
+
+use crate::tree::{Tree, lines};
+
+#[test]
+fn lines_come_by_path_and_line_with_columns_in_characters() {
+    let tree = Tree::new();
+    tree.file("b", "x\r\nää needle needle\r\n")
+        .file("a/c", "needle\n\nno\nneedle")
+        .file("d", "none");
+    let door = tree.open();
+    let all = ["a/c:1:1:needle", "a/c:4:1:needle", "b:2:4:ää needle needle"];
+    assert_eq!(door.search("", "needle"), all);
+    assert_eq!(door.search("a", "needle"), &all[..2]);
+    assert_eq!(door.search("b", "nee+dle"), &all[2..]);
+    assert_eq!(door.count("", "needle"), (4, 2));
+    assert_eq!(door.count("", r"\bnone\b"), (1, 1));
+    assert_eq!(door.count("", "absent"), (0, 0));
+    assert_eq!(door.search("", "^no$"), ["a/c:3:1:no"]);
+    let flat = SearchRequest { recursive: false, ..lines("needle") };
+    assert_eq!(door.search_with("", &flat).unwrap().total, 1);
+    assert_eq!(door.search_with("", &lines("a(")).unwrap_err().code, InvalidArguments);
+}
+
+#[test]
+fn surroundings_are_whole_for_every_match() {
+    let tree = Tree::new();
+    tree.file("f", "1\n2\nM3\n4\nM5\n6\n7\n8\nM9\n");
+    let door = tree.open();
+    let result = door.search_with("", &SearchRequest { context_lines: 2, ..lines("M") }).unwrap();
+    let got: Vec<_> = result
+        .matches
+        .iter()
+        .map(|m| format!("{}|{}|{}", m.before.join(","), m.text, m.after.join(",")))
+        .collect();
+    assert_eq!(got, ["1,2|M3|4,M5", "M3,4|M5|6,7", "7,8|M9|"]);
+}
+
+// T11: the same as `rg` by default.
+#[test]
+fn ignore_files_narrow_a_search() {
+    let tree = Tree::new();
+    for file in [
+        "a.rs",
+        "a.log",
+        "keep.log",
+        "target/x",
+        "sub/target/x",
+        "sub/b.tmp",
+        "sub/deep/b.tmp",
+        "sub/deep/c",
+        ".hidden",
+        ".shown",
+        "ig/x",
+        "ig/y",
+        "build",
+        "excluded",
+        "node/build/x",
+    ] {
+        tree.file(file, "needle\n");
+    }
+    tree.file(".gitignore", "*.log\n!keep.log\n/target\n!.shown\nbuild/\n# c\n")
+        .file(".git/HEAD", "");
+    tree.file("sub/.gitignore", "*.tmp\n").file("sub/deep/.gitignore", "!b.tmp\n");
+    tree.file(".ignore", "ig/*\n!ig/y\n").file(".git/info/exclude", "excluded\n");
+    let door = tree.open();
+    let found = [
+        ".shown",
+        "a.rs",
+        "build",
+        "ig/y",
+        "keep.log",
+        "sub/deep/b.tmp",
+        "sub/deep/c",
+        "sub/target/x",
+    ];
+    assert_eq!(door.search("", "needle"), found.map(|file| format!("{file}:1:1:needle")));
+    // Parents' rules hold when the search starts below them; what is named is searched.
+    assert_eq!(door.search("sub", "needle").len(), 3);
+    assert_eq!(door.search("target", "needle").len(), 1);
+    assert_eq!(door.search("a.log", "needle").len(), 1);
+    let all = SearchRequest { respect_ignore: false, ..lines("needle") };
+    assert_eq!(door.search_with("", &all).unwrap().total, 13);
+
+    std::fs::remove_dir_all(tree.at(".git")).unwrap();
+    let door = tree.open();
+    assert!(door.search("", "needle").contains(&"a.log:1:1:needle".to_owned()));
+    assert_eq!(door.search("ig", "needle"), ["ig/y:1:1:needle"]);
+}
+
+#[test]
+fn rules_of_the_project_root_hold_inside_a_service() {
+    let tree = Tree::new();
+    tree.file("s/a/x", "needle").file("s/a/dist/x", "needle").file("shared/dist/x", "needle");
+    tree.file(".gitignore", "dist/\n").file(".git/HEAD", "");
+    let door = tree.open_as("s/a", Isolation::Strict);
+    assert_eq!(door.search("", "needle"), ["x:1:1:needle"]);
+    assert_eq!(door.search("project:shared/dist", "needle"), ["project:shared/dist/x:1:1:needle"]);
+}
+
+#[test]
+fn binary_files_are_passed_over_and_utf16_is_read() {
+    let tree = Tree::new();
+    tree.file("bin", b"needle\n\0").file("late", [&b"needle\n".repeat(20_000)[..], b"\0"].concat());
+    let utf16: Vec<u8> = "\u{feff}needle\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    tree.file("wide", utf16).file("bom", "\u{feff}needle\n").file("latin", b"\xe9 needle\n");
+    let door = tree.open();
+    assert_eq!(door.search_with("bin", &lines("needle")).unwrap_err().code, BinaryFile);
+    let result = door.search_with(
+        "",
+        &SearchRequest { max_matches: 100_000, max_output_bytes: 1 << 30, ..lines("^needle") },
+    );
+    let result = result.unwrap();
+    let of = |name: &str| result.matches.iter().filter(|m| m.path == name).count();
+    assert_eq!((of("bin"), of("wide"), of("bom"), of("latin")), (0, 1, 1, 0));
+    // What came before the piece with the NUL byte was found, as `rg` finds it.
+    assert!((1..20_000).contains(&of("late")));
+    assert_eq!(door.search("latin", "needle"), ["latin:1:3:\u{fffd} needle"]);
+}
+
+// T11
+#[test]
+fn too_much_is_counted_and_cut_and_says_so() {
+    let tree = Tree::new();
+    for n in 0..50 {
+        tree.file(&format!("f{n:02}"), format!("needle {}\n", "x".repeat(500)).repeat(20));
+    }
+    let door = tree.open();
+    let search = |want: SearchRequest| door.search_with("", &want).unwrap();
+    let base = || SearchRequest { context_lines: 1, ..lines("needle") };
+    let result = search(SearchRequest { max_matches: 30, ..base() });
+    assert_eq!((result.matches.len(), result.total, result.files), (30, 1000, 50));
+    assert_eq!((result.truncated, result.detail), (true, Detail::Full));
+    assert_eq!(result.matches[29].path, "f01");
+    assert_eq!(result.matches[0].text.chars().count(), 301);
+    let result = search(SearchRequest { max_matches: 100, max_output_bytes: 50_000, ..base() });
+    assert_eq!((result.detail, result.matches.len()), (Detail::NoContext, 100));
+    let result = search(SearchRequest { max_matches: 100, max_output_bytes: 20_000, ..base() });
+    assert_eq!((result.detail, result.matches.len()), (Detail::Short, 100));
+    let result = search(SearchRequest { max_matches: 100, max_output_bytes: 4_000, ..base() });
+    assert_eq!((result.detail, result.matches.len()), (Detail::Counts, 0));
+    assert_eq!((result.per_file.len(), result.per_file[0].count), (50, 20));
+    let result = search(SearchRequest { mode: SearchMode::Count, ..base() });
+    assert_eq!((result.total, result.files, result.truncated), (1000, 50, false));
+}
+
+#[test]
+fn the_same_is_found_by_one_thread_and_by_many() {
+    let tree = Tree::new();
+    for n in 0..400 {
+        tree.file(&format!("d{}/e{}/f{n}", n % 7, n % 3), format!("a\nneedle {n}\n").repeat(n % 5));
+    }
+    let door = tree.open();
+    let search = |threads| {
+        let want = SearchRequest { threads, max_matches: 300, ..lines("needle") };
+        door.search_with("", &want).unwrap()
+    };
+    let one = search(1);
+    assert_eq!(one.total, 800);
+    for threads in [2, 3, 8] {
+        assert_eq!(search(threads), one, "{threads} threads");
+    }
+}
+
+#[test]
+fn a_deadline_gives_what_was_found_and_fails_a_count() {
+    let tree = Tree::new();
+    tree.file("f", "needle\n");
+    let door = tree.open();
+    let late = SearchRequest { total_deadline: Duration::ZERO, ..lines("needle") };
+    // The search may still be quick enough; then it must be complete.
+    let result = door.search_with("", &late).unwrap();
+    assert_eq!(result.truncated, !result.complete);
+}

@@ -1,0 +1,38 @@
+//! The benches in release, with the peers they measure against.
+
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
+
+use crate::{
+    fault::{Fault, Outcome, While},
+    program::aloud,
+    project::Project,
+    toolbox::Toolbox,
+};
+
+pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<ExitCode> {
+    let toolbox = Toolbox::open(project)?;
+    toolbox.peers()?;
+    // Both at once: a second selection of packages could build their dependencies a second time.
+    let packages = ["--release", "--package", "vambrace", "--package", "vambrace-benches"];
+    if !aloud(project.cargo("build").args(packages))? {
+        return Err(Fault::new("the benches do not build"));
+    }
+    // On the project's disk, and ignored by git even when a run is broken off.
+    let folder = std::env::var_os("VAMBRACE_BENCH_DIR")
+        .map_or_else(|| project.built("bench", ""), PathBuf::from);
+    std::fs::create_dir_all(&folder).when(|| format!("cannot make `{}`", folder.display()))?;
+    let mut command = Command::new(project.built("release", "vambrace-benches"));
+    command
+        .args(name)
+        .args(json.then_some("--json"))
+        .current_dir(project.root())
+        .env("VAMBRACE_BENCH_DIR", folder)
+        .env("VAMBRACE_BIN", project.built("release", "vambrace"))
+        .env("VAMBRACE_RG", toolbox.ripgrep())
+        .env("VAMBRACE_NODE", toolbox.node())
+        .env("VAMBRACE_PEER_FILESYSTEM", toolbox.file_server());
+    Ok(if aloud(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

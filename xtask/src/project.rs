@@ -1,0 +1,77 @@
+//! Where the project is, and cargo run in it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::{
+    fault::{Fault, Outcome},
+    program::{path_with, quietly},
+};
+
+/// The folders of the project.
+#[derive(Debug)]
+pub(crate) struct Project {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl Project {
+    pub(crate) fn find() -> Outcome<Self> {
+        let here = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = here
+            .parent()
+            .ok_or_else(|| {
+                Fault::new("cannot tell where the project is").hint("run `cargo xtask` inside it")
+            })?
+            .to_path_buf();
+        let mut project = Self { root, target: PathBuf::new() };
+        let metadata = quietly(project.cargo("metadata").args([
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ]))?;
+        let metadata: Value = serde_json::from_str(&metadata).unwrap_or_default();
+        let target = metadata.get("target_directory").and_then(Value::as_str);
+        project.target = target.map_or_else(|| project.root.join("target"), PathBuf::from);
+        Ok(project)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The ignored folder for programs of others.
+    pub(crate) fn tools(&self) -> PathBuf {
+        self.root.join(".tools")
+    }
+
+    /// A binary of the project in the given profile's folder.
+    pub(crate) fn built(&self, profile: &str, name: &str) -> PathBuf {
+        self.target.join(profile).join(name)
+    }
+
+    /// A cargo command in the project.
+    pub(crate) fn cargo(&self, subcommand: &str) -> Command {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command
+            .arg(subcommand)
+            .current_dir(&self.root)
+            .env("PATH", path_with(&self.tools().join("bin")));
+        // Cargo tells a program that it runs about the program's own package; told on to another cargo, build
+        // scripts would take it for news and run again.
+        for (name, _) in std::env::vars_os() {
+            let spelled = name.to_string_lossy();
+            if spelled.starts_with("CARGO_PKG_") || spelled.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&name);
+            }
+        }
+        command
+    }
+}

