@@ -11,23 +11,21 @@ use serde_json::json;
 use vambrace_core::ErrorCode;
 use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
 use vambrace_ledger::{Digest, Entry, Id, Op, Status, Text, Timestamp, seal};
-use vambrace_store::{
-    Batch, CallRow, Change, SessionRow, SessionState, SqliteStore, StateDir, Store,
-};
+use vambrace_store::{Batch, CallRow, Change, SessionRow, SessionState, SqliteStore, StateDir, Store};
 
 use crate::report::{Must, Report};
 
 const CALLERS: u64 = 256;
 const ROUNDS: u32 = 4;
-const ROUND: Duration = Duration::from_millis(900);
+/// Batches of each caller in a round: about a second of work.
+const EACH: u64 = 150;
 const LONE: u32 = 2000;
 
 /// Records per sync, processor time per record, the rate beside plain inserts, and what one lone caller waits.
 pub(crate) fn run() -> Report {
     let folder = tempfile::tempdir_in(".").expect("a folder on the disk of the working directory");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let store =
-        StateDir::open(folder.path().join("state")).and_then(SqliteStore::open).expect("a store");
+    let store = StateDir::open(folder.path().join("state")).and_then(SqliteStore::open).expect("a store");
     let store = Arc::new(store);
     runtime.block_on(open_sessions(&store));
 
@@ -170,20 +168,24 @@ async fn open_sessions(store: &SqliteStore) {
     store.commit(Batch::durable(Vec::new(), rows.collect())).await.expect("sessions");
 }
 
+/// Every caller has its batches in hand: what is measured is encoding, sealing, writing and answering.
 async fn concurrent(store: &Arc<SqliteStore>) -> Tally {
+    let mut hands: Vec<Vec<Batch>> = (0..CALLERS).map(|_| Vec::new()).collect();
+    let templates: Vec<Entry> = (0..CALLERS).map(session).map(|id| entry(&id, &id, now())).collect();
+    for n in 0..EACH {
+        for (caller, hand) in (0..CALLERS).zip(&mut hands) {
+            hand.push(batch(&templates[caller as usize], caller, n).0);
+        }
+    }
     let before = store.counters();
     let (wall, cpu) = (Instant::now(), cpu_time());
-    let tasks: Vec<_> = (0..CALLERS)
-        .map(|caller| {
+    let tasks: Vec<_> = hands
+        .into_iter()
+        .map(|batches| {
             let store = Arc::clone(store);
             tokio::spawn(async move {
-                let session = session(caller);
-                let template = entry(&session, &session, now());
-                let mut n = 0;
-                while wall.elapsed() < ROUND {
-                    n += 1;
-                    let committed = store.commit(batch(&template, caller, n).0).await;
-                    assert!(committed.expect("a commit").is_durable());
+                for batch in batches {
+                    assert!(store.commit(batch).await.expect("a commit").is_durable());
                 }
             })
         })
@@ -224,10 +226,7 @@ async fn lone(store: &SqliteStore) -> Lone {
         store.commit(start).await.expect("a start");
         durable.push(begun.elapsed().as_secs_f64() * 1e6);
         let begun = Instant::now();
-        store
-            .commit(Batch::lazy(vec![end], vec![Change::FinishCall(finish)]))
-            .await
-            .expect("an end");
+        store.commit(Batch::lazy(vec![end], vec![Change::FinishCall(finish)])).await.expect("an end");
         lazy.push(begun.elapsed().as_secs_f64() * 1e6);
     }
     Lone { durable: median(&mut durable), lazy: median(&mut lazy) }
@@ -254,9 +253,8 @@ impl Plain {
     fn round(&mut self, group: u64) -> Tally {
         let (wall, cpu) = (Instant::now(), cpu_time());
         let mut tally = Tally::default();
-        let mut insert =
-            self.connection.prepare("INSERT INTO plain VALUES (?1, ?2)").expect("a statement");
-        while wall.elapsed() < ROUND {
+        let mut insert = self.connection.prepare("INSERT INTO plain VALUES (?1, ?2)").expect("a statement");
+        while tally.records < CALLERS * EACH {
             self.connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
             for _ in 0..group {
                 self.seq += 1;

@@ -43,11 +43,8 @@ pub(crate) fn run() -> Report {
         effects: vec![Effect::read(AskedPath::new(path).parse().expect("a plain path"))],
         risk: Risk::low("it only reads"),
     };
-    let plans = [
-        plan("docs/guide/chapter.md"),
-        plan("src/module17/deep/file.rs"),
-        plan("area3/private/x.txt"),
-    ];
+    let plans =
+        [plan("docs/guide/chapter.md"), plan("src/module17/deep/file.rs"), plan("area3/private/x.txt")];
     let mut report = Report::new("decide");
     let mut decided = Vec::with_capacity(ROUNDS);
     let mut explained = Vec::with_capacity(ROUNDS);
@@ -69,12 +66,7 @@ pub(crate) fn run() -> Report {
     let rules: usize = policy.rules.iter().map(|(_, table)| table.rules().len()).sum();
     report.tell("rules in the three files", rules as f64, "");
     report.tell("bytes of an explanation", told as f64 / ROUNDS as f64, "bytes");
-    report.must(
-        "decide and settle, with every reason, p50",
-        p50(&mut decided),
-        "us",
-        Must::AtMost(10.0),
-    );
+    report.must("decide and settle, with every reason, p50", p50(&mut decided), "us", Must::AtMost(10.0));
     report.tell("the same and rendered as JSON text, p50", p50(&mut explained), "us");
     report
 }
@@ -97,9 +89,8 @@ fn policy(tool: &Arc<ToolFacts>) -> Policy {
         let _ = write!(user, ", 'src/module{n}/**'");
     });
     user.push_str("]\n");
-    let file = |text: String, name: &str, source| {
-        Some(config::parse(&text, name, source).expect("a valid file"))
-    };
+    let file =
+        |text: String, name: &str, source| Some(config::parse(&text, name, source).expect("a valid file"));
     let settings = config::combine(
         file(rules("org"), "org.yaml", Source::Organisation),
         file(user, "user.yaml", Source::User),
@@ -109,8 +100,7 @@ fn policy(tool: &Arc<ToolFacts>) -> Policy {
         .map(|n| format!("src/module{n}/**"))
         .chain(["docs/".to_owned(), "area*/".to_owned()])
         .collect();
-    let manifest =
-        json!({"permissions": {"tool_groups": ["fs"], "fs": {"read": globs}}}).to_string();
+    let manifest = json!({"permissions": {"tool_groups": ["fs"], "fs": {"read": globs}}}).to_string();
     let site = Site { file: "manifest.json".to_owned(), line: 0 };
     let skill = Skill::from_manifest("bench", site, &manifest).expect("a valid manifest");
     Policy::compile(&settings, None, Some(skill), std::slice::from_ref(tool)).expect("a policy")

@@ -30,8 +30,11 @@ struct Args {
     json: bool,
 }
 
+/// A name and what it runs.
+type Bench = (&'static str, fn() -> Report);
+
 /// Every bench by its name.
-const BENCHES: &[(&str, fn() -> Report)] = &[
+const BENCHES: &[Bench] = &[
     ("append", append::run),
     ("decide", decide::run),
     ("read", read::run),
@@ -41,10 +44,8 @@ const BENCHES: &[(&str, fn() -> Report)] = &[
 
 fn main() -> std::process::ExitCode {
     let args = Args::parse();
-    let chosen: Vec<_> = BENCHES
-        .iter()
-        .filter(|(name, _)| args.name.as_deref().is_none_or(|n| n == *name))
-        .collect();
+    let chosen: Vec<_> =
+        BENCHES.iter().filter(|(name, _)| args.name.as_deref().is_none_or(|n| n == *name)).collect();
     if chosen.is_empty() {
         let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
         println!("no bench of that name; known: {}", known.join(", "));

@@ -56,18 +56,15 @@ impl Place {
     pub(crate) const FILE: &'static str = "a.txt";
 
     pub(crate) fn new() -> Self {
-        let parent = std::env::var_os("VAMBRACE_BENCH_DIR")
-            .map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let parent = std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
         let parent = parent.canonicalize().expect("the folder for measurements exists");
         assert!(
             !in_memory(&parent),
             "`{}` is in memory, where a sync costs nothing; set VAMBRACE_BENCH_DIR to a folder on a disk",
             parent.display()
         );
-        let folder = tempfile::Builder::new()
-            .prefix(".bench-")
-            .tempdir_in(parent)
-            .expect("a folder of our own");
+        let folder =
+            tempfile::Builder::new().prefix(".bench-").tempdir_in(parent).expect("a folder of our own");
         let place = Self { folder };
         std::fs::create_dir_all(place.project()).expect("a project");
         std::fs::write(place.project().join(Self::FILE), text()).expect("a file");
@@ -83,8 +80,7 @@ impl Place {
 
     /// The binary with its state here and nothing of whoever runs this.
     pub(crate) fn vambrace(&self) -> Command {
-        let mut command =
-            Command::new(std::env::var_os("VAMBRACE_BIN").unwrap_or_else(|| "vambrace".into()));
+        let mut command = Command::new(std::env::var_os("VAMBRACE_BIN").unwrap_or_else(|| "vambrace".into()));
         command
             .env("VAMBRACE_HOME", self.folder.path().join("state"))
             .env("HOME", self.folder.path().join("home"))
@@ -96,8 +92,7 @@ impl Place {
     /// What the disk alone takes for the least durable record.
     fn syncs(&self) -> Vec<f64> {
         let path = self.folder.path().join("sync");
-        let mut file =
-            std::fs::File::options().create(true).append(true).open(path).expect("a file to sync");
+        let mut file = std::fs::File::options().create(true).append(true).open(path).expect("a file to sync");
         let record = [b'x'; BYTES];
         (0..SYNCS)
             .map(|_| {
@@ -142,8 +137,7 @@ impl Server {
 
     fn peer(place: &Place) -> Self {
         let server = std::env::var_os("VAMBRACE_PEER_FILESYSTEM");
-        let server =
-            server.expect("VAMBRACE_PEER_FILESYSTEM names the peer: `cargo xtask bench` sets it");
+        let server = server.expect("VAMBRACE_PEER_FILESYSTEM names the peer: `cargo xtask bench` sets it");
         let mut command = node();
         command.arg(server).arg(place.project());
         let path = place.project().join(Place::FILE);
@@ -154,8 +148,7 @@ impl Server {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("a server that starts");
         let input = child.stdin.take().expect("a piped stdin");
-        let output =
-            BufReader::with_capacity(1 << 16, child.stdout.take().expect("a piped stdout"));
+        let output = BufReader::with_capacity(1 << 16, child.stdout.take().expect("a piped stdout"));
         let mut server = Self { child, input, output, question, line: Vec::new() };
         server.greet();
         server
@@ -165,8 +158,7 @@ impl Server {
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
                            "clientInfo": {"name": "vambrace-benches", "version": "0"}});
         self.ask(&request("initialize", &hello));
-        let ready =
-            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string() + "\n";
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string() + "\n";
         self.input.write_all(ready.as_bytes()).expect("a server that listens");
         let answer = self.ask(&request("tools/call", &self.question));
         let answer: Value = serde_json::from_slice(answer).expect("an answer in JSON");
@@ -193,8 +185,7 @@ impl Server {
         self.input.write_all(request).expect("a server that listens");
         loop {
             self.line.clear();
-            let read =
-                self.output.read_until(b'\n', &mut self.line).expect("a server that answers");
+            let read = self.output.read_until(b'\n', &mut self.line).expect("a server that answers");
             assert!(read > 0, "the server ended");
             // Notifications have no id.
             if self

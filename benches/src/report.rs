@@ -34,13 +34,7 @@ impl Report {
     }
 
     /// Adds a figure that must reach something.
-    pub(crate) fn must(
-        &mut self,
-        name: impl Into<String>,
-        value: f64,
-        unit: &'static str,
-        must: Must,
-    ) {
+    pub(crate) fn must(&mut self, name: impl Into<String>, value: f64, unit: &'static str, must: Must) {
         self.figures.push(Figure { name: name.into(), value, unit, must: Some(must) });
     }
 
@@ -65,15 +59,12 @@ impl Report {
         let mut out = format!("{}\n", self.bench);
         for figure in &self.figures {
             let must = match figure.must {
-                Some(must) => format!(
-                    "  must be {}: {}",
-                    must.text(),
-                    if figure.reached() { "yes" } else { "NO" }
-                ),
+                Some(must) => {
+                    format!("  must be {}: {}", must.text(), if figure.reached() { "yes" } else { "NO" })
+                }
                 None => String::new(),
             };
-            out +=
-                &format!("  {:<52} {:>12.3} {:<8}{must}\n", figure.name, figure.value, figure.unit);
+            out += &format!("  {:<52} {:>12.3} {:<8}{must}\n", figure.name, figure.value, figure.unit);
         }
         out
     }

@@ -62,9 +62,6 @@ fn wall(name: &str, mut command: Command) -> f64 {
     let start = Instant::now();
     let status = command.status();
     let time = micros(start);
-    assert!(
-        status.as_ref().is_ok_and(std::process::ExitStatus::success),
-        "`{name}` ended with {status:?}"
-    );
+    assert!(status.as_ref().is_ok_and(std::process::ExitStatus::success), "`{name}` ended with {status:?}");
     time
 }

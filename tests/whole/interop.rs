@@ -3,14 +3,6 @@
 //!
 //! The clients are pinned in `tests/interop/` and installed into `.tools/` by `cargo xtask test`. Where one is
 //! missing the test fails and says so: a peer that was not met proves nothing.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "tests: a fault ends them, and they start the programs they look at"
-)]
 
 use std::{
     io::Write,
@@ -112,30 +104,19 @@ impl Project {
     }
 
     fn server(&self) -> Vec<String> {
-        [
-            &*self.vambrace.to_string_lossy(),
-            "mcp",
-            "--workspace",
-            &*self.workspace().to_string_lossy(),
-        ]
-        .map(str::to_owned)
-        .to_vec()
+        [&*self.vambrace.to_string_lossy(), "mcp", "--workspace", &*self.workspace().to_string_lossy()]
+            .map(str::to_owned)
+            .to_vec()
     }
 
     fn ask_python(&self, room: &str, script: &str, mode: &str) -> Value {
-        let environment: serde_json::Map<String, Value> = self
-            .environment()
-            .into_iter()
-            .map(|(name, path)| (name.to_owned(), json!(path)))
-            .collect();
+        let environment: serde_json::Map<String, Value> =
+            self.environment().into_iter().map(|(name, path)| (name.to_owned(), json!(path))).collect();
         let calls: Vec<Value> = CALLS
             .iter()
-            .map(
-                |call| json!({"name": call.name, "tool": call.tool, "arguments": call.arguments()}),
-            )
+            .map(|call| json!({"name": call.name, "tool": call.tool, "arguments": call.arguments()}))
             .collect();
-        let order =
-            json!({"command": self.server(), "env": environment, "mode": mode, "calls": calls});
+        let order = json!({"command": self.server(), "env": environment, "mode": mode, "calls": calls});
         let mut client = self
             .command(&tool(room).join("bin/python"))
             .arg(here().join("interop").join(script))
@@ -151,36 +132,34 @@ impl Project {
 
     /// The Inspector starts the server anew for each question.
     fn ask_inspector(&self, era: &str) -> Value {
+        // It hands on only what it is told to.
+        let environment: Vec<String> = self
+            .environment()
+            .iter()
+            .flat_map(|(name, path)| ["-e".to_owned(), format!("{name}={}", path.display())])
+            .collect();
         let ask = |more: &[&str]| -> Value {
             let output = self
                 .command(&tool("bin/node"))
                 .arg(tool("npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"))
                 .args(["--cli", "--format", "json", "--quiet", "--protocol-era", era])
                 .args(self.server())
+                .args(&environment)
                 .args(more)
                 .output()
                 .unwrap();
             // Its exit status 5 says that the tool answered with `isError`.
-            assert!(
-                matches!(output.status.code(), Some(0 | 5)),
-                "inspector {more:?}: {}",
-                heard(&output)
-            );
-            let mut answer: Value =
-                serde_json::from_slice(&output.stdout).expect("the inspector prints JSON");
-            answer["result"].take()
+            let answer = serde_json::from_slice::<Value>(&output.stdout);
+            match (output.status.code(), answer) {
+                (Some(0 | 5), Ok(mut answer)) => answer["result"].take(),
+                _ => panic!("inspector {more:?} ended with {}: {}", output.status, heard(&output)),
+            }
         };
         let mut calls = json!({});
         for call in CALLS {
             let arguments = call.arguments().to_string();
-            calls[call.name] = ask(&[
-                "--method",
-                "tools/call",
-                "--tool-name",
-                call.tool,
-                "--tool-args-json",
-                &arguments,
-            ]);
+            calls[call.name] =
+                ask(&["--method", "tools/call", "--tool-name", call.tool, "--tool-args-json", &arguments]);
         }
         json!({
             "protocol": ask(&["--method", "initialize"])["protocolVersion"],
@@ -197,8 +176,7 @@ impl Project {
         for name in ["read_file", "list_files", "search_file", "count_matches"] {
             let tools = seen["tools"].as_array().expect("a list of tools");
             let tool = tools.iter().find(|tool| tool["name"] == name);
-            let tool =
-                tool.unwrap_or_else(|| panic!("`{name}` is not listed: {:#}", seen["tools"]));
+            let tool = tool.unwrap_or_else(|| panic!("`{name}` is not listed: {:#}", seen["tools"]));
             assert_eq!(tool["inputSchema"]["type"], "object", "{tool:#}");
             assert_eq!(tool["outputSchema"]["type"], "object", "{tool:#}");
             assert_eq!(tool["annotations"]["readOnlyHint"], true, "{tool:#}");
@@ -207,11 +185,7 @@ impl Project {
         let calls = &seen["calls"];
         for name in ["read", "list", "search"] {
             assert_ne!(calls[name]["isError"], true, "{name}: {:#}", calls[name]);
-            assert_eq!(
-                calls[name]["structuredContent"]["status"], "success",
-                "{name}: {:#}",
-                calls[name]
-            );
+            assert_eq!(calls[name]["structuredContent"]["status"], "success", "{name}: {:#}", calls[name]);
             assert!(calls[name]["content"][0]["text"].is_string(), "{name}: {:#}", calls[name]);
         }
         let data = |name: &str| &calls[name]["structuredContent"]["data"];
@@ -221,11 +195,7 @@ impl Project {
         assert!(listed.contains(&&json!("a.txt")), "{listed:?}");
         assert!(!listed.contains(&&json!(".vambrace")), "{listed:?}");
         let found = &data("search")["matches"];
-        assert_eq!(
-            (&found[0]["path"], &found[0]["line"]),
-            (&json!("a.txt"), &json!(2)),
-            "{found:#}"
-        );
+        assert_eq!((&found[0]["path"], &found[0]["line"]), (&json!("a.txt"), &json!(2)), "{found:#}");
 
         let outside = &calls["outside"];
         assert_eq!(outside["isError"], true, "{outside:#}");
@@ -250,11 +220,7 @@ impl Call {
 const CALLS: &[Call] = &[
     Call { name: "read", tool: "read_file", arguments: &[("path", "a.txt")] },
     Call { name: "list", tool: "list_files", arguments: &[("path", ".")] },
-    Call {
-        name: "search",
-        tool: "search_file",
-        arguments: &[("path", "a.txt"), ("regex", "needle")],
-    },
+    Call { name: "search", tool: "search_file", arguments: &[("path", "a.txt"), ("regex", "needle")] },
     Call { name: "outside", tool: "read_file", arguments: &[("path", "../x")] },
 ];
 
@@ -264,14 +230,9 @@ fn here() -> &'static Path {
 
 /// A program that `cargo xtask test` installed.
 fn tool(path: &str) -> PathBuf {
-    let tools =
-        std::env::var_os("VAMBRACE_TOOLS").map_or_else(|| here().join("../.tools"), PathBuf::from);
+    let tools = std::env::var_os("VAMBRACE_TOOLS").map_or_else(|| here().join("../.tools"), PathBuf::from);
     let path = tools.join(path);
-    assert!(
-        path.exists(),
-        "`{}` is missing: run `cargo xtask test`, which installs it",
-        path.display()
-    );
+    assert!(path.exists(), "`{}` is missing: run `cargo xtask test`, which installs it", path.display());
     path
 }
 
@@ -286,11 +247,7 @@ fn built(name: &str) -> PathBuf {
         },
         PathBuf::from,
     );
-    assert!(
-        path.exists(),
-        "`{}` is missing: run `cargo xtask test`, which builds it",
-        path.display()
-    );
+    assert!(path.exists(), "`{}` is missing: run `cargo xtask test`, which builds it", path.display());
     path
 }
 
@@ -301,9 +258,5 @@ fn said(output: &Output, who: &str) -> String {
 }
 
 fn heard(output: &Output) -> String {
-    format!(
-        "{}\n{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

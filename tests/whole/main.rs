@@ -1,1 +1,17 @@
-//! Whole-program tests: the binary from the outside.
+//! The binary from outside: arguments in; standard output, standard error, exit code and ledger out.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests start the program they look at, make their own projects, and fail by panicking"
+)]
+
+mod calls;
+mod config;
+mod crash;
+mod home;
+mod interop;
+mod ledger;
+mod mcp;

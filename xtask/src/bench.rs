@@ -21,8 +21,8 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
         return Err(Fault::new("the benches do not build"));
     }
     // On the project's disk, and ignored by git even when a run is broken off.
-    let folder = std::env::var_os("VAMBRACE_BENCH_DIR")
-        .map_or_else(|| project.built("bench", ""), PathBuf::from);
+    let folder =
+        std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(|| project.built("bench", ""), PathBuf::from);
     std::fs::create_dir_all(&folder).when(|| format!("cannot make `{}`", folder.display()))?;
     let mut command = Command::new(project.built("release", "vambrace-benches"));
     command

@@ -15,7 +15,7 @@ use crate::{
 const GENERATED: &[(&str, &[&str])] = &[
     ("docs/configuration.md", &["config", "reference"]),
     ("docs/config.schema.json", &["config", "schema"]),
-    ("docs/errors.md", &["errors"]),
+    ("docs/errors.md", &["errors", "--markdown"]),
     ("docs/tools.md", &["tools", "list", "--markdown"]),
 ];
 

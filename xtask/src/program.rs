@@ -14,19 +14,15 @@ use crate::{
 
 /// Runs it with our own output; whether it ended well.
 pub(crate) fn aloud(command: &mut Command) -> Outcome<bool> {
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .when(|| format!("cannot start {}", spelled(command)))?;
+    let status =
+        command.stdin(Stdio::null()).status().when(|| format!("cannot start {}", spelled(command)))?;
     Ok(status.success())
 }
 
 /// Runs it without a word and returns its stdout; a failure shows everything it said.
 pub(crate) fn quietly(command: &mut Command) -> Outcome<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .when(|| format!("cannot start {}", spelled(command)))?;
+    let output =
+        command.stdin(Stdio::null()).output().when(|| format!("cannot start {}", spelled(command)))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -60,11 +56,7 @@ pub(crate) fn counted(command: &mut Command) -> Outcome<(bool, Tally)> {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     let mut out = std::io::stdout().lock();
-    while reader
-        .read_until(b'\n', &mut line)
-        .when(|| "cannot read what a program says".to_owned())?
-        > 0
-    {
+    while reader.read_until(b'\n', &mut line).when(|| "cannot read what a program says".to_owned())? > 0 {
         if let Some(closing) = Tally::of_line(&String::from_utf8_lossy(&line)) {
             tally += closing;
         }

@@ -30,12 +30,8 @@ impl Project {
             })?
             .to_path_buf();
         let mut project = Self { root, target: PathBuf::new() };
-        let metadata = quietly(project.cargo("metadata").args([
-            "--format-version",
-            "1",
-            "--no-deps",
-            "--offline",
-        ]))?;
+        let metadata =
+            quietly(project.cargo("metadata").args(["--format-version", "1", "--no-deps", "--offline"]))?;
         let metadata: Value = serde_json::from_str(&metadata).unwrap_or_default();
         let target = metadata.get("target_directory").and_then(Value::as_str);
         project.target = target.map_or_else(|| project.root.join("target"), PathBuf::from);
@@ -60,10 +56,7 @@ impl Project {
     pub(crate) fn cargo(&self, subcommand: &str) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command
-            .arg(subcommand)
-            .current_dir(&self.root)
-            .env("PATH", path_with(&self.tools().join("bin")));
+        command.arg(subcommand).current_dir(&self.root).env("PATH", path_with(&self.tools().join("bin")));
         // Cargo tells a program that it runs about the program's own package; told on to another cargo, build
         // scripts would take it for news and run again.
         for (name, _) in std::env::vars_os() {

@@ -160,8 +160,7 @@ fn copy_tree(from: &Path, to: &Path) -> Outcome<()> {
         let (source, copied) = (entry.path(), to.join(entry.file_name()));
         let kind = entry.file_type().when(|| format!("cannot look at `{}`", source.display()))?;
         if kind.is_symlink() {
-            let target =
-                fs::read_link(&source).when(|| format!("cannot read `{}`", source.display()))?;
+            let target = fs::read_link(&source).when(|| format!("cannot read `{}`", source.display()))?;
             symlink(target, &copied).when(|| format!("cannot make `{}`", copied.display()))?;
         } else if kind.is_file() {
             copy(&source, &copied)?;
@@ -174,13 +173,11 @@ fn copy_tree(from: &Path, to: &Path) -> Outcome<()> {
 
 /// Makes the user the owner of everything below.
 fn hand_over(path: &Path) -> Outcome<()> {
-    let kind =
-        fs::symlink_metadata(path).when(|| format!("cannot look at `{}`", path.display()))?;
+    let kind = fs::symlink_metadata(path).when(|| format!("cannot look at `{}`", path.display()))?;
     if kind.is_symlink() {
         return Ok(());
     }
-    chown(path, Some(USER), Some(USER))
-        .when(|| format!("cannot hand over `{}`", path.display()))?;
+    chown(path, Some(USER), Some(USER)).when(|| format!("cannot hand over `{}`", path.display()))?;
     if kind.is_dir() {
         for entry in entries(path)? {
             hand_over(&entry.path())?;
@@ -190,7 +187,5 @@ fn hand_over(path: &Path) -> Outcome<()> {
 }
 
 fn entries(folder: &Path) -> Outcome<Vec<fs::DirEntry>> {
-    fs::read_dir(folder)
-        .and_then(Iterator::collect)
-        .when(|| format!("cannot list `{}`", folder.display()))
+    fs::read_dir(folder).and_then(Iterator::collect).when(|| format!("cannot list `{}`", folder.display()))
 }

@@ -49,14 +49,10 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
         run.check("deny", project.cargo("deny").args(["check", "licenses", "bans", "sources"]))?;
         run.check(
             "docs",
-            project
-                .cargo("doc")
-                .args(["--workspace", "--no-deps"])
-                .env("RUSTDOCFLAGS", "-D warnings"),
+            project.cargo("doc").args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
         )?;
     }
-    let built =
-        run.check("build", project.cargo("build").args(["--workspace", "--bins", "--tests"]))?;
+    let built = run.check("build", project.cargo("build").args(["--workspace", "--bins", "--tests"]))?;
     run.tests("tests", &mut run.workspace_tests(&toolbox, extent))?;
     run.tests("doc tests", project.cargo("test").args(["--workspace", "--doc"]))?;
     match extent {
@@ -65,18 +61,15 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
             if is_root() {
                 run.second_user()?;
             } else {
-                run.lines.push(
-                    "second user: not needed, these tests ran as an ordinary user".to_owned(),
-                );
+                run.lines.push("second user: not needed, these tests ran as an ordinary user".to_owned());
             }
         }
         Extent::Full => {
             run.lines.push("generated files, second user: not reached, the build failed".to_owned())
         }
         Extent::Quick => {
-            run.lines.push(
-                "left out by --quick: deny, docs, interop, generated files, second user".to_owned(),
-            );
+            run.lines
+                .push("left out by --quick: deny, docs, interop, generated files, second user".to_owned());
         }
     }
 
@@ -136,15 +129,7 @@ impl Run<'_> {
             command
         } else {
             let mut command = self.project.cargo("test");
-            command.args([
-                "--workspace",
-                "--lib",
-                "--bins",
-                "--tests",
-                "--no-fail-fast",
-                "--",
-                "--quiet",
-            ]);
+            command.args(["--workspace", "--lib", "--bins", "--tests", "--no-fail-fast", "--", "--quiet"]);
             if extent == Extent::Quick {
                 command.args(["--skip", INTEROP]);
             }

@@ -24,8 +24,7 @@ const ROOMS: &[Room] = &[
     Room { name: "mcp-1", pins: include_str!("../../tests/interop/mcp-1.txt") },
     Room { name: "mcp-2", pins: include_str!("../../tests/interop/mcp-2.txt") },
 ];
-const PROGRAMS: Room =
-    Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
+const PROGRAMS: Room = Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
 const NODE_PACKAGES: &str = include_str!("../../tests/interop/package.json");
 const NODE_PINS: &str = include_str!("../../tests/interop/package-lock.json");
 
@@ -58,8 +57,7 @@ pub(crate) struct Toolbox<'a> {
 impl<'a> Toolbox<'a> {
     pub(crate) fn open(project: &'a Project) -> Outcome<Self> {
         let folder = project.tools();
-        fs::create_dir_all(folder.join("bin"))
-            .when(|| format!("cannot make `{}`", folder.display()))?;
+        fs::create_dir_all(folder.join("bin")).when(|| format!("cannot make `{}`", folder.display()))?;
         Ok(Self { project, folder })
     }
 
@@ -116,14 +114,7 @@ impl<'a> Toolbox<'a> {
             write(&pins, room.pins)?;
             quietly(
                 Command::new(folder.join("bin/python"))
-                    .args([
-                        "-m",
-                        "pip",
-                        "install",
-                        "--quiet",
-                        "--disable-pip-version-check",
-                        "--requirement",
-                    ])
+                    .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
                     .arg(&pins),
             )
         })
@@ -187,29 +178,23 @@ impl<'a> Toolbox<'a> {
                 quietly(Command::new("apt-get").arg("update"))?;
                 quietly(
                     Command::new("apt-get")
-                        .args([
-                            "install",
-                            "--yes",
-                            "--no-install-recommends",
-                            "python3",
-                            "python3-venv",
-                        ])
+                        .args(["install", "--yes", "--no-install-recommends", "python3", "python3-venv"])
                         .env("DEBIAN_FRONTEND", "noninteractive"),
                 )
                 .map(drop)
             })?;
         }
         works().map(drop).map_err(|_| {
-            Fault::new("the interop tests need Python 3.10 or newer with `venv`")
-                .hint("install the packages `python3` and `python3-venv`, or leave those tests out with `--quick`")
+            Fault::new("the interop tests need Python 3.10 or newer with `venv`").hint(
+                "install the packages `python3` and `python3-venv`, or leave those tests out with `--quick`",
+            )
         })
     }
 
     fn site_packages(&self) -> Outcome<PathBuf> {
         let python = self.folder.join(PROGRAMS.name).join("bin/python");
         let said = quietly(
-            Command::new(python)
-                .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
+            Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
         )?;
         Ok(PathBuf::from(said.trim()))
     }
@@ -230,12 +215,7 @@ impl<'a> Toolbox<'a> {
 }
 
 /// Fills a folder unless it was filled for these pins; the stamp is written last, so a broken-off one is done anew.
-fn stamped(
-    name: &str,
-    folder: &Path,
-    pins: &str,
-    work: impl FnOnce() -> Outcome<String>,
-) -> Outcome<()> {
+fn stamped(name: &str, folder: &Path, pins: &str, work: impl FnOnce() -> Outcome<String>) -> Outcome<()> {
     let stamp = folder.join("installed");
     if fs::read_to_string(&stamp).is_ok_and(|done| done == pins) {
         return Ok(());
@@ -252,9 +232,8 @@ fn announced(name: &str, work: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     let _ = std::io::stdout().flush();
     let start = Instant::now();
     work().map_err(|fault| {
-        fault.hint(format!(
-            "`{name}` comes from a package registry: is one reachable, and the disk not full?"
-        ))
+        fault
+            .hint(format!("`{name}` comes from a package registry: is one reachable, and the disk not full?"))
     })?;
     println!("{:.0} s", start.elapsed().as_secs_f64());
     Ok(())

@@ -6,6 +6,7 @@ use serde_json::Value;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::principal::RawCall;
 use vambrace_core::session::{Pace, SessionState, SessionView};
+use vambrace_store::{Batch, Change};
 use vambrace_tools::Tool;
 
 use crate::broker::Broker;
@@ -28,11 +29,28 @@ impl Admitted {
     }
 }
 
-pub(crate) async fn admit(broker: &Broker, raw: RawCall, trail: &mut Trail) -> Result<Admitted, CallError> {
+/// What becomes of a session that is not known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewSession {
+    /// It is opened, on record.
+    Open,
+    /// Nothing: the call is only explained.
+    Imagine,
+}
+
+pub(crate) async fn admit(
+    broker: &Broker,
+    raw: RawCall,
+    trail: &mut Trail,
+    new: NewSession,
+) -> Result<Admitted, CallError> {
     let parts = &broker.parts;
-    let row = parts.store.session(trail.session.as_str()).await.map_err(|error| CallError::from(&error))?;
-    trail.session_state = Some(row.as_ref().map(|row| row.state));
-    let state = row.map_or(SessionState::Active, |row| row.state);
+    let state = match (session_state(broker, trail).await?, new) {
+        (Some(state), _) => state,
+        (None, NewSession::Open) => open_session(broker, trail).await?,
+        (None, NewSession::Imagine) => SessionState::Active,
+    };
+    trail.session_state = Some(state);
     if !state.is_open() {
         let why = format!("session `{}` is {}", trail.session, state.as_str());
         return Err(CallError::new(ErrorCode::SessionSuspended, why));
@@ -53,6 +71,25 @@ pub(crate) async fn admit(broker: &Broker, raw: RawCall, trail: &mut Trail) -> R
     Ok(Admitted { tool: Arc::clone(tool), args: raw.args, session: SessionView { state, pace } })
 }
 
+async fn session_state(broker: &Broker, trail: &Trail) -> Result<Option<SessionState>, CallError> {
+    let row =
+        broker.parts.store.session(trail.session.as_str()).await.map_err(|error| CallError::from(&error))?;
+    Ok(row.map(|row| row.state))
+}
+
+/// Opens the session of a first call. Another call, or another process, may be quicker: then it is open.
+async fn open_session(broker: &Broker, trail: &Trail) -> Result<SessionState, CallError> {
+    let (entry, row) = broker.session_record(trail)?;
+    let batch = Batch::durable(vec![entry], vec![Change::OpenSession(row)]);
+    match broker.parts.store.commit(batch).await {
+        Ok(_) => Ok(SessionState::Active),
+        Err(error) if error.concerns_batch_only() => {
+            session_state(broker, trail).await?.ok_or_else(|| CallError::from(&error))
+        }
+        Err(error) => Err(CallError::from(&error)),
+    }
+}
+
 async fn pace(broker: &Broker, trail: &Trail, limit: u32) -> Result<Pace, CallError> {
     let since = trail.began.earlier(MINUTE_MS);
     let recent = broker
@@ -71,6 +108,8 @@ fn size(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
         Value::Array(items) => items.iter().map(size).sum::<usize>() + 2,
-        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + 3 + size(value)).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| key.len() + 3 + size(value)).sum::<usize>() + 2
+        }
     }
 }

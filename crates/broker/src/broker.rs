@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use vambrace_core::clock::{Chance, Clock};
+use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::policy::Policy;
 use vambrace_core::redacted::{Redact, Redacted};
-use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::session::SessionState;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::{Store, Text};
@@ -73,7 +73,10 @@ impl Pace {
 
 impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Broker").field("role", &self.parts.role).field("project", &self.parts.project).finish_non_exhaustive()
+        f.debug_struct("Broker")
+            .field("role", &self.parts.role)
+            .field("project", &self.parts.project)
+            .finish_non_exhaustive()
     }
 }
 

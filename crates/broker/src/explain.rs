@@ -6,7 +6,7 @@ use vambrace_core::principal::{Peer, RawCall};
 use vambrace_core::settle::{Settlement, settle};
 use vambrace_core::verdict::Answer as Verdict;
 
-use crate::admit::admit;
+use crate::admit::{NewSession, admit};
 use crate::broker::Broker;
 use crate::plan::plan;
 use crate::record::violation_type;
@@ -32,24 +32,33 @@ impl Broker {
         let mut trail = Trail::open(self, &raw, peer);
         let told = self.judged(raw, &mut trail).await;
         match told {
-            Ok((verdict, told)) => match vambrace_core::redacted::Redacted::json(told, &*self.parts.redactor) {
+            Ok((verdict, told)) => match vambrace_core::redacted::Redacted::json(told, &*self.parts.redactor)
+            {
                 Ok(clean) => Explained::Judged { verdict, told: clean.into_inner() },
                 Err(error) => Explained::Faulty(crate::broker::redactor_failed(error)),
             },
-            Err(error) if violation_type(error.code).is_some() => {
-                let reason = json!({"layer": "workspace", "rule": error.code.as_str(), "at": "built in",
-                                    "about": trail.tool, "why": error.message, "code": error.code.as_str(), "verdict": "deny"});
-                let told = json!({"verdict": "deny", "tool": trail.tool, "effects": [],
-                                  "layers": [{"layer": "workspace", "verdict": "deny", "reasons": [reason]}],
-                                  "causes": [reason], "policy": self.parts.policy.revision.to_string()});
-                Explained::Judged { verdict: Verdict::Deny, told }
-            }
-            Err(error) => Explained::Faulty(error),
+            Err(error) => match self.redacted(error) {
+                Ok(error) => self.refused(&trail, error),
+                Err(fault) => Explained::Faulty(fault),
+            },
         }
     }
 
+    /// A call that could not be planned: refused by the workspace, or simply wrong.
+    fn refused(&self, trail: &Trail, error: CallError) -> Explained {
+        if violation_type(error.code).is_none() {
+            return Explained::Faulty(error);
+        }
+        let reason = json!({"layer": "workspace", "rule": error.code.as_str(), "at": "built in", "about": trail.tool,
+                            "why": error.message, "code": error.code.as_str(), "verdict": "deny"});
+        let told = json!({"verdict": "deny", "tool": trail.tool, "effects": [],
+                          "layers": [{"layer": "workspace", "verdict": "deny", "reasons": [reason]}],
+                          "causes": [reason], "policy": self.parts.policy.revision.to_string()});
+        Explained::Judged { verdict: Verdict::Deny, told }
+    }
+
     async fn judged(&self, raw: RawCall, trail: &mut Trail) -> Result<(Verdict, Value), CallError> {
-        let admitted = admit(self, raw, trail).await?;
+        let admitted = admit(self, raw, trail, NewSession::Imagine).await?;
         let (planned, _, session) = plan(self, admitted, trail)?.into_parts();
         let decision = self.parts.policy.decide(&planned, &session);
         let settlement = settle(&decision, &[], self.parts.clock.now());

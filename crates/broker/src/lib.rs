@@ -20,6 +20,6 @@ mod start;
 mod trail;
 
 pub use answer::{Answer, Ending, envelope_schema};
-pub use broker::{Broker, Parts, Pace, Violations};
+pub use broker::{Broker, Pace, Parts, Violations};
 pub use explain::Explained;
 pub use vambrace_core::principal::{Peer, Principal, RawCall};

@@ -20,7 +20,11 @@ impl Performed {
     }
 }
 
-pub(crate) async fn perform(broker: &Broker, started: Started, trail: &mut Trail) -> Result<Performed, CallError> {
+pub(crate) async fn perform(
+    broker: &Broker,
+    started: Started,
+    trail: &mut Trail,
+) -> Result<Performed, CallError> {
     let (prepared, permit, receipt) = started.into_parts();
     let room = broker.parts.room.clone();
     let broken = || CallError::new(ErrorCode::Internal, format!("`{}` failed inside", trail.tool));

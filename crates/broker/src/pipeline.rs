@@ -4,11 +4,12 @@
 use vambrace_core::error::CallError;
 use vambrace_core::principal::{Peer, RawCall};
 
+use crate::admit::{NewSession, admit};
 use crate::answer::Answer;
 use crate::broker::Broker;
 use crate::cleanse::{Clean, cleanse};
 use crate::trail::Trail;
-use crate::{admit::admit, decide::decide, perform::perform, plan::plan, settle::settle, start::start};
+use crate::{decide::decide, perform::perform, plan::plan, settle::settle, start::start};
 
 impl Broker {
     /// Takes a call all the way. Whatever happens inside, the answer says it and the ledger has it.
@@ -19,12 +20,12 @@ impl Broker {
     }
 
     async fn walk(&self, raw: RawCall, trail: &mut Trail) -> Result<Clean, CallError> {
-        let admitted = admit(self, raw, trail).await?; // who calls, is the session open, is there such a tool
-        let planned = plan(self, admitted, trail)?; //      arguments -> effects
-        let decided = decide(self, planned, trail); //      every layer judges every effect
-        let permitted = settle(self, decided, trail)?; //   questions need vouchers, refusals stand
-        let started = start(self, permitted, trail).await?; // the start record is on disk
-        let performed = perform(self, started, trail).await?; // the only step that touches anything
-        cleanse(self, performed, trail) //                  redacted, capped, marked
+        let admitted = admit(self, raw, trail, NewSession::Open).await?; // an open session, a known tool
+        let planned = plan(self, admitted, trail)?; //                      arguments -> effects
+        let decided = decide(self, planned, trail); //                      every layer judges every effect
+        let permitted = settle(self, decided, trail)?; //                   questions need vouchers, refusals stand
+        let started = start(self, permitted, trail).await?; //              the start record is on disk
+        let performed = perform(self, started, trail).await?; //            the only step that touches anything
+        cleanse(self, performed, trail) //                                  redacted, marked
     }
 }

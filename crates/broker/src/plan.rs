@@ -1,11 +1,17 @@
 //! Planning: arguments against the schema, then the tool states its effects. Reads, but touches nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
+use serde_json::Value;
+use vambrace_core::effect::Effect;
 use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::path::{AskedPath, ScopedPath};
 use vambrace_core::plan::Plan;
-use vambrace_core::risk::Level;
+use vambrace_core::risk::{Level, Risk};
 use vambrace_core::session::SessionView;
+use vambrace_core::tool::ToolFacts;
+use vambrace_core::verdict::Answer;
 use vambrace_tools::Prepared;
 
 use crate::admit::Admitted;
@@ -30,8 +36,12 @@ pub(crate) fn plan(broker: &Broker, admitted: Admitted, trail: &mut Trail) -> Re
     let name = tool.facts().name.as_str();
     // A tool that is not offered is judged by its name alone: what its arguments point at stays untold.
     let prepared = if broker.offers(tool.facts()) {
-        catch_unwind(AssertUnwindSafe(|| broker.parts.catalogue.plan(name, &args, &broker.parts.room)))
-            .unwrap_or_else(|_| Err(CallError::new(ErrorCode::Internal, format!("planning `{name}` failed"))))?
+        let planned =
+            catch_unwind(AssertUnwindSafe(|| broker.parts.catalogue.plan(name, &args, &broker.parts.room)))
+                .unwrap_or_else(|_| {
+                    Err(CallError::new(ErrorCode::Internal, format!("planning `{name}` failed")))
+                });
+        planned.or_else(|error| discreet(broker, tool.facts(), &args, &session, error))?
     } else {
         Prepared::nothing()
     };
@@ -52,4 +62,32 @@ pub(crate) fn plan(broker: &Broker, admitted: Admitted, trail: &mut Trail) -> Re
         risk: prepared.risk.clone(),
     };
     Ok(Planned { plan, prepared, session })
+}
+
+/// Whether something exists is told only to whoever might read it: a missing path that the policy refuses by name
+/// is refused like one that is there, and where the policy hides names none is suggested.
+fn discreet(
+    broker: &Broker,
+    tool: &Arc<ToolFacts>,
+    args: &Value,
+    session: &SessionView,
+    error: CallError,
+) -> Result<Prepared, CallError> {
+    let asked = args.get("path").and_then(Value::as_str).map(|path| AskedPath::new(path).parse());
+    let Some(Ok(asked)) =
+        asked.filter(|_| matches!(error.code, ErrorCode::FileNotFound | ErrorCode::NotAFile))
+    else {
+        return Err(error);
+    };
+    let judge = |effect: Effect| {
+        let risk = Risk::low("nothing is there");
+        let plan = Plan { tool: Arc::clone(tool), args: Value::Null, effects: vec![effect], risk };
+        broker.parts.policy.decide(&plan, session)
+    };
+    let by_name = Effect::read(asked.clone());
+    if judge(by_name.clone()).verdict.answer() == Answer::Deny {
+        return Ok(Prepared { effects: vec![by_name], ..Prepared::nothing() });
+    }
+    let open = judge(Effect::read_tree(ScopedPath::root(asked.zone()))).fence.read.is_open();
+    Err(if open { error } else { CallError::new(error.code, error.message) })
 }

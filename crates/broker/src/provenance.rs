@@ -38,7 +38,12 @@ fn is_bracket(c: char) -> bool {
 fn starts_like_a_mark(text: &str) -> bool {
     let mut letters = text
         .chars()
-        .filter(|c| !c.is_whitespace() && !c.is_control() && !is_invisible(*c) && !matches!(c, '/' | '\u{ff0f}' | '\\'))
+        .filter(|c| {
+            !c.is_whitespace()
+                && !c.is_control()
+                && !is_invisible(*c)
+                && !matches!(c, '/' | '\u{ff0f}' | '\\')
+        })
         .flat_map(char::to_lowercase);
     "provenance".chars().all(|expected| letters.next() == Some(expected))
 }
@@ -69,7 +74,7 @@ mod tests {
                 .strip_prefix("[provenance=file tool=read_file untrusted=true]\n")
                 .and_then(|rest| rest.strip_suffix("\n[/provenance]"))
                 .unwrap();
-            let marks = inner.char_indices().filter(|(at, c)| is_bracket(*c) && starts_like_a_mark(&inner[at + c.len_utf8()..]));
+            let marks = inner.split(is_bracket).skip(1).filter(|rest| starts_like_a_mark(rest));
             assert_eq!(marks.count(), 0, "{attack:?} -> {inner:?}");
         }
     }

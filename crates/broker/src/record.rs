@@ -7,7 +7,8 @@ use vambrace_core::role::PRIVILEGED;
 use vambrace_core::session::SessionState;
 use vambrace_ledger::{Level, Op, Range, SessionChange, Status};
 use vambrace_store::{
-    Batch, CallFinish, CallRow, CallState, Change, Entry, EventStatus, Phase, Sealed, SessionRow, TimelineEvent, ViolationRow,
+    Batch, CallFinish, CallRow, CallState, Change, Entry, EventStatus, Phase, Sealed, SessionRow,
+    TimelineEvent, ViolationRow,
 };
 
 use crate::answer::{Answer, Audit, Outcome, Standing};
@@ -37,7 +38,7 @@ impl Broker {
         };
         let duration_ms = trail.elapsed_ms();
         Answer {
-            tool: trail.tool,
+            tool: self.text(&trail.tool).map_or_else(|_| "unknown".to_owned(), Redacted::into_inner),
             tool_call_id: trail.tool_call_id,
             call: trail.call,
             outcome,
@@ -50,17 +51,19 @@ impl Broker {
 
     /// The record that must be on disk before a call is carried out.
     pub(crate) fn start_record(&self, trail: &Trail) -> Result<Record, CallError> {
-        let (mut entries, mut changes) = self.session_record(trail)?;
         let mut entry = self.entry(Op::ToolStart, trail)?;
         entry.status = Some(Status::Allowed);
         entry.tool_args = Some(self.args(trail)?);
-        entries.push(entry);
-        changes.push(Change::InsertCall(self.call_row(trail, CallState::Executing)?));
-        changes.push(Change::Event(self.check_event(trail, EventStatus::Ok)?));
-        Ok((entries, changes))
+        let row = self.call_row(trail, CallState::Executing)?;
+        let event = self.check_event(trail, EventStatus::Ok)?;
+        Ok((vec![entry], vec![Change::InsertCall(row), Change::Event(event)]))
     }
 
-    async fn record_success(&self, trail: &Trail, clean: Clean) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
+    async fn record_success(
+        &self,
+        trail: &Trail,
+        clean: Clean,
+    ) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
         let now = self.parts.clock.now();
         let op = if trail.tool == "read_file" { Op::ReadFile } else { Op::ToolEnd };
         let mut entry = self.entry(op, trail)?;
@@ -78,7 +81,11 @@ impl Broker {
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
     }
 
-    async fn record_failure(&self, trail: &Trail, error: CallError) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
+    async fn record_failure(
+        &self,
+        trail: &Trail,
+        error: CallError,
+    ) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
         let error = self.redacted(error)?;
         if error.code == ErrorCode::AuditUnavailable {
             return Err(error);
@@ -91,7 +98,7 @@ impl Broker {
             _ if violation.is_some() => Standing::Denied,
             _ => Standing::Error,
         };
-        let (mut entries, mut changes) = if trail.started { Record::default() } else { self.session_record(trail)? };
+        let (mut entries, mut changes) = Record::default();
         let mut entry = self.entry(if violation.is_some() { Op::Violation } else { Op::ToolEnd }, trail)?;
         entry.ts = self.parts.clock.now();
         entry.status = Some(if standing == Standing::Error { Status::Error } else { Status::Denied });
@@ -106,8 +113,11 @@ impl Broker {
             entry.target_path = self.target(trail)?;
         }
         entries.push(entry);
-        self.finish_call(trail, &error, standing, &mut changes)?;
-        if let Some(kind) = violation {
+        // Before its session is open a call has no row; the record says all there is.
+        if trail.session_state.is_some() {
+            self.finish_call(trail, &error, standing, &mut changes)?;
+        }
+        if let (Some(kind), Some(_)) = (violation, trail.session_state) {
             self.record_violation(trail, kind, &mut entries, &mut changes).await?;
         }
         let committed = self
@@ -179,8 +189,8 @@ impl Broker {
             .violations_since(trail.session.as_str(), now.earlier(rules.window_ms))
             .await
             .map_err(|error| CallError::from(&error))?;
-        let state = trail.session_state.flatten().unwrap_or(SessionState::Active);
-        if before + 1 <= rules.limit || state >= rules.action {
+        let state = trail.session_state.unwrap_or(SessionState::Active);
+        if before < rules.limit || state >= rules.action {
             return Ok(());
         }
         let change = match rules.action {
@@ -201,10 +211,7 @@ impl Broker {
     }
 
     /// The record of a session's first call.
-    fn session_record(&self, trail: &Trail) -> Result<Record, CallError> {
-        if !matches!(trail.session_state, Some(None)) {
-            return Ok(Record::default());
-        }
+    pub(crate) fn session_record(&self, trail: &Trail) -> Result<(Entry, SessionRow), CallError> {
         let now = trail.began;
         let mut entry = Entry::session(SessionChange::Open, trail.session.clone(), now);
         entry.user = Some(self.text(&trail.principal.user)?);
@@ -220,7 +227,7 @@ impl Broker {
             opened: now,
             changed: now,
         };
-        Ok((vec![entry], vec![Change::OpenSession(row)]))
+        Ok((entry, row))
     }
 
     fn entry(&self, op: Op, trail: &Trail) -> Result<Entry, CallError> {
@@ -251,10 +258,22 @@ impl Broker {
         Ok(entry)
     }
 
-    fn event(&self, trail: &Trail, phase: Phase, action: &'static str, status: EventStatus) -> Result<TimelineEvent, CallError> {
+    fn event(
+        &self,
+        trail: &Trail,
+        phase: Phase,
+        action: &'static str,
+        status: EventStatus,
+    ) -> Result<TimelineEvent, CallError> {
         let tool = self.text(&trail.tool)?;
-        let mut event =
-            TimelineEvent::new(self.parts.clock.now(), trail.call.clone(), phase, Redacted::literal(action), tool, status);
+        let mut event = TimelineEvent::new(
+            self.parts.clock.now(),
+            trail.call.clone(),
+            phase,
+            Redacted::literal(action),
+            tool,
+            status,
+        );
         event.duration_us = u64::try_from(trail.clock.elapsed().as_micros()).unwrap_or(u64::MAX);
         Ok(event)
     }
@@ -273,8 +292,12 @@ impl Broker {
     }
 
     fn call_row(&self, trail: &Trail, state: CallState) -> Result<CallRow, CallError> {
-        let mut row =
-            CallRow::executing(trail.call.clone(), trail.session.clone(), self.text(&trail.tool)?, trail.began);
+        let mut row = CallRow::executing(
+            trail.call.clone(),
+            trail.session.clone(),
+            self.text(&trail.tool)?,
+            trail.began,
+        );
         row.state = state;
         row.counted = trail.counted;
         row.plan_digest = trail.plan_digest;
@@ -291,7 +314,7 @@ impl Broker {
         self.text(asked).map(Some)
     }
 
-    fn redacted(&self, error: CallError) -> Result<CallError, CallError> {
+    pub(crate) fn redacted(&self, error: CallError) -> Result<CallError, CallError> {
         Ok(CallError {
             code: error.code,
             message: self.text(&error.message)?.into_inner(),

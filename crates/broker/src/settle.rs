@@ -35,8 +35,9 @@ pub(crate) fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Re
             note(trail, &open);
             let first = open.first().map_or_else(String::new, |reason| reason.why.clone());
             let why = format!("a person must agree first, and none can be asked from here: {first}");
-            Err(CallError::new(ErrorCode::ApprovalRejected, why)
-                .suggest("do something else, or ask the user to add an `allow` rule for this to their configuration"))
+            Err(CallError::new(ErrorCode::ApprovalRejected, why).suggest(
+                "do something else, or ask the user to add an `allow` rule for this to their configuration",
+            ))
         }
         Settlement::Refused { .. } => Err(refusal(&decision, trail)),
     }
@@ -49,7 +50,8 @@ pub(crate) fn refusal(decision: &Decision, trail: &mut Trail) -> CallError {
     trail.verdict = Some("deny");
     match decision.verdict.denials().next() {
         Some(first) => {
-            let origin = if first.reason.at.line > 0 { format!(" ({})", first.reason.at) } else { String::new() };
+            let origin =
+                if first.reason.at.line > 0 { format!(" ({})", first.reason.at) } else { String::new() };
             let why = format!(
                 "{} denies `{}`: {}{origin}",
                 first.reason.layer.as_str(),
@@ -64,6 +66,8 @@ pub(crate) fn refusal(decision: &Decision, trail: &mut Trail) -> CallError {
 
 fn note(trail: &mut Trail, reasons: &[Reason]) {
     trail.rule = reasons.first().map(|reason| format!("{} ({})", reason.rule, reason.at));
-    trail.reasons =
-        reasons.iter().map(|reason| format!("{}: {} [{}]", reason.layer.as_str(), reason.why, reason.at)).collect();
+    trail.reasons = reasons
+        .iter()
+        .map(|reason| format!("{}: {} [{}]", reason.layer.as_str(), reason.why, reason.at))
+        .collect();
 }

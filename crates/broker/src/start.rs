@@ -23,11 +23,19 @@ impl Started {
     }
 }
 
-pub(crate) async fn start(broker: &Broker, permitted: Permitted, trail: &mut Trail) -> Result<Started, CallError> {
+pub(crate) async fn start(
+    broker: &Broker,
+    permitted: Permitted,
+    trail: &mut Trail,
+) -> Result<Started, CallError> {
     let (prepared, permit) = permitted.into_parts();
     let (entries, changes) = broker.start_record(trail)?;
-    let committed =
-        broker.parts.store.commit(Batch::durable(entries, changes)).await.map_err(|error| CallError::from(&error))?;
+    let committed = broker
+        .parts
+        .store
+        .commit(Batch::durable(entries, changes))
+        .await
+        .map_err(|error| CallError::from(&error))?;
     let receipt = committed
         .into_start()
         .ok_or_else(|| CallError::new(ErrorCode::AuditUnavailable, "the start record is not on disk"))?;

@@ -7,8 +7,8 @@ use serde_json::Value;
 use vambrace_core::digest::Digest;
 use vambrace_core::id::Id;
 use vambrace_core::principal::{Peer, Principal, RawCall};
-use vambrace_core::timestamp::Timestamp;
 use vambrace_core::session::SessionState;
+use vambrace_core::timestamp::Timestamp;
 
 use crate::broker::Broker;
 
@@ -24,8 +24,8 @@ pub(crate) struct Trail {
     pub(crate) context_id: Option<String>,
     pub(crate) began: Timestamp,
     pub(crate) clock: Instant,
-    /// `None` until the session was looked up; `Some(None)` when it is new.
-    pub(crate) session_state: Option<Option<SessionState>>,
+    /// `None` until the session was looked up.
+    pub(crate) session_state: Option<SessionState>,
     pub(crate) operation: Option<(&'static str, Option<String>)>,
     pub(crate) risk: Option<&'static str>,
     pub(crate) plan_digest: Option<Digest>,

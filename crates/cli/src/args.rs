@@ -202,7 +202,7 @@ pub(crate) enum AuditCommand {
         /// How it ended: success, denied, error ...
         #[arg(long)]
         status: Option<String>,
-        /// The path, exactly as recorded.
+        /// The path as recorded, or a folder above it.
         #[arg(long)]
         path: Option<String>,
         /// Not before this time, for example 2026-01-31T12:00:00.000Z or 2026-01-31.

@@ -28,7 +28,9 @@ pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
         Command::Init { workspace, force } => init::run(workspace.as_deref(), force, out).await,
         Command::Trust { workspace, revoke, yes } => trust::run(workspace.as_deref(), revoke, yes, out).await,
         Command::Doctor { workspace } => doctor::run(workspace.as_deref(), out).await,
-        Command::Call { words, tool_call_id, context_id } => call::run(words, tool_call_id, context_id, out).await,
+        Command::Call { words, tool_call_id, context_id } => {
+            call::run(words, tool_call_id, context_id, out).await
+        }
         Command::Explain { words } => explain::run(words, out).await,
         Command::Tools { what, seat } => tools::run(what, &seat, out).await,
         Command::Mcp { seat } => mcp::run(&seat).await,

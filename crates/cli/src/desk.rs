@@ -1,6 +1,9 @@
 //! The desk: a project's settings, policy, files and ledger, opened and put together for one caller. Whatever cannot
 //! be opened or read is a failure, and nothing is called then.
-#![expect(clippy::disallowed_methods, reason = "the files of the organisation and the user are read by their path")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the files of the organisation and the user are read by their path"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,7 +61,6 @@ pub(crate) struct Settings {
 
 /// Everything for calls of one caller.
 pub(crate) struct Desk {
-    pub(crate) settings: Settings,
     pub(crate) broker: Broker,
     pub(crate) peer: Peer,
 }
@@ -88,15 +90,20 @@ impl Settings {
             (Some(_), None) => Trust::Untrusted,
         };
         let mut errors = Vec::new();
-        let mut keep = |parsed: Result<FileConfig, Vec<ConfigError>>| parsed.map_err(|faults| errors.extend(faults)).ok();
+        let mut keep = |parsed: Result<FileConfig, Vec<ConfigError>>| {
+            parsed.map_err(|faults| errors.extend(faults)).ok()
+        };
         let organisation = read(&places::organisation())?
             .and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, &name, Source::Organisation)));
         let user = match places::user() {
-            Some(path) => read(&path)?.and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, &name, Source::User))),
+            Some(path) => {
+                read(&path)?.and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, &name, Source::User)))
+            }
             None => None,
         };
         let source = Source::Project { trusted: trust == Trust::Trusted };
-        let own = files.configuration()?.and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, name, source)));
+        let own =
+            files.configuration()?.and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, name, source)));
         if !errors.is_empty() {
             return Err(bad_configuration(&errors));
         }
@@ -110,8 +117,12 @@ impl Settings {
             .map_err(|faults| bad_policy(&faults))?;
         if policy.role.is_err() && seat.role.is_none() {
             let why = match self.trust {
-                Trust::Untrusted => "the project's configuration is not trusted yet, so no role is in force; look at it, then run `vambrace trust`",
-                Trust::Changed => "the project's configuration has changed since it was trusted, so no role is in force; look at it, then run `vambrace trust`",
+                Trust::Untrusted => {
+                    "the project's configuration is not trusted yet, so no role is in force; look at it, then run `vambrace trust`"
+                }
+                Trust::Changed => {
+                    "the project's configuration has changed since it was trusted, so no role is in force; look at it, then run `vambrace trust`"
+                }
                 Trust::NoFiles | Trust::Trusted => return Ok(policy),
             };
             policy.role = Err(why.to_owned());
@@ -125,8 +136,9 @@ impl Settings {
             let hint = "skills are folders with a manifest.json below `.vambrace/skills`";
             Failure::denied(ErrorCode::PermissionDenied, format!("there is no skill `{name}`"), hint)
         })?;
-        Skill::from_manifest(name, at, &manifest)
-            .map_err(|bad| Failure::denied(ErrorCode::PermissionDenied, bad.to_string(), "correct the manifest"))
+        Skill::from_manifest(name, at, &manifest).map_err(|bad| {
+            Failure::denied(ErrorCode::PermissionDenied, bad.to_string(), "correct the manifest")
+        })
     }
 
     /// The project's files as the tools may see them.
@@ -142,8 +154,9 @@ impl Settings {
             shared_paths: settings.shared_paths.clone(),
             block,
         };
-        Workspace::open(&self.project, rules)
-            .map_err(|error| Failure::denied(ErrorCode::ScopeViolation, error.to_string(), "run `vambrace doctor`"))
+        Workspace::open(&self.project, rules).map_err(|error| {
+            Failure::denied(ErrorCode::ScopeViolation, error.to_string(), "run `vambrace doctor`")
+        })
     }
 }
 
@@ -176,7 +189,7 @@ impl Desk {
             sub_agent: None,
             skill: seat.skill.clone(),
         };
-        Ok(Self { settings, broker: Broker::new(parts), peer: Peer { principal, session, door } })
+        Ok(Self { broker: Broker::new(parts), peer: Peer { principal, session, door } })
     }
 }
 
@@ -192,7 +205,9 @@ pub(crate) fn facts(catalogue: &Catalogue) -> Vec<Arc<ToolFacts>> {
 
 fn session(seat: &Seat, project: &Path, door: &'static str) -> Result<Id, Failure> {
     if let Some(id) = &seat.session {
-        return Id::new(id).map_err(|bad| Failure::usage(format!("session `{id}` is {bad}"), "use letters, digits, `-`, `_`"));
+        return Id::new(id).map_err(|bad| {
+            Failure::usage(format!("session `{id}` is {bad}"), "use letters, digits, `-`, `_`")
+        });
     }
     if door == "mcp" {
         let mut random = [0; 10];
@@ -249,9 +264,11 @@ fn pace(settings: &Effective, tools: &[Arc<ToolFacts>]) -> Pace {
 pub(crate) fn redactor() -> Result<KnownValues, Failure> {
     let folder = places::state()?.join("keys");
     let key = read_or_make_key(&folder).map_err(|error| {
-        Failure::failed(format!("the key in `{}`: {error}", folder.display())).hint("check the state folder with `vambrace doctor`")
+        Failure::failed(format!("the key in `{}`: {error}", folder.display()))
+            .hint("check the state folder with `vambrace doctor`")
     })?;
-    KnownValues::of_environment(machine::environment(), &key).map_err(|error| Failure::failed(error.to_string()))
+    KnownValues::of_environment(machine::environment(), &key)
+        .map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
@@ -260,7 +277,9 @@ fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
     let path = folder.join("redact.key");
     for _ in 0..2 {
         match std::fs::read(&path) {
-            Ok(bytes) => return <[u8; 32]>::try_from(bytes).map_err(|_| Error::other("the file has not 32 bytes")),
+            Ok(bytes) => {
+                return <[u8; 32]>::try_from(bytes).map_err(|_| Error::other("the file has not 32 bytes"));
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -268,7 +287,8 @@ fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
         let key = machine::random_key().map_err(|error| Error::other(error.to_string()))?;
         // Made beside and linked into place, so that two processes never read half a key.
         let made = folder.join(format!("redact.key.{}", std::process::id()));
-        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
         file.write_all(&key)?;
         file.sync_all()?;
         let linked = std::fs::hard_link(&made, &path);
@@ -279,7 +299,7 @@ fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
             Err(error) => return Err(error),
         }
     }
-    Err(std::io::Error::other("the file comes and goes"))
+    Err(Error::other("the file comes and goes"))
 }
 
 /// The state must lie outside every workspace, or an agent could read the ledger.
@@ -287,8 +307,16 @@ fn refuse_overlap(project: &Path) -> Result<(), Failure> {
     let state = places::state()?;
     let state = state.canonicalize().unwrap_or(state);
     if state.starts_with(project) || project.starts_with(&state) {
-        let why = format!("the state folder `{}` and the workspace `{}` overlap", state.display(), project.display());
-        return Err(Failure::denied(ErrorCode::ScopeViolation, why, "set VAMBRACE_HOME to a folder outside the workspace"));
+        let why = format!(
+            "the state folder `{}` and the workspace `{}` overlap",
+            state.display(),
+            project.display()
+        );
+        return Err(Failure::denied(
+            ErrorCode::ScopeViolation,
+            why,
+            "set VAMBRACE_HOME to a folder outside the workspace",
+        ));
     }
     Ok(())
 }
@@ -300,7 +328,11 @@ fn read(path: &Path) -> Result<Option<(String, Vec<u8>)>, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             let hint = "a configuration that cannot be read denies everything: correct its permissions";
-            Err(Failure::denied(ErrorCode::PermissionDenied, format!("configuration `{name}`: {error}"), hint))
+            Err(Failure::denied(
+                ErrorCode::PermissionDenied,
+                format!("configuration `{name}`: {error}"),
+                hint,
+            ))
         }
     }
 }
@@ -315,5 +347,9 @@ fn bad_configuration(errors: &[ConfigError]) -> Failure {
 fn bad_policy(faults: &[BadPolicy]) -> Failure {
     let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let message = format!("the policy cannot be used:\n{}", list.join("\n"));
-    Failure::denied(ErrorCode::PermissionDenied, message, "correct the rules named; `vambrace policy test` runs their cases")
+    Failure::denied(
+        ErrorCode::PermissionDenied,
+        message,
+        "correct the rules named; `vambrace policy test` runs their cases",
+    )
 }

@@ -1,5 +1,8 @@
 //! The real clock, real chance, and the environment: read here, handed over from here.
-#![expect(clippy::disallowed_methods, reason = "the door is where the machine is asked for time and environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the door is where the machine is asked for time and environment"
+)]
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,4 @@
 //! Printing: data on standard output, talk on standard error, colour only where somebody looks.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one room that prints")]
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -41,7 +40,17 @@ impl Out {
         println!("{line}");
     }
 
-    /// JSON data, on one line or laid out.
+    /// Text from elsewhere: as it is for a program, made harmless for a terminal.
+    pub(crate) fn foreign(self, text: &str) {
+        use std::io::IsTerminal;
+        if std::io::stdout().is_terminal() {
+            println!("{}", plain(text));
+        } else {
+            println!("{text}");
+        }
+    }
+
+    /// JSON data, laid out.
     pub(crate) fn value(self, value: &Value) {
         match serde_json::to_string_pretty(value) {
             Ok(text) => println!("{text}"),

@@ -24,7 +24,8 @@ pub(crate) fn state() -> Result<PathBuf, Failure> {
         .or_else(|| variable("XDG_STATE_HOME").map(|folder| PathBuf::from(folder).join("vambrace")))
         .or_else(|| home().map(|home| home.join(".local/state/vambrace")))
         .ok_or_else(|| Failure::failed("no place for the state is known").hint("set VAMBRACE_HOME"))?;
-    std::path::absolute(&folder).map_err(|error| Failure::failed(format!("state folder `{}`: {error}", folder.display())))
+    std::path::absolute(&folder)
+        .map_err(|error| Failure::failed(format!("state folder `{}`: {error}", folder.display())))
 }
 
 /// The organisation's file. `$VAMBRACE_ORG_CONFIG` names another one only where the machine has none, so that the
@@ -39,7 +40,8 @@ pub(crate) fn organisation() -> PathBuf {
 
 /// The user's file.
 pub(crate) fn user() -> Option<PathBuf> {
-    let folder = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| home().map(|home| home.join(".config")))?;
+    let folder =
+        variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| home().map(|home| home.join(".config")))?;
     Some(folder.join("vambrace/config.yaml"))
 }
 
@@ -50,11 +52,16 @@ pub(crate) fn project(given: Option<&Path>) -> Result<PathBuf, Failure> {
         Some(folder) => folder.to_owned(),
         None => {
             let here = here()?;
-            let set_up = |folder: &&Path| folder.join(".vambrace").is_dir() || folder.join(".flow/config.json").is_file();
+            let set_up = |folder: &&Path| {
+                folder.join(".vambrace").is_dir() || folder.join(".flow/config.json").is_file()
+            };
             here.ancestors().find(set_up).map(Path::to_owned).unwrap_or(here)
         }
     };
     start.canonicalize().map_err(|error| {
-        Failure::usage(format!("workspace `{}`: {error}", start.display()), "name an existing folder with --workspace")
+        Failure::usage(
+            format!("workspace `{}`: {error}", start.display()),
+            "name an existing folder with --workspace",
+        )
     })
 }

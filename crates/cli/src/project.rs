@@ -49,7 +49,10 @@ impl ProjectFiles {
     pub(crate) fn manifest(&self, skill: &str) -> Result<Option<String>, Failure> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if skill.is_empty() || skill.starts_with('.') || !skill.chars().all(plain) {
-            return Err(Failure::usage(format!("`{skill}` is not the name of a skill"), "use letters, digits, `-`, `_`"));
+            return Err(Failure::usage(
+                format!("`{skill}` is not the name of a skill"),
+                "use letters, digits, `-`, `_`",
+            ));
         }
         let bytes = self.read(&format!(".vambrace/skills/{skill}/manifest.json"))?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
@@ -88,13 +91,15 @@ impl ProjectFiles {
                 continue;
             }
             let path = format!("{folder}/{name}");
-            let facts = rustix::fs::statat(&fd, entry.file_name(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map_err(fault)?;
+            let facts = rustix::fs::statat(&fd, entry.file_name(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(fault)?;
             match FileType::from_raw_mode(facts.st_mode) {
                 FileType::Directory if depth < MAX_DEPTH => self.gather(&path, depth + 1, names)?,
                 FileType::RegularFile => names.push(path),
                 kind => {
                     let why = format!("`{path}` of the project is neither a file nor a folder ({kind:?})");
-                    return Err(Failure::failed(why).hint("remove it: links and devices have no place in `.vambrace`"));
+                    return Err(Failure::failed(why)
+                        .hint("remove it: links and devices have no place in `.vambrace`"));
                 }
             }
             if names.len() > MAX_FILES {
@@ -109,7 +114,9 @@ impl ProjectFiles {
         let fd = match self.open_beneath(name, OFlags::NONBLOCK | OFlags::NOCTTY) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(Errno::LOOP) => return Err(fault("it is a link, and links are not followed here".to_owned())),
+            Err(Errno::LOOP) => {
+                return Err(fault("it is a link, and links are not followed here".to_owned()));
+            }
             Err(errno) => return Err(fault(errno.to_string())),
         };
         let facts = rustix::fs::fstat(&fd).map_err(|errno| fault(errno.to_string()))?;

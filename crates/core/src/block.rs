@@ -7,8 +7,19 @@ use unicode_normalization::UnicodeNormalization;
 
 /// Blocked in every workspace. A trailing slash means the folder and everything below it.
 pub const ALWAYS_BLOCKED: &[&str] = &[
-    ".env", ".env.local", ".env.*.local", ".env.development", ".env.staging", ".env.production", ".git/",
-    "secrets/", "node_modules/", "*.pem", "*id_rsa*", ".vambrace/", ".agentzero_audit.jsonl",
+    ".env",
+    ".env.local",
+    ".env.*.local",
+    ".env.development",
+    ".env.staging",
+    ".env.production",
+    ".git/",
+    "secrets/",
+    "node_modules/",
+    "*.pem",
+    "*id_rsa*",
+    ".vambrace/",
+    ".agentzero_audit.jsonl",
 ];
 
 /// A pattern that cannot be used.
@@ -43,8 +54,7 @@ impl BlockList {
             if body.is_empty() {
                 return Err(bad("it names nothing".to_owned()));
             }
-            let anchored =
-                if body.contains('/') { body.to_owned() } else { format!("**/{body}") };
+            let anchored = if body.contains('/') { body.to_owned() } else { format!("**/{body}") };
             let glob = GlobBuilder::new(&anchored)
                 .literal_separator(true)
                 .build()
@@ -52,9 +62,8 @@ impl BlockList {
             set.add(glob);
             kept.push(pattern.to_owned());
         }
-        let set = set
-            .build()
-            .map_err(|error| BadPattern { pattern: kept.join(", "), why: error.to_string() })?;
+        let set =
+            set.build().map_err(|error| BadPattern { pattern: kept.join(", "), why: error.to_string() })?;
         Ok(Self { set, patterns: kept })
     }
 
@@ -70,7 +79,8 @@ impl BlockList {
         let folded = fold(relative);
         let mut end = 0;
         while end < folded.len() {
-            end = folded.get(end + 1..).and_then(|rest| rest.find('/')).map_or(folded.len(), |at| end + 1 + at);
+            end =
+                folded.get(end + 1..).and_then(|rest| rest.find('/')).map_or(folded.len(), |at| end + 1 + at);
             if let Some(hit) = self.match_folded(folded.get(..end)?) {
                 return Some(hit);
             }
@@ -132,16 +142,48 @@ mod tests {
     #[test]
     fn blocked_at_any_depth_and_in_any_spelling() {
         for path in [
-            ".env", "a/b/.env", ".ENV", ".env.", ".env ", ".git/config", "x/.git/hooks/pre-commit", ".GIT/config",
-            "secrets/a", "a/secrets/b/c", "node_modules/x/y.js", "k.pem", "a/K.PEM", "id_rsa", "my_id_rsa.bak",
-            ".g\u{200c}it/config", "．env", ".\u{ff45}nv", "config/prod/x", "deep/er.key", "exact/one.txt",
-            ".vambrace/config.yaml", ".env/x", ".env.production",
+            ".env",
+            "a/b/.env",
+            ".ENV",
+            ".env.",
+            ".env ",
+            ".git/config",
+            "x/.git/hooks/pre-commit",
+            ".GIT/config",
+            "secrets/a",
+            "a/secrets/b/c",
+            "node_modules/x/y.js",
+            "k.pem",
+            "a/K.PEM",
+            "id_rsa",
+            "my_id_rsa.bak",
+            ".g\u{200c}it/config",
+            "．env",
+            ".\u{ff45}nv",
+            "config/prod/x",
+            "deep/er.key",
+            "exact/one.txt",
+            ".vambrace/config.yaml",
+            ".env/x",
+            ".env.production",
         ] {
             check(path, true);
         }
         for path in [
-            "", "src/main.rs", "environment", ".env.example", "env", "gitignore", ".gitignore", ".github/x", "secret",
-            "secretsx/a", "a.pem.txt", "other/config/prod/x", "x/exact/one.txt", "pem",
+            "",
+            "src/main.rs",
+            "environment",
+            ".env.example",
+            "env",
+            "gitignore",
+            ".gitignore",
+            ".github/x",
+            "secret",
+            "secretsx/a",
+            "a.pem.txt",
+            "other/config/prod/x",
+            "x/exact/one.txt",
+            "pem",
         ] {
             check(path, false);
         }

@@ -151,8 +151,12 @@ impl Effect {
     pub fn canonical(&self) -> String {
         let kind = self.kind().as_str();
         let fields = match self {
-            Self::Path { path, extent: Extent::Single, .. } => vec![kind.into(), "single".into(), path.to_string()],
-            Self::Path { path, extent: Extent::Tree, .. } => vec![kind.into(), "tree".into(), path.to_string()],
+            Self::Path { path, extent: Extent::Single, .. } => {
+                vec![kind.into(), "single".into(), path.to_string()]
+            }
+            Self::Path { path, extent: Extent::Tree, .. } => {
+                vec![kind.into(), "tree".into(), path.to_string()]
+            }
             Self::Execute { argv } => std::iter::once(kind.into()).chain(argv.iter().cloned()).collect(),
             Self::Connect { host, port } => vec![kind.into(), host.clone(), port.to_string()],
             Self::Secret { scope: word } | Self::System { action: word } => vec![kind.into(), word.clone()],

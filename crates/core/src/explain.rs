@@ -40,23 +40,19 @@ pub fn explain(plan: &Plan, decision: &Decision, settlement: &Settlement, revisi
 }
 
 fn every_reason(verdict: &Verdict) -> Vec<Value> {
-    let denials = verdict.denials().map(|denial| {
-        let mut told = tell(&denial.reason);
-        told["verdict"] = "deny".into();
-        told["code"] = denial.code.as_str().into();
-        told
-    });
-    let asks = verdict.obligations().map(|ask| {
-        let mut told = tell(&ask.reason);
-        told["verdict"] = "ask".into();
-        told
-    });
+    let denials = verdict.denials().map(|denial| judged(&denial.reason, "deny", Some(denial.code.as_str())));
+    let asks = verdict.obligations().map(|ask| judged(&ask.reason, "ask", None));
     denials.chain(asks).collect()
 }
 
 fn tell(reason: &Reason) -> Value {
     json!({"layer": reason.layer.as_str(), "rule": reason.rule, "at": reason.at.to_string(),
            "about": reason.about, "why": reason.why})
+}
+
+fn judged(reason: &Reason, verdict: &str, code: Option<&str>) -> Value {
+    json!({"verdict": verdict, "code": code, "rule": reason.rule, "at": reason.at.to_string(), "about": reason.about,
+           "why": reason.why})
 }
 
 fn fence(fence: &Fence) -> Value {

@@ -37,10 +37,12 @@ impl PathGlobs {
     pub fn new<S: AsRef<str>>(globs: impl IntoIterator<Item = S>) -> Result<Self, BadPattern> {
         let globs: Arc<[String]> = globs.into_iter().map(|glob| glob.as_ref().to_owned()).collect();
         let of = |zone: Zone| {
-            globs.iter().enumerate().filter_map(move |(place, glob)| match (zone, glob.strip_prefix("project:")) {
-                (Zone::Project, Some(rest)) => Some((place, glob.as_str(), rest)),
-                (Zone::Service, None) => Some((place, glob.as_str(), glob.as_str())),
-                _ => None,
+            globs.iter().enumerate().filter_map(move |(place, glob)| {
+                match (zone, glob.strip_prefix("project:")) {
+                    (Zone::Project, Some(rest)) => Some((place, glob.as_str(), rest)),
+                    (Zone::Service, None) => Some((place, glob.as_str(), glob.as_str())),
+                    _ => None,
+                }
             })
         };
         let (service, project) = (ZoneGlobs::new(of(Zone::Service))?, ZoneGlobs::new(of(Zone::Project))?);
@@ -144,7 +146,8 @@ impl PathFence {
     /// Whether a path is inside.
     #[must_use]
     pub fn admits(&self, path: &ScopedPath) -> bool {
-        self.only.iter().all(|globs| globs.matches(path)) && !self.never.iter().any(|globs| globs.matches(path))
+        self.only.iter().all(|globs| globs.matches(path))
+            && !self.never.iter().any(|globs| globs.matches(path))
     }
 
     /// Whether every path is inside, so that a walker need not ask.

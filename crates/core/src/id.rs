@@ -5,7 +5,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-
 /// The longest id.
 const MAX: usize = 128;
 
@@ -37,10 +36,7 @@ impl Id {
         let random_b = u16::from_be_bytes([c, d]) & 0x3fff | 0x8000;
         let random_c = u64::from_be_bytes([0, 0, e, f, g, h, i, j]);
         let (high, low) = (millis >> 16 & 0xffff_ffff, millis & 0xffff);
-        Self(
-            format!("{prefix}{high:08x}-{low:04x}-{random_a:04x}-{random_b:04x}-{random_c:012x}")
-                .into(),
-        )
+        Self(format!("{prefix}{high:08x}-{low:04x}-{random_a:04x}-{random_b:04x}-{random_c:012x}").into())
     }
 
     /// The text.

@@ -60,8 +60,9 @@ impl AskedPath {
             return Err(refuse("is absolute").suggest("give the path relative to the service root"));
         }
         if rest.starts_with('~') {
-            return Err(refuse("starts with `~`: home folders are out of scope")
-                .suggest("give the path relative to the service root; `./~name` names a file called `~name`"));
+            return Err(refuse("starts with `~`: home folders are out of scope").suggest(
+                "give the path relative to the service root; `./~name` names a file called `~name`",
+            ));
         }
         let mut names = Vec::new();
         for name in rest.split('/') {
@@ -100,11 +101,8 @@ impl ScopedPath {
         if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
             return None;
         }
-        let relative = if self.relative.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}/{name}", self.relative)
-        };
+        let relative =
+            if self.relative.is_empty() { name.to_owned() } else { format!("{}/{name}", self.relative) };
         Some(Self { zone: self.zone, relative })
     }
 

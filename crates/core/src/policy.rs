@@ -80,7 +80,10 @@ impl Policy {
         layer(LayerKind::Role, &|verdict, fence| match &self.role {
             Ok(role) => role.judge(plan, verdict, fence),
             Err(why) => {
-                verdict.deny(ErrorCode::PermissionDenied, reason(LayerKind::Role, "no role", &plan.tool.name, why));
+                verdict.deny(
+                    ErrorCode::PermissionDenied,
+                    reason(LayerKind::Role, "no role", &plan.tool.name, why),
+                );
                 fence.read = PathFence::nothing();
                 fence.write = PathFence::nothing();
             }
@@ -96,8 +99,7 @@ impl Policy {
             verdict.join(&judgement.verdict);
             fence.meet(&judgement.fence);
         }
-        let standing =
-            if verdict.answer() == Answer::Ask { self.standing_grants(plan) } else { Vec::new() };
+        let standing = if verdict.answer() == Answer::Ask { self.standing_grants(plan) } else { Vec::new() };
         Decision { digest: plan.digest(), risk: plan.risk.clone(), verdict, fence, layers, standing }
     }
 
@@ -122,7 +124,10 @@ impl Policy {
             }
             if *access != Access::Read && path.zone() == Zone::Project {
                 let why = format!("`{path}` is shared, and shared folders are read-only");
-                verdict.deny(ErrorCode::ScopeViolation, reason(LayerKind::Floor, "shared folders", effect, &why));
+                verdict.deny(
+                    ErrorCode::ScopeViolation,
+                    reason(LayerKind::Floor, "shared folders", effect, &why),
+                );
             }
         }
     }
@@ -140,7 +145,13 @@ impl Policy {
 }
 
 fn reason(layer: LayerKind, rule: &str, about: &dyn std::fmt::Display, why: &str) -> Reason {
-    Reason { layer, rule: rule.to_owned(), at: Site::built_in(), about: about.to_string(), why: why.to_owned() }
+    Reason {
+        layer,
+        rule: rule.to_owned(),
+        at: Site::built_in(),
+        about: about.to_string(),
+        why: why.to_owned(),
+    }
 }
 
 fn judge_tool_policy(plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {

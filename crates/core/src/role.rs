@@ -108,7 +108,10 @@ impl Role {
         }
         !PRIVILEGED.contains(&self.name.as_str())
             && tools.iter().all(|tool| !self.offers(tool) || other.offers(tool))
-            && other.parts.iter().all(|outer| self.parts.iter().any(|inner| inner.words.reaches_within(&outer.words)))
+            && other
+                .parts
+                .iter()
+                .all(|outer| self.parts.iter().any(|inner| inner.words.reaches_within(&outer.words)))
     }
 
     fn offers(&self, tool: &ToolFacts) -> bool {
@@ -118,7 +121,10 @@ impl Role {
     /// Judges a plan: what the role does not permit is denied.
     pub fn judge(&self, plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
         if self.parts.is_empty() {
-            verdict.deny(ErrorCode::PermissionDenied, self.reason(None, &plan.tool.name, "is not defined".to_owned()));
+            verdict.deny(
+                ErrorCode::PermissionDenied,
+                self.reason(None, &plan.tool.name, "is not defined".to_owned()),
+            );
         }
         if let Some(required) = &plan.tool.required_role
             && *required != self.name
@@ -181,11 +187,13 @@ impl RoleWords {
                 (Some(inner), Some(outer)) => inner.iter().all(|word| outer.contains(word)),
             }
         }
-        within(self.paths.as_ref(), other.paths.as_ref()) && within(self.permits.as_ref(), other.permits.as_ref())
+        within(self.paths.as_ref(), other.paths.as_ref())
+            && within(self.permits.as_ref(), other.permits.as_ref())
     }
 
     fn offers(&self, tool: &ToolFacts) -> bool {
-        let named = self.tools.as_ref().is_none_or(|tools| tools.iter().any(|pattern| tool.is_meant_by(pattern)));
+        let named =
+            self.tools.as_ref().is_none_or(|tools| tools.iter().any(|pattern| tool.is_meant_by(pattern)));
         named && !self.except.iter().any(|pattern| tool.is_meant_by(pattern))
     }
 }

@@ -111,15 +111,21 @@ impl RuleTable {
     /// Judges a plan: `ask` and `deny` rules narrow, `allow` rules say nothing here (see [`Self::grants`]).
     pub fn judge(&self, layer: LayerKind, plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
         self.for_each_hit(plan, |rule, about| {
-            let reason =
-                || Reason { layer, rule: rule.id.clone(), at: rule.at.clone(), about: about.to_owned(), why: rule.why() };
+            let reason = || Reason {
+                layer,
+                rule: rule.id.clone(),
+                at: rule.at.clone(),
+                about: about.to_owned(),
+                why: rule.why(),
+            };
             match rule.decision {
                 Decision::Allow => {}
                 Decision::Ask => verdict.ask(reason(), true),
                 Decision::Deny => verdict.deny(deny_code(rule), reason()),
             }
         });
-        let walks = plan.effects.iter().any(|effect| matches!(effect, Effect::Path { extent: Extent::Tree, .. }));
+        let walks =
+            plan.effects.iter().any(|effect| matches!(effect, Effect::Path { extent: Extent::Tree, .. }));
         for (rule, globs) in self.rules.iter().zip(&self.fences) {
             let Some(globs) = globs else { continue };
             if walks && rule.decision != Decision::Allow && rule.is_about(&plan.tool) {

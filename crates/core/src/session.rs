@@ -32,7 +32,9 @@ impl SessionState {
     /// The state of that word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Active, Self::Alert, Self::Suspended, Self::Ended].into_iter().find(|state| state.as_str() == word)
+        [Self::Active, Self::Alert, Self::Suspended, Self::Ended]
+            .into_iter()
+            .find(|state| state.as_str() == word)
     }
 
     /// Whether calls are still taken.
@@ -83,7 +85,10 @@ impl SessionView {
             && pace.calls >= pace.limit
         {
             let seconds = pace.wait_ms.max(1).div_euclid(1000) + 1;
-            let why = format!("{} calls of `{}` in a minute are the limit; wait {seconds} s", pace.limit, plan.tool.name);
+            let why = format!(
+                "{} calls of `{}` in a minute are the limit; wait {seconds} s",
+                pace.limit, plan.tool.name
+            );
             verdict.deny(ErrorCode::RateLimited, reason("calls per minute", why));
         }
     }

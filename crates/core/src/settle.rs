@@ -1,11 +1,11 @@
 //! Settling: a decision and the vouchers at hand become a permit, an open question, or a refusal. Pure; using a
 //! voucher up is the store's, in the same transaction as the start record.
 
-use crate::timestamp::Timestamp;
 use crate::digest::Digest;
 use crate::error::ErrorCode;
 use crate::fence::Fence;
 use crate::policy::Decision;
+use crate::timestamp::Timestamp;
 use crate::verdict::Reason;
 use crate::voucher::Voucher;
 
@@ -76,7 +76,11 @@ pub fn settle(decision: &Decision, vouchers: &[Voucher], now: Timestamp) -> Sett
     }
     if open.is_empty() {
         used.dedup();
-        Settlement::Permitted(Permit { digest: decision.digest, vouchers: used, fence: decision.fence.clone() })
+        Settlement::Permitted(Permit {
+            digest: decision.digest,
+            vouchers: used,
+            fence: decision.fence.clone(),
+        })
     } else {
         Settlement::Waiting(open)
     }

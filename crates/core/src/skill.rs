@@ -60,7 +60,8 @@ pub enum BadManifest {
 impl Skill {
     /// Reads `permissions` of a manifest (S1). Unknown permissions are refused: a word we do not know might narrow.
     pub fn from_manifest(name: &str, at: Site, manifest: &str) -> Result<Self, BadManifest> {
-        let shape = |field: &str, expected| BadManifest::Shape { at: at.clone(), field: field.to_owned(), expected };
+        let shape =
+            |field: &str, expected| BadManifest::Shape { at: at.clone(), field: field.to_owned(), expected };
         let value: Value = serde_json::from_str(manifest)
             .map_err(|error| BadManifest::NotJson { at: at.clone(), why: error.to_string() })?;
         let Value::Object(manifest) = value else {
@@ -72,17 +73,22 @@ impl Skill {
         let permissions = permissions.as_object().ok_or_else(|| shape("permissions", "an object"))?;
         const KNOWN: [&str; 6] = ["tool_groups", "tools", "fs", "net", "secrets", "execution_environment"];
         if let Some(unknown) = permissions.keys().find(|key| !KNOWN.contains(&key.as_str())) {
-            return Err(shape(&format!("permissions.{unknown}"), "one of tool_groups, tools, fs, net, secrets, execution_environment"));
+            return Err(shape(
+                &format!("permissions.{unknown}"),
+                "one of tool_groups, tools, fs, net, secrets, execution_environment",
+            ));
         }
         let words = |value: Option<&Value>, field: &str| -> Result<Option<Vec<String>>, BadManifest> {
             let Some(value) = value else { return Ok(None) };
             let items = value.as_array().ok_or_else(|| shape(field, "a list of strings"))?;
-            let words: Option<Vec<String>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            let words: Option<Vec<String>> =
+                items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
             words.map(Some).ok_or_else(|| shape(field, "a list of strings"))
         };
         let fs = permissions.get("fs");
         let globs = |key: &str| -> Result<Arc<PathGlobs>, BadManifest> {
-            let globs = words(fs.and_then(|fs| fs.get(key)), &format!("permissions.fs.{key}"))?.unwrap_or_default();
+            let globs =
+                words(fs.and_then(|fs| fs.get(key)), &format!("permissions.fs.{key}"))?.unwrap_or_default();
             PathGlobs::new(globs).map(Arc::new).map_err(|bad| BadManifest::Pattern(at.clone(), bad))
         };
         let mut hosts = Vec::new();
@@ -91,7 +97,8 @@ impl Skill {
             hosts.push(host.ok_or_else(|| shape("permissions.net", "a list of {host, ports}"))?.to_owned());
         }
         let permissions = Permissions {
-            tool_groups: words(permissions.get("tool_groups"), "permissions.tool_groups")?.unwrap_or_default(),
+            tool_groups: words(permissions.get("tool_groups"), "permissions.tool_groups")?
+                .unwrap_or_default(),
             tools: words(permissions.get("tools"), "permissions.tools")?,
             read: globs("read")?,
             write: globs("write")?,
@@ -129,7 +136,10 @@ impl Skill {
             if let Effect::Path { access, extent: Extent::Single, path } = effect {
                 let globs = if *access == Access::Read { &permissions.read } else { &permissions.write };
                 if !globs.matches(path) {
-                    verdict.deny(ErrorCode::PermissionDenied, reason(effect, "does not declare this path".to_owned()));
+                    verdict.deny(
+                        ErrorCode::PermissionDenied,
+                        reason(effect, "does not declare this path".to_owned()),
+                    );
                 }
             }
         }

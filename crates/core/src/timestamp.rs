@@ -80,9 +80,7 @@ impl Timestamp {
             let day = days(number(0, 4)?, number(5, 7)?, number(8, 10)?);
             let (hour, minute) = (number(11, 13)?, number(14, 16)?);
             let (second, millis) = (number(17, 19)?, number(20, 23)?);
-            Some(Self::from_millis(
-                day * DAY + ((hour * 60 + minute) * 60 + second) * 1000 + millis,
-            ))
+            Some(Self::from_millis(day * DAY + ((hour * 60 + minute) * 60 + second) * 1000 + millis))
         };
         // Writing it again pins the separators and refuses the 31st of February.
         read().filter(|at| at.text() == text.as_bytes()).ok_or(BadTimestamp)
@@ -139,9 +137,7 @@ mod tests {
         ] {
             assert_eq!(Timestamp::from_millis(millis).to_string(), text);
         }
-        for bad in
-            ["", "2026-02-31T00:00:00.000Z", "2026-01-01 00:00:00.000Z", "2026-01-01T00:00:00Z"]
-        {
+        for bad in ["", "2026-02-31T00:00:00.000Z", "2026-01-01 00:00:00.000Z", "2026-01-01T00:00:00Z"] {
             assert_eq!(Timestamp::parse(bad), Err(BadTimestamp), "{bad}");
         }
     }

@@ -1,7 +1,7 @@
 //! Vouchers discharge questions. They are not layers: no voucher changes a refusal.
 
-use crate::timestamp::Timestamp;
 use crate::digest::Digest;
+use crate::timestamp::Timestamp;
 use crate::verdict::Obligation;
 
 /// A yes that somebody gave.

@@ -26,10 +26,7 @@ pub struct Range {
 
 /// One record. Build it with [`Entry::new`] and set what applies; a field that is `None` is not written.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(
-    missing_docs,
-    reason = "the names are those of the ledger line, described in the contract"
-)]
+#[expect(missing_docs, reason = "the names are those of the ledger line, described in the contract")]
 pub struct Entry {
     pub ts: Timestamp,
     pub op: Op,
@@ -137,12 +134,7 @@ impl Entry {
             SessionChange::Alert | SessionChange::Suspended => Level::Warn,
             SessionChange::Open | SessionChange::Resumed | SessionChange::Ended => Level::Info,
         };
-        Self {
-            event_type: Some(change.as_str()),
-            session: Some(id),
-            level,
-            ..Self::new(Op::Session, ts)
-        }
+        Self { event_type: Some(change.as_str()), session: Some(id), level, ..Self::new(Op::Session, ts) }
     }
 
     /// The fields of the line, but for those that only the writer knows. A text past its cap is cut, large

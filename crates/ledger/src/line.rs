@@ -83,8 +83,7 @@ fn tail(line: &[u8]) -> Result<(Digest, &[u8]), Fault> {
 fn parts<'l>(line: &'l [u8], body: &'l [u8], said: Digest) -> Result<Line<'l>, Fault> {
     let (writer, rest) = start(line)?;
     let (seq, rest) = number(rest).ok_or(Fault::Malformed("no sequence number"))?;
-    let ts =
-        rest.strip_prefix(TS).and_then(|rest| rest.get(..24)).ok_or(Fault::Malformed("no time"))?;
+    let ts = rest.strip_prefix(TS).and_then(|rest| rest.get(..24)).ok_or(Fault::Malformed("no time"))?;
     let linked = Fault::Malformed("the link to the line before is missing");
     let at = body.len().checked_sub(LINK).ok_or_else(|| linked.clone())?;
     let link = body.get(at..).ok_or_else(|| linked.clone())?;

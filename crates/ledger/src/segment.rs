@@ -52,9 +52,7 @@ mod tests {
         let name = SegmentName::starting(42);
         assert_eq!(name.file_name(), "00000000000000000042.jsonl");
         assert_eq!(SegmentName::parse(&name.file_name()), Some(name));
-        for bad in
-            ["42.jsonl", "+0000000000000000042.jsonl", "00000000000000000042.json", "checkpoint"]
-        {
+        for bad in ["42.jsonl", "+0000000000000000042.jsonl", "00000000000000000042.json", "checkpoint"] {
             assert_eq!(SegmentName::parse(bad), None, "{bad}");
         }
     }

@@ -97,11 +97,7 @@ impl Verifier {
             let detail = format!("records {next} to {} are missing", line.seq - 1);
             found.fault(place.clone(), Kind::Gap, detail);
         } else if line.seq == self.head.seq {
-            found.fault(
-                place.clone(),
-                Kind::Duplicate,
-                format!("record {} is here twice", line.seq),
-            );
+            found.fault(place.clone(), Kind::Duplicate, format!("record {} is here twice", line.seq));
             return;
         } else {
             let detail = format!("record {} stands behind record {}", line.seq, self.head.seq);
@@ -166,18 +162,14 @@ mod tests {
     #[test]
     fn every_single_bit_flip_of_a_ledger_file_is_found() {
         let lines = chain(6);
-        let file: Vec<u8> =
-            lines.iter().flat_map(|line| [line.as_slice(), b"\n"].concat()).collect();
+        let file: Vec<u8> = lines.iter().flat_map(|line| [line.as_slice(), b"\n"].concat()).collect();
         for at in 0..file.len() {
             for bit in 0..8 {
                 let mut bad = file.clone();
                 bad[at] ^= 1 << bit;
                 let complete = bad.last() == Some(&b'\n');
-                let lines: Vec<Vec<u8>> = bad
-                    .split(|byte| *byte == b'\n')
-                    .map(<[u8]>::to_vec)
-                    .filter(|l| !l.is_empty())
-                    .collect();
+                let lines: Vec<Vec<u8>> =
+                    bad.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).filter(|l| !l.is_empty()).collect();
                 assert!(!complete || !kinds(&lines).is_empty(), "byte {at} bit {bit}");
             }
         }

@@ -4,22 +4,96 @@
 
 /// Words in a name that say "secret".
 const SECRET_WORDS: &[&str] = &[
-    "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD_", "CREDENTIAL", "API_KEY", "APIKEY", "ACCESS_KEY",
-    "PRIVATE", "AUTH", "COOKIE", "DSN", "DATABASE_URL", "CONNECTION_STRING", "WEBHOOK", "SIGNING", "ENCRYPTION",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PWD_",
+    "CREDENTIAL",
+    "API_KEY",
+    "APIKEY",
+    "ACCESS_KEY",
+    "PRIVATE",
+    "AUTH",
+    "COOKIE",
+    "DSN",
+    "DATABASE_URL",
+    "CONNECTION_STRING",
+    "WEBHOOK",
+    "SIGNING",
+    "ENCRYPTION",
 ];
 
 /// Variables that never hold one, by the beginning of their name.
 const HARMLESS_NAMES: &[&str] = &[
-    "PATH", "HOME", "PWD", "OLDPWD", "SHELL", "TERM", "LANG", "LC_", "USER", "LOGNAME", "HOSTNAME", "HOST", "EDITOR",
-    "VISUAL", "PAGER", "DISPLAY", "XDG_", "LS_COLORS", "COLORTERM", "TZ", "TMPDIR", "TEMP", "TMP", "CARGO", "RUST",
-    "LD_LIBRARY_PATH", "SHLVL", "COLUMNS", "LINES", "NO_COLOR", "NEXTEST", "OS_", "DBUS_", "SSH_CONNECTION",
-    "SSH_CLIENT", "SSH_TTY", "WAYLAND_", "DEBIAN_FRONTEND", "NODE_ENV", "GPG_TTY", "LESS", "npm_", "PYTHON", "PYENV",
-    "VIRTUAL_ENV", "CONDA", "JAVA_HOME", "GOPATH", "MANPATH", "INFOPATH", "SYSTEMD_", "INVOCATION_ID", "JOURNAL_",
+    "PATH",
+    "HOME",
+    "PWD",
+    "OLDPWD",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LC_",
+    "USER",
+    "LOGNAME",
+    "HOSTNAME",
+    "HOST",
+    "EDITOR",
+    "VISUAL",
+    "PAGER",
+    "DISPLAY",
+    "XDG_",
+    "LS_COLORS",
+    "COLORTERM",
+    "TZ",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "CARGO",
+    "RUST",
+    "LD_LIBRARY_PATH",
+    "SHLVL",
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "NEXTEST",
+    "OS_",
+    "DBUS_",
+    "SSH_CONNECTION",
+    "SSH_CLIENT",
+    "SSH_TTY",
+    "WAYLAND_",
+    "DEBIAN_FRONTEND",
+    "NODE_ENV",
+    "GPG_TTY",
+    "LESS",
+    "npm_",
+    "PYTHON",
+    "PYENV",
+    "VIRTUAL_ENV",
+    "CONDA",
+    "JAVA_HOME",
+    "GOPATH",
+    "MANPATH",
+    "INFOPATH",
+    "SYSTEMD_",
+    "INVOCATION_ID",
+    "JOURNAL_",
 ];
 
 /// Values that stand in every project.
-const HARMLESS_VALUES: &[&str] =
-    &["true", "false", "localhost", "default", "password", "changeme", "development", "production", "127.0.0.1"];
+const HARMLESS_VALUES: &[&str] = &[
+    "true",
+    "false",
+    "localhost",
+    "default",
+    "password",
+    "changeme",
+    "development",
+    "production",
+    "127.0.0.1",
+];
 
 const LEAST_NAMED: usize = 6;
 const LEAST_UNNAMED: usize = 8;
@@ -35,7 +109,9 @@ pub fn is_secret(name: &str, value: &str) -> bool {
         return value.len() >= LEAST_NAMED;
     }
     let harmless = HARMLESS_NAMES.iter().any(|start| name.starts_with(start))
-        || ["_VERSION", "_HOST", "_PORT", "_DIR", "_PATH", "_ROOT", "_ADDR"].iter().any(|end| upper.ends_with(end));
+        || ["_VERSION", "_HOST", "_PORT", "_DIR", "_PATH", "_ROOT", "_ADDR"]
+            .iter()
+            .any(|end| upper.ends_with(end));
     if harmless || value.len() < LEAST_UNNAMED {
         return false;
     }

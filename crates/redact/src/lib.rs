@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn known_values_are_replaced_wherever_they_stand() {
         let redactor = redactor(&["hunter2hunter2", "hunter2", "s\u{e9}cret-\u{1f511}-value"]);
-        let masked = redactor.redact("a=hunter2hunter2; b=hunter2, c=s\u{e9}cret-\u{1f511}-value\u{e9}").unwrap();
+        let masked =
+            redactor.redact("a=hunter2hunter2; b=hunter2, c=s\u{e9}cret-\u{1f511}-value\u{e9}").unwrap();
         assert_eq!(masked.count, 3);
         assert!(!masked.text.contains("hunter2") && !masked.text.contains("cret-"), "{}", masked.text);
         assert!(masked.text.starts_with("a=[REDACTED:env:") && masked.text.ends_with("]\u{e9}"));

@@ -108,8 +108,7 @@ pub(crate) const INSERT: &str =
     "INSERT INTO calls (id, session, tool, state, started, counted, plan_digest, finished, error, first_seq, last_seq)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 pub(crate) const SET: &str = "UPDATE calls SET state = ?2 WHERE id = ?1 AND finished IS NULL";
-pub(crate) const FINISH: &str =
-    "UPDATE calls SET state = ?2, finished = ?3, error = ?4, last_seq = ?5
+pub(crate) const FINISH: &str = "UPDATE calls SET state = ?2, finished = ?3, error = ?4, last_seq = ?5
      WHERE id = ?1 AND finished IS NULL";
 pub(crate) const BY_ID: &str =
     "SELECT id, session, tool, state, started, counted, plan_digest, finished, error, first_seq, last_seq

@@ -134,7 +134,6 @@ impl StoreError {
 impl From<&StoreError> for vambrace_core::CallError {
     /// Whatever is wrong with the store, the caller may not go on.
     fn from(error: &StoreError) -> Self {
-        Self::new(vambrace_core::ErrorCode::AuditUnavailable, error.to_string())
-            .suggest(error.suggestion())
+        Self::new(vambrace_core::ErrorCode::AuditUnavailable, error.to_string()).suggest(error.suggestion())
     }
 }

@@ -77,14 +77,7 @@ pub struct TimelineEvent<T = Text> {
 impl<T> TimelineEvent<T> {
     /// An event with nothing said but what every event says.
     #[must_use]
-    pub fn new(
-        ts: Timestamp,
-        call: Id,
-        phase: Phase,
-        action: T,
-        tool: T,
-        status: EventStatus,
-    ) -> Self {
+    pub fn new(ts: Timestamp, call: Id, phase: Phase, action: T, tool: T, status: EventStatus) -> Self {
         Self {
             ts,
             call,

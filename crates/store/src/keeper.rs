@@ -45,8 +45,7 @@ impl Keeper {
         loop {
             let chore = match due {
                 None => chores.recv().unwrap_or(Chore::Stop),
-                Some(at) => match chores.recv_timeout(at.saturating_duration_since(Instant::now()))
-                {
+                Some(at) => match chores.recv_timeout(at.saturating_duration_since(Instant::now())) {
                     Ok(chore) => chore,
                     Err(RecvTimeoutError::Disconnected) => Chore::Stop,
                     Err(RecvTimeoutError::Timeout) => {

@@ -12,6 +12,7 @@
 
 mod batch;
 mod call;
+mod desk;
 mod disk;
 mod error;
 mod event;

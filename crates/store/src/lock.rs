@@ -37,9 +37,7 @@ impl FolderLock {
         };
         match asking.recv_timeout(patience) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                Err(StoreError::io("waiting for the lock of the state folder", error))
-            }
+            Ok(Err(error)) => Err(StoreError::io("waiting for the lock of the state folder", error)),
             Err(RecvTimeoutError::Timeout) => {
                 self.asking = Some(asking);
                 let text = format!("the lock was not free within {} s", patience.as_secs_f32());

@@ -34,16 +34,7 @@ enum Next {
 
 impl<'a> Mirror<'a> {
     pub(crate) fn new(files: &'a dyn SegmentFiles, segments: Vec<(SegmentName, u64)>) -> Self {
-        Self {
-            files,
-            segments,
-            at: 0,
-            buffer: Vec::new(),
-            used: 0,
-            offset: 0,
-            line: 0,
-            lacking: None,
-        }
+        Self { files, segments, at: 0, buffer: Vec::new(), used: 0, offset: 0, line: 0, lacking: None }
     }
 
     /// Compares the next line with a row of the table.
@@ -55,10 +46,8 @@ impl<'a> Mirror<'a> {
                 Next::Line(length) => (length, false),
                 Next::Torn(length) => (length, true),
             };
-            let place = Place::Segment(
-                self.name().or(name).unwrap_or(SegmentName::starting(0)),
-                self.line + 1,
-            );
+            let place =
+                Place::Segment(self.name().or(name).unwrap_or(SegmentName::starting(0)), self.line + 1);
             let line = self.peek(length);
             if line == row && !torn {
                 self.take(length + 1);
@@ -75,19 +64,14 @@ impl<'a> Mirror<'a> {
                     let detail = "the last line is not complete, as after a crash; the next start repairs it";
                     found.note(place, Kind::TornTail, detail);
                 } else {
-                    found.fault(
-                        place,
-                        Kind::TornTail,
-                        "ends within a line that the table does not have",
-                    );
+                    found.fault(place, Kind::TornTail, "ends within a line that the table does not have");
                 }
                 return self.lack(seq);
             }
             match Line::claimed_seq(line) {
                 Some(claimed) if claimed > seq => return self.lack(seq),
                 Some(claimed) if claimed < seq => {
-                    let detail =
-                        format!("record {claimed} is here and not in the table at this place");
+                    let detail = format!("record {claimed} is here and not in the table at this place");
                     found.fault(place, Kind::ExtraLines, detail);
                     self.take(length + 1);
                 }
@@ -139,8 +123,7 @@ impl<'a> Mirror<'a> {
         {
             let to = to.min(cursor.seq);
             let place = Place::Segment(SegmentName::starting(from), 1);
-            let detail =
-                format!("records {from} to {to} were written to a segment and are in none");
+            let detail = format!("records {from} to {to} were written to a segment and are in none");
             found.fault(place, Kind::SegmentShort, detail);
         }
         self.cursor_segment(cursor, found);
@@ -154,8 +137,7 @@ impl<'a> Mirror<'a> {
                 Next::Line(length) => (length, false),
                 Next::Torn(length) => (length, true),
             };
-            let place =
-                Place::Segment(self.name().unwrap_or(SegmentName::starting(0)), self.line + 1);
+            let place = Place::Segment(self.name().unwrap_or(SegmentName::starting(0)), self.line + 1);
             if torn {
                 found.fault(place, Kind::TornTail, "ends within a line");
                 self.take(length);
@@ -187,11 +169,7 @@ impl<'a> Mirror<'a> {
                 found.fault(Place::Segment(name, 1), Kind::SegmentShort, detail);
             }
             Ok(None) => {
-                found.fault(
-                    Place::Segment(name, 1),
-                    Kind::SegmentMissing,
-                    "the newest segment is missing",
-                );
+                found.fault(Place::Segment(name, 1), Kind::SegmentMissing, "the newest segment is missing");
             }
             Err(error) => {
                 let detail = format!("cannot be read: {error}");
@@ -250,10 +228,7 @@ impl<'a> Mirror<'a> {
         let kept = self.buffer.len();
         let want = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
         self.buffer.resize(kept + want, 0);
-        let read = self
-            .buffer
-            .get_mut(kept..)
-            .map_or(Ok(0), |room| self.files.read(name, self.offset, room));
+        let read = self.buffer.get_mut(kept..).map_or(Ok(0), |room| self.files.read(name, self.offset, room));
         let read = read.unwrap_or_else(|error| {
             let place = Place::Segment(name, self.line + 1);
             found.fault(place, Kind::SegmentDiffers, format!("cannot be read: {error}"));

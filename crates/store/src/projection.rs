@@ -38,8 +38,7 @@ impl Cursor {
 
     /// The caller holds the writer lock.
     pub(crate) fn store(self, connection: &Connection) -> rusqlite::Result<()> {
-        let sql =
-            "INSERT INTO projection (name, seq, segment, offset) VALUES ('segments', ?1, ?2, ?3)
+        let sql = "INSERT INTO projection (name, seq, segment, offset) VALUES ('segments', ?1, ?2, ?3)
                    ON CONFLICT (name) DO UPDATE SET seq = ?1, segment = ?2, offset = ?3";
         let row = (signed(self.seq), signed(self.segment), signed(self.offset));
         connection.prepare_cached(sql)?.execute(row).map(drop)
@@ -101,9 +100,7 @@ impl Projection<'_> {
         match self.files.size(name).map_err(fault)? {
             None | Some(0) => Ok(cursor),
             Some(size) if self.repair(name, cursor, size)? => Ok(cursor),
-            Some(_) => {
-                Err(StoreError::Io(format!("segment {name} holds something else than the table")))
-            }
+            Some(_) => Err(StoreError::Io(format!("segment {name} holds something else than the table"))),
         }
     }
 

@@ -51,9 +51,7 @@ impl Readers {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, StoreError> {
         use rusqlite::OptionalExtension;
-        self.with(|connection| {
-            connection.prepare_cached(sql)?.query_row(parameters, read).optional()
-        })
+        self.with(|connection| connection.prepare_cached(sql)?.query_row(parameters, read).optional())
     }
 
     /// The rows that a statement finds.
@@ -63,9 +61,7 @@ impl Readers {
         parameters: impl rusqlite::Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        self.with(|connection| {
-            connection.prepare_cached(sql)?.query_map(parameters, read)?.collect()
-        })
+        self.with(|connection| connection.prepare_cached(sql)?.query_map(parameters, read)?.collect())
     }
 }
 

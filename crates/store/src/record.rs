@@ -116,8 +116,7 @@ impl Query {
             ("session", self.session.as_deref()),
             ("execution_id", self.execution_id.as_deref()),
         ];
-        let needle =
-            |(key, word): (&str, Option<&str>)| word.map(|word| format!("\"{key}\":\"{word}\""));
+        let needle = |(key, word): (&str, Option<&str>)| word.map(|word| format!("\"{key}\":\"{word}\""));
         words.into_iter().filter_map(needle).collect()
     }
 
@@ -140,14 +139,11 @@ impl Query {
             && is("session", self.session.as_deref())
             && is("execution_id", self.execution_id.as_deref())
             && is("tool_name", self.tool.as_deref())
-            && self
-                .since
-                .is_none_or(|since| field("ts").is_some_and(|ts| *ts >= *since.to_string()))
+            && self.since.is_none_or(|since| field("ts").is_some_and(|ts| *ts >= *since.to_string()))
             && self.path.as_deref().is_none_or(|path| {
                 let under = |at: &str| {
-                    at.strip_prefix(path).is_some_and(|rest| {
-                        rest.is_empty() || rest.starts_with('/') || path.ends_with('/')
-                    })
+                    at.strip_prefix(path)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || path.ends_with('/'))
                 };
                 field("path").is_some_and(under) || field("target_path").is_some_and(under)
             })
@@ -160,9 +156,8 @@ mod tests {
 
     #[test]
     fn a_path_fits_itself_and_what_lies_below() {
-        let fits = |asked: &str, line: &str| {
-            Query { path: Some(asked.into()), ..Query::default() }.fits(line)
-        };
+        let fits =
+            |asked: &str, line: &str| Query { path: Some(asked.into()), ..Query::default() }.fits(line);
         assert!(fits("src", r#"{"path":"src"}"#));
         assert!(fits("src", r#"{"path":"src/a"}"#));
         assert!(fits("src/", r#"{"target_path":"src/a"}"#));

@@ -22,8 +22,7 @@ const MIGRATIONS: &[&str] = &[include_str!("sql/0001.sql")];
 /// with others doing the same.
 pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection =
-        Connection::open_with_flags(path, flags).map_err(|e| StoreError::sqlite(path, &e))?;
+    let connection = Connection::open_with_flags(path, flags).map_err(|e| StoreError::sqlite(path, &e))?;
     write_settings(&connection)
         .and_then(|()| identity(&connection))
         .map_err(|e| StoreError::sqlite(path, &e))
@@ -35,8 +34,7 @@ pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, StoreError> {
 /// Opens a file whose schema is known already.
 pub(crate) fn open_again(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection =
-        Connection::open_with_flags(path, flags).map_err(|e| StoreError::sqlite(path, &e))?;
+    let connection = Connection::open_with_flags(path, flags).map_err(|e| StoreError::sqlite(path, &e))?;
     write_settings(&connection).map_err(|e| StoreError::sqlite(path, &e))?;
     Ok(connection)
 }
@@ -56,11 +54,9 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
 
 /// Opens a file of a folder that cannot be written, as it lies there; for a file without a log only.
 pub(crate) fn open_immutable(path: &Path) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_URI;
-    let escaped =
-        path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
         .map_err(|e| StoreError::sqlite(path, &e))
 }
@@ -123,9 +119,7 @@ fn migrate(path: &Path, connection: &Connection) -> Result<(), StoreError> {
         let sum = Digest::of(sql.as_bytes()).to_string();
         if number <= version {
             let stored: String = transaction
-                .query_row("SELECT sha256 FROM migrations WHERE version = ?1", [number], |row| {
-                    row.get(0)
-                })
+                .query_row("SELECT sha256 FROM migrations WHERE version = ?1", [number], |row| row.get(0))
                 .map_err(sqlite)?;
             if stored != sum {
                 let reason = format!("its migration {number} is not the one of this program");

@@ -33,8 +33,7 @@ pub(crate) const INSERT: &str =
 pub(crate) const SET: &str = "UPDATE sessions SET state = ?2, changed = ?3 WHERE id = ?1";
 pub(crate) const BY_ID: &str =
     "SELECT id, user, agent, role, project, state, opened, changed FROM sessions WHERE id = ?1";
-pub(crate) const NEWEST: &str =
-    "SELECT id, user, agent, role, project, state, opened, changed FROM sessions
+pub(crate) const NEWEST: &str = "SELECT id, user, agent, role, project, state, opened, changed FROM sessions
      ORDER BY opened DESC, id DESC LIMIT ?1";
 
 impl SessionRow<String> {

@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use vambrace_ledger::{Digest, Entry, Head, Id, MAX_SEGMENT_BYTES, Timestamp};
 
 use crate::batch::{Batch, Committed, Durability, Start};
 use crate::call::{self, CallRow, RecentCalls};
+use crate::desk::{self, Desk};
 use crate::disk::{DiskSegments, SegmentFiles};
 use crate::error::StoreError;
 use crate::event::{self, TimelineEvent};
@@ -23,12 +23,12 @@ use crate::record::{Query, Record};
 use crate::schema;
 use crate::session::{self, SessionRow};
 use crate::state_dir::StateDir;
-use crate::statements::signed;
+use crate::statements::{self, signed};
 use crate::store::{BoxFuture, Store};
 use crate::trust::{self, TrustRow};
 use crate::violation::{self, ViolationRow};
 use crate::wal::Wal;
-use crate::writer::{Answer, Request, Work, Writer};
+use crate::writer::{Job, Writer};
 
 /// How a store behaves; the defaults are meant for use.
 #[derive(Debug, Clone)]
@@ -63,6 +63,7 @@ pub struct Counters {
 }
 
 /// What the threads of a store share.
+#[derive(Debug)]
 pub(crate) struct Shared {
     commits: AtomicU64,
     records: AtomicU64,
@@ -77,8 +78,8 @@ pub(crate) struct Shared {
 pub struct SqliteStore {
     readers: Arc<Readers>,
     // INVARIANT: both are `Some` until the store is dropped.
-    queue: Option<Sender<Request>>,
-    writer: Option<JoinHandle<()>>,
+    desk: Option<Desk>,
+    clerk: Option<JoinHandle<()>>,
     keeper: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
     dir: StateDir,
@@ -107,6 +108,7 @@ impl SqliteStore {
         lock.acquire(options.patience)?;
         dir.prepare_database()?;
         let mut connection = schema::open_for_writing(&database)?;
+        connection.set_prepared_statement_cache_capacity(statements::KEPT);
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&database, &error);
         let writer: String = connection
             .query_row("SELECT writer FROM head WHERE id = 1", (), |row| row.get(0))
@@ -141,13 +143,12 @@ impl SqliteStore {
             poison: None,
             unsynced: None,
             buffer: Vec::new(),
-            last: 0,
         };
-        let (queue, requests) = channel();
+        let (desk, clerk) = desk::open(connection, writer);
         Ok(Self {
             readers: Arc::new(Readers::new(database)),
-            queue: Some(queue),
-            writer: Some(spawn("vambrace-writer", move || writer.run(&connection, &requests))?),
+            desk: Some(desk),
+            clerk: Some(spawn("vambrace-writer", move || clerk.run())?),
             keeper: Some(spawn("vambrace-keeper", move || keeper.run(&chores_in))?),
             shared,
             dir,
@@ -180,9 +181,9 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     /// Writes and syncs what is queued, then brings the segments up to date.
     fn drop(&mut self) {
-        drop(self.queue.take());
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
+        drop(self.desk.take());
+        if let Some(clerk) = self.clerk.take() {
+            let _ = clerk.join();
         }
         let _ = self.shared.chores.send(Chore::Stop);
         if let Some(keeper) = self.keeper.take() {
@@ -259,24 +260,22 @@ impl Shared {
 impl Store for SqliteStore {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
         Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            // Encoded here, on the caller's thread: the writer is the one thing everybody shares.
-            let encoded = batch.entries.iter().map(Entry::encode).collect();
-            let durable = batch.durability == Durability::Durable;
+            // Encoded here, on the caller's thread: the pen is the one thing everybody shares.
+            let job = Job {
+                encoded: batch.entries.iter().map(Entry::encode).collect(),
+                changes: batch.changes,
+                sealed: Vec::with_capacity(batch.entries.len()),
+                durable: batch.durability == Durability::Durable,
+            };
             let start = Start::of(&batch.entries);
-            let sealed = Vec::with_capacity(batch.entries.len());
-            let work = Work { encoded, changes: batch.changes, sealed };
-            let queue = self.queue.as_ref().ok_or(StoreError::Closed)?;
-            queue.send(Request { work, durable, answer }).map_err(|_| StoreError::Closed)?;
-            let Answer { durable, work } = answered.await.map_err(|_| StoreError::Closed)?;
-            Ok(Committed::new(work.sealed, durable?, start))
+            drop(batch.entries);
+            let desk = self.desk.as_ref().ok_or(StoreError::Closed)?;
+            let (job, durable) = desk.write(job).await?;
+            Ok(Committed::new(job.sealed, durable?, start))
         })
     }
 
-    fn session<'a>(
-        &'a self,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>> {
+    fn session<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>> {
         Box::pin(async move { self.readers.one(session::BY_ID, [id], SessionRow::read) })
     }
 
@@ -299,10 +298,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn call<'a>(
-        &'a self,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CallRow<String>>, StoreError>> {
+    fn call<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<CallRow<String>>, StoreError>> {
         Box::pin(async move { self.readers.one(call::BY_ID, [id], CallRow::read) })
     }
 
@@ -310,10 +306,7 @@ impl Store for SqliteStore {
         Box::pin(async move { self.readers.all(call::NEWEST, [most(limit)], CallRow::read) })
     }
 
-    fn events<'a>(
-        &'a self,
-        call: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>> {
+    fn events<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>> {
         Box::pin(async move { self.readers.all(event::OF_CALL, [call], TimelineEvent::read) })
     }
 
@@ -345,10 +338,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn trust(
-        &self,
-        project: Digest,
-    ) -> BoxFuture<'_, Result<Option<TrustRow<String>>, StoreError>> {
+    fn trust(&self, project: Digest) -> BoxFuture<'_, Result<Option<TrustRow<String>>, StoreError>> {
         Box::pin(async move {
             let project = project.as_bytes().as_slice();
             self.readers.one(trust::OF_PROJECT, [project], TrustRow::read)
@@ -374,9 +364,9 @@ impl Store for SqliteStore {
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
         Box::pin(async move {
             let sql = "SELECT seq, event_hash FROM head WHERE id = 1";
-            let found = self.readers.one(sql, (), |row| {
-                Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, String>(1)?))
-            })?;
+            let found = self
+                .readers
+                .one(sql, (), |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, String>(1)?)))?;
             let damaged = || StoreError::Damaged {
                 path: self.dir.database(),
                 reason: "the head row is missing or damaged".into(),

@@ -69,12 +69,7 @@ impl StateDir {
                 Err(StoreError::Folder { path: path.clone(), reason })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(0o600)
-                    .open(&path)
-                    .map_err(fault)?;
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(fault)?;
                 self.sync()
             }
             Err(error) => Err(fault(error)),
@@ -93,8 +88,7 @@ impl StateDir {
 
     /// Syncs the folder itself: the names of new files.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        let folder =
-            File::open(&self.path).map_err(|error| StoreError::folder(&self.path, error))?;
+        let folder = File::open(&self.path).map_err(|error| StoreError::folder(&self.path, error))?;
         folder.sync_all().map_err(|error| StoreError::io("syncing the state folder", error))
     }
 

@@ -1,32 +1,61 @@
-//! The statements that write, prepared once for the life of the writer.
+//! The statements that write. Each is prepared when first needed and kept by its connection.
 
-use rusqlite::{Connection, Statement};
+use rusqlite::{CachedStatement, Connection, Params};
 use vambrace_ledger::{Digest, Head, Id, Text};
 
 use crate::batch::Change;
 use crate::error::StoreError;
 use crate::{call, event, session, trust, violation};
 
-/// Everything a writer says to the database.
-#[derive(Debug)]
+/// How many statements a writing connection has to keep.
+pub(crate) const KEPT: usize = 32;
+
+/// Every statement of a writer, by its place in [`SQL`].
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    Begin,
+    Commit,
+    Savepoint,
+    Release,
+    Undo,
+    Head,
+    SetHead,
+    Append,
+    OpenSession,
+    SetSession,
+    InsertCall,
+    SetCall,
+    FinishCall,
+    Event,
+    Violation,
+    Trust,
+    Untrust,
+}
+
+const SQL: [&str; 17] = [
+    "BEGIN IMMEDIATE",
+    "COMMIT",
+    "SAVEPOINT batch",
+    "RELEASE batch",
+    "ROLLBACK TO batch",
+    "SELECT seq, event_hash FROM head WHERE id = 1",
+    "UPDATE head SET seq = ?1, event_hash = ?2 WHERE id = 1",
+    "INSERT INTO ledger (seq, line) VALUES (?1, ?2)",
+    session::INSERT,
+    session::SET,
+    call::INSERT,
+    call::SET,
+    call::FINISH,
+    event::INSERT,
+    violation::INSERT,
+    trust::SET,
+    trust::REMOVE,
+];
+
+/// The statements of one group: looked up once, however many batches use them.
 pub(crate) struct Statements<'c> {
-    begin: Statement<'c>,
-    commit: Statement<'c>,
-    savepoint: Statement<'c>,
-    release: Statement<'c>,
-    undo: Statement<'c>,
-    head: Statement<'c>,
-    set_head: Statement<'c>,
-    append: Statement<'c>,
-    open_session: Statement<'c>,
-    set_session: Statement<'c>,
-    insert_call: Statement<'c>,
-    set_call: Statement<'c>,
-    finish_call: Statement<'c>,
-    event: Statement<'c>,
-    violation: Statement<'c>,
-    trust: Statement<'c>,
-    untrust: Statement<'c>,
+    connection: &'c Connection,
+    ready: [Option<CachedStatement<'c>>; SQL.len()],
 }
 
 /// A statement failed, or the state does not allow the change.
@@ -43,67 +72,62 @@ impl From<rusqlite::Error> for Refusal {
 }
 
 impl<'c> Statements<'c> {
-    pub(crate) fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
-        Ok(Self {
-            begin: connection.prepare("BEGIN IMMEDIATE")?,
-            commit: connection.prepare("COMMIT")?,
-            savepoint: connection.prepare("SAVEPOINT batch")?,
-            release: connection.prepare("RELEASE batch")?,
-            undo: connection.prepare("ROLLBACK TO batch")?,
-            head: connection.prepare("SELECT seq, event_hash FROM head WHERE id = 1")?,
-            set_head: connection
-                .prepare("UPDATE head SET seq = ?1, event_hash = ?2 WHERE id = 1")?,
-            append: connection.prepare("INSERT INTO ledger (seq, line) VALUES (?1, ?2)")?,
-            open_session: connection.prepare(session::INSERT)?,
-            set_session: connection.prepare(session::SET)?,
-            insert_call: connection.prepare(call::INSERT)?,
-            set_call: connection.prepare(call::SET)?,
-            finish_call: connection.prepare(call::FINISH)?,
-            event: connection.prepare(event::INSERT)?,
-            violation: connection.prepare(violation::INSERT)?,
-            trust: connection.prepare(trust::SET)?,
-            untrust: connection.prepare(trust::REMOVE)?,
-        })
+    pub(crate) fn of(connection: &'c Connection) -> Self {
+        Self { connection, ready: [const { None }; SQL.len()] }
+    }
+
+    fn get(&mut self, which: Which) -> rusqlite::Result<&mut CachedStatement<'c>> {
+        let place = which as usize;
+        let (Some(slot), Some(sql)) = (self.ready.get_mut(place), SQL.get(place)) else {
+            return Err(rusqlite::Error::InvalidQuery);
+        };
+        match slot {
+            Some(statement) => Ok(statement),
+            empty => Ok(empty.insert(self.connection.prepare_cached(sql)?)),
+        }
+    }
+
+    fn execute(&mut self, which: Which, parameters: impl Params) -> rusqlite::Result<usize> {
+        self.get(which)?.execute(parameters)
     }
 
     pub(crate) fn begin(&mut self) -> rusqlite::Result<()> {
-        self.begin.execute(()).map(drop)
+        self.execute(Which::Begin, ()).map(drop)
     }
 
     pub(crate) fn commit(&mut self) -> rusqlite::Result<()> {
-        self.commit.execute(()).map(drop)
+        self.execute(Which::Commit, ()).map(drop)
     }
 
     pub(crate) fn savepoint(&mut self) -> rusqlite::Result<()> {
-        self.savepoint.execute(()).map(drop)
+        self.execute(Which::Savepoint, ()).map(drop)
     }
 
     pub(crate) fn release(&mut self) -> rusqlite::Result<()> {
-        self.release.execute(()).map(drop)
+        self.execute(Which::Release, ()).map(drop)
     }
 
     /// Back to the savepoint, which is gone afterwards.
     pub(crate) fn undo(&mut self) -> rusqlite::Result<()> {
-        self.undo.execute(())?;
+        self.execute(Which::Undo, ())?;
         self.release()
     }
 
     pub(crate) fn head(&mut self) -> Result<Head, Refusal> {
-        let (seq, hash) = self.head.query_row((), |row| {
-            Ok((row.get::<_, i64>(0)?, row.get_ref(1)?.as_str()?.parse::<Digest>()))
-        })?;
-        let hash = hash.map_err(|error| {
-            Refusal::Store(StoreError::Io(format!("the head row is damaged: {error}")))
-        })?;
+        let (seq, hash) = self
+            .get(Which::Head)?
+            .query_row((), |row| Ok((row.get::<_, i64>(0)?, row.get_ref(1)?.as_str()?.parse::<Digest>())))?;
+        let hash = hash
+            .map_err(|error| Refusal::Store(StoreError::Io(format!("the head row is damaged: {error}"))))?;
         Ok(Head { seq: seq.unsigned_abs(), hash })
     }
 
     pub(crate) fn set_head(&mut self, head: Head) -> rusqlite::Result<()> {
-        self.set_head.execute((signed(head.seq), head.hash.to_string())).map(drop)
+        self.execute(Which::SetHead, (signed(head.seq), head.hash.to_string())).map(drop)
     }
 
     pub(crate) fn append(&mut self, seq: u64, line: &str) -> rusqlite::Result<()> {
-        self.append.execute((signed(seq), line)).map(drop)
+        self.execute(Which::Append, (signed(seq), line)).map(drop)
     }
 
     /// Makes one change. `first` and `last` are the records of its batch.
@@ -120,32 +144,35 @@ impl<'c> Statements<'c> {
                 let (opened, changed) = (s.opened.millis(), s.changed.millis());
                 let state = s.state.as_str();
                 let row = (s.id.as_str(), user, agent, role, project, state, opened, changed);
-                self.open_session.execute(row)?;
+                self.execute(Which::OpenSession, row)?;
             }
             Change::SetSession { id, state, at } => {
-                let rows = self.set_session.execute((id.as_str(), state.as_str(), at.millis()))?;
+                let rows = self.execute(Which::SetSession, (id.as_str(), state.as_str(), at.millis()))?;
                 one(rows, "session", id)?;
             }
             Change::InsertCall(c) => {
-                self.insert_call.execute((
-                    c.id.as_str(),
-                    c.session.as_str(),
-                    c.tool.get(),
-                    c.state.as_str(),
-                    c.started.millis(),
-                    c.counted,
-                    c.plan_digest.as_ref().map(|digest| digest.as_bytes().as_slice()),
-                    c.finished.map(vambrace_ledger::Timestamp::millis),
-                    text(c.error.as_ref()),
-                    first.map(signed),
-                    last.map(signed),
-                ))?;
+                self.execute(
+                    Which::InsertCall,
+                    (
+                        c.id.as_str(),
+                        c.session.as_str(),
+                        c.tool.get(),
+                        c.state.as_str(),
+                        c.started.millis(),
+                        c.counted,
+                        c.plan_digest.as_ref().map(|digest| digest.as_bytes().as_slice()),
+                        c.finished.map(vambrace_ledger::Timestamp::millis),
+                        text(c.error.as_ref()),
+                        first.map(signed),
+                        last.map(signed),
+                    ),
+                )?;
             }
             Change::SetCall { id, state } => {
                 if state.is_final() {
                     return refuse(format!("`{state}` ends a call, which says when and why"));
                 }
-                one(self.set_call.execute((id.as_str(), state.as_str()))?, "open call", id)?;
+                one(self.execute(Which::SetCall, (id.as_str(), state.as_str()))?, "open call", id)?;
             }
             Change::FinishCall(f) => {
                 if !f.state.is_final() {
@@ -153,42 +180,47 @@ impl<'c> Statements<'c> {
                 }
                 let error = f.error.map(vambrace_core::ErrorCode::as_str);
                 let row = (f.id.as_str(), f.state.as_str(), f.at.millis(), error, last.map(signed));
-                one(self.finish_call.execute(row)?, "open call", &f.id)?;
+                one(self.execute(Which::FinishCall, row)?, "open call", &f.id)?;
             }
             Change::Event(e) => {
-                self.event.execute((
-                    e.call.as_str(),
-                    e.ts.millis(),
-                    e.phase.as_str(),
-                    e.action.get(),
-                    e.tool.get(),
-                    text(e.policy.as_ref()),
-                    text(e.verdict.as_ref()),
-                    text(e.violation_type.as_ref()),
-                    text(e.attempted_action.as_ref()),
-                    e.status.as_str(),
-                    e.error.map(vambrace_core::ErrorCode::as_str),
-                    text(e.message.as_ref()),
-                    e.attempt,
-                    signed(e.duration_us),
-                ))?;
+                self.execute(
+                    Which::Event,
+                    (
+                        e.call.as_str(),
+                        e.ts.millis(),
+                        e.phase.as_str(),
+                        e.action.get(),
+                        e.tool.get(),
+                        text(e.policy.as_ref()),
+                        text(e.verdict.as_ref()),
+                        text(e.violation_type.as_ref()),
+                        text(e.attempted_action.as_ref()),
+                        e.status.as_str(),
+                        e.error.map(vambrace_core::ErrorCode::as_str),
+                        text(e.message.as_ref()),
+                        e.attempt,
+                        signed(e.duration_us),
+                    ),
+                )?;
             }
             Change::Violation(v) => {
-                self.violation.execute((
-                    v.ts.millis(),
-                    v.session.as_str(),
-                    v.call.as_ref().map(Id::as_str),
-                    v.violation_type.get(),
-                    text(v.target.as_ref()),
-                ))?;
+                self.execute(
+                    Which::Violation,
+                    (
+                        v.ts.millis(),
+                        v.session.as_str(),
+                        v.call.as_ref().map(Id::as_str),
+                        v.violation_type.get(),
+                        text(v.target.as_ref()),
+                    ),
+                )?;
             }
             Change::Trust(t) => {
-                let (project, digest) =
-                    (t.project.as_bytes().as_slice(), t.digest.as_bytes().as_slice());
-                self.trust.execute((project, t.path.get(), digest, t.by.get(), t.at.millis()))?;
+                let (project, digest) = (t.project.as_bytes().as_slice(), t.digest.as_bytes().as_slice());
+                self.execute(Which::Trust, (project, t.path.get(), digest, t.by.get(), t.at.millis()))?;
             }
             Change::Untrust { project } => {
-                self.untrust.execute([project.as_bytes().as_slice()])?;
+                self.execute(Which::Untrust, [project.as_bytes().as_slice()])?;
             }
         }
         Ok(())

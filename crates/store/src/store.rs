@@ -23,10 +23,7 @@ pub trait Store: Send + Sync {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>>;
 
     /// A session.
-    fn session<'a>(
-        &'a self,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>>;
+    fn session<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>>;
 
     /// The newest sessions, newest first.
     fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionRow<String>>, StoreError>>;
@@ -40,19 +37,13 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'a, Result<RecentCalls, StoreError>>;
 
     /// A call.
-    fn call<'a>(
-        &'a self,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CallRow<String>>, StoreError>>;
+    fn call<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<CallRow<String>>, StoreError>>;
 
     /// The newest calls, newest first.
     fn calls(&self, limit: usize) -> BoxFuture<'_, Result<Vec<CallRow<String>>, StoreError>>;
 
     /// The timeline of a call, oldest first.
-    fn events<'a>(
-        &'a self,
-        call: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>>;
+    fn events<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>>;
 
     /// How many violations a session has since a moment.
     fn violations_since<'a>(
@@ -69,8 +60,7 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<ViolationRow<String>>, StoreError>>;
 
     /// What was trusted of a project.
-    fn trust(&self, project: Digest)
-    -> BoxFuture<'_, Result<Option<TrustRow<String>>, StoreError>>;
+    fn trust(&self, project: Digest) -> BoxFuture<'_, Result<Option<TrustRow<String>>, StoreError>>;
 
     /// The records that fit a query.
     fn records(&self, query: Query) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;

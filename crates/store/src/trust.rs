@@ -21,12 +21,10 @@ pub struct TrustRow<T = Text> {
     pub at: Timestamp,
 }
 
-pub(crate) const SET: &str =
-    "INSERT INTO trust (project, path, digest, by, at) VALUES (?1, ?2, ?3, ?4, ?5)
+pub(crate) const SET: &str = "INSERT INTO trust (project, path, digest, by, at) VALUES (?1, ?2, ?3, ?4, ?5)
      ON CONFLICT (project) DO UPDATE SET path = ?2, digest = ?3, by = ?4, at = ?5";
 pub(crate) const REMOVE: &str = "DELETE FROM trust WHERE project = ?1";
-pub(crate) const OF_PROJECT: &str =
-    "SELECT project, path, digest, by, at FROM trust WHERE project = ?1";
+pub(crate) const OF_PROJECT: &str = "SELECT project, path, digest, by, at FROM trust WHERE project = ?1";
 
 impl TrustRow<String> {
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {

@@ -44,10 +44,7 @@ pub struct VerifyReport {
 }
 
 /// Checks a state folder.
-pub fn verify(
-    dir: &StateDir,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<VerifyReport, StoreError> {
+pub fn verify(dir: &StateDir, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, StoreError> {
     let files = DiskSegments::new(&dir.ledger());
     // Sizes first, rows afterwards: a running store writes the table before the segments, so whatever is in
     // a segment now must be in the table then.
@@ -58,9 +55,7 @@ pub fn verify(
         findings: Findings::default(),
     };
     let table = open(dir).and_then(|connection| {
-        check
-            .table(&connection, progress)
-            .map_err(|error| StoreError::sqlite(&dir.database(), &error))
+        check.table(&connection, progress).map_err(|error| StoreError::sqlite(&dir.database(), &error))
     });
     let table_read = table.is_ok();
     match table {
@@ -86,9 +81,7 @@ fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     let path = dir.database();
     let read = |connection: &Connection| {
         let count = "SELECT count(*) FROM head";
-        connection
-            .query_row(count, (), |row| row.get::<_, i64>(0))
-            .map_err(|e| StoreError::sqlite(&path, &e))
+        connection.query_row(count, (), |row| row.get::<_, i64>(0)).map_err(|e| StoreError::sqlite(&path, &e))
     };
     let connection = schema::open_for_reading(&path)?;
     match read(&connection) {
@@ -119,8 +112,8 @@ impl Check<'_> {
         let before = self.head_row(connection)?;
         let cursor = Cursor::read(connection)?;
         let total = before.map_or(0, |head| head.seq);
-        let mut statement = connection
-            .prepare("SELECT seq, line FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
+        let mut statement =
+            connection.prepare("SELECT seq, line FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
         let mut last = i64::MIN;
         let mut at_head = before.filter(|head| head.seq == 0);
         loop {

@@ -21,12 +21,12 @@ pub struct ViolationRow<T = Text> {
     pub target: Option<T>,
 }
 
-pub(crate) const INSERT: &str = "INSERT INTO violations (ts, session, call, violation_type, target) VALUES (?1, ?2, ?3, ?4, ?5)";
+pub(crate) const INSERT: &str =
+    "INSERT INTO violations (ts, session, call, violation_type, target) VALUES (?1, ?2, ?3, ?4, ?5)";
 pub(crate) const COUNT: &str = "SELECT count(*) FROM violations WHERE session = ?1 AND ts >= ?2";
 pub(crate) const NEWEST: &str =
     "SELECT ts, session, call, violation_type, target FROM violations ORDER BY id DESC LIMIT ?1";
-pub(crate) const NEWEST_OF: &str =
-    "SELECT ts, session, call, violation_type, target FROM violations
+pub(crate) const NEWEST_OF: &str = "SELECT ts, session, call, violation_type, target FROM violations
      WHERE session = ?2 ORDER BY id DESC LIMIT ?1";
 
 impl ViolationRow<String> {

@@ -57,13 +57,10 @@ impl Wal {
         let facts = file.metadata().map_err(|error| StoreError::io("looking at the log", error))?;
         if facts.nlink() == 0 {
             // SQLite would go on writing into the deleted file, and nothing of it would be found again.
-            return Err(StoreError::Io(
-                "the log of the database was deleted under a running program".into(),
-            ));
+            return Err(StoreError::Io("the log of the database was deleted under a running program".into()));
         }
         // Whatever the reason, a full disk too: what is on the disk after a failed sync is not known.
-        rustix::fs::fdatasync(file)
-            .map_err(|error| StoreError::Io(format!("syncing the log: {error}")))
+        rustix::fs::fdatasync(file).map_err(|error| StoreError::Io(format!("syncing the log: {error}")))
     }
 
     /// Whether the log will soon be longer than its allocated blocks.

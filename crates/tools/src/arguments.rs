@@ -44,7 +44,11 @@ impl Arguments {
             None => Ok(()),
             Some(error) => {
                 let place = error.instance_path().to_string();
-                let at = if place.is_empty() { String::new() } else { format!("`{}`: ", place.trim_start_matches('/')) };
+                let at = if place.is_empty() {
+                    String::new()
+                } else {
+                    format!("`{}`: ", place.trim_start_matches('/'))
+                };
                 Err(invalid(tool, &format!("{at}{}", cut(&error.to_string()))))
             }
         }

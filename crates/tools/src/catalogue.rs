@@ -48,8 +48,8 @@ impl Catalogue {
             if names(&*tool).any(|name| catalogue.find(name).is_some()) {
                 return Err(fault(format!("two tools are called `{name}`")));
             }
-            let arguments =
-                Arguments::new(&tool.about().input).map_err(|why| fault(format!("the schema of `{name}`: {why}")))?;
+            let arguments = Arguments::new(&tool.about().input)
+                .map_err(|why| fault(format!("the schema of `{name}`: {why}")))?;
             catalogue.shelves.push(Shelf { tool, arguments });
         }
         Ok(catalogue)
@@ -70,14 +70,20 @@ impl Catalogue {
     pub fn get(&self, name: &str, told: impl Fn(&dyn Tool) -> bool) -> Result<&Arc<dyn Tool>, CallError> {
         self.find(name).ok_or_else(|| {
             let shown: String = name.chars().take(100).collect();
-            let offered = || self.tools().filter(|tool| told(&***tool)).map(|tool| tool.facts().name.as_str());
+            let offered =
+                || self.tools().filter(|tool| told(&***tool)).map(|tool| tool.facts().name.as_str());
             let near = match nearest(&shown, offered()) {
                 Some(near) => format!("did you mean `{near}`? "),
                 None => String::new(),
             };
             let list: Vec<&str> = offered().collect();
-            let offer = if list.is_empty() { "no tools are offered".to_owned() } else { format!("the tools are: {}", list.join(", ")) };
-            CallError::new(ErrorCode::UnknownTool, format!("there is no tool `{shown}`")).suggest(format!("{near}{offer}"))
+            let offer = if list.is_empty() {
+                "no tools are offered".to_owned()
+            } else {
+                format!("the tools are: {}", list.join(", "))
+            };
+            CallError::new(ErrorCode::UnknownTool, format!("there is no tool `{shown}`"))
+                .suggest(format!("{near}{offer}"))
         })
     }
 

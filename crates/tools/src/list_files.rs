@@ -83,8 +83,12 @@ impl Tool for ListFiles {
             Kind::File => Effect::read(found.path.clone()),
             Kind::Folder => Effect::read_tree(found.path.clone()),
         };
-        let want =
-            ListRequest { recursive: args.recursive, pattern: args.pattern, max_entries: room.limits.list_entries, visible: None };
+        let want = ListRequest {
+            recursive: args.recursive,
+            pattern: args.pattern,
+            max_entries: room.limits.list_entries,
+            visible: None,
+        };
         Ok(Prepared {
             effects: vec![effect],
             risk: Risk::low("it only looks at names"),
@@ -102,7 +106,12 @@ struct List {
 }
 
 impl Work for List {
-    fn run(self: Box<Self>, room: &Room, fence: &Fence, _started: &StartReceipt) -> Result<Output, CallError> {
+    fn run(
+        self: Box<Self>,
+        room: &Room,
+        fence: &Fence,
+        _started: &StartReceipt,
+    ) -> Result<Output, CallError> {
         let want = ListRequest { visible: visible(fence), ..self.want };
         let listing = room.workspace.list(&self.path, &want)?;
         Ok(output(&listing))

@@ -111,7 +111,12 @@ struct Reading {
 }
 
 impl Work for Reading {
-    fn run(self: Box<Self>, room: &Room, fence: &Fence, _started: &StartReceipt) -> Result<Output, CallError> {
+    fn run(
+        self: Box<Self>,
+        room: &Room,
+        fence: &Fence,
+        _started: &StartReceipt,
+    ) -> Result<Output, CallError> {
         if !fence.read.admits(&self.file.path) {
             let why = format!("`{}` is outside what this call may read", self.file.path);
             return Err(CallError::new(ErrorCode::PermissionDenied, why));

@@ -109,7 +109,9 @@ fn input_schema(further: Option<Value>) -> Value {
             "recursive": {"type": "boolean", "default": true, "description": "Also in folders below."},
         },
     });
-    if let (Some(properties), Some(Value::Object(further))) = (schema["properties"].as_object_mut(), further) {
+    if let (Some(properties), Some(Value::Object(further))) =
+        (schema.get_mut("properties").and_then(Value::as_object_mut), further)
+    {
         properties.extend(further);
     }
     schema
@@ -178,7 +180,12 @@ struct Search {
 }
 
 impl Work for Search {
-    fn run(self: Box<Self>, room: &Room, fence: &Fence, _started: &StartReceipt) -> Result<Output, CallError> {
+    fn run(
+        self: Box<Self>,
+        room: &Room,
+        fence: &Fence,
+        _started: &StartReceipt,
+    ) -> Result<Output, CallError> {
         let want = SearchRequest { visible: visible(fence), ..self.want };
         let found = room.workspace.search(&self.path, &want)?;
         Ok(match want.mode {

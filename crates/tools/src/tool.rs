@@ -103,7 +103,10 @@ impl Prepared {
 
 impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared").field("effects", &self.effects).field("operation", &self.operation).finish_non_exhaustive()
+        f.debug_struct("Prepared")
+            .field("effects", &self.effects)
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
     }
 }
 

@@ -104,8 +104,7 @@ impl Workspace {
         }
         let path = || shown(&self.scope().spell_text(&file.place));
         let found = Census::take(self, [&file.facts], || true).found(&file.facts);
-        let now = rustix::fs::fstat(file.handle())
-            .map_err(|errno| FileFault::from_errno(errno, &path()))?;
+        let now = rustix::fs::fstat(file.handle()).map_err(|errno| FileFault::from_errno(errno, &path()))?;
         if !unmoved(&file.facts, &now) {
             return Err(FileFault::Moving { path: path() });
         }

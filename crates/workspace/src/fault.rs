@@ -36,9 +36,7 @@ pub enum OpenError {
     #[error("this kernel does not offer `openat2`: files cannot be opened safely, so none will be")]
     NoOpenat2,
     /// The service root.
-    #[error(
-        "service root `{0}` is not a folder inside the project that can be reached without links"
-    )]
+    #[error("service root `{0}` is not a folder inside the project that can be reached without links")]
     ServiceRoot(String),
     /// The service root is a blocked name.
     #[error("service root `{0}` lies in a blocked zone")]

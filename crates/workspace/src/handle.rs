@@ -51,12 +51,8 @@ pub(crate) struct Root {
 
 impl Root {
     pub(crate) fn new(fd: OwnedFd) -> Result<Self> {
-        let facts = rustix::fs::statx(
-            &fd,
-            c"",
-            AtFlags::EMPTY_PATH,
-            StatxFlags::BASIC_STATS | StatxFlags::MNT_ID,
-        )?;
+        let facts =
+            rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)?;
         let has_mount = facts.stx_mask & StatxFlags::MNT_ID.bits() != 0;
         let device = rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor);
         let kind = rustix::fs::fstatfs(&fd)?.f_type;
@@ -102,8 +98,7 @@ impl Root {
                 return straight(from, rest, flags);
             }
             let cut = rest.bytes().take(PIECE_BYTES).rposition(|byte| byte == b'/');
-            let (piece, tail) =
-                cut.and_then(|cut| rest.split_at_checked(cut)).ok_or(Errno::NAMETOOLONG)?;
+            let (piece, tail) = cut.and_then(|cut| rest.split_at_checked(cut)).ok_or(Errno::NAMETOOLONG)?;
             let folder = straight(from, piece, LOOK | OFlags::DIRECTORY)?;
             at = Some(folder);
             rest = tail.trim_start_matches('/');
@@ -137,11 +132,7 @@ pub(crate) fn file_type(facts: &Stat) -> FileType {
     FileType::from_raw_mode(facts.st_mode)
 }
 
-fn straight<P: rustix::path::Arg + Copy>(
-    from: BorrowedFd<'_>,
-    path: P,
-    flags: OFlags,
-) -> Result<OwnedFd> {
+fn straight<P: rustix::path::Arg + Copy>(from: BorrowedFd<'_>, path: P, flags: OFlags) -> Result<OwnedFd> {
     for _ in 0..RETRIES {
         match rustix::fs::openat2(from, path, flags, Mode::empty(), STRAIGHT) {
             Err(Errno::AGAIN | Errno::INTR) => {}

@@ -28,9 +28,7 @@ pub use list::{EntryKind, ListEntry, ListRequest, Listing};
 pub use read::{Content, FileRead, LineRange, ReadRequest};
 pub use resolve::{Kind, Resolved};
 pub use scope::{DEFAULT_SHARED_PATHS, Isolation, ScopeRules};
-pub use search::{
-    Detail, FileCount, LineMatch, SearchFault, SearchMode, SearchRequest, SearchResult,
-};
+pub use search::{Detail, FileCount, LineMatch, SearchFault, SearchMode, SearchRequest, SearchResult};
 pub use text::{Bom, Eol, Indent};
 pub use visible::Visible;
 pub use workspace::Workspace;

@@ -175,13 +175,7 @@ impl Workspace {
             Kind::Folder => (EntryKind::Folder, 0),
         };
         let path = self.scope().spell_text(place);
-        ListEntry {
-            name: file_name(place).to_owned(),
-            path,
-            kind,
-            size,
-            modified: iso(end.modified),
-        }
+        ListEntry { name: file_name(place).to_owned(), path, kind, size, modified: iso(end.modified) }
     }
 
     fn link_end(&self, place: &str) -> LinkEnd {
@@ -239,14 +233,7 @@ impl Gather<'_> {
         }
     }
 
-    fn entry(
-        &mut self,
-        base: &str,
-        folder: &str,
-        name: &CStr,
-        kind: FileType,
-        ahead: &mut Vec<String>,
-    ) {
+    fn entry(&mut self, base: &str, folder: &str, name: &CStr, kind: FileType, ahead: &mut Vec<String>) {
         let text = name.to_string_lossy();
         let place = join(folder, &text);
         let asks_hidden = self.pattern.as_ref().is_some_and(|pattern| pattern.asks_hidden);
@@ -264,8 +251,7 @@ impl Gather<'_> {
             },
             _ => false,
         };
-        let listed =
-            listed && visible.is_none_or(|visible| visible.admits(&self.ws.scope().spell(&place)));
+        let listed = listed && visible.is_none_or(|visible| visible.admits(&self.ws.scope().spell(&place)));
         let relative = place.get(base.len()..).unwrap_or(&place).trim_start_matches('/');
         let matches = self.pattern.as_ref().is_none_or(|pattern| pattern.matches(relative, &text));
         if listed && matches {
@@ -288,9 +274,8 @@ impl Pattern {
     fn new(pattern: &str) -> Result<Self, FileFault> {
         let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
         let pattern = pattern.strip_suffix('/').unwrap_or(pattern);
-        let bad = |why: String| FileFault::BadRequest {
-            why: format!("`pattern` is not a valid glob: {why}"),
-        };
+        let bad =
+            |why: String| FileFault::BadRequest { why: format!("`pattern` is not a valid glob: {why}") };
         if pattern.len() > 1024 {
             return Err(bad("it is longer than 1024 bytes".to_owned()));
         }
@@ -347,8 +332,7 @@ mod tests {
 
     #[test]
     fn only_a_pattern_with_a_dot_asks_for_hidden_names() {
-        for (pattern, asks) in
-            [("*", false), ("*.rs", false), (".*", true), ("a/.b", true), ("{a,.b}", true)]
+        for (pattern, asks) in [("*", false), ("*.rs", false), (".*", true), ("a/.b", true), ("{a,.b}", true)]
         {
             assert_eq!(Pattern::new(pattern).unwrap().asks_hidden, asks, "{pattern}");
         }

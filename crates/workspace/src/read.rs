@@ -121,9 +121,8 @@ impl Workspace {
         let start = want.start_line.unwrap_or(1);
         let end = want.end_line.unwrap_or(start.saturating_add(DEFAULT_LINES - 1));
         if start == 0 || end < start {
-            let why = format!(
-                "lines count from 1 and `end_line` is not before `start_line`; got {start} to {end}"
-            );
+            let why =
+                format!("lines count from 1 and `end_line` is not before `start_line`; got {start} to {end}");
             return Err(FileFault::BadRequest { why });
         }
         if file.kind == Kind::Folder {
@@ -273,11 +272,7 @@ impl Pass<'_> {
     }
 
     fn check_size(&self, size: u64, cap: u64) -> Result<(), FileFault> {
-        if size <= cap {
-            Ok(())
-        } else {
-            Err(FileFault::TooLarge { path: self.shown(), size, cap })
-        }
+        if size <= cap { Ok(()) } else { Err(FileFault::TooLarge { path: self.shown(), size, cap }) }
     }
 
     fn fault(&self, errno: Errno) -> FileFault {

@@ -66,11 +66,7 @@ impl Resolved {
 
 impl Workspace {
     /// Refuses what whoever decided does not let be told.
-    pub(crate) fn check_visible(
-        &self,
-        found: &Resolved,
-        visible: Option<&Visible>,
-    ) -> Result<(), FileFault> {
+    pub(crate) fn check_visible(&self, found: &Resolved, visible: Option<&Visible>) -> Result<(), FileFault> {
         match visible {
             Some(visible) if !visible.admits(&found.path) => {
                 Err(FileFault::Blocked { path: shown(&found.path.to_string()) })
@@ -153,8 +149,7 @@ impl Workspace {
     }
 
     fn describe(&self, place: &str, handle: OwnedFd, asked: &str) -> Result<Resolved, FileFault> {
-        let facts =
-            rustix::fs::fstat(&handle).map_err(|errno| FileFault::from_errno(errno, asked))?;
+        let facts = rustix::fs::fstat(&handle).map_err(|errno| FileFault::from_errno(errno, asked))?;
         if !self.root().holds(&facts) {
             return Err(FileFault::CrossDevice { path: shown(asked) });
         }
@@ -187,15 +182,10 @@ impl Workspace {
 /// A point in time as the kernel tells it.
 pub(crate) fn time(seconds: i64, nanos: u64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base =
-        if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     base.and_then(|base| base.checked_add(Duration::from_nanos(nanos))).unwrap_or(UNIX_EPOCH)
 }
 
 fn names_reversed(path: &str) -> Vec<String> {
-    path.split('/')
-        .rev()
-        .filter(|name| !name.is_empty() && *name != ".")
-        .map(str::to_owned)
-        .collect()
+    path.split('/').rev().filter(|name| !name.is_empty() && *name != ".").map(str::to_owned).collect()
 }

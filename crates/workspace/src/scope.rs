@@ -8,8 +8,7 @@ use vambrace_core::path::{ScopedPath, Zone};
 use crate::fault::{OpenError, Refusal};
 
 /// Read-only for every service unless configured otherwise, relative to the project root.
-pub const DEFAULT_SHARED_PATHS: &[&str] =
-    &["shared/", "contracts/", "shared_contracts/", "docs/policies/"];
+pub const DEFAULT_SHARED_PATHS: &[&str] = &["shared/", "contracts/", "shared_contracts/", "docs/policies/"];
 
 /// How far a service sees beside itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +67,8 @@ impl Scope {
     pub(crate) fn new(rules: ScopeRules) -> Result<Self, OpenError> {
         let service = clean(&rules.service_root)?;
         let shared = rules.shared_paths.iter().map(|path| clean(path)).collect::<Result<_, _>>()?;
-        let siblings = (rules.isolation == Isolation::Shared && !service.is_empty()).then(|| {
-            service.rsplit_once('/').map_or(String::new(), |(parent, _)| parent.to_owned())
-        });
+        let siblings = (rules.isolation == Isolation::Shared && !service.is_empty())
+            .then(|| service.rsplit_once('/').map_or(String::new(), |(parent, _)| parent.to_owned()));
         if rules.block.blocks(&service).is_some() {
             return Err(OpenError::ServiceRootBlocked(service));
         }
@@ -106,9 +104,9 @@ impl Scope {
     /// Whether an entry of an admitted folder is blocked.
     pub(crate) fn blocks_entry(&self, place: &str) -> bool {
         self.block.blocks_entry(place).is_some()
-            || self.in_service(place).is_some_and(|own| {
-                own.len() != place.len() && self.block.blocks_entry(own).is_some()
-            })
+            || self
+                .in_service(place)
+                .is_some_and(|own| own.len() != place.len() && self.block.blocks_entry(own).is_some())
     }
 
     /// The one spelling of a place.

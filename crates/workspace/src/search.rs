@@ -140,11 +140,7 @@ pub struct SearchResult {
 
 impl Workspace {
     /// Searches a file or a folder.
-    pub fn search(
-        &self,
-        path: &ScopedPath,
-        want: &SearchRequest,
-    ) -> Result<SearchResult, SearchFault> {
+    pub fn search(&self, path: &ScopedPath, want: &SearchRequest) -> Result<SearchResult, SearchFault> {
         let deadline = Instant::now() + want.total_deadline;
         self.strays().admit()?;
         let start = self.resolve(path)?;
@@ -182,11 +178,7 @@ impl Workspace {
     }
 }
 
-fn conclude(
-    tally: Tally,
-    want: &SearchRequest,
-    complete: bool,
-) -> Result<SearchResult, SearchFault> {
+fn conclude(tally: Tally, want: &SearchRequest, complete: bool) -> Result<SearchResult, SearchFault> {
     if want.mode == SearchMode::Count && !complete {
         // A count that is too small would make an ambiguous edit look safe.
         return Err(SearchFault::Deadline { after: want.total_deadline });

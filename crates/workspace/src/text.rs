@@ -168,9 +168,9 @@ pub(crate) fn indent_of(text: &[u8]) -> Indent {
         (tabs, spaces) if tabs > spaces * 9 => Indent::Tabs,
         (tabs, spaces) if tabs > 0 && spaces <= tabs * 9 => Indent::Mixed,
         _ => {
-            let commonest = (1..=8_u8).rev().max_by_key(|width| {
-                (steps.get(usize::from(*width)).copied().unwrap_or(0), *width != 1)
-            });
+            let commonest = (1..=8_u8)
+                .rev()
+                .max_by_key(|width| (steps.get(usize::from(*width)).copied().unwrap_or(0), *width != 1));
             let known = commonest.filter(|width| steps.get(usize::from(*width)) != Some(&0));
             Indent::Spaces(known.unwrap_or_else(|| u8::try_from(smallest).unwrap_or(u8::MAX)))
         }
@@ -179,8 +179,7 @@ pub(crate) fn indent_of(text: &[u8]) -> Indent {
 
 /// Whether the head of a file says that it is not text: a NUL byte, or a tenth of control characters.
 pub(crate) fn looks_binary(head: &[u8]) -> bool {
-    let control =
-        |byte: &&u8| matches!(**byte, 0x01..=0x07 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+    let control = |byte: &&u8| matches!(**byte, 0x01..=0x07 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
     memchr::memchr(0, head).is_some() || head.iter().filter(control).count() * 10 > head.len()
 }
 

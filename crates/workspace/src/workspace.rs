@@ -37,8 +37,7 @@ struct Inner {
 impl Workspace {
     /// Opens the project root and checks that the kernel can keep us inside it.
     pub fn open(project_root: &Path, rules: ScopeRules) -> Result<Self, OpenError> {
-        let refuse =
-            |why: String| OpenError::Root { path: project_root.display().to_string(), why };
+        let refuse = |why: String| OpenError::Root { path: project_root.display().to_string(), why };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, project_root, flags, Mode::empty())
             .map_err(|errno| refuse(errno.to_string()))?;
@@ -50,10 +49,8 @@ impl Workspace {
             Err(errno) => return Err(refuse(errno.to_string())),
         }
         let scope = Scope::new(rules)?;
-        root.open_folder(scope.service())
-            .map_err(|_| OpenError::ServiceRoot(scope.service().to_owned()))?;
-        let real =
-            std::fs::canonicalize(project_root).map_err(|error| refuse(error.to_string()))?;
+        root.open_folder(scope.service()).map_err(|_| OpenError::ServiceRoot(scope.service().to_owned()))?;
+        let real = std::fs::canonicalize(project_root).map_err(|error| refuse(error.to_string()))?;
         let inside_repository =
             real.ancestors().skip(1).any(|above| std::fs::metadata(above.join(".git")).is_ok());
         let mut spellings = vec![real];

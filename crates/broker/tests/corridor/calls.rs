@@ -83,7 +83,10 @@ async fn aliases_work_and_typos_are_helped() {
     let answer = call(&broker, "raed_file", json!({})).await;
     assert!(answer["error"]["suggestion"].as_str().unwrap().contains("did you mean `read_file`"), "{answer}");
     let answer = call(&broker, "read_file", json!({"path": "x", "start_lin": 1})).await;
-    assert!(answer["error"]["suggestion"].as_str().unwrap().contains("did you mean `start_line`"), "{answer}");
+    assert!(
+        answer["error"]["suggestion"].as_str().unwrap().contains("did you mean `start_line`"),
+        "{answer}"
+    );
 }
 
 // T21, S11: what the redactor knows reaches neither the answer nor the ledger
@@ -116,13 +119,25 @@ async fn a_product_owner_reads_documents_only() {
     assert_eq!(read(&broker, "docs/guide.md").await["status"], "success");
     assert_eq!(read(&broker, "src/main.rs").await["error"]["code"], "PermissionDenied");
     let listing = call(&broker, "list_files", json!({"recursive": true})).await;
-    let paths: Vec<&str> =
-        listing["data"]["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    let paths: Vec<&str> = listing["data"]["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file["path"].as_str().unwrap())
+        .collect();
     assert_eq!(paths, ["docs", "docs/guide.md", "docs/private", "docs/private/plan.md"]);
     let found = call(&broker, "search_file", json!({"regex": "main|plan"})).await;
     assert_eq!(found["data"]["files"], 1, "{found}");
     let found = call(&broker, "search_file", json!({"regex": "main", "path": "src/main.rs"})).await;
     assert_eq!(found["error"]["code"], "PermissionDenied");
+    // What exists is not told by the kind of the refusal, nor by a suggestion.
+    let there = read(&broker, "src/main.rs").await["error"].clone();
+    let missing = read(&broker, "src/mian.rs").await["error"].clone();
+    assert_eq!(there["code"], missing["code"]);
+    assert_eq!(there["suggestion"], missing["suggestion"]);
+    let missing = read(&broker, "docs/giude.md").await["error"].clone();
+    assert_eq!(missing["code"], "FileNotFound");
+    assert!(!missing["suggestion"].as_str().unwrap().contains("guide"), "{missing}");
 }
 
 #[tokio::test]
@@ -169,9 +184,17 @@ async fn rules_deny_ask_and_grant() {
     let asked = call(&broker, "search_file", json!({"regex": "main", "path": "src/main.rs"})).await;
     assert_eq!(asked["details"]["status"], "hitl_required", "{asked}");
     let found = call(&broker, "search_file", json!({"regex": "."})).await;
-    let paths: Vec<&str> =
-        found["data"]["matches"].as_array().unwrap().iter().map(|hit| hit["path"].as_str().unwrap()).collect();
-    assert!(paths.contains(&"docs/guide.md") && !paths.iter().any(|path| path.starts_with("src") || path.contains("private")), "{paths:?}");
+    let paths: Vec<&str> = found["data"]["matches"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["path"].as_str().unwrap())
+        .collect();
+    assert!(
+        paths.contains(&"docs/guide.md")
+            && !paths.iter().any(|path| path.starts_with("src") || path.contains("private")),
+        "{paths:?}"
+    );
 }
 
 // DESIGN 2: explain runs the first three steps and tells each layer
@@ -179,20 +202,27 @@ async fn rules_deny_ask_and_grant() {
 async fn explanations_tell_every_layer_and_change_nothing() {
     let mut kit = Kit::new(RULES);
     let broker = kit.broker();
-    for (path, expected) in
-        [("docs/private/plan.md", Answer::Deny), ("src/main.rs", Answer::Allow), ("../x", Answer::Deny), (".env", Answer::Deny)]
-    {
-        let Explained::Judged { verdict, told } = broker.explain(raw("read_file", json!({"path": path})), &peer()).await else {
+    for (path, expected) in [
+        ("docs/private/plan.md", Answer::Deny),
+        ("src/main.rs", Answer::Allow),
+        ("../x", Answer::Deny),
+        (".env", Answer::Deny),
+    ] {
+        let Explained::Judged { verdict, told } =
+            broker.explain(raw("read_file", json!({"path": path})), &peer()).await
+        else {
             panic!("{path}");
         };
         assert_eq!(verdict, expected, "{path}: {told}");
         assert_eq!(told["verdict"], expected.as_str());
     }
-    let Explained::Judged { told, .. } = broker.explain(raw("read_file", json!({"path": "docs/private/plan.md"})), &peer()).await
+    let Explained::Judged { told, .. } =
+        broker.explain(raw("read_file", json!({"path": "docs/private/plan.md"})), &peer()).await
     else {
         panic!("explained");
     };
-    let layers: Vec<&str> = told["layers"].as_array().unwrap().iter().map(|layer| layer["layer"].as_str().unwrap()).collect();
+    let layers: Vec<&str> =
+        told["layers"].as_array().unwrap().iter().map(|layer| layer["layer"].as_str().unwrap()).collect();
     assert_eq!(layers, ["floor", "organisation", "user", "project", "role", "tool_policy", "session"]);
     assert_eq!(told["causes"][0]["rule"], "no-private");
     assert!(kit.records().await.is_empty());
@@ -205,10 +235,14 @@ async fn the_timeline_tells_check_and_call() {
     let broker = kit.broker();
     let answer = broker.call(raw("read_file", json!({"path": "src/main.rs"})), &peer()).await;
     let events = kit.store.events(answer.call().as_str()).await.unwrap();
-    let phases: Vec<(Phase, &str)> = events.iter().map(|event| (event.phase, event.action.as_str())).collect();
+    let phases: Vec<(Phase, &str)> =
+        events.iter().map(|event| (event.phase, event.action.as_str())).collect();
     assert_eq!(phases, [(Phase::Policy, "check"), (Phase::Call, "call")]);
     assert_eq!(events[0].verdict.as_deref(), Some("allowed"));
-    assert_eq!(events[0].policy.as_deref(), Some(r#"{"network":"deny","filesystem":"read","secrets":"deny"}"#));
+    assert_eq!(
+        events[0].policy.as_deref(),
+        Some(r#"{"network":"deny","filesystem":"read","secrets":"deny"}"#)
+    );
     assert_eq!(events[1].attempt, Some(1));
     let refused = broker.call(raw("read_file", json!({"path": ".env"})), &peer()).await;
     let events = kit.store.events(refused.call().as_str()).await.unwrap();

@@ -75,7 +75,8 @@ impl Kit {
         }
         std::fs::write(folder.path().join("outside.txt"), "canary-outside\n").unwrap();
         std::os::unix::fs::symlink("../outside.txt", project.join("link.txt")).unwrap();
-        let store = Arc::new(SqliteStore::open(StateDir::open(folder.path().join("state")).unwrap()).unwrap());
+        let store =
+            Arc::new(SqliteStore::open(StateDir::open(folder.path().join("state")).unwrap()).unwrap());
         let clock = Arc::new(Hand(AtomicI64::new(1_785_000_000_000)));
         let parts = parts(&project, config, None, store.clone(), clock.clone());
         Self { folder, store, clock, parts: Some(parts) }

@@ -1,5 +1,11 @@
 //! The corridor from its door: real files, a real store, policies as people write them.
-#![expect(clippy::disallowed_methods, reason = "tests make their own projects")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests make their own projects, and fail by panicking"
+)]
 
 mod calls;
 mod compile_fail;

@@ -13,11 +13,9 @@ const DEV: &str = "roles:\n  default: dev\n";
 // T23
 #[tokio::test]
 async fn more_than_five_violations_in_a_minute_raise_the_alarm() {
-    for (action, after) in [
-        (SessionState::Alert, "success"),
-        (SessionState::Suspended, "error"),
-        (SessionState::Ended, "error"),
-    ] {
+    for (action, after) in
+        [(SessionState::Alert, "success"), (SessionState::Suspended, "error"), (SessionState::Ended, "error")]
+    {
         let mut kit = Kit::new(DEV);
         kit.parts.as_mut().unwrap().violations.action = action;
         let broker = kit.broker();

@@ -57,7 +57,8 @@ pub(crate) fn ledger() -> Result<Arc<SqliteStore>, Failure> {
 
 fn no_ledger(place: &std::path::Path) -> Failure {
     let hint = "the first call makes it; VAMBRACE_HOME names another place; `vambrace demo` shows one";
-    let error = CallError::new(ErrorCode::FileNotFound, format!("there is no ledger in `{}`", place.display()));
+    let error =
+        CallError::new(ErrorCode::FileNotFound, format!("there is no ledger in `{}`", place.display()));
     Failure { error: error.suggest(hint), exit: exit::FAILED }
 }
 
@@ -115,24 +116,29 @@ fn print(records: &[Record], out: Out) {
 
 fn kind(op: Option<&str>, violations: bool) -> Result<Option<Op>, Failure> {
     let asked = match op {
-        Some(word) => Some(Op::parse(word).ok_or_else(|| unknown("op", word, Op::ALL.iter().map(|op| op.as_str())))?),
+        Some(word) => {
+            Some(Op::parse(word).ok_or_else(|| unknown("op", word, Op::ALL.iter().map(|op| op.as_str())))?)
+        }
         None => None,
     };
     match (violations, asked) {
         (true, None | Some(Op::Violation)) => Ok(Some(Op::Violation)),
-        (true, Some(op)) => {
-            Err(Failure::usage(format!("`--violations` and `--op {op}` exclude each other"), "leave one of them out"))
-        }
+        (true, Some(op)) => Err(Failure::usage(
+            format!("`--violations` and `--op {op}` exclude each other"),
+            "leave one of them out",
+        )),
         (false, asked) => Ok(asked),
     }
 }
 
 fn standing(word: &str) -> Result<Status, Failure> {
-    Status::parse(word).ok_or_else(|| unknown("status", word, Status::ALL.iter().map(|status| status.as_str())))
+    Status::parse(word)
+        .ok_or_else(|| unknown("status", word, Status::ALL.iter().map(|status| status.as_str())))
 }
 
 fn unknown(option: &str, word: &str, known: impl Iterator<Item = &'static str> + Clone) -> Failure {
-    let near = nearest(word, known.clone()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let near =
+        nearest(word, known.clone()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     let list: Vec<&str> = known.collect();
     Failure::usage(format!("there is no {option} `{word}`{near}"), format!("one of: {}", list.join(", ")))
 }

@@ -25,7 +25,7 @@ pub(crate) async fn run(
         out.value(&answer.envelope());
     } else {
         if let Some(text) = answer.plain_text() {
-            out.line(text.strip_suffix('\n').unwrap_or(text));
+            out.foreign(text.strip_suffix('\n').unwrap_or(text));
         }
         if let Some(error) = answer.error() {
             out.error(error.code.as_str(), &plain(&error.message), &plain(&error.suggestion));
@@ -45,8 +45,12 @@ pub(crate) fn arguments(tool: &str, words: &[String], catalogue: &Catalogue) -> 
     if let [only] = words
         && only.trim_start().starts_with('{')
     {
-        return serde_json::from_str(only)
-            .map_err(|error| Failure::usage(format!("the arguments are not JSON: {error}"), "quote the whole object, or use key=value"));
+        return serde_json::from_str(only).map_err(|error| {
+            Failure::usage(
+                format!("the arguments are not JSON: {error}"),
+                "quote the whole object, or use key=value",
+            )
+        });
     }
     let properties = catalogue.find(tool).and_then(|tool| tool.about().input.get("properties").cloned());
     let mut args = Map::new();

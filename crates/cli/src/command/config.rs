@@ -106,8 +106,9 @@ fn reference() -> String {
 #[expect(clippy::disallowed_methods, reason = "a file that the person at the terminal names")]
 fn migrate(file: &Path, out: Out) -> Result<(), Failure> {
     let name = file.display().to_string();
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("`{name}`: {error}"), "name the older file, for example .flow/config.json"))?;
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::usage(format!("`{name}`: {error}"), "name the older file, for example .flow/config.json")
+    })?;
     let migrated = config::migrate(&text, &name).map_err(|errors| {
         let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let mut failure = Failure::usage(list.join("\n"), "correct the places named, then try again");
@@ -119,6 +120,11 @@ fn migrate(file: &Path, out: Out) -> Result<(), Failure> {
     } else {
         out.line(migrated.trim_end());
         out.say("write this to .vambrace/config.yaml, look at it, then run `vambrace trust`");
+        if !migrated.lines().any(|line| line.starts_with("roles:")) {
+            out.say(
+                "it names no role, and without one there are no tools: add `roles: {default: dev}` for that",
+            );
+        }
     }
     Ok(())
 }

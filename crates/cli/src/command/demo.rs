@@ -77,7 +77,10 @@ fn close(steps: &[Step], good: bool, out: Out) {
     if good {
         out.line(format!("\n{}", paint(Tone::Good, format!("All {held} steps came out as they must."))));
     } else {
-        out.line(format!("\n{}", paint(Tone::Bad, format!("{held} of {} steps came out as they must.", steps.len()))));
+        out.line(format!(
+            "\n{}",
+            paint(Tone::Bad, format!("{held} of {} steps came out as they must.", steps.len()))
+        ));
         let file = places::organisation();
         if file.try_exists().unwrap_or(false) {
             out.line(format!("`{}` is in force here too and may be the reason.", file.display()));

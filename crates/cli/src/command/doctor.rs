@@ -30,7 +30,10 @@ pub(crate) async fn run(workspace: Option<&Path>, out: &Out) -> Result<ExitCode,
         out.line(match (missing, degraded) {
             (0, 0) => paint(Tone::Good, "everything is there"),
             (0, _) => format!("everything needed is there; {degraded} worth a look"),
-            _ => paint(Tone::Bad, format!("{missing} of what is needed is missing: calls are refused until it is there")),
+            _ => paint(
+                Tone::Bad,
+                format!("{missing} of what is needed is missing: calls are refused until it is there"),
+            ),
         });
     }
     Ok(if missing == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })

@@ -33,7 +33,9 @@ pub(crate) async fn run(words: CallWords, out: &Out) -> Result<ExitCode, Failure
         Explained::Faulty(error) => {
             let exit = match error.code {
                 ErrorCode::UnknownTool | ErrorCode::InvalidArguments => exit::BAD_USAGE,
-                ErrorCode::AuditUnavailable | ErrorCode::SessionSuspended | ErrorCode::RateLimited => exit::DENIED,
+                ErrorCode::AuditUnavailable | ErrorCode::SessionSuspended | ErrorCode::RateLimited => {
+                    exit::DENIED
+                }
                 _ => exit::FAILED,
             };
             Err(Failure { error, exit })
@@ -69,11 +71,15 @@ fn tell(told: &Value, out: Out) {
     for (what, key) in [("may read", "read"), ("may write", "write")] {
         let globs: Vec<String> = list(envelope, key).filter_map(Value::as_str).map(plain).collect();
         if !globs.is_empty() {
-            let globs = globs.into_iter().map(|glob| if glob.is_empty() { "nothing".to_owned() } else { glob });
+            let globs =
+                globs.into_iter().map(|glob| if glob.is_empty() { "nothing".to_owned() } else { glob });
             out.line(format!("  {what:<14} {}", globs.collect::<Vec<_>>().join("; ")));
         }
     }
-    out.line(paint(Tone::Faint, format!("  plan {}  policy {}", short(&text(told, "digest")), short(&text(told, "policy")))));
+    out.line(paint(
+        Tone::Faint,
+        format!("  plan {}  policy {}", short(&text(told, "digest")), short(&text(told, "policy"))),
+    ));
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

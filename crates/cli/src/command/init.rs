@@ -30,7 +30,8 @@ pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Res
     let text = file::text(&detected);
     file::write(&project, &text, force)?;
     let digest = pin(&project, &text, &store).await?;
-    let program = std::env::current_exe().map_err(|error| Failure::failed(format!("the own program: {error}")))?;
+    let program =
+        std::env::current_exe().map_err(|error| Failure::failed(format!("the own program: {error}")))?;
     let clients = clients::all(&project, &program);
     if out.is_json() {
         out.value(&json!({
@@ -80,7 +81,12 @@ fn as_json(client: &Client) -> Value {
 fn tell(project: &Path, detected: &Detected, digest: Option<Digest>, clients: &[Client], out: Out) {
     let kinds = detected.kinds();
     let kinds = if kinds.is_empty() { "no known toolchain".to_owned() } else { kinds.join(", ") };
-    out.line(format!("{}  {} {}", paint(Tone::Good, "wrote  "), CONFIG, paint(Tone::Faint, format!("({kinds})"))));
+    out.line(format!(
+        "{}  {} {}",
+        paint(Tone::Good, "wrote  "),
+        CONFIG,
+        paint(Tone::Faint, format!("({kinds})"))
+    ));
     match digest {
         Some(digest) => out.line(format!("{}  {digest}", paint(Tone::Good, "trusted"))),
         None => out.line(format!(
@@ -89,12 +95,16 @@ fn tell(project: &Path, detected: &Detected, digest: Option<Digest>, clients: &[
         )),
     }
     if project.join(OLDER_CONFIG).try_exists().unwrap_or(false) {
-        out.line(format!("{}  `{OLDER_CONFIG}` does not count beside it; to keep its settings:", paint(Tone::Care, "note   ")));
+        out.line(format!(
+            "{}  `{OLDER_CONFIG}` does not count beside it; to keep its settings:",
+            paint(Tone::Care, "note   ")
+        ));
         out.line(format!("         vambrace config migrate {OLDER_CONFIG} > {CONFIG} && vambrace trust"));
     }
     out.line("\nWhat to paste into your client (nothing of it was touched):");
     for client in clients {
-        let mark = if client.exists { paint(Tone::Good, "found") } else { paint(Tone::Faint, "not found here") };
+        let mark =
+            if client.exists { paint(Tone::Good, "found") } else { paint(Tone::Faint, "not found here") };
         let file = plain(&client.file.display().to_string());
         out.line(format!("\n{}  {file}  {mark}", paint(Tone::Strong, client.name)));
         if let Some(command) = &client.command {
@@ -102,5 +112,9 @@ fn tell(project: &Path, detected: &Detected, digest: Option<Digest>, clients: &[
         }
         out.line(plain(&client.snippet));
     }
-    out.line(format!("\nNext: {} or {}", paint(Tone::Strong, "vambrace doctor"), paint(Tone::Strong, "vambrace tools")));
+    out.line(format!(
+        "\nNext: {} or {}",
+        paint(Tone::Strong, "vambrace doctor"),
+        paint(Tone::Strong, "vambrace tools")
+    ));
 }

@@ -58,7 +58,13 @@ async fn examine(seat: &Seat) -> Result<Report, Failure> {
     let project_files = ProjectFiles::open(&project)?;
     let (trust, _) = standing(&project, &project_files, &store).await?;
     let files = find(&project_files, trust == Trust::Trusted)?;
-    let mut report = Report { trust, files, role: Err("the configuration is faulty".into()), notes: Vec::new(), faults: Vec::new() };
+    let mut report = Report {
+        trust,
+        files,
+        role: Err("the configuration is faulty".into()),
+        notes: Vec::new(),
+        faults: Vec::new(),
+    };
     let effective = match combine(&report.files) {
         Ok(effective) => effective,
         Err(errors) => {
@@ -88,10 +94,11 @@ fn as_json(report: &Report) -> Value {
     let file = |file: &Found| {
         let rules = file.parsed.as_ref().ok().map(|parsed| parsed.rules.len());
         let trust = file.source.is_project().then(|| told(report.trust));
-        json!({"file": file.name, "layer": file.source.as_str(), "trust": trust, "rules": rules, "ok": file.parsed.is_ok()})
+        json!({"file": file.name, "layer": layer(file), "trust": trust, "rules": rules, "ok": file.parsed.is_ok()})
     };
     let fault = |fault: &Fault| {
-        let (file, line) = if fault.file.is_empty() { (None, None) } else { (Some(&fault.file), Some(fault.line)) };
+        let (file, line) =
+            if fault.file.is_empty() { (None, None) } else { (Some(&fault.file), Some(fault.line)) };
         json!({"file": file, "line": line, "message": fault.message, "hint": fault.hint})
     };
     json!({
@@ -107,29 +114,41 @@ fn as_json(report: &Report) -> Value {
 
 fn tell(report: &Report, out: Out) {
     for file in &report.files {
-        let trust = if file.source.is_project() { format!(", {}", told(report.trust)) } else { String::new() };
+        let trust =
+            if file.source.is_project() { format!(", {}", told(report.trust)) } else { String::new() };
         let state = match &file.parsed {
             Ok(parsed) => {
                 let rules = parsed.rules.len();
-                format!("{}  {rules} {}", paint(Tone::Good, "ok   "), if rules == 1 { "rule" } else { "rules" })
+                format!(
+                    "{}  {rules} {}",
+                    paint(Tone::Good, "ok   "),
+                    if rules == 1 { "rule" } else { "rules" }
+                )
             }
             Err(_) => paint(Tone::Bad, "fault"),
         };
-        out.line(format!("{state}  {} {}", plain(&file.name), paint(Tone::Faint, format!("({}{trust})", layer(file)))));
+        out.line(format!(
+            "{state}  {} {}",
+            plain(&file.name),
+            paint(Tone::Faint, format!("({}{trust})", layer(file)))
+        ));
     }
     if report.files.is_empty() {
         out.line("there is no configuration file; `vambrace init` writes one");
     }
     match &report.role {
         Ok(role) => out.line(format!("role   {}", paint(Tone::Strong, plain(role)))),
-        Err(why) if report.faults.is_empty() => out.line(format!("role   {}: {}", paint(Tone::Care, "none"), plain(why))),
+        Err(why) if report.faults.is_empty() => {
+            out.line(format!("role   {}: {}", paint(Tone::Care, "none"), plain(why)))
+        }
         Err(_) => {}
     }
     for note in &report.notes {
         out.line(format!("{}   {}", paint(Tone::Care, "note"), plain(note)));
     }
     for fault in &report.faults {
-        let place = if fault.file.is_empty() { String::new() } else { format!("{}:{}: ", fault.file, fault.line) };
+        let place =
+            if fault.file.is_empty() { String::new() } else { format!("{}:{}: ", fault.file, fault.line) };
         out.line(format!("{}  {}{}", paint(Tone::Bad, "fault"), plain(&place), plain(&fault.message)));
         if !fault.hint.is_empty() {
             out.line(format!("       {} {}", paint(Tone::Care, "hint:"), plain(&fault.hint)));
@@ -159,7 +178,11 @@ fn test(seat: &Seat, out: Out) -> Result<ExitCode, Failure> {
                 let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 let hint = "correct the places named, then test again";
                 let code = vambrace_core::error::ErrorCode::PermissionDenied;
-                return Err(Failure::denied(code, format!("the configuration cannot be used:\n{}", list.join("\n")), hint));
+                return Err(Failure::denied(
+                    code,
+                    format!("the configuration cannot be used:\n{}", list.join("\n")),
+                    hint,
+                ));
             }
         }
     }
@@ -167,7 +190,9 @@ fn test(seat: &Seat, out: Out) -> Result<ExitCode, Failure> {
     let failed = results.iter().filter(|result| result.fault.is_some()).count();
     if out.is_json() {
         let cases: Vec<Value> = results.iter().map(case_json).collect();
-        out.value(&json!({"ok": failed == 0, "passed": results.len() - failed, "failed": failed, "cases": cases}));
+        out.value(
+            &json!({"ok": failed == 0, "passed": results.len() - failed, "failed": failed, "cases": cases}),
+        );
     } else {
         results.iter().for_each(|result| tell_case(result, out));
         let tone = if failed == 0 { Tone::Good } else { Tone::Bad };
@@ -199,8 +224,14 @@ fn tell_case(result: &CaseResult, out: Out) {
 
 impl From<ConfigError> for Fault {
     fn from(error: ConfigError) -> Self {
-        let message = if error.key.is_empty() { error.message } else { format!("{}: {}", error.key, error.message) };
-        Self { file: error.file, line: usize::try_from(error.line).unwrap_or_default(), message, hint: error.hint }
+        let message =
+            if error.key.is_empty() { error.message } else { format!("{}: {}", error.key, error.message) };
+        Self {
+            file: error.file,
+            line: usize::try_from(error.line).unwrap_or_default(),
+            message,
+            hint: error.hint,
+        }
     }
 }
 

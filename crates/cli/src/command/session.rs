@@ -57,7 +57,7 @@ async fn change(id: &str, state: SessionState, out: Out) -> Result<(), Failure> 
         Failure::usage(format!("there is no session `{id}`"), "`vambrace session list` lists the newest ones")
     })?;
     if session.state == SessionState::Ended && state == SessionState::Active {
-        let hint = "an ended session stays ended: start a new one";
+        let hint = "an ended session stays ended: name another one with `--session`";
         return Err(Failure::usage(format!("session `{id}` has ended and cannot be resumed"), hint));
     }
     if session.state == state {
@@ -75,7 +75,11 @@ async fn change(id: &str, state: SessionState, out: Out) -> Result<(), Failure> 
     if out.is_json() {
         out.value(&json!({"id": id, "before": session.state.as_str(), "state": state.as_str()}));
     } else if session.state != state {
-        out.line(format!("session {id} is {} (it was {})", paint(tone(state), state.as_str()), session.state.as_str()));
+        out.line(format!(
+            "session {id} is {} (it was {})",
+            paint(tone(state), state.as_str()),
+            session.state.as_str()
+        ));
     }
     Ok(())
 }

@@ -43,7 +43,8 @@ async fn find(store: &SqliteStore, asked: &str) -> Result<Call, Failure> {
         return Ok(call);
     }
     let calls = store.calls(REACH).await?;
-    let mut fitting = calls.into_iter().filter(|call| !asked.is_empty() && call.id.as_str().starts_with(asked));
+    let mut fitting =
+        calls.into_iter().filter(|call| !asked.is_empty() && call.id.as_str().starts_with(asked));
     let hint = "`vambrace timeline` lists the newest calls with their ids";
     match (fitting.next(), fitting.next()) {
         (Some(call), None) => Ok(call),
@@ -54,13 +55,20 @@ async fn find(store: &SqliteStore, asked: &str) -> Result<Call, Failure> {
 
 /// The numbers of the ledger's records about a call.
 async fn records(store: &SqliteStore, call: &Call) -> Result<Vec<u64>, Failure> {
-    let (Some(first), Some(last)) = (call.first_seq, call.last_seq.or(call.first_seq)) else { return Ok(Vec::new()) };
+    let (Some(first), Some(last)) = (call.first_seq, call.last_seq.or(call.first_seq)) else {
+        return Ok(Vec::new());
+    };
     let stretch = last.saturating_sub(first) + 1;
     if stretch > STRETCH {
         return Ok(vec![first, last]);
     }
     let limit = usize::try_from(stretch).unwrap_or(usize::MAX);
-    let query = Query { after_seq: Some(first.saturating_sub(1)), limit, order: Order::OldestFirst, ..Query::default() };
+    let query = Query {
+        after_seq: Some(first.saturating_sub(1)),
+        limit,
+        order: Order::OldestFirst,
+        ..Query::default()
+    };
     let about = |fields: &Value| fields.get("execution_id").and_then(Value::as_str) == Some(call.id.as_str());
     let records = store.records(query).await?;
     Ok(records.iter().filter(|record| about(&record.fields())).map(|record| record.seq).collect())
@@ -103,7 +111,10 @@ fn tell(call: &Call, events: &[Event], records: &[u64], out: Out) {
         out.line("  no events are recorded");
     }
     let numbers: Vec<String> = records.iter().map(u64::to_string).collect();
-    out.line(paint(Tone::Faint, format!("  session {}  ledger records {}", call.session, numbers.join(", "))));
+    out.line(paint(
+        Tone::Faint,
+        format!("  session {}  ledger records {}", call.session, numbers.join(", ")),
+    ));
 }
 
 /// What else an event says.
@@ -205,7 +216,8 @@ mod tests {
     fn an_event_has_the_names_of_the_contract_and_leaves_out_what_is_not_said() {
         let id = Id::new("c-1").unwrap();
         let at = Timestamp::from_millis(0);
-        let mut told: Event = TimelineEvent::new(at, id, Phase::Policy, "check".into(), "read_file".into(), EventStatus::Ok);
+        let mut told: Event =
+            TimelineEvent::new(at, id, Phase::Policy, "check".into(), "read_file".into(), EventStatus::Ok);
         told.duration_us = 1500;
         told.policy = Some(r#"{"network":"deny"}"#.into());
         let value = event(&told);

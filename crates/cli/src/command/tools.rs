@@ -32,7 +32,11 @@ async fn list(seat: &Seat, out: Out) -> Result<(), Failure> {
     }
     for tool in &offered {
         let facts = tool.facts();
-        out.line(format!("{}  {}", paint(Tone::Strong, format!("{:<16}", facts.name.as_str())), tool.about().title));
+        out.line(format!(
+            "{}  {}",
+            paint(Tone::Strong, format!("{:<16}", facts.name.as_str())),
+            tool.about().title
+        ));
     }
     if offered.is_empty() {
         out.say("no tools are offered to this caller; `vambrace explain read_file path=README.md` tells why");
@@ -71,14 +75,29 @@ fn markdown() -> Result<String, Failure> {
         let (facts, about) = (tool.facts(), tool.about());
         page += &format!("\n## {}\n\n{}\n\n", facts.name, about.description);
         if !facts.aliases.is_empty() {
-            page += &format!("Also called: {}.\n\n", facts.aliases.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "));
+            page += &format!(
+                "Also called: {}.\n\n",
+                facts.aliases.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            );
         }
         page += "| argument | type | default | meaning |\n|---|---|---|---|\n";
-        let required: Vec<&str> =
-            about.input.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> = about
+            .input
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         for (name, schema) in about.input.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let word = |key: &str| schema.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
-            let default = if required.contains(&name.as_str()) { "required".to_owned() } else { word("default").unwrap_or_default() };
+            let word = |key: &str| {
+                schema.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            };
+            let default = if required.contains(&name.as_str()) {
+                "required".to_owned()
+            } else {
+                word("default").unwrap_or_default()
+            };
             page += &format!(
                 "| {name} | {} | {default} | {} |\n",
                 word("type").unwrap_or_default(),

@@ -24,7 +24,12 @@ use crate::out::{Out, Tone, paint, plain};
 use crate::places;
 use crate::project::ProjectFiles;
 
-pub(crate) async fn run(workspace: Option<&Path>, revoke: bool, yes: bool, out: &Out) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(
+    workspace: Option<&Path>,
+    revoke: bool,
+    yes: bool,
+    out: &Out,
+) -> Result<ExitCode, Failure> {
     let store = desk::open_store()?;
     let project = places::project(workspace)?;
     if revoke { take_back(&project, &store, *out).await } else { give(&project, &store, yes, *out).await }
@@ -37,7 +42,10 @@ async fn give(project: &Path, store: &SqliteStore, yes: bool, out: Out) -> Resul
         if out.is_json() {
             out.value(&json!({"project": project.display().to_string(), "trusted": false, "digest": null, "files": []}));
         } else {
-            out.line(format!("there is nothing to trust: `{}` has no `.vambrace`", plain(&project.display().to_string())));
+            out.line(format!(
+                "there is nothing to trust: `{}` has no `.vambrace`",
+                plain(&project.display().to_string())
+            ));
             out.say("hint: `vambrace init` writes a configuration and trusts it");
         }
         return Ok(ExitCode::SUCCESS);
@@ -65,13 +73,16 @@ async fn take_back(project: &Path, store: &SqliteStore, out: Out) -> Result<Exit
     let (_, pinned) = standing(project, &ProjectFiles::open(project)?, store).await?;
     let name = plain(&project.display().to_string());
     if let Some(pinned) = &pinned {
-        let mut entry = record("policy.untrust", &format!("takes back the trust in `{}`", project.display()))?;
+        let mut entry =
+            record("policy.untrust", &format!("takes back the trust in `{}`", project.display()))?;
         entry.before_hash = Some(pinned.digest);
         let change = Change::Untrust { project: project_key(project) };
         store.commit(Batch::durable(vec![entry], vec![change])).await?;
     }
     if out.is_json() {
-        out.value(&json!({"project": project.display().to_string(), "trusted": false, "revoked": pinned.is_some()}));
+        out.value(
+            &json!({"project": project.display().to_string(), "trusted": false, "revoked": pinned.is_some()}),
+        );
     } else if pinned.is_some() {
         out.line(format!("`{name}` is not trusted any more: its configuration can only narrow"));
     } else {
@@ -81,7 +92,12 @@ async fn take_back(project: &Path, store: &SqliteStore, out: Out) -> Result<Exit
 }
 
 /// Pins a project's files: the row and its record in one durable batch.
-pub(crate) async fn pin(project: &Path, digest: Digest, words: &str, store: &SqliteStore) -> Result<(), Failure> {
+pub(crate) async fn pin(
+    project: &Path,
+    digest: Digest,
+    words: &str,
+    store: &SqliteStore,
+) -> Result<(), Failure> {
     let before = store.trust(project_key(project)).await?;
     let mut entry = record("policy.trust", &format!("{words}: `{}`", project.display()))?;
     entry.before_hash = before.map(|row| row.digest);
@@ -114,13 +130,15 @@ fn agree(yes: bool, out: Out) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
-    if !std::io::stdin().is_terminal() {
+    if out.is_json() || !std::io::stdin().is_terminal() {
         let hint = "answer at a terminal, or say `--yes` after looking at the files";
         return Err(Failure::usage("nobody is there to answer, so nothing is trusted", hint));
     }
     out.say("Trust this configuration? [y/N]");
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(|error| Failure::failed(format!("the answer: {error}")))?;
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::failed(format!("the answer: {error}")))?;
     if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
         return Ok(());
     }

@@ -54,9 +54,7 @@ impl Checker<'_> {
             Kind::List(item) => self.list(node, item, path),
             Kind::Argv => match &node.value {
                 Value::Text(_) => self.text(node, path, argv_text),
-                Value::List(words) if words.is_empty() => {
-                    self.refuse(node.at, path, "must not be empty", "")
-                }
+                Value::List(words) if words.is_empty() => self.refuse(node.at, path, "must not be empty", ""),
                 _ => self.list(node, Item::Text, path),
             },
             kind => self.scalar(node, kind, path),
@@ -81,10 +79,7 @@ impl Checker<'_> {
                     let hint = match nearest(&entry.key, shape.names()) {
                         Some(near) => format!("the nearest valid key is `{near}`"),
                         None => elsewhere(&entry.key).unwrap_or_else(|| {
-                            format!(
-                                "valid keys here: {}",
-                                shape.names().collect::<Vec<_>>().join(", ")
-                            )
+                            format!("valid keys here: {}", shape.names().collect::<Vec<_>>().join(", "))
                         }),
                     };
                     self.refuse(entry.at, &below, "unknown key", hint);
@@ -96,8 +91,7 @@ impl Checker<'_> {
 
     /// What a mapping as a whole must have.
     fn completeness(&mut self, node: &Node, shape: &Shape, path: &str) {
-        if shape.key.path == "secrets.scopes.NAME"
-            && node.get("env").is_some() == node.get("file").is_some()
+        if shape.key.path == "secrets.scopes.NAME" && node.get("env").is_some() == node.get("file").is_some()
         {
             self.refuse(node.at, path, "must have either `env` or `file`", "");
         }
@@ -139,8 +133,7 @@ impl Checker<'_> {
         }
         let selects = |key: &str| rule.get(key).is_some_and(|list| !list.items().is_empty());
         if !selects("tools") && !selects("paths") && !selects("commands") {
-            let hint =
-                "name at least one of `tools`, `paths`, `commands`; `tools: [\"*\"]` is every call";
+            let hint = "name at least one of `tools`, `paths`, `commands`; `tools: [\"*\"]` is every call";
             self.refuse(rule.at, path, "selects nothing", hint);
         }
     }
@@ -196,12 +189,7 @@ impl Checker<'_> {
     fn scalar(&mut self, node: &Node, kind: Kind, path: &str) {
         match (kind, &node.value) {
             (Kind::AlwaysFalse(why), Value::Bool(true)) => {
-                self.refuse(
-                    node.at,
-                    path,
-                    format!("only `false` is accepted: {why}"),
-                    "remove the key",
-                );
+                self.refuse(node.at, path, format!("only `false` is accepted: {why}"), "remove the key");
             }
             (Kind::NeverOffInProject(why), Value::Bool(false)) if self.source.is_project() => {
                 self.refuse(node.at, path, why, "remove the key");
@@ -265,8 +253,7 @@ impl Checker<'_> {
     }
 }
 
-const NAME_HINT: &str =
-    "a name starts with a letter and has letters, digits, `_` and `-`, at most 64";
+const NAME_HINT: &str = "a name starts with a letter and has letters, digits, `_` and `-`, at most 64";
 
 /// Letters, digits, `_` and `-`, starting with a letter.
 pub(crate) fn is_name(text: &str) -> bool {
@@ -278,9 +265,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 /// Where a key that is unknown here would be valid.
 fn elsewhere(name: &str) -> Option<String> {
     let row = super::keys::KEYS.iter().find(|key| {
-        !key.path.contains("NAME")
-            && !key.path.contains("[]")
-            && key.path.rsplit('.').next() == Some(name)
+        !key.path.contains("NAME") && !key.path.contains("[]") && key.path.rsplit('.').next() == Some(name)
     })?;
     Some(format!("did you mean `{}`?", row.path))
 }

@@ -219,11 +219,7 @@ impl Effective {
             violations: Violations {
                 limit: read.int("violations.limit"),
                 window_sec: read.int("violations.window_sec"),
-                action: read.choice(
-                    "violations.action",
-                    ViolationAction::from_name,
-                    ViolationAction::End,
-                ),
+                action: read.choice("violations.action", ViolationAction::from_name, ViolationAction::End),
             },
             audit_mirror: read.text("audit.mirror"),
             rules,

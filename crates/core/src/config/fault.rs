@@ -89,10 +89,7 @@ pub(crate) fn harmless(text: &str, most: usize) -> String {
 }
 
 /// The name among `valid` that is nearest to `asked`, when one is near enough to be meant.
-pub(crate) fn nearest<'a>(
-    asked: &str,
-    valid: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(asked: &str, valid: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if asked.len() > QUOTED_CHARS { None } else { crate::near::nearest(asked, valid) }
 }
 

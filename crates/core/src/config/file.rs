@@ -103,11 +103,7 @@ pub fn parse(text: &str, file_name: &str, source: Source) -> Result<FileConfig, 
 }
 
 /// Reads a file's bytes; they must be UTF-8.
-pub fn parse_bytes(
-    bytes: &[u8],
-    file_name: &str,
-    source: Source,
-) -> Result<FileConfig, Vec<ConfigError>> {
+pub fn parse_bytes(bytes: &[u8], file_name: &str, source: Source) -> Result<FileConfig, Vec<ConfigError>> {
     let error = match std::str::from_utf8(bytes) {
         Ok(text) => return parse(text, file_name, source),
         Err(error) => error,
@@ -126,21 +122,13 @@ pub fn parse_bytes(
 }
 
 /// The tree in the present layout, without faults.
-pub(crate) fn checked(
-    text: &str,
-    file: &str,
-    source: Source,
-) -> Result<(Node, Vec<Note>), Vec<ConfigError>> {
+pub(crate) fn checked(text: &str, file: &str, source: Source) -> Result<(Node, Vec<Note>), Vec<ConfigError>> {
     let mut root = tree::load(text, file)?;
     let mut checker = Checker { file, source, errors: Vec::new() };
     checker.check(&root, Shape::accepted(), "");
     let name: Arc<str> = Arc::from(file);
     let at = |line: u32| Origin::File { source, file: Arc::clone(&name), line };
-    let notes = if checker.errors.is_empty() {
-        modernise(&mut root, &mut checker, &at)
-    } else {
-        Vec::new()
-    };
+    let notes = if checker.errors.is_empty() { modernise(&mut root, &mut checker, &at) } else { Vec::new() };
     if checker.errors.is_empty() {
         return Ok((root, notes));
     }
@@ -163,8 +151,7 @@ fn entry_at<'n>(root: &'n Node, path: &str) -> Option<(u32, &'n Node)> {
 fn setting(node: &Node, kind: Kind, at: &dyn Fn(u32) -> Origin, line: u32) -> Option<Setting> {
     let list = |item: Item| {
         let texts = node.items().iter().filter_map(|item| Some((item.text()?, item.at.line)));
-        let kept = texts
-            .filter_map(|(text, line)| Some(Sited::new(kept_form(item, text).ok()?, at(line))));
+        let kept = texts.filter_map(|(text, line)| Some(Sited::new(kept_form(item, text).ok()?, at(line))));
         Setting::List(kept.collect())
     };
     match (kind, &node.value) {
@@ -198,9 +185,7 @@ fn setting(node: &Node, kind: Kind, at: &dyn Fn(u32) -> Origin, line: u32) -> Op
         }
         (Kind::Argv, _) => Some(list(Item::Text)),
         (Kind::List(item), _) => Some(list(item)),
-        (Kind::Mapping | Kind::Named | Kind::Items | Kind::Fraction, _) => {
-            Some(Setting::Json(json(node)))
-        }
+        (Kind::Mapping | Kind::Named | Kind::Items | Kind::Fraction, _) => Some(Setting::Json(json(node))),
         (_, Value::Text(text)) => Some(Setting::Text(text.clone())),
         _ => None,
     }
@@ -215,8 +200,8 @@ pub(crate) fn json(node: &Node) -> Json {
         Value::Float(value) => Json::from(*value),
         Value::Text(text) => Json::from(text.as_str()),
         Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => Json::Object(
-            entries.iter().map(|entry| (entry.key.clone(), json(&entry.value))).collect(),
-        ),
+        Value::Map(entries) => {
+            Json::Object(entries.iter().map(|entry| (entry.key.clone(), json(&entry.value))).collect())
+        }
     }
 }

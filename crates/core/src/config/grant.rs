@@ -19,8 +19,7 @@ pub(crate) fn join_roles(
     for (source, file) in files {
         let mut layer = LayerRoles { source: *source, ..file.roles.clone() };
         let granted: BTreeSet<String> = granted_by(&layers);
-        let declared =
-            |name: &str| layers.iter().chain([&layer]).any(|layer| layer.get(name).is_some());
+        let declared = |name: &str| layers.iter().chain([&layer]).any(|layer| layer.get(name).is_some());
         let known = |name: &str| {
             BUILT_IN_ROLES.contains(&name) || layers.iter().any(|layer| layer.get(name).is_some())
         };
@@ -55,16 +54,12 @@ pub(crate) fn join_roles(
         layers.push(layer);
     }
     if let Some(name) = &default {
-        let declared: Vec<&str> = layers
-            .iter()
-            .flat_map(|layer| layer.roles.iter().map(|role| role.name.as_str()))
-            .collect();
+        let declared: Vec<&str> =
+            layers.iter().flat_map(|layer| layer.roles.iter().map(|role| role.name.as_str())).collect();
         let valid = || BUILT_IN_ROLES.iter().copied().chain(declared.iter().copied());
         if !valid().any(|known| known == name.value) {
-            let near =
-                nearest(&name.value, valid()).map(|near| format!("; the nearest is `{near}`"));
-            let message =
-                format!("`{}` is not a declared role{}", name.value, near.unwrap_or_default());
+            let near = nearest(&name.value, valid()).map(|near| format!("; the nearest is `{near}`"));
+            let message = format!("`{}` is not a declared role{}", name.value, near.unwrap_or_default());
             notes.push(Note::new(&name.at, "roles.default", message));
         }
     }

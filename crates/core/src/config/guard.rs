@@ -23,10 +23,7 @@ pub(crate) fn guard(text: &str) -> Result<(), (Place, String, &'static str)> {
     }
     let mut anchors = 0_usize;
     for (number, line) in (1..).zip(text.split('\n')) {
-        let at = |column: usize| Place {
-            line: number,
-            column: u32::try_from(column).unwrap_or(u32::MAX),
-        };
+        let at = |column: usize| Place { line: number, column: u32::try_from(column).unwrap_or(u32::MAX) };
         let mut before = ' ';
         let mut openers = 0_usize;
         let mut content = false;
@@ -44,9 +41,7 @@ pub(crate) fn guard(text: &str) -> Result<(), (Place, String, &'static str)> {
             if openers >= MAX_INDENT {
                 return Err((at(column), too_deep(), ""));
             }
-            if c == '&'
-                && (before.is_whitespace() || matches!(before, '[' | '{' | ',' | '-' | ':' | '?'))
-            {
+            if c == '&' && (before.is_whitespace() || matches!(before, '[' | '{' | ',' | '-' | ':' | '?')) {
                 anchors += 1;
             }
             before = c;
@@ -60,8 +55,7 @@ pub(crate) fn guard(text: &str) -> Result<(), (Place, String, &'static str)> {
 
 /// JSON proper has no blocks and no anchors, and its reader bounds the depth: long lines are fine there.
 fn is_json(text: &str) -> bool {
-    text.trim_start().starts_with(['{', '['])
-        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 pub(crate) fn too_deep() -> String {

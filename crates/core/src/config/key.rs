@@ -270,21 +270,14 @@ impl Shape {
 
     /// The shape of a key below this one.
     pub(crate) fn below(&self, name: &str) -> Option<&Self> {
-        self.fields
-            .iter()
-            .find(|(field, _)| *field == name)
-            .map(|(_, shape)| shape)
-            .or(self.any.as_deref())
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, shape)| shape).or(self.any.as_deref())
     }
 
     /// The names to suggest.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         let older = |key: &Key| matches!(key.status, Status::Older(_));
         let within_older = older(self.key);
-        self.fields
-            .iter()
-            .filter(move |(_, shape)| within_older || !older(shape.key))
-            .map(|(name, _)| *name)
+        self.fields.iter().filter(move |(_, shape)| within_older || !older(shape.key)).map(|(name, _)| *name)
     }
 }
 

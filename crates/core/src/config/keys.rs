@@ -18,19 +18,8 @@ use crate::block::ALWAYS_BLOCKED;
 pub const LAYOUT_VERSION: u64 = 1;
 
 /// The groups of tools that `group:NAME` can name.
-pub const TOOL_GROUPS: &[&str] = &[
-    "fs",
-    "web",
-    "memory",
-    "shell",
-    "git",
-    "process",
-    "browser",
-    "knowledge",
-    "system",
-    "mcp",
-    "spec",
-];
+pub const TOOL_GROUPS: &[&str] =
+    &["fs", "web", "memory", "shell", "git", "process", "browser", "knowledge", "system", "mcp", "spec"];
 
 /// What a rule decides ([`crate::rule::Decision`]).
 pub const DECISIONS: &[&str] = &["deny", "ask", "allow"];
@@ -44,23 +33,11 @@ const GIB: u64 = 1024 * MIB;
 const DAY: u64 = 86_400;
 const SWITCHED_OFF: &str = "protection cannot be switched off from a project file";
 
-const fn key(
-    path: &'static str,
-    kind: Kind,
-    preset: Preset,
-    combine: Combine,
-    doc: &'static str,
-) -> Key {
+const fn key(path: &'static str, kind: Kind, preset: Preset, combine: Combine, doc: &'static str) -> Key {
     Key { path, kind, preset, combine, status: Status::Used, doc }
 }
 
-const fn later(
-    path: &'static str,
-    kind: Kind,
-    preset: Preset,
-    combine: Combine,
-    doc: &'static str,
-) -> Key {
+const fn later(path: &'static str, kind: Kind, preset: Preset, combine: Combine, doc: &'static str) -> Key {
     Key { path, kind, preset, combine, status: Status::NotYet, doc }
 }
 

@@ -27,13 +27,9 @@ pub fn combine(
     project: Option<FileConfig>,
 ) -> Effective {
     // The slot says how far a file is trusted; a project file is trusted only when it was read as such.
-    let trusted =
-        project.as_ref().is_some_and(|file| file.source == Source::Project { trusted: true });
-    let slots = [
-        (Source::Organisation, organisation),
-        (Source::User, user),
-        (Source::Project { trusted }, project),
-    ];
+    let trusted = project.as_ref().is_some_and(|file| file.source == Source::Project { trusted: true });
+    let slots =
+        [(Source::Organisation, organisation), (Source::User, user), (Source::Project { trusted }, project)];
     let files = slots.into_iter().filter_map(|(source, file)| Some((source, file?))).collect();
     Layers { files, notes: Vec::new() }.combine()
 }
@@ -79,9 +75,7 @@ impl Layers {
             Combine::Floor => self.narrow(key, said, any, "raise", |new, old| int(new) >= int(old)),
             Combine::Narrowest(base) => {
                 let rank = |setting: &Setting| match (key.kind, setting) {
-                    (Kind::Choice(names), Setting::Text(text)) => {
-                        names.iter().position(|name| name == text)
-                    }
+                    (Kind::Choice(names), Setting::Text(text)) => names.iter().position(|name| name == text),
                     _ => None,
                 };
                 self.narrow(key, said, base, "narrow", |new, old| rank(new) <= rank(old))
@@ -116,14 +110,11 @@ impl Layers {
             // A value that is unset holds no limit; a profile that is unset is the other one's choice.
             let unset_accepts = key.combine != Combine::Profile;
             let accepted = match &current {
-                Some(current) => {
-                    value.value == current.value || narrower(&value.value, &current.value)
-                }
+                Some(current) => value.value == current.value || narrower(&value.value, &current.value),
                 None => unset_accepts || narrower(&value.value, &value.value),
             };
             if sets || accepted {
-                let same =
-                    current.as_ref().is_some_and(|current| set && current.value == value.value);
+                let same = current.as_ref().is_some_and(|current| set && current.value == value.value);
                 if !same {
                     current = Some((*value).clone());
                 }
@@ -239,10 +230,8 @@ impl Layers {
                 .chain(rates.tools.iter().map(|(tool, rate)| (Some(tool), rate)))
             {
                 let names: Vec<&str> = tool.iter().map(|tool| tool.as_str()).collect();
-                let lower = all
-                    .iter()
-                    .filter_map(|upper| upper.lookup(&names))
-                    .min_by_key(|upper| upper.value);
+                let lower =
+                    all.iter().filter_map(|upper| upper.lookup(&names)).min_by_key(|upper| upper.value);
                 if let Some(upper) = lower.filter(|upper| upper.value < rate.value) {
                     let message = format!(
                         "`{}` is ignored: {} sets `{}`, and a file below can only lower it",
@@ -279,7 +268,8 @@ impl Layers {
         for (source, file) in files {
             for rule in &file.rules {
                 if !source.is_trusted() && rule.decision == Decision::Allow {
-                    let message = "a rule that allows is ignored: the project is not trusted (`vambrace trust`)";
+                    let message =
+                        "a rule that allows is ignored: the project is not trusted (`vambrace trust`)";
                     self.notes.push(Note::new(&rule.at, "approvals.rules", message));
                 } else {
                     rules.push(rule.clone());
@@ -305,8 +295,7 @@ impl Layers {
             }
             Some(Sited { value, at }) => format!("{at} sets `{}`", plain(value)),
         };
-        let who =
-            if source.is_trusted() { "a file below" } else { "a project that is not trusted" };
+        let who = if source.is_trusted() { "a file below" } else { "a project that is not trusted" };
         let why = if !verb.is_empty() {
             format!("{upper}, and {who} can only {verb} it")
         } else if source.is_trusted() {

@@ -66,12 +66,7 @@ fn block(out: &mut String, value: &Json, indent: &str) {
         Json::Object(entries) if !entries.is_empty() => {
             out.push('\n');
             for (name, value) in entries {
-                let _ = writeln!(
-                    out,
-                    "{indent}  {}: {}",
-                    flow(&Json::from(name.as_str())),
-                    flow(value)
-                );
+                let _ = writeln!(out, "{indent}  {}: {}", flow(&Json::from(name.as_str())), flow(value));
             }
         }
         value => {
@@ -89,9 +84,7 @@ fn flow(value: &Json) -> String {
     }
     let mut out = String::new();
     for c in value.to_string().chars() {
-        if c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-        {
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') {
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
@@ -102,8 +95,7 @@ fn flow(value: &Json) -> String {
 
 /// Words that no reader of YAML takes for anything but text.
 fn is_plain(text: &str) -> bool {
-    const TAKEN: &[&str] =
-        &["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
+    const TAKEN: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.'))
         && !TAKEN.contains(&text.to_ascii_lowercase().as_str())

@@ -12,11 +12,7 @@ use super::tree::{Entry, Node, Place, Value};
 const SECTIONS: &[&str] = &["scope", "file_broker"];
 
 /// Moves the values of older sections to the present keys; tells what was moved. The tree has been checked.
-pub(crate) fn modernise(
-    root: &mut Node,
-    checker: &mut Checker<'_>,
-    at: &dyn Fn(u32) -> Origin,
-) -> Vec<Note> {
+pub(crate) fn modernise(root: &mut Node, checker: &mut Checker<'_>, at: &dyn Fn(u32) -> Origin) -> Vec<Note> {
     let mut notes = Vec::new();
     for section in SECTIONS {
         let Some(taken) = take(root, section) else { continue };

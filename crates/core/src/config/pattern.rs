@@ -57,8 +57,7 @@ pub(crate) fn listed(names: &[&str]) -> String {
 
 /// A clean relative path: no `..`, not absolute, not the home folder. `.` is the root itself.
 pub(crate) fn clean_path(text: &str) -> Result<String, Misfit> {
-    let refuse =
-        |why: &str| Err((why.to_owned(), "give it relative to the project root".to_owned()));
+    let refuse = |why: &str| Err((why.to_owned(), "give it relative to the project root".to_owned()));
     if text.starts_with('/') {
         return refuse("must not be absolute");
     }
@@ -166,8 +165,7 @@ fn host(text: &str) -> Result<String, Misfit> {
     }
     let labels = name.strip_prefix("*.").unwrap_or(name);
     let label = |label: &str| {
-        !label.is_empty()
-            && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+        !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
     };
     if labels.len() <= 253 && labels.split('.').all(label) { Ok(kept) } else { misfit() }
 }
@@ -199,8 +197,7 @@ pub(crate) fn covers(how: Covers, outer: &str, inner: &str) -> bool {
         // The root level alone contains no folder and lies in none; `**` contains all.
         Covers::Folder => outer == "**" || (outer.ends_with('/') && inner.starts_with(outer)),
         Covers::Host => {
-            let ((outer_name, outer_port), (inner_name, inner_port)) =
-                (split_port(outer), split_port(inner));
+            let ((outer_name, outer_port), (inner_name, inner_port)) = (split_port(outer), split_port(inner));
             if outer_port.is_some() && outer_port != inner_port {
                 return false;
             }
@@ -250,15 +247,8 @@ mod tests {
         }
         check(Item::Case, "read_file a b", Some("read_file a b"));
         check(Item::Case, "read_file", None);
-        for good in [
-            "example.com",
-            "*.example.com",
-            "*",
-            "10.0.0.0/8",
-            "::1",
-            "[::1]:80",
-            "example.com:443",
-        ] {
+        for good in ["example.com", "*.example.com", "*", "10.0.0.0/8", "::1", "[::1]:80", "example.com:443"]
+        {
             check(Item::Host, good, Some(good));
         }
         check(Item::Host, "Example.COM", Some("example.com"));

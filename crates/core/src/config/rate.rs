@@ -21,16 +21,14 @@ impl CallRates {
     /// where several fit; `*` stands for any run of characters.
     #[must_use]
     pub fn lookup<'a>(&'a self, names: &[&str]) -> Option<&'a Sited<u64>> {
-        let named =
-            self.tools.iter().filter(|(written, _)| names.iter().any(|name| fits(written, name)));
+        let named = self.tools.iter().filter(|(written, _)| names.iter().any(|name| fits(written, name)));
         named.map(|(_, rate)| rate).min_by_key(|rate| rate.value).or(self.default.as_ref())
     }
 
     /// For `config show` and the revision.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let default =
-            self.default.iter().map(|rate| ("default".to_owned(), Value::from(rate.value)));
+        let default = self.default.iter().map(|rate| ("default".to_owned(), Value::from(rate.value)));
         let tools = self.tools.iter().map(|(tool, rate)| (tool.clone(), Value::from(rate.value)));
         Value::Object(default.chain(tools).collect::<Map<_, _>>())
     }

@@ -8,8 +8,7 @@ use super::keys::KEYS;
 /// One row per key: what it takes, its built-in value, what a file below another can do with it.
 #[must_use]
 pub fn reference() -> String {
-    let mut out =
-        String::from("| key | value | built-in | files below | what |\n|---|---|---|---|---|\n");
+    let mut out = String::from("| key | value | built-in | files below | what |\n|---|---|---|---|---|\n");
     for key in KEYS {
         let doc = match key.status {
             super::key::Status::NotYet => format!("{} ({})", key.doc, key.status.as_str()),
@@ -71,8 +70,6 @@ fn preset(key: &Key) -> String {
         Preset::Int(value) => value.to_string(),
         Preset::Text(text) => format!("`{text}`"),
         Preset::List([]) => "none".to_owned(),
-        Preset::List(items) => {
-            items.iter().map(|item| format!("`{item}`")).collect::<Vec<_>>().join(" ")
-        }
+        Preset::List(items) => items.iter().map(|item| format!("`{item}`")).collect::<Vec<_>>().join(" "),
     }
 }

@@ -61,8 +61,7 @@ impl LayerRoles {
                 name: entry.key.clone(),
                 tools: texts(&entry.value, "tools", Item::Tool),
                 paths: texts(&entry.value, "paths", Item::Glob),
-                permits: permits
-                    .map(|names| names.iter().filter_map(|n| EffectKind::parse(n)).collect()),
+                permits: permits.map(|names| names.iter().filter_map(|n| EffectKind::parse(n)).collect()),
                 at: at(entry.at.line),
             });
         }

@@ -37,8 +37,7 @@ impl Effective {
             .filter(|key| key.is_value())
             .map(|key| {
                 let (value, origins) = self.shown(key.path, key.kind);
-                let origin =
-                    if origins.is_empty() { "built-in".to_owned() } else { origins.join(", ") };
+                let origin = if origins.is_empty() { "built-in".to_owned() } else { origins.join(", ") };
                 ShownValue { key: key.path, value, origin, status: key.status.as_str() }
             })
             .collect()
@@ -49,8 +48,7 @@ impl Effective {
     #[must_use]
     pub fn revision(&self) -> String {
         let keys = KEYS.iter().filter(|key| key.is_value());
-        let values: Vec<Json> =
-            keys.map(|key| json!([key.path, self.shown(key.path, key.kind).0])).collect();
+        let values: Vec<Json> = keys.map(|key| json!([key.path, self.shown(key.path, key.kind).0])).collect();
         let default = self.default_role.as_ref().map(|role| &role.value);
         let text = json!({"revision": 1, "default_role": default, "values": values}).to_string();
         let digest = Sha256::digest(text.as_bytes());
@@ -83,11 +81,7 @@ impl Effective {
             }
             _ if kind == Kind::Rates => {
                 for rates in &self.rates {
-                    rates
-                        .default
-                        .iter()
-                        .chain(rates.tools.values())
-                        .for_each(|rate| note(&rate.at));
+                    rates.default.iter().chain(rates.tools.values()).for_each(|rate| note(&rate.at));
                 }
                 self.rates.iter().map(CallRates::to_json).collect()
             }

@@ -118,11 +118,8 @@ pub(crate) fn load(text: &str, file: &str) -> Result<Node, Vec<ConfigError>> {
     if let Err((at, message, hint)) = guard(text) {
         return Err(vec![fault(at, &message, hint)]);
     }
-    let mut chars: Vec<char> = if text.trim_start().starts_with(['{', '[']) {
-        untabbed(text)
-    } else {
-        text.chars().collect()
-    };
+    let mut chars: Vec<char> =
+        if text.trim_start().starts_with(['{', '[']) { untabbed(text) } else { text.chars().collect() };
     let mut masked: BTreeMap<usize, char> = BTreeMap::new();
     let mut duplicates = Vec::new();
     let documents = loop {
@@ -158,8 +155,7 @@ pub(crate) fn load(text: &str, file: &str) -> Result<Node, Vec<ConfigError>> {
         duplicates.push(fault(at, &message, hint));
         return Err(duplicates);
     };
-    let mut reader =
-        Reader { file, chars: &chars, masked: &masked, errors: Vec::new(), scalars: Vec::new() };
+    let mut reader = Reader { file, chars: &chars, masked: &masked, errors: Vec::new(), scalars: Vec::new() };
     let root = match documents.as_slice() {
         [] => Node { at: Place { line: 1, column: 1 }, value: Value::Map(Vec::new()) },
         [document] => reader.read(document, "", 0),
@@ -246,14 +242,8 @@ impl Reader<'_> {
                         let masked = self.masked.contains_key(&key.span.start.index());
                         let first = kept.iter().find(|known| masked && known.key == entry.key);
                         if let Some(first) = first {
-                            let hint =
-                                format!("it is set in line {} already; keep one", first.at.line);
-                            self.refuse(
-                                entry.at,
-                                &dotted(path, &entry.key),
-                                "duplicate key",
-                                &hint,
-                            );
+                            let hint = format!("it is set in line {} already; keep one", first.at.line);
+                            self.refuse(entry.at, &dotted(path, &entry.key), "duplicate key", &hint);
                         } else {
                             kept.push(entry);
                         }
@@ -267,12 +257,7 @@ impl Reader<'_> {
             YamlData::Representation(..) | YamlData::Alias(_) | YamlData::BadValue => {
                 // An empty document arrives as a bad value.
                 if depth > 0 {
-                    self.refuse(
-                        at,
-                        path,
-                        "the value does not fit its tag",
-                        "write it without a tag",
-                    );
+                    self.refuse(at, path, "the value does not fit its tag", "write it without a tag");
                 }
             }
         }
@@ -290,12 +275,7 @@ impl Reader<'_> {
         let key_node = self.read(key, path, depth + 1);
         let Value::Text(mut name) = key_node.value else {
             let found = key_node.found();
-            self.refuse(
-                key_node.at,
-                path,
-                format!("a key must be text, found {found}"),
-                "put it in quotes",
-            );
+            self.refuse(key_node.at, path, format!("a key must be text, found {found}"), "put it in quotes");
             return None;
         };
         if let Some(first) = self.masked.get(&start) {

@@ -69,7 +69,11 @@ fn plan(case: &Case, tools: &[Arc<ToolFacts>]) -> Option<Plan> {
         Effect::Execute { argv: case.words().map(str::to_owned).collect() }
     } else {
         let access = if tool.read_only { Access::Read } else { Access::Modify };
-        Effect::Path { access, extent: Extent::Single, path: AskedPath::new(case.object.as_str()).parse().ok()? }
+        Effect::Path {
+            access,
+            extent: Extent::Single,
+            path: AskedPath::new(case.object.as_str()).parse().ok()?,
+        }
     };
     Some(Plan { tool, args: serde_json::Value::Null, effects: vec![effect], risk: Risk::low("a case") })
 }

@@ -79,7 +79,8 @@ fn choose_role(
 ) -> Result<Result<Role, String>, BadPolicy> {
     let default = settings.default_role.as_ref().map(|name| name.value.as_str());
     let Some(name) = asked.or(default) else {
-        let why = "no role is configured, so there are no tools; `vambrace init` writes a configuration with one";
+        let why =
+            "no role is configured, so there are no tools; `vambrace init` writes a configuration with one";
         return Ok(Err(why.to_owned()));
     };
     let role = match defined(settings, name)? {
@@ -92,9 +93,14 @@ fn choose_role(
     };
     let above = settings.granted_roles();
     // What the files above the project name is granted; where they name nothing, the trusted project's default is.
-    let granted: Vec<&str> = if above.is_empty() { default.into_iter().collect() } else { above.iter().map(String::as_str).collect() };
+    let granted: Vec<&str> = if above.is_empty() {
+        default.into_iter().collect()
+    } else {
+        above.iter().map(String::as_str).collect()
+    };
     for grant in &granted {
-        if *grant == name || defined(settings, grant)?.is_some_and(|granted| role.is_within(&granted, tools)) {
+        if *grant == name || defined(settings, grant)?.is_some_and(|granted| role.is_within(&granted, tools))
+        {
             return Ok(Ok(role));
         }
     }

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::samples::*;
 use super::{Decision, Policy};
-use crate::timestamp::Timestamp;
 use crate::digest::Digest;
 use crate::effect::{Access, Effect};
 use crate::explain::explain;
@@ -13,6 +12,7 @@ use crate::plan::Plan;
 use crate::rule;
 use crate::session::{Pace, SessionState, SessionView};
 use crate::settle::{Settlement, settle};
+use crate::timestamp::Timestamp;
 use crate::verdict::{Answer, LayerKind, Verdict};
 use crate::voucher::Voucher;
 
@@ -232,7 +232,11 @@ fn check(role: Option<&str>, tool: &str, effects: Vec<Effect>, expected: Answer)
 }
 
 fn path(access: Access, path: &str) -> Effect {
-    Effect::Path { access, extent: crate::effect::Extent::Single, path: AskedPath::new(path).parse().unwrap() }
+    Effect::Path {
+        access,
+        extent: crate::effect::Extent::Single,
+        path: AskedPath::new(path).parse().unwrap(),
+    }
 }
 
 // T5: the matrix
@@ -282,7 +286,8 @@ fn a_suspended_or_hasty_session_is_refused() {
         let view = SessionView { state, pace: None };
         assert_eq!(policy.decide(&plan, &view).verdict.answer(), expected);
     }
-    let view = SessionView { state: SessionState::Active, pace: Some(Pace { calls: 5, limit: 5, wait_ms: 1500 }) };
+    let view =
+        SessionView { state: SessionState::Active, pace: Some(Pace { calls: 5, limit: 5, wait_ms: 1500 }) };
     let decision = policy.decide(&plan, &view);
     assert_eq!(decision.verdict.denials().next().unwrap().code, crate::ErrorCode::RateLimited);
     assert!(decision.verdict.causes().next().unwrap().why.contains("wait 2 s"));

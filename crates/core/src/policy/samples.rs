@@ -71,7 +71,8 @@ pub(super) fn any_plan() -> impl Strategy<Value = Plan> {
 }
 
 pub(super) fn any_rule() -> impl Strategy<Value = Rule> {
-    let tools = prop::collection::vec(prop::sample::select(vec!["read_file", "group:fs", "*", "git_*"]), 0..2);
+    let tools =
+        prop::collection::vec(prop::sample::select(vec!["read_file", "group:fs", "*", "git_*"]), 0..2);
     let glob = prop::sample::select(vec!["docs/", "*.md", "src/**", "x", "project:docs/", "**/*.rs"]);
     let commands = prop::collection::vec(prop::sample::select(vec!["git", "git status", "rm *"]), 0..2);
     let decision = prop::sample::select(vec![Decision::Allow, Decision::Ask, Decision::Deny]);

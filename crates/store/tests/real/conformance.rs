@@ -4,8 +4,8 @@ use vambrace_core::ErrorCode;
 use vambrace_core::redacted::Redacted;
 use vambrace_ledger::{Digest, Op, SessionChange, Status};
 use vambrace_store::{
-    Batch, CallFinish, CallState, Change, Entry, EventStatus, Order, Phase, Query, SessionState,
-    SqliteStore, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
+    Batch, CallFinish, CallState, Change, Entry, EventStatus, Order, Phase, Query, SessionState, SqliteStore,
+    Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
 };
 
 use crate::given::{at, clean, home, id, open, runtime, session, start, text};
@@ -25,12 +25,7 @@ async fn begin(store: &dyn Store, name: &str) {
 }
 
 fn finish(call: &str, state: CallState) -> Change {
-    Change::FinishCall(CallFinish {
-        id: id(call),
-        state,
-        at: at(9),
-        error: Some(ErrorCode::Timeout),
-    })
+    Change::FinishCall(CallFinish { id: id(call), state, at: at(9), error: Some(ErrorCode::Timeout) })
 }
 
 #[test]
@@ -47,10 +42,7 @@ fn state_and_record_are_written_together() {
         assert_eq!(record.fields()["execution_id"], "c-1");
         assert_eq!(record.fields()["prev_hash"], sealed.prev_hash.to_string());
         let call = store.call("c-1").await.unwrap().unwrap();
-        assert_eq!(
-            (call.state, call.first_seq, call.last_seq),
-            (CallState::Executing, Some(2), Some(2))
-        );
+        assert_eq!((call.state, call.first_seq, call.last_seq), (CallState::Executing, Some(2), Some(2)));
         assert_eq!(call.plan_digest, Some(Digest::of(b"c-1")));
         store.commit(Batch::lazy(vec![], vec![finish("c-1", CallState::Failed)])).await.unwrap();
         let call = store.call("c-1").await.unwrap().unwrap();
@@ -131,8 +123,7 @@ fn a_call_ends_once() {
         store.commit(start("s-1", "c-1", 1)).await.unwrap();
         let set = |state| Batch::durable(vec![], vec![Change::SetCall { id: id("c-1"), state }]);
         store.commit(set(CallState::Executing)).await.unwrap();
-        let conflict =
-            |result: Result<_, StoreError>| matches!(result, Err(StoreError::Conflict(_)));
+        let conflict = |result: Result<_, StoreError>| matches!(result, Err(StoreError::Conflict(_)));
         assert!(conflict(store.commit(set(CallState::Completed)).await));
         let end = |state| Batch::durable(vec![], vec![finish("c-1", state)]);
         assert!(conflict(store.commit(end(CallState::Executing)).await));
@@ -177,17 +168,10 @@ fn sessions_change_their_state_and_are_listed_newest_first() {
     ask(async |store| {
         begin(store, "s-1").await;
         begin(store, "s-2").await;
-        let set = |name: &str| Change::SetSession {
-            id: id(name),
-            state: SessionState::Suspended,
-            at: at(7),
-        };
+        let set = |name: &str| Change::SetSession { id: id(name), state: SessionState::Suspended, at: at(7) };
         store.commit(Batch::durable(vec![], vec![set("s-1")])).await.unwrap();
         let row = store.session("s-1").await.unwrap().unwrap();
-        assert_eq!(
-            (row.state, row.changed, row.user.as_str()),
-            (SessionState::Suspended, at(7), "someone")
-        );
+        assert_eq!((row.state, row.changed, row.user.as_str()), (SessionState::Suspended, at(7), "someone"));
         assert!(store.session("s-9").await.unwrap().is_none());
         assert!(store.commit(Batch::durable(vec![], vec![set("s-9")])).await.is_err());
         assert_eq!(store.sessions(1).await.unwrap()[0].id, id("s-2"));
@@ -207,10 +191,8 @@ fn the_timeline_of_a_call_keeps_its_order() {
         denied.error = Some(ErrorCode::Policy);
         denied.message = Some(text("host `example.com` is not allowed by tool `http`"));
         denied.duration_us = 1500;
-        let first = vec![
-            Change::Event(event(Phase::Policy, "check", EventStatus::Ok)),
-            Change::Event(denied),
-        ];
+        let first =
+            vec![Change::Event(event(Phase::Policy, "check", EventStatus::Ok)), Change::Event(denied)];
         store.commit(Batch::lazy(vec![], first)).await.unwrap();
         let last = vec![Change::Event(event(Phase::Result, "answer", EventStatus::Error))];
         store.commit(Batch::lazy(vec![], last)).await.unwrap();
@@ -265,15 +247,11 @@ fn records_are_found_by_what_they_say() {
         assert_eq!(found(Query::after(4, 2)).await, [5, 6]);
         assert_eq!(found(Query { op: Some(Op::Violation), ..all.clone() }).await, [7]);
         assert_eq!(found(Query { status: Some(Status::Denied), ..all.clone() }).await, [7]);
-        assert_eq!(
-            found(Query { session: Some("s-1".into()), limit: 9, ..all.clone() }).await.len(),
-            6
-        );
+        assert_eq!(found(Query { session: Some("s-1".into()), limit: 9, ..all.clone() }).await.len(), 6);
         assert_eq!(found(Query { execution_id: Some("c-3".into()), ..all.clone() }).await, [5]);
         assert_eq!(found(Query { path: Some("secrets".into()), ..all.clone() }).await, [7]);
         assert_eq!(found(Query { since: Some(at(4)), ..all.clone() }).await, [7, 6]);
-        let tool =
-            Query { tool: Some("read_file".into()), order: Order::OldestFirst, limit: 1, ..all };
+        let tool = Query { tool: Some("read_file".into()), order: Order::OldestFirst, limit: 1, ..all };
         assert_eq!(found(tool).await, [2]);
     });
 }

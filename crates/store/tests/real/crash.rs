@@ -32,10 +32,7 @@ fn all_there(home: &Path, acks: &[Ack]) {
 }
 
 fn lines_in_segments(home: &Path) -> usize {
-    segments(home)
-        .iter()
-        .map(|(_, bytes)| bytes.iter().filter(|byte| **byte == b'\n').count())
-        .sum()
+    segments(home).iter().map(|(_, bytes)| bytes.iter().filter(|byte| **byte == b'\n').count()).sum()
 }
 
 // B5

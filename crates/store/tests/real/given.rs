@@ -7,8 +7,8 @@ use serde_json::json;
 use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
 use vambrace_ledger::{Digest, Op, Status};
 use vambrace_store::{
-    Batch, CallRow, Change, Entry, Id, Options, SessionRow, SessionState, SqliteStore, StateDir,
-    StoreError, Text, Timestamp, VerifyReport, verify,
+    Batch, CallRow, Change, Entry, Id, Options, SessionRow, SessionState, SqliteStore, StateDir, StoreError,
+    Text, Timestamp, VerifyReport, verify,
 };
 
 struct Clean;
@@ -75,8 +75,7 @@ pub(crate) fn start(session: &str, call: &str, millis: i64) -> Batch {
     entry.tool_name = Some(Redacted::literal("read_file"));
     entry.tool_args = Some(Redacted::json(json!({"path": "src/main.rs"}), &Clean).unwrap());
     entry.path = Some(text("src/main.rs"));
-    let mut row =
-        CallRow::executing(id(call), id(session), Redacted::literal("read_file"), at(millis));
+    let mut row = CallRow::executing(id(call), id(session), Redacted::literal("read_file"), at(millis));
     row.counted = true;
     row.plan_digest = Some(Digest::of(call.as_bytes()));
     Batch::durable(vec![entry], vec![Change::InsertCall(row)])
@@ -98,10 +97,8 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 
 /// All segments of a folder, one after the other.
 pub(crate) fn segments(home: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut paths: Vec<_> = std::fs::read_dir(home.join("ledger"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(home.join("ledger")).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }

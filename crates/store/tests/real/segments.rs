@@ -49,8 +49,7 @@ fn a_torn_tail_is_written_again_wherever_it_was_cut() {
     let whole = segments(&home).remove(0);
     // As after a crash: the cursor is behind what is in the file, and the file ends anywhere.
     let connection = rusqlite::Connection::open(home.join("vambrace.db")).unwrap();
-    let third: usize =
-        whole.1.split_inclusive(|byte| *byte == b'\n').take(3).map(<[u8]>::len).sum();
+    let third: usize = whole.1.split_inclusive(|byte| *byte == b'\n').take(3).map(<[u8]>::len).sum();
     for cut in (third..whole.1.len()).step_by(97) {
         let back = "UPDATE projection SET seq = 3, offset = ?1";
         connection.execute(back, [i64::try_from(third).unwrap()]).unwrap();

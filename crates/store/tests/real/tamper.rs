@@ -61,8 +61,7 @@ fn by_lines(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<Kind> {
 #[test]
 fn edits_of_the_table_are_found() {
     use Kind::{ExtraLines, Gap, HeadMismatch, Reordered, SegmentDiffers, WrongHash};
-    let changed =
-        sql("UPDATE ledger SET line = replace(line, 'src/main.rs', 'src/evil.rs') WHERE seq = 5");
+    let changed = sql("UPDATE ledger SET line = replace(line, 'src/main.rs', 'src/evil.rs') WHERE seq = 5");
     assert_eq!(changed, [WrongHash, SegmentDiffers]);
     assert_eq!(sql("DELETE FROM ledger WHERE seq = 5"), [Gap, ExtraLines]);
     assert_eq!(sql("DELETE FROM ledger WHERE seq = 1"), [Gap, ExtraLines]);
@@ -73,8 +72,7 @@ fn edits_of_the_table_are_found() {
     assert_eq!(sql("UPDATE head SET event_hash = 'sha256:' || printf('%064d', 0)"), [HeadMismatch]);
     assert_eq!(sql("UPDATE head SET event_hash = 'x'"), [HeadMismatch]);
     assert_eq!(sql("DELETE FROM head"), [HeadMismatch]);
-    let swapped =
-        sql("UPDATE ledger SET seq = -1 WHERE seq = 4; UPDATE ledger SET seq = 4 WHERE seq = 5;
+    let swapped = sql("UPDATE ledger SET seq = -1 WHERE seq = 4; UPDATE ledger SET seq = 4 WHERE seq = 5;
                        UPDATE ledger SET seq = 5 WHERE seq = -1");
     assert!(swapped.contains(&Reordered), "{swapped:?}");
     let twice = sql("INSERT INTO ledger SELECT 13, line FROM ledger WHERE seq = 12");
@@ -121,8 +119,7 @@ fn edits_of_a_segment_are_found() {
     assert_eq!(segment(|bytes| [bytes, b"\n".to_vec()].concat()), [ExtraLines]);
     let gone = after(|home| fs::remove_file(&segments(home)[0].0).unwrap());
     assert_eq!(gone, [SegmentShort, Kind::SegmentMissing]);
-    let extra =
-        after(|home| fs::write(home.join("ledger/00000000000000000099.jsonl"), "{}\n").unwrap());
+    let extra = after(|home| fs::write(home.join("ledger/00000000000000000099.jsonl"), "{}\n").unwrap());
     assert_eq!(extra, [ExtraLines]);
 }
 
@@ -144,8 +141,7 @@ fn every_bit_of_a_segment_counts() {
 #[test]
 fn a_damaged_database_is_a_finding_and_the_segments_still_speak() {
     let (_temp, home) = honest();
-    fs::write(home.join("vambrace.db"), "this is no database at all, but long enough to look at")
-        .unwrap();
+    fs::write(home.join("vambrace.db"), "this is no database at all, but long enough to look at").unwrap();
     let report = checked(&home);
     assert!(!report.table_read);
     let kinds: Vec<_> = report.findings.faults().iter().map(|finding| finding.kind).collect();
@@ -153,8 +149,7 @@ fn a_damaged_database_is_a_finding_and_the_segments_still_speak() {
     assert_eq!(report.records, RECORDS.unsigned_abs());
     let (path, bytes) = segments(&home).remove(0);
     fs::write(path, String::from_utf8(bytes).unwrap().replacen("main.rs", "evil.rs", 1)).unwrap();
-    let kinds: Vec<_> =
-        checked(&home).findings.faults().iter().map(|finding| finding.kind).collect();
+    let kinds: Vec<_> = checked(&home).findings.faults().iter().map(|finding| finding.kind).collect();
     assert_eq!(kinds, [Kind::DatabaseDamaged, Kind::WrongHash]);
 }
 
@@ -176,8 +171,7 @@ fn a_database_damaged_in_its_middle_is_a_finding() {
 fn a_tail_cut_off_everywhere_is_not_found_by_a_chain_alone() {
     let kinds = after(|home| {
         let (path, bytes) = segments(home).remove(0);
-        let kept: Vec<u8> =
-            bytes.split_inclusive(|b| *b == b'\n').take(9).flatten().copied().collect();
+        let kept: Vec<u8> = bytes.split_inclusive(|b| *b == b'\n').take(9).flatten().copied().collect();
         let connection = database(home);
         connection
             .execute_batch(

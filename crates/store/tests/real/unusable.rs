@@ -23,8 +23,7 @@ fn refused(home: &Path) -> StoreError {
 fn made() -> (tempfile::TempDir, std::path::PathBuf) {
     let (temp, home) = home();
     let store = open(&home);
-    let batch =
-        Batch::durable(vec![Entry::new(vambrace_ledger::Op::Grant, at(1))], vec![session("s-1")]);
+    let batch = Batch::durable(vec![Entry::new(vambrace_ledger::Op::Grant, at(1))], vec![session("s-1")]);
     runtime().block_on(store.commit(batch)).unwrap();
     drop(store);
     (temp, home)
@@ -116,15 +115,9 @@ fn writes_that_fail_close_the_store_and_lose_nothing() {
     child.wait().unwrap();
     let acked: Vec<_> = said.iter().filter_map(|line| ack(line)).collect();
     let failed: Vec<_> = said.iter().filter(|line| line.starts_with("FAILED")).collect();
-    assert!(
-        !acked.is_empty() && !failed.is_empty(),
-        "{} acks, {} failures",
-        acked.len(),
-        failed.len()
-    );
+    assert!(!acked.is_empty() && !failed.is_empty(), "{} acks, {} failures", acked.len(), failed.len());
     let first = said.iter().position(|line| line.starts_with("FAILED")).unwrap();
-    let poisoned =
-        said.iter().skip(first).filter(|line| line.contains("after a failed write")).count();
+    let poisoned = said.iter().skip(first).filter(|line| line.contains("after a failed write")).count();
     assert!(poisoned > 0, "{:?}", said.get(first..first + 5));
     drop(open(&home));
     let report = clean(&home);
@@ -139,7 +132,10 @@ fn a_folder_without_permission_to_write_is_refused_and_can_still_be_verified() {
     let (temp, home) = made();
     let root = rustix::process::geteuid().is_root();
     let program = temp.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: a copy that we write would be open for writing in children forked meanwhile.
+    let copied =
+        std::process::Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(temp.path(), Permissions::from_mode(0o755)).unwrap();
     if root {

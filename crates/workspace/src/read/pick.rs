@@ -22,15 +22,7 @@ pub(crate) struct LinePicker {
 
 impl LinePicker {
     pub(crate) fn new(asked: LineRange, cap: usize) -> Self {
-        Self {
-            asked,
-            cap,
-            picked: Vec::new(),
-            line: 1,
-            line_at: 0,
-            last: asked.start_line - 1,
-            cut: false,
-        }
+        Self { asked, cap, picked: Vec::new(), line: 1, line_at: 0, last: asked.start_line - 1, cut: false }
     }
 
     pub(crate) fn feed(&mut self, piece: &[u8]) {
@@ -96,8 +88,7 @@ mod tests {
     fn check(text: &str, lines: (u64, u64), cap: usize, expected: (&str, u64, u64, bool)) {
         let total = text.lines().count() as u64;
         for split in (0..=text.len()).filter(|at| text.is_char_boundary(*at)) {
-            let mut picker =
-                LinePicker::new(LineRange { start_line: lines.0, end_line: lines.1 }, cap);
+            let mut picker = LinePicker::new(LineRange { start_line: lines.0, end_line: lines.1 }, cap);
             picker.feed(&text.as_bytes()[..split]);
             picker.feed(&text.as_bytes()[split..]);
             let (bytes, range, cut) = picker.finish(total);

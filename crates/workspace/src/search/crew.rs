@@ -15,9 +15,9 @@ use super::worker::Worker;
 /// Threads left behind before searching is refused.
 const MAX_STRAYS: usize = 4;
 /// How often the clocks are looked at.
-const TICK: Duration = Duration::from_millis(5);
+const TICK: Duration = Duration::from_millis(4);
 /// What workers have to notice that they should stop.
-const GRACE: Duration = Duration::from_millis(20);
+const GRACE: Duration = Duration::from_millis(8);
 
 const RUNNING: u8 = 0;
 const STRAY: u8 = 1;
@@ -32,11 +32,7 @@ pub(crate) struct Strays {
 impl Strays {
     /// Refuses when too many still run.
     pub(crate) fn admit(&self) -> Result<(), SearchFault> {
-        if self.count.load(Ordering::Relaxed) < MAX_STRAYS {
-            Ok(())
-        } else {
-            Err(SearchFault::Busy)
-        }
+        if self.count.load(Ordering::Relaxed) < MAX_STRAYS { Ok(()) } else { Err(SearchFault::Busy) }
     }
 }
 
@@ -145,8 +141,7 @@ impl Slot {
     /// Counts the thread as a stray unless it has ended already.
     fn leave_behind(&self, strays: &Strays) {
         strays.count.fetch_add(1, Ordering::Relaxed);
-        if self.state.compare_exchange(RUNNING, STRAY, Ordering::AcqRel, Ordering::Acquire).is_err()
-        {
+        if self.state.compare_exchange(RUNNING, STRAY, Ordering::AcqRel, Ordering::Acquire).is_err() {
             strays.count.fetch_sub(1, Ordering::Relaxed);
             return;
         }
@@ -171,10 +166,7 @@ impl Drop for Tenure {
     }
 }
 
-fn spawn(
-    strays: &Arc<Strays>,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<Arc<Slot>, SearchFault> {
+fn spawn(strays: &Arc<Strays>, work: impl FnOnce() + Send + 'static) -> Result<Arc<Slot>, SearchFault> {
     let slot = Arc::<Slot>::default();
     let tenure = Tenure { slot: Arc::clone(&slot), strays: Arc::clone(strays) };
     let run = move || {

@@ -88,8 +88,7 @@ pub(crate) fn fit(mut tally: Tally, want: &SearchRequest, complete: bool) -> Sea
 }
 
 fn bytes_of(matches: &[LineMatch]) -> usize {
-    let lines =
-        |lines: &[String]| lines.iter().map(|line| line.len() + LINE_OVERHEAD).sum::<usize>();
+    let lines = |lines: &[String]| lines.iter().map(|line| line.len() + LINE_OVERHEAD).sum::<usize>();
     let one = |found: &LineMatch| {
         let words = found.path.len() + found.text.len();
         words + lines(&found.before) + lines(&found.after) + MATCH_OVERHEAD

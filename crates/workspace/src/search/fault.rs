@@ -80,11 +80,12 @@ impl From<SearchFault> for CallError {
         let error = Self::new(fault.code(), fault.to_string());
         match fault {
             SearchFault::File(fault) => fault.into(),
-            SearchFault::Unsupported { .. } => error
-                .suggest("search for the plain part of the pattern and filter the lines yourself"),
-            SearchFault::BadPattern { .. } => error.suggest(
-                "escape characters that are meant literally with `\\`, such as `\\(` or `\\{`",
-            ),
+            SearchFault::Unsupported { .. } => {
+                error.suggest("search for the plain part of the pattern and filter the lines yourself")
+            }
+            SearchFault::BadPattern { .. } => {
+                error.suggest("escape characters that are meant literally with `\\`, such as `\\(` or `\\{`")
+            }
             SearchFault::Busy => error.suggest("wait a few seconds, then use a simpler pattern"),
             SearchFault::Deadline { .. } => error.suggest("search in a smaller folder"),
             _ => error,

@@ -111,11 +111,7 @@ impl Hunt {
     /// A worker stops matching; tells how much it has spent.
     pub(crate) fn end_matching(&self, worker: usize) -> Duration {
         let since = self.matching.get(worker).map_or(0, |since| since.swap(0, Ordering::Relaxed));
-        if since == 0 {
-            Duration::ZERO
-        } else {
-            Duration::from_nanos(self.now() - since.min(self.now()))
-        }
+        if since == 0 { Duration::ZERO } else { Duration::from_nanos(self.now() - since.min(self.now())) }
     }
 
     pub(crate) fn with_tally<T>(&self, use_it: impl FnOnce(&mut Tally) -> T) -> T {
@@ -132,8 +128,7 @@ impl Hunt {
 
     /// What was put off, as work.
     pub(crate) fn take_linked(&self) -> Option<Work> {
-        let linked =
-            std::mem::take(&mut *self.linked.lock().unwrap_or_else(PoisonError::into_inner));
+        let linked = std::mem::take(&mut *self.linked.lock().unwrap_or_else(PoisonError::into_inner));
         (!linked.is_empty()).then_some(Work::Linked(linked))
     }
 

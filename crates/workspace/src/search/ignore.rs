@@ -97,12 +97,7 @@ impl Level {
     }
 
     /// The level of a folder, this one when it adds nothing.
-    pub(crate) fn below(
-        self: &Arc<Self>,
-        folder: BorrowedFd<'_>,
-        place: &str,
-        marks: Marks,
-    ) -> Arc<Self> {
+    pub(crate) fn below(self: &Arc<Self>, folder: BorrowedFd<'_>, place: &str, marks: Marks) -> Arc<Self> {
         if !self.enabled || !marks.any() {
             return Arc::clone(self);
         }

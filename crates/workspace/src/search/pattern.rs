@@ -39,12 +39,8 @@ fn check_syntax(pattern: &str) -> Result<(), SearchFault> {
     let Err(error) = parsed else { return Ok(()) };
     let at = pattern.get(..error.span().start.offset).map_or(1, |head| head.chars().count() + 1);
     Err(match error.kind() {
-        ErrorKind::UnsupportedBackreference => {
-            SearchFault::Unsupported { construct: "a backreference", at }
-        }
-        ErrorKind::UnsupportedLookAround => {
-            SearchFault::Unsupported { construct: "look-around", at }
-        }
+        ErrorKind::UnsupportedBackreference => SearchFault::Unsupported { construct: "a backreference", at },
+        ErrorKind::UnsupportedLookAround => SearchFault::Unsupported { construct: "look-around", at },
         ErrorKind::NestLimitExceeded(limit) => {
             SearchFault::OverLimit { what: format!("it is nested deeper than {limit} levels") }
         }
@@ -65,9 +61,7 @@ fn build(pattern: &str) -> Result<RegexMatcher, SearchFault> {
         .build(pattern);
     built.map_err(|error| match error.kind() {
         BuildErrorKind::Regex(why) if why.contains("exceeds size limit") => {
-            SearchFault::OverLimit {
-                what: format!("it needs more than {SIZE_LIMIT} bytes compiled"),
-            }
+            SearchFault::OverLimit { what: format!("it needs more than {SIZE_LIMIT} bytes compiled") }
         }
         BuildErrorKind::NotAllowed(_) => SearchFault::BadPattern {
             at: pattern.find("\\n").or_else(|| pattern.find('\n')).map_or(1, |at| at + 1),
@@ -108,8 +102,7 @@ mod tests {
     #[test]
     fn what_cannot_be_linear_or_small_is_refused_with_its_place() {
         use ErrorCode::{InvalidArguments, SecurityError};
-        for pattern in ["", "foo", r"fn\s+\w+", "(a|b)*c", r"\bword\b", "^$", "(?i)straße", "漢+"]
-        {
+        for pattern in ["", "foo", r"fn\s+\w+", "(a|b)*c", r"\bword\b", "^$", "(?i)straße", "漢+"] {
             check(pattern, None, "");
         }
         check(r"(a)\1", Some(InvalidArguments), "a backreference at character 4");

@@ -162,8 +162,7 @@ impl<'h> Worker<'h> {
 
     fn linked(&mut self, files: Vec<Linked>) {
         let ws = &self.hunt.ws;
-        let census =
-            Census::take(ws, files.iter().map(|file| &file.facts), || !self.hunt.stopped());
+        let census = Census::take(ws, files.iter().map(|file| &file.facts), || !self.hunt.stopped());
         for Linked { place, facts } in files {
             if self.hunt.stopped() {
                 return;
@@ -171,9 +170,7 @@ impl<'h> Worker<'h> {
             let opened = ws.root().open(&place);
             let opened = opened.and_then(|file| Ok((rustix::fs::fstat(&file)?, file)));
             match opened {
-                Ok((now, file))
-                    if unmoved(&facts, &now) && census.found(&facts) == links(&facts) =>
-                {
+                Ok((now, file)) if unmoved(&facts, &now) && census.found(&facts) == links(&facts) => {
                     self.matching(&place, &now, file);
                 }
                 _ => self.hunt.with_tally(|tally| tally.skipped += 1),

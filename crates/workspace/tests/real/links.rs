@@ -3,9 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{CWD, FileType, Mode};
-use vambrace_core::ErrorCode::{
-    BlockedPath, FileNotFound, NotAFile, PermissionDenied, ScopeViolation,
-};
+use vambrace_core::ErrorCode::{BlockedPath, FileNotFound, NotAFile, PermissionDenied, ScopeViolation};
 use vambrace_workspace::{Isolation, Kind};
 
 use crate::tree::{CANARY, Tree, is_root, path};
@@ -134,8 +132,7 @@ fn a_hard_link_into_a_sibling_is_outside_for_a_strict_service() {
 fn pipes_sockets_and_devices_are_never_opened_for_reading() {
     let tree = Tree::new();
     tree.file("plain", "needle\n").link("to_pipe", "pipe");
-    rustix::fs::mknodat(CWD, tree.at("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0)
-        .unwrap();
+    rustix::fs::mknodat(CWD, tree.at("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(tree.at("socket")).unwrap();
     let mut special = vec!["pipe", "to_pipe", "socket"];
     let zero = rustix::fs::makedev(1, 5);
@@ -164,11 +161,9 @@ fn names_that_are_not_utf8_are_listed_and_never_guessed() {
     let folder = std::ffi::OsStr::from_bytes(b"dir\xfe");
     std::fs::create_dir(tree.project.join(folder)).unwrap();
     std::fs::write(tree.project.join(folder).join("x"), "needle\n").unwrap();
-    std::os::unix::fs::symlink("good", tree.project.join(std::ffi::OsStr::from_bytes(b"l\xff")))
-        .unwrap();
+    std::os::unix::fs::symlink("good", tree.project.join(std::ffi::OsStr::from_bytes(b"l\xff"))).unwrap();
     let door = tree.open();
-    let listed =
-        ["dir\u{fffd}:directory:0", "good:file:7", "l\u{fffd}:symlink:0", "odd\u{fffd}:file:7"];
+    let listed = ["dir\u{fffd}:directory:0", "good:file:7", "l\u{fffd}:symlink:0", "odd\u{fffd}:file:7"];
     assert_eq!(door.list("", true, None), listed);
     door.check_read("odd\u{fffd}", Err(FileNotFound));
     assert_eq!(door.search("", "needle"), ["good:1:1:needle"]);

@@ -12,17 +12,13 @@ fn entries_come_sorted_with_type_size_and_time() {
     tree.file("b.txt", "12345").file("a/x.rs", "1").file("a/y/z.rs", "").file(".hidden", "");
     let door = tree.open();
     assert_eq!(door.list("", false, None), ["a:directory:0", "b.txt:file:5"]);
-    let all =
-        ["a:directory:0", "a/x.rs:file:1", "a/y:directory:0", "a/y/z.rs:file:0", "b.txt:file:5"];
+    let all = ["a:directory:0", "a/x.rs:file:1", "a/y:directory:0", "a/y/z.rs:file:0", "b.txt:file:5"];
     assert_eq!(door.list("", true, None), all);
     assert_eq!(door.list("a/y", true, None), ["a/y/z.rs:file:0"]);
     assert_eq!(door.list("b.txt", false, None), ["b.txt:file:5"]);
     let listing = door.list_with("b.txt", &ListRequest::default()).unwrap();
     let modified = listing.files[0].modified.clone().unwrap();
-    assert!(
-        modified.len() == 20 && modified.ends_with('Z') && modified.contains('T'),
-        "{modified}"
-    );
+    assert!(modified.len() == 20 && modified.ends_with('Z') && modified.contains('T'), "{modified}");
     assert_eq!(listing.files[0].name, "b.txt");
     assert_eq!(door.list_with("nope", &ListRequest::default()).unwrap_err().code, FileNotFound);
 }
@@ -31,8 +27,7 @@ fn entries_come_sorted_with_type_size_and_time() {
 #[test]
 fn patterns_choose_and_only_dotted_ones_show_hidden_names() {
     let tree = Tree::new();
-    for file in ["a.rs", "s/b.rs", "s/t/c.rs", ".github/w.yml", ".x", "s/.y", ".env", "target/o.rs"]
-    {
+    for file in ["a.rs", "s/b.rs", "s/t/c.rs", ".github/w.yml", ".x", "s/.y", ".env", "target/o.rs"] {
         tree.file(file, "");
     }
     tree.file(".gitignore", "target/\n").file(".git/HEAD", "");
@@ -43,10 +38,7 @@ fn patterns_choose_and_only_dotted_ones_show_hidden_names() {
     assert_eq!(door.list("s", true, Some("t/*.rs")), ["s/t/c.rs:file:0"]);
     assert_eq!(door.list("", true, Some(".?")), [".x:file:0", "s/.y:file:0"]);
     assert_eq!(door.list("", true, Some(".github/**")), [".github/w.yml:file:0"]);
-    assert_eq!(
-        door.list("", false, Some(".*")),
-        [".github:directory:0", ".gitignore:file:8", ".x:file:0"]
-    );
+    assert_eq!(door.list("", false, Some(".*")), [".github:directory:0", ".gitignore:file:8", ".x:file:0"]);
     assert_eq!(door.list(".github", false, None), [".github/w.yml:file:0"]);
     let bad = ListRequest { pattern: Some("a[".to_owned()), ..Default::default() };
     assert_eq!(door.list_with("", &bad).unwrap_err().code, InvalidArguments);
@@ -103,10 +95,7 @@ fn shared_folders_are_spelled_from_the_project() {
     );
     assert_eq!(door.list("common", false, None), ["project:shared/d:directory:0"]);
     assert_eq!(door.list("project:s/a", false, None), ["common:directory:0", "x:file:0"]);
-    assert_eq!(
-        door.list_with("project:", &ListRequest::default()).unwrap_err().code,
-        ScopeViolation
-    );
+    assert_eq!(door.list_with("project:", &ListRequest::default()).unwrap_err().code, ScopeViolation);
 }
 
 #[test]
@@ -114,8 +103,7 @@ fn trees_deeper_than_a_path_can_be_long_are_walked() {
     let tree = Tree::new();
     let name = "n".repeat(200);
     let mut at =
-        rustix::fs::open(&tree.project, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty())
-            .unwrap();
+        rustix::fs::open(&tree.project, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o700);
     for _ in 0..60 {
         rustix::fs::mkdirat(&at, name.as_str(), mode).unwrap();

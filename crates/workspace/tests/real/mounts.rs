@@ -58,9 +58,7 @@ fn with_mounts() {
     mount(&["--bind", outside.to_str().unwrap(), &at("deep/er")]);
     mount(&["--bind", outside.join("secret.txt").to_str().unwrap(), &at("bound_file")]);
     let door = tree.open();
-    for path in
-        ["tmpfs/x", "bound/secret.txt", "bound/nope", "bound_file", "link", "deep/er/secret.txt"]
-    {
+    for path in ["tmpfs/x", "bound/secret.txt", "bound/nope", "bound_file", "link", "deep/er/secret.txt"] {
         door.check_read(path, Err(CrossDevice));
     }
     for path in ["tmpfs", "bound", "deep/er"] {

@@ -90,11 +90,8 @@ fn a_hard_link_to_the_outside_cannot_hide_by_moving() {
             let mut at = 0;
             while !done.load(Ordering::Relaxed) {
                 let next = (at + 7) % 20;
-                std::fs::rename(
-                    tree.at(&format!("d{at:02}/moving")),
-                    tree.at(&format!("d{next:02}/moving")),
-                )
-                .unwrap();
+                std::fs::rename(tree.at(&format!("d{at:02}/moving")), tree.at(&format!("d{next:02}/moving")))
+                    .unwrap();
                 at = next;
             }
         });

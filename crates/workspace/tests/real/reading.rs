@@ -66,10 +66,7 @@ fn facts_of_the_text_come_with_it() {
     let empty = read(&door, "empty", &ReadRequest::default()).unwrap();
     assert_eq!((text(&empty), empty.size, empty.total_lines, empty.truncated), ("", 0, 0, false));
     assert_eq!((empty.returned_range.start_line, empty.returned_range.end_line), (1, 0));
-    assert_eq!(
-        empty.base_hash,
-        "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    );
+    assert_eq!(empty.base_hash, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     let crlf = read(&door, "crlf", &ReadRequest::default()).unwrap();
     assert_eq!((crlf.eol, crlf.indent.to_string().as_str()), (Eol::Crlf, "tabs"));
     assert_eq!((text(&crlf), crlf.bom), ("a\r\n\tb\r\n", None));
@@ -109,8 +106,7 @@ fn what_is_not_text_is_refused_or_given_whole() {
     tree.file("nul", b"a\0b").file("control", [1_u8; 100]).file("p.png", png);
     tree.file("fake.png", b"a\0b").file("text.png", "just text").file("p.PNG", png);
     tree.file("d.pdf", b"%PDF-1.7 \xff").file("big.png", [png, &[7_u8; 200_000]].concat());
-    tree.file("latin1", b"caf\xe9 au lait\n")
-        .file("late", [&b"a\n".repeat(100_000)[..], b"\xff"].concat());
+    tree.file("latin1", b"caf\xe9 au lait\n").file("late", [&b"a\n".repeat(100_000)[..], b"\xff"].concat());
     tree.file("u16", b"\xff\xfea\0b\0").file("cut", b"ab\xe6\xbc");
     let door = tree.open();
     let plain = ReadRequest::default();
@@ -126,12 +122,9 @@ fn what_is_not_text_is_refused_or_given_whole() {
     assert_eq!(read(&door, "big.png", &plain).unwrap_err(), TooLarge);
     let none = ReadRequest { allow_binary: Vec::new(), ..Default::default() };
     assert_eq!(read(&door, "p.png", &none).unwrap_err(), BinaryFile);
-    for (name, words) in [
-        ("latin1", "offset 3"),
-        ("late", "offset 200000"),
-        ("u16", "`utf-16le`"),
-        ("cut", "offset 2"),
-    ] {
+    for (name, words) in
+        [("latin1", "offset 3"), ("late", "offset 200000"), ("u16", "`utf-16le`"), ("cut", "offset 2")]
+    {
         let error = door.read(name).unwrap_err();
         assert_eq!(error.code, NotUtf8, "{name}");
         assert!(error.message.contains(words), "{}", error.message);

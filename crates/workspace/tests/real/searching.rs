@@ -10,9 +10,7 @@ use crate::tree::{Tree, lines};
 #[test]
 fn lines_come_by_path_and_line_with_columns_in_characters() {
     let tree = Tree::new();
-    tree.file("b", "x\r\nää needle needle\r\n")
-        .file("a/c", "needle\n\nno\nneedle")
-        .file("d", "none");
+    tree.file("b", "x\r\nää needle needle\r\n").file("a/c", "needle\n\nno\nneedle").file("d", "none");
     let door = tree.open();
     let all = ["a/c:1:1:needle", "a/c:4:1:needle", "b:2:4:ää needle needle"];
     assert_eq!(door.search("", "needle"), all);
@@ -64,21 +62,12 @@ fn ignore_files_narrow_a_search() {
     ] {
         tree.file(file, "needle\n");
     }
-    tree.file(".gitignore", "*.log\n!keep.log\n/target\n!.shown\nbuild/\n# c\n")
-        .file(".git/HEAD", "");
+    tree.file(".gitignore", "*.log\n!keep.log\n/target\n!.shown\nbuild/\n# c\n").file(".git/HEAD", "");
     tree.file("sub/.gitignore", "*.tmp\n").file("sub/deep/.gitignore", "!b.tmp\n");
     tree.file(".ignore", "ig/*\n!ig/y\n").file(".git/info/exclude", "excluded\n");
     let door = tree.open();
-    let found = [
-        ".shown",
-        "a.rs",
-        "build",
-        "ig/y",
-        "keep.log",
-        "sub/deep/b.tmp",
-        "sub/deep/c",
-        "sub/target/x",
-    ];
+    let found =
+        [".shown", "a.rs", "build", "ig/y", "keep.log", "sub/deep/b.tmp", "sub/deep/c", "sub/target/x"];
     assert_eq!(door.search("", "needle"), found.map(|file| format!("{file}:1:1:needle")));
     // Parents' rules hold when the search starts below them; what is named is searched.
     assert_eq!(door.search("sub", "needle").len(), 3);

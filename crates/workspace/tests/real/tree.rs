@@ -91,20 +91,15 @@ impl Door {
         listing.files.iter().map(|e| format!("{}:{}:{}", e.path, e.kind.as_str(), e.size)).collect()
     }
 
-    pub(crate) fn search_with(
-        &self,
-        asked: &str,
-        want: &SearchRequest,
-    ) -> Result<SearchResult, CallError> {
+    pub(crate) fn search_with(&self, asked: &str, want: &SearchRequest) -> Result<SearchResult, CallError> {
         Ok(self.0.search(&path(asked), want)?)
     }
 
     /// `path:line:column:text`, in order.
     pub(crate) fn search(&self, asked: &str, regex: &str) -> Vec<String> {
         let result = self.search_with(asked, &lines(regex)).unwrap();
-        let show = |m: &vambrace_workspace::LineMatch| {
-            format!("{}:{}:{}:{}", m.path, m.line, m.column, m.text)
-        };
+        let show =
+            |m: &vambrace_workspace::LineMatch| format!("{}:{}:{}:{}", m.path, m.line, m.column, m.text);
         result.matches.iter().map(show).collect()
     }
 

@@ -52,7 +52,8 @@ fn limits(report: &VerifyReport) -> Vec<&'static str> {
 
 fn as_json(report: &VerifyReport, place: &Path) -> Value {
     let list = |found: &[Finding]| -> Vec<Value> {
-        let one = |f: &Finding| json!({"place": f.place.to_string(), "kind": f.kind.as_str(), "detail": f.detail});
+        let one =
+            |f: &Finding| json!({"place": f.place.to_string(), "kind": f.kind.as_str(), "detail": f.detail});
         found.iter().map(one).collect()
     };
     json!({
@@ -82,12 +83,12 @@ fn tell(report: &VerifyReport, place: &Path, out: Out) {
     let count = report.findings.count();
     if count == 0 {
         out.line(paint(Tone::Good, "nothing found: chain, head and segments agree"));
+        for limit in limits(report) {
+            out.line(paint(Tone::Faint, format!("not checked: {limit}")));
+        }
     } else {
         let noun = if count == 1 { "finding" } else { "findings" };
         out.line(paint(Tone::Bad, format!("{count} {noun}: the ledger is not what was written")));
-    }
-    for limit in limits(report) {
-        out.line(paint(Tone::Faint, format!("not checked: {limit}")));
     }
 }
 

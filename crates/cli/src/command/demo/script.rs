@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::stage::{OUTSIDE, Ran, SECRET, Stage, TOKEN};
-use super::tamper::{Where, tamper};
+use super::tamper::{Deed, tamper};
 use crate::command::init::clients::quoted;
 use crate::failure::{Failure, exit};
 
@@ -63,7 +63,7 @@ const CALLS: &[Scene] = &[
         exit: exit::DENIED,
         holds: &["ScopeViolation"],
         lacks: SECRETS,
-        meaning: "refused by the kernel: the file is opened through a handle that cannot leave the project",
+        meaning: "refused: links are followed only inside the project, and nothing can be swapped on the way",
     },
     Scene {
         title: "It asks for the secrets",
@@ -110,8 +110,8 @@ pub(super) fn play(stage: &Stage, show: &mut dyn FnMut(Step) -> bool) -> Result<
     if !show(timeline(stage)?) || !show(act(stage, &VERIFY)?) {
         return Ok(());
     }
-    for place in [Where::Segment, Where::Table] {
-        if !show(tampered(stage, place)?) {
+    for deed in [Deed::Rewrite, Deed::Remove] {
+        if !show(tampered(stage, deed)?) {
             return Ok(());
         }
     }
@@ -139,24 +139,24 @@ fn timeline(stage: &Stage) -> Result<Step, Failure> {
     Ok(judge(&scene, typed(&["timeline", id]), stage.run(&["timeline", id])?))
 }
 
-/// A copy of the state in which somebody rewrites the record of the refused call.
-fn tampered(stage: &Stage, place: Where) -> Result<Step, Failure> {
-    tamper(stage, place)?;
-    let (title, holds): (_, &[&str]) = match place {
-        Where::Segment => ("Somebody rewrites a record in a copy of the ledger's file", &["finding", "segment "]),
-        Where::Table => ("Or in the table of the database", &["finding", "record "]),
+/// A copy of the state in which somebody gets at the record of the refused call.
+fn tampered(stage: &Stage, deed: Deed) -> Result<Step, Failure> {
+    tamper(stage, deed)?;
+    let title = match deed {
+        Deed::Rewrite => "Somebody rewrites that record, in a copy of the ledger",
+        Deed::Remove => "Or takes it out",
     };
     let scene = Scene {
         title,
         args: &[],
         exit: exit::FOUND,
-        holds,
+        holds: &["finding", "segment 0"],
         lacks: &["nothing found"],
-        meaning: "found, with its place; the copy is left as it is, and the exit code is 6",
+        meaning: "found, with its place; the copy stays as it is, and the exit code is 6",
     };
-    let home = stage.beside(place.copy()).display().to_string();
-    let shown = format!("{}\n{}", place.typed(), typed(&["audit", "verify", "--home", &format!("../{}", place.copy())]));
-    Ok(judge(&scene, shown, stage.run(&["audit", "verify", "--home", &home])?))
+    let home = format!("../{}", deed.copy());
+    let args = ["audit", "verify", "--home", &home];
+    Ok(judge(&scene, format!("{}\n{}", deed.typed(), typed(&args)), stage.run(&args)?))
 }
 
 fn judge(scene: &Scene, command: String, ran: Ran) -> Step {
@@ -164,7 +164,15 @@ fn judge(scene: &Scene, command: String, ran: Ran) -> Step {
     let ok = ran.exit == Some(i32::from(scene.exit))
         && scene.holds.iter().all(|word| output.contains(word))
         && !scene.lacks.iter().any(|word| output.contains(word));
-    Step { title: scene.title, command, output, exit: ran.exit, expected: scene.exit, ok, meaning: scene.meaning }
+    Step {
+        title: scene.title,
+        command,
+        output,
+        exit: ran.exit,
+        expected: scene.exit,
+        ok,
+        meaning: scene.meaning,
+    }
 }
 
 fn typed(args: &[&str]) -> String {

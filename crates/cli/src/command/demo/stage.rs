@@ -1,6 +1,9 @@
 //! The stage: a temporary folder with a project, what lies outside it, and a state folder of its own. Commands are run
 //! as child processes of this very program, because where state and configuration lie is the environment's to say.
-#![expect(clippy::disallowed_methods, reason = "the demo makes and removes a folder of its own and runs only this very program in it")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the demo makes and removes a folder of its own and runs only this very program in it"
+)]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,7 +26,10 @@ pub(super) const SECRET: &str = "made-up-password-71";
 pub(super) const OUTSIDE: &str = "not for agents";
 
 const FILES: &[(&str, &str)] = &[
-    ("project/src/greet.py", "import os\n\nTOKEN = \"demo-token-5f1c90e2b7\"  # TODO: read it from the environment\n\n\ndef greet(name):\n    return f\"hello {name}\"\n"),
+    (
+        "project/src/greet.py",
+        "import os\n\nTOKEN = \"demo-token-5f1c90e2b7\"  # TODO: read it from the environment\n\n\ndef greet(name):\n    return f\"hello {name}\"\n",
+    ),
     ("project/docs/plan.md", "# Plan\n\nTODO: greet in other languages too\n"),
     ("project/.env", "DATABASE_PASSWORD=made-up-password-71  # TODO: rotate\n"),
     ("project/secrets/note.txt", "TODO: made-up-password-71\n"),
@@ -49,13 +55,19 @@ impl Stage {
     pub(super) fn set_up(out: &Out) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(|error| fault("the own program", &error))?;
         let root = std::env::temp_dir().join(format!("vambrace-demo-{:032x}", SystemChance.draw()));
-        fs::DirBuilder::new().mode(0o700).create(&root).map_err(|error| fault("a temporary folder", &error))?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&root)
+            .map_err(|error| fault("a temporary folder", &error))?;
         let colour = !out.is_json() && AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;
         let stage = Self { root, program, colour };
         stage.furnish().map_err(|error| fault("the files of the demo", &error))?;
         let ran = stage.run(&["init", "--json"])?;
         if ran.exit != Some(0) {
-            return Err(Failure::failed(format!("the demo's project cannot be set up: {}{}", ran.stdout, ran.stderr)));
+            return Err(Failure::failed(format!(
+                "the demo's project cannot be set up: {}{}",
+                ran.stdout, ran.stderr
+            )));
         }
         Ok(stage)
     }
@@ -96,7 +108,12 @@ impl Stage {
 
     fn places(&self) -> [(&'static str, PathBuf); 4] {
         let home = self.root.join("home");
-        [("HOME", home.clone()), ("XDG_CONFIG_HOME", home.join("config")), ("TMPDIR", self.root.clone()), ("VAMBRACE_HOME", self.state())]
+        [
+            ("HOME", home.clone()),
+            ("XDG_CONFIG_HOME", home.join("config")),
+            ("TMPDIR", self.root.clone()),
+            ("VAMBRACE_HOME", self.state()),
+        ]
     }
 }
 
@@ -123,5 +140,6 @@ pub(super) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 pub(super) fn fault(what: &str, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("{what}: {error}")).hint("the demo needs a folder for temporary files: set TMPDIR")
+    Failure::failed(format!("{what}: {error}"))
+        .hint("the demo needs a folder for temporary files: set TMPDIR")
 }

@@ -1,83 +1,67 @@
-//! Tampering with a copy of the ledger: what somebody would do who wants a refused call to look harmless.
+//! Tampering with a copy of the ledger: what somebody would do who wants a refused call to look harmless, or not to
+//! have happened. The segments are changed, being plain files; a changed table is found the same way.
 #![expect(clippy::disallowed_methods, reason = "the demo changes a copy of its own state")]
 
 use std::fs;
-use std::path::Path;
 
 use super::stage::{Stage, copy, fault};
 use crate::failure::Failure;
 
-/// What the record says, and what it is made to say; of the same length, so that a database file stays one.
+/// What the record of the refused call says, and what it is made to say.
 const WAS: &str = r#""target_path":".env""#;
 const BECOMES: &str = r#""target_path":"a.md""#;
 
-/// Where the record is changed.
+/// What is done to the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Where {
-    /// In the segment, a file of lines.
-    Segment,
-    /// In the table of the database.
-    Table,
+pub(super) enum Deed {
+    /// It says something else.
+    Rewrite,
+    /// It is gone.
+    Remove,
 }
 
-impl Where {
+impl Deed {
     /// The name of the copy.
     pub(super) fn copy(self) -> &'static str {
         match self {
-            Self::Segment => "copy-1",
-            Self::Table => "copy-2",
-        }
-    }
-
-    fn is_in(self, file: &str) -> bool {
-        match self {
-            Self::Segment => file.ends_with(".jsonl"),
-            Self::Table => file.starts_with("vambrace.db"),
+            Self::Rewrite => "copy-1",
+            Self::Remove => "copy-2",
         }
     }
 
     /// The same in the words of a shell.
     pub(super) fn typed(self) -> String {
-        let files = match self {
-            Self::Segment => format!("../{}/ledger/*.jsonl", self.copy()),
-            Self::Table => format!("../{}/vambrace.db", self.copy()),
+        let edit = match self {
+            Self::Rewrite => format!("s/{WAS}/{BECOMES}/"),
+            Self::Remove => format!("/{WAS}/d"),
         };
-        format!("cp -r \"$VAMBRACE_HOME\" ../{} && sed -i 's/{WAS}/{BECOMES}/' {files}", self.copy())
+        format!("cp -r \"$VAMBRACE_HOME\" ../{0} && sed -i '{edit}' ../{0}/ledger/*.jsonl", self.copy())
+    }
+
+    fn done_to(self, text: &str) -> String {
+        match self {
+            Self::Rewrite => text.replace(WAS, BECOMES),
+            Self::Remove => text.split_inclusive('\n').filter(|line| !line.contains(WAS)).collect(),
+        }
     }
 }
 
-/// Copies the state and changes one record of the copy.
-pub(super) fn tamper(stage: &Stage, place: Where) -> Result<(), Failure> {
-    let target = stage.beside(place.copy());
+/// Copies the state and changes the copy.
+pub(super) fn tamper(stage: &Stage, deed: Deed) -> Result<(), Failure> {
+    let target = stage.beside(deed.copy());
     let io = |error: std::io::Error| fault("the copy of the state", &error);
     copy(&stage.state(), &target).map_err(io)?;
-    let mut changed = 0;
-    for folder in [target.join("ledger"), target] {
-        for entry in fs::read_dir(folder).map_err(io)? {
-            let path = entry.map_err(io)?.path();
-            if path.file_name().is_some_and(|name| place.is_in(&name.to_string_lossy())) {
-                changed += change(&path).map_err(io)?;
-            }
+    let mut changed = false;
+    for entry in fs::read_dir(target.join("ledger")).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let text = fs::read_to_string(&path).map_err(io)?;
+        let after = deed.done_to(&text);
+        if after != text {
+            fs::write(path, after).map_err(io)?;
+            changed = true;
         }
     }
-    if changed == 0 { Err(Failure::failed("the record to change is not in the copy")) } else { Ok(()) }
-}
-
-fn change(file: &Path) -> std::io::Result<usize> {
-    let mut bytes = fs::read(file)?;
-    let mut changed = 0;
-    let mut from = 0;
-    while let Some(found) = bytes.get(from..).and_then(|rest| rest.windows(WAS.len()).position(|part| part == WAS.as_bytes())) {
-        from += found;
-        if let Some(place) = bytes.get_mut(from..from + WAS.len()) {
-            place.copy_from_slice(BECOMES.as_bytes());
-            changed += 1;
-        }
-    }
-    if changed > 0 {
-        fs::write(file, bytes)?;
-    }
-    Ok(changed)
+    if changed { Ok(()) } else { Err(Failure::failed("the record to change is not in the copy")) }
 }
 
 #[cfg(test)]
@@ -85,11 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_keeps_the_length() {
-        assert_eq!(WAS.len(), BECOMES.len());
-        let temp = tempfile::NamedTempFile::new().unwrap();
-        fs::write(temp.path(), format!("x{WAS}y{WAS}")).unwrap();
-        assert_eq!(change(temp.path()).unwrap(), 2);
-        assert_eq!(fs::read_to_string(temp.path()).unwrap(), format!("x{BECOMES}y{BECOMES}"));
+    fn only_the_record_of_the_refused_call_is_touched() {
+        let text = format!("{{\"a\":1}}\n{{{WAS}}}\n{{\"b\":2}}\n");
+        assert_eq!(Deed::Rewrite.done_to(&text), format!("{{\"a\":1}}\n{{{BECOMES}}}\n{{\"b\":2}}\n"));
+        assert_eq!(Deed::Remove.done_to(&text), "{\"a\":1}\n{\"b\":2}\n");
     }
 }

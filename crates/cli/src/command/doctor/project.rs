@@ -16,10 +16,18 @@ use crate::machine;
 /// openat2 is what keeps every file operation inside the workspace.
 pub(super) fn kernel(project: &Path) -> Check {
     let release = release();
-    let opened = rustix::fs::openat(CWD, project, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).and_then(|root| {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        rustix::fs::openat2(&root, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), resolve)
-    });
+    let opened =
+        rustix::fs::openat(CWD, project, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .and_then(|root| {
+                let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+                rustix::fs::openat2(
+                    &root,
+                    ".",
+                    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                    Mode::empty(),
+                    resolve,
+                )
+            });
     match opened {
         Ok(_) => Check::ok("kernel", format!("{release}, openat2 works")),
         Err(errno) => Check::missing(
@@ -44,16 +52,22 @@ async fn configured(project: &Path, store: &SqliteStore, checks: &mut Vec<Check>
         Ok(settings) => settings,
         Err(failure) => {
             let lost = "no call runs under a configuration that cannot be read";
-            let message = failure.error.message.replace('\n', "; ");
+            let message = one_line(&failure.error.message);
             return checks.push(Check::missing("configuration", message, lost, failure.error.suggestion));
         }
     };
-    let names: Vec<String> = found::find(&settings.files, false).into_iter().flatten().map(|file| file.name).collect();
+    let names: Vec<String> =
+        found::find(&settings.files, false).into_iter().flatten().map(|file| file.name).collect();
     let files = if names.is_empty() { "no file".to_owned() } else { names.join(", ") };
     let shown = format!("{files}; the project's own: {}", told(settings.trust));
     checks.push(match settings.trust {
         Trust::Trusted => Check::ok("configuration", shown),
-        Trust::NoFiles => Check::degraded("configuration", shown, "the project has no settings of its own", "`vambrace init`"),
+        Trust::NoFiles => Check::degraded(
+            "configuration",
+            shown,
+            "the project has no settings of its own",
+            "`vambrace init`",
+        ),
         Trust::Untrusted | Trust::Changed => {
             let lost = "the project's file can only narrow; its role is not in force";
             Check::degraded("configuration", shown, lost, "look at it, then `vambrace trust`")
@@ -62,21 +76,36 @@ async fn configured(project: &Path, store: &SqliteStore, checks: &mut Vec<Check>
     let notes = settings.effective.notes.len();
     if notes > 0 {
         let found = format!("{notes} values are set aside");
-        checks.push(Check::degraded("notes", found, "they do not count as written", "`vambrace policy check` tells which and why"));
+        checks.push(Check::degraded(
+            "notes",
+            found,
+            "they do not count as written",
+            "`vambrace policy check` tells which and why",
+        ));
     }
     checks.push(offered(&settings));
     checks.push(match settings.workspace() {
         Ok(_) => Check::ok("workspace", project.display().to_string()),
         Err(failure) => {
             let lost = "no file of the project can be read";
-            Check::missing("workspace", failure.error.message, lost, "correct `workspace:` in the configuration")
+            Check::missing(
+                "workspace",
+                failure.error.message,
+                lost,
+                "correct `workspace:` in the configuration",
+            )
         }
     });
 }
 
+fn one_line(message: &str) -> String {
+    message.replace(":\n", ": ").replace('\n', "; ")
+}
+
 fn offered(settings: &Settings) -> Check {
     let seat = Seat { workspace: None, role: None, skill: None, session: None };
-    let fault = |message: String, hint: String| Check::missing("policy", message.replace('\n', "; "), "no call runs", hint);
+    let fault =
+        |message: String, hint: String| Check::missing("policy", one_line(&message), "no call runs", hint);
     let facts = match desk::catalogue() {
         Ok(catalogue) => desk::facts(&catalogue),
         Err(failure) => return fault(failure.error.message, failure.error.suggestion),
@@ -90,9 +119,19 @@ fn offered(settings: &Settings) -> Check {
         Ok(role) if tools > 0 => Check::ok("policy", format!("role {}, {tools} tools offered", role.name())),
         Ok(role) => {
             let found = format!("role {}, no tools offered", role.name());
-            Check::degraded("policy", found, "agents get an empty list of tools", "`vambrace explain` tells which layer refuses")
+            Check::degraded(
+                "policy",
+                found,
+                "agents get an empty list of tools",
+                "`vambrace explain` tells which layer refuses",
+            )
         }
-        Err(why) => Check::degraded("policy", format!("no role: {why}"), "agents get an empty list of tools", "`vambrace init` or `vambrace trust`"),
+        Err(why) => Check::degraded(
+            "policy",
+            format!("no role: {why}"),
+            "agents get an empty list of tools",
+            "`vambrace init` or `vambrace trust`",
+        ),
     }
 }
 
@@ -104,7 +143,11 @@ fn masked() -> Check {
 fn connected(project: &Path) -> Check {
     let clients = clients::all(project, Path::new("vambrace"));
     let found: Vec<&str> = clients.iter().filter(|client| client.exists).map(|client| client.name).collect();
-    let ours: Vec<&str> = clients.iter().filter(|client| client.exists && client.names_us()).map(|client| client.name).collect();
+    let ours: Vec<&str> = clients
+        .iter()
+        .filter(|client| client.exists && client.names_us())
+        .map(|client| client.name)
+        .collect();
     if !ours.is_empty() {
         return Check::ok("clients", format!("{} name vambrace", ours.join(", ")));
     }
@@ -112,7 +155,12 @@ fn connected(project: &Path) -> Check {
         return Check::ok("clients", "none found here; `vambrace init` prints what to paste into one");
     }
     let shown = format!("{} found, none names vambrace", found.join(", "));
-    Check::degraded("clients", shown, "they do not start `vambrace mcp` yet", "`vambrace init` prints what to paste")
+    Check::degraded(
+        "clients",
+        shown,
+        "they do not start `vambrace mcp` yet",
+        "`vambrace init` prints what to paste",
+    )
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file of the kernel")]

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_ledger::{Line, MAX_LINE_BYTES};
-use vambrace_store::{Batch, DiskSegments, SegmentFiles as _, SessionState, SqliteStore, Store as _, StoreError};
+use vambrace_store::{
+    Batch, DiskSegments, SegmentFiles as _, SessionState, SqliteStore, Store as _, StoreError,
+};
 
 use super::check::Check;
 use crate::desk;
@@ -53,7 +55,9 @@ pub(super) async fn look(checks: &mut Vec<Check>) -> Option<Arc<SqliteStore>> {
         }
     };
     checks.push(match probe(&store).await {
-        Ok(()) => Check::ok("database", format!("{}, a durable write came back", store.dir().database().display())),
+        Ok(()) => {
+            Check::ok("database", format!("{}, a durable write came back", store.dir().database().display()))
+        }
         Err(error) => Check::missing("database", error.to_string(), DENIED, error.suggestion()),
     });
     ledger(&store, checks).await;
@@ -67,17 +71,35 @@ fn folder(place: &Path) -> Check {
     let shown = place.display().to_string();
     let facts = match place.symlink_metadata().and_then(|_| place.metadata()) {
         Ok(facts) => facts,
-        Err(error) => return Check::missing(name, format!("{shown}: {error}"), DENIED, "set VAMBRACE_HOME to a folder of yours"),
+        Err(error) => {
+            return Check::missing(
+                name,
+                format!("{shown}: {error}"),
+                DENIED,
+                "set VAMBRACE_HOME to a folder of yours",
+            );
+        }
     };
     let mode = facts.mode() & 0o777;
     let (system, doubt) = file_system(place);
-    let free = rustix::fs::statvfs(place).map_or(u64::MAX, |facts| facts.f_bavail.saturating_mul(facts.f_frsize));
+    let free =
+        rustix::fs::statvfs(place).map_or(u64::MAX, |facts| facts.f_bavail.saturating_mul(facts.f_frsize));
     let found = format!("{shown}, mode {mode:03o}, {system}, {} MiB free", free / MIB);
     if facts.uid() != rustix::process::geteuid().as_raw() {
-        return Check::missing(name, format!("{found}, owned by user {}", facts.uid()), DENIED, "set VAMBRACE_HOME to a folder of yours");
+        return Check::missing(
+            name,
+            format!("{found}, owned by user {}", facts.uid()),
+            DENIED,
+            "set VAMBRACE_HOME to a folder of yours",
+        );
     }
     if mode & 0o022 != 0 {
-        return Check::missing(name, found, DENIED, format!("find out who changed it, then `chmod 700 {shown}`"));
+        return Check::missing(
+            name,
+            found,
+            DENIED,
+            format!("find out who changed it, then `chmod 700 {shown}`"),
+        );
     }
     if free < MIB {
         return Check::missing(name, found, DENIED, "free some space on its disk");
@@ -87,7 +109,12 @@ fn folder(place: &Path) -> Check {
         return Check::degraded(name, found, lost, format!("`chmod 700 {shown}`"));
     }
     if free < LITTLE {
-        return Check::degraded(name, found, "calls stop when the disk is full", "free some space on its disk");
+        return Check::degraded(
+            name,
+            found,
+            "calls stop when the disk is full",
+            "free some space on its disk",
+        );
     }
     match doubt {
         Some(lost) => Check::degraded(name, found, lost, "set VAMBRACE_HOME to a folder on a local disk"),
@@ -96,7 +123,9 @@ fn folder(place: &Path) -> Check {
 }
 
 fn file_system(place: &Path) -> (String, Option<&'static str>) {
-    let Ok(facts) = rustix::fs::statfs(place) else { return ("file system not known".to_owned(), None) };
+    let Ok(facts) = rustix::fs::statfs(place) else {
+        return ("file system not known".to_owned(), None);
+    };
     // The field is signed on some machines; the number is its low half.
     let number = facts.f_type as u64 & 0xffff_ffff;
     match FILE_SYSTEMS.iter().find(|(known, _, _)| *known == number) {
@@ -113,7 +142,9 @@ async fn probe(store: &SqliteStore) -> Result<(), StoreError> {
 async fn ledger(store: &SqliteStore, checks: &mut Vec<Check>) {
     let head = match store.head().await {
         Ok(head) => head,
-        Err(error) => return checks.push(Check::missing("ledger", error.to_string(), DENIED, error.suggestion())),
+        Err(error) => {
+            return checks.push(Check::missing("ledger", error.to_string(), DENIED, error.suggestion()));
+        }
     };
     let records = if head.seq == 1 { "record" } else { "records" };
     checks.push(Check::ok("ledger", format!("{} {records}, head {}", head.seq, head.hash)));
@@ -125,11 +156,20 @@ async fn ledger(store: &SqliteStore, checks: &mut Vec<Check>) {
     checks.push(match newest {
         Some(newest) if newest.millis() > now.millis().saturating_add(AHEAD_MS) => {
             let found = format!("it is {now}, the newest record is of {newest}");
-            Check::degraded("clock", found, "times of records, deadlines and rate limits are wrong", "set the clock")
+            Check::degraded(
+                "clock",
+                found,
+                "times of records, deadlines and rate limits are wrong",
+                "set the clock",
+            )
         }
         _ => Check::ok("clock", now.to_string()),
     });
-    checks.push(segments(store, head.seq, newest.is_some_and(|at| at.millis() > now.millis().saturating_sub(LAG_MS))));
+    checks.push(segments(
+        store,
+        head.seq,
+        newest.is_some_and(|at| at.millis() > now.millis().saturating_sub(LAG_MS)),
+    ));
 }
 
 fn segments(store: &SqliteStore, head: u64, fresh: bool) -> Check {
@@ -155,15 +195,26 @@ fn segments(store: &SqliteStore, head: u64, fresh: bool) -> Check {
     let reached = reached.unwrap_or(0);
     let found = format!("{} files, up to record {reached}", list.len());
     // Whoever wrote the newest records may still be at it.
-    if reached < head && !fresh { Check::degraded("segments", format!("{found} of {head}"), lost, fix) } else { Check::ok("segments", found) }
+    if reached < head && !fresh {
+        Check::degraded("segments", format!("{found} of {head}"), lost, fix)
+    } else {
+        Check::ok("segments", found)
+    }
 }
 
 fn key(state: &Path) -> Check {
     let path = state.join("keys/redact.key");
     let shown = path.display().to_string();
     match path.symlink_metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Check::ok("redactor key", "not made yet: the first call makes it"),
-        Err(error) => Check::missing("redactor key", format!("{shown}: {error}"), DENIED, "correct the permissions of the folder"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Check::ok("redactor key", "not made yet: the first call makes it")
+        }
+        Err(error) => Check::missing(
+            "redactor key",
+            format!("{shown}: {error}"),
+            DENIED,
+            "correct the permissions of the folder",
+        ),
         Ok(facts) if !facts.is_file() || facts.len() != 32 => {
             let fix = format!("remove `{shown}`: a new key is made, and masks look different from then on");
             Check::missing("redactor key", format!("{shown} is not a key"), DENIED, fix)
@@ -181,10 +232,13 @@ async fn sessions(store: &SqliteStore) -> Check {
     const NEWEST: usize = 1000;
     let sessions = match store.sessions(NEWEST).await {
         Ok(sessions) => sessions,
-        Err(error) => return Check::missing("sessions", error.to_string(), DENIED, error.suggestion()),
+        Err(error) => {
+            return Check::missing("sessions", error.to_string(), DENIED, error.suggestion());
+        }
     };
     let stopped = |state| sessions.iter().filter(move |session| session.state == state);
-    let (alerts, suspended) = (stopped(SessionState::Alert).count(), stopped(SessionState::Suspended).count());
+    let (alerts, suspended) =
+        (stopped(SessionState::Alert).count(), stopped(SessionState::Suspended).count());
     let first = stopped(SessionState::Suspended).chain(stopped(SessionState::Alert)).next();
     match first {
         None => Check::ok("sessions", format!("{}, none in alert or suspended", sessions.len())),
@@ -192,7 +246,10 @@ async fn sessions(store: &SqliteStore) -> Check {
             "sessions",
             format!("{alerts} in alert, {suspended} suspended"),
             "a suspended session makes no calls; an alert waits for somebody to look",
-            format!("`vambrace audit query --violations --session {0}`, then `vambrace session resume {0}`", session.id),
+            format!(
+                "`vambrace audit query --violations --session {0}`, then `vambrace session resume {0}`",
+                session.id
+            ),
         ),
     }
 }

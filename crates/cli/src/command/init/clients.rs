@@ -28,7 +28,8 @@ pub(crate) struct Client {
 
 /// Every client, the ones found here first.
 pub(crate) fn all(project: &Path, program: &Path) -> Vec<Client> {
-    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).unwrap_or_default();
+    let home =
+        std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).unwrap_or_default();
     // A client starts us with its own environment: a state folder that a variable names must be named there too.
     let state = std::env::var_os("VAMBRACE_HOME").filter(|named| !named.is_empty()).and(places::state().ok());
     let mut clients = listed(project, &home, &program.display().to_string(), state.as_deref());
@@ -83,7 +84,12 @@ fn listed(project: &Path, home: &Path, program: &str, state: Option<&Path>) -> V
             format!("[mcp_servers.vambrace]\ncommand = {}\nargs = {args}{toml}", json!(program)),
             Some(format!("codex mcp add vambrace {flag}{after}")),
         ),
-        client("VS Code", &[project.join(".vscode/mcp.json")], laid_out(&json!({"servers": {"vambrace": stdio}})), None),
+        client(
+            "VS Code",
+            &[project.join(".vscode/mcp.json")],
+            laid_out(&json!({"servers": {"vambrace": stdio}})),
+            None,
+        ),
         client(
             "Cursor",
             &[project.join(".cursor/mcp.json"), home.join(".cursor/mcp.json")],
@@ -109,8 +115,14 @@ fn laid_out(value: &Value) -> String {
 
 /// A word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | ':' | '@' | '=');
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | ':' | '@' | '=')
+    };
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]
@@ -119,13 +131,18 @@ mod tests {
 
     #[test]
     fn every_snippet_says_the_same_in_the_words_of_its_client() {
-        let clients = listed(Path::new("/a b/\"p\""), Path::new("/nowhere"), "/opt/vambrace", Some(Path::new("/s t")));
+        let clients =
+            listed(Path::new("/a b/\"p\""), Path::new("/nowhere"), "/opt/vambrace", Some(Path::new("/s t")));
         let args = json!(["mcp", "--workspace", "/a b/\"p\""]);
         let json_at = |name: &str, key: &str| {
             let client = clients.iter().find(|client| client.name == name).unwrap();
             serde_json::from_str::<Value>(&client.snippet).unwrap()[key]["vambrace"].clone()
         };
-        for server in [json_at("Claude Code", "mcpServers"), json_at("Cursor", "mcpServers"), json_at("VS Code", "servers")] {
+        for server in [
+            json_at("Claude Code", "mcpServers"),
+            json_at("Cursor", "mcpServers"),
+            json_at("VS Code", "servers"),
+        ] {
             assert_eq!((&server["command"], &server["args"]), (&json!("/opt/vambrace"), &args));
             assert_eq!(server["env"], json!({"VAMBRACE_HOME": "/s t"}));
         }
@@ -141,6 +158,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a home made for the test")]
     fn a_client_that_is_here_is_found_and_comes_with_its_own_file() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(temp.path().join(".cursor")).unwrap();
@@ -148,6 +166,11 @@ mod tests {
         let clients = listed(Path::new("/nowhere"), temp.path(), "v", None);
         let cursor = clients.iter().find(|client| client.name == "Cursor").unwrap();
         assert!(cursor.exists && cursor.names_us() && cursor.file.starts_with(temp.path()));
-        assert!(clients.iter().filter(|client| client.name != "Cursor").all(|client| !client.exists && !client.names_us()));
+        assert!(
+            clients
+                .iter()
+                .filter(|client| client.name != "Cursor")
+                .all(|client| !client.exists && !client.names_us())
+        );
     }
 }

@@ -27,8 +27,25 @@ const MARKS: &[(&str, &str)] = &[
 
 /// Folders where new files are usual.
 const FOLDERS: &[&str] = &[
-    "src", "lib", "tests", "test", "docs", "scripts", "app", "apps", "cmd", "internal", "pkg", "packages", "crates",
-    "components", "pages", "public", "examples", "benches", "services",
+    "src",
+    "lib",
+    "tests",
+    "test",
+    "docs",
+    "scripts",
+    "app",
+    "apps",
+    "cmd",
+    "internal",
+    "pkg",
+    "packages",
+    "crates",
+    "components",
+    "pages",
+    "public",
+    "examples",
+    "benches",
+    "services",
 ];
 
 /// Folders that hold one service each.

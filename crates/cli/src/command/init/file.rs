@@ -1,6 +1,9 @@
 //! The configuration that `init` writes: short, commented, and in place at once or not at all. Links are not followed:
 //! the folder is opened without, and the file is renamed into it.
-#![expect(clippy::disallowed_methods, reason = "names below `.vambrace`; the files themselves are read through its handle")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "names below `.vambrace`; the files themselves are read through its handle"
+)]
 
 use std::io::Write as _;
 use std::os::fd::AsFd;
@@ -124,7 +127,9 @@ mod tests {
     #[test]
     fn what_is_written_loads_without_notes() {
         let services = vec!["services/a".to_owned(), "services/b".to_owned()];
-        for found in [Detected::default(), Detected { folders: vec!["src", "crates"], services, ..Detected::default() }] {
+        let mut service_project = Detected::default();
+        (service_project.folders, service_project.services) = (vec!["src", "crates"], services);
+        for found in [Detected::default(), service_project] {
             let text = text(&found);
             let file = config::parse(&text, CONFIG, Source::Project { trusted: true }).unwrap();
             let effective = config::combine(None, None, Some(file));

@@ -1,6 +1,9 @@
 //! The three files of a configuration, each with what it holds or what is wrong with it. Settings are loaded all or
 //! nothing; this is for the commands that tell about files one by one.
-#![expect(clippy::disallowed_methods, reason = "the files of the organisation and the user are read by their path")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the files of the organisation and the user are read by their path"
+)]
 
 use std::path::Path;
 
@@ -27,7 +30,9 @@ pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, 
         let parsed = config::parse_bytes(&bytes, &name, source);
         found.push(Found { source, name, parsed });
     };
-    for (source, path) in [(Source::Organisation, Some(places::organisation())), (Source::User, places::user())] {
+    for (source, path) in
+        [(Source::Organisation, Some(places::organisation())), (Source::User, places::user())]
+    {
         if let Some(path) = path
             && let Some(bytes) = read(&path)?
         {
@@ -42,7 +47,8 @@ pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, 
 
 /// The files put together, or every fault in them.
 pub(crate) fn combine(found: &[Found]) -> Result<Effective, Vec<ConfigError>> {
-    let faults: Vec<ConfigError> = found.iter().filter_map(|file| file.parsed.as_ref().err()).flatten().cloned().collect();
+    let faults: Vec<ConfigError> =
+        found.iter().filter_map(|file| file.parsed.as_ref().err()).flatten().cloned().collect();
     if !faults.is_empty() {
         return Err(faults);
     }

@@ -1,6 +1,9 @@
 //! What trusting would do: the files that are pinned, and the parts of the configuration that count only then. Those
 //! are found by loading it both ways: a note that is gone when the project is trusted names a part that takes effect.
-#![expect(clippy::disallowed_methods, reason = "sizes for people; what is pinned is read through the project's handle")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "sizes for people; what is pinned is read through the project's handle"
+)]
 
 use std::path::Path;
 
@@ -37,7 +40,8 @@ impl Preview {
         let then = combine(&found).map_err(|errors| faulty(&errors))?;
         let facts = desk::facts(&*desk::catalogue()?);
         Policy::compile(&then, None, None, &facts).map_err(|faults| faulty(&faults))?;
-        let own = found.iter().find(|file| file.source.is_project()).and_then(|file| file.parsed.as_ref().ok());
+        let own =
+            found.iter().find(|file| file.source.is_project()).and_then(|file| file.parsed.as_ref().ok());
         let same = |a: &Note, b: &Note| a.key == b.key && a.at.to_string() == b.at.to_string();
         let gone = now.notes.iter().filter(|note| !then.notes.iter().any(|other| same(note, other)));
         let parts = gone.map(|note| part(note, own)).collect();
@@ -62,7 +66,8 @@ impl Preview {
     }
 
     pub(super) fn as_json(&self, project: &Path, digest: Digest, already: bool) -> Value {
-        let files: Vec<Value> = self.files.iter().map(|(path, size)| json!({"path": path, "size": size})).collect();
+        let files: Vec<Value> =
+            self.files.iter().map(|(path, size)| json!({"path": path, "size": size})).collect();
         let part = |part: &Part| json!({"key": part.key, "at": part.at, "value": part.value});
         json!({
             "project": project.display().to_string(), "trusted": true, "already": already,
@@ -76,7 +81,11 @@ fn part(note: &Note, own: Option<&FileConfig>) -> Part {
     let at = note.at.to_string();
     let said = own.and_then(|own| match note.key.as_str() {
         "approvals.rules" => own.rules.iter().find(|rule| rule.at.to_string() == at).map(|rule| {
-            let about: Vec<&str> = [&rule.tools, &rule.paths, &rule.commands].into_iter().flatten().map(String::as_str).collect();
+            let about: Vec<&str> = [&rule.tools, &rule.paths, &rule.commands]
+                .into_iter()
+                .flatten()
+                .map(String::as_str)
+                .collect();
             let about = if about.is_empty() { "everything".to_owned() } else { about.join(" ") };
             // Only rules that allow wait for trust.
             format!("rule `{}` allows {about}", rule.label())
@@ -119,5 +128,9 @@ fn listing(project: &Path) -> Vec<(String, u64)> {
 fn faulty<E: ToString>(faults: &[E]) -> Failure {
     let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let message = format!("a faulty configuration cannot be trusted:\n{}", list.join("\n"));
-    Failure::denied(ErrorCode::PermissionDenied, message, "correct the places named; `vambrace policy check` tells them again")
+    Failure::denied(
+        ErrorCode::PermissionDenied,
+        message,
+        "correct the places named; `vambrace policy check` tells them again",
+    )
 }

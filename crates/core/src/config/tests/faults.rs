@@ -32,9 +32,7 @@ fn unknown_keys_name_place_and_nearest() {
     );
     check(
         "audit:\n  colour: 1\n",
-        &[
-            ".vambrace/config.yaml:2:3: audit.colour: unknown key\nhint: valid keys here: mirror, export",
-        ],
+        &[".vambrace/config.yaml:2:3: audit.colour: unknown key\nhint: valid keys here: mirror, export"],
     );
     check(
         "approvals:\n  rules:\n    - tool: [read_file]\n      tools: [x]\n      decision: ask\n",
@@ -99,9 +97,7 @@ fn wrong_types() {
     );
     check(
         "network: {allow: [1]}\n",
-        &[&format!(
-            "{at}:19: network.allow[0]: expected text, found number `1`\nhint: put it in quotes"
-        )],
+        &[&format!("{at}:19: network.allow[0]: expected text, found number `1`\nhint: put it in quotes")],
     );
     check(
         "workspace: {service_root: ../x}\n",
@@ -204,8 +200,7 @@ fn yaml_that_only_serves_surprises_is_refused() {
     let one = |text: &str, expected: &str| {
         let got = errors(text);
         assert!(
-            got.iter()
-                .any(|error| error.to_string() == format!(".vambrace/config.yaml:{expected}")),
+            got.iter().any(|error| error.to_string() == format!(".vambrace/config.yaml:{expected}")),
             "{text:?} {got:#?}"
         );
     };
@@ -237,16 +232,10 @@ fn yaml_that_only_serves_surprises_is_refused() {
         "audit: {<<: {mirror: a}}\n",
         "1:9: audit: merge keys (`<<`) are not supported\nhint: write the values out",
     );
-    one(
-        "version: 1\n---\nversion: 1\n",
-        "3:1: a second document\nhint: keep one document: remove `---`",
-    );
+    one("version: 1\n---\nversion: 1\n", "3:1: a second document\nhint: keep one document: remove `---`");
     one("1: x\n", "1:1: a key must be text, found number `1`\nhint: put it in quotes");
     one("a\0b: 1\n", "1:2: a NUL character\nhint: the file is not text");
-    one(
-        &"[".repeat(100),
-        "2:1: not valid YAML: while parsing a node, did not find expected node content",
-    );
+    one(&"[".repeat(100), "2:1: not valid YAML: while parsing a node, did not find expected node content");
     one(
         "audit:\n\tmirror: a\n",
         "2:2: not valid YAML: tabs disallowed within this context (block indentation)\nhint: indent with spaces: YAML does not allow tabs there",
@@ -264,8 +253,7 @@ fn yaml_that_only_serves_surprises_is_refused() {
 #[test]
 fn duplicates_do_not_hide_each_other() {
     let got = errors("version: 1\nversion: 1\nprofile: ci\nversion: 1\n\"profile\": ci\n");
-    let lines: Vec<(u32, &str)> =
-        got.iter().map(|error| (error.line, error.key.as_str())).collect();
+    let lines: Vec<(u32, &str)> = got.iter().map(|error| (error.line, error.key.as_str())).collect();
     assert_eq!(lines, [(2, "version"), (4, "version"), (5, "profile")]);
 }
 

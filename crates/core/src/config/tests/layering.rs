@@ -18,8 +18,7 @@ fn check(
     note: Option<&str>,
 ) {
     let effective = layers(organisation, user, project, trusted);
-    let value =
-        effective.get(key).map(|value| value.value.to_json().to_string()).unwrap_or_default();
+    let value = effective.get(key).map(|value| value.value.to_json().to_string()).unwrap_or_default();
     assert_eq!(value, expected, "{organisation:?} {user:?} {project:?} {trusted}");
     assert_eq!(
         notes(&effective),
@@ -94,12 +93,8 @@ fn restricting_lists_add_up() {
     );
     assert_eq!(effective.network.deny, ["a.com", "b.com", "c.com"]);
     let effective = layers("", "", "workspace: {block: [mine]}", false);
-    assert!(
-        effective.block.contains(&".env".to_owned())
-            && effective.block.contains(&"mine".to_owned())
-    );
-    let effective =
-        layers("", "secrets: {redact_patterns: [a]}", "secrets: {redact_patterns: [b]}", false);
+    assert!(effective.block.contains(&".env".to_owned()) && effective.block.contains(&"mine".to_owned()));
+    let effective = layers("", "secrets: {redact_patterns: [a]}", "secrets: {redact_patterns: [b]}", false);
     assert_eq!(effective.secrets.redact_patterns, ["a", "b"]);
 }
 
@@ -140,15 +135,7 @@ fn permitting_lists_intersect() {
         "[]",
         Some("user.yaml:1: workspace.shared_paths: `a/` is ignored: org.yaml:1 does not have it"),
     );
-    check(
-        "",
-        "",
-        "workspace: {create_in: ['**']}\n",
-        true,
-        "workspace.create_in",
-        r#"["**"]"#,
-        None,
-    );
+    check("", "", "workspace: {create_in: ['**']}\n", true, "workspace.create_in", r#"["**"]"#, None);
     check(
         "",
         "",
@@ -185,26 +172,16 @@ fn choices_and_switches_narrow() {
     assert_eq!(layers("", "", &iso("shared"), true).isolation, Isolation::Shared);
     assert_eq!(layers("", "", &iso("shared"), false).isolation, Isolation::Strict);
     assert_eq!(layers(&iso("strict"), &iso("shared"), "", true).isolation, Isolation::Strict);
-    assert_eq!(
-        layers(&iso("shared"), &iso("strict"), &iso("shared"), true).isolation,
-        Isolation::Strict
-    );
+    assert_eq!(layers(&iso("shared"), &iso("strict"), &iso("shared"), true).isolation, Isolation::Strict);
 
     let violations = |limit: u64, window: u64, action: &str| {
         format!("violations: {{limit: {limit}, window_sec: {window}, action: {action}}}")
     };
-    let effective =
-        layers("", &violations(4, 120, "suspend"), &violations(9, 30, "alert"), true).violations;
-    assert_eq!(
-        (effective.limit, effective.window_sec, effective.action),
-        (4, 120, ViolationAction::Suspend)
-    );
+    let effective = layers("", &violations(4, 120, "suspend"), &violations(9, 30, "alert"), true).violations;
+    assert_eq!((effective.limit, effective.window_sec, effective.action), (4, 120, ViolationAction::Suspend));
     let effective = layers("", "", &violations(2, 1, "end"), false).violations;
     // A shorter window would count less.
-    assert_eq!(
-        (effective.limit, effective.window_sec, effective.action),
-        (2, 60, ViolationAction::End)
-    );
+    assert_eq!((effective.limit, effective.window_sec, effective.action), (2, 60, ViolationAction::End));
 
     check(
         "",
@@ -324,15 +301,13 @@ fn roles_are_granted_above_the_project() {
         ["project.yaml:1: roles.default: `sre` is ignored: no file above grants this role"]
     );
 
-    let effective =
-        layers("", "", "roles: {default: sre, mine: {}, dev: {paths: ['a/**']}}", false);
+    let effective = layers("", "", "roles: {default: sre, mine: {}, dev: {paths: ['a/**']}}", false);
     assert_eq!(effective.default_role, None);
     assert!(effective.granted_roles().is_empty());
     assert!(effective.roles[0].get("mine").is_none() && effective.roles[0].get("dev").is_some());
     assert_eq!(effective.notes.len(), 2);
 
-    let effective =
-        layers("roles: {default: dev}", "roles: {sre: {}, dev: {paths: ['x/**']}}", "", false);
+    let effective = layers("roles: {default: dev}", "roles: {sre: {}, dev: {paths: ['x/**']}}", "", false);
     assert_eq!(effective.granted_roles().into_iter().collect::<Vec<_>>(), ["dev"]);
     assert!(effective.notes.is_empty());
     let effective = layers("roles: {default: dev}", "roles: {default: sre}", "", false);
@@ -341,12 +316,8 @@ fn roles_are_granted_above_the_project() {
         notes(&effective),
         ["user.yaml:1: roles.default: `sre` is ignored: no file above grants this role"]
     );
-    let effective = layers(
-        "roles: {default: dev}",
-        "roles: {default: writer, writer: {paths: ['docs/**']}}",
-        "",
-        false,
-    );
+    let effective =
+        layers("roles: {default: dev}", "roles: {default: writer, writer: {paths: ['docs/**']}}", "", false);
     assert_eq!(effective.default_role.as_ref().unwrap().value, "writer");
     assert_eq!(effective.granted_roles().into_iter().collect::<Vec<_>>(), ["dev"]);
 
@@ -420,20 +391,14 @@ fn what_starts_programs_counts_only_from_trusted_files() {
         true,
     );
     assert_eq!(effective.tools.test, Some(vec!["mine".to_owned()]));
-    assert_eq!(
-        effective.get("mcp_servers").unwrap().value.to_json().to_string(),
-        r#"{"x":{"a":1},"y":{}}"#
-    );
+    assert_eq!(effective.get("mcp_servers").unwrap().value.to_json().to_string(), r#"{"x":{"a":1},"y":{}}"#);
     assert_eq!(effective.notes.len(), 2);
 }
 
 #[test]
 fn revision_follows_values_not_places() {
     let revision = |text: &str| layers("", text, "", false).revision();
-    assert_eq!(
-        revision("limits: {read_bytes: 5}\n"),
-        revision("# words\n\nlimits:\n  read_bytes: 5\n")
-    );
+    assert_eq!(revision("limits: {read_bytes: 5}\n"), revision("# words\n\nlimits:\n  read_bytes: 5\n"));
     assert_ne!(revision("limits: {read_bytes: 5}\n"), revision("limits: {read_bytes: 6}\n"));
     assert_ne!(revision("roles: {default: dev}"), revision("roles: {default: sre}"));
     assert_ne!(
@@ -523,16 +488,14 @@ fn nested(path: &str, value: &str) -> String {
 fn wider(old: &Effective, new: &Effective, said: impl Fn(&str) -> bool) -> Option<String> {
     for key in KEYS.iter().filter(|key| key.is_value() && said(key.path)) {
         let (before, after) = (old.get(key.path), new.get(key.path));
-        let number =
-            |value: Option<&super::super::Sited<Setting>>| match value.map(|value| &value.value) {
-                Some(Setting::Int(value)) => Some(*value),
-                _ => None,
-            };
-        let texts =
-            |value: Option<&super::super::Sited<Setting>>| match value.map(|value| &value.value) {
-                Some(Setting::List(items)) => items.iter().map(|item| item.value.clone()).collect(),
-                _ => Vec::new(),
-            };
+        let number = |value: Option<&super::super::Sited<Setting>>| match value.map(|value| &value.value) {
+            Some(Setting::Int(value)) => Some(*value),
+            _ => None,
+        };
+        let texts = |value: Option<&super::super::Sited<Setting>>| match value.map(|value| &value.value) {
+            Some(Setting::List(items)) => items.iter().map(|item| item.value.clone()).collect(),
+            _ => Vec::new(),
+        };
         let within = |inner: &[String], outer: &[String], how: Covers| {
             inner.iter().all(|inner| outer.iter().any(|outer| covers(how, outer, inner)))
         };
@@ -540,9 +503,7 @@ fn wider(old: &Effective, new: &Effective, said: impl Fn(&str) -> bool) -> Optio
             key.kind,
             value.map(|value| &value.value),
         ) {
-            (Kind::Choice(names), Some(Setting::Text(text))) => {
-                names.iter().position(|name| name == text)
-            }
+            (Kind::Choice(names), Some(Setting::Text(text))) => names.iter().position(|name| name == text),
             _ => None,
         };
         let fine = match key.combine {
@@ -561,8 +522,7 @@ fn wider(old: &Effective, new: &Effective, said: impl Fn(&str) -> bool) -> Optio
                 before == after || after.is_some_and(|after| after.value == Setting::Bool(narrow))
             }
             Combine::Profile => {
-                before.map(|value| &value.value) == after.map(|value| &value.value)
-                    || rank(after) == Some(0)
+                before.map(|value| &value.value) == after.map(|value| &value.value) || rank(after) == Some(0)
             }
             Combine::Inside => {
                 let text = |effective: &Effective| effective.service_root.clone();

@@ -22,10 +22,9 @@ fn file(text: &str, source: Source) -> FileConfig {
     };
     match parse(text, name, source) {
         Ok(file) => file,
-        Err(errors) => panic!(
-            "{text}\n{}",
-            errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        ),
+        Err(errors) => {
+            panic!("{text}\n{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        }
     }
 }
 

@@ -93,8 +93,7 @@ fn hostile_shapes_end_soon() {
     let bomb: String = std::iter::once("a: &x0 [1,1,1,1,1,1,1,1,1]\n".to_owned())
         .chain((1..20).map(|n| format!("b{n}: &x{n} [{}]\n", format!("*x{},", n - 1).repeat(9))))
         .collect();
-    let anchored =
-        format!("{}{}{}", "&a [".repeat(250), fill("x,").get(..250_000).unwrap(), "]".repeat(250));
+    let anchored = format!("{}{}{}", "&a [".repeat(250), fill("x,").get(..250_000).unwrap(), "]".repeat(250));
     let keys: String = (0..18_000).map(|n| format!("k{n}: {n}\n")).collect();
     let rules: String =
         (0..6_000).map(|n| format!("    - {{id: r{n}, tools: [a], decision: ask}}\n")).collect();

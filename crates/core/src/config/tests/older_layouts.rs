@@ -50,9 +50,7 @@ fn flow_layout_loads_as_it_is() {
     assert_eq!(effective.get("workspace.shared_paths").unwrap().at.to_string(), "project.yaml:4");
     assert_eq!(
         notes(&effective),
-        [
-            "project.yaml:2: scope: is an older layout; `vambrace config migrate` writes the present one"
-        ]
+        ["project.yaml:2: scope: is an older layout; `vambrace config migrate` writes the present one"]
     );
     let shared = FLOW.replace("STRICT", "SHARED");
     assert_eq!(layers("", "", &shared, true).isolation, Isolation::Shared);
@@ -114,8 +112,7 @@ fn round_trip(text: &str) {
     let written = migrate(text, "old").unwrap();
     let source = Source::Project { trusted: true };
     let old = parse(text, "old", source).unwrap();
-    let new =
-        parse(&written, "new", source).unwrap_or_else(|errors| panic!("{written}\n{errors:#?}"));
+    let new = parse(&written, "new", source).unwrap_or_else(|errors| panic!("{written}\n{errors:#?}"));
     assert!(new.notes.is_empty(), "{written}");
     let values = |file: &super::super::FileConfig| -> Vec<(&'static str, serde_json::Value)> {
         file.values()
@@ -145,9 +142,7 @@ fn migration_keeps_every_value() {
 fn migrated_text_is_readable() {
     let written = migrate(FLOW, ".flow/config.json").unwrap();
     assert!(
-        written.starts_with(
-            "# Written by `vambrace config migrate` from .flow/config.json\nversion: 1\n"
-        ),
+        written.starts_with("# Written by `vambrace config migrate` from .flow/config.json\nversion: 1\n"),
         "{written}"
     );
     assert!(
@@ -165,8 +160,7 @@ fn present_layout_is_left_alone_and_faults_are_told() {
 
 #[test]
 fn one_file_keeps_its_values_with_their_lines() {
-    let file =
-        file("limits:\n  read_bytes: 5\nworkspace:\n  block:\n    - a\n    - b\n", Source::User);
+    let file = file("limits:\n  read_bytes: 5\nworkspace:\n  block:\n    - a\n    - b\n", Source::User);
     assert_eq!(file.get("limits.read_bytes").unwrap().value, Setting::Int(5));
     let Setting::List(block) = &file.get("workspace.block").unwrap().value else { panic!() };
     assert_eq!(

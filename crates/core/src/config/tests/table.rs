@@ -9,8 +9,7 @@ use super::layers;
 
 /// The paths of a schema, spelled as in the table.
 fn paths(schema: &Value, path: &str, out: &mut Vec<String>) {
-    let join =
-        |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    let join = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     for (name, below) in schema["properties"].as_object().into_iter().flatten() {
         out.push(join(name));
         paths(below, &join(name), out);
@@ -47,8 +46,7 @@ fn sample_fits_the_schema_and_the_reader() {
     assert!(jsonschema::meta::is_valid(&schema));
     let validator = jsonschema::validator_for(&schema).unwrap();
     let sample = as_json(SAMPLE);
-    let faults: Vec<String> =
-        validator.iter_errors(&sample).map(|error| error.to_string()).collect();
+    let faults: Vec<String> = validator.iter_errors(&sample).map(|error| error.to_string()).collect();
     assert!(faults.is_empty(), "{faults:?}");
     parse(SAMPLE, "f", Source::Project { trusted: true }).unwrap();
     let every = KEYS.iter().filter(|key| key.is_value()).filter(|key| {
@@ -92,7 +90,9 @@ fn reference_has_a_row_for_every_key() {
     for key in KEYS {
         assert!(reference.contains(&format!("| `{}` |", key.path)), "{}", key.path);
     }
-    assert!(reference.contains("| `limits.read_bytes_hard` | 1 to 104857600 bytes, or `64KiB`, `100MiB` | 131072 | lower only |"));
+    assert!(reference.contains(
+        "| `limits.read_bytes_hard` | 1 to 104857600 bytes, or `64KiB`, `100MiB` | 131072 | lower only |"
+    ));
     for line in reference.lines() {
         assert_eq!(line.replace("\\|", "").matches('|').count(), 6, "{line}");
     }
@@ -103,16 +103,8 @@ fn rows_are_sound() {
     for key in KEYS {
         assert!(!key.doc.is_empty(), "{}", key.path);
         let parent = key.path.rsplit_once('.').map(|(parent, _)| parent.trim_end_matches("[]"));
-        assert!(
-            parent.is_none_or(|parent| Key::find(parent).is_some()),
-            "{} has no parent",
-            key.path
-        );
-        assert!(
-            KEYS.iter().filter(|other| other.path == key.path).count() == 1,
-            "{} twice",
-            key.path
-        );
+        assert!(parent.is_none_or(|parent| Key::find(parent).is_some()), "{} has no parent", key.path);
+        assert!(KEYS.iter().filter(|other| other.path == key.path).count() == 1, "{} twice", key.path);
     }
 }
 
@@ -128,8 +120,7 @@ fn presets_are_in_their_kept_form() {
     let effective = layers("", "", "", false);
     for shown in effective.show() {
         let key = Key::find(shown.key).unwrap();
-        if let (super::super::key::Kind::List(item), Value::Array(items)) = (key.kind, &shown.value)
-        {
+        if let (super::super::key::Kind::List(item), Value::Array(items)) = (key.kind, &shown.value) {
             for item_text in items.iter().filter_map(Value::as_str) {
                 assert_eq!(super::super::pattern::kept_form(item, item_text).unwrap(), item_text);
             }
@@ -139,20 +130,13 @@ fn presets_are_in_their_kept_form() {
 
 #[test]
 fn every_key_is_shown_with_origin_and_status() {
-    let effective = layers(
-        "",
-        "limits: {read_bytes: 5}\nworkspace: {block: [x]}\n",
-        "roles: {default: dev}\n",
-        true,
-    );
+    let effective =
+        layers("", "limits: {read_bytes: 5}\nworkspace: {block: [x]}\n", "roles: {default: dev}\n", true);
     let shown = effective.show();
     assert_eq!(shown.len(), KEYS.iter().filter(|key| key.is_value()).count());
     let find = |key: &str| shown.iter().find(|shown| shown.key == key).unwrap();
     let read = find("limits.read_bytes");
-    assert_eq!(
-        (&read.value, read.origin.as_str(), read.status),
-        (&json!(5), "user.yaml:1", "used")
-    );
+    assert_eq!((&read.value, read.origin.as_str(), read.status), (&json!(5), "user.yaml:1", "used"));
     assert_eq!(find("limits.regex_ms").origin, "built-in");
     assert_eq!(find("workspace.block").origin, "built-in, user.yaml:2");
     assert_eq!(find("roles").origin, "project.yaml:1");

@@ -1,0 +1,206 @@
+//! Who writes, and when. Batches queue up for one writing thread; while it syncs the next group gathers, so that
+//! groups grow by themselves under load. A caller who is alone writes by himself, on his own thread: handing a
+//! batch to another thread and back costs as much as writing it. He blocks one worker of the runtime for one
+//! sync; others who come meanwhile queue up, and from then on everybody does until somebody is alone again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use rusqlite::Connection;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+use crate::writer::{Job, Outcome, Writer};
+
+/// No group is larger, so that nobody's first answer waits for ever behind a flood.
+const MOST: usize = 1024;
+/// How often the processor is offered in vain before a small group is written after all.
+const OFFERS: u32 = 4;
+
+/// What the writing thread is told.
+#[derive(Debug)]
+enum Message {
+    /// A batch.
+    Write(Request),
+    /// Something was committed lazily: look at the clock.
+    Watch,
+    /// The log wants attention.
+    Tidy,
+}
+
+/// A batch and who waits for it. The job goes back with the answer: memory is freed by the thread that took
+/// it, or the two fight for the allocator's locks.
+#[derive(Debug)]
+struct Request {
+    job: Job,
+    answer: oneshot::Sender<(Job, Outcome)>,
+}
+
+impl AsMut<Job> for Request {
+    fn as_mut(&mut self) -> &mut Job {
+        &mut self.job
+    }
+}
+
+/// The connection that writes, and its writer.
+#[derive(Debug)]
+struct Pen {
+    connection: Connection,
+    writer: Writer,
+}
+
+/// Where batches are handed in.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pen: Arc<Mutex<Pen>>,
+    queue: Sender<Message>,
+    state: Arc<State>,
+}
+
+/// The other end, for the writing thread.
+#[derive(Debug)]
+pub(crate) struct Clerk {
+    pen: Arc<Mutex<Pen>>,
+    queue: Receiver<Message>,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Batches that wait for the thread.
+    queued: AtomicUsize,
+    /// How many batches were in the last group.
+    last: AtomicUsize,
+    /// Whether the thread looks at the clock.
+    watching: AtomicBool,
+}
+
+/// A desk and the clerk who works for it.
+pub(crate) fn open(connection: Connection, writer: Writer) -> (Desk, Clerk) {
+    let (send, receive) = channel();
+    let pen = Arc::new(Mutex::new(Pen { connection, writer }));
+    let state = Arc::new(State::default());
+    let desk = Desk { pen: Arc::clone(&pen), queue: send, state: Arc::clone(&state) };
+    (desk, Clerk { pen, queue: receive, state })
+}
+
+impl Desk {
+    /// Writes a batch, one way or the other.
+    pub(crate) async fn write(&self, job: Job) -> Result<(Job, Outcome), StoreError> {
+        let job = match self.alone(job) {
+            Ok(done) => return Ok(done),
+            Err(job) => job,
+        };
+        let (answer, answered) = oneshot::channel();
+        self.state.queued.fetch_add(1, Ordering::AcqRel);
+        self.tell(Message::Write(Request { job, answer }))?;
+        answered.await.map_err(|_| StoreError::Closed)
+    }
+
+    /// Writes at once if nobody else is here; gives the job back if somebody is.
+    fn alone(&self, job: Job) -> Result<(Job, Outcome), Job> {
+        let busy =
+            || self.state.queued.load(Ordering::Acquire) > 0 || self.state.last.load(Ordering::Acquire) > 1;
+        // On a runtime with one thread nobody could even ask for company while we sync.
+        let many = Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if !many || busy() {
+            return Err(job);
+        }
+        let Some(mut pen) = self.pen.try_lock() else { return Err(job) };
+        let Pen { connection, writer } = &mut *pen;
+        // Waiting for another process, or saying no, is the thread's business.
+        if busy() || writer.poison.is_some() || !writer.lock.try_acquire().is_ok_and(|taken| taken) {
+            return Err(job);
+        }
+        let mut group = [job];
+        let outcome = writer.serve(connection, &mut group).pop().unwrap_or(Err(StoreError::Closed));
+        let (lazy, untidy) = (writer.unsynced.is_some(), writer.is_untidy());
+        drop(pen);
+        if lazy && !self.state.watching.swap(true, Ordering::AcqRel) {
+            let _ = self.tell(Message::Watch);
+        }
+        if untidy {
+            let _ = self.tell(Message::Tidy);
+        }
+        let [job] = group;
+        Ok((job, outcome))
+    }
+
+    fn tell(&self, message: Message) -> Result<(), StoreError> {
+        self.queue.send(message).map_err(|_| StoreError::Closed)
+    }
+}
+
+impl Clerk {
+    /// Works until nobody can hand in anything any more.
+    pub(crate) fn run(self) {
+        let mut group = Vec::new();
+        let mut due: Option<Duration> = None;
+        loop {
+            let message = match due {
+                None => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(wait) => self.queue.recv_timeout(wait),
+            };
+            let over = matches!(message, Err(RecvTimeoutError::Disconnected));
+            let mut pen = match message {
+                Ok(Message::Write(request)) => {
+                    group.push(request);
+                    self.write(&mut group)
+                }
+                Ok(Message::Watch | Message::Tidy) | Err(_) => self.pen.lock(),
+            };
+            let Pen { connection, writer } = &mut *pen;
+            writer.tidy(connection);
+            if over || writer.due().is_some_and(|wait| wait.is_zero()) {
+                writer.sync_lazily();
+            }
+            due = writer.due();
+            // Said while the pen is held: whoever commits lazily afterwards sees it.
+            self.state.watching.store(due.is_some(), Ordering::Release);
+            if over {
+                return;
+            }
+        }
+    }
+
+    /// Writes what has gathered and answers everybody.
+    fn write(&self, group: &mut Vec<Request>) -> MutexGuard<'_, Pen> {
+        self.gather(group);
+        let mut pen = self.pen.lock();
+        self.gather(group);
+        self.state.queued.fetch_sub(group.len(), Ordering::AcqRel);
+        self.state.last.store(group.len(), Ordering::Release);
+        let Pen { connection, writer } = &mut *pen;
+        let outcomes = writer.serve(connection, group);
+        for (Request { job, answer }, outcome) in group.drain(..).zip(outcomes) {
+            // Nobody may be waiting any more; the batch is written all the same.
+            let _ = answer.send((job, outcome));
+        }
+        pen
+    }
+
+    /// Takes what is there. Those who were just answered are likely to ask again: while most of them have not,
+    /// the processor is offered to them. No clock is involved.
+    fn gather(&self, group: &mut Vec<Request>) {
+        let last = self.state.last.load(Ordering::Acquire);
+        let mut offers = 0;
+        loop {
+            let before = group.len();
+            let requests = self.queue.try_iter().filter_map(|message| match message {
+                Message::Write(request) => Some(request),
+                // Both are done after every group anyway.
+                Message::Watch | Message::Tidy => None,
+            });
+            group.extend(requests.take(MOST.saturating_sub(before)));
+            offers = if group.len() > before { 0 } else { offers + 1 };
+            if group.len() * 4 >= last * 3 || offers > OFFERS {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}

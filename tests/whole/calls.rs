@@ -1,0 +1,129 @@
+//! Calls from the command line: what is printed where, and the exit code.
+
+use serde_json::{Value, json};
+
+use crate::home::{CANARY, Home, stands_in};
+
+fn check(home: &Home, tool: &str, args: &str, code: i32, error: &str) {
+    let (exit, answer) = home.call(tool, args);
+    assert_eq!((exit, answer["error"]["code"].as_str()), (code, Some(error)), "{tool} {args}: {answer}");
+    for secret in ["in-the-env-file", "in-the-secrets-folder", "in-the-outside-file"] {
+        assert!(!answer.to_string().contains(secret), "{tool} {args}: {answer}");
+    }
+}
+
+// DESIGN 4.6: exit codes; T12, T13
+#[test]
+fn endings_have_their_exit_codes() {
+    let home = Home::new();
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
+    check(&home, "read_file", r#"{"path":"../outside.txt"}"#, 4, "ScopeViolation");
+    check(&home, "read_file", r#"{"path":"link"}"#, 4, "ScopeViolation");
+    check(&home, "read_file", r#"{"path":".env"}"#, 4, "BlockedPath");
+    check(&home, "search_file", r#"{"path":"secrets","regex":"in"}"#, 4, "BlockedPath");
+    check(&home, "read_file", r#"{"path":"nope"}"#, 5, "FileNotFound");
+    check(&home, "read_file", r#"{"pfad":"x"}"#, 2, "InvalidArguments");
+    check(&home, "run_command", "{}", 2, "UnknownTool");
+    assert_eq!(home.run(["call", "read_file", "{broken"]).code, 2);
+    assert_eq!(home.run(["call"]).code, 2);
+}
+
+#[test]
+fn content_goes_to_stdout_and_errors_to_stderr() {
+    let home = Home::new();
+    let ran = home.run(["call", "read_file", "path=src/main.rs", "end_line=1"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "fn main() {\n", ""));
+    let ran = home.run(["call", "read_file", "path=.env"]);
+    assert_eq!((ran.code, ran.out.as_str()), (4, ""));
+    assert_eq!(
+        ran.err,
+        "error[BlockedPath]: `.env` is in a blocked zone\n\
+         hint: this file is never given to agents; ask the user for what you need from it\n"
+    );
+}
+
+// T2, T11: listing and searching see neither blocked names nor links that lead outside
+#[test]
+fn walks_do_not_meet_what_is_blocked() {
+    let home = Home::new();
+    let (_, listing) = home.call("list_files", r#"{"recursive":true,"pattern":"{*,.*}"}"#);
+    let paths: Vec<&str> = listing["data"]["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(paths, ["docs", "docs/guide.md", "link", "notes.txt", "src", "src/main.rs"]);
+    let (_, found) = home.call("search_file", r#"{"regex":"in-the-"}"#);
+    assert_eq!(found["data"]["total"], 0, "{found}");
+    let (_, count) = home.call("count_matches", r#"{"regex":"[a-z]+","path":"docs"}"#);
+    assert_eq!(count["data"], json!({"count": 1, "files": 1, "complete": true}));
+}
+
+// T21, S11: a value of the broker's environment is nowhere: not in answers, not in the state folder
+#[test]
+fn the_environment_stays_inside() {
+    let home = Home::new();
+    let ran = home.run(["call", "read_file", "path=notes.txt", "--json"]);
+    assert!(ran.out.contains("[REDACTED:env:") && !ran.out.contains(CANARY), "{ran:?}");
+    let path = format!("path={CANARY}");
+    for args in [
+        vec!["call", "read_file", &path, "--json"],
+        vec!["call", "search_file", "regex=token", "--json"],
+        vec!["explain", "read_file", &path, "--json"],
+        vec!["call", CANARY, "--json"],
+        vec!["call", "read_file", "path=notes.txt", "--tool-call-id", CANARY, "--json"],
+        vec!["audit", "tail", "--json"],
+        vec!["timeline", "--json"],
+    ] {
+        let ran = home.run(&args);
+        assert!(!ran.err.contains(CANARY), "{args:?}: {ran:?}");
+        if args[0] != "call" || !args.contains(&"--tool-call-id") {
+            assert!(!ran.out.contains(CANARY), "{args:?}: {ran:?}");
+        }
+    }
+    assert_eq!(stands_in(&home.state(), CANARY), None);
+}
+
+// DESIGN 4.6: explain exits 0 allow, 3 ask, 4 deny
+#[test]
+fn explain_has_its_exit_codes() {
+    let home = Home::with(
+        "roles: {default: dev}\napprovals:\n  rules:\n    - {id: ask-docs, paths: [docs/**], decision: ask}\n",
+    );
+    for (path, code, verdict) in
+        [("src/main.rs", 0, "allow"), ("docs/guide.md", 3, "ask"), (".env", 4, "deny")]
+    {
+        let ran = home.run(["explain", "read_file", &format!("path={path}"), "--json"]);
+        assert_eq!((ran.code, ran.json()["verdict"].as_str()), (code, Some(verdict)), "{ran:?}");
+    }
+    let (code, asked) = home.call("read_file", r#"{"path":"docs/guide.md"}"#);
+    assert_eq!((code, asked["details"]["status"].as_str()), (3, Some("hitl_required")), "{asked}");
+}
+
+// T23: the command line's session is alarmed, suspended where configured, and resumed by a person
+#[test]
+fn violations_suspend_and_a_person_resumes() {
+    let home = Home::with("roles: {default: dev}\nviolations: {action: suspend}\n");
+    for _ in 0..6 {
+        assert_eq!(home.call("read_file", r#"{"path":"../x"}"#).0, 4);
+    }
+    check(&home, "read_file", r#"{"path":"src/main.rs"}"#, 4, "SessionSuspended");
+    let sessions = home.run(["session", "list", "--json"]).json();
+    let session =
+        sessions.as_array().unwrap().iter().find(|session| session["state"] == "suspended").unwrap();
+    let id = session["id"].as_str().unwrap();
+    assert_eq!(home.run(["session", "resume", id]).code, 0);
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
+    let resumed = home.records().into_iter().any(|record: Value| record["event_type"] == "session.resumed");
+    assert!(resumed);
+}
+
+// Issue 9: the first minute
+#[test]
+fn the_demo_comes_out_as_it_must() {
+    let home = Home::bare();
+    let ran = home.run(["demo"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!home.state().exists(), "the demo touches nothing of the user's");
+}

@@ -1,0 +1,145 @@
+//! Configuration from outside: trust, layers, faults with their place.
+
+use crate::home::Home;
+
+// DESIGN 4.5: an untrusted project only narrows; a changed one is not trusted any more
+#[test]
+fn a_projects_file_counts_only_once_it_is_trusted() {
+    let home = Home::bare();
+    home.write(".vambrace/config.yaml", "roles: {default: dev}\n");
+    let (code, answer) = home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    assert_eq!((code, answer["error"]["code"].as_str()), (4, Some("PermissionDenied")), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("not trusted"), "{answer}");
+    assert_eq!(home.run(["trust", "--yes"]).code, 0);
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
+    home.write(".vambrace/config.yaml", "roles: {default: dev}\nlimits: {read_bytes_hard: 1000000}\n");
+    let (code, answer) = home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    assert_eq!(code, 4);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("changed"), "{answer}");
+}
+
+// An untrusted project still narrows what the user allows
+#[test]
+fn an_untrusted_file_narrows_the_users() {
+    let home = Home::bare();
+    home.user_config("roles: {default: dev}\n");
+    assert_eq!(home.call("read_file", r#"{"path":"docs/guide.md"}"#).0, 0);
+    home.write(
+        ".vambrace/config.yaml",
+        "workspace: {block: ['docs/']}\napprovals:\n  rules:\n    - {paths: [src/**], decision: deny}\n    - {tools: ['*'], decision: allow}\n",
+    );
+    assert_eq!(home.call("read_file", r#"{"path":"docs/guide.md"}"#).1["error"]["code"], "BlockedPath");
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).1["error"]["code"], "BlockedPath");
+    assert_eq!(home.call("read_file", r#"{"path":"notes.txt"}"#).0, 0);
+}
+
+// T5: roles are chosen among those granted above the project
+#[test]
+fn roles_are_chosen_among_the_granted() {
+    let home = Home::new();
+    let read = |role: &str, path: &str| {
+        home.run(["call", "read_file", &format!("path={path}"), "--role", role]).code
+    };
+    assert_eq!(read("dev", "src/main.rs"), 0);
+    assert_eq!(read("product_owner", "docs/guide.md"), 0);
+    assert_eq!(read("product_owner", "src/main.rs"), 4);
+    assert_eq!(read("sre", "src/main.rs"), 4);
+    assert_eq!(read("nobody", "src/main.rs"), 4);
+    home.user_config("roles:\n  default: dev\n  sre: {}\n");
+    assert_eq!(read("sre", "src/main.rs"), 0);
+    let privileged = home.records().into_iter().filter(|record| record["severity"] == "PRIVILEGED").count();
+    assert_eq!(privileged, 2);
+    home.user_config("roles:\n  default: product_owner\n");
+    assert_eq!(home.run(["call", "read_file", "path=src/main.rs"]).code, 4);
+    assert_eq!(read("dev", "src/main.rs"), 4);
+}
+
+// The organisation's file is above everything
+#[test]
+fn the_organisation_outranks_everybody() {
+    let home = Home::new();
+    std::fs::write(
+        home.path("org.yaml"),
+        "approvals:\n  rules:\n    - {id: org-no-src, paths: [src/**], decision: deny, reason: closed for the audit}\n",
+    )
+    .unwrap();
+    home.user_config("approvals:\n  rules:\n    - {paths: [src/**], decision: allow}\n");
+    let (code, answer) = home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    assert_eq!(code, 4);
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("organisation denies") && message.contains("closed for the audit"), "{message}");
+}
+
+// Fail closed: a damaged policy denies everything and says where it is damaged
+#[test]
+fn a_damaged_configuration_denies_everything_with_its_place() {
+    let home = Home::new();
+    for (config, place, words) in [
+        ("limts: {}\n", ":1:1", "limits"),
+        ("limits:\n  read_byts: 5\n", ":2:3", "read_bytes"),
+        ("roles: [\n", "config.yaml", ""),
+        ("tools: {allow_legacy_run_command: true}\n", ":1:", "false"),
+        (
+            "approvals:\n  rules:\n    - {paths: ['docs/**'], decision: deny, match: [read_file src/x]}\n",
+            ":3",
+            "match",
+        ),
+    ] {
+        home.user_config(config);
+        for args in [vec!["call", "read_file", "path=src/main.rs"], vec!["mcp"], vec!["tools"]] {
+            let ran = home.run(&args);
+            assert_eq!(ran.code, 4, "{config}: {ran:?}");
+            assert!(ran.err.contains(place) && ran.err.contains(words), "{config}: {ran:?}");
+        }
+        assert_ne!(home.run(["policy", "check"]).code, 0);
+    }
+    home.user_config("");
+    assert_eq!(home.run(["call", "read_file", "path=src/main.rs"]).code, 0);
+}
+
+// T24: the older layouts load as they are
+#[test]
+fn older_layouts_load() {
+    let home = Home::bare();
+    home.user_config("roles: {default: dev}\n");
+    home.write(
+        ".flow/config.json",
+        "{\n\t\"scope\": {\"service_isolation\": \"STRICT\", \"shared_paths\": [\"shared_contracts/\"], \"block_patterns\": [\"docs/\"]},\n\t\"tools\": {\"allow_legacy_run_command\": false, \"whitelisted_binaries\": [\"pytest\"]},\n\t\"secrets\": {\"redact_patterns\": [\"sk-...\"]}\n}\n",
+    );
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
+    assert_eq!(home.call("read_file", r#"{"path":"docs/guide.md"}"#).1["error"]["code"], "BlockedPath");
+    let migrated = home.run(["config", "migrate", ".flow/config.json"]);
+    assert_eq!(migrated.code, 0, "{migrated:?}");
+    assert!(migrated.out.contains("workspace:") && migrated.out.contains("docs/"), "{migrated:?}");
+    home.user_config("roles: {default: dev}\nfile_broker:\n  max_read_bytes_default: 5\n");
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).1["data"]["content"], "fn ma");
+}
+
+#[test]
+fn the_state_never_lies_in_the_workspace() {
+    let home = Home::new();
+    let mut command = home.command(["call", "read_file", "path=src/main.rs"]);
+    let output = command.env("VAMBRACE_HOME", home.project().join("state")).output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("overlap"));
+}
+
+// S2: a skill only narrows; without permissions it has nothing
+#[test]
+fn a_skill_narrows() {
+    let home = Home::new();
+    let skill = |name: &str, path: &str| {
+        home.run(["call", "read_file", &format!("path={path}"), "--skill", name]).code
+    };
+    home.write(
+        ".vambrace/skills/docs/manifest.json",
+        r#"{"permissions":{"tools":["read_file"],"fs":{"read":["docs/"]}}}"#,
+    );
+    home.write(".vambrace/skills/empty/manifest.json", "{}");
+    assert_eq!(home.run(["trust", "--yes"]).code, 0);
+    assert_eq!(skill("docs", "docs/guide.md"), 0);
+    assert_eq!(skill("docs", "src/main.rs"), 4);
+    assert_eq!(skill("empty", "docs/guide.md"), 4);
+    assert_eq!(skill("missing", "docs/guide.md"), 4);
+    assert_eq!(skill("../../x", "docs/guide.md"), 2);
+}

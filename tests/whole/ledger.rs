@@ -1,0 +1,99 @@
+//! The ledger from outside: verified, tampered, unwritable, shared by processes.
+
+use std::thread;
+
+use crate::home::Home;
+
+// B5
+#[test]
+fn verify_finds_a_changed_a_missing_and_an_added_line() {
+    let attacks: [(&str, fn(&str) -> String); 4] = [
+        ("changed", |text| text.replacen("main.rs", "mian.rs", 1)),
+        ("missing", |text| {
+            text.lines().enumerate().filter(|(at, _)| *at != 1).map(|(_, line)| format!("{line}\n")).collect()
+        }),
+        ("twice", |text| format!("{text}{}\n", text.lines().last().unwrap())),
+        ("torn", |text| text[..text.len() - 40].to_owned()),
+    ];
+    for (name, attack) in attacks {
+        let home = Home::new();
+        for _ in 0..3 {
+            home.call("read_file", r#"{"path":"src/main.rs"}"#);
+        }
+        assert_eq!(home.run(["audit", "verify"]).code, 0);
+        let segment = std::fs::read_dir(home.state().join("ledger")).unwrap().next().unwrap().unwrap().path();
+        let text = std::fs::read_to_string(&segment).unwrap();
+        assert!(text.lines().count() > 5, "{name}: {text}");
+        std::fs::write(&segment, attack(&text)).unwrap();
+        let ran = home.run(["audit", "verify", "--json"]);
+        assert_eq!(ran.code, 6, "{name}: {ran:?}");
+        assert!(!ran.json()["findings"].as_array().unwrap().is_empty(), "{name}: {ran:?}");
+    }
+}
+
+// DESIGN 1.5
+#[test]
+fn an_unwritable_ledger_denies_every_call() {
+    let home = Home::new();
+    std::fs::write(
+        home.state().join("vambrace.db"),
+        "this is not a database, it is long enough to be one".repeat(40),
+    )
+    .unwrap();
+    let _ = std::fs::remove_file(home.state().join("vambrace.db-wal"));
+    let _ = std::fs::remove_file(home.state().join("vambrace.db-shm"));
+    let ran = home.run(["call", "read_file", "path=src/main.rs", "--json"]);
+    assert_eq!((ran.code, ran.json()["error"]["code"].as_str()), (4, Some("AuditUnavailable")), "{ran:?}");
+    assert!(!ran.out.contains("println"));
+}
+
+// DESIGN 5: several processes on one state folder write one chain
+#[test]
+fn processes_share_one_chain() {
+    let home = Home::new();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let ran = home.run(["call", "read_file", "path=src/main.rs"]);
+                    assert_eq!(ran.code, 0, "{ran:?}");
+                }
+            });
+        }
+    });
+    let ran = home.run(["audit", "verify", "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let reads = home.records().into_iter().filter(|record| record["op"] == "read_file").count();
+    assert_eq!(reads, 40);
+}
+
+// T22: refusals are the security stream
+#[test]
+fn refusals_can_be_queried() {
+    let home = Home::new();
+    home.call("read_file", r#"{"path":"../../etc/passwd"}"#);
+    home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    let ran = home.run(["audit", "query", "--violations", "--json"]);
+    let lines: Vec<serde_json::Value> =
+        ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1, "{ran:?}");
+    assert_eq!(lines[0]["violation_type"], "scope");
+    assert_eq!(lines[0]["target_path"], "../../etc/passwd");
+    assert_eq!(lines[0]["agent_id"], "command-line");
+    let call = lines[0]["execution_id"].as_str().unwrap();
+    let timeline = home.run(["timeline", call]);
+    assert_eq!(timeline.code, 0, "{timeline:?}");
+    assert!(timeline.out.contains("ScopeViolation"), "{timeline:?}");
+    assert_eq!(home.run(["timeline", "c-nope"]).code, 2);
+}
+
+// A segment that grew by somebody else's hand is a finding and is not built upon
+#[test]
+fn a_foreign_line_in_a_segment_is_found() {
+    let home = Home::new();
+    home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    let segment = std::fs::read_dir(home.state().join("ledger")).unwrap().next().unwrap().unwrap();
+    home.append(&format!("ledger/{}", segment.file_name().to_str().unwrap()), b"{\"v\":1}\n");
+    home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    assert_eq!(home.run(["audit", "verify"]).code, 6);
+}

@@ -1,0 +1,228 @@
+//! The MCP server over plain pipes: what it answers to well-formed, odd and hostile messages.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::home::Home;
+
+/// A server and its pipes.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Server {
+    pub(crate) fn start(home: &Home, args: &[&str]) -> Self {
+        let mut command = home.command(["mcp"].iter().chain(args));
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, input, output }
+    }
+
+    /// A server that has shaken hands.
+    pub(crate) fn greeted(home: &Home, args: &[&str]) -> Self {
+        let mut server = Self::start(home, args);
+        let info = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}});
+        let answer = server.ask("initialize", info);
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+        server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        server
+    }
+
+    pub(crate) fn send(&mut self, line: &str) {
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{line}").unwrap();
+        input.flush().unwrap();
+    }
+
+    /// The next message; `None` when the server is gone.
+    pub(crate) fn receive(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        let read = self.output.read_line(&mut line).ok()?;
+        (read > 0 && line.ends_with('\n')).then(|| serde_json::from_str(&line).unwrap())
+    }
+
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string());
+        self.receive().unwrap_or_else(|| panic!("no answer to {method}"))
+    }
+
+    pub(crate) fn call(&mut self, tool: &str, args: Value) -> Value {
+        self.ask("tools/call", json!({"name": tool, "arguments": args}))
+    }
+
+    fn end(mut self) -> i32 {
+        self.input.take();
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+// Issue 8: schemas, annotations, structuredContent, wrapped text
+#[test]
+fn tools_are_listed_and_called() {
+    let home = Home::new();
+    let mut server = Server::greeted(&home, &[]);
+    let list = server.ask("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["read_file", "list_files", "search_file", "count_matches"]);
+    for tool in tools {
+        assert_eq!(tool["annotations"]["readOnlyHint"], true);
+        assert_eq!(tool["annotations"]["openWorldHint"], false);
+        assert_eq!(tool["inputSchema"]["type"], "object");
+        assert_eq!(tool["outputSchema"]["type"], "object");
+    }
+    let answer = server.call("read_file", json!({"path": "src/main.rs"}));
+    let result = &answer["result"];
+    assert_eq!(result["isError"], false, "{answer}");
+    assert_eq!(result["structuredContent"]["data"]["total_lines"], 3);
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("[provenance=file tool=read_file untrusted=true]\nfn main()"), "{text}");
+    let refused = server.call("read_file", json!({"path": "../outside.txt"}));
+    assert_eq!(refused["result"]["isError"], true);
+    assert_eq!(refused["result"]["structuredContent"]["error"]["code"], "ScopeViolation");
+    let unknown = server.call("write_file", json!({"path": "x", "content": "y"}));
+    assert_eq!(unknown["result"]["structuredContent"]["error"]["code"], "UnknownTool");
+    assert_eq!(server.end(), 0);
+    assert!(home.records().iter().any(|record| record["agent_id"] == "tester"));
+}
+
+// Research B 6: what is not declared is not there
+#[test]
+fn undeclared_methods_are_not_found() {
+    let home = Home::new();
+    let mut server = Server::greeted(&home, &[]);
+    for method in [
+        "prompts/list",
+        "prompts/get",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "completion/complete",
+        "logging/setLevel",
+        "resources/subscribe",
+        "tasks/get",
+        "no/such",
+    ] {
+        let params = json!({"name": "x", "uri": "file:///x", "level": "info", "taskId": "t",
+                            "ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}});
+        let answer = server.ask(method, params);
+        assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
+    }
+    assert_eq!(server.end(), 0);
+}
+
+// Issue 8: the newer revision needs no handshake
+#[test]
+fn the_stateless_revision_is_served() {
+    let home = Home::new();
+    let mut server = Server::start(&home, &[]);
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                      "io.modelcontextprotocol/clientCapabilities": {},
+                      "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "1"}});
+    let found = server.ask("server/discover", json!({"_meta": meta}));
+    let versions: Vec<&str> = found["result"]["supportedVersions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| version.as_str().unwrap())
+        .collect();
+    assert!(versions.contains(&"2026-07-28") && versions.contains(&"2025-11-25"), "{found}");
+    let list = server.ask("tools/list", json!({"_meta": meta}));
+    assert_eq!(list["result"]["resultType"], "complete", "{list}");
+    let answer = server.ask(
+        "tools/call",
+        json!({"_meta": meta, "name": "read_file", "arguments": {"path": "docs/guide.md"}}),
+    );
+    assert_eq!(answer["result"]["structuredContent"]["status"], "success", "{answer}");
+    assert_eq!(server.end(), 0);
+}
+
+// T5, P11: the list is what the role may use
+#[test]
+fn the_list_is_filtered_by_role() {
+    let home = Home::bare();
+    home.user_config("roles:\n  default: reader\n  reader: {tools: [read_file]}\n");
+    let mut server = Server::greeted(&home, &[]);
+    let list = server.ask("tools/list", json!({}));
+    assert_eq!(list["result"]["tools"].as_array().unwrap().len(), 1);
+    let refused = server.call("list_files", json!({}));
+    assert_eq!(refused["result"]["structuredContent"]["error"]["code"], "PermissionDenied");
+    assert_eq!(server.end(), 0);
+    home.user_config("version: 1\n");
+    let mut server = Server::greeted(&home, &[]);
+    assert_eq!(server.ask("tools/list", json!({}))["result"]["tools"], json!([]));
+    assert_eq!(server.end(), 0);
+}
+
+// Hostile lines end neither the server nor other calls
+#[test]
+fn hostile_lines_do_not_end_the_server() {
+    let home = Home::new();
+    let mut server = Server::greeted(&home, &[]);
+    let deep = "[".repeat(100_000);
+    let wide = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"read_file","arguments":{{"path":"{}"}}}}}}"#,
+        "x".repeat(100_000)
+    );
+    for line in [
+        "",
+        "{",
+        "null",
+        "[]",
+        "{\"jsonrpc\":\"2.0\"}",
+        "\u{0}\u{1}",
+        deep.as_str(),
+        "{\"jsonrpc\":\"1.0\",\"id\":3}",
+    ] {
+        server.send(line);
+    }
+    server.send(&wide);
+    for args in [
+        json!({"path": 1}),
+        json!({"path": "\u{0}"}),
+        json!({"path": ["a"]}),
+        json!({"path": "a", "__proto__": {}}),
+    ] {
+        server.send(&json!({"jsonrpc": "2.0", "id": "odd", "method": "tools/call", "params": {"name": "read_file", "arguments": args}}).to_string());
+    }
+    server.send(&json!({"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "docs/guide.md"}}}).to_string());
+    loop {
+        let message = server.receive().expect("the server is still there");
+        if message["id"] == "last" {
+            assert_eq!(message["result"]["isError"], false, "{message}");
+            break;
+        }
+    }
+    assert_eq!(server.end(), 0);
+}
+
+// Calls of one connection overlap; each gets its own answer
+#[test]
+fn many_calls_at_once_are_all_answered() {
+    let home = Home::new();
+    let mut server = Server::greeted(&home, &[]);
+    for id in 0..200 {
+        let (tool, args) = if id % 5 == 0 {
+            ("search_file", json!({"regex": "main"}))
+        } else {
+            ("read_file", json!({"path": "src/main.rs"}))
+        };
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": args}}).to_string());
+    }
+    let mut answered: Vec<u64> = (0..200)
+        .map(|_| {
+            let message = server.receive().unwrap();
+            assert_eq!(message["result"]["isError"], false, "{message}");
+            message["id"].as_u64().unwrap()
+        })
+        .collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (0..200).collect::<Vec<_>>());
+    assert_eq!(server.end(), 0);
+    assert_eq!(home.run(["audit", "verify"]).code, 0);
+}
