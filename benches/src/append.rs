@@ -18,7 +18,7 @@ use crate::report::{Must, Report};
 const CALLERS: u64 = 256;
 const ROUNDS: u32 = 4;
 /// Batches of each caller in a round: about a second of work.
-const EACH: u64 = 150;
+const EACH: u64 = 300;
 const LONE: u32 = 2000;
 
 /// Records per sync, processor time per record, the rate beside plain inserts, and what one lone caller waits.
@@ -168,23 +168,17 @@ async fn open_sessions(store: &SqliteStore) {
     store.commit(Batch::durable(Vec::new(), rows.collect())).await.expect("sessions");
 }
 
-/// Every caller has its batches in hand: what is measured is encoding, sealing, writing and answering.
 async fn concurrent(store: &Arc<SqliteStore>) -> Tally {
-    let mut hands: Vec<Vec<Batch>> = (0..CALLERS).map(|_| Vec::new()).collect();
-    let templates: Vec<Entry> = (0..CALLERS).map(session).map(|id| entry(&id, &id, now())).collect();
-    for n in 0..EACH {
-        for (caller, hand) in (0..CALLERS).zip(&mut hands) {
-            hand.push(batch(&templates[caller as usize], caller, n).0);
-        }
-    }
     let before = store.counters();
     let (wall, cpu) = (Instant::now(), cpu_time());
-    let tasks: Vec<_> = hands
-        .into_iter()
-        .map(|batches| {
+    let tasks: Vec<_> = (0..CALLERS)
+        .map(|caller| {
             let store = Arc::clone(store);
             tokio::spawn(async move {
-                for batch in batches {
+                let session = session(caller);
+                let template = entry(&session, &session, now());
+                for n in 0..EACH {
+                    let (batch, _) = batch(&template, caller, n);
                     assert!(store.commit(batch).await.expect("a commit").is_durable());
                 }
             })

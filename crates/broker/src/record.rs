@@ -21,7 +21,8 @@ type Record = (Vec<Entry>, Vec<Change>);
 impl Broker {
     /// Records how a call ended and makes the answer.
     pub(crate) async fn record(&self, trail: Trail, walked: Result<Clean, CallError>) -> Answer {
-        let result = match walked {
+        let tool = self.text(&trail.tool);
+        let result = match tool.clone().and(walked) {
             Ok(clean) => self.record_success(&trail, clean).await,
             Err(error) => self.record_failure(&trail, error).await,
         };
@@ -38,7 +39,7 @@ impl Broker {
         };
         let duration_ms = trail.elapsed_ms();
         Answer {
-            tool: self.text(&trail.tool).map_or_else(|_| "unknown".to_owned(), Redacted::into_inner),
+            tool: tool.map_or_else(|_| "unknown".to_owned(), Redacted::into_inner),
             tool_call_id: trail.tool_call_id,
             call: trail.call,
             outcome,

@@ -101,7 +101,8 @@ impl Encoded {
             return Err(SealError::TooLong(line.len()));
         }
         let line = String::from_utf8(line).map_err(|_| SealError::ControlByte)?;
-        if line.bytes().any(|byte| byte < 0x20) {
+        // Without an early way out the loop runs on wide registers.
+        if line.bytes().fold(false, |raw, byte| raw | (byte < 0x20)) {
             return Err(SealError::ControlByte);
         }
         Ok(SealedLine { line, seq, prev_hash: prev, event_hash })

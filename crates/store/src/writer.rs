@@ -22,7 +22,7 @@ const SETTLED: u64 = 24;
 /// Past this many pages the log is copied back by a background thread, past the other between two groups:
 /// only then can it start over under load.
 const SOFT_PAGES: u32 = 2000;
-const HARD_PAGES: u32 = 4000;
+const HARD_PAGES: u32 = 12_000;
 
 /// A batch to be written, and room for where it was written.
 #[derive(Debug)]

@@ -32,7 +32,7 @@ CREATE TABLE sessions (
 
 CREATE TABLE calls (
     id          TEXT PRIMARY KEY,
-    session     TEXT NOT NULL REFERENCES sessions (id),
+    session     TEXT NOT NULL,
     tool        TEXT NOT NULL,
     state       TEXT NOT NULL,
     started     INTEGER NOT NULL,
