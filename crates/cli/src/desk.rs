@@ -11,24 +11,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vambrace_broker::{Broker, Pace, Parts, Violations};
-use vambrace_core::config::{self, ConfigError, Effective, FileConfig, Isolation, Source, ViolationAction};
+use vambrace_core::config::{ConfigError, Effective, Isolation, ViolationAction};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
 use vambrace_core::id::Id;
 use vambrace_core::policy::Policy;
 use vambrace_core::policy::compile::BadPolicy;
 use vambrace_core::principal::{Peer, Principal};
+use vambrace_core::redacted::Redacted;
 use vambrace_core::session::SessionState;
 use vambrace_core::skill::Skill;
 use vambrace_core::tool::ToolFacts;
 use vambrace_core::verdict::Site;
 use vambrace_redact::KnownValues;
-use vambrace_store::{SqliteStore, StateDir, Store as _};
+use vambrace_store::{SqliteStore, StateDir, Text};
 use vambrace_tools::{Catalogue, Limits, Room};
 use vambrace_workspace::{ScopeRules, Workspace};
 
 use crate::args::Seat;
 use crate::failure::Failure;
+use crate::found;
 use crate::machine::{self, SystemChance, SystemClock};
 use crate::places;
 use crate::project::ProjectFiles;
@@ -54,7 +56,6 @@ pub(crate) enum Trust {
 pub(crate) struct Settings {
     pub(crate) project: PathBuf,
     pub(crate) files: ProjectFiles,
-    pub(crate) digest: Option<Digest>,
     pub(crate) trust: Trust,
     pub(crate) effective: Effective,
 }
@@ -81,33 +82,10 @@ impl Settings {
         let project = places::project(workspace)?;
         refuse_overlap(&project)?;
         let files = ProjectFiles::open(&project)?;
-        let digest = files.digest()?;
-        let pinned = store.trust(project_key(&project)).await?;
-        let trust = match (digest, pinned) {
-            (None, _) => Trust::NoFiles,
-            (Some(digest), Some(pinned)) if pinned.digest == digest => Trust::Trusted,
-            (Some(_), Some(_)) => Trust::Changed,
-            (Some(_), None) => Trust::Untrusted,
-        };
-        let mut errors = Vec::new();
-        let mut keep = |parsed: Result<FileConfig, Vec<ConfigError>>| {
-            parsed.map_err(|faults| errors.extend(faults)).ok()
-        };
-        let organisation = read(&places::organisation())?
-            .and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, &name, Source::Organisation)));
-        let user = match places::user() {
-            Some(path) => {
-                read(&path)?.and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, &name, Source::User)))
-            }
-            None => None,
-        };
-        let source = Source::Project { trusted: trust == Trust::Trusted };
-        let own =
-            files.configuration()?.and_then(|(name, bytes)| keep(config::parse_bytes(&bytes, name, source)));
-        if !errors.is_empty() {
-            return Err(bad_configuration(&errors));
-        }
-        Ok(Self { project, files, digest, trust, effective: config::combine(organisation, user, own) })
+        let (trust, _) = found::standing(&project, &files, store).await?;
+        let effective = found::combine(&found::find(&files, trust == Trust::Trusted)?)
+            .map_err(|errors| bad_configuration(&errors))?;
+        Ok(Self { project, files, trust, effective })
     }
 
     /// The policy for a caller, or every fault in it.
@@ -174,7 +152,7 @@ impl Desk {
             policy: Arc::new(policy),
             room: Room { workspace: Arc::new(settings.workspace()?), limits: limits(&settings.effective) },
             store,
-            redactor: Arc::new(redactor()?),
+            redactor: Arc::new(redactor(&settings.effective.secrets.not_secret)?),
             clock: Arc::new(SystemClock),
             chance: Arc::new(SystemChance),
             project: settings.project.display().to_string(),
@@ -261,14 +239,19 @@ fn pace(settings: &Effective, tools: &[Arc<ToolFacts>]) -> Pace {
 }
 
 /// The redactor of this installation: it knows the values of our own environment.
-pub(crate) fn redactor() -> Result<KnownValues, Failure> {
+pub(crate) fn redactor(not_secret: &[String]) -> Result<KnownValues, Failure> {
     let folder = places::state()?.join("keys");
     let key = read_or_make_key(&folder).map_err(|error| {
         Failure::failed(format!("the key in `{}`: {error}", folder.display()))
             .hint("check the state folder with `vambrace doctor`")
     })?;
-    KnownValues::of_environment(machine::environment(), &key)
-        .map_err(|error| Failure::failed(error.to_string()))
+    let secrets = machine::environment().into_iter().filter(|(_, value)| !not_secret.contains(value));
+    KnownValues::of_environment(secrets, &key).map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Text for a record: nothing is written that the redactor has not seen.
+pub(crate) fn clean(text: &str) -> Result<Text, Failure> {
+    Redacted::text(text, &redactor(&[])?).map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
@@ -319,22 +302,6 @@ fn refuse_overlap(project: &Path) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-fn read(path: &Path) -> Result<Option<(String, Vec<u8>)>, Failure> {
-    let name = path.display().to_string();
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some((name, bytes))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            let hint = "a configuration that cannot be read denies everything: correct its permissions";
-            Err(Failure::denied(
-                ErrorCode::PermissionDenied,
-                format!("configuration `{name}`: {error}"),
-                hint,
-            ))
-        }
-    }
 }
 
 fn bad_configuration(errors: &[ConfigError]) -> Failure {

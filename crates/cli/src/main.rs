@@ -5,6 +5,7 @@ mod args;
 mod command;
 mod desk;
 mod failure;
+mod found;
 mod machine;
 mod out;
 mod places;

@@ -1,6 +1,7 @@
 //! Files that come with a project: its configuration and skills. They are read through a directory handle without
 //! following links, because the project is not trusted; their digest is what `vambrace trust` pins.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +14,7 @@ use vambrace_core::digest::Digest;
 use crate::failure::Failure;
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
+const MAX_ALL_BYTES: usize = 16 << 20;
 const MAX_FILES: usize = 2000;
 const MAX_DEPTH: usize = 16;
 
@@ -21,63 +23,61 @@ pub(crate) const CONFIG: &str = ".vambrace/config.yaml";
 /// The older layout, read where there is none of ours.
 pub(crate) const OLDER_CONFIG: &str = ".flow/config.json";
 
-/// A project's own files.
+/// A project's own files as they were at one moment: what is pinned is what is parsed.
 #[derive(Debug)]
 pub(crate) struct ProjectFiles {
-    root: OwnedFd,
+    files: BTreeMap<String, Vec<u8>>,
 }
 
 impl ProjectFiles {
+    /// Reads all files below `.vambrace`, and the older configuration.
     pub(crate) fn open(project: &Path) -> Result<Self, Failure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, project, flags, Mode::empty())
             .map_err(|errno| Failure::failed(format!("workspace `{}`: {errno}", project.display())))?;
-        Ok(Self { root })
+        let mut reading = Reading { root, files: BTreeMap::new(), bytes: 0 };
+        reading.folder(".vambrace", 0)?;
+        reading.file(OLDER_CONFIG)?;
+        Ok(Self { files: reading.files })
     }
 
     /// The configuration: our own layout, else the older one.
-    pub(crate) fn configuration(&self) -> Result<Option<(&'static str, Vec<u8>)>, Failure> {
-        for name in [CONFIG, OLDER_CONFIG] {
-            if let Some(bytes) = self.read(name)? {
-                return Ok(Some((name, bytes)));
-            }
-        }
-        Ok(None)
+    pub(crate) fn configuration(&self) -> Option<(&'static str, &[u8])> {
+        [CONFIG, OLDER_CONFIG].into_iter().find_map(|name| Some((name, self.files.get(name)?.as_slice())))
     }
 
     /// A skill's manifest.
     pub(crate) fn manifest(&self, skill: &str) -> Result<Option<String>, Failure> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if skill.is_empty() || skill.starts_with('.') || !skill.chars().all(plain) {
-            return Err(Failure::usage(
-                format!("`{skill}` is not the name of a skill"),
-                "use letters, digits, `-`, `_`",
-            ));
+            let hint = "use letters, digits, `-`, `_`";
+            return Err(Failure::usage(format!("`{skill}` is not the name of a skill"), hint));
         }
-        let bytes = self.read(&format!(".vambrace/skills/{skill}/manifest.json"))?;
-        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        let bytes = self.files.get(&format!(".vambrace/skills/{skill}/manifest.json"));
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
     }
 
-    /// The digest of everything that can matter: all files below `.vambrace`, and the older configuration. `None`
-    /// when there are none.
-    pub(crate) fn digest(&self) -> Result<Option<Digest>, Failure> {
-        let mut names = Vec::new();
-        self.gather(".vambrace", 0, &mut names)?;
-        if self.read(OLDER_CONFIG)?.is_some() {
-            names.push(OLDER_CONFIG.to_owned());
-        }
-        names.sort_unstable();
-        let mut parts = Vec::new();
-        for name in names {
-            if let Some(bytes) = self.read(&name)? {
-                parts.push(name.into_bytes());
-                parts.push(bytes);
-            }
-        }
-        Ok((!parts.is_empty()).then(|| Digest::of_parts(parts.iter().map(Vec::as_slice))))
+    /// The digest of all of them; `None` when there are none.
+    pub(crate) fn digest(&self) -> Option<Digest> {
+        let parts = self.files.iter().flat_map(|(name, bytes)| [name.as_bytes(), bytes]);
+        (!self.files.is_empty()).then(|| Digest::of_parts(parts))
     }
 
-    fn gather(&self, folder: &str, depth: usize, names: &mut Vec<String>) -> Result<(), Failure> {
+    /// Their names and sizes.
+    pub(crate) fn listing(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.files.iter().map(|(name, bytes)| (name.as_str(), bytes.len()))
+    }
+}
+
+/// Reads below a directory handle.
+struct Reading {
+    root: OwnedFd,
+    files: BTreeMap<String, Vec<u8>>,
+    bytes: usize,
+}
+
+impl Reading {
+    fn folder(&mut self, folder: &str, depth: usize) -> Result<(), Failure> {
         let fault = |errno: Errno| Failure::failed(format!("`{folder}` of the project: {errno}"));
         let fd = match self.open_beneath(folder, OFlags::DIRECTORY) {
             Ok(fd) => fd,
@@ -94,17 +94,25 @@ impl ProjectFiles {
             let facts = rustix::fs::statat(&fd, entry.file_name(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(fault)?;
             match FileType::from_raw_mode(facts.st_mode) {
-                FileType::Directory if depth < MAX_DEPTH => self.gather(&path, depth + 1, names)?,
-                FileType::RegularFile => names.push(path),
+                FileType::Directory if depth < MAX_DEPTH => self.folder(&path, depth + 1)?,
+                FileType::RegularFile => self.file(&path)?,
                 kind => {
                     let why = format!("`{path}` of the project is neither a file nor a folder ({kind:?})");
-                    return Err(Failure::failed(why)
-                        .hint("remove it: links and devices have no place in `.vambrace`"));
+                    let hint = "remove it: links and devices have no place in `.vambrace`";
+                    return Err(Failure::failed(why).hint(hint));
                 }
             }
-            if names.len() > MAX_FILES {
-                return Err(Failure::failed(format!("`.vambrace` has more than {MAX_FILES} files")));
-            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, name: &str) -> Result<(), Failure> {
+        let Some(bytes) = self.read(name)? else { return Ok(()) };
+        self.bytes += bytes.len();
+        self.files.insert(name.to_owned(), bytes);
+        if self.files.len() > MAX_FILES || self.bytes > MAX_ALL_BYTES {
+            let hint = "keep `.vambrace` for configuration and skills";
+            return Err(Failure::failed("`.vambrace` has more than 2000 files or 16 MiB").hint(hint));
         }
         Ok(())
     }

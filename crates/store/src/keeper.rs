@@ -112,8 +112,9 @@ impl Keeper {
                 .query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))
                 .map_err(|error| StoreError::sqlite(&self.database, &error))
         });
-        if let Err(error) = result {
-            self.shared.set_fault(Some(error.to_string()));
+        match result {
+            Ok(()) => self.shared.set_nearly_copied(),
+            Err(error) => self.shared.set_fault(Some(error.to_string())),
         }
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     syncs: AtomicU64,
     dirty: AtomicBool,
     checkpointed_at: AtomicU32,
+    /// The log was copied back but for what came meanwhile.
+    nearly_copied: AtomicBool,
     chores: Sender<Chore>,
     fault: Mutex<Option<String>>,
 }
@@ -211,6 +213,7 @@ impl Shared {
             syncs: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             checkpointed_at: AtomicU32::new(0),
+            nearly_copied: AtomicBool::new(false),
             chores,
             fault: Mutex::new(None),
         }
@@ -250,6 +253,18 @@ impl Shared {
         } else if last == 0 {
             self.checkpointed_at.store(0, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn set_nearly_copied(&self) {
+        self.nearly_copied.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_nearly_copied(&self) -> bool {
+        self.nearly_copied.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_nearly_copied(&self) -> bool {
+        self.nearly_copied.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn set_fault(&self, fault: Option<String>) {

@@ -23,7 +23,7 @@ const PIECE: usize = 1 << 20;
 /// Another piece is added when less than this is left.
 const LOW: u64 = 192 << 10;
 /// A log longer than this grows by itself.
-const MOST: u64 = 24 << 20;
+const MOST: u64 = 26 << 20;
 
 /// The log of one connection.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ use crate::wal::Wal;
 const LAZY: Duration = Duration::from_millis(90);
 /// A process with fewer commits does not pay for a longer log.
 const SETTLED: u64 = 24;
-/// Past this many pages the log is copied back by a background thread, past the other between two groups:
-/// only then can it start over under load.
+/// Past this many pages the log is copied back by a background thread. The little that came meanwhile is copied
+/// between two groups: only then can the log start over under load. Past the other number all of it is.
 const SOFT_PAGES: u32 = 2000;
 const HARD_PAGES: u32 = 12_000;
 
@@ -101,12 +101,14 @@ impl Writer {
 
     /// Whether [`Writer::tidy`] has anything to do.
     pub(crate) fn is_untidy(&self) -> bool {
-        self.wal.frames() > HARD_PAGES || (self.shared.commits() >= SETTLED && self.wal.is_low())
+        self.wal.frames() > HARD_PAGES
+            || self.shared.is_nearly_copied()
+            || (self.shared.commits() >= SETTLED && self.wal.is_low())
     }
 
     /// What can wait until everybody has an answer.
     pub(crate) fn tidy(&mut self, connection: &Connection) {
-        if self.wal.frames() > HARD_PAGES {
+        if self.shared.take_nearly_copied() || self.wal.frames() > HARD_PAGES {
             // Not complete when somebody still reads the old state; the next group tries again.
             let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()));
         }

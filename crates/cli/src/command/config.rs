@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use vambrace_core::config::{self, ShownValue};
 
 use crate::args::{ConfigCommand, Seat};
-use crate::command::policy::found::told;
 use crate::desk::{self, Settings, Trust};
 use crate::failure::{Failure, exit};
+use crate::found::told;
 use crate::out::{Out, Tone, paint, plain};
 
 /// The longest value on the line of its key; a longer list gets a line for each item.
@@ -41,7 +41,7 @@ async fn show(seat: &Seat, prefix: &str, out: Out) -> Result<(), Failure> {
         let value = json!({
             "project": settings.project.display().to_string(),
             "trust": told(settings.trust),
-            "digest": settings.digest.map(|digest| digest.to_string()),
+            "digest": settings.files.digest().map(|digest| digest.to_string()),
             "revision": settings.effective.revision(),
             "values": values,
             "notes": notes,

@@ -59,7 +59,8 @@ async fn refuse_overlap(project: &Path, store: &SqliteStore) -> Result<(), Failu
 /// Pins what was written, if that is all there is: other files below `.vambrace` came from somebody else.
 async fn pin(project: &Path, text: &str, store: &SqliteStore) -> Result<Option<Digest>, Failure> {
     let settings = Settings::load(Some(project), store).await?;
-    let (Some(digest), Some((CONFIG, bytes))) = (settings.digest, settings.files.configuration()?) else {
+    let (Some(digest), Some((CONFIG, bytes))) = (settings.files.digest(), settings.files.configuration())
+    else {
         return Err(Failure::failed(format!("`{CONFIG}` was written and is gone")));
     };
     if bytes != text.as_bytes() {

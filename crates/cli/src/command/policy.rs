@@ -1,7 +1,5 @@
 //! `vambrace policy`: every file that makes the policy with its faults and notes, and the cases beside the rules.
 
-pub(crate) mod found;
-
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -10,10 +8,10 @@ use vambrace_core::policy::Policy;
 use vambrace_core::policy::cases::{CaseResult, check_cases};
 use vambrace_core::policy::compile::BadPolicy;
 
-use self::found::{Found, combine, find, standing, told};
 use crate::args::{PolicyCommand, Seat};
 use crate::desk::{self, Settings, Trust};
 use crate::failure::{Failure, exit};
+use crate::found::{Found, combine, find, standing, told};
 use crate::out::{Out, Tone, paint, plain};
 use crate::places;
 use crate::project::ProjectFiles;

@@ -5,13 +5,12 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_core::clock::Clock as _;
-use vambrace_core::redacted::Redacted;
 use vambrace_ledger::SessionChange;
-use vambrace_store::{Batch, Change, Entry, SessionRow, SessionState, Store as _, Text};
+use vambrace_store::{Batch, Change, Entry, SessionRow, SessionState, Store as _};
 
 use crate::args::SessionCommand;
 use crate::command::audit::{ledger, one_line, time};
-use crate::desk;
+use crate::desk::clean;
 use crate::failure::Failure;
 use crate::machine::{self, SystemClock};
 use crate::out::{Out, Tone, paint};
@@ -82,11 +81,6 @@ async fn change(id: &str, state: SessionState, out: Out) -> Result<(), Failure> 
         ));
     }
     Ok(())
-}
-
-/// Text for a record: nothing is written that the redactor has not seen.
-fn clean(text: &str) -> Result<Text, Failure> {
-    Redacted::text(text, &desk::redactor()?).map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn row(session: &Session) -> Value {

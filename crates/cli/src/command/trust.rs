@@ -11,14 +11,13 @@ use serde_json::json;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
-use vambrace_core::redacted::Redacted;
 use vambrace_ledger::{Op, Status};
-use vambrace_store::{Batch, Change, Entry, SqliteStore, Store as _, Text, TrustRow};
+use vambrace_store::{Batch, Change, Entry, SqliteStore, Store as _, TrustRow};
 
 use self::preview::Preview;
-use crate::command::policy::found::standing;
-use crate::desk::{self, Settings, Trust, project_key};
+use crate::desk::{self, Settings, Trust, clean, project_key};
 use crate::failure::Failure;
+use crate::found::standing;
 use crate::machine::{self, SystemClock};
 use crate::out::{Out, Tone, paint, plain};
 use crate::places;
@@ -38,7 +37,7 @@ pub(crate) async fn run(
 async fn give(project: &Path, store: &SqliteStore, yes: bool, out: Out) -> Result<ExitCode, Failure> {
     // Faults of any file, and a state folder inside the workspace, end it here.
     let settings = Settings::load(Some(project), store).await?;
-    let Some(digest) = settings.digest else {
+    let Some(digest) = settings.files.digest() else {
         if out.is_json() {
             out.value(&json!({"project": project.display().to_string(), "trusted": false, "digest": null, "files": []}));
         } else {
@@ -50,7 +49,7 @@ async fn give(project: &Path, store: &SqliteStore, yes: bool, out: Out) -> Resul
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let preview = Preview::of(project, &settings.files)?;
+    let preview = Preview::of(&settings.files)?;
     if !out.is_json() {
         preview.tell(project, digest, settings.trust, out);
     }
@@ -120,10 +119,6 @@ fn record(event_type: &'static str, words: &str) -> Result<Entry, Failure> {
     entry.user = Some(clean(&machine::user())?);
     entry.message = Some(clean(words)?);
     Ok(entry)
-}
-
-fn clean(text: &str) -> Result<Text, Failure> {
-    Redacted::text(text, &desk::redactor()?).map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn agree(yes: bool, out: Out) -> Result<(), Failure> {

@@ -57,24 +57,24 @@ const fn bytes(min: u64, max: u64) -> Kind {
 #[rustfmt::skip]
 pub static KEYS: &[Key] = &[
     key("version", caps(1, LAYOUT_VERSION), Preset::Int(LAYOUT_VERSION), Own, "version of this layout"),
-    key("profile", Choice(Profile::NAMES), Preset::Text("coding"), Combine::Profile, "a named set of tools and defaults"),
+    later("profile", Choice(Profile::NAMES), Preset::Text("coding"), Combine::Profile, "a named set of tools and defaults"),
 
     key("workspace", Section, Unset, Part, "what of the project is in scope"),
     key("workspace.service_root", Path, Preset::Text("."), Inside, "the folder of the service, relative to the project root"),
     key("workspace.isolation", Choice(Isolation::NAMES), Preset::Text("strict"), Narrowest(AnyTrusted), "strict: own service and shared paths; shared: sibling services too, for reading"),
     key("workspace.shared_paths", List(Item::Folder), Preset::List(&["shared/", "contracts/", "shared_contracts/", "docs/policies/"]), Intersect(Covers::Folder), "folders of the project root that are readable as `project:...`"),
     key("workspace.block", List(Item::Block), Preset::List(ALWAYS_BLOCKED), Union, "names that no agent reads, lists or searches, at any depth"),
-    key("workspace.create_in", List(Item::CreateFolder), Preset::List(&[".", "src/", "lib/", "tests/", "docs/", "scripts/"]), Intersect(Covers::Folder), "folders where new files are allowed; `.` is the root level alone, `**` everywhere"),
+    later("workspace.create_in", List(Item::CreateFolder), Preset::List(&[".", "src/", "lib/", "tests/", "docs/", "scripts/"]), Intersect(Covers::Folder), "folders where new files are allowed; `.` is the root level alone, `**` everywhere"),
 
     key("limits", Section, Unset, Part, "caps"),
     key("limits.read_bytes", bytes(1, 100 * MIB), Preset::Int(32_000), Cap, "bytes that a read returns unless it asks for more"),
     key("limits.read_bytes_hard", bytes(1, 100 * MIB), Preset::Int(131_072), Cap, "bytes that a read can ask for"),
-    key("limits.write_bytes", bytes(1, 100 * MIB), Preset::Int(524_288), Cap, "bytes of one written file"),
+    later("limits.write_bytes", bytes(1, 100 * MIB), Preset::Int(524_288), Cap, "bytes of one written file"),
     key("limits.list_entries", caps(1, 100_000), Preset::Int(1000), Cap, "entries of one listing"),
     key("limits.output_bytes", bytes(1, 100 * MIB), Preset::Int(1_048_576), Cap, "bytes of a command's output"),
     key("limits.regex_ms", caps(1, 10_000), Preset::Int(100), Cap, "milliseconds for a regular expression of an agent"),
-    key("limits.command_sec", caps(1, 3600), Preset::Int(30), Cap, "seconds that a command runs unless it asks for more"),
-    key("limits.command_sec_hard", caps(1, 3600), Preset::Int(300), Cap, "seconds that a command can ask for"),
+    later("limits.command_sec", caps(1, 3600), Preset::Int(30), Cap, "seconds that a command runs unless it asks for more"),
+    later("limits.command_sec_hard", caps(1, 3600), Preset::Int(300), Cap, "seconds that a command can ask for"),
     key("limits.calls_per_minute", Rates, Unset, Cap, "calls of one session per tool: a number, or a mapping of `default` and tools"),
 
     key("approvals", Section, Unset, Part, "questions to a human"),
@@ -100,13 +100,13 @@ pub static KEYS: &[Key] = &[
     key("roles.NAME.permits", List(Item::Choice(PERMITS)), Unset, Part, "kinds of effects"),
 
     key("tools", Section, Unset, Part, "tools and programs"),
-    key("tools.whitelisted_binaries", List(Item::Program), Preset::List(&[]), Intersect(Covers::Same), "programs beside the built-in 24"),
+    later("tools.whitelisted_binaries", List(Item::Program), Preset::List(&[]), Intersect(Covers::Same), "programs beside the built-in 24"),
     key("tools.toolchain", Section, Unset, Part, "what run_test and run_lint start; detected when unset"),
-    key("tools.toolchain.test", Argv, Unset, Topmost, "program and arguments of run_test"),
-    key("tools.toolchain.lint", Argv, Unset, Topmost, "program and arguments of run_lint"),
-    key("tools.shell_exec", Bool, Preset::Bool(false), Switch(false, AboveProject), "whether the tool shell_exec exists"),
-    key("tools.profile", Choice(Profile::NAMES), Unset, Combine::Profile, "the profile for tools alone, when it differs from `profile`"),
-    key("tools.package_install", Choice(PackageInstall::NAMES), Preset::Text("deny"), Narrowest(AboveProject), "installations that are not from a lockfile"),
+    later("tools.toolchain.test", Argv, Unset, Topmost, "program and arguments of run_test"),
+    later("tools.toolchain.lint", Argv, Unset, Topmost, "program and arguments of run_lint"),
+    later("tools.shell_exec", Bool, Preset::Bool(false), Switch(false, AboveProject), "whether the tool shell_exec exists"),
+    later("tools.profile", Choice(Profile::NAMES), Unset, Combine::Profile, "the profile for tools alone, when it differs from `profile`"),
+    later("tools.package_install", Choice(PackageInstall::NAMES), Preset::Text("deny"), Narrowest(AboveProject), "installations that are not from a lockfile"),
     key("tools.allow_legacy_run_command", AlwaysFalse("there is no raw run_command; execute_command runs listed commands without a shell"), Preset::Bool(false), Own, "only ever false"),
     later("tools.specs", List(Item::Text), Preset::List(&[]), Collect, "files that declare tools (`*.tool.yaml`)"),
 
@@ -119,7 +119,7 @@ pub static KEYS: &[Key] = &[
     later("secrets.scopes.NAME", Section, Unset, Part, "one secret: from the environment or from a file"),
     later("secrets.scopes.NAME.env", Text, Unset, Part, "the variable of the broker's environment"),
     later("secrets.scopes.NAME.file", Text, Unset, Part, "the file that holds it"),
-    key("secrets.redact_patterns", List(Item::Text), Preset::List(&[]), Union, "further texts to redact; `sk-...` means the rest of the token too"),
+    later("secrets.redact_patterns", List(Item::Text), Preset::List(&[]), Union, "further texts to redact; `sk-...` means the rest of the token too"),
     key("secrets.not_secret", List(Item::Text), Preset::List(&[]), Intersect(Covers::Same), "texts that look like secrets and are none"),
 
     later("sandbox", Section, Unset, Part, "the sandbox of processes"),
@@ -136,7 +136,7 @@ pub static KEYS: &[Key] = &[
     key("violations.action", Choice(ViolationAction::NAMES), Preset::Text("alert"), Narrowest(AnyTrusted), "what happens to the session past the limit"),
 
     key("audit", Section, Unset, Part, "the ledger"),
-    key("audit.mirror", Path, Unset, Topmost, "a file of the workspace that also gets every record"),
+    later("audit.mirror", Path, Unset, Topmost, "a file of the workspace that also gets every record"),
     later("audit.export", Mapping, Unset, Topmost, "export to other systems"),
 
     later("elevation", Mapping, Unset, Topmost, "break glass"),

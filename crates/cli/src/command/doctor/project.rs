@@ -9,8 +9,8 @@ use vambrace_store::SqliteStore;
 use super::check::Check;
 use crate::args::Seat;
 use crate::command::init::clients;
-use crate::command::policy::found::{self, told};
 use crate::desk::{self, Settings, Trust};
+use crate::found::{self, told};
 use crate::machine;
 
 /// openat2 is what keeps every file operation inside the workspace.

@@ -1,9 +1,5 @@
 //! What trusting would do: the files that are pinned, and the parts of the configuration that count only then. Those
 //! are found by loading it both ways: a note that is gone when the project is trusted names a part that takes effect.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "sizes for people; what is pinned is read through the project's handle"
-)]
 
 use std::path::Path;
 
@@ -13,15 +9,15 @@ use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
 use vambrace_core::policy::Policy;
 
-use crate::command::policy::found::{combine, find, told};
 use crate::desk::{self, Trust};
 use crate::failure::Failure;
+use crate::found::{combine, find, told};
 use crate::out::{Out, Tone, paint, plain};
-use crate::project::{OLDER_CONFIG, ProjectFiles};
+use crate::project::ProjectFiles;
 
 /// What would be trusted.
 pub(super) struct Preview {
-    files: Vec<(String, u64)>,
+    files: Vec<(String, usize)>,
     parts: Vec<Part>,
 }
 
@@ -34,7 +30,7 @@ struct Part {
 
 impl Preview {
     /// Loads the configuration as it would be; a faulty one cannot be trusted.
-    pub(super) fn of(project: &Path, files: &ProjectFiles) -> Result<Self, Failure> {
+    pub(super) fn of(files: &ProjectFiles) -> Result<Self, Failure> {
         let now = combine(&find(files, false)?).map_err(|errors| faulty(&errors))?;
         let found = find(files, true)?;
         let then = combine(&found).map_err(|errors| faulty(&errors))?;
@@ -45,7 +41,8 @@ impl Preview {
         let same = |a: &Note, b: &Note| a.key == b.key && a.at.to_string() == b.at.to_string();
         let gone = now.notes.iter().filter(|note| !then.notes.iter().any(|other| same(note, other)));
         let parts = gone.map(|note| part(note, own)).collect();
-        Ok(Self { files: listing(project), parts })
+        let files = files.listing().map(|(name, size)| (name.to_owned(), size)).collect();
+        Ok(Self { files, parts })
     }
 
     pub(super) fn tell(&self, project: &Path, digest: Digest, trust: Trust, out: Out) {
@@ -98,31 +95,6 @@ fn part(note: &Note, own: Option<&FileConfig>) -> Part {
         }),
     });
     Part { key: note.key.clone(), at, value: said.unwrap_or_else(|| note.message.clone()) }
-}
-
-/// The files that the digest covers, with their sizes.
-fn listing(project: &Path) -> Vec<(String, u64)> {
-    let mut files = Vec::new();
-    let mut folders = vec![project.join(".vambrace")];
-    let mut keep = |path: &Path, size: u64| {
-        let name = path.strip_prefix(project).unwrap_or(path);
-        files.push((name.display().to_string(), size));
-    };
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            match entry.metadata() {
-                Ok(facts) if facts.is_dir() => folders.push(entry.path()),
-                Ok(facts) => keep(&entry.path(), facts.len()),
-                Err(_) => {}
-            }
-        }
-    }
-    let older = project.join(OLDER_CONFIG);
-    if let Ok(facts) = older.symlink_metadata() {
-        keep(&older, facts.len());
-    }
-    files.sort_unstable();
-    files
 }
 
 fn faulty<E: ToString>(faults: &[E]) -> Failure {

@@ -39,8 +39,8 @@ pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, 
             keep(source, path.display().to_string(), bytes);
         }
     }
-    if let Some((name, bytes)) = project.configuration()? {
-        keep(Source::Project { trusted }, name.to_owned(), bytes);
+    if let Some((name, bytes)) = project.configuration() {
+        keep(Source::Project { trusted }, name.to_owned(), bytes.to_vec());
     }
     Ok(found)
 }
@@ -67,7 +67,7 @@ pub(crate) async fn standing(
     store: &SqliteStore,
 ) -> Result<(Trust, Option<TrustRow<String>>), Failure> {
     let pinned = store.trust(project_key(project)).await?;
-    let trust = match (files.digest()?, &pinned) {
+    let trust = match (files.digest(), &pinned) {
         (None, _) => Trust::NoFiles,
         (Some(digest), Some(pinned)) if pinned.digest == digest => Trust::Trusted,
         (Some(_), Some(_)) => Trust::Changed,
