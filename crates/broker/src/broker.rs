@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use vambrace_core::clock::{Chance, Clock};
+use vambrace_core::config::AuditSync;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::policy::Policy;
 use vambrace_core::redacted::{Redact, Redacted};
@@ -37,6 +38,8 @@ pub struct Parts {
     pub role: String,
     /// The project, for the record.
     pub project: String,
+    /// When starts are synced.
+    pub sync: AuditSync,
     /// How many violations are too many.
     pub violations: Violations,
     /// How many calls are too many.

@@ -1,6 +1,11 @@
-//! Starting: the start record is on disk before anything happens. Only here is a [`Started`] made, from the
-//! receipt of the store.
+//! Starting: the start record is written before anything happens, and on disk before anything changes. Only here is a
+//! [`Started`] made, from the receipt of the store.
+//!
+//! A call that only reads may start once its record is committed (it survives a kill; the disk has it within 100 ms),
+//! because waiting for the disk would cost more than the read. `audit.sync: always` waits all the same.
 
+use vambrace_core::config::AuditSync;
+use vambrace_core::effect::EffectKind;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::settle::Permit;
 use vambrace_store::{Batch, StartReceipt};
@@ -30,14 +35,12 @@ pub(crate) async fn start(
 ) -> Result<Started, CallError> {
     let (prepared, permit) = permitted.into_parts();
     let (entries, changes) = broker.start_record(trail)?;
-    let committed = broker
-        .parts
-        .store
-        .commit(Batch::durable(entries, changes))
-        .await
-        .map_err(|error| CallError::from(&error))?;
-    let receipt = committed
-        .into_start()
+    let only_reads = prepared.effects.iter().all(|effect| effect.kind() == EffectKind::Read);
+    let later = only_reads && broker.parts.sync == AuditSync::ReadsLater;
+    let batch = if later { Batch::lazy(entries, changes) } else { Batch::durable(entries, changes) };
+    let committed = broker.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
+    let receipt = if later { committed.into_read_start() } else { committed.into_start() };
+    let receipt = receipt
         .ok_or_else(|| CallError::new(ErrorCode::AuditUnavailable, "the start record is not on disk"))?;
     trail.started = true;
     Ok(Started { prepared, permit, receipt })

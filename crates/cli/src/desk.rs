@@ -156,6 +156,7 @@ impl Desk {
             clock: Arc::new(SystemClock),
             chance: Arc::new(SystemChance),
             project: settings.project.display().to_string(),
+            sync: settings.effective.audit_sync,
             violations: violations(&settings.effective),
             pace: pace(&settings.effective, &facts),
             catalogue,

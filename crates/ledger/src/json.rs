@@ -111,7 +111,7 @@ impl Fields {
 /// A JSON string of at most `cap` bytes between its quotes.
 pub(crate) fn string(out: &mut Vec<u8>, text: &str, cap: usize) {
     out.push(b'"');
-    let plain = |byte: u8| (byte >= 0x20) & (byte < 0x7f) & (byte != b'"') & (byte != b'\\');
+    let plain = |byte: u8| (0x20..0x7f).contains(&byte) & (byte != b'"') & (byte != b'\\');
     // Without an early way out the loop runs on wide registers.
     if text.len() <= cap && text.bytes().fold(true, |all, byte| all & plain(byte)) {
         out.extend_from_slice(text.as_bytes());

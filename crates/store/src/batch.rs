@@ -100,10 +100,11 @@ pub struct Committed {
     start: Option<Start>,
 }
 
-/// The proof that the start record of a call is on the disk: what it takes to have an effect.
+/// The proof that the start record of a call was committed: what it takes to have an effect. For anything but
+/// reading it is on the disk as well.
 #[derive(Debug)]
 pub struct StartReceipt {
-    // INVARIANT: built from a durable commit that held a start record.
+    // INVARIANT: built from a commit that held a start record; see `into_start` and `into_read_start`.
     call: Option<Id>,
     sealed: Sealed,
 }
@@ -149,7 +150,14 @@ impl Committed {
     /// The receipt for the start record, if the batch held one and it is on the disk.
     #[must_use]
     pub fn into_start(self) -> Option<StartReceipt> {
-        let start = self.start.filter(|_| self.durable)?;
+        self.durable.then_some(self)?.into_read_start()
+    }
+
+    /// The receipt for the start record of a call that only reads: committed, so that it survives the end of this
+    /// process, and synced within 100 ms.
+    #[must_use]
+    pub fn into_read_start(self) -> Option<StartReceipt> {
+        let start = self.start?;
         let sealed = self.sealed.get(start.place).copied()?;
         Some(StartReceipt { call: start.call, sealed })
     }

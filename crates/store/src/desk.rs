@@ -1,19 +1,20 @@
-//! Who writes, and when. Batches queue up for one writing thread; while it syncs the next group gathers, so that
-//! groups grow by themselves under load. A caller who is alone writes by himself, on his own thread: handing a
-//! batch to another thread and back costs as much as writing it. He blocks one worker of the runtime for one
-//! sync; others who come meanwhile queue up, and from then on everybody does until somebody is alone again.
+//! Who writes, and when. Batches queue up for one clerk; while he waits for the disk the next group gathers, so
+//! that groups grow by themselves under load. (Two clerks, one writing while the other waits, were no faster and
+//! cost a tenth more processor time.) A caller who is alone writes by himself, on his own thread: handing a batch
+//! to another thread and back costs as much as writing it. He blocks one worker of the runtime for one sync;
+//! others who come meanwhile queue up, and from then on everybody does until somebody is alone again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use crate::error::StoreError;
+use crate::tide::Tide;
 use crate::writer::{Job, Outcome, Writer};
 
 /// No group is larger, so that nobody's first answer waits for ever behind a flood.
@@ -21,7 +22,7 @@ const MOST: usize = 1024;
 /// How often the processor is offered in vain before a small group is written after all.
 const OFFERS: u32 = 4;
 
-/// What the writing thread is told.
+/// What the clerk is told.
 #[derive(Debug)]
 enum Message {
     /// A batch.
@@ -57,35 +58,41 @@ struct Pen {
 #[derive(Debug)]
 pub(crate) struct Desk {
     pen: Arc<Mutex<Pen>>,
+    tide: Arc<Tide>,
     queue: Sender<Message>,
     state: Arc<State>,
+    /// Held by the one who writes by himself, until his batch is on the disk.
+    alone: Mutex<()>,
 }
 
-/// The other end, for the writing thread.
+/// Who writes for those who queue.
 #[derive(Debug)]
 pub(crate) struct Clerk {
     pen: Arc<Mutex<Pen>>,
+    tide: Arc<Tide>,
     queue: Receiver<Message>,
     state: Arc<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Batches that wait for the thread.
+    /// Batches that wait for the clerk.
     queued: AtomicUsize,
     /// How many batches were in the last group.
     last: AtomicUsize,
-    /// Whether the thread looks at the clock.
+    /// Whether the clerk looks at the clock.
     watching: AtomicBool,
 }
 
 /// A desk and the clerk who works for it.
 pub(crate) fn open(connection: Connection, writer: Writer) -> (Desk, Clerk) {
     let (send, receive) = channel();
+    let tide = Arc::clone(&writer.tide);
     let pen = Arc::new(Mutex::new(Pen { connection, writer }));
     let state = Arc::new(State::default());
-    let desk = Desk { pen: Arc::clone(&pen), queue: send, state: Arc::clone(&state) };
-    (desk, Clerk { pen, queue: receive, state })
+    let clerk =
+        Clerk { pen: Arc::clone(&pen), tide: Arc::clone(&tide), queue: receive, state: Arc::clone(&state) };
+    (Desk { pen, tide, queue: send, state, alone: Mutex::new(()) }, clerk)
 }
 
 impl Desk {
@@ -110,23 +117,28 @@ impl Desk {
         if !many || busy() {
             return Err(job);
         }
-        let Some(mut pen) = self.pen.try_lock() else { return Err(job) };
+        let (Some(_alone), Some(mut pen)) = (self.alone.try_lock(), self.pen.try_lock()) else {
+            return Err(job);
+        };
         let Pen { connection, writer } = &mut *pen;
-        // Waiting for another process, or saying no, is the thread's business.
-        if busy() || writer.poison.is_some() || !writer.lock.try_acquire().is_ok_and(|taken| taken) {
+        // Waiting for another process, or saying no, is the clerk's business.
+        let refused = self.tide.check().is_err();
+        if busy() || refused || !writer.lock.try_acquire().is_ok_and(|taken| taken) {
             return Err(job);
         }
         let mut group = [job];
-        let outcome = writer.serve(connection, &mut group).pop().unwrap_or(Err(StoreError::Closed));
-        let (lazy, untidy) = (writer.unsynced.is_some(), writer.is_untidy());
+        let written = writer.serve(connection, &mut group);
+        let untidy = writer.is_untidy();
         drop(pen);
-        if lazy && !self.state.watching.swap(true, Ordering::AcqRel) {
+        let outcome = written.map(|written| written.settle(&self.tide));
+        let outcome = outcome.and_then(|mut all| all.pop().unwrap_or(Err(StoreError::Closed)));
+        let [job] = group;
+        if !job.durable && !self.state.watching.swap(true, Ordering::SeqCst) {
             let _ = self.tell(Message::Watch);
         }
         if untidy {
             let _ = self.tell(Message::Tidy);
         }
-        let [job] = group;
         Ok((job, outcome))
     }
 
@@ -139,48 +151,64 @@ impl Clerk {
     /// Works until nobody can hand in anything any more.
     pub(crate) fn run(self) {
         let mut group = Vec::new();
-        let mut due: Option<Duration> = None;
         loop {
-            let message = match due {
-                None => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(wait) => self.queue.recv_timeout(wait),
-            };
-            let over = matches!(message, Err(RecvTimeoutError::Disconnected));
-            let mut pen = match message {
+            match self.next() {
                 Ok(Message::Write(request)) => {
                     group.push(request);
-                    self.write(&mut group)
+                    self.write(&mut group);
                 }
-                Ok(Message::Watch | Message::Tidy) | Err(_) => self.pen.lock(),
-            };
-            let Pen { connection, writer } = &mut *pen;
-            writer.tidy(connection);
-            if over || writer.due().is_some_and(|wait| wait.is_zero()) {
-                writer.sync_lazily();
+                Ok(Message::Tidy) => self.tidy(),
+                Ok(Message::Watch) => {}
+                Err(RecvTimeoutError::Timeout) => self.tide.ensure_lazy(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.tide.ensure_lazy();
+                    return;
+                }
             }
-            due = writer.due();
-            // Said while the pen is held: whoever commits lazily afterwards sees it.
-            self.state.watching.store(due.is_some(), Ordering::Release);
-            if over {
-                return;
+        }
+    }
+
+    /// The next message; a timeout when something lazy is due.
+    fn next(&self) -> Result<Message, RecvTimeoutError> {
+        // Said before looking: whoever commits lazily afterwards sees it, or is seen.
+        self.state.watching.store(false, Ordering::SeqCst);
+        match self.tide.due() {
+            None => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(wait) => {
+                self.state.watching.store(true, Ordering::SeqCst);
+                self.queue.recv_timeout(wait)
             }
         }
     }
 
     /// Writes what has gathered and answers everybody.
-    fn write(&self, group: &mut Vec<Request>) -> MutexGuard<'_, Pen> {
+    fn write(&self, group: &mut Vec<Request>) {
         self.gather(group);
         let mut pen = self.pen.lock();
         self.gather(group);
         self.state.queued.fetch_sub(group.len(), Ordering::AcqRel);
         self.state.last.store(group.len(), Ordering::Release);
         let Pen { connection, writer } = &mut *pen;
-        let outcomes = writer.serve(connection, group);
+        let written = writer.serve(connection, group);
+        let untidy = writer.is_untidy();
+        drop(pen);
+        let outcomes = match written {
+            Ok(written) => written.settle(&self.tide),
+            Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
+        };
         for (Request { job, answer }, outcome) in group.drain(..).zip(outcomes) {
             // Nobody may be waiting any more; the batch is written all the same.
             let _ = answer.send((job, outcome));
         }
-        pen
+        if untidy {
+            self.tidy();
+        }
+    }
+
+    fn tidy(&self) {
+        let mut pen = self.pen.lock();
+        let Pen { connection, writer } = &mut *pen;
+        writer.tidy(connection);
     }
 
     /// Takes what is there. Those who were just answered are likely to ask again: while most of them have not,

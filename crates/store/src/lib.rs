@@ -28,6 +28,7 @@ mod sqlite;
 mod state_dir;
 mod statements;
 mod store;
+mod tide;
 mod trust;
 mod verify;
 mod violation;

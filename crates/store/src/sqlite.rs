@@ -25,6 +25,7 @@ use crate::session::{self, SessionRow};
 use crate::state_dir::StateDir;
 use crate::statements::{self, signed};
 use crate::store::{BoxFuture, Store};
+use crate::tide::Tide;
 use crate::trust::{self, TrustRow};
 use crate::violation::{self, ViolationRow};
 use crate::wal::Wal;
@@ -65,9 +66,7 @@ pub struct Counters {
 /// What the threads of a store share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    commits: AtomicU64,
     records: AtomicU64,
-    syncs: AtomicU64,
     dirty: AtomicBool,
     checkpointed_at: AtomicU32,
     /// The log was copied back but for what came meanwhile.
@@ -79,9 +78,10 @@ pub(crate) struct Shared {
 /// State and ledger in a state folder.
 pub struct SqliteStore {
     readers: Arc<Readers>,
-    // INVARIANT: both are `Some` until the store is dropped.
+    // INVARIANT: `Some` until the store is dropped.
     desk: Option<Desk>,
     clerk: Option<JoinHandle<()>>,
+    tide: Arc<Tide>,
     keeper: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
     dir: StateDir,
@@ -125,6 +125,7 @@ impl SqliteStore {
 
         let (chores, chores_in) = channel();
         let shared = Arc::new(Shared::new(chores));
+        let tide = Arc::new(Tide::new(dir.wal()));
         let keeper = Keeper {
             database: database.clone(),
             connection: None,
@@ -142,8 +143,7 @@ impl SqliteStore {
             patience: options.patience,
             wal,
             shared: Arc::clone(&shared),
-            poison: None,
-            unsynced: None,
+            tide: Arc::clone(&tide),
             buffer: Vec::new(),
         };
         let (desk, clerk) = desk::open(connection, writer);
@@ -151,6 +151,7 @@ impl SqliteStore {
             readers: Arc::new(Readers::new(database)),
             desk: Some(desk),
             clerk: Some(spawn("vambrace-writer", move || clerk.run())?),
+            tide,
             keeper: Some(spawn("vambrace-keeper", move || keeper.run(&chores_in))?),
             shared,
             dir,
@@ -167,9 +168,9 @@ impl SqliteStore {
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters {
-            commits: self.shared.commits.load(Ordering::Relaxed),
+            commits: self.tide.commits(),
             records: self.shared.records.load(Ordering::Relaxed),
-            syncs: self.shared.syncs.load(Ordering::Relaxed),
+            syncs: self.tide.syncs(),
         }
     }
 
@@ -208,9 +209,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 impl Shared {
     fn new(chores: Sender<Chore>) -> Self {
         Self {
-            commits: AtomicU64::new(0),
             records: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             checkpointed_at: AtomicU32::new(0),
             nearly_copied: AtomicBool::new(false),
@@ -219,21 +218,14 @@ impl Shared {
         }
     }
 
-    pub(crate) fn committed(&self, records: u64) {
-        self.commits.fetch_add(1, Ordering::Relaxed);
+    /// So many records were added.
+    pub(crate) fn recorded(&self, records: u64) {
         self.records.fetch_add(records, Ordering::Relaxed);
-    }
-
-    pub(crate) fn synced(&self) {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+        self.changed();
     }
 
     /// Records were added: wakes the keeper once, not at every commit.
-    pub(crate) fn changed(&self) {
+    fn changed(&self) {
         if !self.dirty.swap(true, Ordering::AcqRel) {
             let _ = self.chores.send(Chore::Project);
         }

@@ -1,12 +1,8 @@
-//! The write-ahead log as a file: syncing it, keeping its blocks allocated, knowing how long it is.
-//!
-//! SQLite runs with `synchronous=NORMAL`, so a commit only writes; the sync is made here, once for a whole
-//! group and with `fdatasync` (the bundled SQLite falls back to `fsync`). What FULL promises holds: a batch is
-//! acknowledged as durable after the log that holds its commit frame was synced. Syncs that other things rely
-//! on (the header of a log that starts over, checkpoints) SQLite makes itself at NORMAL.
+//! The write-ahead log as a file: how long it is, and keeping its blocks allocated. Syncing it is the
+//! business of `tide.rs`.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,18 +45,6 @@ impl Wal {
     /// How many pages the log held after our last commit.
     pub(crate) fn frames(&self) -> u32 {
         self.frames.load(Ordering::Relaxed)
-    }
-
-    /// Brings everything that was committed to the disk.
-    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
-        let file = self.file()?;
-        let facts = file.metadata().map_err(|error| StoreError::io("looking at the log", error))?;
-        if facts.nlink() == 0 {
-            // SQLite would go on writing into the deleted file, and nothing of it would be found again.
-            return Err(StoreError::Io("the log of the database was deleted under a running program".into()));
-        }
-        // Whatever the reason, a full disk too: what is on the disk after a failed sync is not known.
-        rustix::fs::fdatasync(file).map_err(|error| StoreError::Io(format!("syncing the log: {error}")))
     }
 
     /// Whether the log will soon be longer than its allocated blocks.

@@ -1,9 +1,9 @@
-//! Writing a group of batches: one transaction under the folder's lock, then one sync. The chain continues
-//! from the head row that is read inside the transaction, so it does not matter which process wrote last.
+//! Writing a group of batches: one transaction under the folder's lock. The chain continues from the head row
+//! that is read inside the transaction, so it does not matter which process wrote last.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use vambrace_ledger::{Encoded, Head, Id};
@@ -13,16 +13,15 @@ use crate::error::StoreError;
 use crate::lock::FolderLock;
 use crate::sqlite::Shared;
 use crate::statements::{Refusal, Statements};
+use crate::tide::Tide;
 use crate::wal::Wal;
 
-/// What was committed lazily is synced after this time at the latest.
-const LAZY: Duration = Duration::from_millis(90);
 /// A process with fewer commits does not pay for a longer log.
 const SETTLED: u64 = 24;
 /// Past this many pages the log is copied back by a background thread. The little that came meanwhile is copied
 /// between two groups: only then can the log start over under load. Past the other number all of it is.
-const SOFT_PAGES: u32 = 2000;
-const HARD_PAGES: u32 = 12_000;
+const SOFT_PAGES: u32 = 5000;
+const HARD_PAGES: u32 = 15_000;
 
 /// A batch to be written, and room for where it was written.
 #[derive(Debug)]
@@ -48,54 +47,67 @@ pub(crate) struct Writer {
     pub(crate) patience: Duration,
     pub(crate) wal: Wal,
     pub(crate) shared: Arc<Shared>,
-    /// Why nothing is accepted any more.
-    pub(crate) poison: Option<String>,
-    /// Since when something is committed and not synced.
-    pub(crate) unsynced: Option<Instant>,
+    pub(crate) tide: Arc<Tide>,
     /// The memory of the last line.
     pub(crate) buffer: Vec<u8>,
 }
 
-/// What became of one batch: whether it is on the disk.
-pub(crate) type Outcome = Result<bool, StoreError>;
 /// Why one batch of a written group was left out.
 type Refused = Option<StoreError>;
 
-impl Writer {
-    /// Writes a group; one outcome for each of its batches.
-    pub(crate) fn serve<J: AsMut<Job>>(&mut self, connection: &Connection, group: &mut [J]) -> Vec<Outcome> {
-        let result = match &self.poison {
-            Some(why) => Err(StoreError::Poisoned(why.clone())),
-            None => self.commit(connection, group),
+/// A group that is committed and not yet synced.
+#[derive(Debug)]
+pub(crate) struct Written {
+    refused: Vec<Refused>,
+    commit: u64,
+    durable: bool,
+}
+
+/// What became of one batch: whether it is on the disk.
+pub(crate) type Outcome = Result<bool, StoreError>;
+
+impl Written {
+    /// Waits for the disk where somebody asked for it; one outcome for each batch.
+    pub(crate) fn settle(self, tide: &Tide) -> Vec<Outcome> {
+        let settled = if self.durable {
+            // What was committed lazily is synced with the rest, and then says so.
+            tide.ensure(self.commit)
+        } else {
+            tide.later(self.commit);
+            Ok(())
         };
-        match result {
-            Ok(outcomes) => {
+        let outcome = |refused: Refused| match (refused, &settled) {
+            (Some(error), _) => Err(error),
+            (None, Ok(())) => Ok(self.durable),
+            (None, Err(error)) => Err(error.clone()),
+        };
+        self.refused.into_iter().map(outcome).collect()
+    }
+}
+
+impl Writer {
+    /// Writes a group. After a failure that leaves the disk in doubt nothing is accepted any more.
+    pub(crate) fn serve<J: AsMut<Job>>(
+        &mut self,
+        connection: &Connection,
+        group: &mut [J],
+    ) -> Result<Written, StoreError> {
+        self.tide.check()?;
+        match self.write(connection, group) {
+            Ok(refused) => {
+                let commit = self.tide.committed();
                 let sealed = |job: &mut J| job.as_mut().sealed.len() as u64;
-                self.shared.committed(group.iter_mut().map(sealed).sum());
-                self.shared.changed();
-                outcomes
+                self.shared.recorded(group.iter_mut().map(sealed).sum());
+                self.shared.log_grew(self.wal.frames(), SOFT_PAGES);
+                let durable = group.iter_mut().any(|job| job.as_mut().durable);
+                Ok(Written { refused, commit, durable })
             }
             Err(error) => {
-                if error.is_fatal() && self.poison.is_none() {
-                    self.poison = Some(error.to_string());
+                if error.is_fatal() {
+                    self.tide.poison(&error);
                 }
-                group.iter().map(|_| Err(error.clone())).collect()
+                Err(error)
             }
-        }
-    }
-
-    /// When something waits for its sync: how long it may still wait.
-    pub(crate) fn due(&self) -> Option<Duration> {
-        self.unsynced.map(|since| LAZY.saturating_sub(since.elapsed()))
-    }
-
-    /// Syncs what was committed lazily.
-    pub(crate) fn sync_lazily(&mut self) {
-        if self.unsynced.take().is_some()
-            && self.poison.is_none()
-            && let Err(error) = self.sync()
-        {
-            self.poison = Some(error.to_string());
         }
     }
 
@@ -103,7 +115,7 @@ impl Writer {
     pub(crate) fn is_untidy(&self) -> bool {
         self.wal.frames() > HARD_PAGES
             || self.shared.is_nearly_copied()
-            || (self.shared.commits() >= SETTLED && self.wal.is_low())
+            || (self.tide.commits() >= SETTLED && self.wal.is_low())
     }
 
     /// What can wait until everybody has an answer.
@@ -112,34 +124,10 @@ impl Writer {
             // Not complete when somebody still reads the old state; the next group tries again.
             let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()));
         }
-        if self.shared.commits() >= SETTLED && self.wal.is_low() {
+        if self.tide.commits() >= SETTLED && self.wal.is_low() {
             // Only a matter of speed: a failure shows when the log is really written.
             let _ = self.lengthen(connection);
         }
-    }
-
-    fn commit<J: AsMut<Job>>(
-        &mut self,
-        connection: &Connection,
-        group: &mut [J],
-    ) -> Result<Vec<Outcome>, StoreError> {
-        let refused = self.write(connection, group)?;
-        // What was committed lazily is synced with the rest, and then says so.
-        let durable = group.iter_mut().any(|job| job.as_mut().durable);
-        if durable {
-            self.sync()?;
-        } else {
-            self.unsynced.get_or_insert_with(Instant::now);
-        }
-        self.shared.log_grew(self.wal.frames(), SOFT_PAGES);
-        Ok(refused.into_iter().map(|refused| refused.map_or(Ok(durable), Err)).collect())
-    }
-
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.wal.sync()?;
-        self.unsynced = None;
-        self.shared.synced();
-        Ok(())
     }
 
     /// One transaction for the whole group.

@@ -136,6 +136,7 @@ pub(crate) fn parts(
         clock,
         chance: Arc::new(Count(AtomicU64::new(1))),
         project: "project".to_owned(),
+        sync: settings.audit_sync,
         violations: Violations { limit: 5, window_ms: 60_000, action: SessionState::Alert },
         pace: Pace { default: None, tools: pace },
     }

@@ -93,6 +93,16 @@ choices! {
 }
 
 choices! {
+    /// When the start of a call is synced to the disk.
+    AuditSync {
+        /// Before every call.
+        Always = "always",
+        /// Before every call that changes something; for one that only reads within 100 ms after it.
+        ReadsLater = "reads_later",
+    }
+}
+
+choices! {
     /// What happens to a session after too many violations.
     ViolationAction {
         /// It is ended.

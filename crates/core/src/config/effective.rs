@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
-use super::choice::{CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
+use super::choice::{AuditSync, CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
 use super::fault::Note;
 use super::file::Setting;
 use super::grant::granted_by;
@@ -49,6 +49,8 @@ pub struct Effective {
     pub sandbox: Sandbox,
     /// Too many refused calls.
     pub violations: Violations,
+    /// When the start of a call is synced.
+    pub audit_sync: AuditSync,
     /// A file of the workspace that also gets every record.
     pub audit_mirror: Option<String>,
     /// What was set aside.
@@ -221,6 +223,7 @@ impl Effective {
                 window_sec: read.int("violations.window_sec"),
                 action: read.choice("violations.action", ViolationAction::from_name, ViolationAction::End),
             },
+            audit_sync: read.choice("audit.sync", AuditSync::from_name, AuditSync::Always),
             audit_mirror: read.text("audit.mirror"),
             rules,
             roles,

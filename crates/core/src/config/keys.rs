@@ -1,7 +1,7 @@
 //! The table of keys: the single source of validation, of the JSON Schema, of the reference in
 //! `docs/configuration.md` and of how layers combine. Parents stand before what is below them.
 
-use super::choice::{CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
+use super::choice::{AuditSync, CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
 use super::key::Base::{AboveProject, AnyTrusted};
 use super::key::Combine::{
     Cap, Collect, Floor, Inside, Intersect, Narrowest, Own, Part, PerFile, Switch, Topmost, Union,
@@ -136,6 +136,7 @@ pub static KEYS: &[Key] = &[
     key("violations.action", Choice(ViolationAction::NAMES), Preset::Text("alert"), Narrowest(AnyTrusted), "what happens to the session past the limit"),
 
     key("audit", Section, Unset, Part, "the ledger"),
+    key("audit.sync", Choice(AuditSync::NAMES), Preset::Text("reads_later"), Narrowest(AnyTrusted), "when the start of a call is synced: `always` before it happens; `reads_later` the same but for calls that only read, whose written record is synced within 100 ms"),
     later("audit.mirror", Path, Unset, Topmost, "a file of the workspace that also gets every record"),
     later("audit.export", Mapping, Unset, Topmost, "export to other systems"),
 

@@ -29,7 +29,7 @@ mod show;
 mod tests;
 mod tree;
 
-pub use choice::{CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
+pub use choice::{AuditSync, CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
 pub use effective::{Approvals, Effective, Limits, Network, Sandbox, Secrets, Tools, Violations};
 pub use fault::{ConfigError, Note};
 pub use file::{FileConfig, Setting, parse, parse_bytes};
