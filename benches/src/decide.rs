@@ -42,6 +42,7 @@ pub(crate) fn run() -> Report {
         args: json!({"path": path}),
         effects: vec![Effect::read(AskedPath::new(path).parse().expect("a plain path"))],
         risk: Risk::low("it only reads"),
+        refused: None,
     };
     let plans =
         [plan("docs/guide/chapter.md"), plan("src/module17/deep/file.rs"), plan("area3/private/x.txt")];

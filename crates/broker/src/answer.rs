@@ -13,9 +13,11 @@ use crate::provenance;
 pub struct Answer {
     pub(crate) tool: String,
     pub(crate) tool_call_id: Option<String>,
-    pub(crate) call: Id,
+    pub(crate) call: Option<Id>,
     pub(crate) outcome: Outcome,
     pub(crate) operation: Option<(&'static str, Option<String>)>,
+    /// How far the checks went: passed, asked, denied, not_reached.
+    pub(crate) checks: &'static str,
     pub(crate) risk: Option<&'static str>,
     pub(crate) duration_ms: u64,
     pub(crate) audit: Option<Audit>,
@@ -33,9 +35,21 @@ pub(crate) enum Outcome {
 pub(crate) struct Done {
     pub(crate) data: Redacted<Value>,
     pub(crate) details: Value,
-    pub(crate) text: Redacted<String>,
+    /// The payload as text; `None` where that is the payload's `content`.
+    pub(crate) text: Option<Redacted<String>>,
+    /// The broker's own words about it.
+    pub(crate) note: Option<String>,
     pub(crate) provenance: Provenance,
     pub(crate) truncated: bool,
+}
+
+impl Done {
+    fn text(&self) -> &str {
+        match &self.text {
+            Some(text) => text.get(),
+            None => self.data.get().get("content").and_then(Value::as_str).unwrap_or_default(),
+        }
+    }
 }
 
 /// Whether a failure is a refusal.
@@ -91,8 +105,8 @@ impl Answer {
 
     /// The call.
     #[must_use]
-    pub fn call(&self) -> &Id {
-        &self.call
+    pub fn call(&self) -> Option<&Id> {
+        self.call.as_ref()
     }
 
     /// What went wrong, if something did.
@@ -108,8 +122,33 @@ impl Answer {
     #[must_use]
     pub fn plain_text(&self) -> Option<&str> {
         match &self.outcome {
-            Outcome::Done(done) => Some(done.text.get()),
+            Outcome::Done(done) => Some(done.text()),
             Outcome::Failed { .. } => None,
+        }
+    }
+
+    /// The broker's own words about the payload, for example that it was cut.
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::Done(done) => done.note.as_deref(),
+            Outcome::Failed { .. } => None,
+        }
+    }
+
+    /// The answer to a call that never reached the corridor, because nothing could be opened for it.
+    #[must_use]
+    pub fn unopened(tool: &str, tool_call_id: Option<String>, error: CallError) -> Self {
+        Self {
+            tool: tool.chars().take(100).collect(),
+            tool_call_id,
+            call: None,
+            outcome: Outcome::Failed { error, standing: Standing::Denied },
+            operation: None,
+            checks: "denied",
+            risk: None,
+            duration_ms: 0,
+            audit: None,
         }
     }
 
@@ -117,10 +156,19 @@ impl Answer {
     #[must_use]
     pub fn text(&self) -> String {
         match &self.outcome {
-            Outcome::Done(done) => provenance::wrap(done.text.get(), &self.tool, done.provenance),
-            Outcome::Failed { error, .. } => {
-                format!("error {}: {}\nhint: {}", error.code, error.message, error.suggestion)
+            Outcome::Done(done) => {
+                let wrapped = provenance::wrap(done.text(), &self.tool, done.provenance);
+                match &done.note {
+                    Some(note) => format!("{wrapped}\n{note}"),
+                    None => wrapped,
+                }
             }
+            // Names of files stand in messages: they can look like a mark too.
+            Outcome::Failed { error, .. } => provenance::neutralise(&format!(
+                "error {}: {}\nhint: {}",
+                error.code, error.message, error.suggestion
+            ))
+            .into_owned(),
         }
     }
 
@@ -129,11 +177,11 @@ impl Answer {
     pub fn envelope(&self) -> Value {
         let mut out = Map::new();
         let mut details = Map::new();
-        let (status, standing, checks) = match &self.outcome {
-            Outcome::Done(_) => ("success", "allowed", "passed"),
-            Outcome::Failed { standing: Standing::Denied, .. } => ("error", "denied", "denied"),
-            Outcome::Failed { standing: Standing::Waiting, .. } => ("error", "hitl_required", "asked"),
-            Outcome::Failed { standing: Standing::Error, .. } => ("error", "error", "passed"),
+        let (status, standing) = match &self.outcome {
+            Outcome::Done(_) => ("success", "allowed"),
+            Outcome::Failed { standing: Standing::Denied, .. } => ("error", "denied"),
+            Outcome::Failed { standing: Standing::Waiting, .. } => ("error", "hitl_required"),
+            Outcome::Failed { standing: Standing::Error, .. } => ("error", "error"),
         };
         out.insert("tool_name".to_owned(), self.tool.as_str().into());
         out.insert("tool_call_id".to_owned(), json!(self.tool_call_id));
@@ -162,7 +210,7 @@ impl Answer {
         }
         out.insert("details".to_owned(), details.into());
         let metadata = json!({
-            "call_id": self.call.as_str(), "duration_ms": self.duration_ms, "security_checks": checks,
+            "call_id": self.call.as_ref().map(Id::as_str), "duration_ms": self.duration_ms, "security_checks": self.checks,
             "risk": self.risk, "execution_environment": "in_process", "redactions_applied": redactions,
             "attempts": 1, "truncated": truncated,
         });
@@ -203,7 +251,7 @@ pub fn envelope_schema(payload: &Value) -> Value {
             "metadata": {
                 "type": "object", "required": ["call_id", "duration_ms"],
                 "properties": {
-                    "call_id": {"type": "string"}, "duration_ms": {"type": "integer"},
+                    "call_id": text(), "duration_ms": {"type": "integer"},
                     "security_checks": {"type": "string"}, "risk": text(),
                     "execution_environment": {"type": "string"}, "redactions_applied": {"type": "integer"},
                     "attempts": {"type": "integer"}, "truncated": {"type": "boolean"},

@@ -1,6 +1,6 @@
 //! The broker: what a call needs on its way, handed over at the door.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use vambrace_core::clock::{Chance, Clock};
@@ -16,6 +16,8 @@ use vambrace_tools::{Catalogue, Room, Tool};
 /// Governs calls of one workspace in one role.
 pub struct Broker {
     pub(crate) parts: Parts,
+    /// The canonical names of the tools that some call could use.
+    offered: BTreeSet<String>,
 }
 
 /// Everything a broker is made of.
@@ -93,7 +95,10 @@ impl Broker {
     /// A broker of these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        Self { parts }
+        let tools = parts.catalogue.tools().map(|tool| tool.facts());
+        let offered =
+            tools.filter(|tool| parts.policy.offers(tool)).map(|tool| tool.name.to_string()).collect();
+        Self { parts, offered }
     }
 
     /// The tools that some call of this role and skill could use, in the order of the catalogue.
@@ -102,8 +107,8 @@ impl Broker {
         self.parts.catalogue.tools().filter(|tool| self.offers(tool.facts())).collect()
     }
 
-    pub(crate) fn offers(&self, tool: &Arc<ToolFacts>) -> bool {
-        self.parts.policy.offers(tool)
+    pub(crate) fn offers(&self, tool: &ToolFacts) -> bool {
+        self.offered.contains(tool.name.as_str())
     }
 
     /// State and ledger.

@@ -19,10 +19,18 @@ pub(crate) fn cleanse(broker: &Broker, performed: Performed, _trail: &mut Trail)
     let output = performed.into_output();
     let redactor = &*broker.parts.redactor;
     let data = Redacted::json(output.data, redactor).map_err(redactor_failed)?;
-    let text = Redacted::text(&output.text, redactor).map_err(redactor_failed)?;
+    let text =
+        output.text.map(|text| Redacted::text(&text, redactor)).transpose().map_err(redactor_failed)?;
     let details = Redacted::json(output.details, redactor).map_err(redactor_failed)?.into_inner();
     Ok(Clean {
-        done: Done { data, details, text, provenance: output.provenance, truncated: output.truncated },
+        done: Done {
+            data,
+            details,
+            text,
+            note: output.note,
+            provenance: output.provenance,
+            truncated: output.truncated,
+        },
         touched: output.touched,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use vambrace_core::error::CallError;
 use vambrace_core::policy::Decision;
 use vambrace_tools::Prepared;
 
@@ -13,11 +14,13 @@ use crate::trail::Trail;
 pub(crate) struct Decided {
     prepared: Prepared,
     decision: Decision,
+    refused: Option<CallError>,
 }
 
 impl Decided {
-    pub(crate) fn into_parts(self) -> (Prepared, Decision) {
-        (self.prepared, self.decision)
+    /// The work, what was decided about it, and the workspace's own refusal.
+    pub(crate) fn into_parts(self) -> (Prepared, Decision, Option<CallError>) {
+        (self.prepared, self.decision, self.refused)
     }
 }
 
@@ -28,5 +31,5 @@ pub(crate) fn decide(broker: &Broker, planned: Planned, trail: &mut Trail) -> De
     trail.decide_us = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
     trail.plan_digest = Some(decision.digest);
     trail.verdict = Some(decision.verdict.answer().as_str());
-    Decided { prepared, decision }
+    Decided { prepared, decision, refused: plan.refused }
 }

@@ -1,6 +1,6 @@
 //! Explaining: the first steps of the corridor without the rest. Nothing is performed, nothing recorded.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use vambrace_core::error::CallError;
 use vambrace_core::principal::{Peer, RawCall};
 use vambrace_core::settle::{Settlement, settle};
@@ -9,7 +9,6 @@ use vambrace_core::verdict::Answer as Verdict;
 use crate::admit::{NewSession, admit};
 use crate::broker::Broker;
 use crate::plan::plan;
-use crate::record::violation_type;
 use crate::trail::Trail;
 
 /// What would happen.
@@ -37,24 +36,8 @@ impl Broker {
                 Ok(clean) => Explained::Judged { verdict, told: clean.into_inner() },
                 Err(error) => Explained::Faulty(crate::broker::redactor_failed(error)),
             },
-            Err(error) => match self.redacted(error) {
-                Ok(error) => self.refused(&trail, error),
-                Err(fault) => Explained::Faulty(fault),
-            },
+            Err(error) => Explained::Faulty(self.redacted(error).unwrap_or_else(|fault| fault)),
         }
-    }
-
-    /// A call that could not be planned: refused by the workspace, or simply wrong.
-    fn refused(&self, trail: &Trail, error: CallError) -> Explained {
-        if violation_type(error.code).is_none() {
-            return Explained::Faulty(error);
-        }
-        let reason = json!({"layer": "workspace", "rule": error.code.as_str(), "at": "built in", "about": trail.tool,
-                            "why": error.message, "code": error.code.as_str(), "verdict": "deny"});
-        let told = json!({"verdict": "deny", "tool": trail.tool, "effects": [],
-                          "layers": [{"layer": "workspace", "verdict": "deny", "reasons": [reason]}],
-                          "causes": [reason], "policy": self.parts.policy.revision.to_string()});
-        Explained::Judged { verdict: Verdict::Deny, told }
     }
 
     async fn judged(&self, raw: RawCall, trail: &mut Trail) -> Result<(Verdict, Value), CallError> {

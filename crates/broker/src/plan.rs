@@ -34,21 +34,19 @@ impl Planned {
 pub(crate) fn plan(broker: &Broker, admitted: Admitted, trail: &mut Trail) -> Result<Planned, CallError> {
     let (tool, args, session) = admitted.into_parts();
     let name = tool.facts().name.as_str();
-    // A tool that is not offered is judged by its name alone: what its arguments point at stays untold.
-    let prepared = if broker.offers(tool.facts()) {
-        let planned =
-            catch_unwind(AssertUnwindSafe(|| broker.parts.catalogue.plan(name, &args, &broker.parts.room)))
-                .unwrap_or_else(|_| {
-                    Err(CallError::new(ErrorCode::Internal, format!("planning `{name}` failed")))
-                });
-        planned.or_else(|error| discreet(broker, tool.facts(), &args, &session, error))?
+    // A tool that is not offered is judged by the names in its arguments: what they point at stays untold.
+    let planned = if broker.offers(tool.facts()) {
+        catch_unwind(AssertUnwindSafe(|| broker.parts.catalogue.plan(name, &args, &broker.parts.room)))
+            .unwrap_or_else(|_| Err(CallError::new(ErrorCode::Internal, format!("planning `{name}` failed"))))
+            .map(|prepared| (prepared, None))
+            .or_else(|error| discreet(broker, tool.facts(), &args, &session, error))?
     } else {
-        Prepared::nothing()
+        (Prepared { effects: by_name(&args), ..Prepared::nothing() }, None)
     };
-    trail.operation = prepared
-        .operation
-        .as_ref()
-        .map(|operation| (operation.method, operation.path.as_ref().map(ToString::to_string)));
+    let (prepared, refused) = planned;
+    if let Some(path) = &prepared.path {
+        trail.operation = Some((tool.about().method, Some(path.to_string())));
+    }
     trail.policy = Some(tool.facts().policy.words());
     trail.risk = Some(match prepared.risk.level {
         Level::Low => "LOW",
@@ -60,34 +58,43 @@ pub(crate) fn plan(broker: &Broker, admitted: Admitted, trail: &mut Trail) -> Re
         args,
         effects: prepared.effects.clone(),
         risk: prepared.risk.clone(),
+        refused,
     };
     Ok(Planned { plan, prepared, session })
 }
 
-/// Whether something exists is told only to whoever might read it: a missing path that the policy refuses by name
-/// is refused like one that is there, and where the policy hides names none is suggested.
+/// The effects that the arguments name, without a look at what is there.
+fn by_name(args: &Value) -> Vec<Effect> {
+    let asked = args.get("path").and_then(Value::as_str).map(|path| AskedPath::new(path).parse());
+    asked.into_iter().flatten().map(Effect::read).collect()
+}
+
+/// A call that could not be planned. What the workspace refuses is refused, and still judged by every layer. Whether
+/// something exists is told only to whoever might read it: a missing path that the policy refuses by name is refused
+/// like one that is there, and where the policy hides names none is suggested.
 fn discreet(
     broker: &Broker,
     tool: &Arc<ToolFacts>,
     args: &Value,
     session: &SessionView,
     error: CallError,
-) -> Result<Prepared, CallError> {
-    let asked = args.get("path").and_then(Value::as_str).map(|path| AskedPath::new(path).parse());
-    let Some(Ok(asked)) =
-        asked.filter(|_| matches!(error.code, ErrorCode::FileNotFound | ErrorCode::NotAFile))
-    else {
+) -> Result<(Prepared, Option<CallError>), CallError> {
+    let effects = by_name(args);
+    if error.code.violation().is_some() {
+        return Ok((Prepared { effects, ..Prepared::nothing() }, Some(error)));
+    }
+    let Some(asked) = effects.first().and_then(Effect::path).cloned() else { return Err(error) };
+    if !matches!(error.code, ErrorCode::FileNotFound | ErrorCode::NotAFile) {
         return Err(error);
-    };
-    let judge = |effect: Effect| {
+    }
+    let judge = |effects: Vec<Effect>| {
         let risk = Risk::low("nothing is there");
-        let plan = Plan { tool: Arc::clone(tool), args: Value::Null, effects: vec![effect], risk };
+        let plan = Plan { tool: Arc::clone(tool), args: Value::Null, effects, risk, refused: None };
         broker.parts.policy.decide(&plan, session)
     };
-    let by_name = Effect::read(asked.clone());
-    if judge(by_name.clone()).verdict.answer() == Answer::Deny {
-        return Ok(Prepared { effects: vec![by_name], ..Prepared::nothing() });
+    if judge(effects.clone()).verdict.answer() == Answer::Deny {
+        return Ok((Prepared { effects, ..Prepared::nothing() }, None));
     }
-    let open = judge(Effect::read_tree(ScopedPath::root(asked.zone()))).fence.read.is_open();
+    let open = judge(vec![Effect::read_tree(ScopedPath::root(asked.zone()))]).fence.read.is_open();
     Err(if open { error } else { CallError::new(error.code, error.message) })
 }

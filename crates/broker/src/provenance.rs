@@ -1,6 +1,8 @@
 //! Provenance marks: text for a model is wrapped so that it can tell content from the broker's words, and content
 //! cannot close its own wrapper (S8).
 
+use std::borrow::Cow;
+
 use vambrace_core::principal::Provenance;
 
 /// Wraps content.
@@ -12,7 +14,11 @@ pub(crate) fn wrap(content: &str, tool: &str, provenance: Provenance) -> String 
 
 /// Makes every mark inside content harmless: its bracket becomes a round one, also where case, spaces, invisible
 /// characters or look-alike brackets would let a model take it for a mark.
-fn neutralise(content: &str) -> String {
+pub(crate) fn neutralise(content: &str) -> Cow<'_, str> {
+    // Most content has no bracket that could begin a mark; a look at its bytes is enough then.
+    if content.is_ascii() && !content.contains('[') {
+        return Cow::Borrowed(content);
+    }
     let mut out = String::with_capacity(content.len());
     let mut rest = content;
     while let Some(at) = rest.find(is_bracket) {
@@ -28,7 +34,7 @@ fn neutralise(content: &str) -> String {
         }
     }
     out.push_str(rest);
-    out
+    Cow::Owned(out)
 }
 
 fn is_bracket(c: char) -> bool {

@@ -38,12 +38,19 @@ impl Broker {
             Err(error) => (Outcome::Failed { error, standing: Standing::Denied }, None),
         };
         let duration_ms = trail.elapsed_ms();
+        let clean = |path: String| self.text(&path).ok().map(Redacted::into_inner);
         Answer {
             tool: tool.map_or_else(|_| "unknown".to_owned(), Redacted::into_inner),
             tool_call_id: trail.tool_call_id,
-            call: trail.call,
+            call: Some(trail.call),
             outcome,
-            operation: trail.operation,
+            operation: trail.operation.map(|(method, path)| (method, path.and_then(clean))),
+            checks: match trail.verdict {
+                Some("allow") => "passed",
+                Some("ask") => "asked",
+                Some(_) => "denied",
+                None => "not_reached",
+            },
             risk: trail.risk,
             duration_ms,
             audit,
@@ -56,8 +63,7 @@ impl Broker {
         entry.status = Some(Status::Allowed);
         entry.tool_args = Some(self.args(trail)?);
         let row = self.call_row(trail, CallState::Executing)?;
-        let event = self.check_event(trail, EventStatus::Ok)?;
-        Ok((vec![entry], vec![Change::InsertCall(row), Change::Event(event)]))
+        Ok((vec![entry], vec![Change::InsertCall(row)]))
     }
 
     async fn record_success(
@@ -66,7 +72,7 @@ impl Broker {
         clean: Clean,
     ) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
         let now = self.parts.clock.now();
-        let op = if trail.tool == "read_file" { Op::ReadFile } else { Op::ToolEnd };
+        let op = if clean.touched.base_hash.is_some() { Op::ReadFile } else { Op::ToolEnd };
         let mut entry = self.entry(op, trail)?;
         entry.ts = now;
         entry.status = Some(Status::Success);
@@ -77,7 +83,9 @@ impl Broker {
         let finish = CallFinish { id: trail.call.clone(), state: CallState::Completed, at: now, error: None };
         let mut event = self.event(trail, Phase::Call, "call", EventStatus::Ok)?;
         event.attempt = Some(1);
-        let batch = Batch::lazy(vec![entry], vec![Change::FinishCall(finish), Change::Event(event)]);
+        let check = self.check_event(trail, EventStatus::Ok)?;
+        let changes = vec![Change::FinishCall(finish), Change::Event(check), Change::Event(event)];
+        let batch = Batch::lazy(vec![entry], changes);
         let committed = self.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
     }
@@ -91,7 +99,8 @@ impl Broker {
         if error.code == ErrorCode::AuditUnavailable {
             return Err(error);
         }
-        let violation = violation_type(error.code);
+        // Nobody violates anything by calling under a configuration that somebody else broke.
+        let violation = error.code.violation().filter(|_| self.parts.policy.damage.is_none());
         let standing = match (trail.verdict, error.code) {
             (_, ErrorCode::ApprovalRejected) => Standing::Waiting,
             (_, ErrorCode::SessionSuspended | ErrorCode::RateLimited) => Standing::Denied,
@@ -127,7 +136,8 @@ impl Broker {
             .commit(Batch::durable(entries, changes))
             .await
             .map_err(|error| CallError::from(&error))?;
-        Ok((Outcome::Failed { error, standing }, committed.last(), committed.is_durable()))
+        let own = committed.sealed().first().copied();
+        Ok((Outcome::Failed { error, standing }, own, committed.is_durable()))
     }
 
     fn finish_call(
@@ -145,12 +155,13 @@ impl Broker {
             // A call that came too early does not make the next one wait longer.
             row.counted &= error.code != ErrorCode::RateLimited;
             changes.push(Change::InsertCall(row));
-            if trail.verdict.is_some() {
-                let status = if standing == Standing::Error { EventStatus::Ok } else { EventStatus::Denied };
-                changes.push(Change::Event(self.check_event(trail, status)?));
-            }
+        }
+        if trail.verdict.is_some() {
+            let status = if standing == Standing::Error { EventStatus::Ok } else { EventStatus::Denied };
+            changes.push(Change::Event(self.check_event(trail, status)?));
         }
         let (phase, action, status) = match standing {
+            Standing::Error if !trail.started => (Phase::Call, "plan", EventStatus::Error),
             Standing::Error => (Phase::Call, "call", EventStatus::Error),
             Standing::Waiting => (Phase::Approval, "request", EventStatus::Denied),
             Standing::Denied => (Phase::Policy, "violation", EventStatus::Denied),
@@ -158,7 +169,7 @@ impl Broker {
         let mut event = self.event(trail, phase, action, status)?;
         event.error = Some(error.code);
         event.message = Some(self.text(&error.message)?);
-        if let Some(kind) = violation_type(error.code) {
+        if let Some(kind) = error.code.violation() {
             event.violation_type = Some(Redacted::literal(kind));
             event.attempted_action = self.target(trail)?;
         }
@@ -321,23 +332,5 @@ impl Broker {
             message: self.text(&error.message)?.into_inner(),
             suggestion: self.text(&error.suggestion)?.into_inner(),
         })
-    }
-}
-
-/// The kind of violation a refusal is, if it is one: something was attempted that is not allowed.
-pub(crate) fn violation_type(code: ErrorCode) -> Option<&'static str> {
-    match code {
-        ErrorCode::ScopeViolation => Some("scope"),
-        ErrorCode::BlockedPath => Some("blocked_path"),
-        ErrorCode::CrossDevice => Some("device"),
-        ErrorCode::PermissionDenied => Some("role"),
-        ErrorCode::CreateNotAllowed => Some("create"),
-        ErrorCode::CommandNotAllowed => Some("command"),
-        ErrorCode::NetworkDenied => Some("network"),
-        ErrorCode::SecretScopeDenied => Some("secrets"),
-        ErrorCode::SecretInContent => Some("secret_in_content"),
-        ErrorCode::SecurityError => Some("regex"),
-        ErrorCode::Policy => Some("filesystem"),
-        _ => None,
     }
 }

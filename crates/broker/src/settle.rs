@@ -23,7 +23,7 @@ impl Permitted {
 }
 
 pub(crate) fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Result<Permitted, CallError> {
-    let (prepared, decision) = decided.into_parts();
+    let (prepared, decision, refused) = decided.into_parts();
     match vambrace_core::settle::settle(&decision, &[], broker.parts.clock.now()) {
         Settlement::Permitted(permit) => {
             if !permit.vouchers().is_empty() {
@@ -39,12 +39,15 @@ pub(crate) fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Re
                 "do something else, or ask the user to add an `allow` rule for this to their configuration",
             ))
         }
-        Settlement::Refused { .. } => Err(refusal(&decision, trail)),
+        Settlement::Refused { .. } => {
+            let refusal = refusal(&decision, trail);
+            Err(refused.unwrap_or(refusal))
+        }
     }
 }
 
 /// The refusal of a decision in one line, its reasons noted for the record.
-pub(crate) fn refusal(decision: &Decision, trail: &mut Trail) -> CallError {
+fn refusal(decision: &Decision, trail: &mut Trail) -> CallError {
     let reasons: Vec<Reason> = decision.verdict.causes().cloned().collect();
     note(trail, &reasons);
     trail.verdict = Some("deny");

@@ -75,6 +75,27 @@ codes! {
     DeclaredTimeout = "E_TIMEOUT", "a declared tool ran past its timeout", "ask for less at once, or raise timeout_sec in the tool's spec";
 }
 
+impl ErrorCode {
+    /// The kind of violation a refusal with this code is, if it is one: something was attempted that is not allowed.
+    #[must_use]
+    pub fn violation(self) -> Option<&'static str> {
+        match self {
+            Self::ScopeViolation => Some("scope"),
+            Self::BlockedPath => Some("blocked_path"),
+            Self::CrossDevice => Some("device"),
+            Self::PermissionDenied => Some("role"),
+            Self::CreateNotAllowed => Some("create"),
+            Self::CommandNotAllowed => Some("command"),
+            Self::NetworkDenied => Some("network"),
+            Self::SecretScopeDenied => Some("secrets"),
+            Self::SecretInContent => Some("secret_in_content"),
+            Self::SecurityError => Some("regex"),
+            Self::Policy => Some("filesystem"),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

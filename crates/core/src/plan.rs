@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::effect::Effect;
+use crate::error::CallError;
 use crate::risk::Risk;
 use crate::tool::ToolFacts;
 
@@ -20,6 +21,8 @@ pub struct Plan {
     pub effects: Vec<Effect>,
     /// How risky that is.
     pub risk: Risk,
+    /// Why the workspace refuses it, where it does: the effects are then told by name, nothing was opened.
+    pub refused: Option<CallError>,
 }
 
 impl Plan {

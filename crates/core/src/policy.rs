@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::block::BlockList;
+use crate::block::{BadPattern, BlockList};
 use crate::digest::Digest;
 use crate::effect::{Access, Effect};
 use crate::error::ErrorCode;
@@ -33,6 +33,8 @@ pub struct Policy {
     pub skill: Option<Skill>,
     /// Which configuration this was compiled from.
     pub revision: Digest,
+    /// What is wrong with the configuration: nothing is allowed under a damaged one.
+    pub damage: Option<String>,
 }
 
 /// What one layer says.
@@ -111,11 +113,32 @@ impl Policy {
             args: serde_json::Value::Null,
             effects: Vec::new(),
             risk: Risk::low("not called"),
+            refused: None,
         };
         self.decide(&bare, &SessionView::OPEN).verdict.answer() != Answer::Deny
     }
 
+    /// The policy of a configuration that cannot be used: it denies everything and says why.
+    pub fn damaged(why: &str) -> Result<Self, BadPattern> {
+        Ok(Self {
+            block: BlockList::with_defaults::<&str>(&[])?,
+            rules: Vec::new(),
+            role: Err("no role is in force under a damaged configuration".to_owned()),
+            skill: None,
+            revision: Digest::of(why.as_bytes()),
+            damage: Some(why.to_owned()),
+        })
+    }
+
     fn judge_floor(&self, plan: &Plan, verdict: &mut Verdict) {
+        if let Some(why) = &self.damage {
+            let reason = reason(LayerKind::Floor, "damaged configuration", &plan.tool.name, why);
+            verdict.deny(ErrorCode::PermissionDenied, reason);
+        }
+        if let Some(refused) = &plan.refused {
+            let reason = reason(LayerKind::Floor, "workspace", &plan.tool.name, &refused.message);
+            verdict.deny(refused.code, reason);
+        }
         for effect in &plan.effects {
             let Effect::Path { access, path, .. } = effect else { continue };
             if let Some(pattern) = self.block.blocks(path.relative()) {

@@ -59,7 +59,8 @@ impl Projection<'_> {
     pub(crate) fn advance(&mut self) -> Result<Option<Cursor>, StoreError> {
         let start = Cursor::read(self.connection).map_err(|error| self.sqlite(&error))?;
         let mut cursor = start;
-        let mut lines = self.lines(cursor.seq)?;
+        let mut lines = Lines::default();
+        self.read(cursor.seq, &mut lines)?;
         if lines.is_empty() {
             return Ok(None);
         }
@@ -73,7 +74,7 @@ impl Projection<'_> {
             self.files.write(name, cursor.offset, &lines.bytes).map_err(fault)?;
             cursor.seq = lines.last;
             cursor.offset += lines.bytes.len() as u64;
-            lines = self.lines(cursor.seq)?;
+            self.read(cursor.seq, &mut lines)?;
         }
         self.sync(cursor.segment)?;
         Ok(Some(cursor))
@@ -107,8 +108,9 @@ impl Projection<'_> {
     /// Cuts what stands behind the cursor if it is a beginning of what the table says there.
     fn repair(&mut self, name: SegmentName, cursor: Cursor, size: u64) -> Result<bool, StoreError> {
         let (mut seq, mut offset) = (cursor.seq, cursor.offset);
+        let mut lines = Lines::default();
         while offset < size {
-            let lines = self.lines(seq)?;
+            self.read(seq, &mut lines)?;
             let mut there = vec![0; lines.bytes.len()];
             let read = self.files.read(name, offset, &mut there).map_err(fault)?;
             if lines.is_empty() || read == 0 || there.get(..read) != lines.bytes.get(..read) {
@@ -126,12 +128,13 @@ impl Projection<'_> {
     }
 
     /// Some lines behind a record, each with its newline.
-    fn lines(&self, after: u64) -> Result<Lines, StoreError> {
-        let read = || {
+    fn read(&self, after: u64, lines: &mut Lines) -> Result<(), StoreError> {
+        lines.bytes.clear();
+        lines.last = after;
+        let read = |lines: &mut Lines| {
             let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 ORDER BY seq";
             let mut statement = self.connection.prepare_cached(sql)?;
             let mut rows = statement.query([signed(after)])?;
-            let mut lines = Lines { bytes: Vec::new(), last: after };
             while lines.bytes.len() < PIECE
                 && let Some(row) = rows.next()?
             {
@@ -139,9 +142,9 @@ impl Projection<'_> {
                 lines.bytes.extend_from_slice(row.get_ref(1)?.as_bytes()?);
                 lines.bytes.push(b'\n');
             }
-            Ok(lines)
+            Ok(())
         };
-        read().map_err(|error| self.sqlite(&error))
+        read(lines).map_err(|error| self.sqlite(&error))
     }
 
     fn sqlite(&self, error: &rusqlite::Error) -> StoreError {
@@ -151,6 +154,7 @@ impl Projection<'_> {
 
 const _: () = assert!(PIECE > MAX_LINE_BYTES);
 
+#[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
     last: u64,

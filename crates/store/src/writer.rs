@@ -20,7 +20,7 @@ use crate::wal::Wal;
 const SETTLED: u64 = 24;
 /// Past this many pages the log is copied back by a background thread. The little that came meanwhile is copied
 /// between two groups: only then can the log start over under load. Past the other number all of it is.
-const SOFT_PAGES: u32 = 5000;
+const SOFT_PAGES: u32 = 2500;
 const HARD_PAGES: u32 = 15_000;
 
 /// A batch to be written, and room for where it was written.

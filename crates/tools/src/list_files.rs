@@ -16,7 +16,7 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{EntryKind, Kind, ListRequest, Listing};
 
 use crate::arguments;
-use crate::tool::{About, Operation, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
+use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
 
 const NAME: &str = "list_files";
 
@@ -40,6 +40,7 @@ impl ListFiles {
     pub(crate) fn new() -> Self {
         let about = About {
             title: "List files",
+            method: "fs.list",
             description: "Lists a folder of the project, sorted by path: name, path, type, size, time of the last change. \
                 At most 1000 entries come back; total_count tells how many there are. Hidden names are listed only when \
                 the pattern itself begins with a dot. Blocked names are never listed.",
@@ -92,7 +93,7 @@ impl Tool for ListFiles {
         Ok(Prepared {
             effects: vec![effect],
             risk: Risk::low("it only looks at names"),
-            operation: Some(Operation { method: "fs.list", path: Some(found.path.clone()) }),
+            path: Some(found.path.clone()),
             weight: Weight::Heavy,
             work: Box::new(List { path: found.path, want }),
         })
@@ -134,7 +135,8 @@ fn output(listing: &Listing) -> Output {
     Output {
         data: json!({"files": files, "total_count": listing.total_count, "truncated": listing.truncated}),
         details: json!({}),
-        text,
+        text: Some(text),
+        note: None,
         provenance: Provenance::Listing,
         truncated: listing.truncated,
         touched: Touched::default(),

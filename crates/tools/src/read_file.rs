@@ -13,10 +13,10 @@ use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Content, FileRead, Kind, ReadRequest, Resolved};
+use vambrace_workspace::{Content, FileRead, Kind, LineRange, ReadRequest, Resolved};
 
 use crate::arguments;
-use crate::tool::{About, Operation, Output, Prepared, Room, Tool, Touched, Weight, Work, reader};
+use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader};
 
 const NAME: &str = "read_file";
 /// Files up to here are read where the call stands.
@@ -41,6 +41,7 @@ impl ReadFile {
     pub(crate) fn new() -> Self {
         let about = About {
             title: "Read a file",
+            method: "fs.read",
             description: "Reads lines of a text file of the project. Returns the content, the range of lines it covers, \
                 the SHA-256 of the whole file (base_hash, to be given back with an edit), and how the file is written: \
                 line endings, byte order mark, indentation. Without end_line at most 200 lines come back; `truncated` \
@@ -97,7 +98,7 @@ impl Tool for ReadFile {
         Ok(Prepared {
             effects: vec![Effect::read(file.path.clone())],
             risk: Risk::low("it only reads"),
-            operation: Some(Operation { method: "fs.read", path: Some(file.path.clone()) }),
+            path: Some(file.path.clone()),
             weight: if file.size <= LIGHT_BYTES { Weight::Light } else { Weight::Heavy },
             work: Box::new(Reading { file, want }),
         })
@@ -128,6 +129,15 @@ impl Work for Reading {
 
 fn output(read: FileRead, max_bytes: usize) -> Output {
     let base_hash = read.base_hash;
+    let note = read.truncated.then(|| {
+        let LineRange { start_line, end_line } = read.returned_range;
+        let more = if end_line < read.total_lines {
+            format!("go on with start_line={}", end_line + 1)
+        } else {
+            "the last line is cut: ask for more max_bytes".to_owned()
+        };
+        format!("[truncated: lines {start_line} to {end_line} of {}; {more}]", read.total_lines)
+    });
     let lines = (read.returned_range.start_line, read.returned_range.end_line);
     let (content, encoding) = match read.content {
         Content::Text(text) => (text, "utf-8"),
@@ -142,7 +152,8 @@ fn output(read: FileRead, max_bytes: usize) -> Output {
     Output {
         data,
         details: json!({"max_bytes": max_bytes}),
-        text: content,
+        text: None,
+        note,
         provenance: Provenance::File,
         truncated: read.truncated,
         touched: Touched { lines: Some(lines), base_hash: base_hash.parse().ok() },

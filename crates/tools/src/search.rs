@@ -16,7 +16,7 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{Kind, LineMatch, SearchMode, SearchRequest, SearchResult};
 
 use crate::arguments;
-use crate::tool::{About, Operation, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
+use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
 
 const SEARCH: &str = "search_file";
 const COUNT: &str = "count_matches";
@@ -53,6 +53,7 @@ impl SearchFile {
     pub(crate) fn new() -> Self {
         let about = About {
             title: "Search files",
+            method: "fs.search",
             description: "Searches a file or a folder of the project with a regular expression, line by line, and returns \
                 the matching lines with their numbers and a few lines around them, sorted by path. Files that ignore \
                 files name, hidden files, binary files and blocked names are left out. When there is too much, details \
@@ -87,6 +88,7 @@ impl CountMatches {
     pub(crate) fn new() -> Self {
         let about = About {
             title: "Count matches",
+            method: "fs.search",
             description: "Counts the matches of a regular expression in a file or a folder of the project: single matches, \
                 not lines, so that a count of 1 means that an edit of this pattern is unambiguous. The same files and \
                 syntax as search_file.",
@@ -167,7 +169,7 @@ fn plan(tool: &str, mode: SearchMode, args: &Value, room: &Room) -> Result<Prepa
     Ok(Prepared {
         effects: vec![effect],
         risk: Risk::low("it only reads"),
-        operation: Some(Operation { method: "fs.search", path: Some(found.path.clone()) }),
+        path: Some(found.path.clone()),
         weight: Weight::Heavy,
         work: Box::new(Search { path: found.path, want }),
     })
@@ -221,7 +223,7 @@ fn count(found: &SearchResult) -> Output {
 
 fn output(data: Value, text: String, truncated: bool) -> Output {
     let (details, provenance, touched) = (json!({}), Provenance::File, Touched::default());
-    Output { data, details, text, provenance, truncated, touched }
+    Output { data, details, text: Some(text), note: None, provenance, truncated, touched }
 }
 
 /// As grep would print it.

@@ -33,6 +33,8 @@ pub trait Tool: Send + Sync {
 pub struct About {
     /// A short name for people.
     pub title: &'static str,
+    /// What is done, in the words of the contract: `fs.read`.
+    pub method: &'static str,
     /// For a model: what it does, when to use it, what to expect.
     pub description: &'static str,
     /// JSON Schema of the arguments.
@@ -73,8 +75,8 @@ pub struct Prepared {
     pub effects: Vec<Effect>,
     /// How risky.
     pub risk: Risk,
-    /// For the answer and the record.
-    pub operation: Option<Operation>,
+    /// What it is about, after links are followed; for the answer and the record.
+    pub path: Option<ScopedPath>,
     /// How long it may hold a thread.
     pub weight: Weight,
     /// The work.
@@ -94,7 +96,7 @@ impl Prepared {
         Self {
             effects: Vec::new(),
             risk: Risk::low("nothing is done"),
-            operation: None,
+            path: None,
             weight: Weight::Light,
             work: Box::new(Nothing),
         }
@@ -105,18 +107,9 @@ impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Prepared")
             .field("effects", &self.effects)
-            .field("operation", &self.operation)
+            .field("path", &self.path)
             .finish_non_exhaustive()
     }
-}
-
-/// What is done, in the words of the contract.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operation {
-    /// For example `fs.read`.
-    pub method: &'static str,
-    /// The path, after links are followed.
-    pub path: Option<ScopedPath>,
 }
 
 /// How long work may hold a thread.
@@ -141,8 +134,10 @@ pub struct Output {
     pub data: Value,
     /// What the contract puts beside the payload.
     pub details: Value,
-    /// For a model: the payload as text.
-    pub text: String,
+    /// For a model: the payload as text; `None` where that is the payload's `content`.
+    pub text: Option<String>,
+    /// The broker's own words about it, for example that it was cut.
+    pub note: Option<String>,
     /// Where the content comes from.
     pub provenance: Provenance,
     /// Whether something was left out.

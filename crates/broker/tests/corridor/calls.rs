@@ -234,7 +234,7 @@ async fn the_timeline_tells_check_and_call() {
     let mut kit = Kit::new(DEV);
     let broker = kit.broker();
     let answer = broker.call(raw("read_file", json!({"path": "src/main.rs"})), &peer()).await;
-    let events = kit.store.events(answer.call().as_str()).await.unwrap();
+    let events = kit.store.events(answer.call().unwrap().as_str()).await.unwrap();
     let phases: Vec<(Phase, &str)> =
         events.iter().map(|event| (event.phase, event.action.as_str())).collect();
     assert_eq!(phases, [(Phase::Policy, "check"), (Phase::Call, "call")]);
@@ -245,9 +245,10 @@ async fn the_timeline_tells_check_and_call() {
     );
     assert_eq!(events[1].attempt, Some(1));
     let refused = broker.call(raw("read_file", json!({"path": ".env"})), &peer()).await;
-    let events = kit.store.events(refused.call().as_str()).await.unwrap();
-    assert_eq!(events[0].violation_type.as_deref(), Some("blocked_path"));
-    assert_eq!(events[0].attempted_action.as_deref(), Some(".env"));
+    let events = kit.store.events(refused.call().unwrap().as_str()).await.unwrap();
+    assert_eq!(events[0].verdict.as_deref(), Some("denied"));
+    assert_eq!(events[1].violation_type.as_deref(), Some("blocked_path"));
+    assert_eq!(events[1].attempted_action.as_deref(), Some(".env"));
 }
 
 // S8

@@ -75,7 +75,13 @@ fn plan(case: &Case, tools: &[Arc<ToolFacts>]) -> Option<Plan> {
             path: AskedPath::new(case.object.as_str()).parse().ok()?,
         }
     };
-    Some(Plan { tool, args: serde_json::Value::Null, effects: vec![effect], risk: Risk::low("a case") })
+    Some(Plan {
+        tool,
+        args: serde_json::Value::Null,
+        effects: vec![effect],
+        risk: Risk::low("a case"),
+        refused: None,
+    })
 }
 
 /// A tool that a rule speaks about and this program does not have (yet).

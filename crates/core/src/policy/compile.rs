@@ -59,7 +59,7 @@ impl Policy {
         match (block, role) {
             (Ok(block), Ok(role)) if faults.is_empty() => {
                 let revision = Digest::of(settings.revision().as_bytes());
-                Ok(Self { block, rules, role, skill, revision })
+                Ok(Self { block, rules, role, skill, revision, damage: None })
             }
             (block, role) => {
                 faults.extend(block.err());

@@ -42,7 +42,13 @@ pub(crate) fn tools() -> Vec<Arc<ToolFacts>> {
 }
 
 pub(super) fn plan(tool: &Arc<ToolFacts>, effects: Vec<Effect>) -> Plan {
-    Plan { tool: Arc::clone(tool), args: serde_json::json!({}), effects, risk: Risk::low("a sample") }
+    Plan {
+        tool: Arc::clone(tool),
+        args: serde_json::json!({}),
+        effects,
+        risk: Risk::low("a sample"),
+        refused: None,
+    }
 }
 
 pub(super) fn any_path() -> impl Strategy<Value = String> {
@@ -118,6 +124,7 @@ pub(super) fn policy(rules: [Vec<Rule>; 3], role: Option<&str>, manifest: Option
             .ok_or_else(|| "no role".to_owned()),
         skill: manifest.map(skill),
         revision: Digest::of(b"sample"),
+        damage: None,
     }
 }
 

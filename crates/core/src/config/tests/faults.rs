@@ -32,7 +32,9 @@ fn unknown_keys_name_place_and_nearest() {
     );
     check(
         "audit:\n  colour: 1\n",
-        &[".vambrace/config.yaml:2:3: audit.colour: unknown key\nhint: valid keys here: sync, mirror, export"],
+        &[
+            ".vambrace/config.yaml:2:3: audit.colour: unknown key\nhint: valid keys here: sync, mirror, export",
+        ],
     );
     check(
         "approvals:\n  rules:\n    - tool: [read_file]\n      tools: [x]\n      decision: ask\n",
