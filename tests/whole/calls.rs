@@ -42,6 +42,29 @@ fn content_goes_to_stdout_and_errors_to_stderr() {
     );
 }
 
+// T6: what is cut is marked, for a program, a person and a model
+#[test]
+fn a_cut_read_is_marked() {
+    let home = Home::new();
+    home.write("long.txt", &(1..=500).map(|n| format!("line {n}\n")).collect::<String>());
+    let ran = home.run(["call", "read_file", "path=long.txt"]);
+    assert!(ran.out.ends_with("line 200\n"), "{ran:?}");
+    assert_eq!(ran.err, "[truncated: lines 1 to 200 of 500; go on with start_line=201]\n");
+    let (_, answer) = home.call("read_file", r#"{"path":"long.txt"}"#);
+    assert_eq!(answer["data"]["truncated"], true);
+    assert_eq!(answer["metadata"]["truncated"], true);
+}
+
+// Data on standard output is byte for byte what was read
+#[test]
+fn piped_content_is_not_touched() {
+    let home = Home::new();
+    let content = "\u{1b}[31mred\u{1b}[0m\ttab\r\n\u{202e}x without a last newline";
+    home.write("odd.txt", content);
+    let ran = home.run(["call", "read_file", "path=odd.txt"]);
+    assert_eq!(ran.out, format!("{content}\n"));
+}
+
 // T2, T11: listing and searching see neither blocked names nor links that lead outside
 #[test]
 fn walks_do_not_meet_what_is_blocked() {
@@ -119,7 +142,7 @@ fn violations_suspend_and_a_person_resumes() {
     assert!(resumed);
 }
 
-// Issue 9: the first minute
+// The first minute
 #[test]
 fn the_demo_comes_out_as_it_must() {
     let home = Home::bare();

@@ -86,10 +86,15 @@ fn a_damaged_configuration_denies_everything_with_its_place() {
         ),
     ] {
         home.user_config(config);
-        for args in [vec!["call", "read_file", "path=src/main.rs"], vec!["mcp"], vec!["tools"]] {
+        for args in [
+            vec!["call", "read_file", "path=src/main.rs"],
+            vec!["tools"],
+            vec!["explain", "read_file", "path=src/main.rs"],
+        ] {
             let ran = home.run(&args);
             assert_eq!(ran.code, 4, "{config}: {ran:?}");
-            assert!(ran.err.contains(place) && ran.err.contains(words), "{config}: {ran:?}");
+            let said = format!("{}{}", ran.out, ran.err);
+            assert!(said.contains(place) && said.contains(words), "{config}: {ran:?}");
         }
         assert_ne!(home.run(["policy", "check"]).code, 0);
     }
@@ -115,6 +120,55 @@ fn older_layouts_load() {
     assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).1["data"]["content"], "fn ma");
 }
 
+// Fail closed: a project's file that cannot be read denies everything, rather than saying nothing
+#[test]
+fn an_unusable_project_file_denies_everything_on_record() {
+    type Spoil = fn(&Home);
+    let spoils: [(&str, Spoil); 5] = [
+        ("a folder", |home| std::fs::create_dir_all(home.project().join(".vambrace/config.yaml")).unwrap()),
+        ("a file in its place", |home| home.write(".vambrace", "x")),
+        ("another name", |home| home.write(".vambrace/config.yml", "workspace: {block: [notes.txt]}\n")),
+        ("a link", |home| {
+            std::fs::create_dir(home.project().join(".vambrace")).unwrap();
+            std::os::unix::fs::symlink("/dev/null", home.project().join(".vambrace/config.yaml")).unwrap();
+        }),
+        ("a bad key", |home| home.write(".vambrace/config.yaml", "blok: []\n")),
+    ];
+    for (what, spoil) in spoils {
+        let home = Home::bare();
+        home.user_config("roles: {default: dev}\n");
+        spoil(&home);
+        let (code, answer) = home.call("read_file", r#"{"path":"notes.txt"}"#);
+        assert_eq!(
+            (code, answer["error"]["code"].as_str()),
+            (4, Some("PermissionDenied")),
+            "{what}: {answer}"
+        );
+        assert_eq!(answer["details"]["status"], "denied", "{what}");
+        assert_eq!(answer["tool_name"], "read_file", "{what}");
+        let own = answer["details"]["audit"]["event_hash"].clone();
+        let record = home.records().into_iter().find(|record| record["event_hash"] == own).unwrap();
+        assert_eq!(
+            (record["status"].as_str(), record["error_code"].as_str()),
+            (Some("denied"), Some("PermissionDenied"))
+        );
+    }
+}
+
+#[test]
+fn a_project_inside_a_project_is_not_set_up_by_chance() {
+    let home = Home::new();
+    let ran = home.run(["init", "--workspace", "src"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(!home.project().join("src/.vambrace").exists());
+    // From a subfolder the project above is found.
+    let output = home
+        .command(["call", "read_file", "path=src/main.rs"])
+        .current_dir(home.project().join("src"))
+        .output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+}
+
 #[test]
 fn the_state_never_lies_in_the_workspace() {
     let home = Home::new();
@@ -122,6 +176,7 @@ fn the_state_never_lies_in_the_workspace() {
     let output = command.env("VAMBRACE_HOME", home.project().join("state")).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&output.stderr).contains("overlap"));
+    assert!(!home.project().join("state").exists(), "nothing is made before it is refused");
 }
 
 // S2: a skill only narrows; without permissions it has nothing

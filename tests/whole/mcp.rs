@@ -61,7 +61,7 @@ impl Server {
     }
 }
 
-// Issue 8: schemas, annotations, structuredContent, wrapped text
+// T2, T3, S8: schemas, annotations, structuredContent, wrapped text
 #[test]
 fn tools_are_listed_and_called() {
     let home = Home::new();
@@ -91,7 +91,7 @@ fn tools_are_listed_and_called() {
     assert!(home.records().iter().any(|record| record["agent_id"] == "tester"));
 }
 
-// Research B 6: what is not declared is not there
+// What is not declared is not there
 #[test]
 fn undeclared_methods_are_not_found() {
     let home = Home::new();
@@ -116,7 +116,7 @@ fn undeclared_methods_are_not_found() {
     assert_eq!(server.end(), 0);
 }
 
-// Issue 8: the newer revision needs no handshake
+// The newer revision needs no handshake
 #[test]
 fn the_stateless_revision_is_served() {
     let home = Home::new();
@@ -156,6 +156,32 @@ fn the_list_is_filtered_by_role() {
     home.user_config("version: 1\n");
     let mut server = Server::greeted(&home, &[]);
     assert_eq!(server.ask("tools/list", json!({}))["result"]["tools"], json!([]));
+    assert_eq!(server.end(), 0);
+}
+
+// A damaged, changed or no longer trusted configuration counts for a running server too
+#[test]
+fn a_running_server_follows_the_configuration() {
+    let home = Home::new();
+    let mut server = Server::greeted(&home, &[]);
+    let mut refused = |words: &str| {
+        let begun = std::time::Instant::now();
+        loop {
+            let answer = server.call("read_file", json!({"path": "src/main.rs"}));
+            let error = &answer["result"]["structuredContent"]["error"];
+            if error["message"].as_str().is_some_and(|message| message.contains(words)) {
+                assert_eq!(error["code"], "PermissionDenied", "{answer}");
+                assert_eq!(server.ask("tools/list", json!({}))["result"]["tools"], json!([]));
+                return;
+            }
+            assert!(begun.elapsed().as_secs() < 20, "not refused for `{words}`: {answer}");
+        }
+    };
+    assert_eq!(home.run(["trust", "--revoke"]).code, 0);
+    refused("not trusted");
+    assert_eq!(home.run(["trust", "--yes"]).code, 0);
+    home.write(".vambrace/config.yaml", "rolls: {}\n");
+    refused("config.yaml:1:1");
     assert_eq!(server.end(), 0);
 }
 

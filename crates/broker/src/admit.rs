@@ -53,7 +53,12 @@ pub(crate) async fn admit(
     trail.session_state = Some(state);
     if !state.is_open() {
         let why = format!("session `{}` is {}", trail.session, state.as_str());
-        return Err(CallError::new(ErrorCode::SessionSuspended, why));
+        let error = CallError::new(ErrorCode::SessionSuspended, why);
+        return Err(match state {
+            SessionState::Ended => error
+                .suggest("an ended session stays ended; the user can begin another one (`--session NAME`)"),
+            _ => error,
+        });
     }
     let tool = parts.catalogue.get(&raw.tool, |tool| broker.offers(tool.facts()))?;
     trail.tool = tool.facts().name.to_string();

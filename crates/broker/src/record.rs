@@ -17,12 +17,14 @@ use crate::cleanse::Clean;
 use crate::trail::Trail;
 
 type Record = (Vec<Entry>, Vec<Change>);
+/// A method of the contract and the path it is about.
+type Operation = (&'static str, Option<String>);
 
 impl Broker {
     /// Records how a call ended and makes the answer.
     pub(crate) async fn record(&self, trail: Trail, walked: Result<Clean, CallError>) -> Answer {
-        let tool = self.text(&trail.tool);
-        let result = match tool.clone().and(walked) {
+        let names = self.names(&trail);
+        let result = match names.as_ref().map_err(Clone::clone).and(walked) {
             Ok(clean) => self.record_success(&trail, clean).await,
             Err(error) => self.record_failure(&trail, error).await,
         };
@@ -38,13 +40,13 @@ impl Broker {
             Err(error) => (Outcome::Failed { error, standing: Standing::Denied }, None),
         };
         let duration_ms = trail.elapsed_ms();
-        let clean = |path: String| self.text(&path).ok().map(Redacted::into_inner);
+        let (tool, operation) = names.unwrap_or_else(|_| ("unknown".to_owned(), None));
         Answer {
-            tool: tool.map_or_else(|_| "unknown".to_owned(), Redacted::into_inner),
+            tool,
             tool_call_id: trail.tool_call_id,
             call: Some(trail.call),
             outcome,
-            operation: trail.operation.map(|(method, path)| (method, path.and_then(clean))),
+            operation,
             checks: match trail.verdict {
                 Some("allow") => "passed",
                 Some("ask") => "asked",
@@ -55,6 +57,16 @@ impl Broker {
             duration_ms,
             audit,
         }
+    }
+
+    /// The tool and the operation as the answer names them.
+    fn names(&self, trail: &Trail) -> Result<(String, Option<Operation>), CallError> {
+        let clean = |text: &str| self.text(text).map(Redacted::into_inner);
+        let operation = match &trail.operation {
+            Some((method, path)) => Some((*method, path.as_deref().map(clean).transpose()?)),
+            None => None,
+        };
+        Ok((clean(&trail.tool)?, operation))
     }
 
     /// The record that must be on disk before a call is carried out.

@@ -33,7 +33,7 @@ pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
         }
         Command::Explain { words } => explain::run(words, out).await,
         Command::Tools { what, seat } => tools::run(what, &seat, out).await,
-        Command::Mcp { seat } => mcp::run(&seat).await,
+        Command::Mcp { seat } => mcp::run(&seat, out).await,
         Command::Audit { what } => audit::run(what, out).await,
         Command::Timeline { call, limit } => timeline::run(call, limit, out).await,
         Command::Session { what } => session::run(what, out).await,

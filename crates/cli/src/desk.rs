@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vambrace_broker::{Broker, Pace, Parts, Violations};
-use vambrace_core::config::{ConfigError, Effective, Isolation, ViolationAction};
+use vambrace_core::config::{self, ConfigError, Effective, Isolation, ViolationAction};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
 use vambrace_core::id::Id;
@@ -24,12 +24,12 @@ use vambrace_core::skill::Skill;
 use vambrace_core::tool::ToolFacts;
 use vambrace_core::verdict::Site;
 use vambrace_redact::KnownValues;
-use vambrace_store::{SqliteStore, StateDir, Text};
+use vambrace_store::{SqliteStore, StateDir, Store as _, Text};
 use vambrace_tools::{Catalogue, Limits, Room};
 use vambrace_workspace::{ScopeRules, Workspace};
 
 use crate::args::Seat;
-use crate::failure::Failure;
+use crate::failure::{Failure, exit};
 use crate::found;
 use crate::machine::{self, SystemChance, SystemClock};
 use crate::places;
@@ -64,6 +64,10 @@ pub(crate) struct Settings {
 pub(crate) struct Desk {
     pub(crate) broker: Broker,
     pub(crate) peer: Peer,
+    project: PathBuf,
+    store: Arc<SqliteStore>,
+    revision: Digest,
+    damage: Option<String>,
 }
 
 /// Opens state and ledger.
@@ -78,14 +82,12 @@ pub(crate) fn project_key(project: &Path) -> Digest {
 
 impl Settings {
     /// Reads the three files and puts them together.
-    pub(crate) async fn load(workspace: Option<&Path>, store: &SqliteStore) -> Result<Self, Failure> {
-        let project = places::project(workspace)?;
-        refuse_overlap(&project)?;
-        let files = ProjectFiles::open(&project)?;
-        let (trust, _) = found::standing(&project, &files, store).await?;
+    pub(crate) async fn load(project: &Path, store: &SqliteStore) -> Result<Self, Failure> {
+        let files = ProjectFiles::open(project)?;
+        let (trust, _) = found::standing(project, &files, store).await?;
         let effective = found::combine(&found::find(&files, trust == Trust::Trusted)?)
             .map_err(|errors| bad_configuration(&errors))?;
-        Ok(Self { project, files, trust, effective })
+        Ok(Self { project: project.to_owned(), files, trust, effective })
     }
 
     /// The policy for a caller, or every fault in it.
@@ -141,26 +143,8 @@ impl Settings {
 impl Desk {
     /// Opens everything for a caller.
     pub(crate) async fn open(seat: &Seat, agent: &str, door: &'static str) -> Result<Self, Failure> {
+        let project = places::project(seat.workspace.as_deref())?;
         let store = open_store()?;
-        let settings = Settings::load(seat.workspace.as_deref(), &store).await?;
-        let catalogue = catalogue()?;
-        let facts = facts(&catalogue);
-        let policy = settings.policy(seat, &facts)?;
-        let session = session(seat, &settings.project, door)?;
-        let parts = Parts {
-            role: policy.role.as_ref().map_or_else(|_| "none".to_owned(), |role| role.name().to_string()),
-            policy: Arc::new(policy),
-            room: Room { workspace: Arc::new(settings.workspace()?), limits: limits(&settings.effective) },
-            store,
-            redactor: Arc::new(redactor(&settings.effective.secrets.not_secret)?),
-            clock: Arc::new(SystemClock),
-            chance: Arc::new(SystemChance),
-            project: settings.project.display().to_string(),
-            sync: settings.effective.audit_sync,
-            violations: violations(&settings.effective),
-            pace: pace(&settings.effective, &facts),
-            catalogue,
-        };
         let principal = Principal {
             tenant: "default".to_owned(),
             user: machine::user(),
@@ -168,8 +152,112 @@ impl Desk {
             sub_agent: None,
             skill: seat.skill.clone(),
         };
-        Ok(Self { broker: Broker::new(parts), peer: Peer { principal, session, door } })
+        let peer = Peer { principal, session: session(seat, &project, door)?, door };
+        Self::assemble(seat, project, store, peer).await
     }
+
+    /// The same under the configuration as it is now.
+    pub(crate) async fn renewed(&self, seat: &Seat) -> Result<Self, Failure> {
+        Self::assemble(seat, self.project.clone(), Arc::clone(&self.store), self.peer.clone()).await
+    }
+
+    async fn assemble(
+        seat: &Seat,
+        project: PathBuf,
+        store: Arc<SqliteStore>,
+        peer: Peer,
+    ) -> Result<Self, Failure> {
+        let revision = revision(&project, &store).await?;
+        let catalogue = catalogue()?;
+        let facts = facts(&catalogue);
+        let loaded = match load(seat, &project, &store, &facts).await {
+            Err(failure) if failure.exit == exit::BAD_USAGE => return Err(failure),
+            // Whatever is wrong with the configuration: calls are denied, with the reason, on record.
+            Err(failure) => Loaded::damaged(&project, &failure)?,
+            Ok(loaded) => loaded,
+        };
+        let Loaded { settings, policy, workspace } = loaded;
+        let damage = policy.damage.clone();
+        let parts = Parts {
+            role: policy.role.as_ref().map_or_else(|_| "none".to_owned(), |role| role.name().to_string()),
+            policy: Arc::new(policy),
+            room: Room { workspace: Arc::new(workspace), limits: limits(&settings) },
+            store: store.clone(),
+            redactor: Arc::new(redactor(&settings.secrets.not_secret)?),
+            clock: Arc::new(SystemClock),
+            chance: Arc::new(SystemChance),
+            project: project.display().to_string(),
+            sync: settings.audit_sync,
+            violations: violations(&settings),
+            pace: pace(&settings, &facts),
+            catalogue,
+        };
+        Ok(Self { broker: Broker::new(parts), peer, project, store, revision, damage })
+    }
+
+    /// Whether the configuration or the trust in it is another by now.
+    pub(crate) async fn is_outdated(&self) -> bool {
+        revision(&self.project, &self.store).await.ok() != Some(self.revision)
+    }
+
+    /// A failure where the configuration cannot be used.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match &self.damage {
+            Some(why) => Err(Failure::denied(ErrorCode::PermissionDenied, why.clone(), DAMAGED_HINT)),
+            None => Ok(()),
+        }
+    }
+}
+
+const DAMAGED_HINT: &str =
+    "nothing runs under a damaged policy: correct the places named; `vambrace policy check` tells them again";
+
+/// What a configuration amounts to.
+struct Loaded {
+    settings: Effective,
+    policy: Policy,
+    workspace: Workspace,
+}
+
+async fn load(
+    seat: &Seat,
+    project: &Path,
+    store: &SqliteStore,
+    facts: &[Arc<ToolFacts>],
+) -> Result<Loaded, Failure> {
+    let settings = Settings::load(project, store).await?;
+    let policy = settings.policy(seat, facts)?;
+    let workspace = settings.workspace()?;
+    Ok(Loaded { settings: settings.effective, policy, workspace })
+}
+
+impl Loaded {
+    fn damaged(project: &Path, failure: &Failure) -> Result<Self, Failure> {
+        let fault = |why: String| Failure::failed(why);
+        let policy = Policy::damaged(&failure.error.message).map_err(|bad| fault(bad.to_string()))?;
+        let workspace = Workspace::open(project, ScopeRules::new("", policy.block.clone()))
+            .map_err(|error| fault(error.to_string()))?;
+        Ok(Self { settings: config::combine(None, None, None), policy, workspace })
+    }
+}
+
+/// What the configuration depends on, in one digest: the bytes of every file and what was trusted.
+async fn revision(project: &Path, store: &SqliteStore) -> Result<Digest, Failure> {
+    let own = match ProjectFiles::open(project) {
+        Ok(files) => files.digest().map(|digest| digest.to_string()),
+        Err(failure) => Some(failure.error.message),
+    };
+    let above = found::above()
+        .into_iter()
+        .flat_map(|(_, path)| [path.display().to_string().into_bytes(), bytes(&path)]);
+    let trusted = store.trust(project_key(project)).await?.map(|row| row.digest.to_string());
+    let mut parts: Vec<Vec<u8>> = above.collect();
+    parts.extend([own, trusted].map(|text| text.unwrap_or_default().into_bytes()));
+    Ok(Digest::of_parts(parts.iter().map(Vec::as_slice)))
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| error.to_string().into_bytes())
 }
 
 /// The built-in tools.
@@ -286,30 +374,10 @@ fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
     Err(Error::other("the file comes and goes"))
 }
 
-/// The state must lie outside every workspace, or an agent could read the ledger.
-fn refuse_overlap(project: &Path) -> Result<(), Failure> {
-    let state = places::state()?;
-    let state = state.canonicalize().unwrap_or(state);
-    if state.starts_with(project) || project.starts_with(&state) {
-        let why = format!(
-            "the state folder `{}` and the workspace `{}` overlap",
-            state.display(),
-            project.display()
-        );
-        return Err(Failure::denied(
-            ErrorCode::ScopeViolation,
-            why,
-            "set VAMBRACE_HOME to a folder outside the workspace",
-        ));
-    }
-    Ok(())
-}
-
 fn bad_configuration(errors: &[ConfigError]) -> Failure {
     let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let message = format!("the configuration cannot be used:\n{}", list.join("\n"));
-    let hint = "nothing runs under a damaged policy: correct the places named; `vambrace policy check` tells them again";
-    Failure::denied(ErrorCode::PermissionDenied, message, hint)
+    Failure::denied(ErrorCode::PermissionDenied, message, DAMAGED_HINT)
 }
 
 fn bad_policy(faults: &[BadPolicy]) -> Failure {

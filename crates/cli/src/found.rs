@@ -5,7 +5,7 @@
     reason = "the files of the organisation and the user are read by their path"
 )]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vambrace_core::config::{self, ConfigError, Effective, FileConfig, Source};
 use vambrace_core::error::ErrorCode;
@@ -30,12 +30,8 @@ pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, 
         let parsed = config::parse_bytes(&bytes, &name, source);
         found.push(Found { source, name, parsed });
     };
-    for (source, path) in
-        [(Source::Organisation, Some(places::organisation())), (Source::User, places::user())]
-    {
-        if let Some(path) = path
-            && let Some(bytes) = read(&path)?
-        {
+    for (source, path) in above() {
+        if let Some(bytes) = read(&path)? {
             keep(source, path.display().to_string(), bytes);
         }
     }
@@ -43,6 +39,12 @@ pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, 
         keep(Source::Project { trusted }, name.to_owned(), bytes.to_vec());
     }
     Ok(found)
+}
+
+/// Where the files above the project lie, whether they exist or not.
+pub(crate) fn above() -> Vec<(Source, PathBuf)> {
+    let user = places::user().map(|path| (Source::User, path));
+    std::iter::once((Source::Organisation, places::organisation())).chain(user).collect()
 }
 
 /// The files put together, or every fault in them.

@@ -1,6 +1,7 @@
 //! Printing: data on standard output, talk on standard error, colour only where somebody looks.
 
 use std::fmt::Display;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anstream::{eprintln, println};
@@ -40,14 +41,13 @@ impl Out {
         println!("{line}");
     }
 
-    /// Text from elsewhere: as it is for a program, made harmless for a terminal.
+    /// Text from elsewhere: byte for byte for a program, made harmless for a terminal.
     pub(crate) fn foreign(self, text: &str) {
-        use std::io::IsTerminal;
-        if std::io::stdout().is_terminal() {
-            println!("{}", plain(text));
-        } else {
-            println!("{text}");
-        }
+        let mut stdout = std::io::stdout();
+        let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+        let shown = if stdout.is_terminal() { plain(text) } else { text.to_owned() };
+        // Nobody is left to tell when standard output is gone.
+        let _ = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.write_all(end.as_bytes()));
     }
 
     /// JSON data, laid out.

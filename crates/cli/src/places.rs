@@ -4,6 +4,8 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use vambrace_core::error::ErrorCode;
+
 use crate::failure::Failure;
 
 /// The organisation's file.
@@ -52,16 +54,40 @@ pub(crate) fn project(given: Option<&Path>) -> Result<PathBuf, Failure> {
         Some(folder) => folder.to_owned(),
         None => {
             let here = here()?;
-            let set_up = |folder: &&Path| {
-                folder.join(".vambrace").is_dir() || folder.join(".flow/config.json").is_file()
-            };
-            here.ancestors().find(set_up).map(Path::to_owned).unwrap_or(here)
+            here.ancestors().find(|folder| is_set_up(folder)).map(Path::to_owned).unwrap_or(here)
         }
     };
-    start.canonicalize().map_err(|error| {
+    let project = start.canonicalize().map_err(|error| {
         Failure::usage(
             format!("workspace `{}`: {error}", start.display()),
             "name an existing folder with --workspace",
         )
-    })
+    })?;
+    refuse_overlap(&project)?;
+    Ok(project)
+}
+
+/// The nearest folder above that is set up.
+pub(crate) fn set_up_above(project: &Path) -> Option<&Path> {
+    project.ancestors().skip(1).find(|folder| is_set_up(folder))
+}
+
+fn is_set_up(folder: &Path) -> bool {
+    folder.join(".vambrace").exists() || folder.join(".flow/config.json").is_file()
+}
+
+/// The state must lie outside every workspace, or an agent could read the ledger.
+fn refuse_overlap(project: &Path) -> Result<(), Failure> {
+    let state = state()?;
+    let state = state.canonicalize().unwrap_or(state);
+    if state.starts_with(project) || project.starts_with(&state) {
+        let why = format!(
+            "the state folder `{}` and the workspace `{}` overlap",
+            state.display(),
+            project.display()
+        );
+        let hint = "set VAMBRACE_HOME to a folder outside the workspace";
+        return Err(Failure::denied(ErrorCode::ScopeViolation, why, hint));
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use vambrace_core::digest::Digest;
+use vambrace_core::error::ErrorCode;
 
 use crate::failure::Failure;
 
@@ -18,6 +19,8 @@ const MAX_ALL_BYTES: usize = 16 << 20;
 const MAX_FILES: usize = 2000;
 const MAX_DEPTH: usize = 16;
 
+/// Where a project keeps what is ours.
+const FOLDER: &str = ".vambrace";
 /// Our own layout.
 pub(crate) const CONFIG: &str = ".vambrace/config.yaml";
 /// The older layout, read where there is none of ours.
@@ -36,8 +39,14 @@ impl ProjectFiles {
         let root = rustix::fs::openat(CWD, project, flags, Mode::empty())
             .map_err(|errno| Failure::failed(format!("workspace `{}`: {errno}", project.display())))?;
         let mut reading = Reading { root, files: BTreeMap::new(), bytes: 0 };
-        reading.folder(".vambrace", 0)?;
+        reading.folder(FOLDER, 0)?;
         reading.file(OLDER_CONFIG)?;
+        let misnamed = [".vambrace/config.yml", ".vambrace/config.json"];
+        if let Some(name) = misnamed.into_iter().find(|name| reading.files.contains_key(*name)) {
+            return Err(
+                unusable(name, "it is not read under this name").hint(format!("rename it to `{CONFIG}`"))
+            );
+        }
         Ok(Self { files: reading.files })
     }
 
@@ -78,10 +87,11 @@ struct Reading {
 
 impl Reading {
     fn folder(&mut self, folder: &str, depth: usize) -> Result<(), Failure> {
-        let fault = |errno: Errno| Failure::failed(format!("`{folder}` of the project: {errno}"));
+        let fault = |errno: Errno| unusable(folder, &errno.to_string());
         let fd = match self.open_beneath(folder, OFlags::DIRECTORY) {
             Ok(fd) => fd,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(unusable(folder, "it is not a folder")),
             Err(errno) => return Err(fault(errno)),
         };
         for entry in Dir::read_from(&fd).map_err(fault)? {
@@ -94,12 +104,13 @@ impl Reading {
             let facts = rustix::fs::statat(&fd, entry.file_name(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(fault)?;
             match FileType::from_raw_mode(facts.st_mode) {
+                FileType::Directory if path == CONFIG => return Err(unusable(CONFIG, "it is a folder")),
                 FileType::Directory if depth < MAX_DEPTH => self.folder(&path, depth + 1)?,
                 FileType::RegularFile => self.file(&path)?,
                 kind => {
-                    let why = format!("`{path}` of the project is neither a file nor a folder ({kind:?})");
                     let hint = "remove it: links and devices have no place in `.vambrace`";
-                    return Err(Failure::failed(why).hint(hint));
+                    let why = format!("it is neither a file nor a folder ({kind:?})");
+                    return Err(unusable(&path, &why).hint(hint));
                 }
             }
         }
@@ -112,13 +123,13 @@ impl Reading {
         self.files.insert(name.to_owned(), bytes);
         if self.files.len() > MAX_FILES || self.bytes > MAX_ALL_BYTES {
             let hint = "keep `.vambrace` for configuration and skills";
-            return Err(Failure::failed("`.vambrace` has more than 2000 files or 16 MiB").hint(hint));
+            return Err(unusable(FOLDER, "it has more than 2000 files or 16 MiB").hint(hint));
         }
         Ok(())
     }
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
-        let fault = |why: String| Failure::failed(format!("`{name}` of the project: {why}"));
+        let fault = |why: String| unusable(name, &why);
         let fd = match self.open_beneath(name, OFlags::NONBLOCK | OFlags::NOCTTY) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
@@ -145,4 +156,14 @@ impl Reading {
         let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
         rustix::fs::openat2(self.root.as_fd(), name, flags, Mode::empty(), resolve)
     }
+}
+
+/// A file that should say something and cannot be read denies everything, rather than saying nothing.
+fn unusable(name: &str, why: &str) -> Failure {
+    let message = format!("the configuration cannot be used: `{name}` of the project: {why}");
+    Failure::denied(
+        ErrorCode::PermissionDenied,
+        message,
+        "correct or remove it; `vambrace policy check` tells more",
+    )
 }

@@ -73,7 +73,6 @@ fn write_settings(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     steady_plans(connection)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    connection.pragma_update(None, "page_size", 8192)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // The log is synced by `wal.rs`, for a whole group of batches and with fdatasync; checkpoints still sync.
     connection.pragma_update(None, "synchronous", "NORMAL")?;

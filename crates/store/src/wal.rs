@@ -13,7 +13,7 @@ use rusqlite::hooks::Wal as Log;
 use crate::error::StoreError;
 
 const HEADER: u64 = 32;
-const FRAME: u64 = 24 + 8192;
+const FRAME: u64 = 24 + 4096;
 /// Zeros are written in pieces of this size, so that no caller waits long for one.
 const PIECE: usize = 1 << 20;
 /// Another piece is added when less than this is left.

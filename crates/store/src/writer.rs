@@ -20,7 +20,7 @@ use crate::wal::Wal;
 const SETTLED: u64 = 24;
 /// Past this many pages the log is copied back by a background thread. The little that came meanwhile is copied
 /// between two groups: only then can the log start over under load. Past the other number all of it is.
-const SOFT_PAGES: u32 = 2500;
+const SOFT_PAGES: u32 = 5000;
 const HARD_PAGES: u32 = 15_000;
 
 /// A batch to be written, and room for where it was written.
@@ -179,17 +179,21 @@ impl Writer {
         let before = statements.head()?;
         let mut head = before;
         let mut refused = Vec::with_capacity(group.len());
+        if !apart {
+            insert_calls(statements, group, head.seq)?;
+        }
         for job in group {
             let job = job.as_mut();
             job.sealed.clear();
             if !apart {
-                self.batch(statements, job, &mut head)?;
+                self.batch(statements, job, &mut head, Calls::Inserted)?;
                 refused.push(None);
                 continue;
             }
             statements.savepoint()?;
             let mut next = head;
-            match self.batch(statements, job, &mut next).map_err(|refusal| self.sort(refusal)) {
+            let done = self.batch(statements, job, &mut next, Calls::ToInsert);
+            match done.map_err(|refusal| self.sort(refusal)) {
                 Ok(()) => {
                     statements.release()?;
                     head = next;
@@ -215,6 +219,7 @@ impl Writer {
         statements: &mut Statements<'_>,
         job: &mut Job,
         head: &mut Head,
+        calls: Calls,
     ) -> Result<(), Refusal> {
         for encoded in &job.encoded {
             let seq = head.seq + 1;
@@ -230,7 +235,9 @@ impl Writer {
         let first = job.sealed.first().map(|sealed| sealed.seq);
         let last = job.sealed.last().map(|sealed| sealed.seq);
         for change in &job.changes {
-            statements.change(change, first, last)?;
+            if calls == Calls::ToInsert || !matches!(change, Change::InsertCall(_)) {
+                statements.change(change, first, last)?;
+            }
         }
         Ok(())
     }
@@ -255,4 +262,33 @@ impl Writer {
         self.lock.release();
         result
     }
+}
+
+/// Whether the new calls of a batch are in the table already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    Inserted,
+    ToInsert,
+}
+
+/// The new calls of a group in the order of their ids, and so of their table: a page is visited once.
+fn insert_calls<J: AsMut<Job>>(
+    statements: &mut Statements<'_>,
+    group: &mut [J],
+    mut seq: u64,
+) -> Result<(), Refusal> {
+    let mut calls = Vec::with_capacity(group.len());
+    for job in group {
+        let job = &*job.as_mut();
+        let records = job.encoded.len() as u64;
+        let (first, last) = ((records > 0).then_some(seq + 1), (records > 0).then_some(seq + records));
+        seq += records;
+        for change in &job.changes {
+            if let Change::InsertCall(row) = change {
+                calls.push((&row.id, change, first, last));
+            }
+        }
+    }
+    calls.sort_unstable_by_key(|(id, ..)| *id);
+    calls.into_iter().try_for_each(|(_, change, first, last)| statements.change(change, first, last))
 }

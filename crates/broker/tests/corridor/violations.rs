@@ -24,8 +24,14 @@ async fn more_than_five_violations_in_a_minute_raise_the_alarm() {
         }
         let state = kit.store.session("s-1").await.unwrap().unwrap().state;
         assert_eq!(state, SessionState::Active);
-        read(&broker, "../x").await;
+        let sixth = read(&broker, "../x").await;
         assert_eq!(kit.store.session("s-1").await.unwrap().unwrap().state, action);
+        let own = kit
+            .records()
+            .await
+            .into_iter()
+            .find(|record| record["event_hash"] == sixth["details"]["audit"]["event_hash"]);
+        assert_eq!(own.unwrap()["op"], "violation", "an answer names its own record, not the alarm's");
         let next = read(&broker, "src/main.rs").await;
         assert_eq!(next["status"], after, "{next}");
         if after == "error" {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
-use vambrace_broker::{Ending, RawCall};
+use vambrace_broker::{Answer, Ending, RawCall};
 use vambrace_tools::Catalogue;
 
 use crate::args::CallWords;
@@ -18,14 +18,24 @@ pub(crate) async fn run(
     out: &Out,
 ) -> Result<ExitCode, Failure> {
     let args = arguments(&words.tool, &words.arguments, &*desk::catalogue()?)?;
-    let desk = Desk::open(&words.seat, "command-line", "cli").await?;
+    let desk = match Desk::open(&words.seat, "command-line", "cli").await {
+        Ok(desk) => desk,
+        Err(failure) if out.is_json() && failure.exit != exit::BAD_USAGE => {
+            out.value(&Answer::unopened(&words.tool, tool_call_id, failure.error).envelope());
+            return Ok(ExitCode::from(failure.exit));
+        }
+        Err(failure) => return Err(failure),
+    };
     let raw = RawCall { tool: words.tool, args, tool_call_id, context_id };
     let answer = desk.broker.call(raw, &desk.peer).await;
     if out.is_json() {
         out.value(&answer.envelope());
     } else {
         if let Some(text) = answer.plain_text() {
-            out.foreign(text.strip_suffix('\n').unwrap_or(text));
+            out.foreign(text);
+        }
+        if let Some(note) = answer.note() {
+            out.say(note);
         }
         if let Some(error) = answer.error() {
             out.error(error.code.as_str(), &plain(&error.message), &plain(&error.suggestion));

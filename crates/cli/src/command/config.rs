@@ -11,6 +11,7 @@ use crate::desk::{self, Settings, Trust};
 use crate::failure::{Failure, exit};
 use crate::found::told;
 use crate::out::{Out, Tone, paint, plain};
+use crate::places;
 
 /// The longest value on the line of its key; a longer list gets a line for each item.
 const WIDE: usize = 60;
@@ -26,8 +27,9 @@ pub(crate) async fn run(what: ConfigCommand, out: &Out) -> Result<ExitCode, Fail
 }
 
 async fn show(seat: &Seat, prefix: &str, out: Out) -> Result<(), Failure> {
+    let project = places::project(seat.workspace.as_deref())?;
     let store = desk::open_store()?;
-    let settings = Settings::load(seat.workspace.as_deref(), &store).await?;
+    let settings = Settings::load(&project, &store).await?;
     let all = settings.effective.show();
     let values: Vec<&ShownValue> = all.iter().filter(|value| value.key.starts_with(prefix)).collect();
     if values.is_empty() {

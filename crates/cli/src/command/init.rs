@@ -10,7 +10,6 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
-use vambrace_core::error::ErrorCode;
 use vambrace_store::SqliteStore;
 
 use self::clients::Client;
@@ -24,8 +23,10 @@ use crate::project::{CONFIG, OLDER_CONFIG};
 
 pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Result<ExitCode, Failure> {
     let project = places::project(Some(workspace.unwrap_or(Path::new("."))))?;
+    if !force {
+        refuse_nesting(&project)?;
+    }
     let store = desk::open_store()?;
-    refuse_overlap(&project, &store).await?;
     let detected = Detected::of(&project);
     let text = file::text(&detected);
     file::write(&project, &text, force)?;
@@ -47,18 +48,21 @@ pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// The state must lie outside the workspace; whatever else is wrong with the present configuration is no reason not
-/// to write a new one.
-async fn refuse_overlap(project: &Path, store: &SqliteStore) -> Result<(), Failure> {
-    match Settings::load(Some(project), store).await {
-        Err(failure) if failure.error.code == ErrorCode::ScopeViolation => Err(failure),
-        _ => Ok(()),
+/// A project inside another one would hide the outer one's rules from whoever works in it.
+fn refuse_nesting(project: &Path) -> Result<(), Failure> {
+    match places::set_up_above(project) {
+        Some(above) => {
+            let why =
+                format!("`{}` lies inside `{}`, which is set up already", project.display(), above.display());
+            Err(Failure::usage(why, "work from there, or give --force to set up a project of its own"))
+        }
+        None => Ok(()),
     }
 }
 
 /// Pins what was written, if that is all there is: other files below `.vambrace` came from somebody else.
 async fn pin(project: &Path, text: &str, store: &SqliteStore) -> Result<Option<Digest>, Failure> {
-    let settings = Settings::load(Some(project), store).await?;
+    let settings = Settings::load(project, store).await?;
     let (Some(digest), Some((CONFIG, bytes))) = (settings.files.digest(), settings.files.configuration())
     else {
         return Err(Failure::failed(format!("`{CONFIG}` was written and is gone")));

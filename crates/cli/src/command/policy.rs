@@ -51,8 +51,8 @@ async fn check(seat: &Seat, out: Out) -> Result<ExitCode, Failure> {
 }
 
 async fn examine(seat: &Seat) -> Result<Report, Failure> {
-    let store = desk::open_store()?;
     let project = places::project(seat.workspace.as_deref())?;
+    let store = desk::open_store()?;
     let project_files = ProjectFiles::open(&project)?;
     let (trust, _) = standing(&project, &project_files, &store).await?;
     let files = find(&project_files, trust == Trust::Trusted)?;
@@ -77,7 +77,7 @@ async fn examine(seat: &Seat) -> Result<Report, Failure> {
         return Ok(report);
     }
     // Once more the way every call goes, which also brings the skill and the words for a role that is not in force.
-    let settings = Settings::load(Some(&project), &store).await?;
+    let settings = Settings::load(&project, &store).await?;
     match settings.policy(seat, &facts) {
         Ok(policy) => report.role = policy.role.map(|role| role.name().to_string()),
         Err(failure) => report.faults.push(failure.into()),

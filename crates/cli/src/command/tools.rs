@@ -25,6 +25,7 @@ pub(crate) async fn run(what: Option<ToolsCommand>, seat: &Seat, out: &Out) -> R
 
 async fn list(seat: &Seat, out: Out) -> Result<(), Failure> {
     let desk = Desk::open(seat, "command-line", "cli").await?;
+    desk.check()?;
     let offered = desk.broker.offered();
     if out.is_json() {
         out.value(&offered.iter().map(|tool| described(&***tool)).collect::<Vec<_>>().into());
@@ -46,6 +47,7 @@ async fn list(seat: &Seat, out: Out) -> Result<(), Failure> {
 
 async fn show(name: &str, seat: &Seat, out: Out) -> Result<(), Failure> {
     let desk = Desk::open(seat, "command-line", "cli").await?;
+    desk.check()?;
     let offered = desk.broker.offered();
     let tool = offered.iter().find(|tool| tool.facts().is_meant_by(name)).ok_or_else(|| {
         let names: Vec<&str> = offered.iter().map(|tool| tool.facts().name.as_str()).collect();

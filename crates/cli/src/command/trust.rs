@@ -29,14 +29,14 @@ pub(crate) async fn run(
     yes: bool,
     out: &Out,
 ) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
     let project = places::project(workspace)?;
+    let store = desk::open_store()?;
     if revoke { take_back(&project, &store, *out).await } else { give(&project, &store, yes, *out).await }
 }
 
 async fn give(project: &Path, store: &SqliteStore, yes: bool, out: Out) -> Result<ExitCode, Failure> {
-    // Faults of any file, and a state folder inside the workspace, end it here.
-    let settings = Settings::load(Some(project), store).await?;
+    // Faults of any file end it here.
+    let settings = Settings::load(project, store).await?;
     let Some(digest) = settings.files.digest() else {
         if out.is_json() {
             out.value(&json!({"project": project.display().to_string(), "trusted": false, "digest": null, "files": []}));

@@ -48,7 +48,7 @@ pub(super) async fn look(project: &Path, store: Option<&SqliteStore>, checks: &m
 }
 
 async fn configured(project: &Path, store: &SqliteStore, checks: &mut Vec<Check>) {
-    let settings = match Settings::load(Some(project), store).await {
+    let settings = match Settings::load(project, store).await {
         Ok(settings) => settings,
         Err(failure) => {
             let lost = "no call runs under a configuration that cannot be read";
