@@ -8,6 +8,7 @@ use serde_json::json;
 use vambrace_core::config::{self, Source};
 use vambrace_core::effect::Effect;
 use vambrace_core::explain::explain;
+use vambrace_core::glob::Ground;
 use vambrace_core::id::ToolName;
 use vambrace_core::path::AskedPath;
 use vambrace_core::plan::Plan;
@@ -103,6 +104,6 @@ fn policy(tool: &Arc<ToolFacts>) -> Policy {
         .collect();
     let manifest = json!({"permissions": {"tool_groups": ["fs"], "fs": {"read": globs}}}).to_string();
     let site = Site { file: "manifest.json".to_owned(), line: 0 };
-    let skill = Skill::from_manifest("bench", site, &manifest).expect("a valid manifest");
+    let skill = Skill::from_manifest("bench", site, &manifest, &Ground::plain()).expect("a valid manifest");
     Policy::compile(&settings, None, Some(skill), std::slice::from_ref(tool)).expect("a policy")
 }

@@ -12,7 +12,7 @@ fn check(home: &Home, tool: &str, args: &str, code: i32, error: &str) {
     }
 }
 
-// DESIGN 4.6: exit codes; T12, T13
+// T12, T13: endings have exit codes
 #[test]
 fn endings_have_their_exit_codes() {
     let home = Home::new();
@@ -108,7 +108,28 @@ fn the_environment_stays_inside() {
     assert_eq!(stands_in(&home.state(), CANARY), None);
 }
 
-// DESIGN 4.6: explain exits 0 allow, 3 ask, 4 deny
+// T21: a value that is cut at its end is still masked
+#[test]
+fn cutting_a_secret_does_not_free_it() {
+    let home = Home::new();
+    for bytes in [15, 20, 25, 26] {
+        let ran = home.run(["call", "read_file", "path=notes.txt", &format!("max_bytes={bytes}"), "--json"]);
+        assert!(!ran.out.contains("canary-"), "{bytes}: {ran:?}");
+    }
+}
+
+// A hard link is no way around a rule, nor around a role
+#[test]
+fn another_name_of_a_denied_file_is_denied() {
+    let home =
+        Home::with("roles: {default: dev}\napprovals:\n  rules:\n    - {paths: [docs], decision: deny}\n");
+    std::fs::hard_link(home.project().join("docs/guide.md"), home.project().join("src/other.md")).unwrap();
+    assert_eq!(home.call("read_file", r#"{"path":"src/other.md"}"#).1["error"]["code"], "ScopeViolation");
+    assert_eq!(home.call("search_file", r#"{"regex":"Guide"}"#).1["data"]["total"], 0);
+    assert_eq!(home.call("search_file", r#"{"regex":"Guide","path":"src/other.md"}"#).0, 4);
+}
+
+// Explain exits 0 allow, 3 ask, 4 deny
 #[test]
 fn explain_has_its_exit_codes() {
     let home = Home::with(

@@ -2,7 +2,7 @@
 
 use crate::home::Home;
 
-// DESIGN 4.5: an untrusted project only narrows; a changed one is not trusted any more
+// T24: an untrusted project only narrows; a changed one is not trusted any more
 #[test]
 fn a_projects_file_counts_only_once_it_is_trusted() {
     let home = Home::bare();
@@ -68,6 +68,60 @@ fn the_organisation_outranks_everybody() {
     assert_eq!(code, 4);
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(message.contains("organisation denies") && message.contains("closed for the audit"), "{message}");
+}
+
+// Moving the service root moves no rule: neither an untrusted nor a trusted file dodges what stands above it
+#[test]
+fn moving_the_service_root_moves_no_rule() {
+    let home = Home::bare();
+    home.user_config(
+        "roles: {default: dev}\napprovals:\n  rules:\n    - {id: no-guide, paths: [docs/guide.md], decision: deny}\n",
+    );
+    for trusted in [false, true] {
+        home.write(".vambrace/config.yaml", "workspace: {service_root: docs}\n");
+        if trusted {
+            assert_eq!(home.run(["trust", "--yes"]).code, 0);
+        }
+        for path in ["guide.md", "docs/guide.md", "project:docs/guide.md"] {
+            let (code, answer) = home.call("read_file", &format!(r#"{{"path":"{path}"}}"#));
+            assert_ne!(code, 0, "{path}: {answer}");
+        }
+        let (_, found) = home.call("search_file", r#"{"regex":"Guide"}"#);
+        assert_eq!(found["data"]["total"], 0, "{found}");
+    }
+    // A role's paths are read as whoever wrote them saw the project.
+    home.user_config("roles:\n  default: doc\n  doc: {paths: [guide/]}\n");
+    home.write("docs/guide/inner.md", "inner\n");
+    assert_ne!(home.call("read_file", r#"{"path":"guide/inner.md"}"#).0, 0);
+}
+
+// A rule of the organisation that asks is not answered by the project's own allow rule
+#[test]
+fn a_project_does_not_answer_the_organisations_questions() {
+    let home =
+        Home::with("roles: {default: dev}\napprovals:\n  rules:\n    - {paths: ['**'], decision: allow}\n");
+    std::fs::write(home.path("org.yaml"), "approvals:\n  rules:\n    - {paths: [docs/], decision: ask}\n")
+        .unwrap();
+    assert_eq!(home.call("read_file", r#"{"path":"docs/guide.md"}"#).0, 3);
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
+}
+
+// A named organisation file that is not there is a fault, not an absent policy
+#[test]
+fn a_missing_organisation_file_denies() {
+    let home = Home::new();
+    let mut command = home.command(["call", "read_file", "path=src/main.rs"]);
+    let output = command.env("VAMBRACE_ORG_CONFIG", home.path("typo.yaml")).output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+}
+
+#[test]
+fn a_misspelt_tool_in_a_rule_is_an_error() {
+    let home = Home::new();
+    home.user_config("approvals:\n  rules:\n    - {tools: [read_fil], decision: deny}\n");
+    let ran = home.run(["call", "read_file", "path=src/main.rs"]);
+    assert_eq!(ran.code, 4);
+    assert!(ran.err.contains("the nearest tool is `read_file`"), "{ran:?}");
 }
 
 // Fail closed: a damaged policy denies everything and says where it is damaged

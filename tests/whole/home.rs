@@ -98,10 +98,12 @@ impl Home {
             .env("HOME", self.path("home"))
             .env("XDG_CONFIG_HOME", self.path("config"))
             .env("VAMBRACE_HOME", self.state())
-            .env("VAMBRACE_ORG_CONFIG", self.path("org.yaml"))
             .env("USER", "ada")
             .env("SOME_TOKEN", CANARY)
             .stdin(Stdio::null());
+        if self.path("org.yaml").exists() {
+            command.env("VAMBRACE_ORG_CONFIG", self.path("org.yaml"));
+        }
         command
     }
 

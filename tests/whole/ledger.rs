@@ -32,7 +32,7 @@ fn verify_finds_a_changed_a_missing_and_an_added_line() {
     }
 }
 
-// DESIGN 1.5
+// No durable record, no effect
 #[test]
 fn an_unwritable_ledger_denies_every_call() {
     let home = Home::new();
@@ -48,7 +48,7 @@ fn an_unwritable_ledger_denies_every_call() {
     assert!(!ran.out.contains("println"));
 }
 
-// DESIGN 5: several processes on one state folder write one chain
+// B5: several processes on one state folder write one chain
 #[test]
 fn processes_share_one_chain() {
     let home = Home::new();

@@ -18,7 +18,9 @@ pub(crate) struct Clean {
 pub(crate) fn cleanse(broker: &Broker, performed: Performed, _trail: &mut Trail) -> Result<Clean, CallError> {
     let output = performed.into_output();
     let redactor = &*broker.parts.redactor;
-    let data = Redacted::json(output.data, redactor).map_err(redactor_failed)?;
+    let whole = matches!(output.touched.lines, None | Some((1, _))) && !output.truncated;
+    let redact = if whole { Redacted::json } else { Redacted::cut_json };
+    let data = redact(output.data, redactor).map_err(redactor_failed)?;
     let text =
         output.text.map(|text| Redacted::text(&text, redactor)).transpose().map_err(redactor_failed)?;
     let details = Redacted::json(output.details, redactor).map_err(redactor_failed)?.into_inner();

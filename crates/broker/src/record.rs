@@ -339,10 +339,16 @@ impl Broker {
     }
 
     pub(crate) fn redacted(&self, error: CallError) -> Result<CallError, CallError> {
+        // One line, unless it lists the faults of a configuration: names and reasons from a project must not look
+        // like further lines of ours.
+        let flat = |text: &str| match &self.parts.policy.damage {
+            Some(_) => text.to_owned(),
+            None => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        };
         Ok(CallError {
             code: error.code,
-            message: self.text(&error.message)?.into_inner(),
-            suggestion: self.text(&error.suggestion)?.into_inner(),
+            message: self.text(&flat(&error.message))?.into_inner(),
+            suggestion: self.text(&flat(&error.suggestion))?.into_inner(),
         })
     }
 }

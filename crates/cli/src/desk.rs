@@ -16,13 +16,13 @@ use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
 use vambrace_core::id::Id;
 use vambrace_core::policy::Policy;
-use vambrace_core::policy::compile::BadPolicy;
+use vambrace_core::policy::compile::{BadPolicy, ground};
 use vambrace_core::principal::{Peer, Principal};
 use vambrace_core::redacted::Redacted;
 use vambrace_core::session::SessionState;
 use vambrace_core::skill::Skill;
 use vambrace_core::tool::ToolFacts;
-use vambrace_core::verdict::Site;
+use vambrace_core::verdict::{LayerKind, Site};
 use vambrace_redact::KnownValues;
 use vambrace_store::{SqliteStore, StateDir, Store as _, Text};
 use vambrace_tools::{Catalogue, Limits, Room};
@@ -116,7 +116,8 @@ impl Settings {
             let hint = "skills are folders with a manifest.json below `.vambrace/skills`";
             Failure::denied(ErrorCode::PermissionDenied, format!("there is no skill `{name}`"), hint)
         })?;
-        Skill::from_manifest(name, at, &manifest).map_err(|bad| {
+        let ground = ground(&self.effective, Some(LayerKind::Project));
+        Skill::from_manifest(name, at, &manifest, &ground).map_err(|bad| {
             Failure::denied(ErrorCode::PermissionDenied, bad.to_string(), "correct the manifest")
         })
     }
@@ -249,7 +250,7 @@ async fn revision(project: &Path, store: &SqliteStore) -> Result<Digest, Failure
     };
     let above = found::above()
         .into_iter()
-        .flat_map(|(_, path)| [path.display().to_string().into_bytes(), bytes(&path)]);
+        .flat_map(|(_, path, _)| [path.display().to_string().into_bytes(), bytes(&path)]);
     let trusted = store.trust(project_key(project)).await?.map(|row| row.digest.to_string());
     let mut parts: Vec<Vec<u8>> = above.collect();
     parts.extend([own, trusted].map(|text| text.unwrap_or_default().into_bytes()));

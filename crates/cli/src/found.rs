@@ -13,7 +13,7 @@ use vambrace_store::{SqliteStore, Store as _, TrustRow};
 
 use crate::desk::{Trust, project_key};
 use crate::failure::Failure;
-use crate::places;
+use crate::places::{self, Presence};
 use crate::project::ProjectFiles;
 
 /// One file.
@@ -30,8 +30,8 @@ pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, 
         let parsed = config::parse_bytes(&bytes, &name, source);
         found.push(Found { source, name, parsed });
     };
-    for (source, path) in above() {
-        if let Some(bytes) = read(&path)? {
+    for (source, path, presence) in above() {
+        if let Some(bytes) = read(&path, presence)? {
             keep(source, path.display().to_string(), bytes);
         }
     }
@@ -42,9 +42,10 @@ pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, 
 }
 
 /// Where the files above the project lie, whether they exist or not.
-pub(crate) fn above() -> Vec<(Source, PathBuf)> {
-    let user = places::user().map(|path| (Source::User, path));
-    std::iter::once((Source::Organisation, places::organisation())).chain(user).collect()
+pub(crate) fn above() -> Vec<(Source, PathBuf, Presence)> {
+    let (organisation, presence) = places::organisation();
+    let user = places::user().map(|path| (Source::User, path, Presence::Optional));
+    std::iter::once((Source::Organisation, organisation, presence)).chain(user).collect()
 }
 
 /// The files put together, or every fault in them.
@@ -88,10 +89,12 @@ pub(crate) fn told(trust: Trust) -> &'static str {
     }
 }
 
-fn read(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+fn read(path: &Path, presence: Presence) -> Result<Option<Vec<u8>>, Failure> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && presence == Presence::Optional => {
+            Ok(None)
+        }
         Err(error) => {
             let hint = "a configuration that cannot be read denies everything: correct its permissions";
             let why = format!("configuration `{}`: {error}", path.display());

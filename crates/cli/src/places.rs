@@ -32,12 +32,21 @@ pub(crate) fn state() -> Result<PathBuf, Failure> {
 
 /// The organisation's file. `$VAMBRACE_ORG_CONFIG` names another one only where the machine has none, so that the
 /// variable cannot take a policy away.
-pub(crate) fn organisation() -> PathBuf {
+pub(crate) fn organisation() -> (PathBuf, Presence) {
     let fixed = Path::new(ORGANISATION);
-    if fixed.try_exists().unwrap_or(true) {
-        return fixed.to_owned();
+    match variable("VAMBRACE_ORG_CONFIG") {
+        Some(named) if !fixed.try_exists().unwrap_or(true) => (PathBuf::from(named), Presence::Required),
+        _ => (fixed.to_owned(), Presence::Optional),
     }
-    variable("VAMBRACE_ORG_CONFIG").map_or_else(|| fixed.to_owned(), PathBuf::from)
+}
+
+/// Whether a file must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Somebody named it: its absence is a fault, not an absent policy.
+    Required,
+    /// It may be missing.
+    Optional,
 }
 
 /// The user's file.

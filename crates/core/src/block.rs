@@ -8,16 +8,25 @@ use unicode_normalization::UnicodeNormalization;
 /// Blocked in every workspace. A trailing slash means the folder and everything below it.
 pub const ALWAYS_BLOCKED: &[&str] = &[
     ".env",
+    ".env~",
+    ".env.bak",
     ".env.local",
     ".env.*.local",
     ".env.development",
+    ".env.test",
     ".env.staging",
     ".env.production",
+    ".envrc",
     ".git/",
     "secrets/",
     "node_modules/",
     "*.pem",
     "*id_rsa*",
+    "*id_dsa*",
+    "*id_ecdsa*",
+    "*id_ed25519*",
+    ".netrc",
+    ".pgpass",
     ".vambrace/",
     ".agentzero_audit.jsonl",
 ];
@@ -108,7 +117,7 @@ fn fold(path: &str) -> String {
     } else {
         path.chars().filter(|c| !is_ignorable(*c)).nfkc().flat_map(char::to_lowercase).collect()
     };
-    if !folded.contains(['.', ' ']) {
+    if !folded.contains(|c: char| c == '.' || c.is_whitespace()) {
         return folded;
     }
     let mut out = String::with_capacity(folded.len());
@@ -116,16 +125,22 @@ fn fold(path: &str) -> String {
         if at > 0 {
             out.push('/');
         }
-        let trimmed = name.trim_end_matches(['.', ' ']);
+        let trimmed = name.trim_end_matches(|c: char| c == '.' || c.is_whitespace());
         out.push_str(if trimmed.is_empty() { name } else { trimmed });
     }
     out
 }
 
-/// Characters that some file systems drop when they compare names.
+/// The letters of a text as somebody would read them: compatibility forms folded, everything else dropped.
+pub fn letters(text: &str) -> impl Iterator<Item = char> + '_ {
+    let seen = text.chars().filter(|c| !is_ignorable(*c));
+    seen.nfkc().filter(|c| c.is_alphabetic()).flat_map(char::to_lowercase)
+}
+
+/// Characters that some file systems drop when they compare names, and that nobody sees.
 fn is_ignorable(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
-        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{202a}'..='\u{202e}' | '\u{3164}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{ffa0}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
         | '\u{e0000}'..='\u{e0fff}')
 }
 

@@ -56,7 +56,7 @@ fn judged(reason: &Reason, verdict: &str, code: Option<&str>) -> Value {
 }
 
 fn fence(fence: &Fence) -> Value {
-    let paths = |fence: &crate::fence::PathFence| fence.words().collect::<Vec<_>>();
+    let paths = |fence: &crate::fence::PathFence| fence.words();
     json!({"read": paths(&fence.read), "write": paths(&fence.write),
            "hosts": fence.hosts.words(), "secrets": fence.secrets.words()})
 }

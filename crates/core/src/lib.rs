@@ -9,6 +9,7 @@ pub mod effect;
 pub mod error;
 pub mod explain;
 pub mod fence;
+pub mod glob;
 pub mod id;
 pub mod near;
 pub mod path;

@@ -157,10 +157,10 @@ impl Policy {
 
     fn standing_grants(&self, plan: &Plan) -> Vec<Voucher> {
         let mut grants = Vec::new();
-        for (_, rules) in &self.rules {
+        for (by, rules) in &self.rules {
             for (rule, about) in rules.grants(plan) {
                 let id = format!("{} ({})", rule.id, rule.at);
-                grants.push(Voucher::Grant { id, about, expires: None, revoked: false });
+                grants.push(Voucher::Grant { id, about, by: *by, expires: None, revoked: false });
             }
         }
         grants

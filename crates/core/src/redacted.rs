@@ -23,6 +23,11 @@ pub struct Masked<'a> {
 pub trait Redact: Send + Sync {
     /// Replaces every secret in `text`.
     fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError>;
+
+    /// The same for a text that was cut out of a longer one: a piece of a secret at either end is replaced too.
+    fn redact_cut<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        self.redact(text)
+    }
 }
 
 /// A value that a redactor has seen.
@@ -65,6 +70,20 @@ impl Redacted<String> {
 }
 
 impl Redacted<Value> {
+    /// The same for a payload whose `content` was cut out of a longer text.
+    pub fn cut_json(mut value: Value, by: &dyn Redact) -> Result<Self, RedactError> {
+        let mut pieces = 0;
+        if let Some(Value::String(content)) = value.get_mut("content") {
+            let masked = by.redact_cut(content)?;
+            pieces = masked.count;
+            if let Cow::Owned(clean) = masked.text {
+                *content = clean;
+            }
+        }
+        let clean = Self::json(value, by)?;
+        Ok(Self { count: clean.count + pieces, ..clean })
+    }
+
     /// Redacts every string of a JSON value, the keys of its objects included.
     pub fn json(mut value: Value, by: &dyn Redact) -> Result<Self, RedactError> {
         let mut count = 0;

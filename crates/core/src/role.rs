@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::block::BadPattern;
 use crate::effect::{Effect, EffectKind, Extent};
 use crate::error::ErrorCode;
-use crate::fence::{Fence, PathFence, PathGlobs};
+use crate::fence::Fence;
+use crate::glob::{Ground, PathGlobs, Purpose};
 use crate::id::RoleName;
 use crate::plan::Plan;
 use crate::tool::ToolFacts;
@@ -27,11 +28,13 @@ pub struct RoleWords {
     pub paths: Option<Vec<String>>,
     /// Kinds of effects; `None` means every kind.
     pub permits: Option<Vec<EffectKind>>,
+    /// What its paths stand on.
+    pub ground: Ground,
 }
 
 /// The roles that exist without configuration (T5). They permit nothing until a configuration names one.
 #[must_use]
-pub fn built_in(name: &str) -> Option<RoleWords> {
+pub fn built_in(name: &str, ground: &Ground) -> Option<RoleWords> {
     let role = |except: &[&str]| RoleWords {
         name: RoleName::new(name),
         at: Site::built_in(),
@@ -39,6 +42,7 @@ pub fn built_in(name: &str) -> Option<RoleWords> {
         except: except.iter().map(|&tool| tool.to_owned()).collect(),
         paths: None,
         permits: None,
+        ground: ground.clone(),
     };
     match name {
         "dev" => Some(role(&["git_push", "group:system"])),
@@ -85,7 +89,10 @@ impl Role {
         let mut parts = Vec::new();
         for words in definitions {
             let paths = match &words.paths {
-                Some(globs) => Some(Arc::new(PathGlobs::new(globs).map_err(|bad| (words.at.clone(), bad))?)),
+                Some(globs) => {
+                    let globs = PathGlobs::new(globs, Purpose::Permit, &words.ground);
+                    Some(Arc::new(globs.map_err(|bad| (words.at.clone(), bad))?))
+                }
                 None => None,
             };
             parts.push(RolePart { words, paths });
@@ -135,12 +142,7 @@ impl Role {
         for part in &self.parts {
             self.judge_part(part, plan, verdict);
             if let Some(paths) = &part.paths {
-                let only = Fence {
-                    read: PathFence::only(Arc::clone(paths)),
-                    write: PathFence::only(Arc::clone(paths)),
-                    ..Fence::default()
-                };
-                fence.meet(&only);
+                fence.meet(&Fence::inside(paths));
             }
         }
     }
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
 
     fn role(name: &str) -> Role {
-        Role::new(RoleName::new(name), vec![built_in(name).unwrap()]).unwrap()
+        Role::new(RoleName::new(name), vec![built_in(name, &Ground::plain()).unwrap()]).unwrap()
     }
 
     // T5

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::block::BadPattern;
 use crate::effect::{Effect, Extent};
 use crate::error::ErrorCode;
-use crate::fence::{Fence, PathGlobs};
+use crate::fence::Fence;
+use crate::glob::{Ground, PathGlobs, Purpose};
 use crate::plan::Plan;
 use crate::tool::{ToolFacts, wildcard};
 use crate::verdict::{LayerKind, Reason, Site, Verdict};
@@ -84,22 +85,29 @@ pub struct RuleTable {
     owners: Vec<usize>,
     /// For each rule its own globs, for the fence.
     fences: Vec<Option<Arc<PathGlobs>>>,
+    /// For each allowing rule its globs, as its writer saw them.
+    grants: Vec<Option<PathGlobs>>,
 }
 
 impl RuleTable {
     /// Compiles; a bad glob is named with its rule's place by the caller.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, (Site, BadPattern)> {
+    pub fn new(rules: Vec<Rule>, ground: &Ground) -> Result<Self, (Site, BadPattern)> {
+        let mut grants = Vec::new();
         let mut globs = Vec::new();
         let mut owners = Vec::new();
         let mut fences = Vec::new();
         for (owner, rule) in rules.iter().enumerate() {
-            let own = PathGlobs::new(&rule.paths).map_err(|bad| (rule.at.clone(), bad))?;
+            let compile =
+                |purpose| PathGlobs::new(&rule.paths, purpose, ground).map_err(|bad| (rule.at.clone(), bad));
+            let own = compile(Purpose::Narrow)?;
             fences.push((!rule.paths.is_empty()).then(|| Arc::new(own)));
+            let allows = rule.decision == Decision::Allow && !rule.paths.is_empty();
+            grants.push(if allows { Some(compile(Purpose::Permit)?) } else { None });
             owners.extend(std::iter::repeat_n(owner, rule.paths.len()));
             globs.extend(rule.paths.iter().cloned());
         }
-        let globs = PathGlobs::new(globs).map_err(|bad| (Site::built_in(), bad))?;
-        Ok(Self { rules, globs, owners, fences })
+        let globs = PathGlobs::new(globs, Purpose::Narrow, ground).map_err(|bad| (Site::built_in(), bad))?;
+        Ok(Self { rules, globs, owners, fences, grants })
     }
 
     /// The rules as written.
@@ -128,8 +136,12 @@ impl RuleTable {
             plan.effects.iter().any(|effect| matches!(effect, Effect::Path { extent: Extent::Tree, .. }));
         for (rule, globs) in self.rules.iter().zip(&self.fences) {
             let Some(globs) = globs else { continue };
-            if walks && rule.decision != Decision::Allow && rule.is_about(&plan.tool) {
-                // What would be refused or asked about by name is not met on a walk either.
+            if rule.decision == Decision::Allow || !rule.is_about(&plan.tool) {
+                continue;
+            }
+            // What would be refused or asked about by name is not met on a walk either, nor under another name.
+            fence.kin.forbid(globs);
+            if walks || rule.decision == Decision::Deny {
                 fence.read.forbid(globs);
                 fence.write.forbid(globs);
             }
@@ -145,11 +157,21 @@ impl RuleTable {
                 found.extend(plan.effects.iter().map(|effect| (rule, effect.to_string())));
             }
         }
-        self.for_each_effect_hit(plan, |rule, effect| {
-            if rule.decision == Decision::Allow {
-                found.push((rule, effect.to_string()));
+        for (rule, globs) in self.rules.iter().zip(&self.grants).filter(|(rule, _)| rule.is_about(&plan.tool))
+        {
+            for effect in &plan.effects {
+                let meant = match (effect, globs) {
+                    (Effect::Path { path, .. }, Some(globs)) => globs.matches(path),
+                    (Effect::Execute { argv }, _) => {
+                        rule.decision == Decision::Allow && rule.matches_command(argv)
+                    }
+                    _ => false,
+                };
+                if meant {
+                    found.push((rule, effect.to_string()));
+                }
             }
-        });
+        }
         found
     }
 

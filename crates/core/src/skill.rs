@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::block::BadPattern;
 use crate::effect::{Access, Effect, Extent};
 use crate::error::ErrorCode;
-use crate::fence::{Fence, NameFence, PathFence, PathGlobs};
+use crate::fence::{Fence, NameFence, PathFence};
+use crate::glob::{Ground, PathGlobs, Purpose};
 use crate::plan::Plan;
 use crate::tool::{NamePolicy, ToolFacts};
 use crate::verdict::{LayerKind, Reason, Site, Verdict};
@@ -59,7 +60,7 @@ pub enum BadManifest {
 
 impl Skill {
     /// Reads `permissions` of a manifest (S1). Unknown permissions are refused: a word we do not know might narrow.
-    pub fn from_manifest(name: &str, at: Site, manifest: &str) -> Result<Self, BadManifest> {
+    pub fn from_manifest(name: &str, at: Site, manifest: &str, ground: &Ground) -> Result<Self, BadManifest> {
         let shape =
             |field: &str, expected| BadManifest::Shape { at: at.clone(), field: field.to_owned(), expected };
         let value: Value = serde_json::from_str(manifest)
@@ -89,7 +90,9 @@ impl Skill {
         let globs = |key: &str| -> Result<Arc<PathGlobs>, BadManifest> {
             let globs =
                 words(fs.and_then(|fs| fs.get(key)), &format!("permissions.fs.{key}"))?.unwrap_or_default();
-            PathGlobs::new(globs).map(Arc::new).map_err(|bad| BadManifest::Pattern(at.clone(), bad))
+            PathGlobs::new(globs, Purpose::Permit, ground)
+                .map(Arc::new)
+                .map_err(|bad| BadManifest::Pattern(at.clone(), bad))
         };
         let mut hosts = Vec::new();
         for item in permissions.get("net").and_then(Value::as_array).into_iter().flatten() {
@@ -145,6 +148,7 @@ impl Skill {
         }
         fence.meet(&Fence {
             read: PathFence::only(Arc::clone(&permissions.read)),
+            kin: PathFence::only(Arc::clone(&permissions.read)),
             write: PathFence::only(Arc::clone(&permissions.write)),
             hosts: NameFence::of(&NamePolicy::Only(permissions.hosts.clone())),
             secrets: NameFence::of(&NamePolicy::Only(permissions.secrets.clone())),

@@ -3,6 +3,92 @@
 use crate::id::{RoleName, ToolName};
 use crate::risk::Level;
 
+/// Every name and alias that a rule or a role can speak about, also of tools that this version does not have: a
+/// misspelt name would be a rule that never applies. Tools of other servers are called `server__tool`.
+pub const NAMES: &[&str] = &[
+    "read_file",
+    "file.read",
+    "tool_read_file",
+    "list_files",
+    "file.list",
+    "list_directory",
+    "tool_list_directory",
+    "search_file",
+    "count_matches",
+    "write_file",
+    "file.write",
+    "tool_write_file",
+    "edit_file",
+    "file.edit",
+    "apply_patch",
+    "file.patch",
+    "delete_file",
+    "file.delete",
+    "run_test",
+    "run_lint",
+    "execute_command",
+    "tool_execute_command",
+    "shell_exec",
+    "shell.exec",
+    "process_start",
+    "process_kill",
+    "process_output",
+    "process_list",
+    "process.start",
+    "process.kill",
+    "process.output",
+    "process.list",
+    "git_status",
+    "git_diff",
+    "git_add",
+    "git_commit",
+    "git_checkout",
+    "git_push",
+    "install_dependencies",
+    "search_knowledge",
+    "find_usage",
+    "get_related_tests",
+    "get_system_map",
+    "get_task_context",
+    "rag_search_knowledge",
+    "rag_find_usage",
+    "rag_get_related_tests",
+    "rag_get_system_map",
+    "rag_get_task_context",
+    "install_package",
+    "verify_binary",
+    "system_ctl",
+    "migrate_config",
+    "web_fetch",
+    "web.fetch",
+    "web_search",
+    "web.search",
+    "memory_get",
+    "memory_put",
+    "memory_search",
+    "memory.get",
+    "memory.put",
+    "memory.search",
+    "http",
+    "rest",
+    "auth",
+    "api-auth",
+    "storage",
+    "input",
+    "output",
+    "logger",
+    "conditional",
+    "loop",
+    "transform",
+    "validate-data",
+];
+
+/// Whether a pattern of a rule or role means any tool that there is or will be.
+#[must_use]
+pub fn is_known(pattern: &str) -> bool {
+    pattern.contains("__") || NAMES.iter().any(|name| wildcard(pattern, name))
+}
+
 /// A family of tools that roles, skills and profiles speak about as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {

@@ -2,7 +2,7 @@
 
 use crate::digest::Digest;
 use crate::timestamp::Timestamp;
-use crate::verdict::Obligation;
+use crate::verdict::{LayerKind, Obligation};
 
 /// A yes that somebody gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Voucher {
         id: String,
         /// What it speaks about: an effect or a tool, as an explanation spells it.
         about: String,
+        /// Who gave it. It answers no question of a layer above.
+        by: LayerKind,
         /// Until when; `None` for a rule that stands in a trusted configuration.
         expires: Option<Timestamp>,
         /// Whether it was taken back.
@@ -45,8 +47,9 @@ impl Voucher {
     pub fn discharges(&self, obligation: &Obligation, plan: Digest, now: Timestamp) -> bool {
         match self {
             Self::Approval { digest, expires, used, .. } => !used && *digest == plan && now < *expires,
-            Self::Grant { about, expires, revoked, .. } => {
+            Self::Grant { about, expires, revoked, by, .. } => {
                 obligation.grantable
+                    && *by <= obligation.reason.layer
                     && !revoked
                     && expires.is_none_or(|expires| now < expires)
                     && *about == obligation.reason.about

@@ -12,10 +12,17 @@ use vambrace_core::redacted::{Masked, Redact, RedactError};
 
 pub use environment::is_secret;
 
+/// Shorter lines of a value are not secrets by themselves.
+const LEAST_LINE: usize = 8;
+/// Shorter pieces at a cut say too little.
+const LEAST_PIECE: usize = 4;
+
 /// Replaces known values.
 #[derive(Debug)]
 pub struct KnownValues {
     values: Option<AhoCorasick>,
+    /// The values as they are, for pieces of them.
+    whole: Vec<String>,
     placeholders: Vec<String>,
 }
 
@@ -31,6 +38,13 @@ impl KnownValues {
 
     /// Replaces exactly these values.
     pub fn new(mut values: Vec<String>, key: &[u8; 32]) -> Result<Self, RedactError> {
+        // Somebody may read a value of several lines line by line.
+        let lines: Vec<String> = values
+            .iter()
+            .filter(|value| value.contains('\n'))
+            .flat_map(|value| value.lines().filter(|line| line.len() >= LEAST_LINE).map(str::to_owned))
+            .collect();
+        values.extend(lines);
         values.retain(|value| !value.is_empty());
         values.sort_unstable();
         values.dedup();
@@ -39,7 +53,7 @@ impl KnownValues {
             .match_kind(MatchKind::LeftmostLongest)
             .build(&values)
             .map_err(|error| RedactError(error.to_string()))?;
-        Ok(Self { values: (!values.is_empty()).then_some(matcher), placeholders })
+        Ok(Self { values: (!values.is_empty()).then_some(matcher), whole: values, placeholders })
     }
 }
 
@@ -64,6 +78,52 @@ impl Redact for KnownValues {
         }
         clean.push_str(text.get(from..).ok_or_else(|| cut_inside_a_character(from))?);
         Ok(Masked { text: Cow::Owned(clean), count })
+    }
+
+    fn redact_cut<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        let masked = self.redact(text)?;
+        let (head, tail) = (self.piece_at_start(&masked.text), self.piece_at_end(&masked.text));
+        if head.is_none() && tail.is_none() {
+            return Ok(masked);
+        }
+        let mut clean = masked.text.into_owned();
+        let mut count = masked.count;
+        if let Some((length, placeholder)) = tail {
+            clean.truncate(clean.len() - length);
+            clean.push_str(placeholder);
+            count += 1;
+        }
+        if let Some((length, placeholder)) = head {
+            clean.replace_range(..length.min(clean.len()), placeholder);
+            count += 1;
+        }
+        Ok(Masked { text: Cow::Owned(clean), count })
+    }
+}
+
+impl KnownValues {
+    /// The longest end of a value that the text begins with.
+    fn piece_at_start(&self, text: &str) -> Option<(usize, &str)> {
+        self.longest_piece(|value, from| value.get(from..).filter(|piece| text.starts_with(piece)))
+    }
+
+    /// The longest beginning of a value that the text ends with.
+    fn piece_at_end(&self, text: &str) -> Option<(usize, &str)> {
+        self.longest_piece(|value, cut| {
+            value.get(..value.len().saturating_sub(cut)).filter(|piece| text.ends_with(piece))
+        })
+    }
+
+    fn longest_piece<'a>(
+        &'a self,
+        piece: impl Fn(&'a str, usize) -> Option<&'a str>,
+    ) -> Option<(usize, &'a str)> {
+        let pieces = self.whole.iter().zip(&self.placeholders).filter_map(|(value, placeholder)| {
+            let most = value.len().saturating_sub(LEAST_PIECE);
+            let found = (1..=most).find_map(|cut| piece(value, cut))?;
+            Some((found.len(), placeholder.as_str()))
+        });
+        pieces.max_by_key(|(length, _)| *length)
     }
 }
 
@@ -105,6 +165,21 @@ mod tests {
         let once = redactor.redact("x hunter2hunter2 y").unwrap().text.into_owned();
         assert_eq!(redactor.redact(&once).unwrap(), Masked { text: Cow::Borrowed(&*once), count: 0 });
         assert!(matches!(redactor.redact("nothing here").unwrap().text, Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn cutting_a_value_does_not_free_it() {
+        let redactor = redactor(&["sk-abcdef0123456789XYZ", "first line of a key\nsecond line of a key"]);
+        for text in ["key=sk-abcdef0123456789XY", "key=sk-ab", "9XYZ and more", "second line of a key"] {
+            let masked = redactor.redact_cut(text).unwrap();
+            assert_eq!(masked.count, 1, "{text}: {masked:?}");
+            assert!(
+                !masked.text.contains("sk-ab")
+                    && !masked.text.contains("9XYZ")
+                    && !masked.text.contains("second")
+            );
+        }
+        assert_eq!(redactor.redact_cut("nothing of it sk-").unwrap().count, 0);
     }
 
     #[test]

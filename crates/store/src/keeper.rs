@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::lock::FolderLock;
 use crate::projection::Projection;
 use crate::schema;
-use crate::sqlite::Shared;
+use crate::shared::Shared;
 
 /// What there is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

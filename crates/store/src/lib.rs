@@ -24,6 +24,7 @@ mod read;
 mod record;
 mod schema;
 mod session;
+mod shared;
 mod sqlite;
 mod state_dir;
 mod statements;

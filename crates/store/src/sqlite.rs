@@ -2,12 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use vambrace_ledger::{Digest, Entry, Head, Id, MAX_SEGMENT_BYTES, Timestamp};
 
 use crate::batch::{Batch, Committed, Durability, Start};
@@ -16,12 +14,13 @@ use crate::desk::{self, Desk};
 use crate::disk::{DiskSegments, SegmentFiles};
 use crate::error::StoreError;
 use crate::event::{self, TimelineEvent};
-use crate::keeper::{Chore, Keeper};
+use crate::keeper::Keeper;
 use crate::lock::FolderLock;
 use crate::read::{Readers, stamp_or_none};
 use crate::record::{Query, Record};
 use crate::schema;
 use crate::session::{self, SessionRow};
+use crate::shared::Shared;
 use crate::state_dir::StateDir;
 use crate::statements::{self, signed};
 use crate::store::{BoxFuture, Store};
@@ -61,18 +60,6 @@ pub struct Counters {
     pub records: u64,
     /// Syncs of the disk.
     pub syncs: u64,
-}
-
-/// What the threads of a store share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    records: AtomicU64,
-    dirty: AtomicBool,
-    checkpointed_at: AtomicU32,
-    /// The log was copied back but for what came meanwhile.
-    nearly_copied: AtomicBool,
-    chores: Sender<Chore>,
-    fault: Mutex<Option<String>>,
 }
 
 /// State and ledger in a state folder.
@@ -167,17 +154,13 @@ impl SqliteStore {
     /// What was done since it was opened.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters {
-            commits: self.tide.commits(),
-            records: self.shared.records.load(Ordering::Relaxed),
-            syncs: self.tide.syncs(),
-        }
+        Counters { commits: self.tide.commits(), records: self.shared.records(), syncs: self.tide.syncs() }
     }
 
     /// Why the segments are not up to date, if they are not. No call is stopped by it.
     #[must_use]
     pub fn segments_fault(&self) -> Option<String> {
-        self.shared.fault.lock().clone()
+        self.shared.fault()
     }
 }
 
@@ -188,7 +171,7 @@ impl Drop for SqliteStore {
         if let Some(clerk) = self.clerk.take() {
             let _ = clerk.join();
         }
-        let _ = self.shared.chores.send(Chore::Stop);
+        self.shared.stop();
         if let Some(keeper) = self.keeper.take() {
             let _ = keeper.join();
         }
@@ -204,64 +187,6 @@ impl fmt::Debug for SqliteStore {
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
     thread.map_err(|error| StoreError::io("starting a thread", error))
-}
-
-impl Shared {
-    fn new(chores: Sender<Chore>) -> Self {
-        Self {
-            records: AtomicU64::new(0),
-            dirty: AtomicBool::new(false),
-            checkpointed_at: AtomicU32::new(0),
-            nearly_copied: AtomicBool::new(false),
-            chores,
-            fault: Mutex::new(None),
-        }
-    }
-
-    /// So many records were added.
-    pub(crate) fn recorded(&self, records: u64) {
-        self.records.fetch_add(records, Ordering::Relaxed);
-        self.changed();
-    }
-
-    /// Records were added: wakes the keeper once, not at every commit.
-    fn changed(&self) {
-        if !self.dirty.swap(true, Ordering::AcqRel) {
-            let _ = self.chores.send(Chore::Project);
-        }
-    }
-
-    pub(crate) fn seen(&self) {
-        self.dirty.store(false, Ordering::Release);
-    }
-
-    /// The log has so many pages: asks for a checkpoint whenever it has grown by `step`.
-    pub(crate) fn log_grew(&self, pages: u32, step: u32) {
-        let last = self.checkpointed_at.load(Ordering::Relaxed);
-        let last = if pages < last { 0 } else { last };
-        if pages >= last + step {
-            self.checkpointed_at.store(pages, Ordering::Relaxed);
-            let _ = self.chores.send(Chore::Checkpoint);
-        } else if last == 0 {
-            self.checkpointed_at.store(0, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn set_nearly_copied(&self) {
-        self.nearly_copied.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_nearly_copied(&self) -> bool {
-        self.nearly_copied.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn take_nearly_copied(&self) -> bool {
-        self.nearly_copied.swap(false, Ordering::AcqRel)
-    }
-
-    pub(crate) fn set_fault(&self, fault: Option<String>) {
-        *self.fault.lock() = fault;
-    }
 }
 
 impl Store for SqliteStore {

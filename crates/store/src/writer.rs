@@ -11,7 +11,7 @@ use vambrace_ledger::{Encoded, Head, Id};
 use crate::batch::{Change, Sealed};
 use crate::error::StoreError;
 use crate::lock::FolderLock;
-use crate::sqlite::Shared;
+use crate::shared::Shared;
 use crate::statements::{Refusal, Statements};
 use crate::tide::Tide;
 use crate::wal::Wal;

@@ -113,7 +113,7 @@ impl Work for List {
         fence: &Fence,
         _started: &StartReceipt,
     ) -> Result<Output, CallError> {
-        let want = ListRequest { visible: visible(fence), ..self.want };
+        let want = ListRequest { visible: visible(&fence.read), ..self.want };
         let listing = room.workspace.list(&self.path, &want)?;
         Ok(output(&listing))
     }

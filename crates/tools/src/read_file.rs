@@ -16,7 +16,7 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{Content, FileRead, Kind, LineRange, ReadRequest, Resolved};
 
 use crate::arguments;
-use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader};
+use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
 
 const NAME: &str = "read_file";
 /// Files up to here are read where the call stands.
@@ -99,7 +99,7 @@ impl Tool for ReadFile {
             effects: vec![Effect::read(file.path.clone())],
             risk: Risk::low("it only reads"),
             path: Some(file.path.clone()),
-            weight: if file.size <= LIGHT_BYTES { Weight::Light } else { Weight::Heavy },
+            weight: if file.size <= LIGHT_BYTES && file.links <= 1 { Weight::Light } else { Weight::Heavy },
             work: Box::new(Reading { file, want }),
         })
     }
@@ -122,8 +122,9 @@ impl Work for Reading {
             let why = format!("`{}` is outside what this call may read", self.file.path);
             return Err(CallError::new(ErrorCode::PermissionDenied, why));
         }
-        let read = room.workspace.read_open(&self.file, &self.want)?;
-        Ok(output(read, self.want.max_bytes))
+        let want = ReadRequest { kin: visible(&fence.kin), ..self.want };
+        let read = room.workspace.read_open(&self.file, &want)?;
+        Ok(output(read, want.max_bytes))
     }
 }
 

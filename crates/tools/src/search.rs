@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use vambrace_core::effect::Effect;
 use vambrace_core::error::CallError;
 use vambrace_core::fence::Fence;
-use vambrace_core::path::{AskedPath, ScopedPath};
+use vambrace_core::path::AskedPath;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Kind, LineMatch, SearchMode, SearchRequest, SearchResult};
+use vambrace_workspace::{Kind, LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
 
 use crate::arguments;
 use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
@@ -171,13 +171,14 @@ fn plan(tool: &str, mode: SearchMode, args: &Value, room: &Room) -> Result<Prepa
         risk: Risk::low("it only reads"),
         path: Some(found.path.clone()),
         weight: Weight::Heavy,
-        work: Box::new(Search { path: found.path, want }),
+        work: Box::new(Search { start: found, want }),
     })
 }
 
 /// A search that is about to begin.
 struct Search {
-    path: ScopedPath,
+    /// The file or folder that was decided about, still open.
+    start: Resolved,
     want: SearchRequest,
 }
 
@@ -188,8 +189,8 @@ impl Work for Search {
         fence: &Fence,
         _started: &StartReceipt,
     ) -> Result<Output, CallError> {
-        let want = SearchRequest { visible: visible(fence), ..self.want };
-        let found = room.workspace.search(&self.path, &want)?;
+        let want = SearchRequest { visible: visible(&fence.read), kin: visible(&fence.kin), ..self.want };
+        let found = room.workspace.search_open(self.start, &want)?;
         Ok(match want.mode {
             SearchMode::Lines => lines(found),
             SearchMode::Count => count(&found),

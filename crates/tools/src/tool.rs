@@ -7,7 +7,7 @@ use serde_json::Value;
 use vambrace_core::digest::Digest;
 use vambrace_core::effect::Effect;
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_core::fence::Fence;
+use vambrace_core::fence::{Fence, PathFence};
 use vambrace_core::id::ToolName;
 use vambrace_core::path::ScopedPath;
 use vambrace_core::principal::Provenance;
@@ -156,8 +156,8 @@ pub struct Touched {
 }
 
 /// The fence as the walkers want it; `None` where everything in scope is inside.
-pub(crate) fn visible(fence: &Fence) -> Option<Visible> {
-    let fence = fence.read.clone();
+pub(crate) fn visible(fence: &PathFence) -> Option<Visible> {
+    let fence = fence.clone();
     (!fence.is_open()).then(|| Visible::new(move |path| fence.admits(path)))
 }
 

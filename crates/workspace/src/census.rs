@@ -14,6 +14,7 @@ use crate::fault::{FileFault, shown};
 use crate::handle::links;
 use crate::resolve::Resolved;
 use crate::scope::{is_at_or_below, join};
+use crate::visible::Visible;
 use crate::workspace::Workspace;
 
 /// Entries that are looked at before the walk gives up and the file is refused.
@@ -37,6 +38,7 @@ impl Census {
     pub(crate) fn take<'a>(
         ws: &Workspace,
         files: impl IntoIterator<Item = &'a Stat>,
+        kin: Option<&Visible>,
         go_on: impl Fn() -> bool,
     ) -> Self {
         let mut census = Self::default();
@@ -44,7 +46,7 @@ impl Census {
             let names = Names { device: facts.st_dev, wanted: links(facts), found: 0 };
             census.found.insert(facts.st_ino, names);
         }
-        census.walk(ws, go_on);
+        census.walk(ws, kin, go_on);
         census
     }
 
@@ -56,7 +58,7 @@ impl Census {
             .map_or(0, |names| names.found)
     }
 
-    fn walk(&mut self, ws: &Workspace, go_on: impl Fn() -> bool) {
+    fn walk(&mut self, ws: &Workspace, kin: Option<&Visible>, go_on: impl Fn() -> bool) {
         let mut buffer = EntryBuffer::new();
         let mut folders = roots(ws, &mut buffer);
         let mut seen = 0;
@@ -78,6 +80,8 @@ impl Census {
                 }
                 if kind == FileType::Directory {
                     folders.push(entry);
+                } else if kin.is_some_and(|kin| !kin.admits(&ws.scope().spell(&entry))) {
+                    // A name that whoever decided does not let be told is as good as one outside.
                 } else if let Some(names) = self.found.get_mut(&inode) {
                     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
                     let facts = rustix::fs::statat(folder.as_fd(), name, flags);
@@ -97,13 +101,13 @@ impl Census {
 }
 
 impl Workspace {
-    /// Refuses a file that has a name outside the scope, or a blocked one.
-    pub(crate) fn check_names(&self, file: &Resolved) -> Result<(), FileFault> {
+    /// Refuses a file that has a name outside the scope, a blocked one, or one that `kin` does not admit.
+    pub(crate) fn check_names(&self, file: &Resolved, kin: Option<&Visible>) -> Result<(), FileFault> {
         if file.links <= 1 {
             return Ok(());
         }
         let path = || shown(&self.scope().spell_text(&file.place));
-        let found = Census::take(self, [&file.facts], || true).found(&file.facts);
+        let found = Census::take(self, [&file.facts], kin, || true).found(&file.facts);
         let now = rustix::fs::fstat(file.handle()).map_err(|errno| FileFault::from_errno(errno, &path()))?;
         if !unmoved(&file.facts, &now) {
             return Err(FileFault::Moving { path: path() });

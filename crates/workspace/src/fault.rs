@@ -191,7 +191,8 @@ impl FileFault {
             Self::Blocked { .. } => ErrorCode::BlockedPath,
             Self::CrossDevice { .. } => ErrorCode::CrossDevice,
             Self::NotAFile { .. } => ErrorCode::NotAFile,
-            Self::Unreadable { .. } => ErrorCode::PermissionDenied,
+            // Nothing of ours denies it, so it is no violation.
+            Self::Unreadable { .. } => ErrorCode::NotAFile,
             Self::Binary { .. } => ErrorCode::BinaryFile,
             Self::NotUtf8 { .. } => ErrorCode::NotUtf8,
             Self::TooLarge { .. } => ErrorCode::TooLarge,

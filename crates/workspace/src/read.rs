@@ -10,6 +10,7 @@ use crate::census::unmoved;
 use crate::fault::{FileFault, shown};
 use crate::resolve::{Kind, Resolved};
 use crate::text::{Bom, Eol, EolCount, Indent, has_magic, indent_of, looks_binary};
+use crate::visible::Visible;
 use crate::workspace::Workspace;
 
 mod pick;
@@ -40,6 +41,8 @@ pub struct ReadRequest {
     pub hard_cap: usize,
     /// Extensions, in lower case, of binary files that are given.
     pub allow_binary: Vec<String>,
+    /// Where every other name of the file must lie; anywhere in scope when left out.
+    pub kin: Option<Visible>,
 }
 
 impl Default for ReadRequest {
@@ -51,6 +54,7 @@ impl Default for ReadRequest {
             max_bytes: 32_000,
             hard_cap: 131_072,
             allow_binary: allow.map(str::to_owned).to_vec(),
+            kin: None,
         }
     }
 }
@@ -128,7 +132,7 @@ impl Workspace {
         if file.kind == Kind::Folder {
             return Err(FileFault::NotAFile { path: shown(&path.to_string()), what: "a folder" });
         }
-        self.check_names(file)?;
+        self.check_names(file, want.kin.as_ref())?;
         let pass = Pass { file, want, range: LineRange { start_line: start, end_line: end } };
         let fault = |errno| FileFault::from_errno(errno, &path.to_string());
         let mut before = file.facts;

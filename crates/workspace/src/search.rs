@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use vambrace_core::path::ScopedPath;
 
 use crate::fault::{FileFault, shown};
-use crate::resolve::Kind;
+use crate::resolve::{Kind, Resolved};
 use crate::visible::Visible;
 use crate::workspace::Workspace;
 
@@ -70,6 +70,8 @@ pub struct SearchRequest {
     pub mode: SearchMode,
     /// Only these files are searched; all of them when left out.
     pub visible: Option<Visible>,
+    /// Where every other name of a file must lie; anywhere in scope when left out.
+    pub kin: Option<Visible>,
 }
 
 impl Default for SearchRequest {
@@ -87,6 +89,7 @@ impl Default for SearchRequest {
             respect_ignore: true,
             mode: SearchMode::Lines,
             visible: None,
+            kin: None,
         }
     }
 }
@@ -141,9 +144,14 @@ pub struct SearchResult {
 impl Workspace {
     /// Searches a file or a folder.
     pub fn search(&self, path: &ScopedPath, want: &SearchRequest) -> Result<SearchResult, SearchFault> {
+        self.search_open(self.resolve(path)?, want)
+    }
+
+    /// Searches what was opened before: what its name means by now does not matter.
+    pub fn search_open(&self, start: Resolved, want: &SearchRequest) -> Result<SearchResult, SearchFault> {
+        let path = start.path.clone();
         let deadline = Instant::now() + want.total_deadline;
         self.strays().admit()?;
-        let start = self.resolve(path)?;
         let matcher = pattern::compile(self.strays(), &want.regex, want.regex_budget)?;
         let threads = match (start.kind, want.threads) {
             (Kind::File, _) => 1,
@@ -153,7 +161,7 @@ impl Workspace {
         let named = start.kind == Kind::File;
         let first = if named {
             self.check_visible(&start, want.visible.as_ref())?;
-            self.check_names(&start)?;
+            self.check_names(&start, want.kin.as_ref())?;
             let place = start.place.clone();
             Work::File { place, facts: start.facts, file: start.into_handle() }
         } else {

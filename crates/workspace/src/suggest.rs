@@ -12,6 +12,8 @@ use crate::workspace::Workspace;
 
 /// Suggestions given.
 const MAX_NEAR: usize = 3;
+/// Longer names are not suggested.
+const MAX_SHOWN: usize = 120;
 /// Entries looked at: a hint is not worth more.
 const MAX_ENTRIES: usize = 4000;
 /// How alike two names must be, from 0 to 1.
@@ -22,7 +24,12 @@ impl Workspace {
     pub(crate) fn near_names(&self, place: &str) -> Vec<String> {
         let (folder, name) = place.rsplit_once('/').unwrap_or(("", place));
         let near = self.alike_in(folder, name);
-        if near.is_empty() { self.same_name_elsewhere(name) } else { near }
+        let mut near = if near.is_empty() { self.same_name_elsewhere(name) } else { near };
+        // A name is content too: one that could pass for more than a name is not put into our words.
+        near.retain(|name| {
+            name.len() <= MAX_SHOWN && !name.contains(|c: char| c.is_control() || "`[]".contains(c))
+        });
+        near
     }
 
     fn alike_in(&self, folder: &str, name: &str) -> Vec<String> {

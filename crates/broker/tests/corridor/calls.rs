@@ -171,7 +171,7 @@ approvals:
       decision: allow
 ";
 
-// DESIGN 1.2, 2: rules narrow, a standing grant discharges a question and never a refusal, walks keep to both
+// Rules narrow, a standing grant discharges a question and never a refusal, walks keep to both
 #[tokio::test]
 async fn rules_deny_ask_and_grant() {
     let mut kit = Kit::new(RULES);
@@ -197,7 +197,7 @@ async fn rules_deny_ask_and_grant() {
     );
 }
 
-// DESIGN 2: explain runs the first three steps and tells each layer
+// Explain runs the first three steps and tells each layer
 #[tokio::test]
 async fn explanations_tell_every_layer_and_change_nothing() {
     let mut kit = Kit::new(RULES);
@@ -249,6 +249,44 @@ async fn the_timeline_tells_check_and_call() {
     assert_eq!(events[0].verdict.as_deref(), Some("denied"));
     assert_eq!(events[1].violation_type.as_deref(), Some("blocked_path"));
     assert_eq!(events[1].attempted_action.as_deref(), Some(".env"));
+}
+
+// T13: what was decided about is what is searched, whatever its name means by then
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_swapped_for_a_denied_one_is_not_searched() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let mut kit = Kit::new(RULES);
+    let project = kit.folder.path().join("project");
+    std::fs::create_dir(project.join("pub")).unwrap();
+    let broker = kit.broker();
+    let over = AtomicBool::new(false);
+    let mut leaks = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let (file, link) = (project.join("pub/.file"), project.join("pub/.link"));
+                std::fs::write(&file, "harmless\n").unwrap();
+                std::fs::rename(&file, project.join("pub/f")).unwrap();
+                std::os::unix::fs::symlink("../docs/private/plan.md", &link).unwrap();
+                std::fs::rename(&link, project.join("pub/f")).unwrap();
+            }
+        });
+        let runtime = tokio::runtime::Handle::current();
+        tokio::task::block_in_place(|| {
+            for round in 0..600 {
+                let (tool, args) = match round % 3 {
+                    0 => ("search_file", json!({"regex": "private plan", "path": "pub/f"})),
+                    1 => ("count_matches", json!({"regex": "private plan", "path": "pub/f"})),
+                    _ => ("read_file", json!({"path": "pub/f"})),
+                };
+                let answer = runtime.block_on(call(&broker, tool, args));
+                let told = answer["data"].to_string();
+                leaks += usize::from(told.contains("the private plan") || answer["data"]["count"] == 1);
+            }
+        });
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(leaks, 0);
 }
 
 // S8

@@ -1,6 +1,5 @@
 //! What must not compile: performing without a durable start, and making by hand what only one step may make.
 
-// DESIGN 2, STYLE "The corridor"
 #[test]
 fn nothing_is_performed_without_a_durable_start() {
     trybuild::TestCases::new().compile_fail("tests/ui/*.rs");

@@ -116,7 +116,7 @@ fn refused(answer: &Value, code: &str) {
     assert!(!answer.to_string().contains("println"), "content came back: {answer}");
 }
 
-// DESIGN 1.5
+// No durable record, no effect
 #[tokio::test]
 async fn whichever_store_call_fails_the_call_is_denied() {
     for (path, uses) in [("src/main.rs", 5), ("../x", 5), ("nope", 4)] {
@@ -199,7 +199,7 @@ impl Work for BrokenWork {
     }
 }
 
-// STYLE: a panic in one call answers that call and no other
+// A panic in one call answers that call and no other
 #[tokio::test]
 async fn a_broken_tool_answers_its_call_and_no_other() {
     for at in ["plan-panic", "plan-error", "work-panic", "work-error"] {

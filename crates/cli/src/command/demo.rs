@@ -81,7 +81,7 @@ fn close(steps: &[Step], good: bool, out: Out) {
             "\n{}",
             paint(Tone::Bad, format!("{held} of {} steps came out as they must.", steps.len()))
         ));
-        let file = places::organisation();
+        let (file, _) = places::organisation();
         if file.try_exists().unwrap_or(false) {
             out.line(format!("`{}` is in force here too and may be the reason.", file.display()));
         }

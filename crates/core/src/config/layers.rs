@@ -86,7 +86,15 @@ impl Layers {
             Combine::Profile => self.narrow(key, said, any, "narrow", |new, _| {
                 *new == Setting::Text(Profile::Readonly.as_str().to_owned())
             }),
-            Combine::Inside => self.narrow(key, said, Base::AboveProject, "narrow", inside),
+            Combine::Inside => {
+                // Paths of roles are read from the service root: who moves it moves them, so it takes trust.
+                let (trusted, others): (Vec<_>, Vec<_>) =
+                    said.iter().partition(|said| said.source.is_trusted());
+                for Said { source, value } in others {
+                    self.ignored(key.path, &value.at, source, &value.value, None, "keep");
+                }
+                self.narrow(key, &trusted, Base::AboveProject, "narrow", inside)
+            }
             Combine::Union => Some(union(key, said)),
             Combine::Intersect(how) => Some(self.intersect(key, said, how)),
             Combine::Topmost => self.topmost(key, said),
@@ -309,6 +317,7 @@ impl Layers {
 }
 
 /// What one file says about one key.
+#[derive(Clone, Copy)]
 struct Said<'a> {
     source: Source,
     value: &'a Sited<Setting>,

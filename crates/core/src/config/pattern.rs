@@ -7,7 +7,8 @@ use super::fault::nearest;
 use super::key::{Covers, Item};
 use super::keys::TOOL_GROUPS;
 use crate::block::BlockList;
-use crate::fence::PathGlobs;
+use crate::glob::{Ground, PathGlobs, Purpose};
+use crate::tool;
 
 /// Why a text does not fit: a message, and a hint that may be empty.
 pub(crate) type Misfit = (String, String);
@@ -30,7 +31,7 @@ pub(crate) fn kept_form(item: Item, text: &str) -> Result<String, Misfit> {
             "**" => Ok("**".to_owned()),
             text => folder(text),
         },
-        Item::Tool => tool(text),
+        Item::Tool => tool_pattern(text),
         Item::Program => program(text),
         Item::Host => host(text),
         Item::Case => case(text),
@@ -103,13 +104,22 @@ fn path_glob(text: &str) -> Result<String, Misfit> {
     if body.split('/').any(|name| name == "..") {
         return Err(("must not contain `..`".to_owned(), String::new()));
     }
-    match PathGlobs::new([text]) {
+    if body.starts_with('!') {
+        let hint = "a glob cannot take back another one; write a rule of its own".to_owned();
+        return Err(("must not begin with `!`".to_owned(), hint));
+    }
+    if body.chars().any(char::is_control) || body.split('/').any(|name| name != name.trim()) {
+        let hint =
+            "a name in it begins or ends with a space, or has a character that cannot be seen".to_owned();
+        return Err(("matches nothing that anybody means".to_owned(), hint));
+    }
+    match PathGlobs::new([text], Purpose::Narrow, &Ground::plain()) {
         Ok(_) => Ok(text.to_owned()),
         Err(bad) => Err((format!("is not a valid glob: {}", bad.why), String::new())),
     }
 }
 
-fn tool(text: &str) -> Result<String, Misfit> {
+fn tool_pattern(text: &str) -> Result<String, Misfit> {
     if let Some(group) = text.strip_prefix("group:") {
         if TOOL_GROUPS.contains(&group) {
             return Ok(text.to_owned());
@@ -123,10 +133,21 @@ fn tool(text: &str) -> Result<String, Misfit> {
     // What is accepted here is what `ToolFacts::is_meant_by` understands: a pattern that never fits would
     // be a rule that never holds.
     if text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.*".contains(c)) {
-        return Ok(text.to_owned());
+        return known_tool(text);
     }
     let hint = "letters, digits, `_`, `-`, `.`, and `*` for any run of characters".to_owned();
     Err(("is not a tool, a pattern over tools or `group:NAME`".to_owned(), hint))
+}
+
+fn known_tool(text: &str) -> Result<String, Misfit> {
+    if tool::is_known(text) {
+        return Ok(text.to_owned());
+    }
+    let hint = match nearest(text, tool::NAMES.iter().copied()) {
+        Some(near) => format!("the nearest tool is `{near}`"),
+        None => "`vambrace tools` lists them; tools of other servers are called `server__tool`".to_owned(),
+    };
+    Err(("is not a known tool".to_owned(), hint))
 }
 
 fn program(text: &str) -> Result<String, Misfit> {
@@ -142,7 +163,7 @@ fn program(text: &str) -> Result<String, Misfit> {
 
 fn case(text: &str) -> Result<String, Misfit> {
     match text.split_once(char::is_whitespace) {
-        Some((_, rest)) if !rest.trim().is_empty() => Ok(text.to_owned()),
+        Some((tool, rest)) if !rest.trim().is_empty() => known_tool(tool).map(|_| text.to_owned()),
         _ => Err((
             "must be a tool and what it is called with".to_owned(),
             "for example `read_file docs/a.md` or `execute_command git status`".to_owned(),

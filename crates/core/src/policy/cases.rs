@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::compile::{BadPolicy, rule, site};
 use crate::config::{Case, Rule as WrittenRule};
 use crate::effect::{Access, Effect, Extent};
+use crate::glob::Ground;
 use crate::id::ToolName;
 use crate::path::AskedPath;
 use crate::plan::Plan;
@@ -42,7 +43,7 @@ pub fn check_cases(rules: &[WrittenRule], tools: &[Arc<ToolFacts>]) -> Vec<CaseR
     let mut results = Vec::new();
     for written in rules {
         // A rule that does not compile is told by the compiler; its cases say nothing then.
-        let Ok(table) = RuleTable::new(vec![rule(written)]) else { continue };
+        let Ok(table) = RuleTable::new(vec![rule(written)], &Ground::plain()) else { continue };
         let cases = written.matches.iter().map(|case| (true, case));
         for (must_match, case) in cases.chain(written.not_matches.iter().map(|case| (false, case))) {
             let fault = match plan(&case.value, tools) {

@@ -9,6 +9,7 @@ use crate::block::BadPattern;
 use crate::config::{Effective, Origin, Role as DeclaredRole, Rule as WrittenRule, Source};
 use crate::digest::Digest;
 use crate::effect::EffectKind;
+use crate::glob::Ground;
 use crate::role::{BUILT_IN, Role, RoleWords, built_in};
 use crate::rule::{Rule, RuleTable};
 use crate::skill::Skill;
@@ -48,7 +49,7 @@ impl Policy {
         let mut rules = Vec::new();
         for layer in layers {
             let written = settings.rules.iter().filter(|rule| layer_of(&rule.at) == Some(layer));
-            match RuleTable::new(written.map(rule).collect()) {
+            match RuleTable::new(written.map(rule).collect(), &ground(settings, Some(layer))) {
                 Ok(table) => rules.push((layer, table)),
                 Err((at, bad)) => faults.push(BadPolicy::Pattern(at, bad)),
             }
@@ -111,14 +112,16 @@ fn choose_role(
 /// Every definition of a role joined: the built-in one and each file's.
 fn defined(settings: &Effective, name: &str) -> Result<Option<Role>, BadPolicy> {
     let declared = settings.roles.iter().flat_map(|layer| &layer.roles).filter(|role| role.name == name);
-    let words: Vec<RoleWords> = built_in(name).into_iter().chain(declared.map(role_words)).collect();
+    let own = built_in(name, &ground(settings, None));
+    let declared = declared.map(|role| role_words(role, ground(settings, layer_of(&role.at))));
+    let words: Vec<RoleWords> = own.into_iter().chain(declared).collect();
     if words.is_empty() {
         return Ok(None);
     }
     Role::new(RoleName::new(name), words).map(Some).map_err(|(at, bad)| BadPolicy::Pattern(at, bad))
 }
 
-fn role_words(role: &DeclaredRole) -> RoleWords {
+fn role_words(role: &DeclaredRole, ground: Ground) -> RoleWords {
     let permits = role
         .permits
         .as_ref()
@@ -130,7 +133,24 @@ fn role_words(role: &DeclaredRole) -> RoleWords {
         except: Vec::new(),
         paths: role.paths.clone(),
         permits,
+        ground,
     }
+}
+
+/// What the globs of a layer stand on. Whoever stands above the file that set the service root did not see it; nobody's
+/// layer (`None`) is that of the built-in roles, which are meant for the service.
+#[must_use]
+pub fn ground(settings: &Effective, layer: Option<LayerKind>) -> Ground {
+    let service_root = match settings.service_root.as_str() {
+        "." => String::new(),
+        root => root.to_owned(),
+    };
+    let setter = settings.get("workspace.service_root").and_then(|root| layer_of(&root.at));
+    let seen = match (setter, layer) {
+        (Some(setter), Some(layer)) if layer < setter => String::new(),
+        _ => service_root.clone(),
+    };
+    Ground { service_root, seen }
 }
 
 /// A rule as the table wants it.
@@ -142,7 +162,11 @@ pub(super) fn rule(written: &WrittenRule) -> Rule {
         paths: written.paths.clone(),
         commands: written.commands.clone(),
         decision: written.decision,
-        reason: written.reason.clone(),
+        // The words of a project that nobody trusts are not passed on in ours.
+        reason: written
+            .reason
+            .clone()
+            .filter(|_| written.at.source() != Some(Source::Project { trusted: false })),
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Decision, Policy};
 use crate::digest::Digest;
 use crate::effect::{Access, Effect};
 use crate::explain::explain;
+use crate::glob::Ground;
 use crate::path::AskedPath;
 use crate::plan::Plan;
 use crate::rule;
@@ -31,6 +32,7 @@ fn every_voucher(decision: &Decision) -> Vec<Voucher> {
     let grants = decision.verdict.obligations().map(|ask| Voucher::Grant {
         id: "g".to_owned(),
         about: ask.reason.about.clone(),
+        by: LayerKind::Organisation,
         expires: None,
         revoked: false,
     });
@@ -48,7 +50,7 @@ fn answer_of(settlement: &Settlement) -> Answer {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    // P1, DESIGN 1.2
+    // Decision model, property 1, DESIGN 1.2
     #[test]
     fn adding_a_rule_never_lowers_a_verdict_nor_widens_the_fence(
         rules in any_rules(), extra in any_rule(), layer in 0usize..3, role in any_role(), plan in any_plan(), probe in any_path(),
@@ -68,7 +70,7 @@ proptest! {
         prop_assert!(before.fence.write.admits(&probe) || !after.fence.write.admits(&probe));
     }
 
-    // P2, S2
+    // Decision model, property 2, S2
     #[test]
     fn activating_a_skill_never_widens(
         rules in any_rules(), role in any_role(), manifest in any_manifest(), plan in any_plan(), probe in any_path(),
@@ -83,7 +85,7 @@ proptest! {
         }
     }
 
-    // P3
+    // Decision model, property 3
     #[test]
     fn the_order_of_the_layers_does_not_matter(
         rules in any_rules(), role in any_role(), plan in any_plan(), shuffle in Just([0usize, 1, 2]).prop_shuffle(),
@@ -101,7 +103,7 @@ proptest! {
         prop_assert_eq!(backwards, one.verdict);
     }
 
-    // P4
+    // Decision model, property 4
     #[test]
     fn no_voucher_beats_a_deny(rules in any_rules(), role in any_role(), plan in any_plan()) {
         let decision = decide(&policy(rules, role, None), &plan);
@@ -112,13 +114,13 @@ proptest! {
         }
     }
 
-    // P5
+    // Decision model, property 5
     #[test]
     fn an_expired_revoked_or_foreign_voucher_is_no_voucher(rules in any_rules(), plan in any_plan()) {
         let mut policy = policy(rules, Some("dev"), None);
         for (_, table) in &mut policy.rules {
             let asks = table.rules().iter().filter(|rule| rule.decision == rule::Decision::Ask).cloned().collect();
-            *table = rule::RuleTable::new(asks).unwrap();
+            *table = rule::RuleTable::new(asks, &Ground::plain()).unwrap();
         }
         let decision = decide(&policy, &plan);
         let about = |ask: &crate::verdict::Obligation| ask.reason.about.clone();
@@ -128,14 +130,14 @@ proptest! {
             approval(Digest::of(b"another plan")),
         ];
         for ask in decision.verdict.obligations() {
-            dead.push(Voucher::Grant { id: "old".into(), about: about(ask), expires: Some(NOW), revoked: false });
-            dead.push(Voucher::Grant { id: "revoked".into(), about: about(ask), expires: None, revoked: true });
-            dead.push(Voucher::Grant { id: "other".into(), about: format!("{}x", about(ask)), expires: None, revoked: false });
+            dead.push(Voucher::Grant { id: "old".into(), about: about(ask), by: LayerKind::Floor, expires: Some(NOW), revoked: false });
+            dead.push(Voucher::Grant { id: "revoked".into(), about: about(ask), by: LayerKind::Floor, expires: None, revoked: true });
+            dead.push(Voucher::Grant { id: "other".into(), about: format!("{}x", about(ask)), by: LayerKind::Floor, expires: None, revoked: false });
         }
         prop_assert_eq!(settle(&decision, &dead, NOW), settle(&decision, &[], NOW));
     }
 
-    // P7
+    // Decision model, property 7
     #[test]
     fn an_approval_is_bound_to_every_byte_of_the_plan(plan in any_plan(), other in any_plan(), key in "[a-z]{1,4}") {
         let digest = plan.digest();
@@ -148,7 +150,7 @@ proptest! {
         prop_assert_ne!(digest, longer.digest());
     }
 
-    // P10
+    // Decision model, property 10
     #[test]
     fn the_same_inputs_give_the_same_bytes(rules in any_rules(), role in any_role(), plan in any_plan()) {
         let tell = || {
@@ -159,7 +161,7 @@ proptest! {
         prop_assert_eq!(tell(), tell());
     }
 
-    // P11
+    // Decision model, property 11
     #[test]
     fn a_tool_that_is_not_offered_is_never_allowed(
         rules in any_rules(), role in any_role(), manifest in prop::option::of(any_manifest()), plan in any_plan(),
@@ -171,7 +173,7 @@ proptest! {
         }
     }
 
-    // P14
+    // Decision model, property 14
     #[test]
     fn the_fence_lies_within_every_layers_fence(
         rules in any_rules(), role in any_role(), manifest in prop::option::of(any_manifest()), plan in any_plan(), probe in any_path(),
@@ -186,7 +188,7 @@ proptest! {
         }
     }
 
-    // P16: taking away every cited rule of the rule layers changes their part of the verdict.
+    // Decision model, property 16: taking away every cited rule of the rule layers changes their part of the verdict.
     #[test]
     fn explanations_cite_what_decided(rules in any_rules(), plan in any_plan()) {
         let policy = policy(rules, Some("sre"), None);
@@ -205,7 +207,7 @@ proptest! {
                     })
                     .cloned()
                     .collect();
-                *table = rule::RuleTable::new(kept).unwrap();
+                *table = rule::RuleTable::new(kept, &Ground::plain()).unwrap();
             }
             prop_assert!(decide(&without, &plan).verdict.answer() < answer);
         }

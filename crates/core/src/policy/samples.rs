@@ -8,6 +8,7 @@ use super::Policy;
 use crate::block::BlockList;
 use crate::digest::Digest;
 use crate::effect::{Access, Effect, Extent};
+use crate::glob::Ground;
 use crate::id::{RoleName, ToolName};
 use crate::path::AskedPath;
 use crate::plan::Plan;
@@ -107,11 +108,12 @@ pub(super) fn any_manifest() -> impl Strategy<Value = String> {
 }
 
 pub(super) fn skill(manifest: &str) -> Skill {
-    Skill::from_manifest("s", Site { file: "manifest.json".to_owned(), line: 0 }, manifest).unwrap()
+    Skill::from_manifest("s", Site { file: "manifest.json".to_owned(), line: 0 }, manifest, &Ground::plain())
+        .unwrap()
 }
 
 pub(super) fn policy(rules: [Vec<Rule>; 3], role: Option<&str>, manifest: Option<&str>) -> Policy {
-    let [organisation, user, project] = rules.map(|rules| RuleTable::new(rules).unwrap());
+    let [organisation, user, project] = rules.map(|rules| RuleTable::new(rules, &Ground::plain()).unwrap());
     Policy {
         block: BlockList::with_defaults::<&str>(&[]).unwrap(),
         rules: vec![
@@ -120,7 +122,10 @@ pub(super) fn policy(rules: [Vec<Rule>; 3], role: Option<&str>, manifest: Option
             (LayerKind::Project, project),
         ],
         role: role
-            .map(|name| Role::new(RoleName::new(name), built_in(name).into_iter().collect()).unwrap())
+            .map(|name| {
+                Role::new(RoleName::new(name), built_in(name, &Ground::plain()).into_iter().collect())
+                    .unwrap()
+            })
             .ok_or_else(|| "no role".to_owned()),
         skill: manifest.map(skill),
         revision: Digest::of(b"sample"),

@@ -162,7 +162,10 @@ impl<'h> Worker<'h> {
 
     fn linked(&mut self, files: Vec<Linked>) {
         let ws = &self.hunt.ws;
-        let census = Census::take(ws, files.iter().map(|file| &file.facts), || !self.hunt.stopped());
+        let census =
+            Census::take(ws, files.iter().map(|file| &file.facts), self.hunt.want.kin.as_ref(), || {
+                !self.hunt.stopped()
+            });
         for Linked { place, facts } in files {
             if self.hunt.stopped() {
                 return;

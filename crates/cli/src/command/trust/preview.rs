@@ -9,6 +9,7 @@ use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
 use vambrace_core::policy::Policy;
 
+use crate::command::audit::one_line;
 use crate::desk::{self, Trust};
 use crate::failure::Failure;
 use crate::found::{combine, find, told};
@@ -48,7 +49,7 @@ impl Preview {
     pub(super) fn tell(&self, project: &Path, digest: Digest, trust: Trust, out: Out) {
         out.line(format!("{}  {}", paint(Tone::Strong, plain(&project.display().to_string())), told(trust)));
         for (name, size) in &self.files {
-            out.line(format!("  {size:>8} bytes  {}", plain(name)));
+            out.line(format!("  {size:>8} bytes  {}", one_line(name)));
         }
         if self.parts.is_empty() {
             out.line("nothing in it widens what holds without it");
@@ -57,7 +58,7 @@ impl Preview {
         }
         for part in &self.parts {
             let at = paint(Tone::Faint, format!("[{}]", plain(&part.at)));
-            out.line(format!("  {}  {} {at}", paint(Tone::Care, plain(&part.key)), plain(&part.value)));
+            out.line(format!("  {}  {} {at}", paint(Tone::Care, one_line(&part.key)), one_line(&part.value)));
         }
         out.line(format!("digest  {digest}"));
     }

@@ -37,7 +37,7 @@ fn unknown_keys_name_place_and_nearest() {
         ],
     );
     check(
-        "approvals:\n  rules:\n    - tool: [read_file]\n      tools: [x]\n      decision: ask\n",
+        "approvals:\n  rules:\n    - tool: [read_file]\n      tools: [http]\n      decision: ask\n",
         &[
             ".vambrace/config.yaml:3:7: approvals.rules[0].tool: unknown key\nhint: the nearest valid key is `tools`",
         ],
@@ -154,13 +154,13 @@ fn wrong_types() {
 #[test]
 fn rules_must_say_something() {
     check(
-        "approvals:\n  rules:\n    - tools: [a]\n    - decision: deny\n    - {id: x, tools: [a], decision: deny}\n    - {id: x, tools: [b], decision: dny, match: [read_file]}\n",
+        "approvals:\n  rules:\n    - tools: [http]\n    - decision: deny\n    - {id: x, tools: [http], decision: deny}\n    - {id: x, tools: [http], decision: dny, match: [read_file]}\n",
         &[
             ".vambrace/config.yaml:3:7: approvals.rules[0]: must have a `decision`\nhint: `deny`, `ask` or `allow`",
             ".vambrace/config.yaml:4:7: approvals.rules[1]: selects nothing\nhint: name at least one of `tools`, `paths`, `commands`; `tools: [\"*\"]` is every call",
             ".vambrace/config.yaml:6:7: approvals.rules[3].id: `x` is used twice\nhint: the rule in line 5 has it already",
-            ".vambrace/config.yaml:6:37: approvals.rules[3].decision: `dny` must be one of `deny`, `ask`, `allow`\nhint: the nearest valid value is `deny`",
-            ".vambrace/config.yaml:6:50: approvals.rules[3].match[0]: `read_file` must be a tool and what it is called with\nhint: for example `read_file docs/a.md` or `execute_command git status`",
+            ".vambrace/config.yaml:6:40: approvals.rules[3].decision: `dny` must be one of `deny`, `ask`, `allow`\nhint: the nearest valid value is `deny`",
+            ".vambrace/config.yaml:6:53: approvals.rules[3].match[0]: `read_file` must be a tool and what it is called with\nhint: for example `read_file docs/a.md` or `execute_command git status`",
         ],
     );
 }
@@ -285,7 +285,7 @@ fn harmless_texts_load() {
         "limits: {calls_per_minute: 60}\n",
         "limits: {calls_per_minute: {default: 60, read_file: 600, 'git_*': 5}}\n",
         "mcp_servers: {github: {command: x, env: {A: b}}}\nelevation: {anything: [1, 2]}\nintents: {enabled: true, match_threshold: 0.7, rules: [{name: a, patterns: ['research *'], target: {type: skill, name: s}}]}\n",
-        "approvals:\n  rules:\n    - decision: ask\n      tools: ['*']\n      reason: one\n        two & three ! four &five\n        *six # &seven\n    - decision: ask\n      tools: [a] # !x\n      reason: > # &c\n        a\n        !b &c\n    - {decision: ask, tools: [b], reason: \"x\n    &y !z\"}\n",
+        "approvals:\n  rules:\n    - decision: ask\n      tools: ['*']\n      reason: one\n        two & three ! four &five\n        *six # &seven\n    - decision: ask\n      tools: [http] # !x\n      reason: > # &c\n        a\n        !b &c\n    - {decision: ask, tools: [rest], reason: \"x\n    &y !z\"}\n",
         "tools: {toolchain: {test: npm test, lint: [cargo, clippy]}}\n",
         "\r\nversion: 1\r\nprofile: ci\r\n",
     ] {
