@@ -48,6 +48,18 @@ fn an_unwritable_ledger_denies_every_call() {
     assert!(!ran.out.contains("println"));
 }
 
+// A removed database beside its segments is no reason to begin a second history
+#[test]
+fn a_removed_database_is_not_replaced_silently() {
+    let home = Home::new();
+    home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    for name in ["vambrace.db", "vambrace.db-wal", "vambrace.db-shm"] {
+        let _ = std::fs::remove_file(home.state().join(name));
+    }
+    let (code, answer) = home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    assert_eq!((code, answer["error"]["code"].as_str()), (4, Some("AuditUnavailable")), "{answer}");
+}
+
 // B5: several processes on one state folder write one chain
 #[test]
 fn processes_share_one_chain() {

@@ -45,20 +45,20 @@ pub(crate) async fn admit(
     new: NewSession,
 ) -> Result<Admitted, CallError> {
     let parts = &broker.parts;
-    let state = match (session_state(broker, trail).await?, new) {
-        (Some(state), _) => state,
-        (None, NewSession::Open) => open_session(broker, trail).await?,
-        (None, NewSession::Imagine) => SessionState::Active,
+    let state = match new {
+        NewSession::Open => match broker.known_state(&trail.session) {
+            Some(state) => state,
+            None => match session_state(broker, trail).await? {
+                Some(state) => state,
+                None => open_session(broker, trail).await?,
+            },
+        },
+        NewSession::Imagine => session_state(broker, trail).await?.unwrap_or(SessionState::Active),
     };
+    broker.remember(&trail.session, state.is_open().then_some(state));
     trail.session_state = Some(state);
     if !state.is_open() {
-        let why = format!("session `{}` is {}", trail.session, state.as_str());
-        let error = CallError::new(ErrorCode::SessionSuspended, why);
-        return Err(match state {
-            SessionState::Ended => error
-                .suggest("an ended session stays ended; the user can begin another one (`--session NAME`)"),
-            _ => error,
-        });
+        return Err(closed(trail, state));
     }
     let tool = parts.catalogue.get(&raw.tool, |tool| broker.offers(tool.facts()))?;
     trail.tool = tool.facts().name.to_string();
@@ -78,7 +78,19 @@ pub(crate) async fn admit(
     Ok(Admitted { tool: Arc::clone(tool), args: raw.args, session: SessionView { state, pace } })
 }
 
-async fn session_state(broker: &Broker, trail: &Trail) -> Result<Option<SessionState>, CallError> {
+/// The refusal of a session that takes no calls.
+pub(crate) fn closed(trail: &Trail, state: SessionState) -> CallError {
+    let why = format!("session `{}` is {}", trail.session, state.as_str());
+    let error = CallError::new(ErrorCode::SessionSuspended, why);
+    match state {
+        SessionState::Ended => {
+            error.suggest("an ended session stays ended; the user can begin another one (`--session NAME`)")
+        }
+        _ => error,
+    }
+}
+
+pub(crate) async fn session_state(broker: &Broker, trail: &Trail) -> Result<Option<SessionState>, CallError> {
     let row =
         broker.parts.store.session(trail.session.as_str()).await.map_err(|error| CallError::from(&error))?;
     Ok(row.map(|row| row.state))

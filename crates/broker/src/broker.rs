@@ -1,11 +1,12 @@
 //! The broker: what a call needs on its way, handed over at the door.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use vambrace_core::clock::{Chance, Clock};
 use vambrace_core::config::AuditSync;
 use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::id::Id;
 use vambrace_core::policy::Policy;
 use vambrace_core::redacted::{Redact, Redacted};
 use vambrace_core::session::SessionState;
@@ -18,6 +19,8 @@ pub struct Broker {
     pub(crate) parts: Parts,
     /// The canonical names of the tools that some call could use.
     offered: BTreeSet<String>,
+    /// The session of the last call as it was then; every start checks it again in its own transaction.
+    pub(crate) known: Mutex<Option<(Id, SessionState)>>,
 }
 
 /// Everything a broker is made of.
@@ -98,7 +101,7 @@ impl Broker {
         let tools = parts.catalogue.tools().map(|tool| tool.facts());
         let offered =
             tools.filter(|tool| parts.policy.offers(tool)).map(|tool| tool.name.to_string()).collect();
-        Self { parts, offered }
+        Self { parts, offered, known: Mutex::new(None) }
     }
 
     /// The tools that some call of this role and skill could use, in the order of the catalogue.
@@ -115,6 +118,18 @@ impl Broker {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.parts.store
+    }
+
+    /// What is known of a session without asking the store.
+    pub(crate) fn known_state(&self, session: &Id) -> Option<SessionState> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().filter(|(id, _)| id == session).map(|(_, state)| *state)
+    }
+
+    /// Remembers a session, or forgets it.
+    pub(crate) fn remember(&self, session: &Id, state: Option<SessionState>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
+            state.map(|state| (session.clone(), state));
     }
 
     pub(crate) fn text(&self, text: &str) -> Result<Text, CallError> {

@@ -74,8 +74,11 @@ impl Broker {
         let mut entry = self.entry(Op::ToolStart, trail)?;
         entry.status = Some(Status::Allowed);
         entry.tool_args = Some(self.args(trail)?);
-        let row = self.call_row(trail, CallState::Executing)?;
-        Ok((vec![entry], vec![Change::InsertCall(row)]))
+        let mut changes = vec![Change::RequireSession { id: trail.session.clone() }];
+        if !trail.row_later {
+            changes.push(Change::InsertCall(self.call_row(trail, CallState::Executing)?));
+        }
+        Ok((vec![entry], changes))
     }
 
     async fn record_success(
@@ -96,7 +99,8 @@ impl Broker {
         let mut event = self.event(trail, Phase::Call, "call", EventStatus::Ok)?;
         event.attempt = Some(1);
         let check = self.check_event(trail, EventStatus::Ok)?;
-        let changes = vec![Change::FinishCall(finish), Change::Event(check), Change::Event(event)];
+        let mut changes = self.end(trail, finish)?;
+        changes.extend([Change::Event(check), Change::Event(event)]);
         let batch = Batch::lazy(vec![entry], changes);
         let committed = self.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
@@ -162,7 +166,7 @@ impl Broker {
         let state = if standing == Standing::Error { CallState::Failed } else { CallState::Rejected };
         let at = self.parts.clock.now();
         let finish = CallFinish { id: trail.call.clone(), state, at, error: Some(error.code) };
-        if !trail.started {
+        if trail.started.is_none() {
             let mut row = self.call_row(trail, CallState::Pending)?;
             // A call that came too early does not make the next one wait longer.
             row.counted &= error.code != ErrorCode::RateLimited;
@@ -173,7 +177,7 @@ impl Broker {
             changes.push(Change::Event(self.check_event(trail, status)?));
         }
         let (phase, action, status) = match standing {
-            Standing::Error if !trail.started => (Phase::Call, "plan", EventStatus::Error),
+            Standing::Error if trail.started.is_none() => (Phase::Call, "plan", EventStatus::Error),
             Standing::Error => (Phase::Call, "call", EventStatus::Error),
             Standing::Waiting => (Phase::Approval, "request", EventStatus::Denied),
             Standing::Denied => (Phase::Policy, "violation", EventStatus::Denied),
@@ -186,8 +190,20 @@ impl Broker {
             event.attempted_action = self.target(trail)?;
         }
         changes.push(Change::Event(event));
-        changes.push(Change::FinishCall(finish));
+        changes.extend(self.end(trail, finish)?);
         Ok(())
+    }
+
+    /// The end of a call's row, which may only now be made.
+    fn end(&self, trail: &Trail, finish: CallFinish) -> Result<Vec<Change>, CallError> {
+        let mut changes = Vec::with_capacity(4);
+        if trail.row_later && trail.started.is_some() {
+            let mut row = self.call_row(trail, CallState::Executing)?;
+            row.first_seq = trail.started;
+            changes.push(Change::InsertCall(row));
+        }
+        changes.push(Change::FinishCall(finish));
+        Ok(changes)
     }
 
     /// Counts a violation, and lets too many of them have their consequence (T22, T23).
@@ -231,6 +247,7 @@ impl Broker {
         entry.message = Some(self.text(&why)?);
         entries.push(entry);
         changes.push(Change::SetSession { id: trail.session.clone(), state: rules.action, at: now });
+        self.remember(&trail.session, None);
         Ok(())
     }
 

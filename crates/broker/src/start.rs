@@ -8,9 +8,10 @@ use vambrace_core::config::AuditSync;
 use vambrace_core::effect::EffectKind;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::settle::Permit;
-use vambrace_store::{Batch, StartReceipt};
-use vambrace_tools::Prepared;
+use vambrace_store::{Batch, StartReceipt, StoreError};
+use vambrace_tools::{Prepared, Weight};
 
+use crate::admit::{closed, session_state};
 use crate::broker::Broker;
 use crate::settle::Permitted;
 use crate::trail::Trail;
@@ -34,14 +35,30 @@ pub(crate) async fn start(
     trail: &mut Trail,
 ) -> Result<Started, CallError> {
     let (prepared, permit) = permitted.into_parts();
-    let (entries, changes) = broker.start_record(trail)?;
     let only_reads = prepared.effects.iter().all(|effect| effect.kind() == EffectKind::Read);
     let later = only_reads && broker.parts.sync == AuditSync::ReadsLater;
+    trail.row_later = later && !trail.counted && prepared.weight == Weight::Light;
+    let (entries, changes) = broker.start_record(trail)?;
     let batch = if later { Batch::lazy(entries, changes) } else { Batch::durable(entries, changes) };
-    let committed = broker.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
+    let committed = match broker.parts.store.commit(batch).await {
+        Ok(committed) => committed,
+        Err(error) => return Err(refused(broker, trail, &error).await),
+    };
     let receipt = if later { committed.into_read_start() } else { committed.into_start() };
     let receipt = receipt
         .ok_or_else(|| CallError::new(ErrorCode::AuditUnavailable, "the start record is not on disk"))?;
-    trail.started = true;
+    trail.started = Some(receipt.sealed().seq);
     Ok(Started { prepared, permit, receipt })
+}
+
+/// Why a start was not committed: somebody may have closed the session since it was looked at.
+async fn refused(broker: &Broker, trail: &Trail, error: &StoreError) -> CallError {
+    broker.remember(&trail.session, None);
+    if error.concerns_batch_only()
+        && let Ok(Some(state)) = session_state(broker, trail).await
+        && !state.is_open()
+    {
+        return closed(trail, state);
+    }
+    CallError::from(error)
 }

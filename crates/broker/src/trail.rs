@@ -37,7 +37,10 @@ pub(crate) struct Trail {
     /// What the tool declares, for the timeline.
     pub(crate) policy: Option<String>,
     pub(crate) decide_us: u64,
-    pub(crate) started: bool,
+    /// The number of the start record, once it is committed.
+    pub(crate) started: Option<u64>,
+    /// Whether the call gets its row with its end: a quick read is over before anybody could look for it.
+    pub(crate) row_later: bool,
 }
 
 impl Trail {
@@ -67,7 +70,8 @@ impl Trail {
             rule: None,
             policy: None,
             decide_us: 0,
-            started: false,
+            started: None,
+            row_later: false,
         }
     }
 

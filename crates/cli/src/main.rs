@@ -21,7 +21,9 @@ fn main() -> ExitCode {
     quiet_panics();
     let args = Args::parse();
     let out = out::Out::new(args.json);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    // One worker: a call that hops between threads waits longer for the hop than for the file. What takes long runs
+    // on threads of its own.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(command::run(args, &out)),
         Err(error) => Err(failure::Failure::failed(format!("cannot start: {error}"))),

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::block::BadPattern;
 use crate::path::{ScopedPath, Zone};
@@ -102,34 +102,33 @@ impl PathGlobs {
     /// Whether one of them matches.
     #[must_use]
     pub fn matches(&self, path: &ScopedPath) -> bool {
-        let mut found = false;
-        self.each_match(path, &mut |_| found = true);
-        found
+        let place = self.place(path);
+        self.from_project.is_match(&place)
+            || self.spellings(path, &place).any(|spelling| self.anywhere.is_match(spelling))
     }
 
     /// Which of them match, by their place in the list, in order.
     #[must_use]
     pub fn matching(&self, path: &ScopedPath) -> Vec<usize> {
         let mut places = Vec::new();
-        self.each_match(path, &mut |place| places.push(place));
+        let place = self.place(path);
+        self.from_project.each_match(&place, &mut |hit| places.push(hit));
+        for spelling in self.spellings(path, &place) {
+            self.anywhere.each_match(spelling, &mut |hit| places.push(hit));
+        }
         places.sort_unstable();
         places.dedup();
         places
     }
 
-    fn each_match(&self, path: &ScopedPath, found: &mut dyn FnMut(usize)) {
-        let place = self.place(path);
-        self.from_project.each_match(&place, found);
-        self.anywhere.each_match(&place, found);
-        // The same path as seen from each folder on the way to the service root.
-        let mut rest = place.as_str();
-        for _ in self.service_root.split('/').filter(|name| !name.is_empty()) {
-            match (path.zone(), rest.split_once('/')) {
-                (Zone::Service, Some((_, below))) => rest = below,
-                _ => return,
-            }
-            self.anywhere.each_match(rest, found);
-        }
+    /// The path from the project root, and from each folder on the way to the service root.
+    fn spellings<'a>(&self, path: &ScopedPath, place: &'a str) -> impl Iterator<Item = &'a str> {
+        let steps = match path.zone() {
+            Zone::Service => self.service_root.split('/').filter(|name| !name.is_empty()).count(),
+            Zone::Project => 0,
+        };
+        std::iter::successors(Some(place), |rest| rest.split_once('/').map(|(_, below)| below))
+            .take(steps + 1)
     }
 
     /// The path from the project root.
@@ -142,31 +141,34 @@ impl PathGlobs {
 }
 
 impl Placed {
+    /// Each glob twice: the thing itself, and everything below it.
     fn new(globs: Vec<(usize, &String, String)>) -> Result<Self, BadPattern> {
         let mut set = GlobSetBuilder::new();
         let mut places = Vec::new();
         for (place, written, glob) in globs {
-            let bad = |why: String| BadPattern { pattern: written.clone(), why };
-            let built = GlobBuilder::new(&glob).literal_separator(true).build();
-            set.add(built.map_err(|error| bad(error.kind().to_string()))?);
-            places.push(place);
+            let below = format!("{glob}/**");
+            for glob in [glob, below] {
+                let bad = |why: String| BadPattern { pattern: written.clone(), why };
+                let built = GlobBuilder::new(&glob).literal_separator(true).build();
+                set.add(built.map_err(|error| bad(error.kind().to_string()))?);
+                places.push(place);
+            }
         }
         let set =
             set.build().map_err(|error| BadPattern { pattern: String::new(), why: error.to_string() })?;
         Ok(Self { set, places })
     }
 
-    /// The path itself and every folder above it.
     fn each_match(&self, path: &str, found: &mut dyn FnMut(usize)) {
         if self.places.is_empty() {
             return;
         }
-        let mut hits = Vec::new();
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        for part in ends.filter_map(|end| path.get(..end)) {
-            self.set.matches_candidate_into(&Candidate::new(part), &mut hits);
-            hits.iter().filter_map(|hit| self.places.get(*hit)).for_each(|place| found(*place));
-        }
+        let hits = self.set.matches(path);
+        hits.iter().filter_map(|hit| self.places.get(*hit)).for_each(|place| found(*place));
+    }
+
+    fn is_match(&self, path: &str) -> bool {
+        !self.places.is_empty() && self.set.is_match(path)
     }
 }
 

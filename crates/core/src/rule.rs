@@ -1,6 +1,7 @@
 //! Rules that people write: tools, paths or commands, and a decision. A layer's rules are compiled into one table,
 //! so that judging a call costs a lookup and one pass over the globs, however many rules there are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::block::BadPattern;
@@ -46,7 +47,7 @@ impl Rule {
     /// Whether it speaks about this tool.
     #[must_use]
     pub fn is_about(&self, tool: &ToolFacts) -> bool {
-        self.tools.is_empty() || self.tools.iter().any(|pattern| tool.is_meant_by(pattern))
+        tool.is_meant_by_any(&self.tools)
     }
 
     fn matches_command(&self, argv: &[String]) -> bool {
@@ -83,10 +84,34 @@ pub struct RuleTable {
     globs: PathGlobs,
     /// For each glob the rule it belongs to.
     owners: Vec<usize>,
-    /// For each rule its own globs, for the fence.
-    fences: Vec<Option<Arc<PathGlobs>>>,
+    /// What deny and ask rules take out of the fence.
+    fences: Vec<Taken>,
     /// For each allowing rule its globs, as its writer saw them.
     grants: Vec<Option<PathGlobs>>,
+}
+
+/// The paths that rules of one kind about the same tools take out of the fence: one list, however many rules.
+#[derive(Debug, Clone)]
+struct Taken {
+    tools: Vec<String>,
+    decision: Decision,
+    globs: Arc<PathGlobs>,
+}
+
+impl Taken {
+    fn by(rules: &[Rule], ground: &Ground) -> Result<Vec<Self>, (Site, BadPattern)> {
+        let mut kinds: BTreeMap<(&[String], bool), Vec<&String>> = BTreeMap::new();
+        for rule in rules.iter().filter(|rule| rule.decision != Decision::Allow && !rule.paths.is_empty()) {
+            kinds.entry((&rule.tools, rule.decision == Decision::Deny)).or_default().extend(&rule.paths);
+        }
+        let taken = kinds.into_iter().map(|((tools, denies), globs)| {
+            let globs =
+                PathGlobs::new(globs, Purpose::Narrow, ground).map_err(|bad| (Site::built_in(), bad))?;
+            let decision = if denies { Decision::Deny } else { Decision::Ask };
+            Ok(Self { tools: tools.to_vec(), decision, globs: Arc::new(globs) })
+        });
+        taken.collect()
+    }
 }
 
 impl RuleTable {
@@ -95,18 +120,16 @@ impl RuleTable {
         let mut grants = Vec::new();
         let mut globs = Vec::new();
         let mut owners = Vec::new();
-        let mut fences = Vec::new();
         for (owner, rule) in rules.iter().enumerate() {
             let compile =
                 |purpose| PathGlobs::new(&rule.paths, purpose, ground).map_err(|bad| (rule.at.clone(), bad));
-            let own = compile(Purpose::Narrow)?;
-            fences.push((!rule.paths.is_empty()).then(|| Arc::new(own)));
             let allows = rule.decision == Decision::Allow && !rule.paths.is_empty();
             grants.push(if allows { Some(compile(Purpose::Permit)?) } else { None });
             owners.extend(std::iter::repeat_n(owner, rule.paths.len()));
             globs.extend(rule.paths.iter().cloned());
         }
         let globs = PathGlobs::new(globs, Purpose::Narrow, ground).map_err(|bad| (Site::built_in(), bad))?;
+        let fences = Taken::by(&rules, ground)?;
         Ok(Self { rules, globs, owners, fences, grants })
     }
 
@@ -134,16 +157,12 @@ impl RuleTable {
         });
         let walks =
             plan.effects.iter().any(|effect| matches!(effect, Effect::Path { extent: Extent::Tree, .. }));
-        for (rule, globs) in self.rules.iter().zip(&self.fences) {
-            let Some(globs) = globs else { continue };
-            if rule.decision == Decision::Allow || !rule.is_about(&plan.tool) {
-                continue;
-            }
+        for taken in self.fences.iter().filter(|taken| plan.tool.is_meant_by_any(&taken.tools)) {
             // What would be refused or asked about by name is not met on a walk either, nor under another name.
-            fence.kin.forbid(globs);
-            if walks || rule.decision == Decision::Deny {
-                fence.read.forbid(globs);
-                fence.write.forbid(globs);
+            fence.kin.forbid(&taken.globs);
+            if walks || taken.decision == Decision::Deny {
+                fence.read.forbid(&taken.globs);
+                fence.write.forbid(&taken.globs);
             }
         }
     }

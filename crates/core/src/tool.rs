@@ -213,6 +213,12 @@ pub struct ToolFacts {
 }
 
 impl ToolFacts {
+    /// Whether one of the patterns means this tool; no pattern means every tool.
+    #[must_use]
+    pub fn is_meant_by_any(&self, patterns: &[String]) -> bool {
+        patterns.is_empty() || patterns.iter().any(|pattern| self.is_meant_by(pattern))
+    }
+
     /// Whether a name, alias, `group:NAME` or glob over names means this tool.
     #[must_use]
     pub fn is_meant_by(&self, pattern: &str) -> bool {

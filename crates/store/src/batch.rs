@@ -42,6 +42,11 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
+    /// The batch is refused unless this session is open: whoever ends it ends what has not started.
+    RequireSession {
+        /// Which.
+        id: Id,
+    },
     /// A call is known from now on. Its id must be new.
     InsertCall(CallRow<Text>),
     /// A call moves on; refused when it has ended already.

@@ -56,7 +56,7 @@ pub struct CallRow<T = Text> {
     pub finished: Option<Timestamp>,
     /// Why it failed.
     pub error: Option<T>,
-    /// The first record about it. Filled in by the store.
+    /// The first record about it. Filled in by the store where it is not said.
     pub first_seq: Option<u64>,
     /// The last record about it. Filled in by the store.
     pub last_seq: Option<u64>,

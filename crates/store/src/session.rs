@@ -30,6 +30,7 @@ pub struct SessionRow<T = Text> {
 pub(crate) const INSERT: &str =
     "INSERT INTO sessions (id, user, agent, role, project, state, opened, changed)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+pub(crate) const OPEN: &str = "SELECT 1 FROM sessions WHERE id = ?1 AND state IN ('active', 'alert')";
 pub(crate) const SET: &str = "UPDATE sessions SET state = ?2, changed = ?3 WHERE id = ?1";
 pub(crate) const BY_ID: &str =
     "SELECT id, user, agent, role, project, state, opened, changed FROM sessions WHERE id = ?1";

@@ -1,6 +1,7 @@
 //! The store on SQLite: one writing thread, one thread for chores, connections that read.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -74,6 +75,17 @@ pub struct SqliteStore {
     dir: StateDir,
 }
 
+/// A new chain beside the segments of an old one would be a second history.
+fn refuse_orphans(files: &dyn SegmentFiles, database: &Path) -> Result<(), StoreError> {
+    let segments = files.list().map_err(|error| StoreError::io("looking at the segments", error))?;
+    if segments.iter().all(|(_, size)| *size == 0) {
+        return Ok(());
+    }
+    let reason =
+        "it holds no records, but there are segments: the database was removed or replaced".to_owned();
+    Err(StoreError::Damaged { path: database.to_owned(), reason })
+}
+
 impl SqliteStore {
     /// Opens a state folder, which is made when it is missing.
     pub fn open(dir: StateDir) -> Result<Self, StoreError> {
@@ -99,9 +111,12 @@ impl SqliteStore {
         let mut connection = schema::open_for_writing(&database)?;
         connection.set_prepared_statement_cache_capacity(statements::KEPT);
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&database, &error);
-        let writer: String = connection
-            .query_row("SELECT writer FROM head WHERE id = 1", (), |row| row.get(0))
+        let (writer, seq): (String, i64) = connection
+            .query_row("SELECT writer, seq FROM head WHERE id = 1", (), |row| Ok((row.get(0)?, row.get(1)?)))
             .map_err(sqlite)?;
+        if seq == 0 {
+            refuse_orphans(&*files, &database)?;
+        }
         let writer = Id::new(&writer).map_err(|error| StoreError::Damaged {
             path: database.clone(),
             reason: format!("its writer is {error}"),

@@ -23,6 +23,7 @@ enum Which {
     Append,
     OpenSession,
     SetSession,
+    RequireSession,
     InsertCall,
     SetCall,
     FinishCall,
@@ -32,7 +33,7 @@ enum Which {
     Untrust,
 }
 
-const SQL: [&str; 17] = [
+const SQL: [&str; 18] = [
     "BEGIN IMMEDIATE",
     "COMMIT",
     "SAVEPOINT batch",
@@ -43,6 +44,7 @@ const SQL: [&str; 17] = [
     "INSERT INTO ledger (seq, line) VALUES (?1, ?2)",
     session::INSERT,
     session::SET,
+    session::OPEN,
     call::INSERT,
     call::SET,
     call::FINISH,
@@ -150,6 +152,10 @@ impl<'c> Statements<'c> {
                 let rows = self.execute(Which::SetSession, (id.as_str(), state.as_str(), at.millis()))?;
                 one(rows, "session", id)?;
             }
+            Change::RequireSession { id } => {
+                let open = self.get(Which::RequireSession)?.exists((id.as_str(),))?;
+                one(usize::from(open), "open session", id)?;
+            }
             Change::InsertCall(c) => {
                 self.execute(
                     Which::InsertCall,
@@ -163,7 +169,7 @@ impl<'c> Statements<'c> {
                         c.plan_digest.as_ref().map(|digest| digest.as_bytes().as_slice()),
                         c.finished.map(vambrace_ledger::Timestamp::millis),
                         text(c.error.as_ref()),
-                        first.map(signed),
+                        c.first_seq.or(first).map(signed),
                         last.map(signed),
                     ),
                 )?;

@@ -18,6 +18,7 @@ const LIMITS: &[&str] = &[
     "a chain alone cannot show that its newest records were cut off together with head and segments; compare the head \
      with a hash kept elsewhere (every answer to an agent carries one)",
     "there are no signed checkpoints yet: whoever can write the whole folder can write a new chain that holds",
+    "the tables beside the chain (sessions, calls, timeline, trust) are not compared with it",
 ];
 
 pub(super) async fn run(home: Option<&Path>, out: Out) -> Result<ExitCode, Failure> {
