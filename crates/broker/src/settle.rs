@@ -29,7 +29,7 @@ pub(crate) fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Re
             if !permit.vouchers().is_empty() {
                 trail.rule = Some(permit.vouchers().join(", "));
             }
-            Ok(Permitted { prepared, permit })
+            Ok(Permitted { prepared, permit: *permit })
         }
         Settlement::Waiting(open) => {
             note(trail, &open);

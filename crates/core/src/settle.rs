@@ -13,7 +13,7 @@ use crate::voucher::Voucher;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Settlement {
     /// Every question is answered.
-    Permitted(Permit),
+    Permitted(Box<Permit>),
     /// These are open.
     Waiting(Vec<Reason>),
     /// Refused, whatever vouchers there are.
@@ -76,11 +76,11 @@ pub fn settle(decision: &Decision, vouchers: &[Voucher], now: Timestamp) -> Sett
     }
     if open.is_empty() {
         used.dedup();
-        Settlement::Permitted(Permit {
+        Settlement::Permitted(Box::new(Permit {
             digest: decision.digest,
             vouchers: used,
             fence: decision.fence.clone(),
-        })
+        }))
     } else {
         Settlement::Waiting(open)
     }
