@@ -209,6 +209,23 @@ fn an_unusable_project_file_denies_everything_on_record() {
     }
 }
 
+// Decision model, property 9: no damage to a trusted file lets more through; it is not the trusted one any more
+#[test]
+fn no_truncation_or_changed_byte_of_a_trusted_file_lets_anything_through() {
+    let whole = "roles: {default: dev}\napprovals:\n  rules:\n    - {paths: [docs/], decision: deny}\n    - {paths: [src/], decision: deny}\n";
+    let home = Home::with(whole);
+    assert_eq!(home.call("read_file", r#"{"path":"notes.txt"}"#).0, 0);
+    for at in (0..whole.len()).step_by(7) {
+        let mut flipped = whole.as_bytes().to_vec();
+        flipped[at] ^= 0x01;
+        for damaged in [whole.as_bytes()[..at].to_vec(), flipped] {
+            std::fs::write(home.project().join(".vambrace/config.yaml"), &damaged).unwrap();
+            let ran = home.run(["call", "read_file", "path=notes.txt", "--session", &format!("s-{at}")]);
+            assert_eq!(ran.code, 4, "{at}: {:?} {ran:?}", String::from_utf8_lossy(&damaged));
+        }
+    }
+}
+
 #[test]
 fn a_project_inside_a_project_is_not_set_up_by_chance() {
     let home = Home::new();

@@ -1,7 +1,7 @@
 //! Settling: questions need vouchers, refusals stand.
 
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_core::policy::Decision;
+use vambrace_core::policy::{DAMAGED, Decision, NO_ROLE};
 use vambrace_core::settle::{Permit, Settlement};
 use vambrace_core::verdict::Reason;
 use vambrace_tools::Prepared;
@@ -61,7 +61,12 @@ fn refusal(decision: &Decision, trail: &mut Trail) -> CallError {
                 first.reason.about,
                 first.reason.why
             );
-            CallError::new(first.code, why)
+            let error = CallError::new(first.code, why);
+            match first.reason.rule.as_str() {
+                NO_ROLE => error.suggest("only the user can change that: `vambrace init` sets a project up, `vambrace trust` trusts its configuration"),
+                DAMAGED => error.suggest("only the user can mend that: `vambrace policy check` tells every fault"),
+                _ => error,
+            }
         }
         None => CallError::new(ErrorCode::Internal, "refused without a reason"),
     }

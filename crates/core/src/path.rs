@@ -44,7 +44,7 @@ impl AskedPath {
         let asked = self.0.as_str();
         let refuse = |why: &str| {
             let shown: String = asked.chars().take(200).collect();
-            CallError::new(ErrorCode::ScopeViolation, format!("path {shown:?} {why}"))
+            CallError::new(ErrorCode::ScopeViolation, format!("path `{}` {why}", shown.escape_debug()))
         };
         if asked.len() > MAX_PATH_BYTES {
             return Err(refuse("is longer than 4096 bytes"));

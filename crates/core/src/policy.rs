@@ -20,6 +20,11 @@ use crate::tool::{FilesystemPolicy, ToolFacts};
 use crate::verdict::{Answer, LayerKind, Reason, Site, Verdict};
 use crate::voucher::Voucher;
 
+/// The name of what denies under a damaged configuration.
+pub const DAMAGED: &str = "damaged configuration";
+/// The name of what denies where there is no role.
+pub const NO_ROLE: &str = "no role";
+
 /// Every layer that does not change from call to call.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -84,7 +89,7 @@ impl Policy {
             Err(why) => {
                 verdict.deny(
                     ErrorCode::PermissionDenied,
-                    reason(LayerKind::Role, "no role", &plan.tool.name, why),
+                    reason(LayerKind::Role, NO_ROLE, &plan.tool.name, why),
                 );
                 fence.read = PathFence::nothing();
                 fence.write = PathFence::nothing();
@@ -132,7 +137,7 @@ impl Policy {
 
     fn judge_floor(&self, plan: &Plan, verdict: &mut Verdict) {
         if let Some(why) = &self.damage {
-            let reason = reason(LayerKind::Floor, "damaged configuration", &plan.tool.name, why);
+            let reason = reason(LayerKind::Floor, DAMAGED, &plan.tool.name, why);
             verdict.deny(ErrorCode::PermissionDenied, reason);
         }
         if let Some(refused) = &plan.refused {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_broker::envelope_schema;
+use vambrace_core::error::ErrorCode;
 use vambrace_tools::Tool;
 
 use crate::args::{Seat, ToolsCommand};
@@ -51,7 +52,14 @@ async fn show(name: &str, seat: &Seat, out: Out) -> Result<(), Failure> {
     let offered = desk.broker.offered();
     let tool = offered.iter().find(|tool| tool.facts().is_meant_by(name)).ok_or_else(|| {
         let names: Vec<&str> = offered.iter().map(|tool| tool.facts().name.as_str()).collect();
-        Failure::usage(format!("no tool `{name}` is offered"), format!("offered are: {}", names.join(", ")))
+        let near = vambrace_core::near::nearest(name, names.iter().copied());
+        let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+        let mut failure = Failure::usage(
+            format!("no tool `{name}` is offered"),
+            format!("{near}offered are: {}", names.join(", ")),
+        );
+        failure.error.code = ErrorCode::UnknownTool;
+        failure
     })?;
     out.value(&described(&***tool));
     Ok(())

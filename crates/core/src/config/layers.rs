@@ -90,8 +90,9 @@ impl Layers {
                 // Paths of roles are read from the service root: who moves it moves them, so it takes trust.
                 let (trusted, others): (Vec<_>, Vec<_>) =
                     said.iter().partition(|said| said.source.is_trusted());
-                for Said { source, value } in others {
-                    self.ignored(key.path, &value.at, source, &value.value, None, "keep");
+                for Said { value, .. } in others {
+                    let message = "is ignored: the project is not trusted (`vambrace trust`), and the paths of roles would move with it";
+                    self.notes.push(Note::new(&value.at, key.path, message));
                 }
                 self.narrow(key, &trusted, Base::AboveProject, "narrow", inside)
             }

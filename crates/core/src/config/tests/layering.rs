@@ -255,8 +255,10 @@ fn choices_and_switches_narrow() {
 fn service_root_goes_inside_only() {
     let root = |path: &str| format!("workspace: {{service_root: {path}}}");
     let key = "workspace.service_root";
-    check("", "", &root("./services/a/"), false, key, "\"services/a\"", None);
-    check(&root("services"), "", &root("services/a"), false, key, "\"services/a\"", None);
+    check("", "", &root("./services/a/"), true, key, "\"services/a\"", None);
+    check(&root("services"), "", &root("services/a"), true, key, "\"services/a\"", None);
+    let ignored = "project.yaml:1: workspace.service_root: is ignored: the project is not trusted (`vambrace trust`), and the paths of roles would move with it";
+    check("", "", &root("services/a"), false, key, "\".\"", Some(ignored));
     check(
         &root("services/a"),
         "",
