@@ -12,7 +12,7 @@ use vambrace_tools::Tool;
 use crate::broker::Broker;
 use crate::trail::Trail;
 
-const MINUTE_MS: i64 = 60_000;
+pub(crate) const MINUTE_MS: i64 = 60_000;
 /// Arguments of one call, as text. Larger ones are refused before anything looks at them.
 const MAX_ARGUMENT_BYTES: usize = 16 << 20;
 
@@ -70,7 +70,7 @@ pub(crate) async fn admit(
     }
     let pace = match parts.pace.limit(&trail.tool) {
         Some(limit) => {
-            trail.counted = true;
+            trail.limit = Some(limit);
             Some(pace(broker, trail, limit).await?)
         }
         None => None,
@@ -109,7 +109,7 @@ async fn open_session(broker: &Broker, trail: &Trail) -> Result<SessionState, Ca
     }
 }
 
-async fn pace(broker: &Broker, trail: &Trail, limit: u32) -> Result<Pace, CallError> {
+pub(crate) async fn pace(broker: &Broker, trail: &Trail, limit: u32) -> Result<Pace, CallError> {
     let since = trail.began.earlier(MINUTE_MS);
     let recent = broker
         .parts

@@ -11,6 +11,7 @@ use vambrace_store::{
     TimelineEvent, ViolationRow,
 };
 
+use crate::admit::MINUTE_MS;
 use crate::answer::{Answer, Audit, Outcome, Standing};
 use crate::broker::{Broker, redactor_failed};
 use crate::cleanse::Clean;
@@ -75,6 +76,11 @@ impl Broker {
         entry.status = Some(Status::Allowed);
         entry.tool_args = Some(self.args(trail)?);
         let mut changes = vec![Change::RequireSession { id: trail.session.clone() }];
+        if let Some(limit) = trail.limit {
+            let (session, tool) = (trail.session.clone(), self.text(&trail.tool)?);
+            let since = trail.began.earlier(MINUTE_MS);
+            changes.push(Change::RequirePace { session, tool, since, limit });
+        }
         if !trail.row_later {
             changes.push(Change::InsertCall(self.call_row(trail, CallState::Executing)?));
         }
@@ -340,7 +346,7 @@ impl Broker {
             trail.began,
         );
         row.state = state;
-        row.counted = trail.counted;
+        row.counted = trail.limit.is_some();
         row.plan_digest = trail.plan_digest;
         Ok(row)
     }

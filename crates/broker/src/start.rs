@@ -11,7 +11,7 @@ use vambrace_core::settle::Permit;
 use vambrace_store::{Batch, StartReceipt, StoreError};
 use vambrace_tools::{Prepared, Weight};
 
-use crate::admit::{closed, session_state};
+use crate::admit::{closed, pace, session_state};
 use crate::broker::Broker;
 use crate::settle::Permitted;
 use crate::trail::Trail;
@@ -37,7 +37,7 @@ pub(crate) async fn start(
     let (prepared, permit) = permitted.into_parts();
     let only_reads = prepared.effects.iter().all(|effect| effect.kind() == EffectKind::Read);
     let later = only_reads && broker.parts.sync == AuditSync::ReadsLater;
-    trail.row_later = later && !trail.counted && prepared.weight == Weight::Light;
+    trail.row_later = later && trail.limit.is_none() && prepared.weight == Weight::Light;
     let (entries, changes) = broker.start_record(trail)?;
     let batch = if later { Batch::lazy(entries, changes) } else { Batch::durable(entries, changes) };
     let committed = match broker.parts.store.commit(batch).await {
@@ -51,7 +51,8 @@ pub(crate) async fn start(
     Ok(Started { prepared, permit, receipt })
 }
 
-/// Why a start was not committed: somebody may have closed the session since it was looked at.
+/// Why a start was not committed: since they were looked at, somebody may have closed the session, or another call may
+/// have been the last one of this minute.
 async fn refused(broker: &Broker, trail: &Trail, error: &StoreError) -> CallError {
     broker.remember(&trail.session, None);
     if error.concerns_batch_only()
@@ -59,6 +60,12 @@ async fn refused(broker: &Broker, trail: &Trail, error: &StoreError) -> CallErro
         && !state.is_open()
     {
         return closed(trail, state);
+    }
+    if let (true, Some(limit)) = (error.concerns_batch_only(), trail.limit)
+        && let Ok(pace) = pace(broker, trail, limit).await
+        && pace.calls >= limit
+    {
+        return CallError::new(ErrorCode::RateLimited, pace.refusal(&trail.tool));
     }
     CallError::from(error)
 }

@@ -29,7 +29,8 @@ pub(crate) struct Trail {
     pub(crate) operation: Option<(&'static str, Option<String>)>,
     pub(crate) risk: Option<&'static str>,
     pub(crate) plan_digest: Option<Digest>,
-    pub(crate) counted: bool,
+    /// How many calls of this tool a minute may have, where that is limited.
+    pub(crate) limit: Option<u32>,
     pub(crate) verdict: Option<&'static str>,
     /// The rules that decided, in words.
     pub(crate) reasons: Vec<String>,
@@ -64,7 +65,7 @@ impl Trail {
             operation: None,
             risk: None,
             plan_digest: None,
-            counted: false,
+            limit: None,
             verdict: None,
             reasons: Vec::new(),
             rule: None,

@@ -140,10 +140,6 @@ impl Policy {
             let reason = reason(LayerKind::Floor, DAMAGED, &plan.tool.name, why);
             verdict.deny(ErrorCode::PermissionDenied, reason);
         }
-        if let Some(refused) = &plan.refused {
-            let reason = reason(LayerKind::Floor, "workspace", &plan.tool.name, &refused.message);
-            verdict.deny(refused.code, reason);
-        }
         for effect in &plan.effects {
             let Effect::Path { access, path, .. } = effect else { continue };
             if let Some(pattern) = self.block.blocks(path.relative()) {
@@ -157,6 +153,13 @@ impl Policy {
                     reason(LayerKind::Floor, "shared folders", effect, &why),
                 );
             }
+        }
+        // What is refused by its name already need not be told twice.
+        if let Some(refused) = &plan.refused
+            && !verdict.denials().any(|denial| denial.code == refused.code)
+        {
+            let reason = reason(LayerKind::Floor, "workspace", &plan.tool.name, &refused.message);
+            verdict.deny(refused.code, reason);
         }
     }
 

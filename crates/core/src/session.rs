@@ -64,6 +64,15 @@ pub struct Pace {
     pub wait_ms: i64,
 }
 
+impl Pace {
+    /// The refusal in words, with the time to wait.
+    #[must_use]
+    pub fn refusal(&self, tool: &str) -> String {
+        let seconds = self.wait_ms.max(1).div_euclid(1000) + 1;
+        format!("{} calls of `{tool}` in a minute are the limit; wait {seconds} s", self.limit)
+    }
+}
+
 impl SessionView {
     /// A session with nothing against it.
     pub const OPEN: Self = Self { state: SessionState::Active, pace: None };
@@ -84,11 +93,7 @@ impl SessionView {
         if let Some(pace) = &self.pace
             && pace.calls >= pace.limit
         {
-            let seconds = pace.wait_ms.max(1).div_euclid(1000) + 1;
-            let why = format!(
-                "{} calls of `{}` in a minute are the limit; wait {seconds} s",
-                pace.limit, plan.tool.name
-            );
+            let why = pace.refusal(plan.tool.name.as_str());
             verdict.deny(ErrorCode::RateLimited, reason("calls per minute", why));
         }
     }

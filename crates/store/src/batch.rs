@@ -47,6 +47,18 @@ pub enum Change {
         /// Which.
         id: Id,
     },
+    /// The batch is refused unless fewer counted calls of a tool were begun in a session since a moment: calls that
+    /// arrive together cannot all be the last one.
+    RequirePace {
+        /// In which session.
+        session: Id,
+        /// Which tool.
+        tool: Text,
+        /// Since when.
+        since: Timestamp,
+        /// How many are too many.
+        limit: u32,
+    },
     /// A call is known from now on. Its id must be new.
     InsertCall(CallRow<Text>),
     /// A call moves on; refused when it has ended already.

@@ -24,6 +24,7 @@ enum Which {
     OpenSession,
     SetSession,
     RequireSession,
+    RequirePace,
     InsertCall,
     SetCall,
     FinishCall,
@@ -33,7 +34,7 @@ enum Which {
     Untrust,
 }
 
-const SQL: [&str; 18] = [
+const SQL: [&str; 19] = [
     "BEGIN IMMEDIATE",
     "COMMIT",
     "SAVEPOINT batch",
@@ -45,6 +46,7 @@ const SQL: [&str; 18] = [
     session::INSERT,
     session::SET,
     session::OPEN,
+    call::RECENT,
     call::INSERT,
     call::SET,
     call::FINISH,
@@ -155,6 +157,13 @@ impl<'c> Statements<'c> {
             Change::RequireSession { id } => {
                 let open = self.get(Which::RequireSession)?.exists((id.as_str(),))?;
                 one(usize::from(open), "open session", id)?;
+            }
+            Change::RequirePace { session, tool, since, limit } => {
+                let recent = (session.as_str(), tool.get(), since.millis());
+                let count: i64 = self.get(Which::RequirePace)?.query_row(recent, |row| row.get(0))?;
+                if count >= i64::from(*limit) {
+                    return refuse(format!("{limit} calls of `{}` are the limit", tool.get()));
+                }
             }
             Change::InsertCall(c) => {
                 self.execute(

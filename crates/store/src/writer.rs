@@ -139,7 +139,12 @@ impl Writer {
         self.lock.acquire(self.patience)?;
         // Nearly every group is written without a savepoint, which would copy each page it touches. When a
         // batch is refused the whole group is written again, each batch on its own feet.
-        let result = match self.attempt(connection, group, false) {
+        // A pace counts the calls before it, so there each batch must stand after the one before.
+        let paced = |job: &mut J| {
+            job.as_mut().changes.iter().any(|change| matches!(change, Change::RequirePace { .. }))
+        };
+        let apart = group.iter_mut().any(paced);
+        let result = match self.attempt(connection, group, apart) {
             Err(error) if error.concerns_batch_only() => match group {
                 [alone] => {
                     alone.as_mut().sealed.clear();

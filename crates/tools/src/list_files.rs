@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use vambrace_core::effect::Effect;
 use vambrace_core::error::CallError;
 use vambrace_core::fence::Fence;
-use vambrace_core::path::{AskedPath, ScopedPath};
+use vambrace_core::path::ScopedPath;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{EntryKind, Kind, ListRequest, Listing};
+use vambrace_workspace::{EntryKind, ListRequest, Listing};
 
 use crate::arguments;
-use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
+use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
 
 const NAME: &str = "list_files";
 
@@ -79,11 +78,7 @@ impl Tool for ListFiles {
 
     fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
         let args: Args = arguments::read(NAME, args)?;
-        let found = room.workspace.resolve(&AskedPath::new(args.path).parse()?)?;
-        let effect = match found.kind {
-            Kind::File => Effect::read(found.path.clone()),
-            Kind::Folder => Effect::read_tree(found.path.clone()),
-        };
+        let (found, effect) = look(room, args.path)?;
         let want = ListRequest {
             recursive: args.recursive,
             pattern: args.pattern,

@@ -5,18 +5,16 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use vambrace_core::effect::Effect;
 use vambrace_core::error::CallError;
 use vambrace_core::fence::Fence;
-use vambrace_core::path::AskedPath;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Kind, LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
+use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
 
 use crate::arguments;
-use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
+use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
 
 const SEARCH: &str = "search_file";
 const COUNT: &str = "count_matches";
@@ -149,11 +147,7 @@ impl Tool for CountMatches {
 
 fn plan(tool: &str, mode: SearchMode, args: &Value, room: &Room) -> Result<Prepared, CallError> {
     let args: Args = arguments::read(tool, args)?;
-    let found = room.workspace.resolve(&AskedPath::new(args.path).parse()?)?;
-    let effect = match found.kind {
-        Kind::File => Effect::read(found.path.clone()),
-        Kind::Folder => Effect::read_tree(found.path.clone()),
-    };
+    let (found, effect) = look(room, args.path)?;
     let usual = SearchRequest::default();
     let want = SearchRequest {
         regex: args.regex,

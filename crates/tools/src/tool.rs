@@ -9,12 +9,12 @@ use vambrace_core::effect::Effect;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::fence::{Fence, PathFence};
 use vambrace_core::id::ToolName;
-use vambrace_core::path::ScopedPath;
+use vambrace_core::path::{AskedPath, ScopedPath};
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::{Level, Risk};
 use vambrace_core::tool::{Group, ToolFacts, ToolPolicy};
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Visible, Workspace};
+use vambrace_workspace::{Kind, Resolved, Visible, Workspace};
 
 /// A governed tool.
 pub trait Tool: Send + Sync {
@@ -153,6 +153,16 @@ pub struct Touched {
     pub lines: Option<(u64, u64)>,
     /// The whole file's digest.
     pub base_hash: Option<Digest>,
+}
+
+/// Opens what a path names, and says what looking through it would be.
+pub(crate) fn look(room: &Room, path: String) -> Result<(Resolved, Effect), CallError> {
+    let found = room.workspace.resolve(&AskedPath::new(path).parse()?)?;
+    let effect = match found.kind {
+        Kind::File => Effect::read(found.path.clone()),
+        Kind::Folder => Effect::read_tree(found.path.clone()),
+    };
+    Ok((found, effect))
 }
 
 /// The fence as the walkers want it; `None` where everything in scope is inside.

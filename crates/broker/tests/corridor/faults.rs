@@ -13,8 +13,8 @@ use vambrace_core::redacted::{Masked, Redact, RedactError};
 use vambrace_core::timestamp::Timestamp;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::{
-    Batch, BoxFuture, CallRow, Committed, Head, Query, RecentCalls, Record, SessionRow, SqliteStore,
-    StartReceipt, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
+    Batch, BoxFuture, CallRow, Committed, Durability, Head, Query, RecentCalls, Record, SessionRow,
+    SqliteStore, StartReceipt, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
 };
 use vambrace_tools::{About, Catalogue, Output, Prepared, Room, Tool, Work};
 
@@ -43,6 +43,8 @@ impl Fuse {
 struct Failing {
     store: Arc<SqliteStore>,
     fuse: Arc<Fuse>,
+    /// How each commit was to be kept.
+    kept: Arc<std::sync::Mutex<Vec<Durability>>>,
 }
 
 impl Failing {
@@ -56,6 +58,7 @@ impl Failing {
 
 impl Store for Failing {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
+        self.kept.lock().unwrap().push(batch.durability);
         self.or(self.store.commit(batch))
     }
     fn session<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>> {
@@ -123,7 +126,8 @@ async fn whichever_store_call_fails_the_call_is_denied() {
         for at in 0.. {
             let mut kit = Kit::new(DEV);
             let fuse = Fuse::new(at);
-            let store = Failing { store: Arc::clone(&kit.store), fuse: Arc::clone(&fuse) };
+            let store =
+                Failing { store: Arc::clone(&kit.store), fuse: Arc::clone(&fuse), kept: Arc::default() };
             kit.parts.as_mut().unwrap().store = Arc::new(store);
             let broker = kit.broker();
             let answer = read(&broker, path).await;
@@ -134,6 +138,28 @@ async fn whichever_store_call_fails_the_call_is_denied() {
             refused(&answer, "AuditUnavailable");
             assert_eq!(answer["details"]["status"], "denied");
         }
+    }
+}
+
+// The start of a read is synced first where the configuration says so; a refusal always is
+#[tokio::test]
+async fn starts_are_kept_as_configured() {
+    use Durability::{Durable, Lazy};
+    for (sync, path, expected) in [
+        ("always", "src/main.rs", vec![Durable, Durable, Lazy]),
+        ("reads_later", "src/main.rs", vec![Durable, Lazy, Lazy]),
+        ("reads_later", "../x", vec![Durable, Durable]),
+    ] {
+        let mut kit = Kit::new(&format!("roles:\n  default: dev\naudit:\n  sync: {sync}\n"));
+        let kept = Arc::default();
+        let store = Failing {
+            store: Arc::clone(&kit.store),
+            fuse: Fuse::new(usize::MAX - 1),
+            kept: Arc::clone(&kept),
+        };
+        kit.parts.as_mut().unwrap().store = Arc::new(store);
+        read(&kit.broker(), path).await;
+        assert_eq!(*kept.lock().unwrap(), expected, "{sync} {path}");
     }
 }
 

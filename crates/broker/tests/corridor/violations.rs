@@ -55,6 +55,41 @@ async fn old_violations_are_forgotten() {
     assert_eq!(kit.store.session("s-1").await.unwrap().unwrap().state, SessionState::Active);
 }
 
+// T25: calls that arrive together cannot all be the last one
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_does_not_pass_the_limit() {
+    let mut kit = Kit::new("roles:\n  default: dev\nlimits:\n  calls_per_minute: 5\n");
+    let broker = std::sync::Arc::new(kit.broker());
+    let calls: Vec<_> = (0..60)
+        .map(|_| {
+            let broker = std::sync::Arc::clone(&broker);
+            tokio::spawn(async move { read(&broker, "src/main.rs").await })
+        })
+        .collect();
+    let (mut passed, mut limited) = (0, 0);
+    for call in calls {
+        let answer = call.await.unwrap();
+        passed += usize::from(answer["status"] == "success");
+        limited += usize::from(answer["error"]["code"] == "RateLimited");
+    }
+    assert_eq!((passed, limited), (5, 55));
+}
+
+// A session that somebody ends meanwhile starts nothing more
+#[tokio::test]
+async fn a_session_ended_by_somebody_else_starts_nothing_more() {
+    use vambrace_store::{Batch, Change};
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    assert_eq!(read(&broker, "src/main.rs").await["status"], "success");
+    let (id, at) =
+        (vambrace_core::id::Id::new("s-1").unwrap(), vambrace_core::timestamp::Timestamp::from_millis(9));
+    let end = Change::SetSession { id, state: SessionState::Ended, at };
+    kit.store.commit(Batch::durable(vec![], vec![end])).await.unwrap();
+    let refused = read(&broker, "src/main.rs").await;
+    assert_eq!(refused["error"]["code"], "SessionSuspended", "{refused}");
+}
+
 // T25
 #[tokio::test]
 async fn calls_past_the_limit_are_told_how_long_to_wait() {
