@@ -9,4 +9,4 @@ mod search;
 mod tool;
 
 pub use catalogue::Catalogue;
-pub use tool::{About, Limits, Output, Prepared, Room, Tool, Touched, Weight, Work};
+pub use tool::{About, Card, Limits, Output, Prepared, Room, Tool, Touched, Weight, Work};

@@ -1,7 +1,6 @@
 //! `list_files`: names, kinds, sizes and times of what is in a folder (A4, T11).
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,20 +9,16 @@ use vambrace_core::fence::Fence;
 use vambrace_core::path::ScopedPath;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
-use vambrace_core::tool::ToolFacts;
 use vambrace_store::StartReceipt;
 use vambrace_workspace::{EntryKind, ListRequest, Listing};
 
 use crate::arguments;
-use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
+use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
 
 const NAME: &str = "list_files";
 
 /// The tool.
-pub(crate) struct ListFiles {
-    facts: Arc<ToolFacts>,
-    about: About,
-}
+pub(crate) struct ListFiles(Card);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,17 +58,13 @@ impl ListFiles {
                 },
             }),
         };
-        Self { facts: reader(NAME, &["file.list", "list_directory", "tool_list_directory"]), about }
+        Self(Card { facts: reader(NAME, &["file.list", "list_directory", "tool_list_directory"]), about })
     }
 }
 
 impl Tool for ListFiles {
-    fn facts(&self) -> &Arc<ToolFacts> {
-        &self.facts
-    }
-
-    fn about(&self) -> &About {
-        &self.about
+    fn card(&self) -> &Card {
+        &self.0
     }
 
     fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {

@@ -1,7 +1,5 @@
 //! `read_file`: lines of a text file with the facts that an agent's next edit needs (T6, A1, B1).
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,22 +9,18 @@ use vambrace_core::fence::Fence;
 use vambrace_core::path::AskedPath;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
-use vambrace_core::tool::ToolFacts;
 use vambrace_store::StartReceipt;
 use vambrace_workspace::{Content, FileRead, Kind, LineRange, ReadRequest, Resolved};
 
 use crate::arguments;
-use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
+use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
 
 const NAME: &str = "read_file";
 /// Files up to here are read where the call stands.
 const LIGHT_BYTES: u64 = 1 << 20;
 
 /// The tool.
-pub(crate) struct ReadFile {
-    facts: Arc<ToolFacts>,
-    about: About,
-}
+pub(crate) struct ReadFile(Card);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,17 +61,13 @@ impl ReadFile {
                 },
             }),
         };
-        Self { facts: reader(NAME, &["file.read", "tool_read_file"]), about }
+        Self(Card { facts: reader(NAME, &["file.read", "tool_read_file"]), about })
     }
 }
 
 impl Tool for ReadFile {
-    fn facts(&self) -> &Arc<ToolFacts> {
-        &self.facts
-    }
-
-    fn about(&self) -> &About {
-        &self.about
+    fn card(&self) -> &Card {
+        &self.0
     }
 
     fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {

@@ -1,7 +1,6 @@
 //! `search_file` and `count_matches`: a regular expression over a file or a folder (T10, T11).
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,27 +8,20 @@ use vambrace_core::error::CallError;
 use vambrace_core::fence::Fence;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
-use vambrace_core::tool::ToolFacts;
 use vambrace_store::StartReceipt;
 use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
 
 use crate::arguments;
-use crate::tool::{About, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
+use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
 
 const SEARCH: &str = "search_file";
 const COUNT: &str = "count_matches";
 
 /// The tool that shows matching lines.
-pub(crate) struct SearchFile {
-    facts: Arc<ToolFacts>,
-    about: About,
-}
+pub(crate) struct SearchFile(Card);
 
 /// The tool that counts matches.
-pub(crate) struct CountMatches {
-    facts: Arc<ToolFacts>,
-    about: About,
-}
+pub(crate) struct CountMatches(Card);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,7 +70,7 @@ impl SearchFile {
                 },
             }),
         };
-        Self { facts: reader(SEARCH, &[]), about }
+        Self(Card { facts: reader(SEARCH, &[]), about })
     }
 }
 
@@ -96,7 +88,7 @@ impl CountMatches {
                 "properties": {"count": {"type": "integer"}, "files": {"type": "integer"}, "complete": {"type": "boolean"}},
             }),
         };
-        Self { facts: reader(COUNT, &[]), about }
+        Self(Card { facts: reader(COUNT, &[]), about })
     }
 }
 
@@ -118,12 +110,8 @@ fn input_schema(further: Option<Value>) -> Value {
 }
 
 impl Tool for SearchFile {
-    fn facts(&self) -> &Arc<ToolFacts> {
-        &self.facts
-    }
-
-    fn about(&self) -> &About {
-        &self.about
+    fn card(&self) -> &Card {
+        &self.0
     }
 
     fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
@@ -132,12 +120,8 @@ impl Tool for SearchFile {
 }
 
 impl Tool for CountMatches {
-    fn facts(&self) -> &Arc<ToolFacts> {
-        &self.facts
-    }
-
-    fn about(&self) -> &About {
-        &self.about
+    fn card(&self) -> &Card {
+        &self.0
     }
 
     fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {

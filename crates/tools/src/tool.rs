@@ -18,14 +18,30 @@ use vambrace_workspace::{Kind, Resolved, Visible, Workspace};
 
 /// A governed tool.
 pub trait Tool: Send + Sync {
+    /// What is known of it before it is called.
+    fn card(&self) -> &Card;
+
     /// What the decisions need to know.
-    fn facts(&self) -> &Arc<ToolFacts>;
+    fn facts(&self) -> &Arc<ToolFacts> {
+        &self.card().facts
+    }
 
     /// What a model or a person needs to know.
-    fn about(&self) -> &About;
+    fn about(&self) -> &About {
+        &self.card().about
+    }
 
     /// Turns arguments that fit the schema into effects and work. Reads, but changes nothing and tells nothing.
     fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError>;
+}
+
+/// What is known of a tool before it is called.
+#[derive(Debug, Clone)]
+pub struct Card {
+    /// For the decisions.
+    pub facts: Arc<ToolFacts>,
+    /// For a model or a person.
+    pub about: About,
 }
 
 /// A tool's description.

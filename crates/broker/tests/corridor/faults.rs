@@ -16,7 +16,7 @@ use vambrace_store::{
     Batch, BoxFuture, CallRow, Committed, Durability, Head, Query, RecentCalls, Record, SessionRow,
     SqliteStore, StartReceipt, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
 };
-use vambrace_tools::{About, Catalogue, Output, Prepared, Room, Tool, Work};
+use vambrace_tools::{About, Card, Catalogue, Output, Prepared, Room, Tool, Work};
 
 use crate::kit::{Kit, OneSecret, call, read};
 
@@ -192,17 +192,13 @@ async fn whenever_the_redactor_fails_nothing_leaves() {
 
 /// A tool that breaks where it is told to.
 struct Broken {
-    facts: Arc<ToolFacts>,
-    about: About,
+    card: Card,
     at: &'static str,
 }
 
 impl Tool for Broken {
-    fn facts(&self) -> &Arc<ToolFacts> {
-        &self.facts
-    }
-    fn about(&self) -> &About {
-        &self.about
+    fn card(&self) -> &Card {
+        &self.card
     }
     fn plan(&self, _args: &Value, _room: &Room) -> Result<Prepared, CallError> {
         match self.at {
@@ -238,7 +234,7 @@ async fn a_broken_tool_answers_its_call_and_no_other() {
             ..(**whole.facts()).clone()
         });
         let about = About { input: json!({"type": "object"}), ..whole.about().clone() };
-        let broken: Arc<dyn Tool> = Arc::new(Broken { facts, about, at });
+        let broken: Arc<dyn Tool> = Arc::new(Broken { card: Card { facts, about }, at });
         parts.catalogue = Arc::new(Catalogue::new(vec![broken, Arc::clone(whole)]).unwrap());
         let broker: Broker = kit.broker();
         refused(&call(&broker, "broken", json!({})).await, "Internal");
