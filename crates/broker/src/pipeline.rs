@@ -24,7 +24,7 @@ impl Broker {
         let planned = plan(self, admitted, trail)?; //                      arguments -> effects
         let decided = decide(self, planned, trail); //                      every layer judges every effect
         let permitted = settle(self, decided, trail)?; //                   questions need vouchers, refusals stand
-        let started = start(self, permitted, trail).await?; //              the start record is on disk
+        let started = start(self, permitted, trail).await?; //              the start record is committed
         let performed = perform(self, started, trail).await?; //            the only step that touches anything
         cleanse(self, performed, trail) //                                  redacted, marked
     }

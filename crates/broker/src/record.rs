@@ -70,7 +70,7 @@ impl Broker {
         Ok((clean(&trail.tool)?, operation))
     }
 
-    /// The record that must be on disk before a call is carried out.
+    /// The record that must be committed before a call is carried out.
     pub(crate) fn start_record(&self, trail: &Trail) -> Result<Record, CallError> {
         let mut entry = self.entry(Op::ToolStart, trail)?;
         entry.status = Some(Status::Allowed);

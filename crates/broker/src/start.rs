@@ -16,7 +16,7 @@ use crate::broker::Broker;
 use crate::settle::Permitted;
 use crate::trail::Trail;
 
-/// A call whose start is on disk.
+/// A call whose start is committed, and on disk where it changes anything.
 pub(crate) struct Started {
     prepared: Prepared,
     permit: Permit,
@@ -45,8 +45,9 @@ pub(crate) async fn start(
         Err(error) => return Err(refused(broker, trail, &error).await),
     };
     let receipt = if later { committed.into_read_start() } else { committed.into_start() };
-    let receipt = receipt
-        .ok_or_else(|| CallError::new(ErrorCode::AuditUnavailable, "the start record is not on disk"))?;
+    let receipt = receipt.ok_or_else(|| {
+        CallError::new(ErrorCode::AuditUnavailable, "the start record was not kept as it must be")
+    })?;
     trail.started = Some(receipt.sealed().seq);
     Ok(Started { prepared, permit, receipt })
 }

@@ -1,8 +1,8 @@
 //! State and ledger in one SQLite file, shared by every process of one state folder.
 //!
 //! A [`Batch`] is state changes and the records that describe them; it is written in one transaction, so
-//! neither exists without the other. A durable batch is on the disk when its future resolves; only then does
-//! anybody hold a [`Committed`], which is what a call needs before it may have its effect.
+//! neither exists without the other. A durable batch is on the disk when its future resolves, a lazy
+//! one is committed and synced soon after. [`Committed`] tells which; a call that changes anything needs the former.
 //!
 //! Invariants: **one chain, whoever writes** (the head is read inside the transaction, under the folder's
 //! writer lock); **free text is redacted** (the types accept nothing else); **after a failed write or sync

@@ -1,5 +1,5 @@
 //! The catalogue: each tool turns arguments into effects, and a started plan into a result. No tool checks a
-//! policy; no tool can run without the receipt of a durable start.
+//! policy; no tool can run without the receipt of a committed start.
 
 mod arguments;
 mod catalogue;

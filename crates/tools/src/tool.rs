@@ -139,7 +139,7 @@ pub enum Weight {
 
 /// Work that waits for its start.
 pub trait Work: Send {
-    /// Does it, inside the fence. The receipt is the proof that the start is on disk.
+    /// Does it, inside the fence. The receipt is the proof that the start was committed.
     fn run(self: Box<Self>, room: &Room, fence: &Fence, started: &StartReceipt) -> Result<Output, CallError>;
 }
 

@@ -1,7 +1,7 @@
-//! What must not compile: performing without a durable start, and making by hand what only one step may make.
+//! What must not compile: performing without a committed start, and making by hand what only one step may make.
 
 // T1: what does the work cannot be reached but through the corridor
 #[test]
-fn nothing_is_performed_without_a_durable_start() {
+fn nothing_is_performed_without_a_committed_start() {
     trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
 }
