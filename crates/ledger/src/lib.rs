@@ -8,26 +8,37 @@
 //! records from the table and the segments and corrects the head row leaves a chain that verifies. Signed
 //! checkpoints kept elsewhere are what finds that; they are not in this crate yet.
 
+mod checkpoint;
 mod digest;
 mod entry;
 mod finding;
+mod hash;
 mod id;
 mod json;
+mod key;
 mod line;
+mod note;
 mod op;
+mod proof;
 mod seal;
 mod segment;
 mod timestamp;
+mod tree;
 mod verify;
 mod words;
 
+pub use checkpoint::{BadCheckpoint, Checkpoint, handover};
 pub use digest::{BadDigest, Digest};
 pub use entry::{Entry, Range, Text};
 pub use finding::{Finding, Findings, Kind, Place};
 pub use id::{BadId, Id};
+pub use key::{BadKey, KeyKind, SigningKey, VerifyKey};
 pub use line::{Fault, Line};
+pub use note::{BadNote, Note, Signed};
 pub use op::{Level, Op, SessionChange, Status};
+pub use proof::{MOST_HASHES, consistency, inclusion, is_consistent, is_included};
 pub use seal::{Encoded, MAX_LINE_BYTES, SealError, SealedLine, VERSION, seal};
 pub use segment::{MAX_SEGMENT_BYTES, SegmentName};
 pub use timestamp::{BadTimestamp, Timestamp};
+pub use tree::{Frontier, leaf, node};
 pub use verify::{Head, Verifier};

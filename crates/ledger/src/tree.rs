@@ -1,0 +1,173 @@
+//! The Merkle tree of RFC 6962 over the lines of the ledger. Only its right edge is ever kept: the roots of the
+//! complete subtrees, one for each binary digit of the size that is set. That is enough to go on, and to say the
+//! root at any moment; proofs are made by walking the lines once more (`proof.rs`).
+
+use crate::digest::Digest;
+use crate::hash;
+
+/// In front of a leaf and of an inner node, so that neither can be taken for the other.
+pub(crate) const LEAF: u8 = 0;
+const NODE: u8 = 1;
+
+/// The leaf of a line (without its newline).
+#[must_use]
+pub fn leaf(line: &[u8]) -> Digest {
+    let mut text = Vec::with_capacity(line.len() + 1);
+    text.push(LEAF);
+    text.extend_from_slice(line);
+    Digest::of(&text)
+}
+
+/// The node above two others.
+#[must_use]
+pub fn node(left: &Digest, right: &Digest) -> Digest {
+    hash::node(NODE, left, right)
+}
+
+/// The right edge of a tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Frontier {
+    size: u64,
+    // INVARIANT: one for each set bit of `size`, the largest subtree first.
+    peaks: Vec<Digest>,
+}
+
+impl Frontier {
+    /// A tree without leaves.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A tree as it was kept: its size and [`Frontier::bytes`].
+    #[must_use]
+    pub fn from_bytes(size: u64, bytes: &[u8]) -> Option<Self> {
+        let (peaks, rest) = bytes.as_chunks::<32>();
+        let fits = rest.is_empty() && peaks.len() == size.count_ones() as usize;
+        fits.then(|| Self { size, peaks: peaks.iter().copied().map(Digest::from_bytes).collect() })
+    }
+
+    /// What has to be kept besides the size.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        self.peaks.iter().flat_map(|peak| *peak.as_bytes()).collect()
+    }
+
+    /// How many leaves there are.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Adds a leaf.
+    pub fn push(&mut self, leaf: Digest) {
+        self.grow(0, leaf, |_, _, _| {});
+    }
+
+    /// Adds a leaf and tells every subtree that it completes: its height, its place among those of its height
+    /// (counted from zero) and its root.
+    pub fn push_telling(&mut self, leaf: Digest, completed: impl FnMut(u32, u64, Digest)) {
+        self.grow(0, leaf, completed);
+    }
+
+    /// Adds a complete subtree of `2^height` leaves; false, and nothing is added, when it cannot stand here.
+    #[must_use]
+    pub fn graft(&mut self, height: u32, root: Digest) -> bool {
+        let fits = height < u64::BITS && self.size.trailing_zeros() >= height;
+        if fits {
+            self.grow(height, root, |_, _, _| {});
+        }
+        fits
+    }
+
+    /// Adds the leaves of another tree behind ours. Right where our size is a multiple of the largest complete
+    /// subtree of the other, which is for the caller to see to; else nothing is added and it is false.
+    #[must_use]
+    pub fn join(&mut self, other: &Self) -> bool {
+        if other.size > 0 && self.size.trailing_zeros() < other.size.ilog2() {
+            return false;
+        }
+        let heights = (0..u64::BITS).rev().filter(|height| other.size >> height & 1 == 1);
+        heights.zip(&other.peaks).all(|(height, peak)| self.graft(height, *peak))
+    }
+
+    /// The root.
+    #[must_use]
+    pub fn root(&self) -> Digest {
+        let mut peaks = self.peaks.iter().rev();
+        match peaks.next() {
+            None => Digest::of(b""),
+            Some(last) => peaks.fold(*last, |right, left| node(left, &right)),
+        }
+    }
+
+    fn grow(&mut self, height: u32, root: Digest, mut completed: impl FnMut(u32, u64, Digest)) {
+        let (mut right, mut carried) = (root, height);
+        while self.size >> carried & 1 == 1
+            && let Some(left) = self.peaks.pop()
+        {
+            right = node(&left, &right);
+            carried += 1;
+            completed(carried, self.size >> carried, right);
+        }
+        self.peaks.push(right);
+        self.size = self.size.saturating_add(1 << height);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ct_merkle::mem_backed_tree::MemoryBackedTree;
+    use sha2::Sha256;
+
+    use super::*;
+
+    pub(crate) fn line(n: u64) -> Vec<u8> {
+        format!("line {n}").into_bytes()
+    }
+
+    #[test]
+    fn the_root_is_that_of_another_implementation_at_every_size() {
+        let mut ours = Frontier::new();
+        let mut theirs = MemoryBackedTree::<Sha256, Vec<u8>>::new();
+        assert_eq!(ours.root().as_bytes().as_slice(), theirs.root().as_bytes().as_slice());
+        for n in 0..1100 {
+            ours.push(leaf(&line(n)));
+            theirs.push(line(n));
+            assert_eq!(
+                ours.root().as_bytes().as_slice(),
+                theirs.root().as_bytes().as_slice(),
+                "size {}",
+                n + 1
+            );
+            let kept = Frontier::from_bytes(ours.size(), &ours.bytes());
+            assert_eq!(kept.as_ref(), Some(&ours));
+        }
+    }
+
+    #[test]
+    fn trees_join_where_a_subtree_ends_and_nowhere_else() {
+        let tree = |from: u64, to: u64| {
+            let mut tree = Frontier::new();
+            (from..to).for_each(|n| tree.push(leaf(&line(n))));
+            tree
+        };
+        for before in [0, 8, 16, 24] {
+            for more in 0..=8 {
+                let mut joined = tree(0, before);
+                assert!(joined.join(&tree(before, before + more)));
+                assert_eq!(joined, tree(0, before + more), "{before} and {more}");
+            }
+        }
+        let mut ragged = tree(0, 3);
+        assert!(!ragged.join(&tree(3, 7)));
+        assert_eq!(ragged, tree(0, 3));
+    }
+
+    #[test]
+    fn a_damaged_edge_is_not_taken() {
+        assert_eq!(Frontier::from_bytes(3, &[0; 32]), None);
+        assert_eq!(Frontier::from_bytes(3, &[0; 65]), None);
+        assert_eq!(Frontier::from_bytes(0, &[]), Some(Frontier::new()));
+    }
+}
