@@ -11,9 +11,12 @@ use serde_json::json;
 use vambrace_core::ErrorCode;
 use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
 use vambrace_ledger::{Digest, Entry, Id, Op, Status, Text, Timestamp, seal};
-use vambrace_store::{Batch, CallRow, Change, SessionRow, SessionState, SqliteStore, StateDir, Store};
+use vambrace_store::{
+    Batch, CallRow, Change, Options, SessionRow, SessionState, SqliteStore, StateDir, Store,
+};
 
 use crate::report::{Must, Report};
+use crate::wall::Wall;
 
 const CALLERS: u64 = 256;
 const ROUNDS: u32 = 4;
@@ -25,7 +28,8 @@ const LONE: u32 = 2000;
 pub(crate) fn run() -> Report {
     let folder = tempfile::tempdir_in(".").expect("a folder on the disk of the working directory");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let store = StateDir::open(folder.path().join("state")).and_then(SqliteStore::open).expect("a store");
+    let open = |dir| SqliteStore::open(dir, &Options::new(Arc::new(Wall)));
+    let store = StateDir::open(folder.path().join("state")).and_then(open).expect("a store");
     let store = Arc::new(store);
     runtime.block_on(open_sessions(&store));
 

@@ -16,6 +16,7 @@ mod read;
 mod report;
 mod search;
 mod start;
+mod wall;
 
 use clap::Parser;
 use report::Report;

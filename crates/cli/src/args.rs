@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// Print JSON on standard output.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Go on although the ledger was set back or does not fit its checkpoints; this is put on record.
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) acknowledge_rollback: bool,
 }
 
 const EXIT_CODES: &str = "\
@@ -215,12 +218,45 @@ pub(crate) enum AuditCommand {
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
-    /// Check the chain, the segments and the head. Exits 6 when something is found.
+    /// Check records, segments, tree, keys and checkpoints. Exits 6 when something is found.
     Verify {
         /// A state folder other than the current one, for example a copy.
         #[arg(long, value_name = "DIR")]
         home: Option<PathBuf>,
+        /// Only what came after the last checkpoint before this time.
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// A checkpoint that was kept elsewhere; may be given several times.
+        #[arg(long, value_name = "FILE")]
+        checkpoint: Vec<PathBuf>,
+        /// A key that this ledger must have had, as `audit checkpoint` prints it.
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
+        /// How many cores to use; all of them when left out.
+        #[arg(long, short, value_name = "N")]
+        jobs: Option<usize>,
     },
+    /// Sign what is there and print the newest checkpoint, to be kept elsewhere.
+    Checkpoint,
+    /// Prove that a record is in the ledger: a file that others can check offline.
+    Prove {
+        /// The number of the record.
+        record: u64,
+        /// Prove it against this checkpoint instead of the newest.
+        #[arg(long, value_name = "FILE")]
+        checkpoint: Option<PathBuf>,
+    },
+    /// Prove that the ledger at one checkpoint is the beginning of the ledger at another.
+    Consistency {
+        /// The older: a number of records, or a checkpoint file.
+        #[arg(value_name = "OLD")]
+        old: String,
+        /// The newer; the newest checkpoint when left out.
+        #[arg(value_name = "NEW")]
+        new: Option<String>,
+    },
+    /// Let a new key sign from now on; the old one signs it.
+    RotateKey,
 }
 
 #[derive(Debug, Subcommand)]

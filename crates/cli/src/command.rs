@@ -18,11 +18,15 @@ mod trust;
 use std::process::ExitCode;
 
 use crate::args::{Args, Command};
+use crate::desk;
 use crate::failure::Failure;
 use crate::out::Out;
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
+    if args.acknowledge_rollback {
+        desk::acknowledge_rollback()?;
+    }
     match args.command {
         Command::Demo => demo::run(out).await,
         Command::Init { workspace, force } => init::run(workspace.as_deref(), force, out).await,

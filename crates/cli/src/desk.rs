@@ -24,7 +24,7 @@ use vambrace_core::skill::Skill;
 use vambrace_core::tool::ToolFacts;
 use vambrace_core::verdict::{LayerKind, Site};
 use vambrace_redact::KnownValues;
-use vambrace_store::{SqliteStore, StateDir, Store as _, Text};
+use vambrace_store::{Options, SqliteStore, StateDir, Store as _, Text};
 use vambrace_tools::{Catalogue, Limits, Room};
 use vambrace_workspace::{ScopeRules, Workspace};
 
@@ -72,7 +72,17 @@ pub(crate) struct Desk {
 
 /// Opens state and ledger.
 pub(crate) fn open_store() -> Result<Arc<SqliteStore>, Failure> {
-    Ok(Arc::new(SqliteStore::open(StateDir::open(places::state()?)?)?))
+    open_with(Options::new(Arc::new(SystemClock)))
+}
+
+/// Opens a ledger that was set back or rewritten all the same, which is put on record.
+pub(crate) fn acknowledge_rollback() -> Result<(), Failure> {
+    open_with(Options { acknowledge_rollback: true, ..Options::new(Arc::new(SystemClock)) }).map(drop)
+}
+
+fn open_with(options: Options) -> Result<Arc<SqliteStore>, Failure> {
+    let options = Options { anchors: places::anchors(), ..options };
+    Ok(Arc::new(SqliteStore::open(StateDir::open(places::state()?)?, &options)?))
 }
 
 /// How a project is called in the table of trust.

@@ -30,6 +30,13 @@ pub(crate) fn state() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::failed(format!("state folder `{}`: {error}", folder.display())))
 }
 
+/// Where copies of checkpoints are kept: apart from the state folder, so that setting that back does not set them back.
+pub(crate) fn anchors() -> Option<PathBuf> {
+    let data =
+        variable("XDG_DATA_HOME").map(PathBuf::from).or_else(|| home().map(|home| home.join(".local/share")));
+    data.filter(|folder| folder.is_absolute()).map(|folder| folder.join("vambrace/anchors"))
+}
+
 /// The organisation's file. `$VAMBRACE_ORG_CONFIG` names another one only where the machine has none, so that the
 /// variable cannot take a policy away.
 pub(crate) fn organisation() -> (PathBuf, Presence) {

@@ -8,6 +8,8 @@ use vambrace_core::redacted::Redacted;
 use crate::digest::Digest;
 use crate::id::Id;
 use crate::json::Fields;
+use crate::key::VerifyKey;
+use crate::note::Note;
 use crate::op::{Level, Op, SessionChange, Status};
 use crate::seal::Encoded;
 use crate::timestamp::Timestamp;
@@ -68,6 +70,12 @@ pub struct Entry {
     pub target_path: Option<Text>,
     pub command_args: Option<Redacted<Value>>,
     pub severity: Option<&'static str>,
+    /// The size of the tree that the record speaks of, and its root.
+    pub tree: Option<(u64, Digest)>,
+    /// The key of the ledger from here on.
+    pub key: Option<VerifyKey>,
+    /// A signed note: of our own making or checked, so it holds no secret.
+    pub note: Option<Note>,
 }
 
 /// Caps in escaped bytes. Their sum, with the fixed parts, stays below the line limit (tested below).
@@ -124,6 +132,9 @@ impl Entry {
             target_path: None,
             command_args: None,
             severity: None,
+            tree: None,
+            key: None,
+            note: None,
         }
     }
 
@@ -198,6 +209,16 @@ impl Entry {
         text(&mut f, "target_path", self.target_path.as_ref(), cap::PATH);
         value(&mut f, "command_args", self.command_args.as_ref(), cap::COMMAND_ARGS);
         word(&mut f, "severity", self.severity);
+        if let Some((size, root)) = &self.tree {
+            f.number("tree_size", *size);
+            f.digest("root_hash", root);
+        }
+        if let Some(key) = &self.key {
+            f.text("key", &key.to_string(), cap::RULE);
+        }
+        if let Some(note) = &self.note {
+            f.text("note", &note.to_string(), cap::MESSAGE);
+        }
         Encoded::new(f.into_bytes())
     }
 }

@@ -39,6 +39,30 @@ words! {
         ExtraLines = "extra_lines",
         /// A segment ends in the middle of a line, as after a crash.
         TornTail = "torn_tail",
+        /// A segment does not end with its seal.
+        Unsealed = "unsealed",
+        /// A checkpoint cannot be read.
+        BadCheckpoint = "bad_checkpoint",
+        /// A checkpoint is not signed by the key of the ledger.
+        Unsigned = "unsigned",
+        /// A checkpoint carries a signature that is not right.
+        WrongSignature = "wrong_signature",
+        /// The records do not have the root that a checkpoint says.
+        WrongRoot = "wrong_root",
+        /// There are fewer records than a checkpoint says.
+        ShorterThanCheckpoint = "shorter_than_checkpoint",
+        /// A checkpoint of another ledger.
+        OtherLedger = "other_ledger",
+        /// Records behind the last checkpoint, older than one should be.
+        UnanchoredTail = "unanchored_tail",
+        /// The key of the ledger is not the one that its records name.
+        WrongKey = "wrong_key",
+        /// A key took over without the signatures of both.
+        BadHandover = "bad_handover",
+        /// Somebody acknowledged that the ledger was set back.
+        Rollback = "rollback",
+        /// What is kept of the tree is not what the records give.
+        TreeDiffers = "tree_differs",
         /// The database cannot be read.
         DatabaseDamaged = "database_damaged",
     }
@@ -53,6 +77,12 @@ pub enum Place {
     Segment(SegmentName, u64),
     /// The head row.
     Head,
+    /// A checkpoint: where it was found, and its size.
+    Checkpoint(String, u64),
+    /// The key of the ledger.
+    Key,
+    /// What is kept of the tree.
+    Tree,
     /// The database as a whole.
     Database,
 }
@@ -63,6 +93,9 @@ impl fmt::Display for Place {
             Self::Record(seq) => write!(f, "record {seq}"),
             Self::Segment(name, line) => write!(f, "segment {name} line {line}"),
             Self::Head => f.write_str("head row"),
+            Self::Checkpoint(from, size) => write!(f, "checkpoint at {size} ({from})"),
+            Self::Key => f.write_str("key"),
+            Self::Tree => f.write_str("tree"),
             Self::Database => f.write_str("database"),
         }
     }
@@ -120,6 +153,15 @@ impl Findings {
     #[must_use]
     pub fn notes(&self) -> &[Finding] {
         &self.notes
+    }
+
+    /// Adds what another check found behind ours.
+    pub fn append(&mut self, other: Self) {
+        self.count += other.count;
+        self.faults.extend(other.faults);
+        self.notes.extend(other.notes);
+        self.faults.truncate(MOST);
+        self.notes.truncate(MOST);
     }
 
     /// How many faults there are.

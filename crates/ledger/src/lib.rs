@@ -4,9 +4,9 @@
 //! `event_hash` is the SHA-256 of the line up to `,"event_hash"`, and `prev_hash` is the `event_hash` of the
 //! line before (64 zeros for the first). Everything here is pure: no file, no database, no clock.
 //!
-//! **A chain alone proves nothing against somebody who can rewrite all of it.** Whoever deletes the newest
-//! records from the table and the segments and corrects the head row leaves a chain that verifies. Signed
-//! checkpoints kept elsewhere are what finds that; they are not in this crate yet.
+//! **A chain alone proves nothing against somebody who can rewrite all of it.** So the lines are also the leaves of
+//! a Merkle tree (RFC 6962), whose size and root are signed again and again as checkpoints (C2SP signed notes).
+//! Whoever kept one of them elsewhere finds a ledger that was cut, rewritten or set back.
 
 mod checkpoint;
 mod digest;
@@ -33,12 +33,12 @@ pub use entry::{Entry, Range, Text};
 pub use finding::{Finding, Findings, Kind, Place};
 pub use id::{BadId, Id};
 pub use key::{BadKey, KeyKind, SigningKey, VerifyKey};
-pub use line::{Fault, Line};
+pub use line::{Fault, Line, LineReader};
 pub use note::{BadNote, Note, Signed};
 pub use op::{Level, Op, SessionChange, Status};
 pub use proof::{MOST_HASHES, consistency, inclusion, is_consistent, is_included};
 pub use seal::{Encoded, MAX_LINE_BYTES, SealError, SealedLine, VERSION, seal};
 pub use segment::{MAX_SEGMENT_BYTES, SegmentName};
 pub use timestamp::{BadTimestamp, Timestamp};
-pub use tree::{Frontier, leaf, node};
+pub use tree::{Frontier, Stretch, leaf, node};
 pub use verify::{Head, Verifier};

@@ -1,9 +1,12 @@
 //! Reading a sealed line back, strictly: every byte is covered by the hash, compared with it, or fixed.
 
 use crate::digest::Digest;
+use crate::hash::Pair;
 use crate::seal::{END, EVENT, HEAD, MAX_LINE_BYTES, PREV, SEQ, VERSION, WRITER};
+use crate::tree::LEAF;
 
 const TS: &[u8] = b",\"ts\":\"";
+const OP: &[u8] = b"\",\"op\":\"";
 /// The link, its 64 digits and its closing quote.
 const LINK: usize = PREV.len() + 64 + 1;
 
@@ -16,10 +19,29 @@ pub struct Line<'l> {
     pub seq: u64,
     /// When, in the one fixed form.
     pub ts: &'l str,
+    /// What it is about.
+    pub op: &'l str,
     /// The hash of the line before.
     pub prev_hash: Digest,
     /// Its own hash.
     pub event_hash: Digest,
+}
+
+/// Reads many lines, and says the leaf of each in the tree.
+#[derive(Debug, Default, Clone)]
+pub struct LineReader {
+    pair: Pair,
+}
+
+impl LineReader {
+    /// Reads a line (without its newline), checks its hash, and says its leaf. The leaf is that of the bytes, whether
+    /// they are a line or not.
+    pub fn read<'l>(&mut self, line: &'l [u8]) -> (Result<Line<'l>, Fault>, Digest) {
+        let taken = take_apart(line);
+        let body = taken.as_ref().map_or(&[][..], |(_, body)| body);
+        let (actual, leaf) = self.pair.hash(body, LEAF, line);
+        (taken.and_then(|(parts, _)| parts.fitting(actual)), leaf)
+    }
 }
 
 /// Why a line is not a sealed line.
@@ -44,16 +66,13 @@ pub enum Fault {
 impl<'l> Line<'l> {
     /// Reads a line (without its newline) and checks its hash.
     pub fn read(line: &'l [u8]) -> Result<Self, Fault> {
-        if line.len() > MAX_LINE_BYTES {
-            return Err(Fault::Malformed("too long"));
-        }
-        let (said, body) = tail(line)?;
-        let parts = parts(line, body, said)?;
-        let actual = Digest::of(body);
-        if actual != said {
-            return Err(Fault::WrongHash { said, actual });
-        }
-        Ok(parts)
+        let (parts, body) = take_apart(line)?;
+        parts.fitting(Digest::of(body))
+    }
+
+    fn fitting(self, actual: Digest) -> Result<Self, Fault> {
+        let said = self.event_hash;
+        if actual == said { Ok(self) } else { Err(Fault::WrongHash { said, actual }) }
     }
 
     /// The place that a line claims, however broken the rest of it is.
@@ -70,6 +89,15 @@ impl<'l> Line<'l> {
     }
 }
 
+/// The parts of a line, and the bytes that its hash covers.
+fn take_apart(line: &[u8]) -> Result<(Line<'_>, &[u8]), Fault> {
+    if line.len() > MAX_LINE_BYTES {
+        return Err(Fault::Malformed("too long"));
+    }
+    let (said, body) = tail(line)?;
+    Ok((parts(line, body, said)?, body))
+}
+
 /// The hash at the end of the line, and the bytes it covers.
 fn tail(line: &[u8]) -> Result<(Digest, &[u8]), Fault> {
     let malformed = Fault::Malformed("the hash at its end is missing");
@@ -83,7 +111,11 @@ fn tail(line: &[u8]) -> Result<(Digest, &[u8]), Fault> {
 fn parts<'l>(line: &'l [u8], body: &'l [u8], said: Digest) -> Result<Line<'l>, Fault> {
     let (writer, rest) = start(line)?;
     let (seq, rest) = number(rest).ok_or(Fault::Malformed("no sequence number"))?;
-    let ts = rest.strip_prefix(TS).and_then(|rest| rest.get(..24)).ok_or(Fault::Malformed("no time"))?;
+    let rest = rest.strip_prefix(TS).ok_or(Fault::Malformed("no time"))?;
+    let (ts, rest) = rest.split_at_checked(24).ok_or(Fault::Malformed("no time"))?;
+    let op = rest.strip_prefix(OP).ok_or(Fault::Malformed("it does not say what it is about"))?;
+    let end = op.iter().position(|byte| *byte == b'"').unwrap_or(op.len());
+    let op = op.get(..end).unwrap_or_default();
     let linked = Fault::Malformed("the link to the line before is missing");
     let at = body.len().checked_sub(LINK).ok_or_else(|| linked.clone())?;
     let link = body.get(at..).ok_or_else(|| linked.clone())?;
@@ -93,7 +125,7 @@ fn parts<'l>(line: &'l [u8], body: &'l [u8], said: Digest) -> Result<Line<'l>, F
         .and_then(Digest::from_hex)
         .ok_or(linked)?;
     let utf8 = |bytes| std::str::from_utf8(bytes).map_err(|_| Fault::Malformed("not UTF-8"));
-    Ok(Line { writer: utf8(writer)?, seq, ts: utf8(ts)?, prev_hash, event_hash: said })
+    Ok(Line { writer: utf8(writer)?, seq, ts: utf8(ts)?, op: utf8(op)?, prev_hash, event_hash: said })
 }
 
 /// The writer, and what follows `"seq":`.
@@ -135,6 +167,9 @@ mod tests {
         let line = sealed();
         let read = Line::read(line.as_bytes()).unwrap();
         assert_eq!((read.writer, read.seq, read.ts), ("w-1", 3, "1970-01-01T00:00:00.000Z"));
+        assert_eq!(read.op, "tool.start");
+        let (again, leaf) = LineReader::default().read(line.as_bytes());
+        assert_eq!((again, leaf), (Ok(read), crate::tree::leaf(line.as_bytes())));
         assert_eq!(read.prev_hash, Digest::of(b"x"));
         assert_eq!(Line::claimed_seq(line.as_bytes()), Some(3));
     }

@@ -31,6 +31,8 @@ words! {
         SkillsRegistryInstall = "skills.registry_install",
         /// The size and root of the ledger at a moment.
         Checkpoint = "checkpoint",
+        /// A key of the ledger begins to count; the event type says which.
+        LedgerKey = "ledger.key",
         /// Something was repaired after a crash.
         Recovery = "recovery",
     }

@@ -115,6 +115,42 @@ impl Frontier {
     }
 }
 
+/// The leaves of a stretch of the ledger that begins anywhere, as the complete subtrees that they make up. Several
+/// can be made at the same time and then be put behind each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stretch {
+    next: u64,
+    /// Height and root, in the order of the leaves.
+    subtrees: Vec<(u32, Digest)>,
+}
+
+impl Stretch {
+    /// A stretch whose first leaf will be the one with this number, counted from zero.
+    #[must_use]
+    pub fn starting(at: u64) -> Self {
+        Self { next: at, subtrees: Vec::new() }
+    }
+
+    /// Adds the next leaf.
+    pub fn push(&mut self, leaf: Digest) {
+        let (mut height, mut root) = (0, leaf);
+        while self.next >> height & 1 == 1
+            && let Some((_, left)) = self.subtrees.pop_if(|(left, _)| *left == height)
+        {
+            root = node(&left, &root);
+            height += 1;
+        }
+        self.subtrees.push((height, root));
+        self.next += 1;
+    }
+
+    /// Puts the leaves behind those of a tree; false when they do not belong there.
+    #[must_use]
+    pub fn join(&self, tree: &mut Frontier) -> bool {
+        self.subtrees.iter().all(|(height, root)| tree.graft(*height, *root)) && tree.size() == self.next
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ct_merkle::mem_backed_tree::MemoryBackedTree;
@@ -162,6 +198,26 @@ mod tests {
         let mut ragged = tree(0, 3);
         assert!(!ragged.join(&tree(3, 7)));
         assert_eq!(ragged, tree(0, 3));
+    }
+
+    #[test]
+    fn stretches_that_begin_anywhere_make_up_the_tree() {
+        for cuts in [[0, 1, 2, 40], [3, 17, 18, 40], [5, 5, 31, 33], [16, 32, 39, 40]] {
+            let mut tree = Frontier::new();
+            let mut at = 0;
+            for end in cuts.into_iter().chain([40]) {
+                let mut stretch = Stretch::starting(at);
+                (at..end).for_each(|n| stretch.push(leaf(&line(n))));
+                assert!(stretch.join(&mut tree));
+                at = end;
+            }
+            let mut whole = Frontier::new();
+            (0..40).for_each(|n| whole.push(leaf(&line(n))));
+            assert_eq!(tree, whole, "{cuts:?}");
+        }
+        let mut lost = Stretch::starting(7);
+        lost.push(leaf(&line(7)));
+        assert!(!lost.join(&mut Frontier::new()));
     }
 
     #[test]

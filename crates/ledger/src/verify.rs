@@ -3,7 +3,7 @@
 
 use crate::digest::Digest;
 use crate::finding::{Findings, Kind, Place};
-use crate::line::{Fault, Line};
+use crate::line::{Fault, Line, LineReader};
 use crate::timestamp::Timestamp;
 
 /// Between processes a few milliseconds are ordinary: records are stamped before they queue for the writer.
@@ -29,6 +29,7 @@ pub struct Verifier {
     head: Head,
     latest: Option<Timestamp>,
     records: u64,
+    reader: LineReader,
 }
 
 impl Default for Verifier {
@@ -47,14 +48,23 @@ impl Verifier {
     /// A check that goes on behind a record that is known.
     #[must_use]
     pub fn after(head: Head) -> Self {
-        Self { head, latest: None, records: 0 }
+        Self { head, latest: None, records: 0, reader: LineReader::default() }
     }
 
-    /// Takes the next line, without its newline.
-    pub fn feed(&mut self, place: &Place, line: &[u8], found: &mut Findings) {
+    /// Takes the next line, without its newline. Returns what it says when it can be read, and its leaf.
+    pub fn feed<'l>(
+        &mut self,
+        place: &Place,
+        line: &'l [u8],
+        found: &mut Findings,
+    ) -> (Option<Line<'l>>, Digest) {
         self.records += 1;
-        match Line::read(line) {
-            Ok(read) => self.follow(place, &read, found),
+        let (read, leaf) = self.reader.read(line);
+        let read = match read {
+            Ok(read) => {
+                self.follow(place, &read, found);
+                Some(read)
+            }
             Err(fault) => {
                 let kind = match fault {
                     Fault::Malformed(_) => Kind::Malformed,
@@ -67,8 +77,10 @@ impl Verifier {
                     seq: Line::claimed_seq(line).unwrap_or(self.head.seq.saturating_add(1)),
                     hash: Line::claimed_hash(line).unwrap_or(Digest::ZERO),
                 };
+                None
             }
-        }
+        };
+        (read, leaf)
     }
 
     /// The last line that was taken.

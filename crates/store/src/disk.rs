@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use vambrace_ledger::SegmentName;
@@ -22,6 +22,10 @@ pub trait SegmentFiles: Send {
     fn cut(&mut self, name: SegmentName, size: u64) -> io::Result<()>;
     /// Brings a segment, and its name, to the disk.
     fn sync(&mut self, name: SegmentName) -> io::Result<()>;
+    /// The segment is complete: nothing is written to it any more.
+    fn close(&mut self, name: SegmentName) -> io::Result<()>;
+    /// Moves what stands behind an offset out of the segments, and keeps it beside them.
+    fn set_aside(&mut self, name: SegmentName, offset: u64) -> io::Result<()>;
 }
 
 /// Segments in a folder.
@@ -30,13 +34,15 @@ pub struct DiskSegments {
     folder: PathBuf,
     /// The segment that is being written.
     open: Option<(SegmentName, File)>,
+    /// Whether its name is on the disk.
+    named: bool,
 }
 
 impl DiskSegments {
     /// The segments of a folder, which need not exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), open: None }
+        Self { folder: folder.to_owned(), open: None, named: false }
     }
 
     fn path(&self, name: SegmentName) -> PathBuf {
@@ -52,7 +58,7 @@ impl DiskSegments {
                 .mode(0o600)
                 .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
                 .open(self.path(name))?;
-            self.open = Some((name, file));
+            (self.open, self.named) = (Some((name, file)), false);
         }
         self.open.as_ref().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -106,7 +112,36 @@ impl SegmentFiles for DiskSegments {
     }
 
     fn sync(&mut self, name: SegmentName) -> io::Result<()> {
-        self.open(name)?.sync_all()?;
-        File::open(&self.folder)?.sync_all()
+        self.open(name)?.sync_data()?;
+        if !self.named {
+            File::open(&self.folder)?.sync_all()?;
+            self.named = true;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, name: SegmentName) -> io::Result<()> {
+        self.open(name)?.set_permissions(fs::Permissions::from_mode(0o400))?;
+        self.open = None;
+        Ok(())
+    }
+
+    fn set_aside(&mut self, name: SegmentName, offset: u64) -> io::Result<()> {
+        let path = self.path(name);
+        self.open = None;
+        let mut number = 0;
+        let aside = loop {
+            let aside = path.with_added_extension(format!("set-aside-{number}"));
+            if !aside.try_exists()? {
+                break aside;
+            }
+            number += 1;
+        };
+        if offset == 0 {
+            return fs::rename(&path, aside);
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        fs::copy(&path, &aside)?;
+        OpenOptions::new().write(true).open(&path)?.set_len(offset)
     }
 }

@@ -33,6 +33,14 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
+    /// What is kept elsewhere says that the ledger was set back or rewritten.
+    #[error("the ledger `{path}` was set back or rewritten: {reason}")]
+    RolledBack {
+        /// Which database.
+        path: PathBuf,
+        /// What contradicts it.
+        reason: String,
+    },
     /// A newer program has been here.
     #[error("the database has schema version {found}, this program knows up to {known}")]
     NewerSchema {
@@ -41,6 +49,9 @@ pub enum StoreError {
         /// The newest that is known here.
         known: i64,
     },
+    /// Checkpoints cannot be signed.
+    #[error("the ledger's key: {0}")]
+    Key(String),
     /// Somebody else holds the database for too long.
     #[error("the database is held by another program: {0}")]
     Locked(String),
@@ -76,7 +87,11 @@ impl StoreError {
             Self::Damaged { .. } => {
                 "keep a copy, run `vambrace audit verify` on it, and restore the file from a backup"
             }
+            Self::RolledBack { .. } => {
+                "run `vambrace audit verify`; if the folder was restored on purpose, say so once with `--acknowledge-rollback`, which is put on record"
+            }
             Self::NewerSchema { .. } => "use the newer program, or another VAMBRACE_HOME",
+            Self::Key(_) => "restore the file from a backup of the state folder, then start again",
             Self::Locked(_) => "close the program that holds the database, then try again",
             Self::Full(_) => "free some space on the disk of VAMBRACE_HOME, then try again",
             Self::Io(_) | Self::Poisoned(_) => {
@@ -96,7 +111,7 @@ impl StoreError {
 
     /// Whether the store must not be written any more.
     pub(crate) fn is_fatal(&self) -> bool {
-        matches!(self, Self::Io(_) | Self::Damaged { .. } | Self::Poisoned(_))
+        matches!(self, Self::Io(_) | Self::Damaged { .. } | Self::RolledBack { .. } | Self::Poisoned(_))
     }
 
     pub(crate) fn folder(path: &Path, error: impl Into<io::Error>) -> Self {

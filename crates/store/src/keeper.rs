@@ -1,5 +1,6 @@
-//! The thread for what nobody waits for: writing the segments, and copying a long log back into the database.
-//! A failure here stops no call, since the table is the truth; it is kept to be shown.
+//! The thread for what nobody waits for: writing the segments, growing and signing the tree, and copying a long log
+//! back into the database. A failure here stops no call, since the table is the truth, and is kept to be shown; but
+//! a table that was changed behind our back is not written any more.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,21 +8,33 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use vambrace_core::clock::Clock;
+use vambrace_ledger::{Id, SigningKey, VerifyKey};
 
+use crate::checkpoints::Copies;
 use crate::disk::SegmentFiles;
 use crate::error::StoreError;
+use crate::growth;
+use crate::keys::{self, KeyFiles};
 use crate::lock::FolderLock;
-use crate::projection::Projection;
+use crate::projection::{Cursor, Projection};
+use crate::rotation;
 use crate::schema;
+use crate::seal;
 use crate::shared::Shared;
+use crate::tide::Tide;
 
 /// What there is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Chore {
     /// Records were added.
     Project,
     /// The log is long.
     Checkpoint,
+    /// Somebody waits for segments and checkpoint to be up to date.
+    CatchUp(std::sync::mpsc::SyncSender<Result<(), StoreError>>),
+    /// A new key is to sign from now on.
+    Rotate(std::sync::mpsc::SyncSender<Result<VerifyKey, StoreError>>),
     /// The store is being closed.
     Stop,
 }
@@ -36,7 +49,14 @@ pub(crate) struct Keeper {
     pub(crate) interval: Duration,
     pub(crate) max_segment: u64,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) tide: Arc<Tide>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) id: Id,
+    pub(crate) keys: KeyFiles,
+    pub(crate) copies: Copies,
 }
+
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Keeper {
     /// Works until it is told to stop; catches up first.
@@ -58,8 +78,14 @@ impl Keeper {
             match chore {
                 Chore::Project => due = due.or_else(|| self.later()),
                 Chore::Checkpoint => self.checkpoint(),
+                Chore::CatchUp(answer) => {
+                    let _ = answer.send(self.caught_up());
+                }
+                Chore::Rotate(answer) => {
+                    let _ = answer.send(self.rotate());
+                }
                 Chore::Stop => {
-                    self.project(Duration::from_secs(1));
+                    self.project(PATIENCE);
                     return;
                 }
             }
@@ -91,19 +117,84 @@ impl Keeper {
         true
     }
 
-    fn advance(&mut self) -> Result<(), StoreError> {
+    /// Everything that is there now is in a segment and signed.
+    fn caught_up(&mut self) -> Result<(), StoreError> {
+        self.shared.seen();
+        self.mirror.acquire(PATIENCE)?;
+        let result = self.advance();
+        self.mirror.release();
+        result
+    }
+
+    /// What is there is signed by the old key, what comes by the new one.
+    fn rotate(&mut self) -> Result<VerifyKey, StoreError> {
+        self.mirror.acquire(PATIENCE)?;
+        let result = self.advance().and_then(|()| self.change_key()).and_then(|key| {
+            self.advance()?;
+            Ok(key)
+        });
+        self.mirror.release();
+        result
+    }
+
+    fn change_key(&mut self) -> Result<VerifyKey, StoreError> {
         let connection = open(&mut self.connection, &self.database)?;
-        let mut projection = Projection {
-            connection,
-            database: self.database.clone(),
-            files: self.files.as_mut(),
-            max_segment: self.max_segment,
-        };
-        let Some(cursor) = projection.advance()? else { return Ok(()) };
-        self.writer.acquire(Duration::from_secs(5))?;
-        let stored = cursor.store(connection);
+        self.writer.acquire(PATIENCE)?;
+        let key = rotation::rotate(connection, &self.database, &self.id, &self.keys, self.clock.now());
         self.writer.release();
-        stored.map_err(|error| StoreError::sqlite(&self.database, &error))
+        key
+    }
+
+    /// Segments, tree and checkpoint, up to the newest record that is on the disk.
+    fn advance(&mut self) -> Result<(), StoreError> {
+        while self.turn()? {}
+        Ok(())
+    }
+
+    /// A part of it; true when there may be more to do.
+    fn turn(&mut self) -> Result<bool, StoreError> {
+        let connection = open(&mut self.connection, &self.database)?;
+        let sqlite = |error: rusqlite::Error| StoreError::sqlite(&self.database, &error);
+        let head = "SELECT seq FROM head WHERE id = 1";
+        let upto = connection.query_row(head, (), |row| row.get::<_, i64>(0)).map_err(sqlite)?.unsigned_abs();
+        // What is told elsewhere must not be lost by a power cut here.
+        self.tide.flush()?;
+        let mut projection =
+            Projection { connection, database: self.database.clone(), files: self.files.as_mut(), upto };
+        let cursor = projection.advance()?;
+        let key = signing_key(&self.keys, connection, &self.database)?;
+        let now = self.clock.now();
+        let grown = growth::grow(connection, &self.database, &key, upto, now);
+        // Changed behind our back: nothing is signed, and nothing more is accepted on top of it.
+        let grown = grown.inspect_err(|error| {
+            if matches!(error, StoreError::Damaged { .. }) {
+                self.tide.poison(error);
+            }
+        })?;
+        if cursor.is_none() && grown.is_none() {
+            return Ok(false);
+        }
+        self.writer.acquire(PATIENCE)?;
+        let stored = connection.unchecked_transaction().and_then(|transaction| {
+            cursor.map_or(Ok(()), |cursor| cursor.store(&transaction))?;
+            grown.as_ref().map_or(Ok(()), |grown| grown.store(&transaction))?;
+            transaction.commit()
+        });
+        let due =
+            stored.and_then(|()| seal::is_due(connection, Cursor::read(connection)?, self.max_segment, now));
+        let sealed = match due {
+            Ok(true) => {
+                seal::seal(connection, &self.database, &self.id, &key.verify_key(), now).map(|()| true)
+            }
+            Ok(false) => Ok(false),
+            Err(error) => Err(sqlite(error)),
+        };
+        self.writer.release();
+        let sealed = sealed?;
+        if let Some(note) = grown.as_ref().and_then(growth::Grown::newest) {
+            self.copies.publish(&note.to_string())?;
+        }
+        Ok(sealed || grown.is_some_and(|grown| grown.size() < upto))
     }
 
     fn checkpoint(&mut self) {
@@ -126,5 +217,21 @@ fn open<'c>(
     match connection {
         Some(connection) => Ok(connection),
         empty => Ok(empty.insert(schema::open_again(database)?)),
+    }
+}
+
+/// The key that counts: the file must hold the one that the records name.
+fn signing_key(
+    files: &KeyFiles,
+    connection: &Connection,
+    database: &std::path::Path,
+) -> Result<SigningKey, StoreError> {
+    let named = keys::newest(connection).map_err(|error| StoreError::sqlite(database, &error))?;
+    let key = files.current()?;
+    match key.filter(|key| named == Some(key.verify_key().to_string())) {
+        Some(key) => Ok(key),
+        None => Err(StoreError::Key(
+            "the file `keys/ledger.key` does not hold the key that the records name".into(),
+        )),
     }
 }

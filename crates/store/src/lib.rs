@@ -8,21 +8,31 @@
 //! writer lock); **free text is redacted** (the types accept nothing else); **after a failed write or sync
 //! nothing is accepted any more** until the folder is opened again.
 //!
-//! Not here: the clock (times are handed in), signed checkpoints, other databases.
+//! In the background the lines grow a Merkle tree, whose root is signed again and again (`growth.rs`), and are written
+//! to segments (`projection.rs`). What contradicts the table when a folder is opened is found by `guard.rs`.
+//!
+//! Not here: the clock (it is handed in), other databases.
 
+mod append;
 mod batch;
 mod call;
+mod checkpoints;
 mod desk;
 mod disk;
 mod error;
 mod event;
+mod growth;
+mod guard;
 mod keeper;
+mod keys;
 mod lock;
 mod mirror;
 mod projection;
 mod read;
 mod record;
+mod rotation;
 mod schema;
+mod seal;
 mod session;
 mod shared;
 mod sqlite;
@@ -30,6 +40,7 @@ mod state_dir;
 mod statements;
 mod store;
 mod tide;
+mod tree;
 mod trust;
 mod verify;
 mod violation;
@@ -38,6 +49,7 @@ mod writer;
 
 pub use batch::{Batch, Change, Committed, Durability, Sealed, StartReceipt};
 pub use call::{CallFinish, CallRow, CallState, RecentCalls};
+pub use checkpoints::CheckpointRow;
 pub use disk::{DiskSegments, SegmentFiles};
 pub use error::StoreError;
 pub use event::{EventStatus, Phase, TimelineEvent};
@@ -47,7 +59,7 @@ pub use sqlite::{Counters, Options, SqliteStore};
 pub use state_dir::StateDir;
 pub use store::{BoxFuture, Store};
 pub use trust::TrustRow;
-pub use verify::{Progress, VerifyReport, verify};
+pub use verify::{Progress, VerifyOptions, VerifyReport, verify};
 pub use violation::ViolationRow;
 
 pub use vambrace_ledger::{Entry, Head, Id, Text, Timestamp};

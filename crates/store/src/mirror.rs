@@ -4,11 +4,10 @@
 use vambrace_ledger::{Findings, Kind, Line, MAX_LINE_BYTES, Place, SegmentName, Verifier};
 
 use crate::disk::SegmentFiles;
-use crate::projection::Cursor;
 
 const PIECE: usize = 256 << 10;
 
-/// The segments of a folder.
+/// Some segments, one behind the other.
 pub(crate) struct Mirror<'a> {
     files: &'a dyn SegmentFiles,
     segments: Vec<(SegmentName, u64)>,
@@ -39,6 +38,11 @@ impl<'a> Mirror<'a> {
 
     /// Compares the next line with a row of the table.
     pub(crate) fn compare(&mut self, seq: u64, row: &[u8], found: &mut Findings) {
+        // Nearly always the next line is the row, and then there is nothing to look for.
+        let rest = self.buffer.get(self.used..).unwrap_or_default();
+        if rest.get(row.len()) == Some(&b'\n') && rest.starts_with(row) && self.lacking.is_none() {
+            return self.take(row.len() + 1);
+        }
         loop {
             let name = self.name();
             let (length, torn) = match self.next(found) {
@@ -75,11 +79,6 @@ impl<'a> Mirror<'a> {
                     found.fault(place, Kind::ExtraLines, detail);
                     self.take(length + 1);
                 }
-                // The row begins the next segment, so nothing more belongs into this one.
-                None if self.next_first().is_some_and(|first| first <= seq) => {
-                    found.fault(place, Kind::ExtraLines, "this line is not in the table");
-                    self.take(length + 1);
-                }
                 _ => {
                     let detail = match (Line::read(line).is_ok(), Line::read(row).is_ok()) {
                         (true, false) => {
@@ -98,8 +97,18 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// What is left when the table is at its end, and what the cursor says must be there.
-    pub(crate) fn finish(&mut self, cursor: Cursor, found: &mut Findings) {
+    /// Passes over the lines of records up to one.
+    pub(crate) fn skip(&mut self, upto: u64, found: &mut Findings) {
+        while let Next::Line(length) = self.next(found) {
+            if Line::claimed_seq(self.peek(length)).is_none_or(|seq| seq > upto) {
+                return;
+            }
+            self.take(length + 1);
+        }
+    }
+
+    /// What is left when the rows are at their end; records up to `written` must have been there.
+    pub(crate) fn finish(&mut self, written: u64, found: &mut Findings) {
         let mut extra = 0_u64;
         let mut first = None;
         loop {
@@ -119,14 +128,13 @@ impl<'a> Mirror<'a> {
             found.fault(place, Kind::ExtraLines, detail);
         }
         if let Some((from, to)) = self.lacking
-            && from <= cursor.seq
+            && from <= written
         {
-            let to = to.min(cursor.seq);
+            let to = to.min(written);
             let place = Place::Segment(SegmentName::starting(from), 1);
             let detail = format!("records {from} to {to} were written to a segment and are in none");
             found.fault(place, Kind::SegmentShort, detail);
         }
-        self.cursor_segment(cursor, found);
     }
 
     /// Without a table: the chain of the segments by itself.
@@ -142,11 +150,8 @@ impl<'a> Mirror<'a> {
                 found.fault(place, Kind::TornTail, "ends within a line");
                 self.take(length);
             } else {
-                verifier.feed(
-                    &place,
-                    self.buffer.get(self.used..self.used + length).unwrap_or_default(),
-                    found,
-                );
+                let line = self.buffer.get(self.used..self.used + length).unwrap_or_default();
+                verifier.feed(&place, line, found);
                 self.take(length + 1);
             }
         }
@@ -156,35 +161,8 @@ impl<'a> Mirror<'a> {
         self.lacking = Some(self.lacking.map_or((seq, seq), |(from, _)| (from, seq)));
     }
 
-    /// The segment of the cursor, looked at now: it may have grown since the sizes were taken, never shrunk.
-    fn cursor_segment(&self, cursor: Cursor, found: &mut Findings) {
-        if cursor.segment == 0 {
-            return;
-        }
-        let name = SegmentName::starting(cursor.segment);
-        match self.files.size(name) {
-            Ok(Some(size)) if size >= cursor.offset => {}
-            Ok(Some(size)) => {
-                let detail = format!("has {size} bytes, {} were written", cursor.offset);
-                found.fault(Place::Segment(name, 1), Kind::SegmentShort, detail);
-            }
-            Ok(None) => {
-                found.fault(Place::Segment(name, 1), Kind::SegmentMissing, "the newest segment is missing");
-            }
-            Err(error) => {
-                let detail = format!("cannot be read: {error}");
-                found.fault(Place::Segment(name, 1), Kind::SegmentMissing, detail);
-            }
-        }
-    }
-
     fn name(&self) -> Option<SegmentName> {
         self.segments.get(self.at).map(|(name, _)| *name)
-    }
-
-    /// The first record of the segment behind the one that is being read.
-    fn next_first(&self) -> Option<u64> {
-        self.segments.get(self.at + 1).map(|(name, _)| name.first_seq())
     }
 
     fn peek(&self, length: usize) -> &[u8] {
@@ -200,7 +178,7 @@ impl<'a> Mirror<'a> {
         loop {
             let Some((name, size)) = self.segments.get(self.at).copied() else { return Next::End };
             let rest = self.buffer.get(self.used..).unwrap_or_default();
-            if let Some(length) = rest.iter().position(|byte| *byte == b'\n') {
+            if let Some(length) = memchr::memchr(b'\n', rest) {
                 return Next::Line(length);
             }
             let left = size.saturating_sub(self.offset);

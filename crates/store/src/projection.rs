@@ -10,6 +10,7 @@ use vambrace_ledger::{MAX_LINE_BYTES, SegmentName};
 
 use crate::disk::SegmentFiles;
 use crate::error::StoreError;
+use crate::seal;
 use crate::statements::signed;
 
 /// Lines are written in pieces of about this size.
@@ -50,7 +51,8 @@ pub(crate) struct Projection<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) database: PathBuf,
     pub(crate) files: &'a mut dyn SegmentFiles,
-    pub(crate) max_segment: u64,
+    /// The last record that is on the disk.
+    pub(crate) upto: u64,
 }
 
 impl Projection<'_> {
@@ -66,14 +68,15 @@ impl Projection<'_> {
         }
         cursor = self.place(cursor)?;
         while !lines.is_empty() {
-            if cursor.offset > self.max_segment {
-                self.sync(cursor.segment)?;
-                cursor = self.fresh(cursor.seq)?;
-            }
             let name = SegmentName::starting(cursor.segment);
             self.files.write(name, cursor.offset, &lines.bytes).map_err(fault)?;
             cursor.seq = lines.last;
             cursor.offset += lines.bytes.len() as u64;
+            if lines.sealed {
+                self.sync(cursor.segment)?;
+                self.files.close(name).map_err(fault)?;
+                cursor = self.fresh(cursor.seq)?;
+            }
             self.read(cursor.seq, &mut lines)?;
         }
         self.sync(cursor.segment)?;
@@ -131,15 +134,19 @@ impl Projection<'_> {
     fn read(&self, after: u64, lines: &mut Lines) -> Result<(), StoreError> {
         lines.bytes.clear();
         lines.last = after;
+        lines.sealed = false;
         let read = |lines: &mut Lines| {
-            let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 ORDER BY seq";
+            let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
             let mut statement = self.connection.prepare_cached(sql)?;
-            let mut rows = statement.query([signed(after)])?;
+            let mut rows = statement.query((signed(after), signed(self.upto)))?;
             while lines.bytes.len() < PIECE
+                && !lines.sealed
                 && let Some(row) = rows.next()?
             {
                 lines.last = row.get::<_, i64>(0)?.unsigned_abs();
-                lines.bytes.extend_from_slice(row.get_ref(1)?.as_bytes()?);
+                let line = row.get_ref(1)?.as_bytes()?;
+                lines.sealed = seal::is_seal(line);
+                lines.bytes.extend_from_slice(line);
                 lines.bytes.push(b'\n');
             }
             Ok(())
@@ -158,12 +165,25 @@ const _: () = assert!(PIECE > MAX_LINE_BYTES);
 struct Lines {
     bytes: Vec<u8>,
     last: u64,
+    /// The last of them closes its segment.
+    sealed: bool,
 }
 
 impl Lines {
     fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
+}
+
+/// Moves whatever stands behind the cursor out of the segments.
+pub(crate) fn set_aside_behind(files: &mut dyn SegmentFiles, cursor: Cursor) -> Result<(), StoreError> {
+    for (name, size) in files.list().map_err(fault)? {
+        let from = if name.first_seq() == cursor.segment { cursor.offset } else { 0 };
+        if name.first_seq() >= cursor.segment && size > from {
+            files.set_aside(name, from).map_err(fault)?;
+        }
+    }
+    Ok(())
 }
 
 fn fault(error: io::Error) -> StoreError {

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 
 use parking_lot::Mutex;
 
+use crate::error::StoreError;
 use crate::keeper::Chore;
 
 /// What the threads of a store share.
@@ -85,6 +86,11 @@ impl Shared {
     /// How many records were added.
     pub(crate) fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)
+    }
+
+    /// Asks the keeper for something.
+    pub(crate) fn ask(&self, chore: Chore) -> Result<(), StoreError> {
+        self.chores.send(chore).map_err(|_| StoreError::Closed)
     }
 
     /// The store is being closed.

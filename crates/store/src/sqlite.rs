@@ -1,24 +1,31 @@
 //! The store on SQLite: one writing thread, one thread for chores, connections that read.
 
 use std::fmt;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use vambrace_ledger::{Digest, Entry, Head, Id, MAX_SEGMENT_BYTES, Timestamp};
+use rusqlite::Connection;
+use vambrace_core::clock::Clock;
+use vambrace_ledger::{Digest, Entry, Head, Id, MAX_SEGMENT_BYTES, Timestamp, VerifyKey};
 
 use crate::batch::{Batch, Committed, Durability, Start};
 use crate::call::{self, CallRow, RecentCalls};
+use crate::checkpoints::{self, CheckpointRow, Copies};
 use crate::desk::{self, Desk};
 use crate::disk::{DiskSegments, SegmentFiles};
 use crate::error::StoreError;
 use crate::event::{self, TimelineEvent};
-use crate::keeper::Keeper;
+use crate::guard::Guard;
+use crate::keeper::{Chore, Keeper};
+use crate::keys::{self, KeyFiles};
 use crate::lock::FolderLock;
 use crate::read::{Readers, stamp_or_none};
 use crate::record::{Query, Record};
+use crate::rotation;
 use crate::schema;
 use crate::session::{self, SessionRow};
 use crate::shared::Shared;
@@ -26,13 +33,14 @@ use crate::state_dir::StateDir;
 use crate::statements::{self, signed};
 use crate::store::{BoxFuture, Store};
 use crate::tide::Tide;
+use crate::tree;
 use crate::trust::{self, TrustRow};
 use crate::violation::{self, ViolationRow};
 use crate::wal::Wal;
 use crate::writer::{Job, Writer};
 
 /// How a store behaves; the defaults are meant for use.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// How long a commit waits for other processes.
     pub patience: Duration,
@@ -40,15 +48,32 @@ pub struct Options {
     pub projection_interval: Duration,
     /// When a segment is followed by a new one.
     pub max_segment_bytes: u64,
+    /// Where a copy of the newest checkpoint is kept, outside the state folder.
+    pub anchors: Option<PathBuf>,
+    /// Whether a folder that was set back is opened all the same; it is put on record.
+    pub acknowledge_rollback: bool,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// The usual ones.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             patience: Duration::from_secs(5),
             projection_interval: Duration::from_secs(1),
             max_segment_bytes: MAX_SEGMENT_BYTES,
+            anchors: None,
+            acknowledge_rollback: false,
+            clock,
         }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("anchors", &self.anchors).finish_non_exhaustive()
     }
 }
 
@@ -86,14 +111,22 @@ fn refuse_orphans(files: &dyn SegmentFiles, database: &Path) -> Result<(), Store
     Err(StoreError::Damaged { path: database.to_owned(), reason })
 }
 
+fn writer_and_head(connection: &Connection, database: &Path) -> Result<(Id, Head), StoreError> {
+    let damaged = |reason: String| StoreError::Damaged { path: database.to_owned(), reason };
+    let sql = "SELECT writer, seq, event_hash FROM head WHERE id = 1";
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
+    };
+    let (writer, seq, hash) =
+        connection.query_row(sql, (), row).map_err(|error| StoreError::sqlite(database, &error))?;
+    let writer = Id::new(&writer).map_err(|error| damaged(format!("its writer is {error}")))?;
+    let hash = hash.parse().map_err(|error| damaged(format!("its head row is {error}")))?;
+    Ok((writer, Head { seq: seq.unsigned_abs(), hash }))
+}
+
 impl SqliteStore {
     /// Opens a state folder, which is made when it is missing.
-    pub fn open(dir: StateDir) -> Result<Self, StoreError> {
-        Self::open_with(dir, &Options::default())
-    }
-
-    /// Opens a state folder with other settings.
-    pub fn open_with(dir: StateDir, options: &Options) -> Result<Self, StoreError> {
+    pub fn open(dir: StateDir, options: &Options) -> Result<Self, StoreError> {
         let files = Box::new(DiskSegments::new(&dir.ledger()));
         Self::open_on(dir, options, files)
     }
@@ -102,7 +135,7 @@ impl SqliteStore {
     pub fn open_on(
         dir: StateDir,
         options: &Options,
-        files: Box<dyn SegmentFiles>,
+        mut files: Box<dyn SegmentFiles>,
     ) -> Result<Self, StoreError> {
         let database = dir.database();
         let mut lock = FolderLock::new(dir.writer_lock()?);
@@ -111,16 +144,27 @@ impl SqliteStore {
         let mut connection = schema::open_for_writing(&database)?;
         connection.set_prepared_statement_cache_capacity(statements::KEPT);
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&database, &error);
-        let (writer, seq): (String, i64) = connection
-            .query_row("SELECT writer, seq FROM head WHERE id = 1", (), |row| Ok((row.get(0)?, row.get(1)?)))
-            .map_err(sqlite)?;
-        if seq == 0 {
+        let (writer, head) = writer_and_head(&connection, &database)?;
+        if head.seq == 0 {
             refuse_orphans(&*files, &database)?;
         }
-        let writer = Id::new(&writer).map_err(|error| StoreError::Damaged {
-            path: database.clone(),
-            reason: format!("its writer is {error}"),
-        })?;
+        let keys = KeyFiles::of(&dir);
+        let copies = Copies::of(&dir, options.anchors.as_deref(), &writer);
+        let now = options.clock.now();
+        let mut guard = Guard {
+            connection: &connection,
+            database: &database,
+            files: files.as_mut(),
+            copies: &copies,
+            head,
+        };
+        let against = guard.look()?;
+        if !against.is_empty() && options.acknowledge_rollback {
+            guard.acknowledge(&against, &writer, now)?;
+        } else {
+            guard.refuse(&against)?;
+        }
+        rotation::ensure(&connection, &database, &writer, &keys, now)?;
         let wal = Wal::of(&mut connection, dir.wal()).map_err(sqlite)?;
         dir.sync()?;
         lock.release();
@@ -137,6 +181,11 @@ impl SqliteStore {
             interval: options.projection_interval,
             max_segment: options.max_segment_bytes,
             shared: Arc::clone(&shared),
+            tide: Arc::clone(&tide),
+            clock: Arc::clone(&options.clock),
+            id: writer.clone(),
+            keys,
+            copies,
         };
         let writer = Writer {
             database: database.clone(),
@@ -170,6 +219,66 @@ impl SqliteStore {
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters { commits: self.tide.commits(), records: self.shared.records(), syncs: self.tide.syncs() }
+    }
+
+    /// Waits until everything that is committed now is in a segment and signed.
+    pub fn catch_up(&self) -> Result<(), StoreError> {
+        let (answer, wait) = sync_channel(1);
+        self.shared.ask(Chore::CatchUp(answer))?;
+        wait.recv().map_err(|_| StoreError::Closed)?
+    }
+
+    /// Lets a new key sign from now on, and returns it.
+    pub fn rotate_key(&self) -> Result<VerifyKey, StoreError> {
+        let (answer, wait) = sync_channel(1);
+        self.shared.ask(Chore::Rotate(answer))?;
+        wait.recv().map_err(|_| StoreError::Closed)?
+    }
+
+    /// The newest checkpoint.
+    pub fn newest_checkpoint(&self) -> Result<Option<CheckpointRow>, StoreError> {
+        self.readers.with(checkpoints::newest)
+    }
+
+    /// The checkpoint of exactly this size, if one is kept.
+    pub fn checkpoint_of(&self, size: u64) -> Result<Option<CheckpointRow>, StoreError> {
+        self.readers.with(|connection| checkpoints::of_size(connection, size))
+    }
+
+    /// Every key that has signed, oldest first.
+    pub fn ledger_keys(&self) -> Result<Vec<VerifyKey>, StoreError> {
+        self.readers.with(keys::all)
+    }
+
+    /// The root over the first `size` records.
+    pub fn root_at(&self, size: u64) -> Result<Digest, StoreError> {
+        self.readers.with(|connection| tree::root(connection, 0..size))?.ok_or_else(|| self.no_proof())
+    }
+
+    /// The hashes that show that record `seq` is among the first `size`.
+    pub fn inclusion_proof(&self, seq: u64, size: u64) -> Result<Vec<Digest>, StoreError> {
+        let index = seq.checked_sub(1).ok_or_else(|| self.no_proof())?;
+        self.roots(vambrace_ledger::inclusion(index, size).ok_or_else(|| self.no_proof())?)
+    }
+
+    /// The hashes that show that the first `old` records are the beginning of the first `new`.
+    pub fn consistency_proof(&self, old: u64, new: u64) -> Result<Vec<Digest>, StoreError> {
+        self.roots(vambrace_ledger::consistency(old, new).ok_or_else(|| self.no_proof())?)
+    }
+
+    fn roots(&self, stretches: Vec<Range<u64>>) -> Result<Vec<Digest>, StoreError> {
+        let roots = self.readers.with(|connection| {
+            stretches
+                .into_iter()
+                .map(|stretch| tree::root(connection, stretch))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        roots.into_iter().collect::<Option<_>>().ok_or_else(|| self.no_proof())
+    }
+
+    fn no_proof(&self) -> StoreError {
+        let reason = "it has not all the records that a proof needs".to_owned();
+        StoreError::Damaged { path: self.dir.database(), reason }
     }
 
     /// Why the segments are not up to date, if they are not. No call is stopped by it.

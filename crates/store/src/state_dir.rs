@@ -21,6 +21,7 @@ impl StateDir {
         let dir = Self { path: path.into() };
         dir.own(&dir.path)?;
         dir.own(&dir.ledger())?;
+        dir.own(&dir.keys())?;
         Ok(dir)
     }
 
@@ -50,6 +51,18 @@ impl StateDir {
     #[must_use]
     pub fn ledger(&self) -> PathBuf {
         self.path.join("ledger")
+    }
+
+    /// The folder of the keys.
+    #[must_use]
+    pub fn keys(&self) -> PathBuf {
+        self.path.join("keys")
+    }
+
+    /// The file of the newest checkpoint.
+    #[must_use]
+    pub fn latest_checkpoint(&self) -> PathBuf {
+        self.ledger().join("checkpoint")
     }
 
     pub(crate) fn wal(&self) -> PathBuf {

@@ -114,6 +114,22 @@ impl Tide {
         }
     }
 
+    /// Brings everything that anybody has committed so far to the disk, other processes too.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        let mut file = self.file.lock();
+        self.check()?;
+        let covered = self.committed.load(Ordering::Acquire);
+        if covered == 0 && file.is_none() && !self.log.exists() {
+            // Nobody has written anything yet.
+            return Ok(());
+        }
+        self.sync(&mut file).inspect_err(|error| self.poison(error))?;
+        if self.synced.fetch_max(covered, Ordering::AcqRel) < covered {
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Whether anything is still accepted.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         match &*self.poison.lock() {

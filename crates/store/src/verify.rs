@@ -1,23 +1,31 @@
-//! The check of a state folder: the chain of the table, the head row, and the segments against the table byte
-//! for byte. It only reads, goes on after what it finds, and works on a copy and on a damaged database.
+//! The check of a state folder: the chain of the table, the head row, the segments against the table byte for byte,
+//! the tree over the records, and every checkpoint that can be found against that tree. It only reads, goes on after
+//! what it finds, and works on a copy and on a damaged database.
 //!
-//! What it cannot find: somebody who deletes the newest records from the table and from the segments and
-//! corrects the head row and the cursor leaves a folder that is right in itself. Only a hash that is kept
-//! elsewhere (every answer to an agent carries one) contradicts it.
+//! What the folder cannot show by itself: somebody who has the key can write another history and sign it. Only a
+//! checkpoint that is kept elsewhere (an anchor, a witness, a file, any answer to an agent) contradicts that.
+
+mod anchored;
+mod keyring;
+mod scan;
+
+use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension};
-use vambrace_ledger::{Digest, Findings, Head, Kind, Line, Place, Verifier};
+use vambrace_ledger::{Digest, Findings, Frontier, Head, Kind, Place, SegmentName, Timestamp, VerifyKey};
 
+use self::anchored::{Evidence, Source};
+use self::keyring::Keyring;
+use self::scan::{Scan, Scanned};
+use crate::checkpoints::{self, CheckpointRow, Copies};
 use crate::disk::{DiskSegments, SegmentFiles};
 use crate::error::StoreError;
+use crate::keys::{self, KeyFiles};
 use crate::mirror::Mirror;
 use crate::projection::Cursor;
 use crate::schema;
 use crate::state_dir::StateDir;
-use crate::statements::signed;
-
-/// Rows are read in pieces, so that no long read keeps the log of a running store from starting over.
-const PIECE: i64 = 4096;
+use crate::tree::{self, Tree};
 
 /// How far a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,56 +36,253 @@ pub struct Progress {
     pub total: u64,
 }
 
+/// What is to be checked, and against what.
+#[derive(Debug, Clone)]
+pub struct VerifyOptions {
+    /// Only what came after the last checkpoint before this moment.
+    pub since: Option<Timestamp>,
+    /// Checkpoints that were kept elsewhere: what they are called, and their text.
+    pub checkpoints: Vec<(String, Vec<u8>)>,
+    /// A key that is known from elsewhere to be one of this ledger.
+    pub key: Option<VerifyKey>,
+    /// Where copies of the newest checkpoint are kept, outside the state folder.
+    pub anchors: Option<PathBuf>,
+    /// How many cores to use.
+    pub jobs: usize,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl VerifyOptions {
+    /// Everything in the folder, with one core.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        Self { since: None, checkpoints: Vec::new(), key: None, anchors: None, jobs: 1, now }
+    }
+}
+
 /// What a check found.
 #[derive(Debug, Clone)]
 pub struct VerifyReport {
     /// How many records were checked.
     pub records: u64,
+    /// Records before these were not looked at; their checkpoint was.
+    pub skipped: u64,
     /// How many segments there are.
     pub segments: u64,
+    /// How many checkpoints were checked.
+    pub checkpoints: u64,
+    /// How many records the largest good checkpoint covers.
+    pub anchored: u64,
     /// Faults and notes.
     pub findings: Findings,
     /// The newest record, as the chain has it.
     pub head: Head,
+    /// The root over all records.
+    pub root: Digest,
     /// Whether the table could be read; if not, the segments were checked on their own.
     pub table_read: bool,
+    /// What could not be checked, in words.
+    pub unchecked: Vec<String>,
 }
 
 /// Checks a state folder.
-pub fn verify(dir: &StateDir, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, StoreError> {
+pub fn verify(
+    dir: &StateDir,
+    options: &VerifyOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<VerifyReport, StoreError> {
     let files = DiskSegments::new(&dir.ledger());
     // Sizes first, rows afterwards: a running store writes the table before the segments, so whatever is in
     // a segment now must be in the table then.
     let segments = files.list().map_err(|error| StoreError::folder(&dir.ledger(), error))?;
-    let mut check = Check {
-        mirror: Mirror::new(&files, segments.clone()),
-        verifier: Verifier::new(),
-        findings: Findings::default(),
-    };
-    let table = open(dir).and_then(|connection| {
-        check.table(&connection, progress).map_err(|error| StoreError::sqlite(&dir.database(), &error))
-    });
-    let table_read = table.is_ok();
-    match table {
-        Ok(cursor) => check.mirror.finish(cursor, &mut check.findings),
-        Err(error) => {
-            let detail = format!("{error}; the segments are checked on their own");
-            check.findings.fault(Place::Database, Kind::DatabaseDamaged, detail);
-            check.verifier = Verifier::new();
-            check.mirror = Mirror::new(&files, segments.clone());
-            check.mirror.alone(&mut check.verifier, &mut check.findings);
-        }
+    let check = Check { dir, options, files: &files, segments: &segments };
+    match check.table(progress) {
+        Ok(report) => Ok(report),
+        Err(error) => Ok(check.segments_alone(&error)),
     }
-    Ok(VerifyReport {
-        records: check.verifier.records(),
-        segments: segments.len() as u64,
-        findings: check.findings,
-        head: check.verifier.head(),
-        table_read,
-    })
 }
 
-fn open(dir: &StateDir) -> Result<Connection, StoreError> {
+struct Check<'a> {
+    dir: &'a StateDir,
+    options: &'a VerifyOptions,
+    files: &'a DiskSegments,
+    segments: &'a [(SegmentName, u64)],
+}
+
+/// What the table says about itself, read before its records.
+struct Said {
+    writer: String,
+    head: Option<Head>,
+    cursor: Cursor,
+    tree: Option<Tree>,
+    rows: Vec<CheckpointRow>,
+}
+
+impl Said {
+    fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let writer = "SELECT writer FROM head WHERE id = 1";
+        Ok(Self {
+            writer: connection.query_row(writer, (), |row| row.get(0)).optional()?.unwrap_or_default(),
+            head: head_row(connection)?,
+            cursor: Cursor::read(connection)?,
+            tree: Tree::read(connection)?,
+            rows: checkpoints::all(connection)?,
+        })
+    }
+}
+
+impl Check<'_> {
+    /// The whole check, with the table as the truth that everything else is held against.
+    fn table(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, StoreError> {
+        let database = self.dir.database();
+        let sqlite = |error: rusqlite::Error| StoreError::sqlite(&database, &error);
+        let connection = open(self.dir)?;
+        let said = Said::read(&connection).map_err(sqlite)?;
+        let mut findings = Findings::default();
+        let (sources, mut unchecked) = self.sources(&said, &mut findings);
+        let start = self.start(&connection, &said, &mut findings).map_err(sqlite)?;
+        let sizes =
+            sources.iter().map(|source| source.size()).chain(said.tree.as_ref().map(|t| t.head().seq));
+        let scan = Scan {
+            dir: self.dir,
+            segments: self.segments,
+            cursor: said.cursor,
+            start: start.clone(),
+            wanted: sizes.chain(said.head.map(|head| head.seq)).collect(),
+            total: said.head.map_or(0, |head| head.seq),
+        };
+        let mut scanned = scan.run(self.options.jobs, progress)?;
+        findings.append(std::mem::take(&mut scanned.findings));
+        self.cursor_segment(said.cursor, &mut findings);
+        heads(said.head, head_row(&connection).map_err(sqlite)?, &scanned, &mut findings);
+        tree_kept(said.tree.as_ref(), start.size(), &scanned, &mut findings);
+
+        let before =
+            if start.size() > 0 { keys::at(&connection, start.size()).map_err(sqlite)? } else { None };
+        let keyring = Keyring::of(&said.writer, before, &scanned.special, &mut findings);
+        keyring.held(KeyFiles::of(self.dir), self.options.key.as_ref(), &mut findings, &mut unchecked);
+        let mut evidence =
+            Evidence { writer: &said.writer, keyring: &keyring, scanned: &scanned, anchored: start.size() };
+        let skipped = evidence.check(&sources, start.size(), &mut findings);
+        if skipped > 0 {
+            unchecked.push(format!("{skipped} checkpoints before `--since`"));
+        }
+        let anchored = evidence.anchored;
+        evidence.tail(self.options.now, &connection, &mut findings).map_err(sqlite)?;
+        unchecked.push("the tables beside the ledger (sessions, calls, timeline, trust)".to_owned());
+        Ok(VerifyReport {
+            records: scanned.records,
+            skipped: start.size(),
+            segments: self.segments.len() as u64,
+            checkpoints: sources.len() as u64 - skipped,
+            anchored,
+            findings,
+            head: scanned.head,
+            root: scanned.tree.root(),
+            table_read: true,
+            unchecked,
+        })
+    }
+
+    /// Every checkpoint that can be found.
+    fn sources(&self, said: &Said, findings: &mut Findings) -> (Vec<Source>, Vec<String>) {
+        let mut unchecked = Vec::new();
+        let mut sources: Vec<Source> =
+            said.rows.iter().filter_map(|row| Source::row(row, findings)).collect();
+        let latest = self.dir.latest_checkpoint();
+        match Source::file("newest", &latest, findings) {
+            Some(source) => sources.push(source),
+            None if !said.rows.is_empty() && !latest.exists() => {
+                let place = Place::Checkpoint("newest".to_owned(), 0);
+                findings.fault(place, Kind::BadCheckpoint, "the file of the newest checkpoint is missing");
+            }
+            None => {}
+        }
+        let anchors = self.options.anchors.as_deref();
+        let anchor = vambrace_ledger::Id::new(&said.writer)
+            .ok()
+            .and_then(|writer| Copies::of(self.dir, anchors, &writer).anchor().map(ToOwned::to_owned));
+        match anchor.as_ref().and_then(|path| Source::file("anchor", path, findings)) {
+            Some(source) => sources.push(source),
+            None => {
+                unchecked.push("an anchor: no copy of a checkpoint outside the folder was found".to_owned())
+            }
+        }
+        for (name, text) in &self.options.checkpoints {
+            sources.extend(Source::text(name, text, findings));
+        }
+        (sources, unchecked)
+    }
+
+    /// The tree from which on records are looked at: empty, or the one of a checkpoint before a moment.
+    fn start(
+        &self,
+        connection: &Connection,
+        said: &Said,
+        findings: &mut Findings,
+    ) -> rusqlite::Result<Frontier> {
+        let Some(since) = self.options.since else { return Ok(Frontier::new()) };
+        let keys = keys::all(connection)?;
+        for row in said.rows.iter().rev().filter(|row| row.at <= since) {
+            let Some(source) = Source::row(row, findings) else { continue };
+            let edge = tree::edge(connection, 0..row.size)?;
+            if let Some(edge) =
+                edge.filter(|edge| edge.root() == source.root() && source.is_signed_by_any(&keys))
+            {
+                return Ok(edge);
+            }
+            let place = Place::Checkpoint("table".to_owned(), row.size);
+            findings.fault(
+                place,
+                Kind::WrongRoot,
+                "the records before it do not have its root, or it is not signed",
+            );
+        }
+        Ok(Frontier::new())
+    }
+
+    /// The segment of the cursor, looked at now: it may have grown since the sizes were taken, never shrunk.
+    fn cursor_segment(&self, cursor: Cursor, found: &mut Findings) {
+        if cursor.segment == 0 || cursor.offset == 0 {
+            return;
+        }
+        let name = SegmentName::starting(cursor.segment);
+        let place = Place::Segment(name, 1);
+        match self.files.size(name) {
+            Ok(Some(size)) if size >= cursor.offset => {}
+            Ok(Some(size)) => {
+                let detail = format!("has {size} bytes, {} were written", cursor.offset);
+                found.fault(place, Kind::SegmentShort, detail);
+            }
+            Ok(None) => found.fault(place, Kind::SegmentMissing, "the newest segment is missing"),
+            Err(error) => found.fault(place, Kind::SegmentMissing, format!("cannot be read: {error}")),
+        }
+    }
+
+    /// Without a table: the chain of the segments by itself.
+    fn segments_alone(&self, error: &StoreError) -> VerifyReport {
+        let mut findings = Findings::default();
+        let detail = format!("{error}; the segments are checked on their own");
+        findings.fault(Place::Database, Kind::DatabaseDamaged, detail);
+        let mut verifier = vambrace_ledger::Verifier::new();
+        Mirror::new(self.files, self.segments.to_vec()).alone(&mut verifier, &mut findings);
+        VerifyReport {
+            records: verifier.records(),
+            skipped: 0,
+            segments: self.segments.len() as u64,
+            checkpoints: 0,
+            anchored: 0,
+            findings,
+            head: verifier.head(),
+            root: Frontier::new().root(),
+            table_read: false,
+            unchecked: vec!["checkpoints, keys and the tree: the table cannot be read".to_owned()],
+        }
+    }
+}
+
+pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     let path = dir.database();
     let read = |connection: &Connection| {
         let count = "SELECT count(*) FROM head";
@@ -95,92 +300,52 @@ fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     }
 }
 
-struct Check<'a> {
-    mirror: Mirror<'a>,
-    verifier: Verifier,
-    findings: Findings,
+fn head_row(connection: &Connection) -> rusqlite::Result<Option<Head>> {
+    let sql = "SELECT seq, event_hash FROM head WHERE id = 1";
+    let row = connection
+        .query_row(sql, (), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
+        .optional()?;
+    Ok(row.and_then(|(seq, hash)| {
+        let hash: Digest = hash.parse().ok()?;
+        Some(Head { seq: u64::try_from(seq).ok()?, hash })
+    }))
 }
 
-impl Check<'_> {
-    /// Every row of the table, and the lines of the segments beside them.
-    fn table(
-        &mut self,
-        connection: &Connection,
-        progress: &mut dyn FnMut(Progress),
-    ) -> rusqlite::Result<Cursor> {
-        // The head is read before the rows and after them: a running store may add some in between.
-        let before = self.head_row(connection)?;
-        let cursor = Cursor::read(connection)?;
-        let total = before.map_or(0, |head| head.seq);
-        let mut statement =
-            connection.prepare("SELECT seq, line FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
-        let mut last = i64::MIN;
-        let mut at_head = before.filter(|head| head.seq == 0);
-        loop {
-            let mut rows = statement.query((last, PIECE))?;
-            let mut some = false;
-            while let Some(row) = rows.next()? {
-                some = true;
-                last = row.get(0)?;
-                self.row(last, row.get_ref(1)?.as_bytes()?);
-                if before.is_some_and(|head| signed(head.seq) == last) {
-                    at_head = Some(self.verifier.head());
-                }
-            }
-            progress(Progress { records: self.verifier.records(), total });
-            if !some {
-                break;
-            }
+/// What the head row says against what the table has. It is read before the records and after them: a running
+/// store may add some in between.
+fn heads(before: Option<Head>, after: Option<Head>, scanned: &Scanned, findings: &mut Findings) {
+    let last = scanned.head;
+    let (Some(before), Some(after)) = (before, after) else {
+        findings.fault(Place::Head, Kind::HeadMismatch, "it is missing or damaged");
+        return;
+    };
+    let there = if before.seq == 0 { Some(Digest::ZERO) } else { scanned.hash_at(before.seq) };
+    let detail = match there {
+        None => format!(
+            "it names record {} as the newest, the table ends at record {}: records were cut off",
+            before.seq, last.seq
+        ),
+        Some(there) if there != before.hash => {
+            format!("it names `{}`, record {} has `{there}`", before.hash, before.seq)
         }
-        let after = self.head_row(connection)?;
-        self.heads(before, at_head, after);
-        Ok(cursor)
-    }
-
-    fn head_row(&mut self, connection: &Connection) -> rusqlite::Result<Option<Head>> {
-        let sql = "SELECT seq, event_hash FROM head WHERE id = 1";
-        let row = connection
-            .query_row(sql, (), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
-            .optional()?;
-        let head = row.and_then(|(seq, hash)| {
-            let hash: Digest = hash.parse().ok()?;
-            Some(Head { seq: u64::try_from(seq).ok()?, hash })
-        });
-        Ok(head)
-    }
-
-    fn row(&mut self, seq: i64, line: &[u8]) {
-        let place = Place::Record(seq.unsigned_abs());
-        if let Some(claimed) = Line::claimed_seq(line)
-            && signed(claimed) != seq
-        {
-            let detail = format!("row {seq} holds record {claimed}");
-            self.findings.fault(place.clone(), Kind::Reordered, detail);
+        Some(_) if last.seq > after.seq => {
+            format!("it names record {}, the table goes on to record {}", after.seq, last.seq)
         }
-        self.verifier.feed(&place, line, &mut self.findings);
-        self.mirror.compare(seq.unsigned_abs(), line, &mut self.findings);
-    }
+        Some(_) => return,
+    };
+    findings.fault(Place::Head, Kind::HeadMismatch, detail);
+}
 
-    /// What the head row says against what the table has.
-    fn heads(&mut self, before: Option<Head>, at_head: Option<Head>, after: Option<Head>) {
-        let last = self.verifier.head();
-        let (Some(before), Some(after)) = (before, after) else {
-            self.findings.fault(Place::Head, Kind::HeadMismatch, "it is missing or damaged");
-            return;
-        };
-        let detail = match at_head {
-            None => format!(
-                "it names record {} as the newest, the table ends at record {}: records were cut off",
-                before.seq, last.seq
-            ),
-            Some(there) if there.hash != before.hash => {
-                format!("it names `{}`, record {} has `{}`", before.hash, before.seq, there.hash)
-            }
-            Some(_) if last.seq > after.seq => {
-                format!("it names record {}, the table goes on to record {}", after.seq, last.seq)
-            }
-            Some(_) => return,
-        };
-        self.findings.fault(Place::Head, Kind::HeadMismatch, detail);
-    }
+/// What is kept of the tree against the tree of the records.
+fn tree_kept(kept: Option<&Tree>, start: u64, scanned: &Scanned, findings: &mut Findings) {
+    let detail = match kept {
+        None => "cannot be read".to_owned(),
+        Some(tree) if tree.head().seq <= start => return,
+        Some(tree) => match scanned.tree_at(tree.head().seq) {
+            Some(edge) if edge == tree.edge && scanned.hash_at(tree.head().seq) == Some(tree.hash) => return,
+            Some(_) => format!("is not the tree of the first {} records", tree.head().seq),
+            None => format!("was grown to {} records, which are not there", tree.head().seq),
+        },
+    };
+    findings.fault(Place::Tree, Kind::TreeDiffers, detail);
 }

@@ -15,7 +15,7 @@ use vambrace_core::policy::Policy;
 use vambrace_core::redacted::{Masked, Redact, RedactError};
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
-use vambrace_store::{Query, SqliteStore, StateDir, Store};
+use vambrace_store::{Options, Query, SqliteStore, StateDir, Store};
 use vambrace_tools::{Catalogue, Limits, Room};
 use vambrace_workspace::{Isolation, ScopeRules, Workspace};
 
@@ -75,9 +75,9 @@ impl Kit {
         }
         std::fs::write(folder.path().join("outside.txt"), "canary-outside\n").unwrap();
         std::os::unix::fs::symlink("../outside.txt", project.join("link.txt")).unwrap();
-        let store =
-            Arc::new(SqliteStore::open(StateDir::open(folder.path().join("state")).unwrap()).unwrap());
         let clock = Arc::new(Hand(AtomicI64::new(1_785_000_000_000)));
+        let state = StateDir::open(folder.path().join("state")).unwrap();
+        let store = Arc::new(SqliteStore::open(state, &Options::new(clock.clone())).unwrap());
         let parts = parts(&project, config, None, store.clone(), clock.clone());
         Self { folder, store, clock, parts: Some(parts) }
     }
@@ -86,9 +86,9 @@ impl Kit {
         Broker::new(self.parts.take().unwrap())
     }
 
-    /// Every record, oldest first.
+    /// Every record behind that of the ledger's key, oldest first.
     pub(crate) async fn records(&self) -> Vec<Value> {
-        let records = self.store.records(Query::after(0, 10_000)).await.unwrap();
+        let records = self.store.records(Query::after(1, 10_000)).await.unwrap();
         records.iter().map(|record| record.fields()).collect()
     }
 }

@@ -1,6 +1,7 @@
-//! `vambrace audit`: the ledger's newest records, a search in it, its check. With `--json` a record is printed as the
+//! `vambrace audit`: the ledger's newest records, a search in it, its check, its checkpoints and proofs. With `--json` a record is printed as the
 //! ledger's own line, byte for byte, so that what is piped on can still be verified.
 
+mod proof;
 mod told;
 mod verify;
 
@@ -43,7 +44,17 @@ pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failu
             };
             query_ledger(query, *out).await?;
         }
-        AuditCommand::Verify { home } => return verify::run(home.as_deref(), *out).await,
+        AuditCommand::Verify { home, since, checkpoint, key, jobs } => {
+            let since = since.as_deref().map(moment).transpose()?;
+            let against = verify::Against { since, checkpoint, key, jobs };
+            return verify::run(home.as_deref(), against, *out).await;
+        }
+        AuditCommand::Checkpoint => proof::checkpoint(*out).await?,
+        AuditCommand::Prove { record, checkpoint } => {
+            proof::prove(record, checkpoint.as_deref(), *out).await?
+        }
+        AuditCommand::Consistency { old, new } => proof::consistency(&old, new.as_deref(), *out).await?,
+        AuditCommand::RotateKey => proof::rotate(*out).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use vambrace_store::{
     Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
 };
 
-use crate::given::{at, clean, home, id, open, runtime, session, start, text};
+use crate::given::{KEY, at, clean, home, id, open, runtime, session, start, text};
 
 /// Runs one question against every kind of store.
 fn ask(question: impl AsyncFn(&dyn Store)) {
@@ -35,14 +35,14 @@ fn state_and_record_are_written_together() {
         let committed = store.commit(start("s-1", "c-1", 5)).await.unwrap();
         assert!(committed.is_durable());
         let sealed = committed.last().unwrap();
-        assert_eq!(sealed.seq, 2);
+        assert_eq!(sealed.seq, KEY + 2);
         let head = store.head().await.unwrap();
-        assert_eq!((head.seq, head.hash), (2, sealed.event_hash));
-        let record = store.record(2).await.unwrap().unwrap();
+        assert_eq!((head.seq, head.hash), (KEY + 2, sealed.event_hash));
+        let record = store.record(3).await.unwrap().unwrap();
         assert_eq!(record.fields()["execution_id"], "c-1");
         assert_eq!(record.fields()["prev_hash"], sealed.prev_hash.to_string());
         let call = store.call("c-1").await.unwrap().unwrap();
-        assert_eq!((call.state, call.first_seq, call.last_seq), (CallState::Executing, Some(2), Some(2)));
+        assert_eq!((call.state, call.first_seq, call.last_seq), (CallState::Executing, Some(3), Some(3)));
         assert_eq!(call.plan_digest, Some(Digest::of(b"c-1")));
         store.commit(Batch::lazy(vec![], vec![finish("c-1", CallState::Failed)])).await.unwrap();
         let call = store.call("c-1").await.unwrap().unwrap();
@@ -58,7 +58,7 @@ fn a_receipt_to_begin_exists_only_for_a_start_record_on_disk() {
         begin(store, "s-1").await;
         let receipt = store.commit(start("s-1", "c-1", 1)).await.unwrap().into_start().unwrap();
         assert_eq!(receipt.call(), Some(&id("c-1")));
-        assert_eq!(receipt.sealed().seq, 2);
+        assert_eq!(receipt.sealed().seq, KEY + 2);
         let other = Batch::durable(vec![Entry::new(Op::Grant, at(2))], vec![]);
         assert!(store.commit(other).await.unwrap().into_start().is_none());
         let mut lazy = start("s-1", "c-2", 3);
@@ -89,7 +89,7 @@ fn a_refused_batch_leaves_nothing_and_disturbs_nobody() {
             }
         }
         assert_eq!((good, bad), (39, 21));
-        assert_eq!(store.head().await.unwrap().seq, 2 + 39);
+        assert_eq!(store.head().await.unwrap().seq, KEY + 2 + 39);
     });
 }
 
@@ -240,16 +240,16 @@ fn records_are_found_by_what_they_say() {
             store.records(query).await.unwrap().into_iter().map(|record| record.seq).collect()
         };
         let all = Query::default();
-        assert_eq!(found(Query::newest(2)).await, [7, 6]);
+        assert_eq!(found(Query::newest(2)).await, [8, 7]);
         assert_eq!(found(Query::after(4, 2)).await, [5, 6]);
-        assert_eq!(found(Query { op: Some(Op::Violation), ..all.clone() }).await, [7]);
-        assert_eq!(found(Query { status: Some(Status::Denied), ..all.clone() }).await, [7]);
+        assert_eq!(found(Query { op: Some(Op::Violation), ..all.clone() }).await, [8]);
+        assert_eq!(found(Query { status: Some(Status::Denied), ..all.clone() }).await, [8]);
         assert_eq!(found(Query { session: Some("s-1".into()), limit: 9, ..all.clone() }).await.len(), 6);
-        assert_eq!(found(Query { execution_id: Some("c-3".into()), ..all.clone() }).await, [5]);
-        assert_eq!(found(Query { path: Some("secrets".into()), ..all.clone() }).await, [7]);
-        assert_eq!(found(Query { since: Some(at(4)), ..all.clone() }).await, [7, 6]);
+        assert_eq!(found(Query { execution_id: Some("c-3".into()), ..all.clone() }).await, [6]);
+        assert_eq!(found(Query { path: Some("secrets".into()), ..all.clone() }).await, [8]);
+        assert_eq!(found(Query { since: Some(at(4)), ..all.clone() }).await, [8, 7, 1]);
         let tool = Query { tool: Some("read_file".into()), order: Order::OldestFirst, limit: 1, ..all };
-        assert_eq!(found(tool).await, [2]);
+        assert_eq!(found(tool).await, [3]);
     });
 }
 

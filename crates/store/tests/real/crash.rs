@@ -9,7 +9,7 @@ use vambrace_ledger::Line;
 use vambrace_store::Store;
 
 use crate::child::{Ack, ack, lines, spawn};
-use crate::given::{clean, home, open, runtime, segments};
+use crate::given::{KEY, clean, home, open, runtime, segments};
 
 const KILLS: u64 = 200;
 
@@ -50,9 +50,9 @@ fn several_processes_write_one_chain() {
     assert_eq!(acks.len(), 5 * 61);
     all_there(&home, &acks);
     let report = clean(&home);
-    assert_eq!((report.records, report.head.seq), (305, 305));
+    assert_eq!((report.records, report.head.seq), (305 + KEY, 305 + KEY));
     // Whoever closes last has brought the segments up to date.
-    assert_eq!(lines_in_segments(&home), 305);
+    assert_eq!(lines_in_segments(&home) as u64, 305 + KEY);
 }
 
 // B5
@@ -111,7 +111,7 @@ fn a_restart_goes_on_with_the_chain() {
             }
             store.head().await.unwrap()
         });
-        assert_eq!(head.seq, (round + 1) * 3);
+        assert_eq!(head.seq, KEY + (round + 1) * 3);
         drop(store);
         assert_eq!(clean(&home).head, head);
     }

@@ -1,14 +1,16 @@
 //! What the tests begin with: a folder, a store, batches.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use vambrace_core::clock::Clock;
 use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
 use vambrace_ledger::{Digest, Op, Status};
 use vambrace_store::{
     Batch, CallRow, Change, Entry, Id, Options, SessionRow, SessionState, SqliteStore, StateDir, StoreError,
-    Text, Timestamp, VerifyReport, verify,
+    Text, Timestamp, VerifyOptions, VerifyReport, verify,
 };
 
 struct Clean;
@@ -16,6 +18,16 @@ struct Clean;
 impl Redact for Clean {
     fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
         Ok(Masked { text: text.into(), count: 0 })
+    }
+}
+
+/// A clock that stands still, a little after the records of the tests.
+#[derive(Debug)]
+pub(crate) struct Noon;
+
+impl Clock for Noon {
+    fn now(&self) -> Timestamp {
+        at(9_000)
     }
 }
 
@@ -42,7 +54,7 @@ pub(crate) fn open(home: &Path) -> SqliteStore {
 }
 
 pub(crate) fn try_open(home: &Path) -> Result<SqliteStore, StoreError> {
-    SqliteStore::open_with(StateDir::open(home)?, &quick())
+    SqliteStore::open(StateDir::open(home)?, &quick())
 }
 
 /// Segments that follow at once, and patience that a test can wait for.
@@ -50,7 +62,7 @@ pub(crate) fn quick() -> Options {
     Options {
         patience: Duration::from_secs(20),
         projection_interval: Duration::from_millis(5),
-        ..Options::default()
+        ..Options::new(Arc::new(Noon))
     }
 }
 
@@ -82,7 +94,7 @@ pub(crate) fn start(session: &str, call: &str, millis: i64) -> Batch {
 }
 
 pub(crate) fn checked(home: &Path) -> VerifyReport {
-    verify(&StateDir::existing(home).unwrap(), &mut |_| {}).unwrap()
+    verify(&StateDir::existing(home).unwrap(), &VerifyOptions::new(at(5_000)), &mut |_| {}).unwrap()
 }
 
 pub(crate) fn clean(home: &Path) -> VerifyReport {
@@ -95,10 +107,14 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
+/// Every ledger begins with the record of its key.
+pub(crate) const KEY: u64 = 1;
+
 /// All segments of a folder, one after the other.
 pub(crate) fn segments(home: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut paths: Vec<_> =
         std::fs::read_dir(home.join("ledger")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     paths.sort();
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }

@@ -10,7 +10,7 @@ use vambrace_core::{CallError, ErrorCode};
 use vambrace_store::{Batch, Entry, Options, SqliteStore, StateDir, Store, StoreError};
 
 use crate::child::{ack, command, lines};
-use crate::given::{at, checked, clean, home, open, quick, runtime, session, start, try_open};
+use crate::given::{KEY, at, checked, clean, home, open, quick, runtime, session, start, try_open};
 
 fn refused(home: &Path) -> StoreError {
     let error = try_open(home).unwrap_err();
@@ -68,7 +68,7 @@ fn a_newer_schema_is_refused() {
 fn a_held_lock_refuses_the_call_and_leaves_nothing_behind() {
     let (_temp, home) = made();
     let options = Options { patience: Duration::from_millis(30), ..quick() };
-    let store = SqliteStore::open_with(StateDir::open(&home).unwrap(), &options).unwrap();
+    let store = SqliteStore::open(StateDir::open(&home).unwrap(), &options).unwrap();
     let holder = fs::File::open(home.join("writer.lock")).unwrap();
     rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let runtime = runtime();
@@ -81,9 +81,9 @@ fn a_held_lock_refuses_the_call_and_leaves_nothing_behind() {
     let sealed = (0..200)
         .find_map(|n| runtime.block_on(store.commit(start("s-1", &format!("d-{n}"), n))).ok())
         .unwrap();
-    assert_eq!(sealed.last().unwrap().seq, 2);
+    assert_eq!(sealed.last().unwrap().seq, KEY + 2);
     drop(store);
-    assert_eq!(clean(&home).records, 2);
+    assert_eq!(clean(&home).records, KEY + 2);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_folder_without_permission_to_write_is_refused_and_can_still_be_verified() {
     assert!(!said.iter().any(|line| line.starts_with("ACK")), "{said:?}");
     let report = checked(&home);
     assert!(report.findings.is_clean(), "{:#?}", report.findings);
-    assert_eq!(report.records, 1);
+    assert_eq!(report.records, KEY + 1);
     fs::set_permissions(&home, Permissions::from_mode(0o700)).unwrap();
 }
 

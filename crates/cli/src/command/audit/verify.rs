@@ -1,27 +1,62 @@
 //! `vambrace audit verify`: checks a state folder without changing it, and says what such a check cannot find.
+#![expect(clippy::disallowed_methods, reason = "a checkpoint file is named by the person who asks")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use vambrace_ledger::Finding;
-use vambrace_store::{DiskSegments, Progress, SegmentFiles as _, StateDir, VerifyReport};
+use vambrace_core::clock::Clock as _;
+use vambrace_ledger::{BadKey, Finding, Timestamp};
+use vambrace_store::{DiskSegments, Progress, SegmentFiles as _, StateDir, VerifyOptions, VerifyReport};
 
 use crate::failure::{Failure, exit};
+use crate::machine::SystemClock;
 use crate::out::{Out, Tone, paint, plain};
 use crate::places;
 
 /// What no check of the folder alone can find.
-const LIMITS: &[&str] = &[
-    "a chain alone cannot show that its newest records were cut off together with head and segments; compare the head \
-     with a hash kept elsewhere (every answer to an agent carries one)",
-    "there are no signed checkpoints yet: whoever can write the whole folder can write a new chain that holds",
-    "the tables beside the chain (sessions, calls, timeline, trust) are not compared with it",
-];
+const LIMIT: &str = "whoever has the key can write another ledger and sign it; a checkpoint that was kept elsewhere \
+                     (`--checkpoint`, `--key`, a witness) contradicts that";
 
-pub(super) async fn run(home: Option<&Path>, out: Out) -> Result<ExitCode, Failure> {
+/// What the ledger is held against.
+#[derive(Debug)]
+pub(super) struct Against {
+    pub(super) since: Option<Timestamp>,
+    pub(super) checkpoint: Vec<PathBuf>,
+    pub(super) key: Option<String>,
+    pub(super) jobs: Option<usize>,
+}
+
+impl Against {
+    fn options(self, home: Option<&Path>) -> Result<VerifyOptions, Failure> {
+        let hint = "name a file that `vambrace audit checkpoint` printed";
+        let read = |file: PathBuf| {
+            let bytes = std::fs::read(&file)
+                .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display()), hint))?;
+            Ok((file.display().to_string(), bytes))
+        };
+        let key = self.key.map(|key| {
+            key.trim().parse().map_err(|error: BadKey| {
+                Failure::usage(error.to_string(), "`vambrace audit checkpoint` prints the key")
+            })
+        });
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(VerifyOptions {
+            since: self.since,
+            checkpoints: self.checkpoint.into_iter().map(read).collect::<Result<_, Failure>>()?,
+            key: key.transpose()?,
+            // An anchor speaks of the folder that is in use; a copy may be older.
+            anchors: if home.is_some() { None } else { places::anchors() },
+            jobs: self.jobs.unwrap_or(cores),
+            now: SystemClock.now(),
+        })
+    }
+}
+
+pub(super) async fn run(home: Option<&Path>, against: Against, out: Out) -> Result<ExitCode, Failure> {
+    let options = against.options(home)?;
     let place = match home {
         Some(home) => home.to_owned(),
         None => places::state()?,
@@ -33,7 +68,7 @@ pub(super) async fn run(home: Option<&Path>, out: Out) -> Result<ExitCode, Failu
     }
     let checked = tokio::task::spawn_blocking(move || {
         let mut bar = Bar { since: Instant::now(), shown: None };
-        let report = vambrace_store::verify(&dir, &mut |progress| bar.show(progress));
+        let report = vambrace_store::verify(&dir, &options, &mut |progress| bar.show(progress));
         bar.clear();
         report
     });
@@ -46,9 +81,8 @@ pub(super) async fn run(home: Option<&Path>, out: Out) -> Result<ExitCode, Failu
     Ok(if report.findings.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(exit::FOUND) })
 }
 
-fn limits(report: &VerifyReport) -> Vec<&'static str> {
-    let unread = "the table could not be read, so the segments were checked on their own";
-    LIMITS.iter().copied().chain((!report.table_read).then_some(unread)).collect()
+fn limits(report: &VerifyReport) -> Vec<&str> {
+    report.unchecked.iter().map(String::as_str).chain([LIMIT]).collect()
 }
 
 fn as_json(report: &VerifyReport, place: &Path) -> Value {
@@ -61,7 +95,11 @@ fn as_json(report: &VerifyReport, place: &Path) -> Value {
         "ok": report.findings.is_clean(),
         "state": place.display().to_string(),
         "records": report.records,
+        "skipped": report.skipped,
         "segments": report.segments,
+        "checkpoints": report.checkpoints,
+        "anchored": report.anchored,
+        "root": report.root.to_string(),
         "head": report.head.hash.to_string(),
         "findings": list(report.findings.faults()),
         "findings_total": report.findings.count(),
@@ -73,7 +111,11 @@ fn as_json(report: &VerifyReport, place: &Path) -> Value {
 fn tell(report: &VerifyReport, place: &Path, out: Out) {
     out.line(format!("state     {}", plain(&place.display().to_string())));
     out.line(format!("records   {}", report.records));
+    if report.skipped > 0 {
+        out.line(format!("before    {} (not looked at; their checkpoint holds)", report.skipped));
+    }
     out.line(format!("segments  {}", report.segments));
+    out.line(format!("signed    {} ({} checkpoints)", report.anchored, report.checkpoints));
     out.line(format!("head      {} (record {})", report.head.hash, report.head.seq));
     let line = |tone, word: &str, finding: &Finding| {
         let kind = paint(Tone::Faint, format!("[{}]", finding.kind));
@@ -83,7 +125,7 @@ fn tell(report: &VerifyReport, place: &Path, out: Out) {
     report.findings.faults().iter().for_each(|fault| line(Tone::Bad, "finding", fault));
     let count = report.findings.count();
     if count == 0 {
-        out.line(paint(Tone::Good, "nothing found: chain, head and segments agree"));
+        out.line(paint(Tone::Good, "nothing found: records, segments, tree and checkpoints agree"));
         for limit in limits(report) {
             out.line(paint(Tone::Faint, format!("not checked: {limit}")));
         }

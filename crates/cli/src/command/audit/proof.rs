@@ -1,0 +1,173 @@
+//! `vambrace audit checkpoint`, `prove`, `consistency` and `rotate-key`: what can be carried away and checked without us.
+//! A proof is checked here before it is printed, so that what is kept of the tree cannot make us tell an untruth.
+#![expect(clippy::disallowed_methods, reason = "a checkpoint file is named by the person who asks")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use vambrace_core::digest::Digest;
+use vambrace_ledger::{Checkpoint, Note, is_consistent, is_included, leaf};
+use vambrace_store::{SqliteStore, Store as _};
+
+use crate::failure::Failure;
+use crate::out::Out;
+
+/// The newest checkpoint, after everything that is there was signed. The text is the signed note and nothing else.
+pub(super) async fn checkpoint(out: Out) -> Result<(), Failure> {
+    let store = caught_up().await?;
+    let (checkpoint, note) = newest(&store)?;
+    let key = store.ledger_keys()?.last().map(ToString::to_string).unwrap_or_default();
+    if out.is_json() {
+        let Checkpoint { origin, size, root } = checkpoint;
+        out.value(&json!({"origin": origin, "size": size, "root": root.to_string(), "key": key, "note": note.to_string()}));
+    } else {
+        out.foreign(&note.to_string());
+        out.say(format!("key: {key}"));
+        out.say("keep both elsewhere; `vambrace audit verify --checkpoint FILE --key KEY` holds the ledger against them");
+    }
+    Ok(())
+}
+
+/// The proof that a record is in the ledger of a checkpoint (C2SP tlog-proof), with the record itself inside.
+pub(super) async fn prove(seq: u64, kept: Option<&Path>, out: Out) -> Result<(), Failure> {
+    let store = caught_up().await?;
+    let record = store.record(seq).await?.ok_or_else(|| no_record(seq))?;
+    let (checkpoint, note) = match kept {
+        Some(file) => read(file)?,
+        None => newest(&store)?,
+    };
+    if seq > checkpoint.size {
+        let why = format!("record {seq} is not among the {} of that checkpoint", checkpoint.size);
+        return Err(Failure::usage(why, "leave `--checkpoint` out to prove it with the newest one"));
+    }
+    let proof = store.inclusion_proof(seq, checkpoint.size)?;
+    if !is_included(seq - 1, checkpoint.size, leaf(record.line.as_bytes()), &proof, checkpoint.root) {
+        return Err(contradicted("the record and the checkpoint do not belong to one ledger"));
+    }
+    if out.is_json() {
+        out.value(&json!({
+            "record": record.line, "index": seq - 1, "proof": texts(&proof),
+            "size": checkpoint.size, "root": checkpoint.root.to_string(), "note": note.to_string(),
+        }));
+    } else {
+        let mut text =
+            format!("c2sp.org/tlog-proof@v1\nextra {}\nindex {}\n", STANDARD.encode(&record.line), seq - 1);
+        proof.iter().for_each(|hash| text.push_str(&format!("{}\n", STANDARD.encode(hash.as_bytes()))));
+        out.foreign(&format!("{text}\n{note}"));
+    }
+    Ok(())
+}
+
+/// The proof that one checkpoint's ledger is the beginning of another's.
+pub(super) async fn consistency(old: &str, new: Option<&str>, out: Out) -> Result<(), Failure> {
+    let store = caught_up().await?;
+    let newest = newest(&store)?;
+    let old = moment(old, &store)?;
+    let new = match new {
+        Some(new) => moment(new, &store)?,
+        None => Moment { size: newest.0.size, root: newest.0.root, note: Some(newest.1) },
+    };
+    if old.size > new.size || new.size > newest.0.size {
+        let why = format!("{} and {} are not sizes of this ledger, the smaller first", old.size, new.size);
+        return Err(Failure::usage(why, format!("it has {} records", newest.0.size)));
+    }
+    let proof = store.consistency_proof(old.size, new.size)?;
+    if !is_consistent((old.size, old.root), (new.size, new.root), &proof) {
+        return Err(contradicted("the older one is not the beginning of the newer one"));
+    }
+    if out.is_json() {
+        out.value(&json!({"old": old.as_json(), "new": new.as_json(), "proof": texts(&proof)}));
+    } else {
+        out.line(format!("the first {} records are the beginning of the first {}", old.size, new.size));
+        out.line(format!("old  {} {}", old.size, old.root));
+        out.line(format!("new  {} {}", new.size, new.root));
+        proof.iter().for_each(|hash| out.line(format!("     {hash}")));
+    }
+    Ok(())
+}
+
+/// Lets a new key sign from now on.
+pub(super) async fn rotate(out: Out) -> Result<(), Failure> {
+    let store = super::ledger()?;
+    let key = blocking(move || store.rotate_key()).await?;
+    if out.is_json() {
+        out.value(&json!({"key": key.to_string()}));
+    } else {
+        out.line(key.to_string());
+        out.say("the old key has signed the new one; both stand in the ledger");
+    }
+    Ok(())
+}
+
+/// A size of the ledger and its root, with the signed note where there is one.
+struct Moment {
+    size: u64,
+    root: Digest,
+    note: Option<Note>,
+}
+
+impl Moment {
+    fn as_json(&self) -> Value {
+        let note = self.note.as_ref().map(ToString::to_string);
+        json!({"size": self.size, "root": self.root.to_string(), "note": note})
+    }
+}
+
+/// A size, or a file with a checkpoint.
+fn moment(text: &str, store: &SqliteStore) -> Result<Moment, Failure> {
+    let Ok(size) = text.parse::<u64>() else {
+        let (checkpoint, note) = read(Path::new(text))?;
+        return Ok(Moment { size: checkpoint.size, root: checkpoint.root, note: Some(note) });
+    };
+    let root = store.root_at(size).map_err(|_| {
+        Failure::usage(
+            format!("the ledger has not {size} records"),
+            "`vambrace audit checkpoint` says how many",
+        )
+    })?;
+    let row = store.checkpoint_of(size)?;
+    let note = row.and_then(|row| Note::parse(row.note.as_bytes()).ok());
+    Ok(Moment { size, root, note })
+}
+
+fn read(file: &Path) -> Result<(Checkpoint, Note), Failure> {
+    let hint = "name a file that `vambrace audit checkpoint` printed";
+    let bytes = std::fs::read(file)
+        .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display()), hint))?;
+    Checkpoint::parse(&bytes).map_err(|error| Failure::usage(format!("`{}`: {error}", file.display()), hint))
+}
+
+/// The ledger with everything in it signed.
+async fn caught_up() -> Result<Arc<SqliteStore>, Failure> {
+    let store = super::ledger()?;
+    let same = Arc::clone(&store);
+    blocking(move || same.catch_up()).await?;
+    Ok(store)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, vambrace_store::StoreError> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(|_| Failure::failed("the ledger broke off"))??)
+}
+
+fn newest(store: &SqliteStore) -> Result<(Checkpoint, Note), Failure> {
+    let row = store.newest_checkpoint()?.ok_or_else(|| Failure::failed("there is no checkpoint yet"))?;
+    Checkpoint::parse(row.note.as_bytes()).map_err(|error| contradicted(&error.to_string()))
+}
+
+fn texts(proof: &[Digest]) -> Vec<String> {
+    proof.iter().map(ToString::to_string).collect()
+}
+
+fn no_record(seq: u64) -> Failure {
+    Failure::usage(format!("there is no record {seq}"), "`vambrace audit tail` shows the newest ones")
+}
+
+fn contradicted(why: &str) -> Failure {
+    Failure::failed(why).hint("run `vambrace audit verify`")
+}

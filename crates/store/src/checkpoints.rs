@@ -1,0 +1,137 @@
+//! Signed checkpoints: the rows of the table, the newest one as a file in `ledger/`, and a copy outside the state
+//! folder (the anchor), so that a folder that is set back as a whole is contradicted from elsewhere.
+#![expect(clippy::disallowed_methods, reason = "the state folder is owned by this crate")]
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use vambrace_ledger::{Checkpoint, Id, Note, Timestamp};
+
+use crate::error::StoreError;
+use crate::keys::write_private;
+use crate::state_dir::StateDir;
+use crate::statements::signed;
+
+/// Checkpoints are no further apart.
+pub(crate) const APART: u64 = 4096;
+/// The longest checkpoint file.
+const MOST: u64 = 64 << 10;
+
+/// A checkpoint of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointRow {
+    /// How many records it covers.
+    pub size: u64,
+    /// When it was signed.
+    pub at: Timestamp,
+    /// Whether a segment was sealed with it.
+    pub sealed: bool,
+    /// The signed note, as it is kept.
+    pub note: String,
+}
+
+impl CheckpointRow {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            size: row.get::<_, i64>(0)?.unsigned_abs(),
+            at: Timestamp::from_millis(row.get(1)?),
+            sealed: row.get(2)?,
+            note: row.get(3)?,
+        })
+    }
+}
+
+/// The newest.
+pub(crate) fn newest(connection: &Connection) -> rusqlite::Result<Option<CheckpointRow>> {
+    let sql = "SELECT size, at, sealed, note FROM checkpoints ORDER BY size DESC LIMIT 1";
+    connection.prepare_cached(sql)?.query_row((), CheckpointRow::read).optional()
+}
+
+/// The one of a size.
+pub(crate) fn of_size(connection: &Connection, size: u64) -> rusqlite::Result<Option<CheckpointRow>> {
+    let sql = "SELECT size, at, sealed, note FROM checkpoints WHERE size = ?1";
+    connection.prepare_cached(sql)?.query_row([signed(size)], CheckpointRow::read).optional()
+}
+
+/// All of them, by size.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<CheckpointRow>> {
+    let mut statement =
+        connection.prepare_cached("SELECT size, at, sealed, note FROM checkpoints ORDER BY size")?;
+    statement.query_map((), CheckpointRow::read)?.collect()
+}
+
+/// Adds one, and drops the one before when nothing is lost by it: those that stay are never further apart than
+/// [`APART`]. The caller holds the writer lock.
+pub(crate) fn insert(connection: &Connection, size: u64, at: Timestamp, note: &Note) -> rusqlite::Result<()> {
+    let sql = "SELECT size, sealed FROM checkpoints WHERE size < ?1 ORDER BY size DESC LIMIT 2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let before: Vec<(i64, bool)> = statement
+        .query_map([signed(size)], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    if let Some((last, false)) = before.first().copied() {
+        let kept = before.get(1).map_or(0, |(size, _)| *size);
+        if signed(size) - kept <= signed(APART) {
+            connection.prepare_cached("DELETE FROM checkpoints WHERE size = ?1")?.execute([last])?;
+        }
+    }
+    let sql = "INSERT INTO checkpoints (size, at, note) VALUES (?1, ?2, ?3) ON CONFLICT (size) DO NOTHING";
+    connection.prepare_cached(sql)?.execute((signed(size), at.millis(), note.to_string())).map(drop)
+}
+
+/// A segment was sealed with this one.
+pub(crate) fn keep(connection: &Connection, size: u64) -> rusqlite::Result<()> {
+    connection.execute("UPDATE checkpoints SET sealed = 1 WHERE size = ?1", [signed(size)]).map(drop)
+}
+
+/// The newest checkpoint as files: in the state folder, and outside of it where a place is known.
+#[derive(Debug, Clone)]
+pub(crate) struct Copies {
+    latest: PathBuf,
+    anchor: Option<PathBuf>,
+}
+
+impl Copies {
+    pub(crate) fn of(dir: &StateDir, anchors: Option<&Path>, writer: &Id) -> Self {
+        let anchor = anchors.map(|folder| folder.join(format!("{writer}.checkpoint")));
+        Self { latest: dir.latest_checkpoint(), anchor }
+    }
+
+    pub(crate) fn latest(&self) -> &Path {
+        &self.latest
+    }
+
+    pub(crate) fn anchor(&self) -> Option<&Path> {
+        self.anchor.as_deref()
+    }
+
+    /// Writes both. An anchor that cannot be written is told and stops nothing.
+    pub(crate) fn publish(&self, note: &str) -> Result<(), StoreError> {
+        let fault = |error| StoreError::io("writing the newest checkpoint", error);
+        write_private(&self.latest, note.as_bytes()).map_err(fault)?;
+        let Some(anchor) = &self.anchor else { return Ok(()) };
+        let folder = anchor.parent().map_or(Ok(()), fs::create_dir_all);
+        folder
+            .and_then(|()| write_private(anchor, note.as_bytes()))
+            .map_err(|error| StoreError::Io(format!("the anchor `{}`: {error}", anchor.display())))
+    }
+
+    /// Puts a copy that is contradicted out of the way.
+    pub(crate) fn set_aside(path: &Path, seq: u64) -> io::Result<()> {
+        fs::rename(path, path.with_added_extension(format!("set-aside-{seq}")))
+    }
+}
+
+/// Reads a checkpoint file: none when there is none, an error in words when it is no checkpoint.
+pub(crate) fn read_file(path: &Path) -> Result<Option<(Checkpoint, Note)>, String> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+        Ok(file) => {
+            file.take(MOST).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        }
+    }
+    Checkpoint::parse(&bytes).map(Some).map_err(|error| error.to_string())
+}

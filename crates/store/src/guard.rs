@@ -1,0 +1,183 @@
+//! Looking at a state folder before it is used: what is kept of the ledger in several places must tell one story.
+//! A table that is shorter than a checkpoint, a segment or the tree was set back; one that has another root was
+//! rewritten. Then nothing is opened, unless a person acknowledges it, which is put on record.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension};
+use vambrace_core::redacted::Redacted;
+use vambrace_ledger::{
+    Checkpoint, Entry, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName, Signed, Timestamp,
+};
+
+use crate::append::append;
+use crate::checkpoints::{self, Copies};
+use crate::disk::SegmentFiles;
+use crate::error::StoreError;
+use crate::projection::Cursor;
+use crate::statements::signed;
+use crate::tree::{self, Tree};
+use crate::{keys, projection};
+
+/// Something that is kept elsewhere and does not fit the table.
+#[derive(Debug)]
+pub(crate) struct Contradiction {
+    /// What contradicts, and how, in words.
+    why: String,
+    /// The checkpoint, when it is one that was signed by us.
+    said: Option<(Checkpoint, Note)>,
+    /// Its file, which has to make room for the next.
+    file: Option<PathBuf>,
+}
+
+/// The table, and what it is compared with.
+pub(crate) struct Guard<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) database: &'a Path,
+    pub(crate) files: &'a mut dyn SegmentFiles,
+    pub(crate) copies: &'a Copies,
+    pub(crate) head: Head,
+}
+
+impl Guard<'_> {
+    /// Whatever contradicts the table. The caller holds the writer lock.
+    pub(crate) fn look(&self) -> Result<Vec<Contradiction>, StoreError> {
+        let mut found = Vec::new();
+        self.tree(&mut found).map_err(|error| self.sqlite(&error))?;
+        self.segments(&mut found)?;
+        let mut copies = vec![("the newest checkpoint", self.copies.latest())];
+        copies.extend(self.copies.anchor().map(|anchor| ("the anchor", anchor)));
+        for (what, path) in copies {
+            self.copy(what, path, &mut found).map_err(|error| self.sqlite(&error))?;
+        }
+        Ok(found)
+    }
+
+    /// Refuses a table that is contradicted.
+    pub(crate) fn refuse(&self, found: &[Contradiction]) -> Result<(), StoreError> {
+        let Some(first) = found.first() else { return Ok(()) };
+        Err(StoreError::RolledBack { path: self.database.to_owned(), reason: first.why.clone() })
+    }
+
+    /// Goes on all the same: the record says what was contradicted, by which checkpoint; what does not fit is
+    /// put aside and the tree is grown anew.
+    pub(crate) fn acknowledge(
+        &mut self,
+        found: &[Contradiction],
+        writer: &Id,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let said = found.iter().find_map(|contradiction| contradiction.said.as_ref());
+        let entry = Entry {
+            event_type: Some("rollback.acknowledged"),
+            level: Level::Critical,
+            message: Some(Redacted::literal(
+                "the ledger does not fit what is kept elsewhere; somebody said to go on",
+            )),
+            tree: said.map(|(checkpoint, _)| (checkpoint.size, checkpoint.root)),
+            note: said.map(|(_, note)| note.clone()),
+            ..Entry::new(Op::Recovery, at)
+        };
+        let size = signed(self.head.seq);
+        append(self.connection, self.database, writer, &[entry], |_| {
+            self.connection.execute_batch("DELETE FROM tree; DELETE FROM tree_nodes;")?;
+            // Signed for another history: kept as files below, not as ours.
+            self.connection.execute("DELETE FROM checkpoints", ())?;
+            self.connection.execute("DELETE FROM projection WHERE seq > ?1", [size]).map(drop)
+        })?;
+        let cursor = Cursor::read(self.connection).map_err(|error| self.sqlite(&error))?;
+        projection::set_aside_behind(self.files, cursor)?;
+        for path in found.iter().filter_map(|contradiction| contradiction.file.as_ref()) {
+            Copies::set_aside(path, self.head.seq).map_err(|error| StoreError::folder(path, error))?;
+        }
+        Ok(())
+    }
+
+    /// The tree ends at a record that is still there.
+    fn tree(&self, found: &mut Vec<Contradiction>) -> rusqlite::Result<()> {
+        let Some(tree) = Tree::read(self.connection)? else {
+            found.push(plain("what is kept of the tree is damaged"));
+            return Ok(());
+        };
+        let size = tree.head().seq;
+        if size == 0 {
+            return Ok(());
+        }
+        let sql = "SELECT line FROM ledger WHERE seq = ?1";
+        let line: Option<String> =
+            self.connection.query_row(sql, [signed(size)], |row| row.get(0)).optional()?;
+        let there = line.and_then(|line| Line::claimed_hash(line.as_bytes()));
+        if size > self.head.seq || there != Some(tree.hash) {
+            found.push(plain(format!(
+                "the tree was grown to record {size}, the table ends at {} or has another record there",
+                self.head.seq
+            )));
+        }
+        Ok(())
+    }
+
+    /// No segment holds a record that the table lacks: they are written from the table, after it is on the disk.
+    fn segments(&self, found: &mut Vec<Contradiction>) -> Result<(), StoreError> {
+        let fault = |error| StoreError::io("looking at the segments", error);
+        let segments = self.files.list().map_err(fault)?;
+        let Some((name, size)) = segments.into_iter().rfind(|(_, size)| *size > 0) else { return Ok(()) };
+        let newest = last_record(self.files, name, size).map_err(fault)?;
+        if let Some(seq) = newest.filter(|seq| *seq > self.head.seq) {
+            let have = self.head.seq;
+            found.push(plain(format!("segment {name} holds record {seq}, the table ends at {have}")));
+        }
+        Ok(())
+    }
+
+    /// A checkpoint that was kept as a file.
+    fn copy(&self, what: &str, path: &Path, found: &mut Vec<Contradiction>) -> rusqlite::Result<()> {
+        let file = Some(path.to_owned());
+        let (checkpoint, note) = match checkpoints::read_file(path) {
+            Ok(None) => return Ok(()),
+            Ok(Some(read)) => read,
+            Err(why) => {
+                let why = format!("{what} in `{}` cannot be read: {why}", path.display());
+                found.push(Contradiction { why, said: None, file });
+                return Ok(());
+            }
+        };
+        let size = checkpoint.size;
+        let newest = checkpoints::newest(self.connection)?;
+        if newest.is_some_and(|row| row.size == size && row.note == note.to_string()) {
+            return Ok(());
+        }
+        let keys = keys::all(self.connection)?;
+        let why = if !keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_))) {
+            "it is signed by a key that this ledger never had".to_owned()
+        } else if size > self.head.seq {
+            format!("it covers {size} records, the table has {}", self.head.seq)
+        } else if tree::root(self.connection, 0..size)? != Some(checkpoint.root) {
+            format!("the first {size} records have another root now")
+        } else {
+            return Ok(());
+        };
+        let why = format!("{what} in `{}` contradicts it: {why}", path.display());
+        found.push(Contradiction { why, said: Some((checkpoint, note)), file });
+        Ok(())
+    }
+
+    fn sqlite(&self, error: &rusqlite::Error) -> StoreError {
+        StoreError::sqlite(self.database, error)
+    }
+}
+
+fn plain(why: impl Into<String>) -> Contradiction {
+    Contradiction { why: why.into(), said: None, file: None }
+}
+
+/// The number of the last complete line of a segment.
+fn last_record(files: &dyn SegmentFiles, name: SegmentName, size: u64) -> std::io::Result<Option<u64>> {
+    let length = size.min(2 * MAX_LINE_BYTES as u64 + 2);
+    let mut end = vec![0; usize::try_from(length).unwrap_or(0)];
+    let read = files.read(name, size - length, &mut end)?;
+    end.truncate(read);
+    let mut lines = end.rsplit(|byte| *byte == b'\n');
+    // What stands behind the last newline is not complete.
+    lines.next();
+    Ok(lines.find_map(Line::claimed_seq))
+}

@@ -1,0 +1,124 @@
+//! The key that signs checkpoints: a file in `keys/` of the state folder that only its owner reads, and the table of
+//! the keys that have counted. A new key counts from a record on that carries the signatures of both.
+#![expect(clippy::disallowed_methods, reason = "the state folder is owned by this crate")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension};
+use vambrace_ledger::{Id, KeyKind, SigningKey, VerifyKey};
+
+use crate::error::StoreError;
+use crate::state_dir::StateDir;
+use crate::statements::signed;
+
+/// The longest key file.
+const MOST: u64 = 1024;
+
+/// The name of a ledger in its checkpoints.
+pub(crate) fn origin(writer: &Id) -> String {
+    format!("vambrace/{writer}")
+}
+
+/// The key files of a state folder.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyFiles {
+    folder: PathBuf,
+}
+
+impl KeyFiles {
+    pub(crate) fn of(dir: &StateDir) -> Self {
+        Self { folder: dir.keys() }
+    }
+
+    /// The key that signs now.
+    pub(crate) fn current(&self) -> Result<Option<SigningKey>, StoreError> {
+        self.read(&self.folder.join("ledger.key"))
+    }
+
+    /// A key that was made to take over and has not yet.
+    pub(crate) fn next(&self) -> Result<Option<SigningKey>, StoreError> {
+        self.read(&self.folder.join("ledger.key.next"))
+    }
+
+    /// Makes a key beside the one that counts.
+    pub(crate) fn make_next(&self, origin: &str) -> Result<SigningKey, StoreError> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|error| StoreError::Io(format!("no randomness: {error}")))?;
+        let key = SigningKey::new(origin, KeyKind::Log, &secret)
+            .map_err(|error| StoreError::Io(error.to_string()))?;
+        let path = self.folder.join("ledger.key.next");
+        write_private(&path, key.secret_text().as_bytes())
+            .map_err(|error| StoreError::folder(&path, error))?;
+        Ok(key)
+    }
+
+    /// The key beside becomes the one that counts.
+    pub(crate) fn promote(&self) -> Result<(), StoreError> {
+        let fault = |error| StoreError::folder(&self.folder, error);
+        fs::rename(self.folder.join("ledger.key.next"), self.folder.join("ledger.key")).map_err(fault)?;
+        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(fault)
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<SigningKey>, StoreError> {
+        let file = match OpenOptions::new().read(true).custom_flags(no_follow()).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|error| StoreError::folder(path, error))?,
+        };
+        let facts = file.metadata().map_err(|error| StoreError::folder(path, error))?;
+        if facts.mode() & 0o077 != 0 || facts.uid() != rustix::process::geteuid().as_raw() {
+            return Err(StoreError::Exposed { path: path.to_owned(), mode: facts.mode() & 0o777 });
+        }
+        let mut text = String::new();
+        file.take(MOST).read_to_string(&mut text).map_err(|error| StoreError::folder(path, error))?;
+        let key = SigningKey::from_secret_text(&text);
+        key.map(Some).map_err(|error| StoreError::folder(path, io::Error::other(error.to_string())))
+    }
+}
+
+/// Writes a file that only its owner reads, in one piece: whoever looks sees the old one or the new one.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let made = path.with_added_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(no_follow())
+        .open(&made)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&made, path)
+}
+
+fn no_follow() -> i32 {
+    rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()
+}
+
+/// The key that counts, as the table says.
+pub(crate) fn newest(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT key FROM ledger_keys ORDER BY seq DESC LIMIT 1";
+    connection.prepare_cached(sql)?.query_row((), |row| row.get(0)).optional()
+}
+
+/// The key that counted when there were so many records, as the table says.
+pub(crate) fn at(connection: &Connection, size: u64) -> rusqlite::Result<Option<VerifyKey>> {
+    let sql = "SELECT key FROM ledger_keys WHERE seq <= ?1 ORDER BY seq DESC LIMIT 1";
+    let key: Option<String> = connection.query_row(sql, [signed(size)], |row| row.get(0)).optional()?;
+    Ok(key.and_then(|key| key.parse().ok()))
+}
+
+/// Every key that has counted, as the table says.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<VerifyKey>> {
+    let mut statement = connection.prepare_cached("SELECT key FROM ledger_keys ORDER BY seq")?;
+    let keys = statement.query_map((), |row| Ok(row.get_ref(0)?.as_str()?.parse().ok()))?;
+    keys.filter_map(Result::transpose).collect()
+}
+
+/// A key counts from a record on.
+pub(crate) fn insert(connection: &Connection, seq: u64, key: &VerifyKey) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO ledger_keys (seq, key) VALUES (?1, ?2)";
+    connection.execute(sql, (signed(seq), key.to_string())).map(drop)
+}

@@ -1,0 +1,124 @@
+//! The tree over the ledger as it is kept: the right edge to go on from, and the roots of larger subtrees, so that
+//! the root of any stretch is found by reading a few hundred lines at most. None of it is trusted: a proof is
+//! checked against a signed root before it leaves, and `verify` makes the whole tree anew.
+
+use std::ops::Range;
+
+use rusqlite::{Connection, OptionalExtension};
+use vambrace_ledger::{Digest, Frontier, Head, leaf};
+
+use crate::statements::signed;
+
+/// Subtrees of `2^KEPT_FROM` records and more are kept.
+const KEPT_FROM: u32 = 8;
+
+/// A subtree to be kept: its height, its place and its root.
+pub(crate) type Node = (u32, u64, Digest);
+
+/// How far the tree has grown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tree {
+    pub(crate) edge: Frontier,
+    /// The hash of its last record.
+    pub(crate) hash: Digest,
+}
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        Self { edge: Frontier::new(), hash: Digest::ZERO }
+    }
+
+    /// The tree as it is kept; none when what is kept is damaged.
+    pub(crate) fn read(connection: &Connection) -> rusqlite::Result<Option<Self>> {
+        let sql = "SELECT size, edge, hash FROM tree WHERE id = 1";
+        let row = connection.prepare_cached(sql)?.query_row((), |row| {
+            let size = row.get::<_, i64>(0)?.unsigned_abs();
+            let edge = Frontier::from_bytes(size, row.get_ref(1)?.as_bytes()?);
+            let hash = row.get_ref(2)?.as_str()?.parse().ok();
+            Ok(edge.zip(hash).map(|(edge, hash)| Self { edge, hash }))
+        });
+        Ok(row.optional()?.unwrap_or(Some(Self::new())))
+    }
+
+    /// The record at its end.
+    pub(crate) fn head(&self) -> Head {
+        Head { seq: self.edge.size(), hash: self.hash }
+    }
+
+    /// Adds a line.
+    pub(crate) fn push(&mut self, leaf: Digest, hash: Digest, completed: &mut Vec<Node>) {
+        self.edge.push_telling(leaf, |height, place, root| {
+            if height >= KEPT_FROM {
+                completed.push((height, place, root));
+            }
+        });
+        self.hash = hash;
+    }
+
+    /// The caller holds the writer lock.
+    pub(crate) fn store(&self, connection: &Connection, completed: &[Node]) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO tree (id, size, edge, hash) VALUES (1, ?1, ?2, ?3)
+                   ON CONFLICT (id) DO UPDATE SET size = ?1, edge = ?2, hash = ?3";
+        let row = (signed(self.edge.size()), self.edge.bytes(), self.hash.to_string());
+        connection.prepare_cached(sql)?.execute(row)?;
+        let sql = "INSERT OR REPLACE INTO tree_nodes (height, place, hash) VALUES (?1, ?2, ?3)";
+        let mut insert = connection.prepare_cached(sql)?;
+        for (height, place, root) in completed {
+            insert.execute((height, signed(*place), root.as_bytes().as_slice()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The root over a stretch of records, counted from zero, that begins at a multiple of a power of two which is no
+/// smaller than it is long (as the stretches of proofs do). None when records are missing.
+pub(crate) fn root(connection: &Connection, stretch: Range<u64>) -> rusqlite::Result<Option<Digest>> {
+    Ok(edge(connection, stretch)?.map(|edge| edge.root()))
+}
+
+/// The right edge of such a stretch.
+pub(crate) fn edge(connection: &Connection, stretch: Range<u64>) -> rusqlite::Result<Option<Frontier>> {
+    let mut tree = Frontier::new();
+    let mut at = stretch.start;
+    while at < stretch.end {
+        let left = stretch.end - at;
+        let height = at.trailing_zeros().min((at - stretch.start).trailing_zeros()).min(left.ilog2());
+        let kept = if height >= KEPT_FROM { node(connection, height, at >> height)? } else { None };
+        if let Some(root) = kept {
+            if !tree.graft(height, root) {
+                return Ok(None);
+            }
+            at += 1 << height;
+            continue;
+        }
+        let step = 1 << KEPT_FROM;
+        let end = (at / step + 1).saturating_mul(step).min(stretch.end);
+        if !leaves(connection, at..end, &mut tree)? {
+            return Ok(None);
+        }
+        at = end;
+    }
+    Ok(Some(tree))
+}
+
+fn node(connection: &Connection, height: u32, place: u64) -> rusqlite::Result<Option<Digest>> {
+    let sql = "SELECT hash FROM tree_nodes WHERE height = ?1 AND place = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let hash = statement.query_row((height, signed(place)), |row| row.get::<_, [u8; 32]>(0)).optional()?;
+    Ok(hash.map(Digest::from_bytes))
+}
+
+fn leaves(connection: &Connection, stretch: Range<u64>, tree: &mut Frontier) -> rusqlite::Result<bool> {
+    let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((signed(stretch.start), signed(stretch.end)))?;
+    let mut next = stretch.start;
+    while let Some(row) = rows.next()? {
+        next += 1;
+        if row.get::<_, i64>(0)? != signed(next) {
+            return Ok(false);
+        }
+        tree.push(leaf(row.get_ref(1)?.as_bytes()?));
+    }
+    Ok(next == stretch.end)
+}

@@ -1,0 +1,103 @@
+//! The keys of the ledger as its own records name them: the first by itself, each other with the signatures of both.
+
+use serde_json::Value;
+use vambrace_ledger::{Digest, Findings, Kind, Note, Place, Signed, VerifyKey, handover};
+
+use crate::keys::KeyFiles;
+
+/// What a record of the ledger about itself says.
+#[derive(Debug)]
+pub(super) struct Said {
+    event: String,
+    key: Option<VerifyKey>,
+    pub(super) note: Option<Note>,
+    pub(super) tree: Option<(u64, Digest)>,
+}
+
+impl Said {
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let text = |key: &str| line.get(key).and_then(Value::as_str);
+        let size = line.get("tree_size").and_then(Value::as_u64);
+        Some(Self {
+            event: text("event_type")?.to_owned(),
+            key: text("key").and_then(|key| key.parse().ok()),
+            note: text("note").and_then(|note| Note::parse(note.as_bytes()).ok()),
+            tree: size.zip(text("root_hash").and_then(|root| root.parse().ok())),
+        })
+    }
+
+    pub(super) fn is(&self, event: &str) -> bool {
+        self.event == event
+    }
+}
+
+/// Which key counts from which record on.
+#[derive(Debug)]
+pub(super) struct Keyring {
+    keys: Vec<(u64, VerifyKey)>,
+}
+
+impl Keyring {
+    /// Walks the records. `before` is the key that counted before the first of them.
+    pub(super) fn of(
+        writer: &str,
+        before: Option<VerifyKey>,
+        special: &[(u64, String)],
+        findings: &mut Findings,
+    ) -> Self {
+        let mut keys: Vec<(u64, VerifyKey)> = before.into_iter().map(|key| (0, key)).collect();
+        for (seq, line) in special {
+            let Some(said) = Said::read(line) else { continue };
+            let Some(new) = said.key.filter(|_| said.event.starts_with("key.")) else { continue };
+            let fault = match keys.last() {
+                None if said.event == "key.created" => None,
+                None => Some("a key takes over from none"),
+                Some((_, old)) => handed_over(writer, old, &new, said.note.as_ref()),
+            };
+            if let Some(detail) = fault {
+                findings.fault(Place::Record(*seq), Kind::BadHandover, detail);
+            }
+            keys.push((*seq, new));
+        }
+        Self { keys }
+    }
+
+    /// The key that signs a ledger of this size.
+    pub(super) fn at(&self, size: u64) -> Option<&VerifyKey> {
+        self.keys.iter().rev().find(|(seq, _)| *seq <= size).map(|(_, key)| key)
+    }
+
+    /// The file of the key, and one that is known from elsewhere, against the records.
+    pub(super) fn held(
+        &self,
+        files: KeyFiles,
+        known: Option<&VerifyKey>,
+        findings: &mut Findings,
+        unchecked: &mut Vec<String>,
+    ) {
+        let newest = self.keys.last().map(|(_, key)| key);
+        match files.current() {
+            Ok(Some(key)) if newest == Some(&key.verify_key()) => {}
+            Ok(Some(_)) => {
+                let detail = "the key file does not hold the key that the records name";
+                findings.fault(Place::Key, Kind::WrongKey, detail);
+            }
+            Ok(None) => unchecked.push("the key file: it is not in this folder".to_owned()),
+            Err(error) => unchecked.push(format!("the key file: {error}")),
+        }
+        if let Some(known) = known.filter(|known| !self.keys.iter().any(|(_, key)| key == *known)) {
+            let detail = format!("this ledger never had the key `{known}`");
+            findings.fault(Place::Key, Kind::WrongKey, detail);
+        }
+    }
+}
+
+/// Why a key did not take over rightly.
+fn handed_over(writer: &str, old: &VerifyKey, new: &VerifyKey, note: Option<&Note>) -> Option<&'static str> {
+    let Some(note) = note else { return Some("a key takes over without the signature of the one before") };
+    let expected = handover(&format!("vambrace/{writer}"), old, new);
+    let both = [old, new].iter().all(|key| matches!(note.signed_by(key), Signed::Yes(_)));
+    let fits = expected.is_ok_and(|expected| expected.text() == note.text()) && both;
+    (!fits).then_some("a key takes over, and its note is not signed by both")
+}

@@ -1,0 +1,261 @@
+//! The records, read once: by segment, on several cores. Each part is checked on its own from the hash that the
+//! record before it claims, which the part before checks; trees of the parts are put behind each other.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+
+use rusqlite::{Connection, OptionalExtension};
+use vambrace_ledger::{Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Stretch, Verifier};
+
+use super::{Progress, open};
+use crate::disk::DiskSegments;
+use crate::error::StoreError;
+use crate::mirror::Mirror;
+use crate::projection::Cursor;
+use crate::seal;
+use crate::state_dir::StateDir;
+use crate::statements::signed;
+
+/// Rows are read in pieces, so that no long read keeps the log of a running store from starting over.
+const PIECE: i64 = 4096;
+
+/// What to read.
+pub(super) struct Scan<'a> {
+    pub(super) dir: &'a StateDir,
+    pub(super) segments: &'a [(SegmentName, u64)],
+    pub(super) cursor: Cursor,
+    /// Records of this tree are passed over.
+    pub(super) start: Frontier,
+    /// Sizes at which the tree is wanted.
+    pub(super) wanted: BTreeSet<u64>,
+    pub(super) total: u64,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    pub(super) records: u64,
+    pub(super) head: Head,
+    pub(super) tree: Frontier,
+    /// The tree (none where records are missing) and the hash of the last record, at the sizes that were wanted.
+    moments: Vec<(u64, Option<Frontier>, Digest)>,
+    /// Records of the ledger about itself.
+    pub(super) special: Vec<(u64, String)>,
+    pub(super) findings: Findings,
+}
+
+impl Scanned {
+    pub(super) fn tree_at(&self, size: u64) -> Option<Frontier> {
+        if size == 0 {
+            return Some(Frontier::new());
+        }
+        self.moment(size).and_then(|(_, tree, _)| tree.clone())
+    }
+
+    pub(super) fn hash_at(&self, size: u64) -> Option<Digest> {
+        self.moment(size).map(|(_, _, hash)| *hash)
+    }
+
+    fn moment(&self, size: u64) -> Option<&(u64, Option<Frontier>, Digest)> {
+        let at = self.moments.binary_search_by_key(&size, |(size, ..)| *size).ok()?;
+        self.moments.get(at)
+    }
+}
+
+/// The rows of one segment, or of the end of the table.
+struct Part {
+    /// Behind this record, up to that one.
+    rows: (i64, i64),
+    segment: Option<(SegmentName, u64)>,
+    is_last: bool,
+}
+
+/// What was read of a part.
+struct Read {
+    records: u64,
+    head: Option<Head>,
+    leaves: Stretch,
+    moments: Vec<(u64, Stretch, Digest)>,
+    special: Vec<(u64, String)>,
+    findings: Findings,
+}
+
+enum Told {
+    Records(u64),
+    Part(usize, Result<Box<Read>, StoreError>),
+}
+
+impl Scan<'_> {
+    /// Reads everything and puts it together.
+    pub(super) fn run(&self, jobs: usize, progress: &mut dyn FnMut(Progress)) -> Result<Scanned, StoreError> {
+        let parts = self.parts();
+        let next = AtomicUsize::new(0);
+        let mut done: Vec<Option<Box<Read>>> = parts.iter().map(|_| None).collect();
+        std::thread::scope(|scope| {
+            let (tell, told) = channel();
+            for _ in 0..jobs.clamp(1, parts.len()) {
+                let (tell, parts, next) = (tell.clone(), &parts, &next);
+                scope.spawn(move || self.work(parts, next, &tell));
+            }
+            drop(tell);
+            let mut records = 0;
+            for told in told {
+                match told {
+                    Told::Records(more) => {
+                        records += more;
+                        progress(Progress { records, total: self.total });
+                    }
+                    Told::Part(number, read) => {
+                        if let Some(place) = done.get_mut(number) {
+                            *place = Some(read?);
+                        }
+                    }
+                }
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        Ok(self.together(done.into_iter().flatten()))
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let start = signed(self.start.size());
+        let first = if start == 0 { i64::MIN } else { start };
+        let mut parts = Vec::new();
+        let mut from = first;
+        for (number, (name, size)) in self.segments.iter().enumerate() {
+            let next = self.segments.get(number + 1).map(|(name, _)| signed(name.first_seq()) - 1);
+            let to = next.unwrap_or(i64::MAX);
+            if to > from || next.is_none() {
+                let is_last = next.is_none();
+                parts.push(Part { rows: (from, to.max(from)), segment: Some((*name, *size)), is_last });
+                from = to.max(from);
+            }
+        }
+        if parts.is_empty() {
+            parts.push(Part { rows: (first, i64::MAX), segment: None, is_last: true });
+        }
+        parts
+    }
+
+    fn work(&self, parts: &[Part], next: &AtomicUsize, tell: &Sender<Told>) {
+        let connection = open(self.dir);
+        while let Some((number, part)) = {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            parts.get(number).map(|part| (number, part))
+        } {
+            let read = connection.as_ref().map_err(Clone::clone).and_then(|connection| {
+                self.part(connection, part, tell)
+                    .map(Box::new)
+                    .map_err(|error| StoreError::sqlite(&self.dir.database(), &error))
+            });
+            if tell.send(Told::Part(number, read)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn part(&self, connection: &Connection, part: &Part, tell: &Sender<Told>) -> rusqlite::Result<Read> {
+        let files = DiskSegments::new(&self.dir.ledger());
+        let mut mirror = Mirror::new(&files, part.segment.into_iter().collect());
+        let before = u64::try_from(part.rows.0).unwrap_or(0);
+        let mut verifier = Verifier::after(claimed_head(connection, before)?);
+        let mut read = Read {
+            records: 0,
+            head: None,
+            leaves: Stretch::starting(before),
+            moments: Vec::new(),
+            special: Vec::new(),
+            findings: Findings::default(),
+        };
+        if before > 0 {
+            mirror.skip(before, &mut read.findings);
+        }
+        let mut wanted = self.wanted.range(before + 1..).copied().peekable();
+        let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
+        let mut statement = connection.prepare(sql)?;
+        let (mut last, end) = part.rows;
+        let mut sealed = false;
+        loop {
+            let mut rows = statement.query((last, end, PIECE))?;
+            let mut some = 0;
+            while let Some(row) = rows.next()? {
+                some += 1;
+                last = row.get(0)?;
+                let line = row.get_ref(1)?.as_bytes()?;
+                let seq = last.unsigned_abs();
+                let place = Place::Record(seq);
+                let (said, leaf) = verifier.feed(&place, line, &mut read.findings);
+                let claimed = said.map_or_else(|| Line::claimed_seq(line), |said| Some(said.seq));
+                if let Some(claimed) = claimed.filter(|claimed| signed(*claimed) != last) {
+                    let detail = format!("row {last} holds record {claimed}");
+                    read.findings.fault(place, Kind::Reordered, detail);
+                }
+                read.leaves.push(leaf);
+                sealed = false;
+                if let Some(said) = said
+                    && matches!(said.op, "checkpoint" | "ledger.key" | "recovery")
+                {
+                    sealed = seal::is_seal(line);
+                    read.special.push((seq, String::from_utf8_lossy(line).into_owned()));
+                }
+                while wanted.next_if(|size| *size < seq).is_some() {}
+                if wanted.next_if_eq(&seq).is_some() {
+                    read.moments.push((seq, read.leaves.clone(), verifier.head().hash));
+                }
+                mirror.compare(seq, line, &mut read.findings);
+            }
+            let _ = tell.send(Told::Records(some));
+            if some == 0 {
+                break;
+            }
+        }
+        read.records = verifier.records();
+        read.head = (read.records > 0).then(|| verifier.head());
+        let written = if part.is_last { self.cursor.seq } else { u64::MAX };
+        mirror.finish(written, &mut read.findings);
+        if let Some((name, _)) = part.segment.filter(|_| !part.is_last && !sealed) {
+            let detail = "it is followed by another and does not end with its seal";
+            read.findings.fault(Place::Segment(name, 1), Kind::Unsealed, detail);
+        }
+        Ok(read)
+    }
+
+    fn together(&self, parts: impl Iterator<Item = Box<Read>>) -> Scanned {
+        let mut all = Scanned {
+            records: 0,
+            head: Head { seq: self.start.size(), hash: Digest::ZERO },
+            tree: self.start.clone(),
+            moments: Vec::new(),
+            special: Vec::new(),
+            findings: Findings::default(),
+        };
+        for part in parts {
+            all.records += part.records;
+            all.head = part.head.unwrap_or(all.head);
+            for (size, leaves, hash) in part.moments {
+                let mut tree = all.tree.clone();
+                let whole = leaves.join(&mut tree) && tree.size() == size;
+                all.moments.push((size, whole.then_some(tree), hash));
+            }
+            if !part.leaves.join(&mut all.tree) {
+                let detail = "records are missing, so there is no tree over what follows";
+                all.findings.note(Place::Tree, Kind::TreeDiffers, detail);
+            }
+            all.special.extend(part.special);
+            all.findings.append(part.findings);
+        }
+        all
+    }
+}
+
+/// The record before a part, as it claims to be.
+fn claimed_head(connection: &Connection, seq: u64) -> rusqlite::Result<Head> {
+    if seq == 0 {
+        return Ok(Head::EMPTY);
+    }
+    let sql = "SELECT line FROM ledger WHERE seq = ?1";
+    let line: Option<String> = connection.query_row(sql, [signed(seq)], |row| row.get(0)).optional()?;
+    let hash = line.and_then(|line| Line::claimed_hash(line.as_bytes())).unwrap_or(Digest::ZERO);
+    Ok(Head { seq, hash })
+}
