@@ -147,10 +147,10 @@ impl Guard<'_> {
             return Ok(());
         }
         let keys = keys::all(self.connection)?;
-        let why = if !keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_))) {
-            "it is signed by a key that this ledger never had".to_owned()
-        } else if size > self.head.seq {
+        let why = if size > self.head.seq {
             format!("it covers {size} records, the table has {}", self.head.seq)
+        } else if !keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_))) {
+            "it is signed by a key that this ledger never had".to_owned()
         } else if tree::root(self.connection, 0..size)? != Some(checkpoint.root) {
             format!("the first {size} records have another root now")
         } else {

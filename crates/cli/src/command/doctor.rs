@@ -3,6 +3,7 @@
 
 mod check;
 mod project;
+mod signed;
 mod state;
 
 use std::path::Path;

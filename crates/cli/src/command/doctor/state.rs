@@ -12,6 +12,7 @@ use vambrace_store::{
 };
 
 use super::check::Check;
+use super::signed;
 use crate::desk;
 use crate::machine::SystemClock;
 use crate::places;
@@ -165,11 +166,10 @@ async fn ledger(store: &SqliteStore, checks: &mut Vec<Check>) {
         }
         _ => Check::ok("clock", now.to_string()),
     });
-    checks.push(segments(
-        store,
-        head.seq,
-        newest.is_some_and(|at| at.millis() > now.millis().saturating_sub(LAG_MS)),
-    ));
+    let fresh = newest.is_some_and(|at| at.millis() > now.millis().saturating_sub(LAG_MS));
+    checks.push(segments(store, head.seq, fresh));
+    checks.push(signed::checkpoint(store, head.seq, fresh));
+    checks.push(signed::anchor(store));
 }
 
 fn segments(store: &SqliteStore, head: u64, fresh: bool) -> Check {
