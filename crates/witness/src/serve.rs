@@ -114,8 +114,10 @@ impl From<Answer> for Response<Full<Bytes>> {
             Answer::Malformed(why) => plain(StatusCode::BAD_REQUEST, why),
             Answer::Unsigned => plain(StatusCode::FORBIDDEN, "no signature of a known key".to_owned()),
             Answer::Unknown => plain(StatusCode::NOT_FOUND, "unknown origin".to_owned()),
-            Answer::Conflict(size) => text(StatusCode::CONFLICT, format!("{size}\n"), "text/x.tlog.size"),
-            Answer::Inconsistent => {
+            Answer::Conflict(size) | Answer::Forked { size, .. } => {
+                text(StatusCode::CONFLICT, format!("{size}\n"), "text/x.tlog.size")
+            }
+            Answer::Inconsistent { .. } => {
                 plain(StatusCode::UNPROCESSABLE_ENTITY, "the proof does not show growth alone".to_owned())
             }
             // The reason may name paths: it is for whoever runs the witness.

@@ -49,10 +49,22 @@ pub enum Answer {
     Unsigned,
     /// 404: an origin that nobody named.
     Unknown,
-    /// 409: the last signed size is another, or is this one with another root.
+    /// 409: the last signed size is another.
     Conflict(u64),
+    /// 409: the last signed size is this one, with another root. The log has two histories.
+    Forked {
+        /// Which log.
+        origin: String,
+        /// The size.
+        size: u64,
+    },
     /// 422: the proof does not show that the log only grew.
-    Inconsistent,
+    Inconsistent {
+        /// Which log.
+        origin: String,
+        /// The size that was signed last.
+        size: u64,
+    },
     /// 500: it could not be stored, so it is not signed.
     Failed(String),
 }
@@ -108,10 +120,10 @@ impl Witness {
         }
         let same = new.size == last.size;
         if same && new.root != last.root {
-            return Answer::Conflict(last.size);
+            return Answer::Forked { origin: checkpoint.origin.clone(), size: last.size };
         }
         if !is_consistent((last.size, last.root), (new.size, new.root), proof) {
-            return Answer::Inconsistent;
+            return Answer::Inconsistent { origin: checkpoint.origin.clone(), size: last.size };
         }
         // Only what counts is kept: others may have added signatures until the record could not be read again.
         let signed = note.clone().only(signer).cosign(&self.key, self.clock.now());

@@ -152,7 +152,7 @@ fn race(eye: &Witness, branches: &[Tree; 2]) -> Vec<(u64, Digest)> {
                 match answer {
                     Answer::Conflict(size) => old = size,
                     Answer::Cosigned(_) => old = new,
-                    Answer::Inconsistent | Answer::Malformed(_) => {}
+                    Answer::Inconsistent { .. } | Answer::Forked { .. } | Answer::Malformed(_) => {}
                     other => panic!("{other:?}"),
                 }
             }
