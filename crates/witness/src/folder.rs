@@ -79,7 +79,7 @@ pub enum FolderError {
 }
 
 impl Folder {
-    /// Makes the folder where it is missing; refuses one that others can enter.
+    /// Makes the folder where it is missing; refuses one that others can write.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, FolderError> {
         let path = path.into();
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io_at(&path))?;
