@@ -143,6 +143,17 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: PolicyCommand,
     },
+    /// Keep the newest checkpoints of other ledgers and sign only what continues them (C2SP tlog-witness).
+    #[command(after_help = WITNESS_EXAMPLES)]
+    Witness {
+        #[command(subcommand)]
+        what: Option<WitnessCommand>,
+        #[command(flatten)]
+        serve: WitnessSeat,
+        /// The witness's own folder (key and checkpoints), on another machine or disk than the ledgers.
+        #[arg(long, global = true, value_name = "DIR", env = "VAMBRACE_WITNESS_HOME")]
+        state: Option<PathBuf>,
+    },
     /// List the error codes with what they mean and what helps.
     Errors {
         /// As a Markdown page.
@@ -156,6 +167,12 @@ Examples:
   vambrace call read_file path=src/main.rs end_line=40
   vambrace call search_file '{\"regex\": \"fn \\\\w+\", \"path\": \"src\"}' --json
   vambrace call list_files pattern='*.md' recursive=true";
+
+const WITNESS_EXAMPLES: &str = "\
+Examples:
+  vambrace witness key --state /var/lib/vambrace-witness
+  vambrace witness --state /var/lib/vambrace-witness --logs logs.txt --listen 127.0.0.1:7380
+  vambrace witness list --state /var/lib/vambrace-witness";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -311,5 +328,37 @@ pub(crate) enum PolicyCommand {
     Test {
         #[command(flatten)]
         seat: Seat,
+    },
+}
+
+/// Where a witness listens, and for whom.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct WitnessSeat {
+    /// Address and port; plain HTTP, TLS is the work of a reverse proxy in front of it.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7380")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// A log to sign for: its verifier key, and its origin where that is not the key's name. Several times for
+    /// several logs, or several keys of one.
+    #[arg(long, value_name = "VKEY [ORIGIN]")]
+    pub(crate) log: Vec<String>,
+    /// A file with one log a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) logs: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WitnessCommand {
+    /// Print the witness's verifier key, made on first use.
+    Key {
+        /// What the key is called when it is made, for example `witness.example.com/w1`.
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// The logs that were signed for, each with the checkpoint that was signed last.
+    List,
+    /// Forget a log: its next checkpoint is signed whatever it says. Only while no witness runs.
+    Forget {
+        /// The log.
+        origin: String,
     },
 }

@@ -14,6 +14,7 @@ mod session;
 mod timeline;
 mod tools;
 mod trust;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
         Command::Session { what } => session::run(what, out).await,
         Command::Config { what } => config::run(what, out).await,
         Command::Policy { what } => policy::run(what, out).await,
+        Command::Witness { what, serve, state } => witness::run(what, serve, state, out).await,
         Command::Errors { markdown } => errors::run(markdown, out),
     }
 }

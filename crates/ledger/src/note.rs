@@ -113,6 +113,15 @@ impl Note {
         Ok(self)
     }
 
+    /// The text with one signature: the first that says it is of this key.
+    #[must_use]
+    pub fn only(mut self, key: &VerifyKey) -> Self {
+        let id = key.id();
+        self.signatures.retain(|signature| signature.name == key.name() && signature.id == id);
+        self.signatures.truncate(1);
+        self
+    }
+
     /// The last signature as a line, as a witness answers.
     #[must_use]
     pub fn last_line(&self) -> String {
@@ -224,6 +233,7 @@ mod tests {
         assert_eq!(read.signed_by(&witness.verify_key()), Signed::Yes(Some(1_700_000_000)));
         assert_eq!(read.signed_by(&key("eye", KeyKind::Witness, 3).verify_key()), Signed::Missing);
         assert_eq!(note().add_lines(&seen.last_line()).unwrap(), seen);
+        assert_eq!(seen.clone().sign(&log).only(&log.verify_key()), note());
         let other = Note::new("log/a\n8\nroot\n").unwrap().add_lines(&seen.last_line()).unwrap();
         assert_eq!(other.signed_by(&witness.verify_key()), Signed::Wrong);
     }

@@ -93,8 +93,9 @@ pub fn is_consistent(old: (u64, Digest), new: (u64, Digest), proof: &[Digest]) -
         return false;
     }
     if old == new || old == 0 {
-        let roots = if old == 0 { old_root == Frontier::new().root() } else { old_root == new_root };
-        return proof.is_empty() && roots;
+        let same = old != new || old_root == new_root;
+        let empty = old != 0 || old_root == Frontier::new().root();
+        return proof.is_empty() && same && empty;
     }
     // A complete subtree is its own first hash.
     let mut hashes = old.is_power_of_two().then_some(&old_root).into_iter().chain(proof);
@@ -219,5 +220,16 @@ mod tests {
             assert!(!is_consistent((old, before), (new, Digest::ZERO), &proof));
             assert!(!is_consistent((new, after), (old, before), &proof));
         }
+    }
+
+    #[test]
+    fn an_empty_tree_has_one_root_only() {
+        let (empty, two) = (tree(0).root(), tree(2).root());
+        assert!(is_consistent((0, empty), (0, empty), &[]));
+        assert!(is_consistent((0, empty), (2, two), &[]));
+        assert!(!is_consistent((0, empty), (0, two), &[]));
+        assert!(!is_consistent((0, two), (0, two), &[]));
+        assert!(!is_consistent((0, two), (2, two), &[]));
+        assert!(!is_consistent((0, empty), (2, two), &[two]));
     }
 }

@@ -95,6 +95,11 @@ impl Checker<'_> {
         {
             self.refuse(node.at, path, "must have either `env` or `file`", "");
         }
+        // One without the other could meet the other half of another file.
+        if shape.key.path == "audit.witness" && node.get("url").is_some() != node.get("key").is_some() {
+            let hint = "`vambrace witness key` prints the key of a witness";
+            self.refuse(node.at, path, "must have both `url` and `key`", hint);
+        }
     }
 
     fn items(&mut self, node: &Node, shape: &Shape, path: &str) {

@@ -53,6 +53,8 @@ pub struct Effective {
     pub audit_sync: AuditSync,
     /// A file of the workspace that also gets every record.
     pub audit_mirror: Option<String>,
+    /// Who keeps the newest checkpoint elsewhere.
+    pub audit_witness: Option<AuditWitness>,
     /// What was set aside.
     pub notes: Vec<Note>,
     pub(crate) values: BTreeMap<&'static str, Sited<Setting>>,
@@ -142,6 +144,15 @@ pub struct Sandbox {
     pub tmp: Option<u64>,
 }
 
+/// A witness of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditWitness {
+    /// Where it listens.
+    pub url: String,
+    /// Its verifier key.
+    pub key: String,
+}
+
 /// Too many refused calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violations {
@@ -225,6 +236,10 @@ impl Effective {
             },
             audit_sync: read.choice("audit.sync", AuditSync::from_name, AuditSync::Always),
             audit_mirror: read.text("audit.mirror"),
+            audit_witness: read
+                .text("audit.witness.url")
+                .zip(read.text("audit.witness.key"))
+                .map(|(url, key)| AuditWitness { url, key }),
             rules,
             roles,
             default_role,

@@ -122,8 +122,8 @@ pub enum Combine {
     Switch(bool, Base),
     /// A folder: every file may go further inside.
     Inside,
-    /// The topmost trusted file that says it.
-    Topmost,
+    /// The topmost file that says it, among those that may.
+    Topmost(Base),
     /// The entries of all trusted files; of two with one name the upper counts.
     Collect,
     /// As a profile: below the topmost, only `readonly`.
@@ -145,7 +145,8 @@ impl Combine {
             Self::Intersect(_) => "intersection",
             Self::Narrowest(_) | Self::Switch(..) | Self::Profile => "narrower only",
             Self::Inside => "further inside only",
-            Self::Topmost => "topmost file",
+            Self::Topmost(Base::AnyTrusted) => "topmost file",
+            Self::Topmost(Base::AboveProject) => "topmost file, never a project's",
             Self::Collect => "entries of trusted files",
             Self::PerFile => "every file judges",
         }

@@ -98,7 +98,7 @@ impl Layers {
             }
             Combine::Union => Some(union(key, said)),
             Combine::Intersect(how) => Some(self.intersect(key, said, how)),
-            Combine::Topmost => self.topmost(key, said),
+            Combine::Topmost(base) => self.topmost(key, said, base),
             Combine::Collect => self.collect(key, said),
         }
     }
@@ -179,13 +179,16 @@ impl Layers {
         current
     }
 
-    fn topmost(&mut self, key: &Key, said: &[Said<'_>]) -> Option<Sited<Setting>> {
+    fn topmost(&mut self, key: &Key, said: &[Said<'_>], base: Base) -> Option<Sited<Setting>> {
         let mut current = preset(key);
         let mut set = false;
         for Said { source, value } in said {
-            if !set && source.is_trusted() {
+            if !set && may_set(*source, base) {
                 current = Some((*value).clone());
                 set = true;
+            } else if source.is_project() && base == Base::AboveProject {
+                let message = "is ignored: only the organisation or the user sets it";
+                self.notes.push(Note::new(&value.at, key.path, message));
             } else if current.as_ref().is_none_or(|current| current.value != value.value) {
                 self.ignored(key.path, &value.at, *source, &value.value, current.as_ref(), "");
             }

@@ -30,7 +30,9 @@ mod tests;
 mod tree;
 
 pub use choice::{AuditSync, CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
-pub use effective::{Approvals, Effective, Limits, Network, Sandbox, Secrets, Tools, Violations};
+pub use effective::{
+    Approvals, AuditWitness, Effective, Limits, Network, Sandbox, Secrets, Tools, Violations,
+};
 pub use fault::{ConfigError, Note};
 pub use file::{FileConfig, Setting, parse, parse_bytes};
 pub use layers::combine;

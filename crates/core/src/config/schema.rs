@@ -87,6 +87,9 @@ fn mapping(shape: &Shape) -> Value {
     if shape.key.path == "secrets.scopes.NAME" {
         out.insert("oneOf".to_owned(), json!([{"required": ["env"]}, {"required": ["file"]}]));
     }
+    if shape.key.path == "audit.witness" {
+        out.insert("dependentRequired".to_owned(), json!({"url": ["key"], "key": ["url"]}));
+    }
     Value::Object(out)
 }
 

@@ -33,7 +33,7 @@ fn unknown_keys_name_place_and_nearest() {
     check(
         "audit:\n  colour: 1\n",
         &[
-            ".vambrace/config.yaml:2:3: audit.colour: unknown key\nhint: valid keys here: sync, mirror, export",
+            ".vambrace/config.yaml:2:3: audit.colour: unknown key\nhint: valid keys here: sync, mirror, export, witness",
         ],
     );
     check(

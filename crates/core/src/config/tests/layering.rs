@@ -397,6 +397,25 @@ fn what_starts_programs_counts_only_from_trusted_files() {
     assert_eq!(effective.notes.len(), 2);
 }
 
+// Who names the witness decides who vouches for the ledger: not what the ledger is about.
+#[test]
+fn a_witness_is_named_above_the_project_only_and_by_one_file() {
+    let named =
+        |name: &str| format!("audit: {{witness: {{url: 'https://{name}.example', key: {name}+1+A}}}}\n");
+    let url = |effective: &Effective| effective.audit_witness.as_ref().map(|witness| witness.url.clone());
+    for trusted in [false, true] {
+        let effective = layers("", "", &named("project"), trusted);
+        assert_eq!(effective.audit_witness, None);
+        assert_eq!(effective.notes.len(), 2);
+        assert!(effective.notes[0].to_string().contains("only the organisation or the user"));
+        let effective = layers("", &named("user"), &named("project"), trusted);
+        assert_eq!(url(&effective).as_deref(), Some("https://user.example"));
+    }
+    let effective = layers(&named("org"), &named("user"), "", false);
+    let witness = effective.audit_witness.unwrap();
+    assert_eq!((witness.url.as_str(), witness.key.as_str()), ("https://org.example", "org+1+A"));
+}
+
 #[test]
 fn revision_follows_values_not_places() {
     let revision = |text: &str| layers("", text, "", false).revision();
@@ -532,7 +551,7 @@ fn wider(old: &Effective, new: &Effective, said: impl Fn(&str) -> bool) -> Optio
                     || text(new) == text(old)
                     || text(new).starts_with(&format!("{}/", text(old)))
             }
-            Combine::Topmost | Combine::Collect => {
+            Combine::Topmost(_) | Combine::Collect => {
                 before.map(|value| &value.value) == after.map(|value| &value.value)
             }
             Combine::Own | Combine::Part | Combine::PerFile => true,
@@ -571,7 +590,7 @@ proptest! {
         let without = layers("", "", "", true);
         let with = layers("", "", &project, true);
         let above_only = |key: &str| KEYS.iter().any(|row| row.path == key && matches!(
-            row.combine, Combine::Narrowest(Base::AboveProject) | Combine::Switch(_, Base::AboveProject) | Combine::Inside | Combine::Union));
+            row.combine, Combine::Narrowest(Base::AboveProject) | Combine::Switch(_, Base::AboveProject) | Combine::Inside | Combine::Union | Combine::Topmost(Base::AboveProject)));
         prop_assert_eq!(wider(&without, &with, above_only), None);
     }
 
