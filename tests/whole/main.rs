@@ -15,4 +15,5 @@ mod home;
 mod interop;
 mod ledger;
 mod mcp;
+mod rollback;
 mod witness;

@@ -34,6 +34,7 @@ use crate::found;
 use crate::machine::{self, SystemChance, SystemClock};
 use crate::places;
 use crate::project::ProjectFiles;
+use crate::witness;
 
 /// How far a search may go on.
 const SEARCH_DEADLINE: Duration = Duration::from_secs(30);
@@ -81,7 +82,7 @@ pub(crate) fn acknowledge_rollback() -> Result<(), Failure> {
 }
 
 fn open_with(options: Options) -> Result<Arc<SqliteStore>, Failure> {
-    let options = Options { anchors: places::anchors(), ..options };
+    let options = Options { anchors: places::anchors(), witness: witness::configured()?, ..options };
     Ok(Arc::new(SqliteStore::open(StateDir::open(places::state()?)?, &options)?))
 }
 

@@ -23,20 +23,29 @@ pub(crate) struct Found {
     pub(crate) parsed: Result<FileConfig, Vec<ConfigError>>,
 }
 
+impl Found {
+    fn parse(source: Source, name: String, bytes: &[u8]) -> Self {
+        let parsed = config::parse_bytes(bytes, &name, source);
+        Self { source, name, parsed }
+    }
+}
+
 /// The files that exist, from the organisation's down.
 pub(crate) fn find(project: &ProjectFiles, trusted: bool) -> Result<Vec<Found>, Failure> {
+    let mut found = find_above()?;
+    if let Some((name, bytes)) = project.configuration() {
+        found.push(Found::parse(Source::Project { trusted }, name.to_owned(), bytes));
+    }
+    Ok(found)
+}
+
+/// Those above the project.
+pub(crate) fn find_above() -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
-    let mut keep = |source: Source, name: String, bytes: Vec<u8>| {
-        let parsed = config::parse_bytes(&bytes, &name, source);
-        found.push(Found { source, name, parsed });
-    };
     for (source, path, presence) in above() {
         if let Some(bytes) = read(&path, presence)? {
-            keep(source, path.display().to_string(), bytes);
+            found.push(Found::parse(source, path.display().to_string(), &bytes));
         }
-    }
-    if let Some((name, bytes)) = project.configuration() {
-        keep(Source::Project { trusted }, name.to_owned(), bytes.to_vec());
     }
     Ok(found)
 }

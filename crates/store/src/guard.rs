@@ -17,6 +17,7 @@ use crate::error::StoreError;
 use crate::projection::Cursor;
 use crate::statements::signed;
 use crate::tree::{self, Tree};
+use crate::witness::View;
 use crate::{keys, projection};
 
 /// Something that is kept elsewhere and does not fit the table.
@@ -164,6 +165,25 @@ impl Guard<'_> {
     fn sqlite(&self, error: &rusqlite::Error) -> StoreError {
         StoreError::sqlite(self.database, error)
     }
+}
+
+/// Goes on although a witness has seen more than there is. The caller holds the writer lock.
+pub(crate) fn acknowledge_witness(
+    view: &View<'_>,
+    writer: &Id,
+    size: u64,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let entry = Entry {
+        event_type: Some("rollback.acknowledged"),
+        level: Level::Critical,
+        message: Some(Redacted::literal(
+            "a witness has signed a longer or another ledger; somebody said to go on",
+        )),
+        ..Entry::new(Op::Recovery, at)
+    };
+    append(view.connection, view.database, writer, &[entry], |_| view.acknowledge(size))?;
+    Ok(())
 }
 
 fn plain(why: impl Into<String>) -> Contradiction {

@@ -23,6 +23,7 @@ use crate::schema;
 use crate::seal;
 use crate::shared::Shared;
 use crate::tide::Tide;
+use crate::witness::{Heard, Turn, View, Witness};
 
 /// What there is to do.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub(crate) struct Keeper {
     pub(crate) id: Id,
     pub(crate) keys: KeyFiles,
     pub(crate) copies: Copies,
+    pub(crate) witness: Option<Arc<dyn Witness>>,
+    pub(crate) turn: Turn,
 }
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -192,6 +195,21 @@ impl Keeper {
         self.writer.release();
         let sealed = sealed?;
         if let Some(note) = grown.as_ref().and_then(growth::Grown::newest) {
+            let signed = match &self.witness {
+                Some(witness) if self.turn.has_come() => {
+                    let heard = View { connection, database: &self.database }.ask(witness.as_ref());
+                    let heard = heard.inspect_err(|error| self.tide.poison(error))?;
+                    self.turn.took(&heard);
+                    self.shared.set_witness(&heard);
+                    heard
+                }
+                _ => Heard::Nothing(String::new()),
+            };
+            let note = match signed {
+                // Two signatures: ours, and that of the witness for exactly this text or an older one.
+                Heard::Signed(line) => note.clone().add_lines(&line).unwrap_or_else(|_| note.clone()),
+                _ => note.clone(),
+            };
             self.copies.publish(&note.to_string())?;
         }
         Ok(sealed || grown.is_some_and(|grown| grown.size() < upto))

@@ -45,6 +45,7 @@ mod trust;
 mod verify;
 mod violation;
 mod wal;
+mod witness;
 mod writer;
 
 pub use batch::{Batch, Change, Committed, Durability, Sealed, StartReceipt};
@@ -61,5 +62,6 @@ pub use store::{BoxFuture, Store};
 pub use trust::TrustRow;
 pub use verify::{Progress, VerifyOptions, VerifyReport, verify};
 pub use violation::ViolationRow;
+pub use witness::{Heard, Shown, Witness, show};
 
 pub use vambrace_ledger::{Entry, Head, Id, Text, Timestamp};

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::error::StoreError;
 use crate::keeper::Chore;
+use crate::witness::Heard;
 
 /// What the threads of a store share.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     nearly_copied: AtomicBool,
     chores: Sender<Chore>,
     fault: Mutex<Option<String>>,
+    /// What the witness said last.
+    witness: Mutex<Option<Heard>>,
 }
 
 impl Shared {
@@ -30,6 +33,7 @@ impl Shared {
             nearly_copied: AtomicBool::new(false),
             chores,
             fault: Mutex::new(None),
+            witness: Mutex::new(None),
         }
     }
 
@@ -81,6 +85,15 @@ impl Shared {
     /// Why the segments are not up to date, if they are not.
     pub(crate) fn fault(&self) -> Option<String> {
         self.fault.lock().clone()
+    }
+
+    pub(crate) fn set_witness(&self, heard: &Heard) {
+        *self.witness.lock() = Some(heard.clone());
+    }
+
+    /// What the witness said last.
+    pub(crate) fn witness(&self) -> Option<Heard> {
+        self.witness.lock().clone()
     }
 
     /// How many records were added.

@@ -19,7 +19,7 @@ use crate::desk::{self, Desk};
 use crate::disk::{DiskSegments, SegmentFiles};
 use crate::error::StoreError;
 use crate::event::{self, TimelineEvent};
-use crate::guard::Guard;
+use crate::guard::{self, Guard};
 use crate::keeper::{Chore, Keeper};
 use crate::keys::{self, KeyFiles};
 use crate::lock::FolderLock;
@@ -37,6 +37,7 @@ use crate::tree;
 use crate::trust::{self, TrustRow};
 use crate::violation::{self, ViolationRow};
 use crate::wal::Wal;
+use crate::witness::{Heard, Turn, View, Witness};
 use crate::writer::{Job, Writer};
 
 /// How a store behaves; the defaults are meant for use.
@@ -50,6 +51,8 @@ pub struct Options {
     pub max_segment_bytes: u64,
     /// Where a copy of the newest checkpoint is kept, outside the state folder.
     pub anchors: Option<PathBuf>,
+    /// Who signs checkpoints elsewhere; asked when the folder is opened and whenever one was signed.
+    pub witness: Option<Arc<dyn Witness>>,
     /// Whether a folder that was set back is opened all the same; it is put on record.
     pub acknowledge_rollback: bool,
     /// The time.
@@ -65,6 +68,7 @@ impl Options {
             projection_interval: Duration::from_secs(1),
             max_segment_bytes: MAX_SEGMENT_BYTES,
             anchors: None,
+            witness: None,
             acknowledge_rollback: false,
             clock,
         }
@@ -124,6 +128,28 @@ fn writer_and_head(connection: &Connection, database: &Path) -> Result<(Id, Head
     Ok((writer, Head { seq: seq.unsigned_abs(), hash }))
 }
 
+/// Shows the witness what is there before anything is added to it.
+fn ask_witness(
+    connection: &Connection,
+    database: &Path,
+    writer: &Id,
+    options: &Options,
+    lock: &mut FolderLock,
+) -> Result<Option<Heard>, StoreError> {
+    let Some(witness) = &options.witness else { return Ok(None) };
+    let view = View { connection, database };
+    match view.ask(witness.as_ref()) {
+        Err(StoreError::RolledBack { .. }) if options.acknowledge_rollback => {
+            let Heard::RolledBack(size) = witness.show(&view) else { return Ok(None) };
+            lock.acquire(options.patience)?;
+            let done = guard::acknowledge_witness(&view, writer, size, options.clock.now());
+            lock.release();
+            done.map(|()| None)
+        }
+        heard => heard.map(Some),
+    }
+}
+
 impl SqliteStore {
     /// Opens a state folder, which is made when it is missing.
     pub fn open(dir: StateDir, options: &Options) -> Result<Self, StoreError> {
@@ -168,9 +194,11 @@ impl SqliteStore {
         let wal = Wal::of(&mut connection, dir.wal()).map_err(sqlite)?;
         dir.sync()?;
         lock.release();
+        let heard = ask_witness(&connection, &database, &writer, options, &mut lock)?;
 
         let (chores, chores_in) = channel();
         let shared = Arc::new(Shared::new(chores));
+        heard.iter().for_each(|heard| shared.set_witness(heard));
         let tide = Arc::new(Tide::new(dir.wal()));
         let keeper = Keeper {
             database: database.clone(),
@@ -186,6 +214,8 @@ impl SqliteStore {
             id: writer.clone(),
             keys,
             copies,
+            witness: options.witness.clone(),
+            turn: Turn::default(),
         };
         let writer = Writer {
             database: database.clone(),
@@ -279,6 +309,12 @@ impl SqliteStore {
     fn no_proof(&self) -> StoreError {
         let reason = "it has not all the records that a proof needs".to_owned();
         StoreError::Damaged { path: self.dir.database(), reason }
+    }
+
+    /// What the witness said last; none where there is no witness.
+    #[must_use]
+    pub fn witness_said(&self) -> Option<Heard> {
+        self.shared.witness()
     }
 
     /// Why the segments are not up to date, if they are not. No call is stopped by it.

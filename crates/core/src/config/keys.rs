@@ -139,9 +139,9 @@ pub static KEYS: &[Key] = &[
     key("audit.sync", Choice(AuditSync::NAMES), Preset::Text("reads_later"), Narrowest(AnyTrusted), "when the start of a call is synced: `always` before it happens; `reads_later` the same but for calls that only read, whose written record is synced within 100 ms"),
     later("audit.mirror", Path, Unset, Topmost(AnyTrusted), "a file of the workspace that also gets every record"),
     later("audit.export", Mapping, Unset, Topmost(AnyTrusted), "export to other systems"),
-    later("audit.witness", Section, Unset, Part, "who keeps the newest checkpoint elsewhere, so that a rolled-back state folder is found"),
-    later("audit.witness.url", Text, Unset, Topmost(AboveProject), "where the witness listens: `https://...`, or `http://...` inside a machine or a trusted network"),
-    later("audit.witness.key", Text, Unset, Topmost(AboveProject), "its verifier key, as `vambrace witness key` prints it"),
+    key("audit.witness", Section, Unset, Part, "who keeps the newest checkpoint elsewhere, so that a rolled-back state folder is found"),
+    key("audit.witness.url", Text, Unset, Topmost(AboveProject), "where the witness listens: `https://...`, or `http://...` inside a machine or a trusted network"),
+    key("audit.witness.key", Text, Unset, Topmost(AboveProject), "its verifier key, as `vambrace witness key` prints it"),
 
     later("elevation", Mapping, Unset, Topmost(AnyTrusted), "break glass"),
     later("intents", Section, Unset, Part, "which request activates which skill"),

@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use vambrace_core::clock::Clock as _;
-use vambrace_ledger::{BadKey, Finding, Timestamp};
-use vambrace_store::{DiskSegments, Progress, SegmentFiles as _, StateDir, VerifyOptions, VerifyReport};
+use vambrace_ledger::{BadKey, Finding, Kind, Place, Timestamp};
+use vambrace_store::{
+    DiskSegments, Heard, Progress, SegmentFiles as _, StateDir, VerifyOptions, VerifyReport, Witness,
+};
 
 use crate::failure::{Failure, exit};
 use crate::machine::SystemClock;
 use crate::out::{Out, Tone, paint, plain};
 use crate::places;
+use crate::witness;
 
 /// What no check of the folder alone can find.
 const LIMIT: &str = "whoever has the key can write another ledger and sign it; a checkpoint that was kept elsewhere \
@@ -57,6 +60,8 @@ impl Against {
 
 pub(super) async fn run(home: Option<&Path>, against: Against, out: Out) -> Result<ExitCode, Failure> {
     let options = against.options(home)?;
+    // A witness knows the folder that is in use; a copy may be older.
+    let witness = if home.is_none() { witness::configured()? } else { None };
     let place = match home {
         Some(home) => home.to_owned(),
         None => places::state()?,
@@ -70,7 +75,12 @@ pub(super) async fn run(home: Option<&Path>, against: Against, out: Out) -> Resu
         let mut bar = Bar { since: Instant::now(), shown: None };
         let report = vambrace_store::verify(&dir, &options, &mut |progress| bar.show(progress));
         bar.clear();
-        report
+        report.map(|mut report| {
+            if let Some(witness) = witness {
+                ask(&dir, witness.as_ref(), &mut report);
+            }
+            report
+        })
     });
     let report = checked.await.map_err(|_| Failure::failed("the check broke off"))??;
     if out.is_json() {
@@ -79,6 +89,21 @@ pub(super) async fn run(home: Option<&Path>, against: Against, out: Out) -> Resu
         tell(&report, &place, out);
     }
     Ok(if report.findings.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(exit::FOUND) })
+}
+
+/// What the witness says of the ledger.
+fn ask(dir: &StateDir, witness: &dyn Witness, report: &mut VerifyReport) {
+    match vambrace_store::show(dir, witness) {
+        Ok(Heard::Signed(_)) => {}
+        Ok(Heard::RolledBack(size)) => {
+            let detail =
+                "it has signed records that this ledger does not continue: it was set back or rewritten";
+            let place = Place::Checkpoint("witness".to_owned(), size);
+            report.findings.fault(place, Kind::ShorterThanCheckpoint, detail);
+        }
+        Ok(Heard::Nothing(why)) => report.unchecked.push(format!("the witness: {why}")),
+        Err(error) => report.unchecked.push(format!("the witness: {error}")),
+    }
 }
 
 fn limits(report: &VerifyReport) -> Vec<&str> {

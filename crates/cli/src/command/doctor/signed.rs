@@ -1,7 +1,7 @@
 //! The newest checkpoint, shown so that whoever keeps this page keeps a witness, and its copy outside the folder.
 
 use vambrace_ledger::Checkpoint;
-use vambrace_store::SqliteStore;
+use vambrace_store::{Heard, SqliteStore};
 
 use super::check::Check;
 use crate::places;
@@ -27,6 +27,21 @@ pub(super) fn checkpoint(store: &SqliteStore, head: u64, fresh: bool) -> Check {
         Check::degraded("checkpoint", format!("{found}; there are {head}"), LOST, FIX)
     } else {
         Check::ok("checkpoint", found)
+    }
+}
+
+/// Whether somebody elsewhere signs it too.
+pub(super) fn witness(store: &SqliteStore) -> Check {
+    let lost = "who has the key and can write the anchor can set the ledger back unseen";
+    match store.witness_said() {
+        None => Check::ok("witness", "none configured (`audit.witness`)"),
+        Some(Heard::Signed(_)) => {
+            Check::ok("witness", "it has signed the newest checkpoint that it was shown")
+        }
+        Some(Heard::Nothing(why)) => Check::degraded("witness", why, lost, "see docs/witness.md"),
+        Some(Heard::RolledBack(size)) => {
+            Check::missing("witness", format!("it has signed {size} records"), lost, "see docs/witness.md")
+        }
     }
 }
 

@@ -170,6 +170,7 @@ async fn ledger(store: &SqliteStore, checks: &mut Vec<Check>) {
     checks.push(segments(store, head.seq, fresh));
     checks.push(signed::checkpoint(store, head.seq, fresh));
     checks.push(signed::anchor(store));
+    checks.push(signed::witness(store));
 }
 
 fn segments(store: &SqliteStore, head: u64, fresh: bool) -> Check {
