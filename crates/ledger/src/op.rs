@@ -33,6 +33,8 @@ words! {
         Checkpoint = "checkpoint",
         /// Something was repaired after a crash.
         Recovery = "recovery",
+        /// A payload beside the chain was deleted on purpose.
+        PayloadForgotten = "payload.forgotten",
     }
 }
 

@@ -5,6 +5,8 @@
 //! corrects the head row and the cursor leaves a folder that is right in itself. Only a hash that is kept
 //! elsewhere (every answer to an agent carries one) contradicts it.
 
+mod payloads;
+
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{Digest, Findings, Head, Kind, Line, Place, Verifier};
 
@@ -15,6 +17,7 @@ use crate::projection::Cursor;
 use crate::schema;
 use crate::state_dir::StateDir;
 use crate::statements::signed;
+use payloads::Payloads;
 
 /// Rows are read in pieces, so that no long read keeps the log of a running store from starting over.
 const PIECE: i64 = 4096;
@@ -53,6 +56,7 @@ pub fn verify(dir: &StateDir, progress: &mut dyn FnMut(Progress)) -> Result<Veri
         mirror: Mirror::new(&files, segments.clone()),
         verifier: Verifier::new(),
         findings: Findings::default(),
+        payloads: Payloads::default(),
     };
     let table = open(dir).and_then(|connection| {
         check.table(&connection, progress).map_err(|error| StoreError::sqlite(&dir.database(), &error))
@@ -99,6 +103,7 @@ struct Check<'a> {
     mirror: Mirror<'a>,
     verifier: Verifier,
     findings: Findings,
+    payloads: Payloads,
 }
 
 impl Check<'_> {
@@ -134,6 +139,7 @@ impl Check<'_> {
         }
         let after = self.head_row(connection)?;
         self.heads(before, at_head, after);
+        std::mem::take(&mut self.payloads).finish(connection, &mut self.findings)?;
         Ok(cursor)
     }
 
@@ -158,6 +164,7 @@ impl Check<'_> {
             self.findings.fault(place.clone(), Kind::Reordered, detail);
         }
         self.verifier.feed(&place, line, &mut self.findings);
+        self.payloads.feed(seq.unsigned_abs(), line);
         self.mirror.compare(seq.unsigned_abs(), line, &mut self.findings);
     }
 
