@@ -1,14 +1,24 @@
 //! Payloads beside the chain: kept in the transaction of their record, read back against the commitment in its line,
 //! deleted for good. The line is the truth about which payloads there are; the table only has the bytes.
 
-use rusqlite::{Connection, Row};
-use vambrace_ledger::{Digest, NamedPayload, Salt, Timestamp, commitment, fields};
+use std::time::Duration;
 
+use rusqlite::{Connection, Row};
+use vambrace_ledger::{
+    Digest, Entry, Forgotten, NamedPayload, Op, Salt, Status, Text, Timestamp, commitment, fields,
+};
+
+use crate::batch::Change;
 use crate::error::StoreError;
 use crate::lock::FolderLock;
 use crate::schema;
 use crate::sqlite::SqliteStore;
 use crate::statements::signed;
+
+/// How long other processes may hold the folder.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long readers of an older state may keep the log.
+const CLEARING: Duration = Duration::from_secs(1);
 
 /// A payload and where it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +44,18 @@ pub enum Standing {
 
 pub(crate) const INSERT: &str = "INSERT INTO payloads (seq, field, salt, content) VALUES (?1, ?2, ?3, ?4)";
 pub(crate) const FORGET: &str = "DELETE FROM payloads WHERE seq = ?1 AND field = ?2";
+
+impl PayloadRow {
+    /// What it takes to forget it: the record of who did so, and the deletion, for one batch.
+    #[must_use]
+    pub fn forget(&self, ts: Timestamp, by: Text) -> (Entry, Change) {
+        let mut entry = Entry::new(Op::PayloadForgotten, ts);
+        entry.status = Some(Status::Success);
+        entry.user = Some(by);
+        entry.forgotten = Some(Forgotten { seq: self.seq, commitment: self.named.commitment });
+        (entry, Change::ForgetPayload { seq: self.seq, field: self.named.field.clone() })
+    }
+}
 
 impl SqliteStore {
     /// The payloads that a record names, there or not.
@@ -84,10 +106,12 @@ impl SqliteStore {
     pub fn clear_log(&self) -> Result<bool, StoreError> {
         let database = self.dir().database();
         let mut lock = FolderLock::new(self.dir().writer_lock()?);
-        lock.acquire(std::time::Duration::from_secs(5))?;
+        lock.acquire(PATIENCE)?;
         let cleared = schema::open_again(&database).and_then(|connection| {
-            let busy =
-                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0));
+            // Others wait for the lock meanwhile, and not for ever.
+            let busy = connection.busy_timeout(CLEARING).and_then(|()| {
+                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0))
+            });
             busy.map(|busy| busy == 0).map_err(|error| StoreError::sqlite(&database, &error))
         });
         lock.release();
