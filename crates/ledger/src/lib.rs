@@ -10,6 +10,7 @@
 
 mod digest;
 mod entry;
+mod export;
 mod finding;
 mod id;
 mod json;
@@ -25,6 +26,7 @@ mod words;
 
 pub use digest::{BadDigest, Digest};
 pub use entry::{Entry, Range, Text};
+pub use export::{Format, Tie};
 pub use finding::{Finding, Findings, Kind, Place};
 pub use id::{BadId, Id};
 pub use line::{Fault, Line};
