@@ -11,7 +11,9 @@
 mod calls;
 mod config;
 mod crash;
+mod export;
 mod home;
 mod interop;
 mod ledger;
 mod mcp;
+mod payload;
