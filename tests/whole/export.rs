@@ -230,6 +230,30 @@ fn a_file_has_one_writer() {
     assert_eq!(fs::read_to_string(&file).unwrap(), export(&home, "jsonl", &[]));
 }
 
+// B7: rotated under a follower
+#[test]
+fn a_file_that_was_moved_away_ends_the_export_and_the_next_goes_on_behind_it() {
+    let home = busy();
+    let (file, moved) = (home.path("export"), home.path("export.1"));
+    let child = follower(&home, &["--output", file.to_str().unwrap()]);
+    let all = export(&home, "jsonl", &[]);
+    while fs::read(&file).unwrap_or_default().len() < all.len() {
+        std::thread::yield_now();
+    }
+    fs::rename(&file, &moved).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(5), "{said}");
+    assert_eq!(fs::read_to_string(&moved).unwrap(), all);
+    let last = home.records().len().to_string();
+    assert!(said.contains(&format!("--after {last}")), "{said}");
+    home.call("read_file", r#"{"path":"docs/guide.md"}"#);
+    let next = home.run(["audit", "export", "--after", &last, "--output", file.to_str().unwrap()]);
+    assert_eq!(next.code, 0, "{next:?}");
+    let both = fs::read_to_string(&moved).unwrap() + &fs::read_to_string(&file).unwrap();
+    assert_eq!(both, export(&home, "jsonl", &[]));
+}
+
 // B5
 #[test]
 fn an_altered_record_ends_an_export_and_nothing_of_it_is_passed_on() {

@@ -72,10 +72,13 @@ impl Goal {
     }
 
     /// Called when all that there is was handed over.
-    fn rest(&mut self) -> Result<Taken, Failure> {
+    fn rest(&mut self, last: u64) -> Result<Taken, Failure> {
         match self {
             Self::Pipe => Ok(pipe::state()),
-            Self::File(file) => file.sync().map(|()| Taken::Gladly),
+            Self::File(file) => {
+                file.sync()?;
+                file.check(last).map(|()| Taken::Gladly)
+            }
         }
     }
 }
@@ -97,7 +100,7 @@ async fn export(
             return Ok(told);
         }
         if let Some(damaged) = damaged {
-            goal.rest()?;
+            goal.rest(course.after)?;
             return Err(damaged);
         }
         if !piece.complete {
@@ -106,7 +109,7 @@ async fn export(
             }
             continue;
         }
-        if goal.rest()? == Taken::NoMore {
+        if goal.rest(course.after)? == Taken::NoMore {
             return Ok(told);
         }
         let Some(end) = &mut end else { return Ok(told) };

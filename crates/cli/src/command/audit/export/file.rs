@@ -4,7 +4,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use vambrace_ledger::{Format, Line};
@@ -24,6 +24,8 @@ const LONGEST: u64 = 8 << 20;
 pub(super) struct ExportFile {
     path: PathBuf,
     file: File,
+    /// Whether anything was written since the last sync.
+    dirty: bool,
 }
 
 /// How a file ends.
@@ -44,7 +46,7 @@ impl ExportFile {
         course: &mut Course,
         store: &SqliteStore,
     ) -> Result<Self, Failure> {
-        let mut this = Self { path: path.to_owned(), file: claim(path)? };
+        let mut this = Self { path: path.to_owned(), file: claim(path)?, dirty: false };
         let tail = this.tail()?;
         if let Some(last) = &tail.last {
             course.after = course.after.max(this.resume(last, format, store).await?);
@@ -57,6 +59,7 @@ impl ExportFile {
                 return Err(this.refused("it ends in the middle of a line that is not the next record's"));
             }
             this.file.set_len(tail.whole).map_err(|error| this.failed(&error))?;
+            this.dirty = true;
             this.sync()?;
         }
         Ok(this)
@@ -67,11 +70,27 @@ impl ExportFile {
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.dirty |= !bytes.is_empty();
         self.file.write_all(bytes).map_err(|error| self.failed(&error))
     }
 
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
-        self.file.sync_data().map_err(|error| self.failed(&error))
+        if self.dirty {
+            self.file.sync_data().map_err(|error| self.failed(&error))?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Whether the file still has its name: nobody would read what is written to one that was moved away.
+    pub(super) fn check(&self, last: u64) -> Result<(), Failure> {
+        let identity = |facts: std::fs::Metadata| (facts.dev(), facts.ino());
+        let ours = self.file.metadata().map(identity).map_err(|error| self.failed(&error))?;
+        if std::fs::metadata(&self.path).map(identity).ok() == Some(ours) {
+            return Ok(());
+        }
+        let hint = format!("all is in it up to record {last}: start again with `--after {last}`");
+        Err(Failure::failed(format!("`{}` was moved or removed", self.name())).hint(hint))
     }
 
     /// The record behind which to go on, if the last line was made from this ledger.
