@@ -2,7 +2,8 @@
 //!
 //! A line is hashed as the bytes that are written, so any language verifies it without canonical JSON:
 //! `event_hash` is the SHA-256 of the line up to `,"event_hash"`, and `prev_hash` is the `event_hash` of the
-//! line before (64 zeros for the first). Everything here is pure: no file, no database, no clock.
+//! line before (64 zeros for the first). What is too large for a line is committed to by it (`payload.rs`); `export.rs`
+//! has the line in the words of other systems. Everything here is pure: no file, no database, no clock, no chance.
 //!
 //! **A chain alone proves nothing against somebody who can rewrite all of it.** Whoever deletes the newest
 //! records from the table and the segments and corrects the head row leaves a chain that verifies. Signed

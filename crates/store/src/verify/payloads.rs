@@ -1,7 +1,7 @@
 //! The check of what lies beside the chain: every payload that a record names is there and is the one that was
 //! recorded, or a later record says that it was forgotten; and nothing else is there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::Connection;
 use vambrace_ledger::{Digest, Findings, Forgotten, Kind, NamedPayload, Place};
@@ -11,7 +11,7 @@ use crate::payload::fits;
 /// What the lines say about payloads. Lines may come in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Payloads {
-    named: HashMap<(u64, String), Digest>,
+    named: BTreeMap<(u64, String), Digest>,
     forgotten: HashSet<(u64, Digest)>,
     last: u64,
 }
