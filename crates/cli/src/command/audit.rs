@@ -1,5 +1,5 @@
-//! `vambrace audit`: the ledger's newest records, a search in it, its check, exports, payloads. With `--json` a record is printed as the
-//! ledger's own line, byte for byte, so that what is piped on can still be verified.
+//! `vambrace audit`: the ledger's newest records, a search in it, its check, exports, payloads. With `--json` a record is
+//! printed as the ledger's own line, byte for byte, so that what is piped on can still be verified.
 
 mod export;
 mod payload;
