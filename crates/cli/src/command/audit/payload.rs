@@ -74,7 +74,11 @@ pub(super) async fn forget(
         store.commit(Batch::durable(entries, changes)).await?;
     }
     // Also where nothing is left to forget: an earlier attempt may have been kept from it.
-    if !(0..TRIES).any(|_| store.clear_log().unwrap_or(false)) {
+    let mut cleared = false;
+    for _ in 0..TRIES {
+        cleared = cleared || store.clear_log()?;
+    }
+    if !cleared {
         let message = "what was forgotten is on record and gone from the database, but the log still holds it, because \
                        another program reads an older state";
         return Err(Failure::failed(message).hint("run the same command again when it has ended"));
