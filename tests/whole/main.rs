@@ -11,9 +11,11 @@
 mod calls;
 mod config;
 mod crash;
+mod export;
 mod home;
 mod interop;
 mod ledger;
 mod mcp;
+mod payload;
 mod rollback;
 mod witness;

@@ -274,7 +274,77 @@ pub(crate) enum AuditCommand {
     },
     /// Let a new key sign from now on; the old one signs it.
     RotateKey,
+    /// Hand records to another system: as they are, or as OCSF, CEF or OpenTelemetry logs.
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportWords),
+    /// Print arguments that were too large for their record, as they were recorded (redacted).
+    #[command(after_help = PAYLOAD_EXAMPLES)]
+    Payload {
+        /// The number of the record, or the commitment (`sha256:...`) that its `payloads` name.
+        #[arg(value_name = "SEQ | HASH")]
+        which: String,
+        /// Which of them, where a record has several: tool_args, command_args.
+        #[arg(long)]
+        field: Option<String>,
+    },
+    /// Delete arguments that were too large for their record, for good. The ledger says who did so, and still verifies.
+    #[command(after_help = FORGET_EXAMPLES)]
+    Forget {
+        /// Records, or commitments.
+        #[arg(value_name = "SEQ | HASH", required_unless_present = "before")]
+        which: Vec<String>,
+        /// All that were recorded before this time, for example 2026-01-31.
+        #[arg(long, value_name = "TIME", conflicts_with = "which")]
+        before: Option<String>,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
 }
+
+/// What to export, in which form, whereto.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ExportWords {
+    /// jsonl (the ledger's own lines, byte for byte), ocsf, cef or otlp.
+    #[arg(long, default_value = "jsonl")]
+    pub(crate) format: String,
+    /// Not before this time, for example 2026-01-31T12:00:00.000Z or 2026-01-31.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Only before this time.
+    #[arg(long, value_name = "TIME", conflicts_with = "follow")]
+    pub(crate) until: Option<String>,
+    /// Only what is about this: read_file, tool.start, violation ... Can be given several times.
+    #[arg(long)]
+    pub(crate) op: Vec<String>,
+    /// Only records behind this one.
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) after: Option<u64>,
+    /// Append to a file; one that is there already is continued behind its last record.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Go on with records as they come.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  vambrace audit export --format ocsf --op violation --since 2026-01-31
+  vambrace audit export --format otlp --output /var/log/vambrace/otlp.jsonl --follow
+  vambrace audit export --format cef --follow | logger --tcp --server siem.example";
+
+const PAYLOAD_EXAMPLES: &str = "\
+Examples:
+  vambrace audit payload 1042
+  vambrace audit payload 1042 | python3 -m json.tool";
+
+const FORGET_EXAMPLES: &str = "\
+Examples:
+  vambrace audit forget 1042 1043
+  vambrace audit forget --before 2026-01-31 --yes
+What stands in the records themselves (paths, messages, arguments up to 16 KiB) is part of the chain and stays. Copies of
+the state folder and exports are not reached.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {

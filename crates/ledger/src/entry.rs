@@ -11,6 +11,7 @@ use crate::json::Fields;
 use crate::key::VerifyKey;
 use crate::note::Note;
 use crate::op::{Level, Op, SessionChange, Status};
+use crate::payload::{Forgotten, Payload, Salt};
 use crate::seal::Encoded;
 use crate::timestamp::Timestamp;
 
@@ -76,6 +77,8 @@ pub struct Entry {
     pub key: Option<VerifyKey>,
     /// A signed note: of our own making or checked, so it holds no secret.
     pub note: Option<Note>,
+    /// The payload that was deleted.
+    pub forgotten: Option<Forgotten>,
 }
 
 /// Caps in escaped bytes. Their sum, with the fixed parts, stays below the line limit (tested below).
@@ -135,6 +138,7 @@ impl Entry {
             tree: None,
             key: None,
             note: None,
+            forgotten: None,
         }
     }
 
@@ -148,11 +152,23 @@ impl Entry {
         Self { event_type: Some(change.as_str()), session: Some(id), level, ..Self::new(Op::Session, ts) }
     }
 
-    /// The fields of the line, but for those that only the writer knows. A text past its cap is cut, large
-    /// arguments become their digest and size: no call can make itself unrecordable.
+    /// The fields of the line, but for those that only the writer knows. A text past its cap is cut, of large
+    /// arguments only the size is left: no call can make itself unrecordable.
     #[must_use]
     pub fn encode(&self) -> Encoded {
+        self.write(None)
+    }
+
+    /// The same for a writer who keeps large arguments beside the chain: the line holds a commitment to them. A salt
+    /// is drawn for each.
+    #[must_use]
+    pub fn encode_beside(&self, draw: &mut dyn FnMut() -> Salt) -> Encoded {
+        self.write(Some(draw))
+    }
+
+    fn write(&self, draw: Option<&mut dyn FnMut() -> Salt>) -> Encoded {
         let mut f = Fields::new();
+        let mut large = Vec::new();
         f.word("ts", &self.ts.text());
         f.word("op", self.op.as_str().as_bytes());
         f.text("event_type", self.event_type.unwrap_or(self.op.as_str()), cap::NAME);
@@ -173,7 +189,7 @@ impl Entry {
         text(&mut f, "tool_call_id", self.tool_call_id.as_ref(), cap::NAME);
         text(&mut f, "context_id", self.context_id.as_ref(), cap::NAME);
         text(&mut f, "tool_name", self.tool_name.as_ref(), cap::NAME);
-        value(&mut f, "tool_args", self.tool_args.as_ref(), cap::ARGS);
+        value(&mut f, "tool_args", self.tool_args.as_ref(), cap::ARGS, &mut large);
         text(&mut f, "path", self.path.as_ref(), cap::PATH);
         if let Some(range) = self.range {
             f.pair("range", range.first, range.last);
@@ -207,7 +223,7 @@ impl Entry {
         }
         word(&mut f, "violation_type", self.violation_type);
         text(&mut f, "target_path", self.target_path.as_ref(), cap::PATH);
-        value(&mut f, "command_args", self.command_args.as_ref(), cap::COMMAND_ARGS);
+        value(&mut f, "command_args", self.command_args.as_ref(), cap::COMMAND_ARGS, &mut large);
         word(&mut f, "severity", self.severity);
         if let Some((size, root)) = &self.tree {
             f.number("tree_size", *size);
@@ -219,7 +235,18 @@ impl Entry {
         if let Some(note) = &self.note {
             f.text("note", &note.to_string(), cap::MESSAGE);
         }
-        Encoded::new(f.into_bytes())
+        if let Some(forgotten) = &self.forgotten {
+            f.forgotten(forgotten);
+        }
+        let payloads = draw.map(|draw| {
+            large.into_iter().map(|(field, content)| Payload::new(field, draw(), content)).collect::<Vec<_>>()
+        });
+        let payloads = payloads.unwrap_or_default();
+        // The last field: whoever looks for payloads knows from one byte that a line has none.
+        if !payloads.is_empty() {
+            f.payloads(&payloads);
+        }
+        Encoded::new(f.into_bytes(), payloads)
     }
 }
 
@@ -235,9 +262,12 @@ fn word(f: &mut Fields, key: &'static str, word: Option<&'static str>) {
     }
 }
 
-fn value(f: &mut Fields, key: &'static str, value: Option<&Redacted<Value>>, cap: usize) {
+/// Fields whose values did not fit into the line.
+type Large = Vec<(&'static str, Vec<u8>)>;
+
+fn value(f: &mut Fields, key: &'static str, value: Option<&Redacted<Value>>, cap: usize, large: &mut Large) {
     if let Some(value) = value {
-        f.value(key, value.get(), cap);
+        large.extend(f.value(key, value.get(), cap).map(|bytes| (key, bytes)));
     }
 }
 
@@ -253,6 +283,7 @@ mod tests {
     use vambrace_core::redacted::{Masked, Redact, RedactError};
 
     use super::*;
+    use crate::payload::NamedPayload;
     use crate::seal::{MAX_LINE_BYTES, seal};
 
     struct Clean;
@@ -348,6 +379,61 @@ mod tests {
         assert_eq!(line["tool_args"]["bytes"], (1 << 20) + 6);
         assert_eq!(line["reasons"].as_array().unwrap().len(), 16);
         // The arguments stood as their digests above; even in full length they fit.
-        assert!(entry.encode().len() + cap::ARGS + cap::COMMAND_ARGS + 512 < MAX_LINE_BYTES);
+        let beside = entry.encode_beside(&mut || [1; 32]);
+        assert!(beside.len() + cap::ARGS + cap::COMMAND_ARGS + 512 < MAX_LINE_BYTES);
+        assert_eq!(
+            beside.payloads().iter().map(|p| p.field).collect::<Vec<_>>(),
+            ["tool_args", "command_args"]
+        );
+    }
+
+    // B5
+    #[test]
+    fn large_arguments_stand_beside_the_line_and_the_line_commits_to_them() {
+        let mut entry = Entry::new(Op::ToolStart, Timestamp::from_millis(0));
+        let args = json!({"text": "private ".repeat(4000)});
+        entry.tool_args = Some(Redacted::json(args.clone(), &Clean).unwrap());
+        let mut salts = 0;
+        let encoded = entry.encode_beside(&mut || {
+            salts += 1;
+            [salts; 32]
+        });
+        let sealed = encoded.seal(&Id::new("w-1").unwrap(), 1, Digest::ZERO).unwrap();
+        assert!(!sealed.as_str().contains("private"));
+        let [payload] = encoded.payloads() else { panic!("{encoded:?}") };
+        assert_eq!(serde_json::from_slice::<Value>(&payload.content).unwrap(), args);
+        let named = NamedPayload::of_line(sealed.as_str());
+        assert_eq!(named.len(), 1);
+        assert_eq!((named[0].field.as_str(), named[0].commitment), ("tool_args", payload.commitment));
+        assert_eq!((named[0].bytes, named[0].kept), (payload.bytes, payload.bytes));
+        assert_eq!(crate::payload::commitment(&[1; 32], &payload.content), payload.commitment);
+        // Without a place beside the chain no digest is left that somebody could test a guess against.
+        let alone = line(&entry);
+        assert_eq!(alone["tool_args"], json!({"truncated": true, "bytes": payload.bytes}));
+        assert!(alone.get("payloads").is_none());
+    }
+
+    // B5: an agent cannot name payloads, nor forget them
+    #[test]
+    fn arguments_that_look_like_payloads_are_arguments() {
+        let listed =
+            json!([{"field": "tool_args", "commitment": Digest::ZERO.to_string(), "bytes": 1, "kept": 1}]);
+        let fake =
+            json!({"payloads": listed, "forgotten": {"seq": 1, "commitment": Digest::ZERO.to_string()}});
+        for op in [Op::ToolStart, Op::Violation, Op::PayloadForgotten] {
+            let mut entry = Entry::new(op, Timestamp::from_millis(0));
+            entry.tool_args = Some(Redacted::json(fake.clone(), &Clean).unwrap());
+            entry.command_args = Some(Redacted::json(json!([listed, fake]), &Clean).unwrap());
+            let sealed = seal(&entry, &Id::new("w-1").unwrap(), 1, Digest::ZERO).unwrap();
+            assert_eq!(NamedPayload::of_line(sealed.as_str()), []);
+            assert_eq!(Forgotten::of_line(sealed.as_str()), None);
+        }
+        let forgotten = Forgotten { seq: 4, commitment: Digest::of(b"x") };
+        let entry = Entry {
+            forgotten: Some(forgotten.clone()),
+            ..Entry::new(Op::PayloadForgotten, Timestamp::from_millis(0))
+        };
+        let sealed = seal(&entry, &Id::new("w-1").unwrap(), 1, Digest::ZERO).unwrap();
+        assert_eq!(Forgotten::of_line(sealed.as_str()), Some(forgotten));
     }
 }

@@ -65,6 +65,12 @@ words! {
         TreeDiffers = "tree_differs",
         /// The database cannot be read.
         DatabaseDamaged = "database_damaged",
+        /// A payload is not the one that its record commits to.
+        PayloadDiffers = "payload_differs",
+        /// A payload is missing, and nobody has forgotten it.
+        PayloadMissing = "payload_missing",
+        /// A payload that no record names, or that was forgotten.
+        PayloadUnknown = "payload_unknown",
     }
 }
 

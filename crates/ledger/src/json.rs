@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::digest::Digest;
+use crate::payload::{Forgotten, Payload};
 
 /// Ends a text that was cut.
 const CUT: &str = "\u{2026}";
@@ -85,8 +86,8 @@ impl Fields {
         self.out.push(b'"');
     }
 
-    /// A value, or what is left of a large one: its digest and its size.
-    pub(crate) fn value(&mut self, key: &'static str, value: &Value, cap: usize) {
+    /// A value, or what is left of a large one: its size. The bytes of a large one are given back.
+    pub(crate) fn value(&mut self, key: &'static str, value: &Value, cap: usize) -> Option<Vec<u8>> {
         self.key(key);
         let start = self.out.len();
         if serde_json::to_writer(&mut self.out, value).is_err() {
@@ -96,15 +97,43 @@ impl Fields {
         }
         let written = self.out.get(start..).unwrap_or_default();
         if written.len() <= cap {
-            return;
+            return None;
         }
-        let (digest, bytes) = (Digest::of(written), written.len());
-        self.out.truncate(start);
-        self.out.extend_from_slice(b"{\"truncated\":true,\"sha256\":\"");
-        self.out.extend_from_slice(&digest.hex());
-        self.out.extend_from_slice(b"\",\"bytes\":");
-        decimal(&mut self.out, u64::try_from(bytes).unwrap_or(u64::MAX));
+        let large = self.out.split_off(start);
+        self.out.extend_from_slice(b"{\"truncated\":true,\"bytes\":");
+        decimal(&mut self.out, large.len() as u64);
         self.out.push(b'}');
+        Some(large)
+    }
+
+    /// What lies beside the chain, as commitments.
+    pub(crate) fn payloads(&mut self, payloads: &[Payload]) {
+        self.key("payloads");
+        let mut before = b'[';
+        for payload in payloads {
+            self.out.push(before);
+            self.out.extend_from_slice(b"{\"field\":\"");
+            self.out.extend_from_slice(payload.field.as_bytes());
+            self.out.extend_from_slice(b"\",\"commitment\":\"");
+            payload.commitment.write(&mut self.out);
+            self.out.extend_from_slice(b"\",\"bytes\":");
+            decimal(&mut self.out, payload.bytes);
+            self.out.extend_from_slice(b",\"kept\":");
+            decimal(&mut self.out, payload.content.len() as u64);
+            self.out.push(b'}');
+            before = b',';
+        }
+        self.out.push(b']');
+    }
+
+    /// What does not lie there any more.
+    pub(crate) fn forgotten(&mut self, forgotten: &Forgotten) {
+        self.key("forgotten");
+        self.out.extend_from_slice(b"{\"seq\":");
+        decimal(&mut self.out, forgotten.seq);
+        self.out.extend_from_slice(b",\"commitment\":\"");
+        forgotten.commitment.write(&mut self.out);
+        self.out.extend_from_slice(b"\"}");
     }
 }
 

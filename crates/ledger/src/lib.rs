@@ -2,7 +2,8 @@
 //!
 //! A line is hashed as the bytes that are written, so any language verifies it without canonical JSON:
 //! `event_hash` is the SHA-256 of the line up to `,"event_hash"`, and `prev_hash` is the `event_hash` of the
-//! line before (64 zeros for the first). Everything here is pure: no file, no database, no clock.
+//! line before (64 zeros for the first). What is too large for a line is committed to by it (`payload.rs`); `export.rs`
+//! has the line in the words of other systems. Everything here is pure: no file, no database, no clock, no chance.
 //!
 //! **A chain alone proves nothing against somebody who can rewrite all of it.** So the lines are also the leaves of
 //! a Merkle tree (RFC 6962), whose size and root are signed again and again as checkpoints (C2SP signed notes).
@@ -11,6 +12,7 @@
 mod checkpoint;
 mod digest;
 mod entry;
+mod export;
 mod finding;
 mod hash;
 mod id;
@@ -19,6 +21,8 @@ mod key;
 mod line;
 mod note;
 mod op;
+mod parsed;
+mod payload;
 mod proof;
 mod seal;
 mod segment;
@@ -30,12 +34,15 @@ mod words;
 pub use checkpoint::{BadCheckpoint, Checkpoint, handover};
 pub use digest::{BadDigest, Digest};
 pub use entry::{Entry, Range, Text};
+pub use export::{Format, Tie};
 pub use finding::{Finding, Findings, Kind, Place};
 pub use id::{BadId, Id};
 pub use key::{BadKey, KeyKind, SigningKey, VerifyKey};
 pub use line::{Fault, Line, LineReader};
 pub use note::{BadNote, Note, Signed};
 pub use op::{Level, Op, SessionChange, Status};
+pub use parsed::fields;
+pub use payload::{Forgotten, MAX_PAYLOAD_BYTES, NamedPayload, Payload, Salt, commitment};
 pub use proof::{MOST_HASHES, consistency, inclusion, is_consistent, is_included};
 pub use seal::{Encoded, MAX_LINE_BYTES, SealError, SealedLine, VERSION, seal};
 pub use segment::{MAX_SEGMENT_BYTES, SegmentName};

@@ -9,6 +9,8 @@ const TS: &[u8] = b",\"ts\":\"";
 const OP: &[u8] = b"\",\"op\":\"";
 /// The link, its 64 digits and its closing quote.
 const LINK: usize = PREV.len() + 64 + 1;
+/// All that follows the last field: the link, the hash and the end.
+pub(crate) const TAIL: usize = LINK + EVENT.len() + 64 + END.len();
 
 /// The parts of a line that the chain is made of. The hash is right when this exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

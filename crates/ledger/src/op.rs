@@ -35,6 +35,8 @@ words! {
         LedgerKey = "ledger.key",
         /// Something was repaired after a crash.
         Recovery = "recovery",
+        /// A payload beside the chain was deleted on purpose.
+        PayloadForgotten = "payload.forgotten",
     }
 }
 

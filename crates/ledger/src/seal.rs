@@ -4,6 +4,7 @@ use crate::digest::Digest;
 use crate::entry::Entry;
 use crate::id::Id;
 use crate::json::decimal;
+use crate::payload::Payload;
 
 /// The version of the line format.
 pub const VERSION: u64 = 1;
@@ -34,6 +35,7 @@ pub enum SealError {
 pub struct Encoded {
     // INVARIANT: `,"key":value` pairs of valid JSON, in UTF-8, without control bytes.
     fields: Vec<u8>,
+    payloads: Vec<Payload>,
 }
 
 /// A line with its hash, without the newline.
@@ -51,8 +53,14 @@ pub fn seal(entry: &Entry, writer: &Id, seq: u64, prev: Digest) -> Result<Sealed
 }
 
 impl Encoded {
-    pub(crate) fn new(fields: Vec<u8>) -> Self {
-        Self { fields }
+    pub(crate) fn new(fields: Vec<u8>, payloads: Vec<Payload>) -> Self {
+        Self { fields, payloads }
+    }
+
+    /// What the record leaves beside the chain.
+    #[must_use]
+    pub fn payloads(&self) -> &[Payload] {
+        &self.payloads
     }
 
     /// The length of the fields.
@@ -166,9 +174,9 @@ mod tests {
     #[test]
     fn what_would_break_the_line_is_refused() {
         let writer = Id::new("w").unwrap();
-        let raw = Encoded::new(b",\"x\":\"a\nb\"".to_vec());
+        let raw = Encoded::new(b",\"x\":\"a\nb\"".to_vec(), Vec::new());
         assert_eq!(raw.seal(&writer, 1, Digest::ZERO), Err(SealError::ControlByte));
-        let long = Encoded::new(vec![b' '; MAX_LINE_BYTES]);
+        let long = Encoded::new(vec![b' '; MAX_LINE_BYTES], Vec::new());
         assert!(matches!(long.seal(&writer, 1, Digest::ZERO), Err(SealError::TooLong(_))));
     }
 }

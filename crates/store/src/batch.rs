@@ -76,6 +76,14 @@ pub enum Change {
     Violation(ViolationRow<Text>),
     /// A project's configuration is trusted as it is now.
     Trust(TrustRow<Text>),
+    /// A payload beside the chain is deleted with its salt; refused when it is not there. The record that says so is
+    /// part of the batch.
+    ForgetPayload {
+        /// The record that it belongs to.
+        seq: u64,
+        /// The field that it stands for.
+        field: String,
+    },
     /// A project's configuration is not trusted any more.
     Untrust {
         /// The digest of the project's path.

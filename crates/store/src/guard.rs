@@ -144,7 +144,7 @@ impl Guard<'_> {
         };
         let size = checkpoint.size;
         let newest = checkpoints::newest(self.connection)?;
-        if newest.is_some_and(|row| row.size == size && row.note == note.to_string()) {
+        if newest.is_some_and(|row| row.size == size && row.note.starts_with(note.text())) {
             return Ok(());
         }
         let keys = keys::all(self.connection)?;

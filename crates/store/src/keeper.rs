@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use vambrace_core::clock::Clock;
-use vambrace_ledger::{Id, SigningKey, VerifyKey};
+use vambrace_ledger::{Id, Note, SigningKey, VerifyKey};
 
 use crate::checkpoints::Copies;
 use crate::disk::SegmentFiles;
@@ -177,6 +177,9 @@ impl Keeper {
         if cursor.is_none() && grown.is_none() {
             return Ok(false);
         }
+        // The file first: whoever finds the row finds the file too.
+        let newest = grown.as_ref().and_then(growth::Grown::newest);
+        newest.map_or(Ok(()), |note| self.copies.publish(&note.to_string()))?;
         self.writer.acquire(PATIENCE)?;
         let stored = connection.unchecked_transaction().and_then(|transaction| {
             cursor.map_or(Ok(()), |cursor| cursor.store(&transaction))?;
@@ -194,25 +197,27 @@ impl Keeper {
         };
         self.writer.release();
         let sealed = sealed?;
-        if let Some(note) = grown.as_ref().and_then(growth::Grown::newest) {
-            let signed = match &self.witness {
-                Some(witness) if self.turn.has_come() => {
-                    let heard = View { connection, database: &self.database }.ask(witness.as_ref());
-                    let heard = heard.inspect_err(|error| self.tide.poison(error))?;
-                    self.turn.took(&heard);
-                    self.shared.set_witness(&heard);
-                    heard
-                }
-                _ => Heard::Nothing(String::new()),
-            };
-            let note = match signed {
-                // Two signatures: ours, and that of the witness for exactly this text or an older one.
-                Heard::Signed(line) => note.clone().add_lines(&line).unwrap_or_else(|_| note.clone()),
-                _ => note.clone(),
-            };
-            self.copies.publish(&note.to_string())?;
+        if let Some(note) = newest {
+            self.show(note)?;
         }
         Ok(sealed || grown.is_some_and(|grown| grown.size() < upto))
+    }
+
+    /// Shows the witness the newest checkpoint, and keeps its signature beside ours.
+    fn show(&mut self, note: &Note) -> Result<(), StoreError> {
+        let Some(witness) = self.witness.as_ref().filter(|_| self.turn.has_come()) else { return Ok(()) };
+        let connection = open(&mut self.connection, &self.database)?;
+        let heard = View { connection, database: &self.database }.ask(witness.as_ref());
+        let heard = heard.inspect_err(|error| self.tide.poison(error))?;
+        self.turn.took(&heard);
+        self.shared.set_witness(&heard);
+        match heard {
+            Heard::Signed(line) => match note.clone().add_lines(&line) {
+                Ok(both) => self.copies.publish(&both.to_string()),
+                Err(_) => Ok(()),
+            },
+            Heard::RolledBack(_) | Heard::Nothing(_) => Ok(()),
+        }
     }
 
     fn checkpoint(&mut self) {

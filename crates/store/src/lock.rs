@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -16,8 +17,26 @@ use crate::error::StoreError;
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     file: Arc<File>,
-    /// A helper that is still asking, because we once lost patience.
-    asking: Option<Receiver<io::Result<()>>>,
+    /// A helper that was still asking when we lost patience.
+    asking: Option<Asking>,
+}
+
+/// A helper thread that asks for the lock through our open file.
+#[derive(Debug)]
+struct Asking {
+    answer: Receiver<io::Result<()>>,
+    state: Arc<Mutex<State>>,
+}
+
+/// How a helper stands. It must not keep a lock that nobody waits for: everybody else would wait for it then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Somebody waits for its answer.
+    Wanted,
+    /// Nobody does; it gives the lock back as soon as it gets it.
+    Unwanted,
+    /// It will not touch the file any more.
+    Done,
 }
 
 impl FolderLock {
@@ -31,13 +50,14 @@ impl FolderLock {
         if self.try_acquire()? {
             return Ok(());
         }
-        let asking = match self.asking.take() {
+        let asking = match self.asking.take().filter(Asking::want) {
             Some(asking) => asking,
             None => self.ask()?,
         };
-        match asking.recv_timeout(patience) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(StoreError::io("waiting for the lock of the state folder", error)),
+        match asking.wait(patience) {
+            Ok(answer) => {
+                answer.map_err(|error| StoreError::io("waiting for the lock of the state folder", error))
+            }
             Err(RecvTimeoutError::Timeout) => {
                 self.asking = Some(asking);
                 let text = format!("the lock was not free within {} s", patience.as_secs_f32());
@@ -49,8 +69,8 @@ impl FolderLock {
 
     /// Takes the lock if it is free.
     pub(crate) fn try_acquire(&self) -> Result<bool, StoreError> {
-        if self.asking.is_some() {
-            // The helper asks through the same open file; its answer must be taken first.
+        if self.asking.as_ref().is_some_and(|asking| *asking.state.lock() != State::Done) {
+            // The helper asks through the same open file, and would give back what we take.
             return Ok(false);
         }
         match retry(&self.file, FlockOperation::NonBlockingLockExclusive) {
@@ -65,17 +85,51 @@ impl FolderLock {
         let _ = retry(&self.file, FlockOperation::Unlock);
     }
 
-    fn ask(&self) -> Result<Receiver<io::Result<()>>, StoreError> {
-        let (answer, asking) = sync_channel(1);
-        let file = Arc::clone(&self.file);
+    fn ask(&self) -> Result<Asking, StoreError> {
+        let (send, answer) = sync_channel(1);
+        let state = Arc::new(Mutex::new(State::Wanted));
+        let (file, shared) = (Arc::clone(&self.file), Arc::clone(&state));
         std::thread::Builder::new()
             .name("vambrace-lock".into())
             .spawn(move || {
-                // When nobody waits any more, dropping the file gives the lock back.
-                let _ = answer.send(retry(&file, FlockOperation::LockExclusive));
+                let taken = retry(&file, FlockOperation::LockExclusive);
+                let mut state = shared.lock();
+                if *state == State::Wanted {
+                    // When the store has gone meanwhile, dropping the file gives the lock back.
+                    let _ = send.send(taken);
+                } else if taken.is_ok() {
+                    let _ = retry(&file, FlockOperation::Unlock);
+                }
+                *state = State::Done;
             })
             .map_err(|error| StoreError::io("starting a thread", error))?;
-        Ok(asking)
+        Ok(Asking { answer, state })
+    }
+}
+
+impl Asking {
+    /// Waits for it again; `false` when it has ended and holds nothing.
+    fn want(&self) -> bool {
+        let mut state = self.state.lock();
+        let asks = *state != State::Done;
+        if asks {
+            *state = State::Wanted;
+        }
+        asks
+    }
+
+    /// The answer; nobody waits for it any more after a timeout.
+    fn wait(&self, patience: Duration) -> Result<io::Result<()>, RecvTimeoutError> {
+        let timeout = match self.answer.recv_timeout(patience) {
+            Err(RecvTimeoutError::Timeout) => RecvTimeoutError::Timeout,
+            other => return other,
+        };
+        let mut state = self.state.lock();
+        // It may have come in this very moment.
+        self.answer.try_recv().map_err(|_| {
+            *state = State::Unwanted;
+            timeout
+        })
     }
 }
 
@@ -108,5 +162,24 @@ mod tests {
         assert!(!first.try_acquire().unwrap());
         second.release();
         assert!(first.try_acquire().unwrap());
+    }
+
+    #[test]
+    fn who_lost_patience_keeps_nobody_waiting() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = StateDir::open(temp.path().join("s")).unwrap();
+        let [mut first, mut second, mut third] =
+            [(); 3].map(|()| FolderLock::new(dir.writer_lock().unwrap()));
+        for _ in 0..50 {
+            first.acquire(Duration::from_secs(5)).unwrap();
+            assert!(second.acquire(Duration::from_millis(1)).is_err());
+            first.release();
+            third.acquire(Duration::from_secs(5)).unwrap();
+            third.release();
+        }
+        second.acquire(Duration::from_secs(5)).unwrap();
+        assert!(!first.try_acquire().unwrap());
+        second.release();
+        first.acquire(Duration::from_secs(5)).unwrap();
     }
 }

@@ -18,7 +18,7 @@ impl Record {
     /// The fields of the line; `null` for a line that somebody has damaged.
     #[must_use]
     pub fn fields(&self) -> Value {
-        serde_json::from_str(&self.line).unwrap_or(Value::Null)
+        vambrace_ledger::fields(&self.line).map_or(Value::Null, Value::Object)
     }
 }
 
@@ -48,6 +48,8 @@ pub struct Query {
     pub path: Option<String>,
     /// Not before.
     pub since: Option<Timestamp>,
+    /// Before this moment.
+    pub until: Option<Timestamp>,
     /// Behind this record.
     pub after_seq: Option<u64>,
     /// At most so many.
@@ -66,6 +68,7 @@ impl Default for Query {
             status: None,
             path: None,
             since: None,
+            until: None,
             after_seq: None,
             limit: 100,
             order: Order::NewestFirst,
@@ -127,11 +130,12 @@ impl Query {
             && self.execution_id.is_none()
             && self.status.is_none()
             && self.path.is_none()
-            && self.since.is_none();
+            && self.since.is_none()
+            && self.until.is_none();
         if all {
             return true;
         }
-        let Ok(fields) = serde_json::from_str::<Value>(line) else { return false };
+        let Some(fields) = vambrace_ledger::fields(line) else { return false };
         let field = |key: &str| fields.get(key).and_then(Value::as_str);
         let is = |key: &str, wanted: Option<&str>| wanted.is_none() || field(key) == wanted;
         is("op", self.op.map(Op::as_str))
@@ -140,6 +144,7 @@ impl Query {
             && is("execution_id", self.execution_id.as_deref())
             && is("tool_name", self.tool.as_deref())
             && self.since.is_none_or(|since| field("ts").is_some_and(|ts| *ts >= *since.to_string()))
+            && self.until.is_none_or(|until| field("ts").is_some_and(|ts| *ts < *until.to_string()))
             && self.path.as_deref().is_none_or(|path| {
                 let under = |at: &str| {
                     at.strip_prefix(path)

@@ -16,7 +16,8 @@ const BUSY_MS: u32 = 5000;
 const WAL_KEPT: i64 = 64 << 20;
 
 /// Numbered from one, never changed once released: the checksums below would say so.
-const MIGRATIONS: &[&str] = &[include_str!("sql/0001.sql"), include_str!("sql/0002.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("sql/0001.sql"), include_str!("sql/0002.sql"), include_str!("sql/0003.sql")];
 
 /// Opens for writing. The caller holds the writer lock: switching to a log and migrating do not go well
 /// with others doing the same.
@@ -81,6 +82,8 @@ fn write_settings(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_size_limit", WAL_KEPT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // What is deleted is gone from the file: see `payload.rs`.
+    connection.pragma_update(None, "secure_delete", true)?;
     Ok(())
 }
 

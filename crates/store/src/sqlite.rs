@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use vambrace_core::clock::Clock;
-use vambrace_ledger::{Digest, Entry, Head, Id, MAX_SEGMENT_BYTES, Timestamp, VerifyKey};
+use vambrace_ledger::{Digest, Encoded, Entry, Head, Id, MAX_SEGMENT_BYTES, Salt, Timestamp, VerifyKey};
 
 use crate::batch::{Batch, Committed, Durability, Start};
 use crate::call::{self, CallRow, RecentCalls};
@@ -94,7 +94,7 @@ pub struct Counters {
 
 /// State and ledger in a state folder.
 pub struct SqliteStore {
-    readers: Arc<Readers>,
+    pub(crate) readers: Arc<Readers>,
     // INVARIANT: `Some` until the store is dropped.
     desk: Option<Desk>,
     clerk: Option<JoinHandle<()>>,
@@ -344,6 +344,21 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
+/// Large arguments get their salts here.
+fn encode(entries: &[Entry]) -> Result<Vec<Encoded>, StoreError> {
+    let mut failed = None;
+    let mut draw = || {
+        let mut salt = Salt::default();
+        failed = getrandom::fill(&mut salt).err().or(failed);
+        salt
+    };
+    let encoded = entries.iter().map(|entry| entry.encode_beside(&mut draw)).collect();
+    match failed {
+        None => Ok(encoded),
+        Some(error) => Err(StoreError::Io(format!("no salt for a payload: {error}"))),
+    }
+}
+
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
     thread.map_err(|error| StoreError::io("starting a thread", error))
@@ -354,7 +369,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             // Encoded here, on the caller's thread: the pen is the one thing everybody shares.
             let job = Job {
-                encoded: batch.entries.iter().map(Entry::encode).collect(),
+                encoded: encode(&batch.entries)?,
                 changes: batch.changes,
                 sealed: Vec::with_capacity(batch.entries.len()),
                 durable: batch.durability == Durability::Durable,

@@ -1,11 +1,11 @@
 //! The statements that write. Each is prepared when first needed and kept by its connection.
 
 use rusqlite::{CachedStatement, Connection, Params};
-use vambrace_ledger::{Digest, Head, Id, Text};
+use vambrace_ledger::{Digest, Head, Id, Payload, Text};
 
 use crate::batch::Change;
 use crate::error::StoreError;
-use crate::{call, event, session, trust, violation};
+use crate::{call, event, payload, session, trust, violation};
 
 /// How many statements a writing connection has to keep.
 pub(crate) const KEPT: usize = 32;
@@ -32,9 +32,11 @@ enum Which {
     Violation,
     Trust,
     Untrust,
+    Payload,
+    Forget,
 }
 
-const SQL: [&str; 19] = [
+const SQL: [&str; 21] = [
     "BEGIN IMMEDIATE",
     "COMMIT",
     "SAVEPOINT batch",
@@ -54,6 +56,8 @@ const SQL: [&str; 19] = [
     violation::INSERT,
     trust::SET,
     trust::REMOVE,
+    payload::INSERT,
+    payload::FORGET,
 ];
 
 /// The statements of one group: looked up once, however many batches use them.
@@ -132,6 +136,12 @@ impl<'c> Statements<'c> {
 
     pub(crate) fn append(&mut self, seq: u64, line: &str) -> rusqlite::Result<()> {
         self.execute(Which::Append, (signed(seq), line)).map(drop)
+    }
+
+    /// Keeps what a record has beside the chain.
+    pub(crate) fn payload(&mut self, seq: u64, payload: &Payload) -> rusqlite::Result<()> {
+        let row = (signed(seq), payload.field, payload.salt.as_slice(), payload.content.as_slice());
+        self.execute(Which::Payload, row).map(drop)
     }
 
     /// Makes one change. `first` and `last` are the records of its batch.
@@ -233,6 +243,12 @@ impl<'c> Statements<'c> {
             Change::Trust(t) => {
                 let (project, digest) = (t.project.as_bytes().as_slice(), t.digest.as_bytes().as_slice());
                 self.execute(Which::Trust, (project, t.path.get(), digest, t.by.get(), t.at.millis()))?;
+            }
+            Change::ForgetPayload { seq, field } => {
+                let rows = self.execute(Which::Forget, (signed(*seq), field))?;
+                if rows != 1 {
+                    return refuse(format!("record {seq} has no payload `{field}`"));
+                }
             }
             Change::Untrust { project } => {
                 self.execute(Which::Untrust, [project.as_bytes().as_slice()])?;

@@ -7,6 +7,7 @@
 
 mod anchored;
 mod keyring;
+mod payloads;
 mod scan;
 
 use std::path::PathBuf;
@@ -154,6 +155,7 @@ impl Check<'_> {
         };
         let mut scanned = scan.run(self.options.jobs, progress)?;
         findings.append(std::mem::take(&mut scanned.findings));
+        std::mem::take(&mut scanned.payloads).finish(&connection, &mut findings).map_err(sqlite)?;
         self.cursor_segment(said.cursor, &mut findings);
         heads(said.head, head_row(&connection).map_err(sqlite)?, &scanned, &mut findings);
         tree_kept(said.tree.as_ref(), start.size(), &scanned, &mut findings);

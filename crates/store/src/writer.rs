@@ -232,6 +232,7 @@ impl Writer {
             let line = encoded.seal_in(buffer, &self.writer, seq, head.hash);
             let line = line.map_err(|error| Refusal::Store(error.into()))?;
             statements.append(seq, line.as_str())?;
+            encoded.payloads().iter().try_for_each(|payload| statements.payload(seq, payload))?;
             let (prev_hash, event_hash) = (head.hash, line.event_hash());
             job.sealed.push(Sealed { seq, prev_hash, event_hash });
             *head = Head { seq, hash: event_hash };

@@ -14,6 +14,8 @@ mod conformance;
 mod crash;
 #[path = "real/given.rs"]
 mod given;
+#[path = "real/payloads.rs"]
+mod payloads;
 #[path = "real/segments.rs"]
 mod segments;
 #[path = "real/tamper.rs"]

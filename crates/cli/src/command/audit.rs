@@ -1,6 +1,8 @@
-//! `vambrace audit`: the ledger's newest records, a search in it, its check, its checkpoints and proofs. With `--json` a record is printed as the
-//! ledger's own line, byte for byte, so that what is piped on can still be verified.
+//! `vambrace audit`: the ledger's newest records, a search in it, its check, checkpoints, proofs, exports, payloads. With
+//! `--json` a record is printed as the ledger's own line, byte for byte, so that what is piped on can still be verified.
 
+mod export;
+mod payload;
 mod proof;
 mod told;
 mod verify;
@@ -55,6 +57,11 @@ pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failu
         }
         AuditCommand::Consistency { old, new } => proof::consistency(&old, new.as_deref(), *out).await?,
         AuditCommand::RotateKey => proof::rotate(*out).await?,
+        AuditCommand::Export(words) => return export::run(&words, *out).await,
+        AuditCommand::Payload { which, field } => payload::print(&which, field.as_deref(), *out).await?,
+        AuditCommand::Forget { which, before, yes } => {
+            payload::forget(&which, before.as_deref(), yes, *out).await?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Stretch, Verifier};
 
+use super::payloads::Payloads;
 use super::{Progress, open};
 use crate::disk::DiskSegments;
 use crate::error::StoreError;
@@ -42,6 +43,7 @@ pub(super) struct Scanned {
     moments: Vec<(u64, Option<Frontier>, Digest)>,
     /// Records of the ledger about itself.
     pub(super) special: Vec<(u64, String)>,
+    pub(super) payloads: Payloads,
     pub(super) findings: Findings,
 }
 
@@ -78,6 +80,7 @@ struct Read {
     leaves: Stretch,
     moments: Vec<(u64, Stretch, Digest)>,
     special: Vec<(u64, String)>,
+    payloads: Payloads,
     findings: Findings,
 }
 
@@ -166,6 +169,7 @@ impl Scan<'_> {
             leaves: Stretch::starting(before),
             moments: Vec::new(),
             special: Vec::new(),
+            payloads: Payloads::behind(before),
             findings: Findings::default(),
         };
         if before > 0 {
@@ -192,6 +196,7 @@ impl Scan<'_> {
                     read.findings.fault(place, Kind::Reordered, detail);
                 }
                 read.leaves.push(leaf);
+                read.payloads.feed(seq, line);
                 sealed = false;
                 if let Some(said) = said
                     && matches!(said.op, "checkpoint" | "ledger.key" | "recovery")
@@ -228,6 +233,7 @@ impl Scan<'_> {
             tree: self.start.clone(),
             moments: Vec::new(),
             special: Vec::new(),
+            payloads: Payloads::behind(self.start.size()),
             findings: Findings::default(),
         };
         for part in parts {
@@ -243,6 +249,7 @@ impl Scan<'_> {
                 all.findings.note(Place::Tree, Kind::TreeDiffers, detail);
             }
             all.special.extend(part.special);
+            all.payloads.absorb(part.payloads);
             all.findings.append(part.findings);
         }
         all
