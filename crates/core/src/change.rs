@@ -171,7 +171,7 @@ impl FileChange {
         self.after.as_ref()
     }
 
-    /// How many folders above a file that goes are removed with it when they are empty; only a rollback has any.
+    /// How many folders above a file that goes, or moves, are removed when they are empty; only a rollback has any.
     #[must_use]
     pub fn folders(&self) -> u32 {
         self.folders
@@ -189,8 +189,8 @@ impl FileChange {
         }
     }
 
-    /// What undoes it, given the content that was there. `folders` is how many folders were made for a new file,
-    /// `made` the permission bits it got.
+    /// What undoes it, given the content that was there. `folders` is how many folders are made for it, `made` the
+    /// permission bits that it has or gets.
     pub fn reverse(&self, base: &[u8], folders: u32, made: u32) -> Result<Self, BadChange> {
         let Some(after) = &self.after else {
             let mode = self.before.map(|before| before.mode);
@@ -207,7 +207,7 @@ impl FileChange {
             mode: after.mode.map(|_| before.mode),
             splices: splice::reversed(&after.splices, base)?,
         };
-        Self::modify(after.path.clone(), now, target)
+        Self::checked(after.path.clone(), Some(now), Some(target), folders)
     }
 
     fn new_bytes(&self) -> u64 {

@@ -30,9 +30,9 @@ impl Splice {
         if old == new {
             return Vec::new();
         }
-        let head = common(old.iter(), new.iter());
+        let head = common_head(old, new);
         let (old_rest, new_rest) = (old.get(head..).unwrap_or_default(), new.get(head..).unwrap_or_default());
-        let tail = common(old_rest.iter().rev(), new_rest.iter().rev());
+        let tail = common_tail(old_rest, new_rest);
         let insert = new_rest.get(..new_rest.len() - tail).unwrap_or_default().to_vec();
         vec![Self { at: head as u64, remove: (old_rest.len() - tail) as u64, insert }]
     }
@@ -61,8 +61,20 @@ impl Splice {
     }
 }
 
-fn common<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a u8>) -> usize {
-    a.zip(b).take_while(|(a, b)| a == b).count()
+/// Compared in blocks first: files of megabytes usually differ in a few bytes.
+const BLOCK: usize = 256;
+
+fn common_head(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK)).take_while(|(a, b)| a == b).count() * BLOCK;
+    let rest = a.iter().skip(blocks).zip(b.iter().skip(blocks));
+    blocks + rest.take_while(|(a, b)| a == b).count()
+}
+
+fn common_tail(a: &[u8], b: &[u8]) -> usize {
+    let blocks =
+        a.rchunks_exact(BLOCK).zip(b.rchunks_exact(BLOCK)).take_while(|(a, b)| a == b).count() * BLOCK;
+    let rest = a.iter().rev().skip(blocks).zip(b.iter().rev().skip(blocks));
+    blocks + rest.take_while(|(a, b)| a == b).count()
 }
 
 /// Sorted, apart from each other, inside the old content, and adding up to the new size.
