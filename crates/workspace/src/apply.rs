@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use vambrace_core::change::{ChangeSet, FileChange};
 use vambrace_core::digest::Digest;
 use vambrace_core::path::ScopedPath;
@@ -27,7 +28,7 @@ mod seat;
 mod step;
 
 pub use fault::ApplyFault;
-use journal::{Entry, Journal};
+use journal::{Entry, Journal, Way};
 pub use lock::Holder;
 use lock::{FileLock, LockKey, NoLock, OVERDUE};
 pub use recover::{Outcome, Recovered, State};
@@ -272,29 +273,36 @@ impl Prepared<'_> {
     }
 
     fn commit_journaled(&mut self, tag: &str, syncs: &mut Syncs) -> Result<(), ApplyFault> {
-        let entry = Entry { tag: tag.to_owned(), forward: self.changes.clone(), back: self.back.clone() };
-        let first = self.items.first().map(|item| item.change.path().clone());
-        let mut journal =
-            Journal::write(&self.applier.journals, &entry, syncs).map_err(|errno| match &first {
-                Some(path) => ApplyFault::io(path, "writing the journal", errno),
-                None => ApplyFault::Unknown { why: errno.to_string() },
-            })?;
-        let placed = self.items.iter_mut().try_for_each(|item| item.place(syncs));
+        let entry = |way, changes| Entry { tag: tag.to_owned(), way, changes };
+        let redo = entry(Way::Redo, self.changes.clone());
+        let mut journal = Journal::write(&self.applier.journals, &redo, syncs).map_err(|errno| {
+            let path = self.items.first().map(|item| item.change.path());
+            path.map_or_else(
+                || ApplyFault::Unknown { why: errno.to_string() },
+                |path| ApplyFault::io(path, "writing the journal", errno),
+            )
+        })?;
+        let mut done = Vec::new();
+        let placed = self.items.iter_mut().try_for_each(|item| {
+            item.place(syncs)?;
+            done.push(item.change.after().map_or(item.change.path(), |after| &after.path).clone());
+            Ok(())
+        });
         let Err(fault) = placed else {
-            return match syncs.folders() {
-                Ok(()) => {
-                    journal.remove();
-                    Ok(())
-                }
-                Err(errno) => Err(ApplyFault::Unknown { why: errno.to_string() }),
-            };
+            // Whatever is not synced now, the journal is: the next start sees to it.
+            syncs.folders().map_err(|errno: Errno| ApplyFault::Unknown { why: errno.to_string() })?;
+            journal.remove();
+            return Ok(());
         };
         // Something stood in the way after all: what is done goes back, and the journal says so first.
         let unknown = |why: String| ApplyFault::Unknown { why: format!("{fault}; then {why}") };
-        let Some(back) = self.back.clone() else { return Err(unknown("there is no way back".to_owned())) };
-        journal.turn_back(syncs).map_err(|errno| unknown(errno.to_string()))?;
-        // The way back takes the locks itself.
-        self.items.clear();
+        let back = self.back.as_ref().ok_or_else(|| unknown("there is no way back".to_owned()))?;
+        let back = back.only(|change| done.contains(change.path()));
+        journal
+            .replace(&entry(Way::Undo, back.clone()), syncs)
+            .map_err(|errno| unknown(errno.to_string()))?;
+        // The way back takes the locks itself, and folders that were made go with the rest.
+        self.unmake_folders();
         match self.applier.settle(&back) {
             Ok(left) if left.is_empty() => {
                 journal.remove();
@@ -324,7 +332,7 @@ fn paths(change: &FileChange) -> impl Iterator<Item = &ScopedPath> {
 /// Opens a folder for [`Applier::new`], made for its owner only when it is missing.
 pub fn state_folder(parent: impl AsFd, name: &str) -> rustix::io::Result<OwnedFd> {
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;

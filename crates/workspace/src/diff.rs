@@ -29,7 +29,20 @@ pub struct Block {
 
 /// The diff of one file, with its header; empty when nothing changes.
 pub fn of_file(change: &FileChange, base: &[u8]) -> Result<Vec<u8>, BadSplice> {
-    let mut out = header(change);
+    written(change, base, Form::Plain)
+}
+
+/// Whether every file starts with a line of git's own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Only where it must.
+    Plain,
+    /// So that the headers of several files cannot run together.
+    Git,
+}
+
+fn written(change: &FileChange, base: &[u8], form: Form) -> Result<Vec<u8>, BadSplice> {
+    let mut out = header(change, form);
     let binary = |bytes: &[u8]| memchr(0, bytes).is_some();
     match change.after() {
         None if binary(base) => out.extend_from_slice(b"Binary file is deleted\n"),
@@ -51,9 +64,10 @@ pub fn of_changes<'a>(
     changes: &ChangeSet,
     base: impl Fn(&FileChange) -> Option<&'a [u8]>,
 ) -> Result<Vec<u8>, BadSplice> {
+    let form = if changes.files().len() > 1 { Form::Git } else { Form::Plain };
     let mut out = Vec::new();
     for change in changes.files() {
-        out.extend(of_file(change, base(change).unwrap_or_default())?);
+        out.extend(written(change, base(change).unwrap_or_default(), form)?);
     }
     Ok(out)
 }
@@ -121,7 +135,7 @@ fn write_blocks(out: &mut Vec<u8>, base: &[u8], splices: &[Splice]) -> Result<()
 }
 
 /// `---` and `+++`; the extended lines of git where those two cannot say it.
-fn header(change: &FileChange) -> Vec<u8> {
+fn header(change: &FileChange, form: Form) -> Vec<u8> {
     let old = quoted("a/", change.path());
     let new = quoted("b/", change.after().map_or(change.path(), |after| &after.path));
     let mode = |bits: u32| if bits & 0o111 == 0 { "100644" } else { "100755" };
@@ -130,10 +144,11 @@ fn header(change: &FileChange) -> Vec<u8> {
     let new_mode = change.after().and_then(|after| after.mode);
     let mut extended = String::new();
     match (kind, change.before()) {
-        (Kind::Create, _) if size == 0 || new_mode.is_some_and(|bits| bits & 0o111 != 0) => {
+        (Kind::Create, _)
+            if size == 0 || form == Form::Git || new_mode.is_some_and(|bits| bits & 0o111 != 0) => {
             extended = format!("new file mode {}\n", mode(new_mode.unwrap_or(0o644)));
         }
-        (Kind::Delete, Some(before)) if size == 0 => {
+        (Kind::Delete, Some(before)) if size == 0 || form == Form::Git => {
             extended = format!("deleted file mode {}\n", mode(before.mode));
         }
         (_, Some(before)) if new_mode.is_some_and(|bits| mode(bits) != mode(before.mode)) => {
@@ -149,7 +164,7 @@ fn header(change: &FileChange) -> Vec<u8> {
             &format!("rename from {}\nrename to {}\n", quoted("", change.path()), quoted("", &after.path));
     }
     let mut out = Vec::new();
-    if !extended.is_empty() {
+    if !extended.is_empty() || form == Form::Git {
         out.extend_from_slice(format!("diff --git {old} {new}\n{extended}").as_bytes());
     }
     let content = change.after().map_or(size > 0, |after| !after.splices.is_empty());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use vambrace_core::change::{ChangeSet, FileChange, Splice, Target, pieces, spliced};
+use vambrace_core::change::{BadChange, BadSplice, ChangeSet, FileChange, Splice, Target, pieces, spliced};
 use vambrace_core::digest::Digest;
 use vambrace_core::path::ScopedPath;
 
@@ -302,12 +302,10 @@ impl Workspace {
         limits: &LoomLimits,
     ) -> Result<Draft, LoomFault> {
         let changes = ChangeSet::new(files.iter().map(|(change, _)| change.clone()).collect())?;
-        let mut text = Vec::new();
-        for change in changes.files() {
-            let base = files.iter().find(|(own, _)| own.path() == change.path());
-            let bytes = base.map_or(&[][..], |(_, bytes)| bytes.as_slice());
-            text.extend(diff::of_file(change, bytes).map_err(vambrace_core::change::BadChange::from)?);
-        }
+        let base_of = |change: &FileChange| {
+            files.iter().find(|(own, _)| own.path() == change.path()).map(|(_, bytes)| bytes.as_slice())
+        };
+        let text = diff::of_changes(&changes, base_of).map_err(BadChange::from)?;
         for (change, base) in files {
             notes.extend(self.parse_note(&change, base, limits));
         }
@@ -348,7 +346,7 @@ fn modified(
     let mode = mode.filter(|mode| *mode != base.facts.mode);
     let mut hash = Sha256::new();
     let mut size = 0;
-    let bad = |bad: vambrace_core::change::BadSplice| LoomFault::Change(bad.into());
+    let bad = |bad: BadSplice| LoomFault::Change(bad.into());
     for piece in pieces(&base.bytes, &splices) {
         let piece = piece.map_err(bad)?;
         hash.update(piece);

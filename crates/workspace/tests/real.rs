@@ -12,6 +12,10 @@ mod bench;
 #[path = "real/tree.rs"]
 mod tree;
 
+#[path = "real/applying.rs"]
+mod applying;
+#[path = "real/diffing.rs"]
+mod diffing;
 #[path = "real/editing.rs"]
 mod editing;
 #[path = "real/links.rs"]

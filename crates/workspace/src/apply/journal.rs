@@ -1,6 +1,7 @@
-//! The redo journal of a change of several files. It lies in the state folder and holds the whole ChangeSet and the way
-//! back. Once it is on disk the change will happen, whatever happens to us; before that nothing has. A journal that is
-//! being worked on is locked by its process, so another process that starts meanwhile leaves it alone.
+//! The redo journal of a change of several files. It lies in the state folder and holds the whole ChangeSet. Once it is
+//! on disk the change will happen, whatever happens to us; before that nothing has. When something stands in the way
+//! after all, it is replaced in one step by a journal of the way back. A journal that is being worked on is locked by its
+//! process, so another process that starts meanwhile leaves it alone.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,10 +15,9 @@ use super::step::Syncs;
 use crate::loom::read_all;
 
 const MARK: &[u8] = b"vambrace-journal-1\n";
-/// Larger than any ChangeSet and its way back.
+/// Larger than any ChangeSet.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-const REDO: &str = ".redo";
-const UNDO: &str = ".undo";
+const WRITTEN: &str = ".journal";
 const NEW: &str = ".new";
 
 /// Which way a journal is to be settled.
@@ -34,9 +34,9 @@ pub(crate) enum Way {
 pub(crate) struct Entry {
     /// The caller's name for it.
     pub(crate) tag: String,
-    pub(crate) forward: ChangeSet,
-    /// `None` where the way back was too large to keep.
-    pub(crate) back: Option<ChangeSet>,
+    pub(crate) way: Way,
+    /// What shall be, whichever way that is.
+    pub(crate) changes: ChangeSet,
 }
 
 /// A journal on disk, locked by us.
@@ -44,8 +44,8 @@ pub(crate) struct Entry {
 pub(crate) struct Journal {
     folder: Arc<OwnedFd>,
     stem: String,
-    way: Way,
-    _locked: OwnedFd,
+    /// Held open for its lock.
+    locked: OwnedFd,
 }
 
 impl Journal {
@@ -53,63 +53,35 @@ impl Journal {
     pub(crate) fn write(folder: &Arc<OwnedFd>, entry: &Entry, syncs: &mut Syncs) -> rustix::io::Result<Self> {
         let stem = temporary_name();
         let stem = stem.trim_start_matches('.').trim_end_matches(".tmp").to_owned();
-        let name = format!("{stem}{NEW}");
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&**folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
-        let written = (|| {
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            write_all(&file, &entry.to_bytes())?;
-            syncs.now(&file)?;
-            rustix::fs::renameat(&**folder, name.as_str(), &**folder, format!("{stem}{REDO}").as_str())?;
-            syncs.now(&**folder)
-        })();
-        match written {
-            Ok(()) => Ok(Self { folder: Arc::clone(folder), stem, way: Way::Redo, _locked: file }),
-            Err(errno) => {
-                for end in [NEW, REDO] {
-                    let _ =
-                        rustix::fs::unlinkat(&**folder, format!("{stem}{end}").as_str(), AtFlags::empty());
-                }
-                Err(errno)
-            }
-        }
+        let locked = put(folder, &stem, entry, syncs)?;
+        Ok(Self { folder: Arc::clone(folder), stem, locked })
     }
 
-    /// From here on the change is undone instead.
-    pub(crate) fn turn_back(&mut self, syncs: &mut Syncs) -> rustix::io::Result<()> {
-        let from = self.name();
-        self.way = Way::Undo;
-        rustix::fs::renameat(&*self.folder, from.as_str(), &*self.folder, self.name().as_str())?;
-        syncs.now(&*self.folder)
+    /// From here on something else shall be.
+    pub(crate) fn replace(&mut self, entry: &Entry, syncs: &mut Syncs) -> rustix::io::Result<()> {
+        self.locked = put(&self.folder, &self.stem, entry, syncs)?;
+        Ok(())
     }
 
     /// Everything is done: forgotten. That this reaches the disk does not matter, settling twice changes nothing.
     pub(crate) fn remove(self) {
-        let _ = rustix::fs::unlinkat(&*self.folder, self.name().as_str(), AtFlags::empty());
-    }
-
-    pub(crate) fn way(&self) -> Way {
-        self.way
-    }
-
-    fn name(&self) -> String {
-        format!("{}{}", self.stem, if self.way == Way::Redo { REDO } else { UNDO })
+        let _ = rustix::fs::unlinkat(&*self.folder, format!("{}{WRITTEN}", self.stem).as_str(), AtFlags::empty());
+        drop(self.locked);
     }
 
     /// Takes over a journal that its process left; `None` when it is not one, or is being worked on.
     pub(crate) fn take_over(folder: &Arc<OwnedFd>, name: &str) -> Option<(Self, Option<Entry>)> {
-        let (stem, way) = match (name.strip_suffix(REDO), name.strip_suffix(UNDO)) {
-            (Some(stem), _) => (stem, Way::Redo),
-            (_, Some(stem)) => (stem, Way::Undo),
-            _ => return None,
-        };
+        let stem = name.strip_suffix(WRITTEN)?.to_owned();
         let locked = open_locked(folder, name)?;
-        // Its process may have finished between our look at the folder and the lock.
-        rustix::fs::statat(&**folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let size = u64::try_from(rustix::fs::fstat(&locked).ok()?.st_size).ok()?;
-        let entry =
-            read_all(locked.as_fd(), size, MAX_BYTES).ok().flatten().and_then(|bytes| Entry::read(&bytes));
-        Some((Self { folder: Arc::clone(folder), stem: stem.to_owned(), way, _locked: locked }, entry))
+        let facts = rustix::fs::fstat(&locked).ok()?;
+        // Its process may have finished or replaced it between our look at the folder and the lock.
+        let named = rustix::fs::statat(&**folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if (named.st_dev, named.st_ino) != (facts.st_dev, facts.st_ino) {
+            return None;
+        }
+        let size = u64::try_from(facts.st_size).ok()?;
+        let entry = read_all(locked.as_fd(), size, MAX_BYTES).ok().flatten().and_then(|bytes| Entry::read(&bytes));
+        Some((Self { folder: Arc::clone(folder), stem, locked }, entry))
     }
 
     /// Removes what was left of a journal that was never finished.
@@ -118,6 +90,25 @@ impl Journal {
             let _ = rustix::fs::unlinkat(&**folder, name, AtFlags::empty());
         }
     }
+}
+
+/// Writes an entry beside and gives it its name in one step; the handle holds its lock.
+fn put(folder: &Arc<OwnedFd>, stem: &str, entry: &Entry, syncs: &mut Syncs) -> rustix::io::Result<OwnedFd> {
+    let (new, name) = (format!("{stem}{NEW}"), format!("{stem}{WRITTEN}"));
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(&**folder, new.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+    let written = (|| {
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        write_all(&file, &entry.to_bytes())?;
+        syncs.now(&file)?;
+        rustix::fs::renameat(&**folder, new.as_str(), &**folder, name.as_str())
+    })();
+    if let Err(errno) = written {
+        let _ = rustix::fs::unlinkat(&**folder, new.as_str(), AtFlags::empty());
+        return Err(errno);
+    }
+    syncs.now(&**folder)?;
+    Ok(file)
 }
 
 fn open_locked(folder: &Arc<OwnedFd>, name: &str) -> Option<OwnedFd> {
@@ -142,8 +133,11 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
 impl Entry {
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = MARK.to_vec();
-        let back = self.back.as_ref().map(ChangeSet::to_bytes).unwrap_or_default();
-        for part in [self.tag.as_bytes(), &self.forward.to_bytes(), &back] {
+        let way: &[u8] = match self.way {
+            Way::Redo => b"redo",
+            Way::Undo => b"undo",
+        };
+        for part in [self.tag.as_bytes(), way, &self.changes.to_bytes()] {
             out.extend_from_slice(&(part.len() as u64).to_be_bytes());
             out.extend_from_slice(part);
         }
@@ -159,9 +153,13 @@ impl Entry {
             rest = tail;
             Some(part)
         };
-        let (tag, forward, back) = (part()?, part()?, part()?);
-        let back = if back.is_empty() { None } else { Some(ChangeSet::from_bytes(back).ok()?) };
+        let (tag, way, changes) = (part()?, part()?, part()?);
+        let way = match way {
+            b"redo" => Way::Redo,
+            b"undo" => Way::Undo,
+            _ => return None,
+        };
         let tag = String::from_utf8(tag.to_vec()).ok()?;
-        rest.is_empty().then_some(Self { tag, forward: ChangeSet::from_bytes(forward).ok()?, back })
+        rest.is_empty().then_some(Self { tag, way, changes: ChangeSet::from_bytes(changes).ok()? })
     }
 }

@@ -61,11 +61,11 @@ impl Applier {
                 recovered.push(Recovered { tag: String::new(), outcome: Outcome::Unreadable });
                 continue;
             };
-            let (changes, outcome) = match (journal.way(), &entry.back) {
-                (Way::Undo, Some(back)) => (back, Outcome::Undone),
-                _ => (&entry.forward, Outcome::Applied),
+            let outcome = match entry.way {
+                Way::Redo => Outcome::Applied,
+                Way::Undo => Outcome::Undone,
             };
-            let left = self.settle(changes)?;
+            let left = self.settle(&entry.changes)?;
             let outcome = if left.is_empty() { outcome } else { Outcome::Conflict(left) };
             if !matches!(outcome, Outcome::Conflict(_)) {
                 journal.remove();

@@ -159,9 +159,19 @@ impl Item {
             (Kind::Modify, _) => self.swap(syncs),
             (Kind::Delete, _) => self.remove(syncs),
             (Kind::Mode, _) => self.set_mode(syncs),
-            (Kind::Rename, true) => self.put_new(syncs).and_then(|()| self.remove(syncs)),
+            (Kind::Rename, true) => self.move_changed(syncs),
             (Kind::Rename, false) => self.relocate(syncs),
         }
+    }
+
+    /// A new file at the new place, then the old one goes; if that cannot go, the new one does.
+    fn move_changed(&mut self, syncs: &mut Syncs) -> Result<(), ApplyFault> {
+        self.put_new(syncs)?;
+        self.remove(syncs).inspect_err(|_| {
+            if let Some((to, _)) = &self.to {
+                let _ = rustix::fs::unlinkat(&to.folder, to.name.as_str(), AtFlags::empty());
+            }
+        })
     }
 
     fn put_new(&mut self, syncs: &mut Syncs) -> Result<(), ApplyFault> {

@@ -147,11 +147,20 @@ impl<'a> Parser<'a> {
         }
         (file.old, file.new) = (old, new);
         if self.at_plain_header() {
-            let (old, new) = (file.old.clone(), file.new.clone());
-            self.plain_header(&mut file)?;
-            // Where a rename is told in words, those count.
-            if old.is_some() && new.is_some() && old != new {
-                (file.old, file.new) = (old, new);
+            let mut plain = FilePatch::default();
+            let at = self.at;
+            self.plain_header(&mut plain)?;
+            let agrees = |own: &Option<String>, told: &Option<String>| own.is_none() || told.is_none() || own == told;
+            let nameless = file.old.is_none() && file.new.is_none();
+            if nameless || (agrees(&file.old, &plain.old) && agrees(&file.new, &plain.new)) {
+                // Where a rename is told in words, those count.
+                let renamed = file.old.is_some() && file.new.is_some() && file.old != file.new;
+                if !renamed {
+                    (file.old, file.new) = (plain.old, plain.new);
+                }
+            } else {
+                // The header of the next file: this one has no lines to change.
+                self.at = at;
             }
         }
         if file.old.is_none() && file.new.is_none() {
