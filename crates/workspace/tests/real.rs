@@ -9,11 +9,15 @@
 
 #[path = "real/bench.rs"]
 mod bench;
+#[path = "real/child.rs"]
+mod child;
 #[path = "real/tree.rs"]
 mod tree;
 
 #[path = "real/applying.rs"]
 mod applying;
+#[path = "real/crash.rs"]
+mod crash;
 #[path = "real/diffing.rs"]
 mod diffing;
 #[path = "real/editing.rs"]
