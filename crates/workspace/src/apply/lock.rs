@@ -169,3 +169,43 @@ fn uptime_millis() -> u64 {
         (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
     seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests: they make the files they look at")]
+mod tests {
+    use super::*;
+
+    // T9
+    #[test]
+    fn a_holder_past_its_time_is_told_and_keeps_its_lock() {
+        let temp = tempfile::tempdir().unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap();
+        let folder = Arc::new(folder);
+        let key = LockKey::new(1, 2, "name");
+        let (mut held, _) = FileLock::acquire(&folder, &key, Duration::ZERO).unwrap();
+        held.since = uptime_millis().saturating_sub(31_000);
+        held.note("", "");
+        match FileLock::acquire(&folder, &key, Duration::from_millis(5)) {
+            Err(NoLock::Busy(holder)) => {
+                assert_eq!(holder.process, std::process::id());
+                assert!(holder.held > OVERDUE);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lock_file_left_behind_is_taken_over_with_what_it_says() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("1-2-3"), "99 5 .vambrace-x.tmp\nsrc/deep").unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder =
+            Arc::new(rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap());
+        let (lock, left) = abandoned(&folder, "1-2-3").unwrap();
+        assert_eq!(left, Some(("src/deep".to_owned(), ".vambrace-x.tmp".to_owned())));
+        assert!(abandoned(&folder, "1-2-3").is_none(), "it is held now");
+        drop(lock);
+        assert!(!temp.path().join("1-2-3").exists());
+    }
+}

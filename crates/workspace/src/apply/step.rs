@@ -26,13 +26,14 @@ const RACY_SECONDS_NANOS: i128 = 2_500_000_000;
 /// One file, checked and locked.
 #[derive(Debug)]
 pub(crate) struct Item {
+    // INVARIANT: before the locks, so that a temporary file is gone when its lock is.
+    pub(crate) staged: Option<Staged>,
     pub(crate) change: FileChange,
     pub(crate) seat: Seat,
     pub(crate) lock: FileLock,
     /// Where it goes, with its lock; only for a rename.
     pub(crate) to: Option<(Seat, FileLock)>,
     pub(crate) old: Option<Old>,
-    pub(crate) staged: Option<Staged>,
 }
 
 /// New content under a temporary name; removed with the value unless it took its place.

@@ -78,7 +78,8 @@ fn count(ws: &Workspace, applier: &Applier, home: &Path, share: u32) {
         loop {
             let now = text(home, "counter");
             let number: u32 = now.trim().strip_prefix("count: ").unwrap().parse().unwrap();
-            let edit = [EditRequest::replace(format!("count: {number}\n"), format!("count: {}\n", number + 1))];
+            let edit =
+                [EditRequest::replace(format!("count: {number}\n"), format!("count: {}\n", number + 1))];
             let code = match ws.draft_edit(&path("counter"), &edit, None, &limits()) {
                 Err(fault) => fault.code(),
                 Ok(draft) => match applier.apply(&draft.changes) {
@@ -129,13 +130,20 @@ pub(crate) fn generation(number: u64) -> Vec<(String, Option<String>)> {
 fn step(number: u64) -> String {
     let next = number + 1;
     let hunk = format!("@@ -1 +1 @@\n-gen {number}\n+gen {next}\n");
-    let mut patch: String = (0..3).map(|n| format!("diff --git a/f{n} b/f{n}\n--- a/f{n}\n+++ b/f{n}\n{hunk}")).collect();
+    let mut patch: String =
+        (0..3).map(|n| format!("diff --git a/f{n} b/f{n}\n--- a/f{n}\n+++ b/f{n}\n{hunk}")).collect();
     let (from, to) = if number.is_multiple_of(2) { ("even", "odd") } else { ("odd", "even") };
-    patch += &format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n--- a/{from}\n+++ b/{to}\n{hunk}");
+    patch += &format!(
+        "diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n--- a/{from}\n+++ b/{to}\n{hunk}"
+    );
     patch += &if number.is_multiple_of(2) {
-        format!("diff --git a/deep/extra b/deep/extra\n--- a/deep/extra\n+++ /dev/null\n@@ -1 +0,0 @@\n-gen {number}\n")
+        format!(
+            "diff --git a/deep/extra b/deep/extra\n--- a/deep/extra\n+++ /dev/null\n@@ -1 +0,0 @@\n-gen {number}\n"
+        )
     } else {
-        format!("diff --git a/deep/extra b/deep/extra\n--- /dev/null\n+++ b/deep/extra\n@@ -0,0 +1 @@\n+gen {next}\n")
+        format!(
+            "diff --git a/deep/extra b/deep/extra\n--- /dev/null\n+++ b/deep/extra\n@@ -0,0 +1 @@\n+gen {next}\n"
+        )
     };
     patch
 }

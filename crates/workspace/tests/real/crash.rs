@@ -38,7 +38,8 @@ fn thousands_of_contended_edits_from_several_processes_lose_none() {
 fn the_lock_of_a_killed_holder_blocks_nobody() {
     let bench = Bench::new();
     bench.tree.file("f", "a\n");
-    let changes = bench.ws.draft_edit(&path("f"), &[EditRequest::replace("a", "b")], None, &limits()).unwrap().changes;
+    let changes =
+        bench.ws.draft_edit(&path("f"), &[EditRequest::replace("a", "b")], None, &limits()).unwrap().changes;
     for _ in 0..20 {
         let mut child = spawn(bench.tree.home.path(), "hold");
         let held = said(&mut child).any(|line| line == "HELD");
@@ -50,7 +51,7 @@ fn the_lock_of_a_killed_holder_blocks_nobody() {
         let (_, back) = bench.applier.apply(&changes).unwrap();
         bench.applier.apply(&back.unwrap()).unwrap();
     }
-    bench.applier.recover().unwrap();
+    bench.applier.recover();
     assert_eq!(bench.litter(), Vec::<String>::new());
 }
 
@@ -92,20 +93,26 @@ fn a_batch_that_is_killed_is_whole_or_not_there() {
     let (mut redone, mut before) = (0, 0);
     for round in 0..KILLS {
         let acknowledged = killed(&bench, "batch", round).unwrap_or(before);
-        for recovered in bench.applier.recover().unwrap() {
+        for recovered in bench.applier.recover() {
             assert_eq!(recovered.outcome, Outcome::Applied, "{recovered:?}");
             assert_eq!(recovered.tag, format!("gen {}", number(&bench, "f0")));
             redone += 1;
         }
         before = number(&bench, "f0");
-        assert!((acknowledged..=acknowledged + 1).contains(&before), "acknowledged {acknowledged}, found {before}");
+        assert!(
+            (acknowledged..=acknowledged + 1).contains(&before),
+            "acknowledged {acknowledged}, found {before}"
+        );
         for (name, content) in generation(before) {
             let now = bench.read(&name).map(|bytes| String::from_utf8(bytes).unwrap());
             assert_eq!(now, content, "round {round}: `{name}` of generation {before}");
         }
         assert_eq!(bench.litter(), Vec::<String>::new(), "round {round}");
     }
-    assert!(before >= KILLS && redone > 10, "{before} generations, {redone} redone: the kills came at the wrong times");
+    assert!(
+        before >= KILLS && redone > 10,
+        "{before} generations, {redone} redone: the kills came at the wrong times"
+    );
     println!("{KILLS} kills of batches, {before} generations, {redone} finished by recovery");
 }
 
@@ -118,10 +125,16 @@ fn a_single_change_that_is_killed_is_old_or_new() {
     let mut before = 0;
     for round in 0..KILLS {
         let acknowledged = killed(&bench, "single", round).unwrap_or(before);
-        assert_eq!(bench.applier.recover().unwrap(), []);
+        assert_eq!(bench.applier.recover(), []);
         before = number(&bench, "single");
-        assert!((acknowledged..=acknowledged + 1).contains(&before), "acknowledged {acknowledged}, found {before}");
-        assert!(bench.read("single").unwrap() == format!("gen {before}\n{filler}").into_bytes(), "round {round}");
+        assert!(
+            (acknowledged..=acknowledged + 1).contains(&before),
+            "acknowledged {acknowledged}, found {before}"
+        );
+        assert!(
+            bench.read("single").unwrap() == format!("gen {before}\n{filler}").into_bytes(),
+            "round {round}"
+        );
         assert_eq!(bench.litter(), Vec::<String>::new(), "round {round}");
     }
     assert!(before >= KILLS);
@@ -143,18 +156,19 @@ fn recovery_leaves_what_somebody_else_changed_and_says_so() {
         assert!(rounds < 400, "no kill ever left a journal");
         killed(&bench, "batch", rounds);
         let journal = std::fs::read_dir(bench.tree.home.path().join("journal")).unwrap();
-        if journal.map(Result::unwrap).any(|entry| entry.file_name().to_string_lossy().ends_with(".journal")) {
+        if journal.map(Result::unwrap).any(|entry| entry.file_name().to_string_lossy().ends_with(".journal"))
+        {
             break;
         }
-        bench.applier.recover().unwrap();
+        bench.applier.recover();
     }
     bench.tree.file("f2", "somebody\n");
-    let recovered = bench.applier.recover().unwrap();
+    let recovered = bench.applier.recover();
     assert_eq!(recovered[0].outcome, Outcome::Conflict(vec!["f2".to_owned()]));
     assert_eq!(bench.read("f2").unwrap(), b"somebody\n");
     // Once the user has put it right, the next start finishes.
     let whole = number(&bench, "f0");
     bench.tree.file("f2", format!("gen {whole}\n"));
-    assert_eq!(bench.applier.recover().unwrap()[0].outcome, Outcome::Applied);
+    assert_eq!(bench.applier.recover()[0].outcome, Outcome::Applied);
     assert_eq!(bench.litter(), Vec::<String>::new());
 }
