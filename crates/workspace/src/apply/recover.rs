@@ -12,7 +12,7 @@ use vambrace_core::change::{ChangeSet, FileChange, Kind};
 
 use super::fault::ApplyFault;
 use super::journal::{Journal, Way};
-use super::lock::abandoned;
+use super::lock::{FileLock, abandoned};
 use super::seat::{Seat, is_temporary};
 use super::{Applier, MAX_FILE_BYTES};
 use crate::entries::EntryBuffer;
@@ -163,20 +163,26 @@ impl Applier {
     /// Removes lock files that nobody holds and the temporary files that their holders left.
     fn tidy_locks(&self) {
         for name in names(&self.locks) {
-            let Some((lock, left)) = abandoned(&self.locks, &name) else { continue };
-            if let Some((place, temporary)) = left
-                && is_temporary(&temporary)
-                && self.ws.scope().is_service(&place)
-                && let Ok(folder) = self.ws.root().open_folder(&place)
-            {
-                let _ = rustix::fs::unlinkat(&folder, temporary.as_str(), AtFlags::empty());
+            if let Some(lock) = abandoned(&self.locks, &name, &self.owner) {
+                self.sweep(&lock);
             }
-            drop(lock);
+        }
+    }
+
+    /// Removes the temporary file that a killed holder of a lock has left.
+    pub(super) fn sweep(&self, lock: &FileLock) {
+        if let Some((place, temporary)) = &lock.left
+            && is_temporary(temporary)
+            && self.ws.scope().is_service(place)
+            && let Ok(folder) = self.ws.root().open_folder(place)
+        {
+            let _ = rustix::fs::unlinkat(&folder, temporary.as_str(), AtFlags::empty());
         }
     }
 
     fn names_in_journals(&self) -> Vec<String> {
         let mut names = names(&self.journals);
+        names.retain(|name| name.starts_with(&self.owner));
         // By the moment they were written, as far as their names tell.
         names.sort();
         names

@@ -125,7 +125,10 @@ fn a_single_change_that_is_killed_is_old_or_new() {
     let mut before = 0;
     for round in 0..KILLS {
         let acknowledged = killed(&bench, "single", round).unwrap_or(before);
-        assert_eq!(bench.applier.recover(), []);
+        // Every other time nobody tidies up but the next writer.
+        if round % 2 == 0 {
+            assert_eq!(bench.applier.recover(), []);
+        }
         before = number(&bench, "single");
         assert!(
             (acknowledged..=acknowledged + 1).contains(&before),
@@ -135,7 +138,9 @@ fn a_single_change_that_is_killed_is_old_or_new() {
             bench.read("single").unwrap() == format!("gen {before}\n{filler}").into_bytes(),
             "round {round}"
         );
-        assert_eq!(bench.litter(), Vec::<String>::new(), "round {round}");
+        if round % 2 == 0 {
+            assert_eq!(bench.litter(), Vec::<String>::new(), "round {round}");
+        }
     }
     assert!(before >= KILLS);
     println!("{KILLS} kills of single changes, {before} generations");
@@ -162,6 +167,11 @@ fn recovery_leaves_what_somebody_else_changed_and_says_so() {
         }
         bench.applier.recover();
     }
+    // Another project that shares the state folder has nothing to do with it.
+    let other = Bench::new();
+    let stranger = applier(&other.ws, bench.tree.home.path());
+    assert_eq!(stranger.recover(), []);
+    assert_eq!(other.read("f0"), None);
     bench.tree.file("f2", "somebody\n");
     let recovered = bench.applier.recover();
     assert_eq!(recovered[0].outcome, Outcome::Conflict(vec!["f2".to_owned()]));
