@@ -59,7 +59,10 @@ impl Journal {
     ) -> rustix::io::Result<Self> {
         let name = temporary_name();
         let stem = format!("{owner}{}", name.trim_start_matches('.').trim_end_matches(".tmp"));
-        let locked = put(folder, &stem, entry, syncs)?;
+        let locked = put(folder, &stem, entry, syncs).inspect_err(|_| {
+            // Whoever is told that it failed must not find it done after the next start.
+            let _ = rustix::fs::unlinkat(&**folder, format!("{stem}{WRITTEN}").as_str(), AtFlags::empty());
+        })?;
         Ok(Self { folder: Arc::clone(folder), stem, locked })
     }
 

@@ -205,12 +205,14 @@ impl Item {
         match swapped {
             Ok(()) => {
                 let now = unchanged(&self.seat, temporary, old, &staged.facts);
-                if now != Ok(()) {
+                // From here the temporary name holds somebody's content, not ours.
+                staged.placed = true;
+                if let Err(now) = now {
                     renameat_with(folder, temporary, folder, name, RenameFlags::EXCHANGE)
                         .map_err(|errno| ApplyFault::io(path, "putting the old file back", errno))?;
-                    return Err(ApplyFault::stale(path, before, now.err().flatten()));
+                    staged.placed = false;
+                    return Err(ApplyFault::stale(path, before, now));
                 }
-                staged.placed = true;
                 // The change is made; what cannot be removed is only litter.
                 let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
             }
@@ -242,8 +244,10 @@ impl Item {
             move_aside(folder, &temporary, name).map_err(self.io("putting the old file back"))?;
             return Err(self.stale(now));
         }
-        rustix::fs::unlinkat(folder, temporary.as_str(), AtFlags::empty())
-            .map_err(self.io("removing the file"))?;
+        if let Err(errno) = rustix::fs::unlinkat(folder, temporary.as_str(), AtFlags::empty()) {
+            move_aside(folder, &temporary, name).map_err(self.io("putting the old file back"))?;
+            return Err(self.io("removing the file")(errno));
+        }
         syncs.later(folder).map_err(self.io("keeping the folder open"))
     }
 
