@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
+use vambrace_core::digest::Digest;
 use vambrace_core::path::ScopedPath;
 
 use crate::fault::OpenError;
@@ -70,6 +71,14 @@ impl Workspace {
     pub fn writable(&self, path: &ScopedPath) -> bool {
         let place = self.scope().place(path);
         self.scope().is_service(&place) && self.scope().admit(&place).is_ok()
+    }
+
+    /// A short name for this project and service, the same in every process and after a restart of the machine.
+    pub(crate) fn identity(&self) -> String {
+        let path =
+            self.inner.spellings.first().map(|path| path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+        let hex = Digest::of_parts([path, self.scope().service().as_bytes()]).hex();
+        hex.iter().take(16).map(|digit| char::from(*digit)).collect()
     }
 
     pub(crate) fn root(&self) -> &Root {
