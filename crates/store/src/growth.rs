@@ -84,11 +84,6 @@ impl Grown {
         self.tree.edge.size()
     }
 
-    /// The newest checkpoint among it.
-    pub(crate) fn newest(&self) -> Option<&Note> {
-        self.signed.last().map(|(_, note)| note)
-    }
-
     /// The caller holds the writer lock and has begun a transaction.
     pub(crate) fn store(&self, connection: &Connection) -> rusqlite::Result<()> {
         self.tree.store(connection, &self.completed)?;

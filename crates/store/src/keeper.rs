@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use vambrace_core::clock::Clock;
 use vambrace_ledger::{Id, SigningKey, VerifyKey};
 
-use crate::checkpoints::Copies;
+use crate::checkpoints::{self, Copies};
 use crate::disk::SegmentFiles;
 use crate::error::StoreError;
 use crate::growth;
@@ -54,6 +54,8 @@ pub(crate) struct Keeper {
     pub(crate) id: Id,
     pub(crate) keys: KeyFiles,
     pub(crate) copies: Copies,
+    /// The size of the checkpoint that was published last.
+    pub(crate) published: Option<u64>,
 }
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -140,15 +142,26 @@ impl Keeper {
     fn change_key(&mut self) -> Result<VerifyKey, StoreError> {
         let connection = open(&mut self.connection, &self.database)?;
         self.writer.acquire(PATIENCE)?;
-        let key = rotation::rotate(connection, &self.database, &self.id, &self.keys, self.clock.now());
+        let key = rotation::rotate(connection, &self.database, &self.id, &self.keys, &self.tide, self.clock.now());
         self.writer.release();
         key
     }
 
     /// Segments, tree and checkpoint, up to the newest record that is on the disk.
     fn advance(&mut self) -> Result<(), StoreError> {
-        while self.turn()? {}
-        Ok(())
+        loop {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    // Changed behind our back, or in doubt on the disk: nothing more is accepted on top of it.
+                    if matches!(error, StoreError::Damaged { .. } | StoreError::Unsynced(_)) {
+                        self.tide.poison(&error);
+                    }
+                    return Err(error);
+                }
+            }
+        }
     }
 
     /// A part of it; true when there may be more to do.
@@ -164,15 +177,9 @@ impl Keeper {
         let cursor = projection.advance()?;
         let key = signing_key(&self.keys, connection, &self.database)?;
         let now = self.clock.now();
-        let grown = growth::grow(connection, &self.database, &key, upto, now);
-        // Changed behind our back: nothing is signed, and nothing more is accepted on top of it.
-        let grown = grown.inspect_err(|error| {
-            if matches!(error, StoreError::Damaged { .. }) {
-                self.tide.poison(error);
-            }
-        })?;
+        let grown = growth::grow(connection, &self.database, &key, upto, now)?;
         if cursor.is_none() && grown.is_none() {
-            return Ok(false);
+            return self.publish().map(|()| false);
         }
         self.writer.acquire(PATIENCE)?;
         let stored = connection.unchecked_transaction().and_then(|transaction| {
@@ -191,10 +198,20 @@ impl Keeper {
         };
         self.writer.release();
         let sealed = sealed?;
-        if let Some(note) = grown.as_ref().and_then(growth::Grown::newest) {
-            self.copies.publish(&note.to_string())?;
-        }
+        self.publish()?;
         Ok(sealed || grown.is_some_and(|grown| grown.size() < upto))
+    }
+
+    /// The newest checkpoint as files. Also when nothing is new: the end may have come between the table and them.
+    fn publish(&mut self) -> Result<(), StoreError> {
+        let connection = open(&mut self.connection, &self.database)?;
+        let newest = checkpoints::newest(connection);
+        let newest = newest.map_err(|error| StoreError::sqlite(&self.database, &error))?;
+        if let Some(row) = newest.filter(|row| self.published != Some(row.size)) {
+            self.copies.publish(&row.note)?;
+            self.published = Some(row.size);
+        }
+        Ok(())
     }
 
     fn checkpoint(&mut self) {
@@ -205,7 +222,12 @@ impl Keeper {
         });
         match result {
             Ok(()) => self.shared.set_nearly_copied(),
-            Err(error) => self.shared.set_fault(Some(error.to_string())),
+            Err(error) => {
+                if matches!(error, StoreError::Unsynced(_)) {
+                    self.tide.poison(&error);
+                }
+                self.shared.set_fault(Some(error.to_string()));
+            }
         }
     }
 }

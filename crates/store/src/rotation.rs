@@ -10,6 +10,7 @@ use vambrace_ledger::{Entry, Id, Op, SigningKey, Timestamp, VerifyKey, handover}
 use crate::append::append;
 use crate::error::StoreError;
 use crate::keys::{self, KeyFiles};
+use crate::tide::Tide;
 
 /// Sees to it that the ledger has a key and that the file holds it. The caller holds the writer lock.
 pub(crate) fn ensure(
@@ -48,6 +49,7 @@ pub(crate) fn rotate(
     database: &Path,
     writer: &Id,
     files: &KeyFiles,
+    tide: &Tide,
     at: Timestamp,
 ) -> Result<VerifyKey, StoreError> {
     ensure(connection, database, writer, files, at)?;
@@ -57,6 +59,8 @@ pub(crate) fn rotate(
     let note = handover(&origin, &old.verify_key(), &new.verify_key());
     let note = note.map_err(|error| StoreError::Key(error.to_string()))?.sign(&old).sign(&new);
     counts(connection, database, writer, "key.rotated", &new.verify_key(), Some(note), at)?;
+    // The old key is gone after this: a power cut must not take the record that names the new one.
+    tide.flush()?;
     files.promote()?;
     Ok(new.verify_key())
 }
