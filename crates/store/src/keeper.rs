@@ -142,30 +142,29 @@ impl Keeper {
     fn change_key(&mut self) -> Result<VerifyKey, StoreError> {
         let connection = open(&mut self.connection, &self.database)?;
         self.writer.acquire(PATIENCE)?;
-        let key = rotation::rotate(connection, &self.database, &self.id, &self.keys, &self.tide, self.clock.now());
+        let key =
+            rotation::rotate(connection, &self.database, &self.id, &self.keys, &self.tide, self.clock.now());
         self.writer.release();
         key
     }
 
     /// Segments, tree and checkpoint, up to the newest record that is on the disk.
     fn advance(&mut self) -> Result<(), StoreError> {
-        loop {
-            match self.turn() {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(error) => {
-                    // Changed behind our back, or in doubt on the disk: nothing more is accepted on top of it.
-                    if matches!(error, StoreError::Damaged { .. } | StoreError::Unsynced(_)) {
-                        self.tide.poison(&error);
-                    }
-                    return Err(error);
-                }
-            }
-        }
+        while self.turn()? {}
+        Ok(())
     }
 
     /// A part of it; true when there may be more to do.
-    fn turn(&mut self) -> Result<bool, StoreError> {
+    pub(crate) fn turn(&mut self) -> Result<bool, StoreError> {
+        // Changed behind our back, or in doubt on the disk: nothing more is accepted on top of it.
+        self.step().inspect_err(|error| {
+            if matches!(error, StoreError::Damaged { .. } | StoreError::Unsynced(_)) {
+                self.tide.poison(error);
+            }
+        })
+    }
+
+    fn step(&mut self) -> Result<bool, StoreError> {
         let connection = open(&mut self.connection, &self.database)?;
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&self.database, &error);
         let head = "SELECT seq FROM head WHERE id = 1";

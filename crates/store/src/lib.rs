@@ -39,6 +39,8 @@ mod schema;
 mod seal;
 mod session;
 mod shared;
+#[cfg(test)]
+mod sim;
 mod sqlite;
 mod state_dir;
 mod statements;

@@ -116,7 +116,7 @@ fn refuse_orphans(files: &dyn SegmentFiles, database: &Path) -> Result<(), Store
     Err(StoreError::Damaged { path: database.to_owned(), reason })
 }
 
-fn writer_and_head(connection: &Connection, database: &Path) -> Result<(Id, Head), StoreError> {
+pub(crate) fn writer_and_head(connection: &Connection, database: &Path) -> Result<(Id, Head), StoreError> {
     let damaged = |reason: String| StoreError::Damaged { path: database.to_owned(), reason };
     let sql = "SELECT writer, seq, event_hash FROM head WHERE id = 1";
     let row = |row: &rusqlite::Row<'_>| {
