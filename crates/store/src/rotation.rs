@@ -18,10 +18,13 @@ pub(crate) fn ensure(
     database: &Path,
     writer: &Id,
     files: &KeyFiles,
+    tide: &Tide,
     at: Timestamp,
 ) -> Result<(), StoreError> {
     let named = keys::newest(connection).map_err(|error| StoreError::sqlite(database, &error))?;
     let Some(named) = named else {
+        // The key carries the name of the ledger: a power cut must not leave it to another one.
+        tide.flush()?;
         let key = match files.current()? {
             Some(key) => key,
             None => {
@@ -52,7 +55,7 @@ pub(crate) fn rotate(
     tide: &Tide,
     at: Timestamp,
 ) -> Result<VerifyKey, StoreError> {
-    ensure(connection, database, writer, files, at)?;
+    ensure(connection, database, writer, files, tide, at)?;
     let old = files.current()?.ok_or_else(|| StoreError::Key("it is missing".into()))?;
     let origin = keys::origin(writer);
     let new = files.make_next(&origin)?;

@@ -4,7 +4,6 @@
 
 mod disk;
 mod machine;
-mod random;
 
 use self::machine::Machine;
 

@@ -176,7 +176,7 @@ impl SqliteStore {
         } else {
             guard.refuse(&against)?;
         }
-        rotation::ensure(&connection, &database, &writer, &keys, now)?;
+        rotation::ensure(&connection, &database, &writer, &keys, &tide, now)?;
         let wal = Wal::of(&mut connection, Arc::clone(disk), dir.wal()).map_err(sqlite)?;
         let mut reserve = Reserve::new(Arc::clone(disk), dir.reserve());
         // Without it nothing begins; whoever tries is told why.

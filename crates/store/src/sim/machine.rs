@@ -10,9 +10,9 @@ use rusqlite::Connection;
 use vambrace_core::clock::Clock;
 use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
 use vambrace_ledger::{Checkpoint, Entry, Id, KeyKind, Op, SegmentName, SigningKey, Timestamp};
+use vambrace_simdisk::Random;
 
 use super::disk::{SimDisk, Trouble};
-use super::random::Random;
 use crate::checkpoints::{self, Copies};
 use crate::disk::DiskSegments;
 use crate::error::StoreError;
@@ -74,7 +74,7 @@ impl Machine {
         let temp = tempfile::tempdir().unwrap();
         let dir = StateDir::open(temp.path().join("s")).unwrap();
         let mut random = Random::new(seed);
-        let disk = SimDisk::new(random.next());
+        let disk = SimDisk::new(random.draw());
         let connection = schema::open_for_writing(Path::new(":memory:")).unwrap();
         connection.set_prepared_statement_cache_capacity(128);
         for copy in COPIES {
@@ -93,7 +93,7 @@ impl Machine {
         private(&path, key.secret_text().as_bytes());
         disk.open(&dir.wal(), crate::files::OpenFor::Making).unwrap();
         disk.sync_folder(dir.path()).unwrap();
-        let max_segment = 500 + random.next() % 20_000;
+        let max_segment = 500 + random.draw() % 20_000;
         let clock = Arc::new(Ticks::default());
         let connection = Some(connection);
         Self { seed, random, _temp: temp, dir, disk, clock, connection, kept: 0, published: 0, max_segment }
@@ -110,7 +110,7 @@ impl Machine {
                 3 => Some(Trouble::Sync),
                 _ => Some(Trouble::PowerCut),
             };
-            let after = 1 + self.random.next() % 60;
+            let after = 1 + self.random.draw() % 60;
             self.disk.plan(trouble.map(|trouble| (after, trouble)));
             for _ in 0..1 + self.random.below(6) {
                 self.record(&keeper);
@@ -151,7 +151,7 @@ impl Machine {
         let against = guard.look().unwrap();
         assert!(against.is_empty(), "a crash was taken for a rollback: {against:?}");
         let keys = KeyFiles::of(&self.dir);
-        rotation::ensure(&connection, &database, &writer, &keys, self.clock.now()).unwrap();
+        rotation::ensure(&connection, &database, &writer, &keys, &tide, self.clock.now()).unwrap();
         let (chores, _) = channel();
         let mut keeper = Keeper {
             database,
