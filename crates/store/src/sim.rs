@@ -4,6 +4,7 @@
 
 mod disk;
 mod machine;
+mod torn;
 
 use self::machine::Machine;
 

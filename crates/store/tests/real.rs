@@ -12,6 +12,8 @@ mod child;
 mod conformance;
 #[path = "real/crash.rs"]
 mod crash;
+#[path = "real/full.rs"]
+mod full;
 #[path = "real/given.rs"]
 mod given;
 #[path = "real/segments.rs"]

@@ -80,6 +80,11 @@ impl SimDisk {
         self.0.lock().paper.all().map(|(path, bytes)| (path.to_owned(), bytes.to_owned())).collect()
     }
 
+    /// Somebody deletes a file.
+    pub(super) fn remove(&self, path: &Path) {
+        self.0.lock().take(Step::Remove(path.to_owned()));
+    }
+
     /// The power is back: what was kept is all there is.
     pub(super) fn cut_power(&self) {
         let mut state = self.0.lock();

@@ -16,8 +16,8 @@ use super::disk::{SimDisk, Trouble};
 use crate::checkpoints::{self, Copies};
 use crate::disk::DiskSegments;
 use crate::error::StoreError;
-use crate::files::Disk;
-use crate::guard::Guard;
+use crate::files::{self, Disk};
+use crate::guard::{Contradiction, Guard};
 use crate::keeper::Keeper;
 use crate::keys::{self, KeyFiles};
 use crate::lock::FolderLock;
@@ -91,7 +91,7 @@ impl Machine {
         let key = SigningKey::new(&keys::origin(&writer), KeyKind::Log, &[7; 32]).unwrap();
         let path = dir.keys().join("ledger.key");
         private(&path, key.secret_text().as_bytes());
-        disk.open(&dir.wal(), crate::files::OpenFor::Making).unwrap();
+        disk.open(&dir.wal(), files::OpenFor::Making).unwrap();
         disk.sync_folder(dir.path()).unwrap();
         let max_segment = 500 + random.draw() % 20_000;
         let clock = Arc::new(Ticks::default());
@@ -129,8 +129,55 @@ impl Machine {
         }
     }
 
+    /// One life without trouble.
+    pub(super) fn live_quietly(&mut self, records: usize) {
+        let (mut keeper, _) = self.begin();
+        (0..records).for_each(|_| self.record_one(&keeper, 150));
+        assert!(self.catch_up(&mut keeper));
+        self.connection = keeper.connection.take();
+    }
+
+    /// A new start, which may find a crash or a changed folder; false when the folder is refused.
+    pub(super) fn restart(&mut self) -> bool {
+        let (mut keeper, against) = self.begin();
+        let goes_on = against.is_empty() && self.catch_up(&mut keeper);
+        self.connection = keeper.connection.take();
+        goes_on
+    }
+
+    /// The table, while nothing runs.
+    pub(super) fn table(&self) -> &Connection {
+        self.connection.as_ref().unwrap()
+    }
+
+    pub(super) fn disk(&self) -> Arc<dyn Disk> {
+        Arc::new(self.disk.clone())
+    }
+
+    /// The segments that are there.
+    pub(super) fn segments(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "jsonl");
+        self.disk.contents().into_iter().filter(|(path, _)| is_segment(path)).collect()
+    }
+
+    /// One segment in place of all.
+    pub(super) fn replace_segments(&self, path: &Path, bytes: &[u8]) {
+        for (path, _) in self.segments() {
+            self.disk.remove(&path);
+        }
+        files::replace(&self.disk, path, bytes).unwrap();
+    }
+
     /// A process starts: nothing is suspected, and everything is brought up to date.
     fn start(&mut self) -> Keeper {
+        let (mut keeper, against) = self.begin();
+        assert!(against.is_empty(), "a crash was taken for a rollback: {against:?}");
+        assert!(self.catch_up(&mut keeper));
+        self.check_all(keeper.connection.as_ref().unwrap());
+        keeper
+    }
+
+    fn begin(&mut self) -> (Keeper, Vec<Contradiction>) {
         self.disk.plan(None);
         let connection = self.connection.take().unwrap();
         let database = PathBuf::from("db");
@@ -149,11 +196,10 @@ impl Machine {
             tide: &tide,
         };
         let against = guard.look().unwrap();
-        assert!(against.is_empty(), "a crash was taken for a rollback: {against:?}");
         let keys = KeyFiles::of(&self.dir);
         rotation::ensure(&connection, &database, &writer, &keys, &tide, self.clock.now()).unwrap();
         let (chores, _) = channel();
-        let mut keeper = Keeper {
+        let keeper = Keeper {
             database,
             connection: Some(connection),
             files,
@@ -169,21 +215,23 @@ impl Machine {
             copies,
             published: None,
         };
-        assert!(self.catch_up(&mut keeper));
-        self.check_all(keeper.connection.as_ref().unwrap());
-        keeper
+        (keeper, against)
     }
 
     /// Some records, not yet on the disk.
     fn record(&mut self, keeper: &Keeper) {
-        let connection = keeper.connection.as_ref().unwrap();
         for _ in 0..self.random.below(9) {
             let most = if self.random.one_in(5) { 9000 } else { 300 };
             let length = self.random.below(most);
-            let mut entry = Entry::new(Op::Grant, self.clock.now());
-            entry.message = Some(Redacted::text(&"x".repeat(length), &Clean).unwrap());
-            append::append(connection, &keeper.database, &keeper.id, &[entry], |_| Ok(())).unwrap();
+            self.record_one(keeper, length);
         }
+    }
+
+    fn record_one(&self, keeper: &Keeper, length: usize) {
+        let connection = keeper.connection.as_ref().unwrap();
+        let mut entry = Entry::new(Op::Grant, self.clock.now());
+        entry.message = Some(Redacted::text(&"x".repeat(length), &Clean).unwrap());
+        append::append(connection, &keeper.database, &keeper.id, &[entry], |_| Ok(())).unwrap();
     }
 
     /// False when the process has to end.
@@ -248,16 +296,15 @@ impl Machine {
 
     /// After a start and without trouble everything is as the table says.
     fn check_all(&self, connection: &Connection) {
-        let mut there = self.disk.contents();
-        there.retain(|path, _| path.extension().is_some_and(|extension| extension == "jsonl"));
-        let wanted: std::collections::BTreeMap<PathBuf, Vec<u8>> = segments(connection)
+        let there = self.segments();
+        let wanted: Vec<(PathBuf, Vec<u8>)> = segments(connection)
             .into_iter()
             .map(|(name, lines)| {
                 let bytes = lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().concat();
                 (self.dir.ledger().join(name.file_name()), bytes)
             })
             .collect();
-        let sizes = |files: &std::collections::BTreeMap<PathBuf, Vec<u8>>| -> Vec<_> {
+        let sizes = |files: &[(PathBuf, Vec<u8>)]| -> Vec<_> {
             files.iter().map(|(path, bytes)| (path.file_name().unwrap().to_owned(), bytes.len())).collect()
         };
         assert!(there == wanted, "{:?} instead of {:?}", sizes(&there), sizes(&wanted));
