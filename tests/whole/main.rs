@@ -11,6 +11,7 @@
 mod calls;
 mod config;
 mod crash;
+mod disk;
 mod home;
 mod interop;
 mod ledger;
