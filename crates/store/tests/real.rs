@@ -18,6 +18,8 @@ mod full;
 mod given;
 #[path = "real/segments.rs"]
 mod segments;
+#[path = "real/syncs.rs"]
+mod syncs;
 #[path = "real/tamper.rs"]
 mod tamper;
 #[path = "real/unusable.rs"]
