@@ -8,8 +8,9 @@ mod torn;
 
 use self::machine::Machine;
 
-/// Seeds that once failed, and what they showed.
-const ONCE_FAILED: &[u64] = &[];
+/// Seeds that once failed: pages of a segment that were never written (1, 26, 31, 32), a checkpoint that was in the
+/// table and not in its file (3, 14, 24), a segment that was closed before the cursor was stored (9, 35, 50, 60).
+const ONCE_FAILED: &[u64] = &[1, 3, 9, 14, 24, 26, 31, 32, 35, 50, 60];
 
 /// Runs that a suite can wait for.
 const SEEDS: u64 = 2000;

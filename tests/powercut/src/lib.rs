@@ -1,7 +1,6 @@
 //! Everything that the store writes, logged in one order: SQLite's files by a file system of our own (`vfs.rs`), the
 //! rest by a [`Disk`](vambrace_store::Disk). Nothing is really synced, so a log is made fast; a power cut is made of
 //! it afterwards, as often as one likes, at any operation.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests, which fail by panicking")]
 
 mod disk;
 mod vfs;

@@ -31,7 +31,6 @@ fn on_a_small_disk(test: &str) {
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("INSIDE DONE"), "{said}");
-    println!("{said}");
     drop(temp);
 }
 
