@@ -33,25 +33,26 @@ impl Reserve {
 
     /// Sees to it that the reserve is whole, as far as there is room.
     pub(crate) fn ensure(&mut self) -> Result<(), StoreError> {
-        let path = self.path.clone();
-        let fault = |error: io::Error| match error.kind() {
+        self.make().map_err(|error| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 StoreError::Full(format!("no room for the reserve of {} MiB: {error}", SIZE >> 20))
             }
-            _ => StoreError::folder(&path, error),
-        };
-        let file = self.file().map_err(fault)?;
-        if file.length().map_err(fault)? == SIZE {
+            _ => StoreError::folder(&self.path, error),
+        })
+    }
+
+    fn make(&mut self) -> io::Result<()> {
+        let file = self.file()?;
+        if file.length()? == SIZE {
             return Ok(());
         }
         let made = file.allocate(SIZE).or_else(|error| match error.kind() {
             io::ErrorKind::Unsupported => fill(file),
             _ => Err(error),
         });
-        made.map_err(|error| {
+        made.inspect_err(|_| {
             // What was taken of too little room is given back.
             let _ = file.set_len(0);
-            fault(error)
         })
     }
 
