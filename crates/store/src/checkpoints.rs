@@ -129,8 +129,13 @@ impl Copies {
 
     /// Puts a copy that is contradicted out of the way.
     pub(crate) fn set_aside(&self, path: &Path, seq: u64) -> io::Result<()> {
-        self.disk.rename(path, &path.with_added_extension(format!("set-aside-{seq}")))?;
+        self.disk.rename(path, &Self::aside(path, seq))?;
         path.parent().map_or(Ok(()), |folder| self.disk.sync_folder(folder))
+    }
+
+    /// The name that it gets.
+    pub(crate) fn aside(path: &Path, seq: u64) -> PathBuf {
+        path.with_added_extension(format!("set-aside-{seq}"))
     }
 }
 
