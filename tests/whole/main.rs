@@ -11,6 +11,7 @@
 mod calls;
 mod config;
 mod crash;
+mod disk;
 mod export;
 mod home;
 mod interop;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::principal::RawCall;
 use vambrace_core::session::{Pace, SessionState, SessionView};
-use vambrace_store::{Batch, Change};
+use vambrace_store::{Batch, Change, StoreError};
 use vambrace_tools::Tool;
 
 use crate::broker::Broker;
@@ -97,7 +97,7 @@ pub(crate) async fn session_state(broker: &Broker, trail: &Trail) -> Result<Opti
 }
 
 /// Opens the session of a first call. Another call, or another process, may be quicker: then it is open.
-async fn open_session(broker: &Broker, trail: &Trail) -> Result<SessionState, CallError> {
+async fn open_session(broker: &Broker, trail: &mut Trail) -> Result<SessionState, CallError> {
     let (entry, row) = broker.session_record(trail)?;
     let batch = Batch::durable(vec![entry], vec![Change::OpenSession(row)]);
     match broker.parts.store.commit(batch).await {
@@ -105,7 +105,10 @@ async fn open_session(broker: &Broker, trail: &Trail) -> Result<SessionState, Ca
         Err(error) if error.concerns_batch_only() => {
             session_state(broker, trail).await?.ok_or_else(|| CallError::from(&error))
         }
-        Err(error) => Err(CallError::from(&error)),
+        Err(error) => {
+            trail.disk_full = matches!(error, StoreError::Full(_));
+            Err(CallError::from(&error))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Recording: every exit of the corridor passes here. A success rides along with the next sync; a refusal is on disk
-//! before the caller hears of it. What cannot be recorded is not answered.
+//! before the caller hears of it. What cannot be recorded is not answered. On a full disk refusals and ends are
+//! recorded in the room that the store keeps back for them.
 
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::Redacted;
@@ -107,7 +108,7 @@ impl Broker {
         let check = self.check_event(trail, EventStatus::Ok)?;
         let mut changes = self.end(trail, finish)?;
         changes.extend([Change::Event(check), Change::Event(event)]);
-        let batch = Batch::lazy(vec![entry], changes);
+        let batch = Batch::lazy(vec![entry], changes).from_reserve();
         let committed = self.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
     }
@@ -118,14 +119,16 @@ impl Broker {
         error: CallError,
     ) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
         let error = self.redacted(error)?;
-        if error.code == ErrorCode::AuditUnavailable {
+        if error.code == ErrorCode::AuditUnavailable && !trail.disk_full {
             return Err(error);
         }
         // Nobody violates anything by calling under a configuration that somebody else broke.
         let violation = error.code.violation().filter(|_| self.parts.policy.damage.is_none());
         let standing = match (trail.verdict, error.code) {
             (_, ErrorCode::ApprovalRejected) => Standing::Waiting,
-            (_, ErrorCode::SessionSuspended | ErrorCode::RateLimited) => Standing::Denied,
+            (_, ErrorCode::SessionSuspended | ErrorCode::RateLimited | ErrorCode::AuditUnavailable) => {
+                Standing::Denied
+            }
             (Some("deny"), _) => Standing::Denied,
             _ if violation.is_some() => Standing::Denied,
             _ => Standing::Error,
@@ -155,7 +158,7 @@ impl Broker {
         let committed = self
             .parts
             .store
-            .commit(Batch::durable(entries, changes))
+            .commit(Batch::durable(entries, changes).from_reserve())
             .await
             .map_err(|error| CallError::from(&error))?;
         let own = committed.sealed().first().copied();

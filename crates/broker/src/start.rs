@@ -42,7 +42,10 @@ pub(crate) async fn start(
     let batch = if later { Batch::lazy(entries, changes) } else { Batch::durable(entries, changes) };
     let committed = match broker.parts.store.commit(batch).await {
         Ok(committed) => committed,
-        Err(error) => return Err(refused(broker, trail, &error).await),
+        Err(error) => {
+            trail.disk_full = matches!(error, StoreError::Full(_));
+            return Err(refused(broker, trail, &error).await);
+        }
     };
     let receipt = if later { committed.into_read_start() } else { committed.into_start() };
     let receipt = receipt.ok_or_else(|| {

@@ -42,6 +42,8 @@ pub(crate) struct Trail {
     pub(crate) started: Option<u64>,
     /// Whether the call gets its row with its end: a quick read is over before anybody could look for it.
     pub(crate) row_later: bool,
+    /// Nothing can begin for want of room; that it did not can still be recorded.
+    pub(crate) disk_full: bool,
 }
 
 impl Trail {
@@ -73,6 +75,7 @@ impl Trail {
             decide_us: 0,
             started: None,
             row_later: false,
+            disk_full: false,
         }
     }
 

@@ -15,6 +15,7 @@ mod witness;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::Args;
 
@@ -26,13 +27,22 @@ fn main() -> ExitCode {
     // on threads of its own.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let ended = match runtime {
-        Ok(runtime) => runtime.block_on(command::run(args, &out)),
+        Ok(runtime) => runtime.block_on(async {
+            let _limit = no_death_by_size();
+            command::run(args, &out).await
+        }),
         Err(error) => Err(failure::Failure::failed(format!("cannot start: {error}"))),
     };
     match ended {
         Ok(code) => code,
         Err(failure) => out.failure(&failure),
     }
+}
+
+/// A write past the limit for files (`ulimit -f`) is to fail like any other, and a failed write is answered; the signal
+/// would end the program. It is caught, not ignored: programs that we start must not inherit that.
+fn no_death_by_size() -> std::io::Result<Signal> {
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
 }
 
 /// A panic in one call answers that call; what it prints must not carry an agent's data.

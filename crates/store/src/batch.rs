@@ -17,6 +17,17 @@ pub struct Batch {
     pub changes: Vec<Change>,
     /// When the commit counts as done.
     pub durability: Durability,
+    /// What it may be written to when the disk is full.
+    pub room: Room,
+}
+
+/// What a batch may be written to when the disk is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing: it is refused, and so is what it would have let begin.
+    Free,
+    /// The reserve: it only tells that something was refused or has ended.
+    Reserve,
 }
 
 /// When a commit counts as done.
@@ -95,13 +106,19 @@ impl Batch {
     /// A batch that is on the disk when it is done.
     #[must_use]
     pub fn durable(entries: Vec<Entry>, changes: Vec<Change>) -> Self {
-        Self { entries, changes, durability: Durability::Durable }
+        Self { entries, changes, durability: Durability::Durable, room: Room::Free }
     }
 
     /// A batch that rides along with the next sync.
     #[must_use]
     pub fn lazy(entries: Vec<Entry>, changes: Vec<Change>) -> Self {
-        Self { entries, changes, durability: Durability::Lazy }
+        Self { entries, changes, durability: Durability::Lazy, room: Room::Free }
+    }
+
+    /// A batch that only tells of a refusal or an end: written even when the disk is full, while the reserve lasts.
+    #[must_use]
+    pub fn from_reserve(self) -> Self {
+        Self { room: Room::Reserve, ..self }
     }
 }
 

@@ -1,23 +1,22 @@
 //! Signed checkpoints: the rows of the table, the newest one as a file in `ledger/`, and a copy outside the state
 //! folder (the anchor), so that a folder that is set back as a whole is contradicted from elsewhere.
-#![expect(clippy::disallowed_methods, reason = "the state folder is owned by this crate")]
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use vambrace_ledger::{Checkpoint, Id, Note, Timestamp};
 
 use crate::error::StoreError;
-use crate::keys::write_private;
+use crate::files::{self, Disk, OsDisk};
 use crate::state_dir::StateDir;
 use crate::statements::signed;
 
 /// Checkpoints are no further apart.
 pub(crate) const APART: u64 = 4096;
 /// The longest checkpoint file.
-const MOST: u64 = 64 << 10;
+const MOST: usize = 64 << 10;
 
 /// A checkpoint of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,14 +87,19 @@ pub(crate) fn keep(connection: &Connection, size: u64) -> rusqlite::Result<()> {
 /// The newest checkpoint as files: in the state folder, and outside of it where a place is known.
 #[derive(Debug, Clone)]
 pub(crate) struct Copies {
+    disk: Arc<dyn Disk>,
     latest: PathBuf,
     anchor: Option<PathBuf>,
 }
 
 impl Copies {
     pub(crate) fn of(dir: &StateDir, anchors: Option<&Path>, writer: &Id) -> Self {
+        Self::on(OsDisk::shared(), dir.latest_checkpoint(), anchors, writer)
+    }
+
+    pub(crate) fn on(disk: Arc<dyn Disk>, latest: PathBuf, anchors: Option<&Path>, writer: &Id) -> Self {
         let anchor = anchors.map(|folder| folder.join(format!("{writer}.checkpoint")));
-        Self { latest: dir.latest_checkpoint(), anchor }
+        Self { disk, latest, anchor }
     }
 
     pub(crate) fn latest(&self) -> &Path {
@@ -109,29 +113,33 @@ impl Copies {
     /// Writes both. An anchor that cannot be written is told and stops nothing.
     pub(crate) fn publish(&self, note: &str) -> Result<(), StoreError> {
         let fault = |error| StoreError::io("writing the newest checkpoint", error);
-        write_private(&self.latest, note.as_bytes()).map_err(fault)?;
+        files::replace(&*self.disk, &self.latest, note.as_bytes()).map_err(fault)?;
         let Some(anchor) = &self.anchor else { return Ok(()) };
-        let folder = anchor.parent().map_or(Ok(()), fs::create_dir_all);
+        let folder = anchor.parent().map_or(Ok(()), |folder| self.disk.make_folder(folder));
         folder
-            .and_then(|()| write_private(anchor, note.as_bytes()))
+            .and_then(|()| files::replace(&*self.disk, anchor, note.as_bytes()))
             .map_err(|error| StoreError::Io(format!("the anchor `{}`: {error}", anchor.display())))
     }
 
+    /// One of the two.
+    pub(crate) fn read(&self, path: &Path) -> Result<Option<(Checkpoint, Note)>, String> {
+        let bytes = files::read(&*self.disk, path, MOST).map_err(|error| error.to_string())?;
+        bytes.map(|bytes| Checkpoint::parse(&bytes).map_err(|error| error.to_string())).transpose()
+    }
+
     /// Puts a copy that is contradicted out of the way.
-    pub(crate) fn set_aside(path: &Path, seq: u64) -> io::Result<()> {
-        fs::rename(path, path.with_added_extension(format!("set-aside-{seq}")))
+    pub(crate) fn set_aside(&self, path: &Path, seq: u64) -> io::Result<()> {
+        self.disk.rename(path, &Self::aside(path, seq))?;
+        path.parent().map_or(Ok(()), |folder| self.disk.sync_folder(folder))
+    }
+
+    /// The name that it gets.
+    pub(crate) fn aside(path: &Path, seq: u64) -> PathBuf {
+        path.with_added_extension(format!("set-aside-{seq}"))
     }
 }
 
 /// Reads a checkpoint file: none when there is none, an error in words when it is no checkpoint.
 pub(crate) fn read_file(path: &Path) -> Result<Option<(Checkpoint, Note)>, String> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-        Ok(file) => {
-            file.take(MOST).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-        }
-    }
-    Checkpoint::parse(&bytes).map(Some).map_err(|error| error.to_string())
+    Copies { disk: OsDisk::shared(), latest: path.to_owned(), anchor: None }.read(path)
 }

@@ -108,6 +108,12 @@ impl Desk {
         answered.await.map_err(|_| StoreError::Closed)
     }
 
+    /// Takes nothing more. What is returned keeps the connection: the last one that is closed deletes the log, which
+    /// is still needed while the segments are brought up to date.
+    pub(crate) fn close(self) -> impl Sized {
+        self.pen
+    }
+
     /// Writes at once if nobody else is here; gives the job back if somebody is.
     fn alone(&self, job: Job) -> Result<(Job, Outcome), Job> {
         let busy =

@@ -1,12 +1,13 @@
-//! The files of the segments, behind a small trait: sealing, mirrors and simulated disks come in here.
-#![expect(clippy::disallowed_methods, reason = "the state folder is owned by this crate")]
+//! The files of the segments, behind a small trait: sealing and mirrors come in here. What they are written to is a
+//! [`Disk`].
 
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use vambrace_ledger::SegmentName;
+
+use crate::files::{Disk, DiskFile, OpenFor, OsDisk};
 
 /// Where segments are kept.
 pub trait SegmentFiles: Send {
@@ -18,9 +19,7 @@ pub trait SegmentFiles: Send {
     fn read(&self, name: SegmentName, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes at an offset, making the segment when it is missing.
     fn write(&mut self, name: SegmentName, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts a segment.
-    fn cut(&mut self, name: SegmentName, size: u64) -> io::Result<()>;
-    /// Brings a segment, and its name, to the disk.
+    /// Brings a segment, and its name, to the disk. After a failure the segment is opened anew.
     fn sync(&mut self, name: SegmentName) -> io::Result<()>;
     /// The segment is complete: nothing is written to it any more.
     fn close(&mut self, name: SegmentName) -> io::Result<()>;
@@ -31,9 +30,10 @@ pub trait SegmentFiles: Send {
 /// Segments in a folder.
 #[derive(Debug)]
 pub struct DiskSegments {
+    disk: Arc<dyn Disk>,
     folder: PathBuf,
     /// The segment that is being written.
-    open: Option<(SegmentName, File)>,
+    open: Option<(SegmentName, Box<dyn DiskFile>)>,
     /// Whether its name is on the disk.
     named: bool,
 }
@@ -42,88 +42,70 @@ impl DiskSegments {
     /// The segments of a folder, which need not exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), open: None, named: false }
+        Self::on(OsDisk::shared(), folder)
+    }
+
+    /// The segments of a folder of this disk.
+    #[must_use]
+    pub fn on(disk: Arc<dyn Disk>, folder: &Path) -> Self {
+        Self { disk, folder: folder.to_owned(), open: None, named: false }
     }
 
     fn path(&self, name: SegmentName) -> PathBuf {
         self.folder.join(name.file_name())
     }
 
-    fn open(&mut self, name: SegmentName) -> io::Result<&File> {
+    fn open(&mut self, name: SegmentName) -> io::Result<&dyn DiskFile> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != name) {
-            let file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-                .open(self.path(name))?;
-            (self.open, self.named) = (Some((name, file)), false);
+            let path = self.path(name);
+            let file = match self.disk.open(&path, OpenFor::Making) {
+                // Closed, and then the end came before the cursor was stored: it is written again.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.disk.set_writable(&path, true)?;
+                    self.disk.open(&path, OpenFor::Making)
+                }
+                other => other,
+            };
+            (self.open, self.named) = (Some((name, file?)), false);
         }
-        self.open.as_ref().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.open.as_ref().map(|(_, file)| &**file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 impl SegmentFiles for DiskSegments {
     fn list(&self) -> io::Result<Vec<(SegmentName, u64)>> {
-        let entries = match fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other?,
-        };
-        let mut segments = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            if let Some(name) = entry.file_name().to_str().and_then(SegmentName::parse) {
-                segments.push((name, entry.metadata()?.len()));
-            }
-        }
+        let files = self.disk.list(&self.folder)?;
+        let mut segments: Vec<_> =
+            files.iter().filter_map(|(name, size)| Some((SegmentName::parse(name)?, *size))).collect();
         segments.sort_unstable();
         Ok(segments)
     }
 
     fn size(&self, name: SegmentName) -> io::Result<Option<u64>> {
-        match fs::metadata(self.path(name)) {
-            Ok(facts) => Ok(Some(facts.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.disk.size(&self.path(name))
     }
 
     fn read(&self, name: SegmentName, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let file = File::open(self.path(name))?;
-        let mut filled = 0;
-        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match file.read_at(rest, offset + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(filled)
+        self.disk.open(&self.path(name), OpenFor::Reading)?.fill_from(buffer, offset)
     }
 
     fn write(&mut self, name: SegmentName, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.open(name)?.write_all_at(bytes, offset)
     }
 
-    fn cut(&mut self, name: SegmentName, size: u64) -> io::Result<()> {
-        self.open(name)?.set_len(size)
-    }
-
     fn sync(&mut self, name: SegmentName) -> io::Result<()> {
-        self.open(name)?.sync_data()?;
-        if !self.named {
-            File::open(&self.folder)?.sync_all()?;
-            self.named = true;
-        }
-        Ok(())
+        let named = self.named && self.open.as_ref().is_some_and(|(open, _)| *open == name);
+        let synced = self.open(name)?.sync().and_then(|()| match named {
+            true => Ok(()),
+            false => self.disk.sync_folder(&self.folder),
+        });
+        self.named = synced.is_ok();
+        synced.inspect_err(|_| self.open = None)
     }
 
     fn close(&mut self, name: SegmentName) -> io::Result<()> {
-        self.open(name)?.set_permissions(fs::Permissions::from_mode(0o400))?;
         self.open = None;
-        Ok(())
+        self.disk.set_writable(&self.path(name), false)
     }
 
     fn set_aside(&mut self, name: SegmentName, offset: u64) -> io::Result<()> {
@@ -132,16 +114,20 @@ impl SegmentFiles for DiskSegments {
         let mut number = 0;
         let aside = loop {
             let aside = path.with_added_extension(format!("set-aside-{number}"));
-            if !aside.try_exists()? {
+            if self.disk.size(&aside)?.is_none() {
                 break aside;
             }
             number += 1;
         };
-        if offset == 0 {
-            return fs::rename(&path, aside);
+        if offset > 0 {
+            let whole = crate::files::read(&*self.disk, &path, usize::MAX)?.unwrap_or_default();
+            crate::files::replace(&*self.disk, &aside, &whole)?;
+            self.disk.set_writable(&path, true)?;
+            let file = self.disk.open(&path, OpenFor::Writing)?;
+            file.set_len(offset)?;
+            return file.sync();
         }
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-        fs::copy(&path, &aside)?;
-        OpenOptions::new().write(true).open(&path)?.set_len(offset)
+        self.disk.rename(&path, &aside)?;
+        self.disk.sync_folder(&self.folder)
     }
 }

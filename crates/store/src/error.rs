@@ -61,6 +61,9 @@ pub enum StoreError {
     /// Writing or syncing failed.
     #[error("the ledger cannot be written: {0}")]
     Io(String),
+    /// A sync failed: what is on the disk is not known, and asking again may wrongly be told that all is well.
+    #[error("the ledger cannot be brought to the disk: {0}")]
+    Unsynced(String),
     /// An earlier write or sync failed; what is on the disk is not known.
     #[error("the ledger is closed after a failed write: {0}")]
     Poisoned(String),
@@ -94,7 +97,7 @@ impl StoreError {
             Self::Key(_) => "restore the file from a backup of the state folder, then start again",
             Self::Locked(_) => "close the program that holds the database, then try again",
             Self::Full(_) => "free some space on the disk of VAMBRACE_HOME, then try again",
-            Self::Io(_) | Self::Poisoned(_) => {
+            Self::Io(_) | Self::Unsynced(_) | Self::Poisoned(_) => {
                 "check the disk and the folder of VAMBRACE_HOME, then start again"
             }
             Self::Conflict(_) => "look at the state before repeating it",
@@ -111,7 +114,14 @@ impl StoreError {
 
     /// Whether the store must not be written any more.
     pub(crate) fn is_fatal(&self) -> bool {
-        matches!(self, Self::Io(_) | Self::Damaged { .. } | Self::RolledBack { .. } | Self::Poisoned(_))
+        matches!(
+            self,
+            Self::Io(_)
+                | Self::Unsynced(_)
+                | Self::Damaged { .. }
+                | Self::RolledBack { .. }
+                | Self::Poisoned(_)
+        )
     }
 
     pub(crate) fn folder(path: &Path, error: impl Into<io::Error>) -> Self {
@@ -132,6 +142,7 @@ impl StoreError {
     pub(crate) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         let text = error.to_string();
         match error.sqlite_error_code() {
+            _ if is_failed_sync(error) => Self::Unsynced(text),
             Some(Sqlite::ConstraintViolation) => Self::Conflict(text),
             Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => Self::Locked(text),
             Some(Sqlite::DiskFull) => Self::Full(text),
@@ -144,6 +155,13 @@ impl StoreError {
             _ => Self::Io(text),
         }
     }
+}
+
+/// Whether SQLite was told by the system that a sync failed.
+fn is_failed_sync(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code.is_some_and(|code| code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC)
 }
 
 impl From<&StoreError> for vambrace_core::CallError {

@@ -79,14 +79,14 @@ pub(crate) fn grow(
 }
 
 impl Grown {
-    /// How far the tree has come.
-    pub(crate) fn size(&self) -> u64 {
-        self.tree.edge.size()
-    }
-
     /// The newest checkpoint among it.
     pub(crate) fn newest(&self) -> Option<&Note> {
         self.signed.last().map(|(_, note)| note)
+    }
+
+    /// How far the tree has come.
+    pub(crate) fn size(&self) -> u64 {
+        self.tree.edge.size()
     }
 
     /// The caller holds the writer lock and has begun a transaction.

@@ -16,6 +16,7 @@ use crate::disk::SegmentFiles;
 use crate::error::StoreError;
 use crate::projection::Cursor;
 use crate::statements::signed;
+use crate::tide::Tide;
 use crate::tree::{self, Tree};
 use crate::witness::View;
 use crate::{keys, projection};
@@ -38,6 +39,8 @@ pub(crate) struct Guard<'a> {
     pub(crate) files: &'a mut dyn SegmentFiles,
     pub(crate) copies: &'a Copies,
     pub(crate) head: Head,
+    /// Brings what was committed to the disk.
+    pub(crate) tide: &'a Tide,
 }
 
 impl Guard<'_> {
@@ -86,10 +89,13 @@ impl Guard<'_> {
             self.connection.execute("DELETE FROM checkpoints", ())?;
             self.connection.execute("DELETE FROM projection WHERE seq > ?1", [size]).map(drop)
         })?;
+        // The evidence is moved only when the record of it cannot be lost any more.
+        self.tide.flush()?;
         let cursor = Cursor::read(self.connection).map_err(|error| self.sqlite(&error))?;
         projection::set_aside_behind(self.files, cursor)?;
         for path in found.iter().filter_map(|contradiction| contradiction.file.as_ref()) {
-            Copies::set_aside(path, self.head.seq).map_err(|error| StoreError::folder(path, error))?;
+            let moved = self.copies.set_aside(path, self.head.seq);
+            moved.map_err(|error| StoreError::folder(path, error))?;
         }
         Ok(())
     }
@@ -133,7 +139,7 @@ impl Guard<'_> {
     /// A checkpoint that was kept as a file.
     fn copy(&self, what: &str, path: &Path, found: &mut Vec<Contradiction>) -> rusqlite::Result<()> {
         let file = Some(path.to_owned());
-        let (checkpoint, note) = match checkpoints::read_file(path) {
+        let (checkpoint, note) = match self.copies.read(path) {
             Ok(None) => return Ok(()),
             Ok(Some(read)) => read,
             Err(why) => {

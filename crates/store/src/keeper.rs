@@ -143,7 +143,8 @@ impl Keeper {
     fn change_key(&mut self) -> Result<VerifyKey, StoreError> {
         let connection = open(&mut self.connection, &self.database)?;
         self.writer.acquire(PATIENCE)?;
-        let key = rotation::rotate(connection, &self.database, &self.id, &self.keys, self.clock.now());
+        let key =
+            rotation::rotate(connection, &self.database, &self.id, &self.keys, &self.tide, self.clock.now());
         self.writer.release();
         key
     }
@@ -155,7 +156,16 @@ impl Keeper {
     }
 
     /// A part of it; true when there may be more to do.
-    fn turn(&mut self) -> Result<bool, StoreError> {
+    pub(crate) fn turn(&mut self) -> Result<bool, StoreError> {
+        // Changed behind our back, or in doubt on the disk: nothing more is accepted on top of it.
+        self.step().inspect_err(|error| {
+            if matches!(error, StoreError::Damaged { .. } | StoreError::Unsynced(_)) {
+                self.tide.poison(error);
+            }
+        })
+    }
+
+    fn step(&mut self) -> Result<bool, StoreError> {
         let connection = open(&mut self.connection, &self.database)?;
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&self.database, &error);
         let head = "SELECT seq FROM head WHERE id = 1";
@@ -167,13 +177,7 @@ impl Keeper {
         let cursor = projection.advance()?;
         let key = signing_key(&self.keys, connection, &self.database)?;
         let now = self.clock.now();
-        let grown = growth::grow(connection, &self.database, &key, upto, now);
-        // Changed behind our back: nothing is signed, and nothing more is accepted on top of it.
-        let grown = grown.inspect_err(|error| {
-            if matches!(error, StoreError::Damaged { .. }) {
-                self.tide.poison(error);
-            }
-        })?;
+        let grown = growth::grow(connection, &self.database, &key, upto, now)?;
         if cursor.is_none() && grown.is_none() {
             return Ok(false);
         }
@@ -228,7 +232,12 @@ impl Keeper {
         });
         match result {
             Ok(()) => self.shared.set_nearly_copied(),
-            Err(error) => self.shared.set_fault(Some(error.to_string())),
+            Err(error) => {
+                if matches!(error, StoreError::Unsynced(_)) {
+                    self.tide.poison(&error);
+                }
+                self.shared.set_fault(Some(error.to_string()));
+            }
         }
     }
 }

@@ -1,16 +1,17 @@
 //! The key that signs checkpoints: a file in `keys/` of the state folder that only its owner reads, and the table of
 //! the keys that have counted. A new key counts from a record on that carries the signatures of both.
-#![expect(clippy::disallowed_methods, reason = "the state folder is owned by this crate")]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{Id, KeyKind, SigningKey, VerifyKey};
 
 use crate::error::StoreError;
+use crate::files::{self, Disk, OsDisk};
 use crate::state_dir::StateDir;
 use crate::statements::signed;
 
@@ -25,12 +26,18 @@ pub(crate) fn origin(writer: &Id) -> String {
 /// The key files of a state folder.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyFiles {
+    disk: Arc<dyn Disk>,
     folder: PathBuf,
 }
 
 impl KeyFiles {
     pub(crate) fn of(dir: &StateDir) -> Self {
-        Self { folder: dir.keys() }
+        Self::on(OsDisk::shared(), dir)
+    }
+
+    /// Written to this disk. Who reads looks at the modes as well, which only the real disk has.
+    pub(crate) fn on(disk: Arc<dyn Disk>, dir: &StateDir) -> Self {
+        Self { disk, folder: dir.keys() }
     }
 
     /// The key that signs now.
@@ -50,7 +57,7 @@ impl KeyFiles {
         let key = SigningKey::new(origin, KeyKind::Log, &secret)
             .map_err(|error| StoreError::Io(error.to_string()))?;
         let path = self.folder.join("ledger.key.next");
-        write_private(&path, key.secret_text().as_bytes())
+        files::replace(&*self.disk, &path, key.secret_text().as_bytes())
             .map_err(|error| StoreError::folder(&path, error))?;
         Ok(key)
     }
@@ -58,8 +65,8 @@ impl KeyFiles {
     /// The key beside becomes the one that counts.
     pub(crate) fn promote(&self) -> Result<(), StoreError> {
         let fault = |error| StoreError::folder(&self.folder, error);
-        fs::rename(self.folder.join("ledger.key.next"), self.folder.join("ledger.key")).map_err(fault)?;
-        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(fault)
+        let (next, current) = (self.folder.join("ledger.key.next"), self.folder.join("ledger.key"));
+        self.disk.rename(&next, &current).and_then(|()| self.disk.sync_folder(&self.folder)).map_err(fault)
     }
 
     fn read(&self, path: &Path) -> Result<Option<SigningKey>, StoreError> {
@@ -76,21 +83,6 @@ impl KeyFiles {
         let key = SigningKey::from_secret_text(&text);
         key.map(Some).map_err(|error| StoreError::folder(path, io::Error::other(error.to_string())))
     }
-}
-
-/// Writes a file that only its owner reads, in one piece: whoever looks sees the old one or the new one.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let made = path.with_added_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .custom_flags(no_follow())
-        .open(&made)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&made, path)
 }
 
 fn no_follow() -> i32 {

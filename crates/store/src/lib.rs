@@ -6,12 +6,13 @@
 //!
 //! Invariants: **one chain, whoever writes** (the head is read inside the transaction, under the folder's
 //! writer lock); **free text is redacted** (the types accept nothing else); **after a failed write or sync
-//! nothing is accepted any more** until the folder is opened again.
+//! nothing is accepted any more** until the folder is opened again; **on a full disk nothing begins**, and refusals
+//! and ends are recorded in the room of a reserve.
 //!
 //! In the background the lines grow a Merkle tree, whose root is signed again and again (`growth.rs`), and are written
 //! to segments (`projection.rs`). What contradicts the table when a folder is opened is found by `guard.rs`.
 //!
-//! Not here: the clock (it is handed in), other databases.
+//! Not here: the clock and the disk (they are handed in), other databases.
 
 mod append;
 mod batch;
@@ -21,6 +22,7 @@ mod desk;
 mod disk;
 mod error;
 mod event;
+mod files;
 mod growth;
 mod guard;
 mod keeper;
@@ -31,11 +33,15 @@ mod payload;
 mod projection;
 mod read;
 mod record;
+mod remains;
+mod reserve;
 mod rotation;
 mod schema;
 mod seal;
 mod session;
 mod shared;
+#[cfg(test)]
+mod sim;
 mod sqlite;
 mod state_dir;
 mod statements;
@@ -49,12 +55,13 @@ mod wal;
 mod witness;
 mod writer;
 
-pub use batch::{Batch, Change, Committed, Durability, Sealed, StartReceipt};
+pub use batch::{Batch, Change, Committed, Durability, Room, Sealed, StartReceipt};
 pub use call::{CallFinish, CallRow, CallState, RecentCalls};
 pub use checkpoints::CheckpointRow;
 pub use disk::{DiskSegments, SegmentFiles};
 pub use error::StoreError;
 pub use event::{EventStatus, Phase, TimelineEvent};
+pub use files::{Disk, DiskFile, OpenFor, OsDisk};
 pub use payload::{PayloadRow, Standing};
 pub use record::{Order, Query, Record};
 pub use session::{SessionRow, SessionState};

@@ -1,6 +1,6 @@
 //! The segments as a projection of the table: lines behind the cursor are appended, synced, and only then
-//! does the cursor move. After a crash a segment may hold more than the cursor says; what the table also says
-//! is written again, anything else is left for `verify` to report.
+//! does the cursor move. After a crash a segment may hold more than the cursor says: pieces of what the table says
+//! there are written over; anything else is left for `verify` to report.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use vambrace_ledger::{MAX_LINE_BYTES, SegmentName};
 
 use crate::disk::SegmentFiles;
 use crate::error::StoreError;
+use crate::remains::Remains;
 use crate::seal;
 use crate::statements::signed;
 
@@ -92,7 +93,7 @@ impl Projection<'_> {
         let name = SegmentName::starting(cursor.segment);
         match self.files.size(name).map_err(fault)? {
             Some(size) if size == cursor.offset => Ok(cursor),
-            Some(size) if size > cursor.offset && self.repair(name, cursor, size)? => Ok(cursor),
+            Some(size) if size > cursor.offset && self.is_ours(name, cursor, size)? => Ok(cursor),
             _ => self.fresh(cursor.seq),
         }
     }
@@ -103,31 +104,35 @@ impl Projection<'_> {
         let name = SegmentName::starting(cursor.segment);
         match self.files.size(name).map_err(fault)? {
             None | Some(0) => Ok(cursor),
-            Some(size) if self.repair(name, cursor, size)? => Ok(cursor),
+            Some(size) if self.is_ours(name, cursor, size)? => Ok(cursor),
             Some(_) => Err(StoreError::Io(format!("segment {name} holds something else than the table"))),
         }
     }
 
-    /// Cuts what stands behind the cursor if it is a beginning of what the table says there.
-    fn repair(&mut self, name: SegmentName, cursor: Cursor, size: u64) -> Result<bool, StoreError> {
-        let (mut seq, mut offset) = (cursor.seq, cursor.offset);
+    /// Whether what stands behind the cursor is what a crash leaves of the lines that the table has there.
+    fn is_ours(&self, name: SegmentName, cursor: Cursor, size: u64) -> Result<bool, StoreError> {
+        let (mut seq, mut remains) = (cursor.seq, Remains::at(cursor.offset));
         let mut lines = Lines::default();
-        while offset < size {
-            self.read(seq, &mut lines)?;
-            let mut there = vec![0; lines.bytes.len()];
-            let read = self.files.read(name, offset, &mut there).map_err(fault)?;
-            if lines.is_empty() || read == 0 || there.get(..read) != lines.bytes.get(..read) {
+        while remains.offset() < size {
+            // Nothing follows a seal.
+            if lines.sealed {
                 return Ok(false);
             }
-            offset += read as u64;
+            self.read(seq, &mut lines)?;
+            let mut there = vec![0; lines.bytes.len()];
+            let read = self.files.read(name, remains.offset(), &mut there).map_err(fault)?;
+            let pairs = there.iter().take(read).zip(&lines.bytes);
+            if read == 0 || !remains.fit(pairs.map(|(there, line)| (*there, *line))) {
+                return Ok(false);
+            }
             seq = lines.last;
         }
-        self.files.cut(name, cursor.offset).map_err(fault)?;
         Ok(true)
     }
 
     fn sync(&mut self, segment: u64) -> Result<(), StoreError> {
-        self.files.sync(SegmentName::starting(segment)).map_err(fault)
+        let name = SegmentName::starting(segment);
+        self.files.sync(name).map_err(|error| StoreError::Unsynced(format!("segment {name}: {error}")))
     }
 
     /// Some lines behind a record, each with its newline.

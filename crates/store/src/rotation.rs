@@ -10,6 +10,7 @@ use vambrace_ledger::{Entry, Id, Op, SigningKey, Timestamp, VerifyKey, handover}
 use crate::append::append;
 use crate::error::StoreError;
 use crate::keys::{self, KeyFiles};
+use crate::tide::Tide;
 
 /// Sees to it that the ledger has a key and that the file holds it. The caller holds the writer lock.
 pub(crate) fn ensure(
@@ -17,10 +18,13 @@ pub(crate) fn ensure(
     database: &Path,
     writer: &Id,
     files: &KeyFiles,
+    tide: &Tide,
     at: Timestamp,
 ) -> Result<(), StoreError> {
     let named = keys::newest(connection).map_err(|error| StoreError::sqlite(database, &error))?;
     let Some(named) = named else {
+        // The key carries the name of the ledger: a power cut must not leave it to another one.
+        tide.flush()?;
         let key = match files.current()? {
             Some(key) => key,
             None => {
@@ -48,15 +52,18 @@ pub(crate) fn rotate(
     database: &Path,
     writer: &Id,
     files: &KeyFiles,
+    tide: &Tide,
     at: Timestamp,
 ) -> Result<VerifyKey, StoreError> {
-    ensure(connection, database, writer, files, at)?;
+    ensure(connection, database, writer, files, tide, at)?;
     let old = files.current()?.ok_or_else(|| StoreError::Key("it is missing".into()))?;
     let origin = keys::origin(writer);
     let new = files.make_next(&origin)?;
     let note = handover(&origin, &old.verify_key(), &new.verify_key());
     let note = note.map_err(|error| StoreError::Key(error.to_string()))?.sign(&old).sign(&new);
     counts(connection, database, writer, "key.rotated", &new.verify_key(), Some(note), at)?;
+    // The old key is gone after this: a power cut must not take the record that names the new one.
+    tide.flush()?;
     files.promote()?;
     Ok(new.verify_key())
 }

@@ -19,12 +19,14 @@ use crate::desk::{self, Desk};
 use crate::disk::{DiskSegments, SegmentFiles};
 use crate::error::StoreError;
 use crate::event::{self, TimelineEvent};
+use crate::files::{Disk, OsDisk};
 use crate::guard::{self, Guard};
 use crate::keeper::{Chore, Keeper};
 use crate::keys::{self, KeyFiles};
 use crate::lock::FolderLock;
 use crate::read::{Readers, stamp_or_none};
 use crate::record::{Query, Record};
+use crate::reserve::Reserve;
 use crate::rotation;
 use crate::schema;
 use crate::session::{self, SessionRow};
@@ -57,6 +59,8 @@ pub struct Options {
     pub acknowledge_rollback: bool,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// What segments, checkpoints and keys are written to, and what brings the database's log to the disk.
+    pub disk: Arc<dyn Disk>,
 }
 
 impl Options {
@@ -71,6 +75,7 @@ impl Options {
             witness: None,
             acknowledge_rollback: false,
             clock,
+            disk: OsDisk::shared(),
         }
     }
 }
@@ -115,7 +120,7 @@ fn refuse_orphans(files: &dyn SegmentFiles, database: &Path) -> Result<(), Store
     Err(StoreError::Damaged { path: database.to_owned(), reason })
 }
 
-fn writer_and_head(connection: &Connection, database: &Path) -> Result<(Id, Head), StoreError> {
+pub(crate) fn writer_and_head(connection: &Connection, database: &Path) -> Result<(Id, Head), StoreError> {
     let damaged = |reason: String| StoreError::Damaged { path: database.to_owned(), reason };
     let sql = "SELECT writer, seq, event_hash FROM head WHERE id = 1";
     let row = |row: &rusqlite::Row<'_>| {
@@ -153,16 +158,20 @@ fn ask_witness(
 impl SqliteStore {
     /// Opens a state folder, which is made when it is missing.
     pub fn open(dir: StateDir, options: &Options) -> Result<Self, StoreError> {
-        let files = Box::new(DiskSegments::new(&dir.ledger()));
-        Self::open_on(dir, options, files)
+        match Self::open_once(dir.clone(), options) {
+            // Even opening takes some room.
+            Err(StoreError::Full(_) | StoreError::Io(_))
+                if Reserve::new(Arc::clone(&options.disk), dir.reserve()).release_if_full() =>
+            {
+                Self::open_once(dir, options)
+            }
+            other => other,
+        }
     }
 
-    /// Opens a state folder whose segments are kept elsewhere.
-    pub fn open_on(
-        dir: StateDir,
-        options: &Options,
-        mut files: Box<dyn SegmentFiles>,
-    ) -> Result<Self, StoreError> {
+    fn open_once(dir: StateDir, options: &Options) -> Result<Self, StoreError> {
+        let disk = &options.disk;
+        let mut files = Box::new(DiskSegments::on(Arc::clone(disk), &dir.ledger()));
         let database = dir.database();
         let mut lock = FolderLock::new(dir.writer_lock()?);
         lock.acquire(options.patience)?;
@@ -174,8 +183,10 @@ impl SqliteStore {
         if head.seq == 0 {
             refuse_orphans(&*files, &database)?;
         }
-        let keys = KeyFiles::of(&dir);
-        let copies = Copies::of(&dir, options.anchors.as_deref(), &writer);
+        let keys = KeyFiles::on(Arc::clone(disk), &dir);
+        let anchors = options.anchors.as_deref();
+        let copies = Copies::on(Arc::clone(disk), dir.latest_checkpoint(), anchors, &writer);
+        let tide = Arc::new(Tide::new(Arc::clone(disk), dir.wal()));
         let now = options.clock.now();
         let mut guard = Guard {
             connection: &connection,
@@ -183,6 +194,7 @@ impl SqliteStore {
             files: files.as_mut(),
             copies: &copies,
             head,
+            tide: &tide,
         };
         let against = guard.look()?;
         if !against.is_empty() && options.acknowledge_rollback {
@@ -190,16 +202,18 @@ impl SqliteStore {
         } else {
             guard.refuse(&against)?;
         }
-        rotation::ensure(&connection, &database, &writer, &keys, now)?;
-        let wal = Wal::of(&mut connection, dir.wal()).map_err(sqlite)?;
-        dir.sync()?;
+        rotation::ensure(&connection, &database, &writer, &keys, &tide, now)?;
+        let wal = Wal::of(&mut connection, Arc::clone(disk), dir.wal()).map_err(sqlite)?;
+        let mut reserve = Reserve::new(Arc::clone(disk), dir.reserve());
+        // Without it nothing begins; whoever tries is told why.
+        let _ = reserve.ensure();
+        disk.sync_folder(dir.path()).map_err(|error| StoreError::io("syncing the state folder", error))?;
         lock.release();
         let heard = ask_witness(&connection, &database, &writer, options, &mut lock)?;
 
         let (chores, chores_in) = channel();
         let shared = Arc::new(Shared::new(chores));
         heard.iter().for_each(|heard| shared.set_witness(heard));
-        let tide = Arc::new(Tide::new(dir.wal()));
         let keeper = Keeper {
             database: database.clone(),
             connection: None,
@@ -225,6 +239,8 @@ impl SqliteStore {
             wal,
             shared: Arc::clone(&shared),
             tide: Arc::clone(&tide),
+            reserve,
+            tight: false,
             buffer: Vec::new(),
         };
         let (desk, clerk) = desk::open(connection, writer);
@@ -327,7 +343,7 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     /// Writes and syncs what is queued, then brings the segments up to date.
     fn drop(&mut self) {
-        drop(self.desk.take());
+        let _connection = self.desk.take().map(Desk::close);
         if let Some(clerk) = self.clerk.take() {
             let _ = clerk.join();
         }
@@ -373,6 +389,7 @@ impl Store for SqliteStore {
                 changes: batch.changes,
                 sealed: Vec::with_capacity(batch.entries.len()),
                 durable: batch.durability == Durability::Durable,
+                room: batch.room,
             };
             let start = Start::of(&batch.entries);
             drop(batch.entries);

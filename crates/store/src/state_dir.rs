@@ -65,6 +65,11 @@ impl StateDir {
         self.ledger().join("checkpoint")
     }
 
+    /// The room that is kept back for a full disk.
+    pub(crate) fn reserve(&self) -> PathBuf {
+        self.path.join("reserve")
+    }
+
     pub(crate) fn wal(&self) -> PathBuf {
         self.path.join("vambrace.db-wal")
     }

@@ -7,15 +7,15 @@
 //! durable after the log that holds its commit frame was synced. Syncs that other things rely on (the header of
 //! a log that starts over, checkpoints) SQLite makes itself at NORMAL.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::error::StoreError;
+use crate::files::{Disk, DiskFile, OpenFor};
 
 /// What was committed lazily is synced after this time at the latest.
 const LAZY: Duration = Duration::from_millis(90);
@@ -23,6 +23,7 @@ const LAZY: Duration = Duration::from_millis(90);
 /// How far commits and syncs have come.
 #[derive(Debug)]
 pub(crate) struct Tide {
+    disk: Arc<dyn Disk>,
     log: PathBuf,
     /// The number of the last commit.
     committed: AtomicU64,
@@ -31,14 +32,15 @@ pub(crate) struct Tide {
     syncs: AtomicU64,
     /// Commits that nobody waits for: since when, and the last of them.
     lazy: Mutex<Option<(Instant, u64)>>,
-    file: Mutex<Option<File>>,
+    file: Mutex<Option<Box<dyn DiskFile>>>,
     /// Why nothing is accepted any more.
     poison: Mutex<Option<String>>,
 }
 
 impl Tide {
-    pub(crate) fn new(log: PathBuf) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, log: PathBuf) -> Self {
         Self {
+            disk,
             log,
             committed: AtomicU64::new(0),
             synced: AtomicU64::new(0),
@@ -119,7 +121,7 @@ impl Tide {
         let mut file = self.file.lock();
         self.check()?;
         let covered = self.committed.load(Ordering::Acquire);
-        if covered == 0 && file.is_none() && !self.log.exists() {
+        if covered == 0 && file.is_none() && matches!(self.disk.size(&self.log), Ok(None)) {
             // Nobody has written anything yet.
             return Ok(());
         }
@@ -143,22 +145,18 @@ impl Tide {
         self.poison.lock().get_or_insert_with(|| why.to_string());
     }
 
-    fn sync(&self, file: &mut Option<File>) -> Result<(), StoreError> {
+    fn sync(&self, file: &mut Option<Box<dyn DiskFile>>) -> Result<(), StoreError> {
         // Whatever the reason, a full disk too: what is on the disk after a failed sync is not known.
-        let fault = |what: &str, error: &dyn std::fmt::Display| StoreError::Io(format!("{what}: {error}"));
+        let fault = |error: std::io::Error| StoreError::Unsynced(format!("the log: {error}"));
         let file = match file {
             Some(file) => file,
-            empty => {
-                let log = OpenOptions::new().write(true).open(&self.log);
-                empty.insert(log.map_err(|error| fault("opening the log", &error))?)
-            }
+            empty => empty.insert(self.disk.open(&self.log, OpenFor::Writing).map_err(fault)?),
         };
-        let facts = file.metadata().map_err(|error| fault("looking at the log", &error))?;
-        if facts.nlink() == 0 {
+        if !file.is_linked().map_err(fault)? {
             // SQLite would go on writing into the deleted file, and nothing of it would be found again.
             return Err(StoreError::Io("the log of the database was deleted under a running program".into()));
         }
-        rustix::fs::fdatasync(file).map_err(|error| fault("syncing the log", &error))
+        file.sync().map_err(fault)
     }
 }
 
@@ -168,7 +166,7 @@ mod tests {
 
     fn tide() -> (tempfile::NamedTempFile, Tide) {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let tide = Tide::new(file.path().to_owned());
+        let tide = Tide::new(crate::files::OsDisk::shared(), file.path().to_owned());
         (file, tide)
     }
 

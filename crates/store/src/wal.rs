@@ -1,8 +1,6 @@
 //! The write-ahead log as a file: how long it is, and keeping its blocks allocated. Syncing it is the
 //! business of `tide.rs`.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +9,7 @@ use rusqlite::Connection;
 use rusqlite::hooks::Wal as Log;
 
 use crate::error::StoreError;
+use crate::files::{Disk, DiskFile, OpenFor};
 
 const HEADER: u64 = 32;
 const FRAME: u64 = 24 + 4096;
@@ -24,22 +23,27 @@ const MOST: u64 = 26 << 20;
 /// The log of one connection.
 #[derive(Debug)]
 pub(crate) struct Wal {
+    disk: Arc<dyn Disk>,
     path: PathBuf,
-    file: Option<File>,
+    file: Option<Box<dyn DiskFile>>,
     frames: Arc<AtomicU32>,
     length: u64,
 }
 
 impl Wal {
     /// Watches the log of a connection.
-    pub(crate) fn of(connection: &mut Connection, path: PathBuf) -> rusqlite::Result<Self> {
+    pub(crate) fn of(
+        connection: &mut Connection,
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+    ) -> rusqlite::Result<Self> {
         let frames = Arc::new(AtomicU32::new(0));
         let seen = Arc::clone(&frames);
         connection.wal_hook(Some(move |_: &mut Log, pages: std::ffi::c_int| {
             seen.store(pages.unsigned_abs(), Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(Self { path, file: None, frames, length: 0 })
+        Ok(Self { disk, path, file: None, frames, length: 0 })
     }
 
     /// How many pages the log held after our last commit.
@@ -60,22 +64,22 @@ impl Wal {
         let fault = |error| StoreError::io("lengthening the log", error);
         let used = HEADER + u64::from(self.frames()) * FRAME;
         let file = self.file()?;
-        let mut length = file.metadata().map_err(fault)?.len();
+        let mut length = file.length().map_err(fault)?;
         if length < MOST && used + LOW > length {
             file.write_all_at(&vec![0; PIECE], length).map_err(fault)?;
-            file.sync_all().map_err(fault)?;
+            file.sync().map_err(|error| StoreError::Unsynced(format!("the longer log: {error}")))?;
             length += PIECE as u64;
         }
         self.length = length;
         Ok(())
     }
 
-    fn file(&mut self) -> Result<&File, StoreError> {
+    fn file(&mut self) -> Result<&dyn DiskFile, StoreError> {
         match &mut self.file {
-            Some(file) => Ok(file),
+            Some(file) => Ok(&**file),
             empty => {
-                let file = OpenOptions::new().write(true).open(&self.path);
-                Ok(empty.insert(file.map_err(|error| StoreError::io("opening the log", error))?))
+                let file = self.disk.open(&self.path, OpenFor::Writing);
+                Ok(&**empty.insert(file.map_err(|error| StoreError::io("opening the log", error))?))
             }
         }
     }

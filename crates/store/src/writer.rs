@@ -8,9 +8,10 @@ use std::time::Duration;
 use rusqlite::Connection;
 use vambrace_ledger::{Encoded, Head, Id};
 
-use crate::batch::{Change, Sealed};
+use crate::batch::{Change, Room, Sealed};
 use crate::error::StoreError;
 use crate::lock::FolderLock;
+use crate::reserve::Reserve;
 use crate::shared::Shared;
 use crate::statements::{Refusal, Statements};
 use crate::tide::Tide;
@@ -22,6 +23,8 @@ const SETTLED: u64 = 24;
 /// between two groups: only then can the log start over under load. Past the other number all of it is.
 const SOFT_PAGES: u32 = 5000;
 const HARD_PAGES: u32 = 15_000;
+/// On a full disk the log is copied back early, so that it can start over: half of the reserve.
+const TIGHT_PAGES: u32 = 512;
 
 /// A batch to be written, and room for where it was written.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub(crate) struct Job {
     pub(crate) changes: Vec<Change>,
     pub(crate) sealed: Vec<Sealed>,
     pub(crate) durable: bool,
+    pub(crate) room: Room,
 }
 
 impl AsMut<Self> for Job {
@@ -48,6 +52,9 @@ pub(crate) struct Writer {
     pub(crate) wal: Wal,
     pub(crate) shared: Arc<Shared>,
     pub(crate) tide: Arc<Tide>,
+    pub(crate) reserve: Reserve,
+    /// The disk was full at the last group.
+    pub(crate) tight: bool,
     /// The memory of the last line.
     pub(crate) buffer: Vec<u8>,
 }
@@ -113,30 +120,92 @@ impl Writer {
 
     /// Whether [`Writer::tidy`] has anything to do.
     pub(crate) fn is_untidy(&self) -> bool {
-        self.wal.frames() > HARD_PAGES
-            || self.shared.is_nearly_copied()
-            || (self.tide.commits() >= SETTLED && self.wal.is_low())
+        self.is_log_long() || self.shared.is_nearly_copied() || self.wants_longer_log()
+    }
+
+    fn is_log_long(&self) -> bool {
+        self.wal.frames() > if self.tight { TIGHT_PAGES } else { HARD_PAGES }
+    }
+
+    fn wants_longer_log(&self) -> bool {
+        !self.tight && self.tide.commits() >= SETTLED && self.wal.is_low()
     }
 
     /// What can wait until everybody has an answer.
     pub(crate) fn tidy(&mut self, connection: &Connection) {
-        if self.shared.take_nearly_copied() || self.wal.frames() > HARD_PAGES {
+        if self.shared.take_nearly_copied() || self.is_log_long() {
             // Not complete when somebody still reads the old state; the next group tries again.
-            let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()));
+            let copied = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()));
+            self.doubt(copied.map_err(|error| StoreError::sqlite(&self.database, &error)));
         }
-        if self.tide.commits() >= SETTLED && self.wal.is_low() {
-            // Only a matter of speed: a failure shows when the log is really written.
-            let _ = self.lengthen(connection);
+        if self.wants_longer_log() {
+            let lengthened = self.lengthen(connection);
+            self.doubt(lengthened);
         }
     }
 
-    /// One transaction for the whole group.
+    /// What is only a matter of speed may fail; a failed sync leaves everything in doubt all the same.
+    fn doubt(&self, result: Result<(), StoreError>) {
+        if let Err(error @ StoreError::Unsynced(_)) = result {
+            self.tide.poison(&error);
+        }
+    }
+
+    /// The whole group, or on a full disk what may use the reserve.
     fn write<J: AsMut<Job>>(
         &mut self,
         connection: &Connection,
         group: &mut [J],
     ) -> Result<Vec<Refused>, StoreError> {
         self.lock.acquire(self.patience)?;
+        let result = match self.reserve.ensure() {
+            Ok(()) => match self.together(connection, group) {
+                Err(error @ StoreError::Full(_)) if group.iter_mut().any(may_use_reserve) => {
+                    self.reserve.release();
+                    Err(error)
+                }
+                other => other,
+            },
+            short => short.map(|()| Vec::new()),
+        };
+        self.tight = matches!(result, Err(StoreError::Full(_)));
+        let result = match result {
+            Err(error @ StoreError::Full(_)) => self.without_room(connection, group, &error),
+            other => other,
+        };
+        self.lock.release();
+        result
+    }
+
+    /// Only what may use the reserve.
+    fn without_room<J: AsMut<Job>>(
+        &mut self,
+        connection: &Connection,
+        group: &mut [J],
+        full: &StoreError,
+    ) -> Result<Vec<Refused>, StoreError> {
+        let mut chosen: Vec<&mut J> =
+            group.iter_mut().filter_map(|job| may_use_reserve(job).then_some(job)).collect();
+        if chosen.is_empty() {
+            return Err(full.clone());
+        }
+        let mut written = self.together(connection, &mut chosen)?.into_iter();
+        let outcome = |job: &mut J| {
+            if may_use_reserve(job) {
+                return written.next().flatten();
+            }
+            job.as_mut().sealed.clear();
+            Some(full.clone())
+        };
+        Ok(group.iter_mut().map(outcome).collect())
+    }
+
+    /// One transaction.
+    fn together<J: AsMut<Job>>(
+        &mut self,
+        connection: &Connection,
+        group: &mut [J],
+    ) -> Result<Vec<Refused>, StoreError> {
         // Nearly every group is written without a savepoint, which would copy each page it touches. When a
         // batch is refused the whole group is written again, each batch on its own feet.
         // A pace counts the calls before it, so there each batch must stand after the one before.
@@ -144,7 +213,7 @@ impl Writer {
             job.as_mut().changes.iter().any(|change| matches!(change, Change::RequirePace { .. }))
         };
         let apart = group.iter_mut().any(paced);
-        let result = match self.attempt(connection, group, apart) {
+        match self.attempt(connection, group, apart) {
             Err(error) if error.concerns_batch_only() => match group {
                 [alone] => {
                     alone.as_mut().sealed.clear();
@@ -153,9 +222,7 @@ impl Writer {
                 _ => self.attempt(connection, group, true),
             },
             other => other,
-        };
-        self.lock.release();
-        result
+        }
     }
 
     fn attempt<J: AsMut<Job>>(
@@ -268,6 +335,10 @@ impl Writer {
         self.lock.release();
         result
     }
+}
+
+fn may_use_reserve<J: AsMut<Job>>(job: &mut J) -> bool {
+    job.as_mut().room == Room::Reserve
 }
 
 /// Whether the new calls of a batch are in the table already.

@@ -12,12 +12,16 @@ mod child;
 mod conformance;
 #[path = "real/crash.rs"]
 mod crash;
+#[path = "real/full.rs"]
+mod full;
 #[path = "real/given.rs"]
 mod given;
 #[path = "real/payloads.rs"]
 mod payloads;
 #[path = "real/segments.rs"]
 mod segments;
+#[path = "real/syncs.rs"]
+mod syncs;
 #[path = "real/tamper.rs"]
 mod tamper;
 #[path = "real/unusable.rs"]

@@ -1,0 +1,380 @@
+//! A machine that lives, crashes and starts again, and what must be true each time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use vambrace_core::clock::Clock;
+use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
+use vambrace_ledger::{Checkpoint, Entry, Id, KeyKind, Op, SegmentName, SigningKey, Timestamp};
+use vambrace_simdisk::Random;
+
+use super::disk::{SimDisk, Trouble};
+use crate::checkpoints::{self, Copies};
+use crate::disk::DiskSegments;
+use crate::error::StoreError;
+use crate::files::{self, Disk};
+use crate::guard::{Contradiction, Guard};
+use crate::keeper::Keeper;
+use crate::keys::{self, KeyFiles};
+use crate::lock::FolderLock;
+use crate::projection::Cursor;
+use crate::shared::Shared;
+use crate::state_dir::StateDir;
+use crate::tide::Tide;
+use crate::verify::{VerifyOptions, verify};
+use crate::{append, rotation, schema, seal, sqlite};
+
+/// Every so many seeds the whole of `verify` runs, on real files.
+const VERIFIED: u64 = 40;
+
+struct Clean;
+
+impl Redact for Clean {
+    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        Ok(Masked { text: text.into(), count: 0 })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Ticks(AtomicI64);
+
+impl Clock for Ticks {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_785_000_000_000 + self.0.fetch_add(7, Ordering::Relaxed))
+    }
+}
+
+pub(super) struct Machine {
+    seed: u64,
+    random: Random,
+    _temp: tempfile::TempDir,
+    dir: StateDir,
+    disk: SimDisk,
+    clock: Arc<Ticks>,
+    /// The table, while nothing runs.
+    connection: Option<Connection>,
+    /// Which of two copies of the table is on the disk for sure.
+    kept: usize,
+    /// The size of the last checkpoint that was published without a fault.
+    published: u64,
+    max_segment: u64,
+}
+
+/// The tables that matter, and the two places where they are copied to.
+const TABLES: [&str; 7] =
+    ["head", "ledger", "projection", "tree", "tree_nodes", "checkpoints", "ledger_keys"];
+const COPIES: [&str; 2] = ["one", "two"];
+
+impl Machine {
+    pub(super) fn new(seed: u64) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = StateDir::open(temp.path().join("s")).unwrap();
+        let mut random = Random::new(seed);
+        let disk = SimDisk::new(random.draw());
+        let connection = schema::open_for_writing(Path::new(":memory:")).unwrap();
+        connection.set_prepared_statement_cache_capacity(128);
+        for copy in COPIES {
+            connection.execute_batch(&format!("ATTACH ':memory:' AS {copy}")).unwrap();
+            for table in TABLES {
+                connection
+                    .execute_batch(&format!("CREATE TABLE {copy}.{table} AS SELECT * FROM main.{table}"))
+                    .unwrap();
+            }
+            connection.execute_batch(&format!("CREATE INDEX {copy}.by_seq ON ledger (seq)")).unwrap();
+        }
+        // Made here and not on the simulated disk: who reads keys looks at the modes of real files.
+        let (writer, _) = sqlite::writer_and_head(&connection, Path::new("db")).unwrap();
+        let key = SigningKey::new(&keys::origin(&writer), KeyKind::Log, &[7; 32]).unwrap();
+        let path = dir.keys().join("ledger.key");
+        private(&path, key.secret_text().as_bytes());
+        disk.open(&dir.wal(), files::OpenFor::Making).unwrap();
+        disk.sync_folder(dir.path()).unwrap();
+        let max_segment = 500 + random.draw() % 20_000;
+        let clock = Arc::new(Ticks::default());
+        let connection = Some(connection);
+        Self { seed, random, _temp: temp, dir, disk, clock, connection, kept: 0, published: 0, max_segment }
+    }
+
+    /// Several lives.
+    pub(super) fn live(mut self) {
+        for _ in 0..2 + self.random.below(3) {
+            let mut keeper = self.start();
+            let trouble = match self.random.below(8) {
+                0 => None,
+                1 => Some(Trouble::NoRoom),
+                2 => Some(Trouble::Write),
+                3 => Some(Trouble::Sync),
+                _ => Some(Trouble::PowerCut),
+            };
+            let after = 1 + self.random.draw() % 60;
+            self.disk.plan(trouble.map(|trouble| (after, trouble)));
+            for _ in 0..1 + self.random.below(6) {
+                self.record(&keeper);
+                if !self.catch_up(&mut keeper) {
+                    break;
+                }
+            }
+            self.connection = keeper.connection.take();
+            drop(keeper);
+            self.crash();
+        }
+        let mut keeper = self.start();
+        self.connection = keeper.connection.take();
+        if self.seed.is_multiple_of(VERIFIED) {
+            self.verify();
+        }
+    }
+
+    /// One life without trouble.
+    pub(super) fn live_quietly(&mut self, records: usize) {
+        let (mut keeper, _) = self.begin();
+        (0..records).for_each(|_| self.record_one(&keeper, 150));
+        assert!(self.catch_up(&mut keeper));
+        self.connection = keeper.connection.take();
+    }
+
+    /// A new start, which may find a crash or a changed folder; false when the folder is refused.
+    pub(super) fn restart(&mut self) -> bool {
+        let (mut keeper, against) = self.begin();
+        let goes_on = against.is_empty() && self.catch_up(&mut keeper);
+        self.connection = keeper.connection.take();
+        goes_on
+    }
+
+    /// The table, while nothing runs.
+    pub(super) fn table(&self) -> &Connection {
+        self.connection.as_ref().unwrap()
+    }
+
+    pub(super) fn disk(&self) -> Arc<dyn Disk> {
+        Arc::new(self.disk.clone())
+    }
+
+    /// The segments that are there.
+    pub(super) fn segments(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "jsonl");
+        self.disk.contents().into_iter().filter(|(path, _)| is_segment(path)).collect()
+    }
+
+    /// One segment in place of all.
+    pub(super) fn replace_segments(&self, path: &Path, bytes: &[u8]) {
+        for (path, _) in self.segments() {
+            self.disk.remove(&path);
+        }
+        files::replace(&self.disk, path, bytes).unwrap();
+    }
+
+    /// A process starts: nothing is suspected, and everything is brought up to date.
+    fn start(&mut self) -> Keeper {
+        let (mut keeper, against) = self.begin();
+        assert!(against.is_empty(), "a crash was taken for a rollback: {against:?}");
+        assert!(self.catch_up(&mut keeper));
+        self.check_all(keeper.connection.as_ref().unwrap());
+        keeper
+    }
+
+    fn begin(&mut self) -> (Keeper, Vec<Contradiction>) {
+        self.disk.plan(None);
+        let connection = self.connection.take().unwrap();
+        let database = PathBuf::from("db");
+        let (writer, head) = sqlite::writer_and_head(&connection, &database).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let mut files = Box::new(DiskSegments::on(Arc::clone(&disk), &self.dir.ledger()));
+        let anchors = Some(Path::new("/elsewhere"));
+        let copies = Copies::on(Arc::clone(&disk), self.dir.latest_checkpoint(), anchors, &writer);
+        let tide = Arc::new(Tide::new(Arc::clone(&disk), self.dir.wal()));
+        let guard = Guard {
+            connection: &connection,
+            database: &database,
+            files: files.as_mut(),
+            copies: &copies,
+            head,
+            tide: &tide,
+        };
+        let against = guard.look().unwrap();
+        let keys = KeyFiles::of(&self.dir);
+        rotation::ensure(&connection, &database, &writer, &keys, &tide, self.clock.now()).unwrap();
+        let (chores, _) = channel();
+        let keeper = Keeper {
+            database,
+            connection: Some(connection),
+            files,
+            mirror: FolderLock::new(self.dir.mirror_lock().unwrap()),
+            writer: FolderLock::new(self.dir.writer_lock().unwrap()),
+            interval: Duration::ZERO,
+            max_segment: self.max_segment,
+            shared: Arc::new(Shared::new(chores)),
+            tide,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            id: writer,
+            keys,
+            copies,
+            witness: None,
+            turn: crate::witness::Turn::default(),
+        };
+        (keeper, against)
+    }
+
+    /// Some records, not yet on the disk.
+    fn record(&mut self, keeper: &Keeper) {
+        for _ in 0..self.random.below(9) {
+            let most = if self.random.one_in(5) { 9000 } else { 300 };
+            let length = self.random.below(most);
+            self.record_one(keeper, length);
+        }
+    }
+
+    fn record_one(&self, keeper: &Keeper, length: usize) {
+        let connection = keeper.connection.as_ref().unwrap();
+        let mut entry = Entry::new(Op::Grant, self.clock.now());
+        entry.message = Some(Redacted::text(&"x".repeat(length), &Clean).unwrap());
+        append::append(connection, &keeper.database, &keeper.id, &[entry], |_| Ok(())).unwrap();
+    }
+
+    /// False when the process has to end.
+    fn catch_up(&mut self, keeper: &mut Keeper) -> bool {
+        loop {
+            let next = 1 - self.kept;
+            copy(keeper.connection.as_ref().unwrap(), "main", COPIES[next]);
+            let flushed = self.disk.syncs(&self.dir.wal());
+            let turned = keeper.turn();
+            if self.disk.syncs(&self.dir.wal()) > flushed {
+                self.kept = next;
+            }
+            match turned {
+                Ok(more) => {
+                    let newest = checkpoints::newest(keeper.connection.as_ref().unwrap()).unwrap();
+                    self.published = newest.map_or(0, |row| row.size);
+                    if !more {
+                        return true;
+                    }
+                }
+                Err(_) if self.disk.has_lost_power() => return false,
+                Err(StoreError::Unsynced(_) | StoreError::Poisoned(_)) => {
+                    assert!(keeper.tide.check().is_err(), "a failed sync must close the store");
+                    return false;
+                }
+                // Nothing is in doubt: the same process goes on.
+                Err(StoreError::Full(_) | StoreError::Io(_)) => return true,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+
+    /// The process is killed, or the power goes.
+    fn crash(&mut self) {
+        let connection = self.connection.take().unwrap();
+        if self.disk.has_lost_power() || self.random.one_in(2) {
+            self.disk.cut_power();
+            if self.random.one_in(2) {
+                copy(&connection, COPIES[self.kept], "main");
+            }
+        }
+        self.check_left(&connection);
+        self.connection = Some(connection);
+    }
+
+    /// What a crash must leave: segments as far as the cursor says, and checkpoints that were published.
+    fn check_left(&self, connection: &Connection) {
+        let cursor = Cursor::read(connection).unwrap();
+        let there = self.disk.contents();
+        for (name, lines) in segments(connection) {
+            let due = lines.iter().filter(|(seq, _)| *seq <= cursor.seq).map(|(_, line)| line.as_slice());
+            let due = due.collect::<Vec<_>>().concat();
+            let file = there.get(&self.dir.ledger().join(name.file_name()));
+            assert!(due.is_empty() || file.is_some_and(|bytes| bytes.starts_with(&due)), "{name} lost lines");
+        }
+        let copies = [self.dir.latest_checkpoint(), self.anchor(connection)];
+        for path in copies.iter().filter(|_| self.published > 0) {
+            let (checkpoint, _) = Checkpoint::parse(&there[path]).unwrap();
+            assert!(checkpoint.size >= self.published, "{} was set back", path.display());
+        }
+    }
+
+    /// After a start and without trouble everything is as the table says.
+    fn check_all(&self, connection: &Connection) {
+        let there = self.segments();
+        let wanted: Vec<(PathBuf, Vec<u8>)> = segments(connection)
+            .into_iter()
+            .map(|(name, lines)| {
+                let bytes = lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().concat();
+                (self.dir.ledger().join(name.file_name()), bytes)
+            })
+            .collect();
+        let sizes = |files: &[(PathBuf, Vec<u8>)]| -> Vec<_> {
+            files.iter().map(|(path, bytes)| (path.file_name().unwrap().to_owned(), bytes.len())).collect()
+        };
+        assert!(there == wanted, "{:?} instead of {:?}", sizes(&there), sizes(&wanted));
+        let head = sqlite::writer_and_head(connection, Path::new("db")).unwrap().1;
+        let (checkpoint, _) =
+            Checkpoint::parse(&self.disk.contents()[&self.dir.latest_checkpoint()]).unwrap();
+        assert_eq!(checkpoint.size, head.seq);
+    }
+
+    /// The whole of `verify`, on real files.
+    fn verify(&mut self) {
+        let connection = self.connection.take().unwrap();
+        let database = self.dir.database();
+        connection.execute("VACUUM INTO ?1", [database.to_str().unwrap()]).unwrap();
+        for (path, bytes) in self.disk.contents() {
+            if path.starts_with(self.dir.ledger()) {
+                private(&path, &bytes);
+            }
+        }
+        let options = VerifyOptions::new(self.clock.now());
+        let report = verify(&self.dir, &options, &mut |_| {}).unwrap();
+        assert!(report.findings.is_clean(), "{:#?}", report.findings);
+    }
+
+    fn anchor(&self, connection: &Connection) -> PathBuf {
+        let (writer, _): (Id, _) = sqlite::writer_and_head(connection, Path::new("db")).unwrap();
+        Path::new("/elsewhere").join(format!("{writer}.checkpoint"))
+    }
+}
+
+fn copy(connection: &Connection, from: &str, to: &str) {
+    let run = |sql: String| connection.prepare_cached(&sql).unwrap().execute(()).unwrap();
+    run("BEGIN".to_owned());
+    for table in TABLES {
+        if table != "ledger" {
+            run(format!("DELETE FROM {to}.{table}"));
+            run(format!("INSERT INTO {to}.{table} SELECT * FROM {from}.{table}"));
+        }
+    }
+    // Records are only ever added.
+    run(format!("DELETE FROM {to}.ledger WHERE seq > (SELECT max(seq) FROM {from}.head)"));
+    let last = format!("SELECT ifnull(max(seq), 0) FROM {to}.ledger");
+    run(format!("INSERT INTO {to}.ledger SELECT * FROM {from}.ledger WHERE seq > ({last})"));
+    run("COMMIT".to_owned());
+}
+
+type Lines = Vec<(u64, Vec<u8>)>;
+
+/// The segments that the table asks for.
+fn segments(connection: &Connection) -> Vec<(SegmentName, Lines)> {
+    let mut statement = connection.prepare("SELECT seq, line FROM ledger ORDER BY seq").unwrap();
+    let rows = statement.query_map((), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).unwrap();
+    let mut segments: Vec<(SegmentName, Lines)> = Vec::new();
+    let mut sealed = true;
+    for row in rows {
+        let (seq, line) = row.unwrap();
+        let seq = seq.unsigned_abs();
+        if sealed {
+            segments.push((SegmentName::starting(seq), Vec::new()));
+        }
+        sealed = seal::is_seal(line.as_bytes());
+        segments.last_mut().unwrap().1.push((seq, format!("{line}\n").into_bytes()));
+    }
+    segments
+}
+
+#[expect(clippy::disallowed_methods, reason = "files of a test")]
+fn private(path: &Path, bytes: &[u8]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(path, bytes).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
