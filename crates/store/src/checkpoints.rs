@@ -119,7 +119,12 @@ impl Copies {
 
     /// Puts a copy that is contradicted out of the way.
     pub(crate) fn set_aside(path: &Path, seq: u64) -> io::Result<()> {
-        fs::rename(path, path.with_added_extension(format!("set-aside-{seq}")))
+        fs::rename(path, Self::aside(path, seq))
+    }
+
+    /// The name that it gets.
+    pub(crate) fn aside(path: &Path, seq: u64) -> PathBuf {
+        path.with_added_extension(format!("set-aside-{seq}"))
     }
 }
 

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_core::redacted::Redacted;
 use vambrace_ledger::{
-    Checkpoint, Entry, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName, Signed, Timestamp,
+    Checkpoint, Entry, Frontier, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName, Signed,
+    Timestamp, leaf,
 };
 
 use crate::append::append;
-use crate::checkpoints::{self, Copies};
+use crate::checkpoints::{self, CheckpointRow, Copies};
 use crate::disk::SegmentFiles;
 use crate::error::StoreError;
+use crate::keys::write_private;
 use crate::projection::Cursor;
 use crate::statements::signed;
 use crate::tree::{self, Tree};
@@ -44,6 +46,7 @@ impl Guard<'_> {
     pub(crate) fn look(&self) -> Result<Vec<Contradiction>, StoreError> {
         let mut found = Vec::new();
         self.tree(&mut found).map_err(|error| self.sqlite(&error))?;
+        self.rows(&mut found).map_err(|error| self.sqlite(&error))?;
         self.segments(&mut found)?;
         let mut copies = vec![("the newest checkpoint", self.copies.latest())];
         copies.extend(self.copies.anchor().map(|anchor| ("the anchor", anchor)));
@@ -79,16 +82,56 @@ impl Guard<'_> {
             ..Entry::new(Op::Recovery, at)
         };
         let size = signed(self.head.seq);
+        // Signed for another history: kept as files, not as ours. Those that still hold stay, and so do the seals
+        // that name them.
+        let foreign = self.foreign().map_err(|error| self.sqlite(&error))?;
+        for row in &foreign {
+            let path = self.copies.latest().with_file_name(format!("checkpoint.{}", row.size));
+            let path = Copies::aside(&path, self.head.seq);
+            write_private(&path, row.note.as_bytes()).map_err(|error| StoreError::folder(&path, error))?;
+        }
         append(self.connection, self.database, writer, &[entry], |_| {
             self.connection.execute_batch("DELETE FROM tree; DELETE FROM tree_nodes;")?;
-            // Signed for another history: kept as files below, not as ours.
-            self.connection.execute("DELETE FROM checkpoints", ())?;
+            for row in &foreign {
+                self.connection.execute("DELETE FROM checkpoints WHERE size = ?1", [signed(row.size)])?;
+            }
             self.connection.execute("DELETE FROM projection WHERE seq > ?1", [size]).map(drop)
         })?;
         let cursor = Cursor::read(self.connection).map_err(|error| self.sqlite(&error))?;
         projection::set_aside_behind(self.files, cursor)?;
         for path in found.iter().filter_map(|contradiction| contradiction.file.as_ref()) {
             Copies::set_aside(path, self.head.seq).map_err(|error| StoreError::folder(path, error))?;
+        }
+        Ok(())
+    }
+
+    /// The checkpoints of the table that do not fit its records: every root is made anew for it.
+    fn foreign(&self) -> rusqlite::Result<Vec<CheckpointRow>> {
+        let keys = keys::all(self.connection)?;
+        let mut rows = checkpoints::all(self.connection)?.into_iter().peekable();
+        let (mut tree, mut foreign) = (Frontier::new(), Vec::new());
+        let mut statement = self.connection.prepare("SELECT line FROM ledger ORDER BY seq")?;
+        let mut lines = statement.query(())?;
+        while let Some(line) = lines.next()? {
+            tree.push(leaf(line.get_ref(0)?.as_bytes()?));
+            while let Some(row) = rows.next_if(|row| row.size <= tree.size()) {
+                let holds = Checkpoint::parse(row.note.as_bytes()).is_ok_and(|(said, note)| {
+                    (said.size, said.root) == (tree.size(), tree.root())
+                        && keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_)))
+                });
+                foreign.extend((!holds).then_some(row));
+            }
+        }
+        foreign.extend(rows);
+        Ok(foreign)
+    }
+
+    /// No checkpoint of the table is ahead of it.
+    fn rows(&self, found: &mut Vec<Contradiction>) -> rusqlite::Result<()> {
+        let newest = checkpoints::newest(self.connection)?.map_or(0, |row| row.size);
+        if newest > self.head.seq {
+            let have = self.head.seq;
+            found.push(plain(format!("it holds a checkpoint of {newest} records and has {have}")));
         }
         Ok(())
     }

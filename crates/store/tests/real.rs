@@ -6,14 +6,20 @@
     reason = "tests: a fault ends them, and they own the folders and processes they make"
 )]
 
+#[path = "real/attacks.rs"]
+mod attacks;
 #[path = "real/child.rs"]
 mod child;
 #[path = "real/conformance.rs"]
 mod conformance;
 #[path = "real/crash.rs"]
 mod crash;
+#[path = "real/forge.rs"]
+mod forge;
 #[path = "real/given.rs"]
 mod given;
+#[path = "real/moves.rs"]
+mod moves;
 #[path = "real/segments.rs"]
 mod segments;
 #[path = "real/tamper.rs"]
