@@ -12,11 +12,14 @@
 
 mod append;
 mod decide;
+mod ledger;
 mod read;
 mod report;
 mod search;
 mod start;
+mod verify;
 mod wall;
+mod witness_log;
 
 use clap::Parser;
 use report::Report;
@@ -41,6 +44,8 @@ const BENCHES: &[Bench] = &[
     ("read", read::run),
     ("search", search::run),
     ("start", start::run),
+    ("verify", verify::run),
+    ("witness-log", witness_log::run),
 ];
 
 fn main() -> std::process::ExitCode {

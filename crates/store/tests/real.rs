@@ -6,6 +6,8 @@
     reason = "tests: a fault ends them, and they own the folders and processes they make"
 )]
 
+#[path = "real/agreement.rs"]
+mod agreement;
 #[path = "real/attacks.rs"]
 mod attacks;
 #[path = "real/child.rs"]
@@ -18,8 +20,12 @@ mod crash;
 mod forge;
 #[path = "real/given.rs"]
 mod given;
+#[path = "real/live.rs"]
+mod live;
 #[path = "real/moves.rs"]
 mod moves;
+#[path = "real/rollback.rs"]
+mod rollback;
 #[path = "real/segments.rs"]
 mod segments;
 #[path = "real/tamper.rs"]

@@ -160,7 +160,8 @@ fn places(image: &Image, home: &Path) -> Vec<std::ops::Range<usize>> {
         "SELECT CAST(edge AS BLOB) FROM tree",
         "SELECT CAST(hash AS BLOB) FROM tree",
         "SELECT CAST(key AS BLOB) FROM ledger_keys",
-        "SELECT CAST(writer || event_hash AS BLOB) FROM head",
+        "SELECT CAST(writer AS BLOB) FROM head",
+        "SELECT CAST(event_hash AS BLOB) FROM head",
     ] {
         values.push(forge.db.query_row(sql, (), |row| row.get(0)).unwrap());
     }
@@ -168,7 +169,7 @@ fn places(image: &Image, home: &Path) -> Vec<std::ops::Range<usize>> {
     image.put(home);
     let file = std::fs::read(home.join("vambrace.db")).unwrap();
     let place = |value: &Vec<u8>| {
-        // A short value may also be a part of a line; the head row joins two columns as they stand in the file.
+        // A short value may also be a part of a line.
         let all: Vec<usize> = (0..file.len() - value.len()).filter(|at| file[*at..].starts_with(value)).collect();
         assert!(!all.is_empty(), "{:?}", String::from_utf8_lossy(value));
         all.into_iter().map(|at| at..at + value.len()).collect::<Vec<_>>()
@@ -179,10 +180,34 @@ fn places(image: &Image, home: &Path) -> Vec<std::ops::Range<usize>> {
     found
 }
 
+#[test]
+fn timing() {
+    let ours = story(3, 12, 3000);
+    let (_temp, home) = folder();
+    let begun = std::time::Instant::now();
+    for _ in 0..200 { ours.image.put(&home); }
+    eprintln!("put {:?}", begun.elapsed() / 200);
+    let begun = std::time::Instant::now();
+    for _ in 0..200 { drop(Forge::of(&ours.image, &home)); }
+    eprintln!("forge {:?}", begun.elapsed() / 200);
+    let begun = std::time::Instant::now();
+    for _ in 0..200 { looked(&home, &later()); }
+    eprintln!("look {:?} {} {:?}", begun.elapsed() / 200, std::fs::metadata(home.join("vambrace.db")).unwrap().len(), looked(&home, &later()));
+    for (name, make) in MOVES {
+        let mut dice = Dice(7);
+        let begun = std::time::Instant::now();
+        for _ in 0..10 {
+            let forge = Forge::of(&ours.image, &home);
+            make(&mut Hand { ours: &ours, other: &ours, forge: &forge, dice: &mut dice });
+        }
+        eprintln!("{name} {:?}", begun.elapsed() / 10);
+    }
+}
+
 // B5
 #[test]
 fn every_single_bit_of_a_small_ledger_counts() {
-    let ours = story(1, 3, 900);
+    let ours = story(1, 1, 9000);
     let (_temp, home) = folder();
     let (_other, second) = folder();
     let places = places(&ours.image, &home);
