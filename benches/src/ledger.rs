@@ -69,7 +69,10 @@ pub(crate) fn write(home: &Path, records: u64, segment: u64) {
                         // Segments are closed when the keeper sees them full.
                         if batch % 500 == task {
                             let store = Arc::clone(&store);
-                            tokio::task::spawn_blocking(move || store.catch_up()).await.expect("a thread").expect("segments");
+                            tokio::task::spawn_blocking(move || store.catch_up())
+                                .await
+                                .expect("a thread")
+                                .expect("segments");
                         }
                     }
                 })

@@ -37,7 +37,12 @@ pub(crate) fn run() -> Report {
     }
     ratios.sort_by(f64::total_cmp);
     let mut report = Report::new("witness-log");
-    report.must("durable appends, 64 writers, beside witness-log (median)", ratios[ratios.len() / 2], "x", Must::AtLeast(1.0));
+    report.must(
+        "durable appends, 64 writers, beside witness-log (median)",
+        ratios[ratios.len() / 2],
+        "x",
+        Must::AtLeast(1.0),
+    );
     report.must("ours, cut in half: found", found / f64::from(ROUNDS), "of 1", Must::AtLeast(1.0));
     report.tell("witness-log, cut in half: found", theirs_found / f64::from(ROUNDS), "of 1");
     report.tell("ours, appends per second", rates.0, "/s");
@@ -78,7 +83,8 @@ fn peer(home: &Path, lines: &Path, journal: &Path) -> Value {
         .flat_map(|path| std::fs::read(path).expect("a segment"))
         .collect();
     std::fs::write(lines, text).expect("a file");
-    let python = std::env::var_os("VAMBRACE_PEER_WITNESS_LOG").expect("run it with `cargo xtask bench witness-log`");
+    let python =
+        std::env::var_os("VAMBRACE_PEER_WITNESS_LOG").expect("run it with `cargo xtask bench witness-log`");
     let output = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/peers/witness_log.py"))
         .args([lines, journal])
@@ -100,6 +106,7 @@ fn cut_in_half_is_found(home: &Path) -> bool {
         .expect("half of the records");
     drop(connection);
     let options = VerifyOptions::new(Wall.now());
-    let report = verify(&StateDir::existing(home).expect("a folder"), &options, &mut |_| {}).expect("a check");
+    let report =
+        verify(&StateDir::existing(home).expect("a folder"), &options, &mut |_| {}).expect("a check");
     report.findings.faults().iter().any(|finding| finding.kind == Kind::ShorterThanCheckpoint)
 }

@@ -76,12 +76,7 @@ impl Frontier {
         self.graft_telling(height, root, |_, _, _| {})
     }
 
-    fn graft_telling(
-        &mut self,
-        height: u32,
-        root: Digest,
-        completed: impl FnMut(u32, u64, Digest),
-    ) -> bool {
+    fn graft_telling(&mut self, height: u32, root: Digest, completed: impl FnMut(u32, u64, Digest)) -> bool {
         let fits = height < u64::BITS && self.size.trailing_zeros() >= height;
         if fits {
             self.grow(height, root, completed);
@@ -237,7 +232,8 @@ mod tests {
             }
             let (mut whole, mut expected) = (Frontier::new(), Vec::new());
             for n in 0..40 {
-                whole.push_telling(leaf(&line(n)), |height, place, root| expected.push((height, place, root)));
+                whole
+                    .push_telling(leaf(&line(n)), |height, place, root| expected.push((height, place, root)));
             }
             assert_eq!(tree, whole, "{cuts:?}");
             told.sort_unstable();

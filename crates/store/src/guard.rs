@@ -21,6 +21,9 @@ use crate::statements::signed;
 use crate::tree::{self, Tree};
 use crate::{keys, projection};
 
+/// Records that span more have had a checkpoint; one is signed every second.
+const OVERDUE_MS: i64 = 60_000;
+
 /// Something that is kept elsewhere and does not fit the table.
 #[derive(Debug)]
 pub(crate) struct Contradiction {
@@ -47,6 +50,7 @@ impl Guard<'_> {
         let mut found = Vec::new();
         self.tree(&mut found).map_err(|error| self.sqlite(&error))?;
         self.rows(&mut found).map_err(|error| self.sqlite(&error))?;
+        self.signed(&mut found).map_err(|error| self.sqlite(&error))?;
         self.segments(&mut found)?;
         let mut copies = vec![("the newest checkpoint", self.copies.latest())];
         copies.extend(self.copies.anchor().map(|anchor| ("the anchor", anchor)));
@@ -157,6 +161,48 @@ impl Guard<'_> {
             )));
         }
         Ok(())
+    }
+
+    /// What the tree goes on from was signed: else whoever rewrites the table has it signed by the next start.
+    fn signed(&self, found: &mut Vec<Contradiction>) -> rusqlite::Result<()> {
+        let tree = Tree::read(self.connection)?.unwrap_or(Tree::new());
+        let Some(row) = checkpoints::newest(self.connection)? else {
+            if tree.head().seq > 0 || self.is_overdue()? {
+                found.push(plain("it has no checkpoint, and one is signed every second"));
+            }
+            return Ok(());
+        };
+        let fits = if row.size > tree.head().seq {
+            // The tree is to be grown anew: every checkpoint must still hold.
+            row.size > self.head.seq || self.foreign()?.is_empty()
+        } else {
+            let keys = keys::all(self.connection)?;
+            Checkpoint::parse(row.note.as_bytes()).is_ok_and(|(said, note)| {
+                (said.size, said.root) == (tree.head().seq, tree.edge.root())
+                    && keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_)))
+            })
+        };
+        if !fits {
+            found.push(plain(format!("the checkpoint of {} records is not one of its tree", row.size)));
+        }
+        Ok(())
+    }
+
+    /// Whether the records span more time than a ledger is ever without a checkpoint. One that an older program wrote
+    /// has none until its first key, which is then its last record.
+    fn is_overdue(&self) -> rusqlite::Result<bool> {
+        let time = |seq: u64| -> rusqlite::Result<Option<Timestamp>> {
+            let sql = "SELECT line FROM ledger WHERE seq = ?1";
+            let line: Option<String> =
+                self.connection.query_row(sql, [signed(seq)], |row| row.get(0)).optional()?;
+            let ts = line.as_ref().and_then(|line| Line::read(line.as_bytes()).ok()).map(|line| line.ts);
+            Ok(ts.and_then(|ts| Timestamp::parse(ts).ok()))
+        };
+        if keys::rows(self.connection)?.first().is_none_or(|(seq, _)| *seq == self.head.seq) {
+            return Ok(false);
+        }
+        let spanned = time(1)?.zip(time(self.head.seq)?);
+        Ok(spanned.is_none_or(|(first, last)| last > first.later(OVERDUE_MS)))
     }
 
     /// No segment holds a record that the table lacks: they are written from the table, after it is on the disk.

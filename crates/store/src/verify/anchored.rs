@@ -11,9 +11,6 @@ use super::scan::Scanned;
 use crate::checkpoints::{self, CheckpointRow};
 use crate::statements::signed;
 
-/// A checkpoint is signed every second; records that are not much older may still wait for one.
-const GRACE_MS: i64 = 10_000;
-
 /// A checkpoint, and where it was found.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -105,7 +102,11 @@ impl Evidence<'_> {
         let marked: BTreeSet<u64> = rows.iter().filter(|row| row.sealed).map(|row| row.size).collect();
         for size in marked.symmetric_difference(&seals).filter(|size| **size >= start) {
             let place = Place::Checkpoint("table".to_owned(), *size);
-            findings.fault(place, Kind::BadCheckpoint, "the mark that a segment was sealed with it is not right");
+            findings.fault(
+                place,
+                Kind::BadCheckpoint,
+                "the mark that a segment was sealed with it is not right",
+            );
         }
         skipped
     }
@@ -183,11 +184,10 @@ impl Evidence<'_> {
         Some(source.size())
     }
 
-    /// What no checkpoint covers. `now` is a moment of the check and one when it began: a running store adds records
-    /// meanwhile. A record of the future is not one that waits for its checkpoint.
+    /// What no checkpoint covers.
     pub(super) fn tail(
         &self,
-        now: (Timestamp, Timestamp),
+        is_young: &dyn Fn(Timestamp) -> bool,
         connection: &Connection,
         findings: &mut Findings,
     ) -> rusqlite::Result<()> {
@@ -201,7 +201,7 @@ impl Evidence<'_> {
         let since = since.and_then(|ts| Timestamp::parse(ts).ok());
         let place = Place::Record(from);
         let detail = format!("records {from} to {to} are covered by no checkpoint");
-        if since.is_some_and(|since| since >= now.0.earlier(GRACE_MS) && since <= now.1.later(GRACE_MS)) {
+        if since.is_some_and(is_young) {
             findings.note(place, Kind::UnanchoredTail, format!("{detail} yet"));
         } else {
             let detail = format!("{detail}; after a crash, `vambrace audit checkpoint` signs them");

@@ -212,7 +212,8 @@ impl Scan<'_> {
                 }
                 sealed = false;
                 if let Some(said) = said {
-                    if said.writer != self.writer {
+                    // Without a head row nobody knows whose it is.
+                    if said.writer != self.writer && !self.writer.is_empty() {
                         let detail = format!("it was written by `{}`", said.writer);
                         read.findings.fault(Place::Record(seq), Kind::OtherLedger, detail);
                     }

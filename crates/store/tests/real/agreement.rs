@@ -55,7 +55,8 @@ impl Drop for Second {
 const HONEST: &[Move] = &[
     ("nothing", |_| {}),
     ("a checkpoint row less", |hand| {
-        hand.forge.sql("DELETE FROM checkpoints WHERE sealed = 0 AND size < (SELECT max(size) FROM checkpoints)");
+        hand.forge
+            .sql("DELETE FROM checkpoints WHERE sealed = 0 AND size < (SELECT max(size) FROM checkpoints)");
     }),
     ("the newest row less", |hand| {
         hand.forge.sql("DELETE FROM checkpoints WHERE size = (SELECT max(size) FROM checkpoints)");
@@ -77,7 +78,11 @@ const HONEST: &[Move] = &[
         let stamp = [-20_000, -3_000, 3_000, 20_000, 9_000_000_000][hand.dice.below(5)];
         let young = at(86_400_000 + stamp).to_string();
         let last: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
-        let line = lines[3].replacen(serde_json::from_str::<Value>(&lines[3]).unwrap()["ts"].as_str().unwrap(), &young, 1);
+        let line = lines[3].replacen(
+            serde_json::from_str::<Value>(&lines[3]).unwrap()["ts"].as_str().unwrap(),
+            &young,
+            1,
+        );
         lines.push(resealed(&line, lines.len() + 1, last["event_hash"].as_str().unwrap().parse().unwrap()));
         hand.forge.set_lines(&lines);
         hand.forge.fix_head();
@@ -89,8 +94,15 @@ const HONEST: &[Move] = &[
         let by = 1_i64 << hand.dice.below(10);
         hand.forge.sql(&format!("UPDATE projection SET {column} = abs({column} - {by})"));
     }),
+    ("no file of the newest checkpoint", |hand| {
+        std::fs::remove_file(hand.forge.newest()).unwrap();
+        let at = at(86_400_000 + [-20_000, -3_000, 20_000][hand.dice.below(3)]).millis();
+        hand.forge.sql(&format!("UPDATE checkpoints SET at = {at}"));
+    }),
     ("marks of seals", |hand| {
-        hand.forge.sql("UPDATE checkpoints SET sealed = 1 - sealed WHERE size = (SELECT min(size) FROM checkpoints)");
+        hand.forge.sql(
+            "UPDATE checkpoints SET sealed = 1 - sealed WHERE size = (SELECT min(size) FROM checkpoints)",
+        );
     }),
     ("a kept subtree", |hand| {
         let change = ["hash = zeroblob(32)", "place = place + 1", "height = height + 1"][hand.dice.below(3)];
@@ -105,7 +117,7 @@ const HONEST: &[Move] = &[
 
 /// Makes all moves so many times and compares; returns how many were clean, and how many there were.
 fn compare(ours: &Story, other: &Story, seed: u64, times: u64) -> (u64, u64) {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let home = temp.path().join("forged");
     let kept = temp.path().join("kept");
     let now = at(86_400_000).to_string();
@@ -158,7 +170,7 @@ fn two_verifiers_agree_on_thousands_of_ledgers() {
 // B5
 #[test]
 fn a_ledger_that_was_copied_while_it_was_open_is_clean_to_both() {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let (home, copy) = (temp.path().join("state"), temp.path().join("copy"));
     let store = SqliteStore::open(StateDir::open(&home).unwrap(), &quick()).unwrap();
     let runtime = crate::given::runtime();
@@ -183,7 +195,7 @@ fn a_ledger_that_was_copied_while_it_was_open_is_clean_to_both() {
 #[test]
 fn a_third_tree_has_the_same_roots_and_takes_the_same_proofs() {
     let ours = story(2, 150, 30_000);
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let home = temp.path().join("state");
     let lines = Forge::of(&ours.image, &home).lines();
     let store = SqliteStore::open(StateDir::open(&home).unwrap(), &quick()).unwrap();

@@ -19,7 +19,7 @@ pub(crate) fn looked(home: &Path, options: &VerifyOptions) -> VerifyReport {
 }
 
 fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let home = temp.path().join("forged");
     (temp, home)
 }
@@ -170,7 +170,8 @@ fn places(image: &Image, home: &Path) -> Vec<std::ops::Range<usize>> {
     let file = std::fs::read(home.join("vambrace.db")).unwrap();
     let place = |value: &Vec<u8>| {
         // A short value may also be a part of a line.
-        let all: Vec<usize> = (0..file.len() - value.len()).filter(|at| file[*at..].starts_with(value)).collect();
+        let all: Vec<usize> =
+            (0..file.len() - value.len()).filter(|at| file[*at..].starts_with(value)).collect();
         assert!(!all.is_empty(), "{:?}", String::from_utf8_lossy(value));
         all.into_iter().map(|at| at..at + value.len()).collect::<Vec<_>>()
     };
@@ -178,30 +179,6 @@ fn places(image: &Image, home: &Path) -> Vec<std::ops::Range<usize>> {
     found.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
     found.dedup_by(|next, last| next.end <= last.end);
     found
-}
-
-#[test]
-fn timing() {
-    let ours = story(3, 12, 3000);
-    let (_temp, home) = folder();
-    let begun = std::time::Instant::now();
-    for _ in 0..200 { ours.image.put(&home); }
-    eprintln!("put {:?}", begun.elapsed() / 200);
-    let begun = std::time::Instant::now();
-    for _ in 0..200 { drop(Forge::of(&ours.image, &home)); }
-    eprintln!("forge {:?}", begun.elapsed() / 200);
-    let begun = std::time::Instant::now();
-    for _ in 0..200 { looked(&home, &later()); }
-    eprintln!("look {:?} {} {:?}", begun.elapsed() / 200, std::fs::metadata(home.join("vambrace.db")).unwrap().len(), looked(&home, &later()));
-    for (name, make) in MOVES {
-        let mut dice = Dice(7);
-        let begun = std::time::Instant::now();
-        for _ in 0..10 {
-            let forge = Forge::of(&ours.image, &home);
-            make(&mut Hand { ours: &ours, other: &ours, forge: &forge, dice: &mut dice });
-        }
-        eprintln!("{name} {:?}", begun.elapsed() / 10);
-    }
 }
 
 // B5

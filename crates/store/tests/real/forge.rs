@@ -9,7 +9,12 @@ use rusqlite::Connection;
 use vambrace_ledger::{Checkpoint, Digest, Frontier, KeyKind, Note, SigningKey, leaf};
 use vambrace_store::{Batch, Options, SqliteStore, StateDir, Store as _};
 
-use crate::given::{home, quick, runtime, session, start};
+use crate::given::{quick, runtime, session, start};
+
+/// A folder for forged copies: in memory where that exists, since no disk has to be real for them.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
 
 /// Numbers by chance, the same ones every time.
 pub(crate) struct Dice(pub(crate) u64);
@@ -99,7 +104,8 @@ pub(crate) struct Story {
 
 /// Writes a ledger: rounds of records with a restart after each, a new key in the middle when there is one.
 pub(crate) fn story(rounds: u64, records: u64, segment: u64) -> Story {
-    let (_temp, home) = home();
+    let temp = folder();
+    let home = temp.path().join("state");
     let options = Options { max_segment_bytes: segment, ..quick() };
     let (mut before, mut kept, mut key) = (Vec::new(), Vec::new(), None);
     for round in 0..rounds {
@@ -123,7 +129,11 @@ pub(crate) fn story(rounds: u64, records: u64, segment: u64) -> Story {
         // One file, so that a copy is a copy.
         let settled = "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE; VACUUM";
         Connection::open(home.join("vambrace.db")).unwrap().execute_batch(settled).unwrap();
-        before.push(Image::of(&home).only(|name| name.starts_with("ledger/") || name.starts_with("keys/") || name == "vambrace.db"));
+        before.push(
+            Image::of(&home).only(|name| {
+                name.starts_with("ledger/") || name.starts_with("keys/") || name == "vambrace.db"
+            }),
+        );
         kept.push(fs::read(home.join("ledger/checkpoint")).unwrap());
     }
     Story { image: before.pop().unwrap(), before, kept, key: key.unwrap() }
@@ -181,7 +191,8 @@ impl Forge {
         }
         starts.push(lines.len() + 1);
         for pair in starts.windows(2) {
-            let text: String = lines[pair[0] - 1..pair[1] - 1].iter().map(|line| format!("{line}\n")).collect();
+            let text: String =
+                lines[pair[0] - 1..pair[1] - 1].iter().map(|line| format!("{line}\n")).collect();
             write(&self.home.join(format!("ledger/{:020}.jsonl", pair[0])), text.as_bytes());
             let cursor = [lines.len(), pair[0], text.len()].map(|number| i64::try_from(number).unwrap());
             self.db.execute("UPDATE projection SET seq = ?1, segment = ?2, offset = ?3", cursor).unwrap();
@@ -257,7 +268,9 @@ impl Forge {
 
 /// The hash that a line ends with.
 pub(crate) fn hash_of(line: &str) -> Digest {
-    line.get(line.len().saturating_sub(73)..line.len() - 2).and_then(|hash| hash.parse().ok()).unwrap_or(Digest::ZERO)
+    line.get(line.len().saturating_sub(73)..line.len() - 2)
+        .and_then(|hash| hash.parse().ok())
+        .unwrap_or(Digest::ZERO)
 }
 
 /// The same content at another place in the chain, with a right hash.

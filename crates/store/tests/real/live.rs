@@ -48,26 +48,37 @@ fn a_store_that_is_written_meanwhile_gives_no_false_finding() {
                 }
             }
         });
-        for round in 0..60 {
+        let mut segments = 0;
+        for round in 0..40 {
             let options = VerifyOptions { jobs: 1 + round % 2, ..VerifyOptions::new(Wall.now()) };
             let report = looked(&home, &options);
             if !report.findings.is_clean() {
                 done.store(true, Ordering::Relaxed);
             }
             assert!(report.findings.is_clean(), "round {round}: {:#?}", report.findings.faults());
+            segments = report.segments;
+        }
+        // However slow the disk is, some segments are closed while somebody looks.
+        while segments < 3 {
+            let report = looked(&home, &VerifyOptions::new(Wall.now()));
+            if !report.findings.is_clean() {
+                done.store(true, Ordering::Relaxed);
+            }
+            assert!(report.findings.is_clean(), "{:#?}", report.findings.faults());
+            segments = report.segments;
         }
         done.store(true, Ordering::Relaxed);
     });
     drop(store);
     let report = looked(&home, &VerifyOptions::new(Wall.now()));
-    assert!(report.findings.is_clean() && report.segments > 2, "{:#?}", report.findings);
+    assert!(report.findings.is_clean(), "{:#?}", report.findings);
 }
 
 // B5
 #[test]
 fn one_core_and_many_find_the_same() {
     let (ours, other) = (story(3, 12, 3000), story(1, 5, 3000));
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let home = temp.path().join("forged");
     let mut dice = Dice(21);
     for (name, make) in MOVES {
@@ -126,15 +137,12 @@ fn a_check_since_a_moment_begins_at_the_checkpoint_before_it() {
     }
     // From before everything: nothing is left out.
     assert_eq!(looked(&home, &since(-1)).records, whole.records);
-    // What was changed before is not looked at, what was changed after is found.
+    // What was changed after that moment is found.
     let edit = |seq: u64| {
         let sql = "UPDATE ledger SET line = replace(line, 'INFO', 'WARN') WHERE seq = ?1";
         let connection = rusqlite::Connection::open(home.join("vambrace.db")).unwrap();
         connection.execute(sql, [i64::try_from(seq).unwrap()]).unwrap();
     };
-    edit(3);
-    assert!(looked(&home, &since(3)).findings.is_clean());
-    assert!(!looked(&home, &later()).findings.is_clean());
     edit(whole.records - 2);
     assert!(!looked(&home, &since(3)).findings.is_clean());
 }
@@ -152,14 +160,17 @@ fn a_row_that_lies_about_its_time_does_not_shorten_a_check() {
     assert!(report.findings.is_clean() && report.records >= 8, "{report:?}");
     let last = Forge::of(&crate::forge::Image::of(&home), &home).lines();
     let skipped = &last[usize::try_from(report.skipped).unwrap() - 1];
-    assert!(skipped.contains("\"ts\":\"2026-07-25T18:") || skipped.contains("\"ts\":\"2026-07-25T17:"), "{skipped}");
+    assert!(
+        skipped.contains("\"ts\":\"2026-07-25T18:") || skipped.contains("\"ts\":\"2026-07-25T17:"),
+        "{skipped}"
+    );
 }
 
 // B5
 #[test]
 fn records_without_a_checkpoint_are_a_note_while_they_are_young_and_a_finding_afterwards() {
     let ours = story(1, 9, 30_000);
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let home = temp.path().join("state");
     let forge = Forge::of(&ours.image, &home);
     let mut lines = forge.lines();
@@ -171,7 +182,8 @@ fn records_without_a_checkpoint_are_a_note_while_they_are_young_and_a_finding_af
     drop(forge);
     let tail = |millis: i64| {
         let report = looked(&home, &VerifyOptions::new(at(millis)));
-        let is = |found: &[vambrace_ledger::Finding]| found.iter().any(|one| one.kind == Kind::UnanchoredTail);
+        let is =
+            |found: &[vambrace_ledger::Finding]| found.iter().any(|one| one.kind == Kind::UnanchoredTail);
         (is(report.findings.notes()), is(report.findings.faults()), report.findings.is_clean())
     };
     assert_eq!(tail(5_000), (true, false, true));

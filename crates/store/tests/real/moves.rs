@@ -50,10 +50,17 @@ pub(crate) const MOVES: &[Move] = &[
         hand.forge.db.execute(sql, (size, bytes)).unwrap();
     }),
     ("bit of the tree, a head or a key row", |hand| {
-        let columns =
-            [("tree", "edge"), ("tree", "hash"), ("head", "writer"), ("head", "event_hash"), ("ledger_keys", "key")];
+        let columns = [
+            ("tree", "edge"),
+            ("tree", "hash"),
+            ("head", "writer"),
+            ("head", "event_hash"),
+            ("ledger_keys", "key"),
+        ];
         let (table, column) = columns[hand.dice.below(columns.len())];
-        let sql = format!("SELECT CAST({column} AS BLOB) FROM {table} WHERE rowid = (SELECT max(rowid) FROM {table})");
+        let sql = format!(
+            "SELECT CAST({column} AS BLOB) FROM {table} WHERE rowid = (SELECT max(rowid) FROM {table})"
+        );
         let mut bytes: Vec<u8> = hand.forge.db.query_row(&sql, (), |row| row.get(0)).unwrap();
         hand.dice.flip(&mut bytes);
         let kind = if column == "edge" { "BLOB" } else { "TEXT" };
@@ -123,7 +130,8 @@ pub(crate) const MOVES: &[Move] = &[
     }),
     ("segments or checkpoint of another ledger", |hand| {
         let theirs = hand.other.image.only(|name| name.starts_with("ledger/"));
-        let theirs = if hand.dice.below(2) == 0 { theirs } else { theirs.only(|name| name == "ledger/checkpoint") };
+        let theirs =
+            if hand.dice.below(2) == 0 { theirs } else { theirs.only(|name| name == "ledger/checkpoint") };
         theirs.over(&hand.ours.image).put(&hand.forge.home);
     }),
     ("rewrite a record and chain anew", |hand| {
@@ -202,7 +210,8 @@ pub(crate) const MOVES: &[Move] = &[
 impl Hand<'_> {
     /// A line of the table, counted from zero.
     fn line(&mut self) -> usize {
-        let count: i64 = self.forge.db.query_row("SELECT count(*) FROM ledger", (), |row| row.get(0)).unwrap();
+        let count: i64 =
+            self.forge.db.query_row("SELECT count(*) FROM ledger", (), |row| row.get(0)).unwrap();
         self.dice.below(usize::try_from(count).unwrap())
     }
 
@@ -224,7 +233,8 @@ impl Hand<'_> {
 
     /// Another word in a record, of the same or another length.
     fn falsify(&mut self, lines: &mut [String], at: usize) {
-        let changed = ["src/main.rs", "\"INFO\"", "key.", "segment."].iter().find(|word| lines[at].contains(**word));
+        let changed =
+            ["src/main.rs", "\"INFO\"", "key.", "segment."].iter().find(|word| lines[at].contains(**word));
         let (word, other) = (changed.unwrap(), ["x", "src/evil.rs", "allowed"][self.dice.below(3)]);
         lines[at] = lines[at].replacen(word, other, 1);
     }
@@ -269,7 +279,8 @@ pub(crate) fn replace_keys(forge: &Forge, falsify: impl Fn(usize, &mut Value)) -
     let mut roots = vec![tree.root()];
     forge.sql("DELETE FROM ledger_keys");
     let old: Vec<(i64, String)> = forge.notes();
-    let signer = |at: usize, from: &[(usize, usize)]| from.iter().rev().find(|(seq, _)| *seq <= at).unwrap().1;
+    let signer =
+        |at: usize, from: &[(usize, usize)]| from.iter().rev().find(|(seq, _)| *seq <= at).unwrap().1;
     let mut from = Vec::new();
     for (at, line) in forge.lines().iter().enumerate() {
         let mut said: Value = serde_json::from_str(line).unwrap();
@@ -293,7 +304,8 @@ pub(crate) fn replace_keys(forge: &Forge, falsify: impl Fn(usize, &mut Value)) -
             said["root_hash"] = json!(root.to_string());
             if said["note"].is_string() {
                 let key = &keys[signer(usize::try_from(size).unwrap(), &from)];
-                said["note"] = json!(Checkpoint { origin: origin.clone(), size, root }.sign(key).unwrap().to_string());
+                said["note"] =
+                    json!(Checkpoint { origin: origin.clone(), size, root }.sign(key).unwrap().to_string());
             }
         }
         let prev = lines.last().map_or(Digest::ZERO, |line| hash_of(line));

@@ -31,7 +31,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// A ledger with an anchor that knows all of it, set back to an earlier moment.
 fn set_back(ours: &Story, to: &Image) -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let (home, anchors) = (temp.path().join("state"), temp.path().join("anchors"));
     ours.image.put(&home);
     // Opening and closing leaves the anchor.
@@ -81,7 +81,12 @@ fn a_folder_set_back_as_a_whole_is_refused_at_the_start_and_goes_on_when_somebod
             drop(try_open(&home, &options).unwrap());
         }
         let again = looked(&home, &against(&anchors));
-        assert_eq!((again.records, again.findings.is_clean()), (report.records, true), "{:#?}", again.findings);
+        assert_eq!(
+            (again.records, again.findings.is_clean()),
+            (report.records, true),
+            "{:#?}",
+            again.findings
+        );
     }
 }
 
@@ -89,7 +94,7 @@ fn a_folder_set_back_as_a_whole_is_refused_at_the_start_and_goes_on_when_somebod
 #[test]
 fn acknowledging_without_need_changes_nothing() {
     let ours = story(2, 9, 3000);
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let (home, anchors) = (temp.path().join("state"), temp.path().join("anchors"));
     ours.image.put(&home);
     let before = looked(&home, &later());
@@ -105,7 +110,7 @@ fn acknowledging_without_need_changes_nothing() {
 #[test]
 fn a_database_set_back_beside_its_segments_is_refused_and_what_it_lacks_is_kept_aside() {
     let ours = story(4, 9, 3000);
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let (home, anchors) = (temp.path().join("state"), temp.path().join("anchors"));
     ours.before[2].only(|name| name == "vambrace.db").over(&ours.image).put(&home);
     assert!(matches!(try_open(&home, &options(&anchors)), Err(StoreError::RolledBack { .. })));
@@ -122,7 +127,7 @@ fn a_database_set_back_beside_its_segments_is_refused_and_what_it_lacks_is_kept_
 #[test]
 fn a_table_that_was_rewritten_is_refused_and_stays_a_finding_when_it_is_acknowledged() {
     let ours = story(2, 9, 3000);
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let (home, anchors) = (temp.path().join("state"), temp.path().join("anchors"));
     let forge = Forge::of(&ours.image, &home);
     let mut lines = forge.lines();
@@ -148,7 +153,7 @@ fn a_table_that_was_rewritten_is_refused_and_stays_a_finding_when_it_is_acknowle
 #[test]
 fn a_change_of_the_key_that_was_broken_off_anywhere_is_made_good() {
     let ours = story(1, 9, 30_000);
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let home = temp.path().join("state");
     let begin = || {
         ours.image.put(&home);
@@ -169,7 +174,11 @@ fn a_change_of_the_key_that_was_broken_off_anywhere_is_made_good() {
     old.over(&whole).put(&home);
     crate::forge::write(&home.join("keys/ledger.key.next"), &new);
     let before = looked(&home, &later());
-    assert!(before.findings.faults().iter().all(|found| found.kind == Kind::WrongKey), "{:#?}", before.findings);
+    assert!(
+        before.findings.faults().iter().all(|found| found.kind == Kind::WrongKey),
+        "{:#?}",
+        before.findings
+    );
     goes_on(&home, 2);
     // Not broken off.
     whole.put(&home);
@@ -206,7 +215,7 @@ fn goes_on(home: &Path, keys: usize) {
 #[test]
 fn a_key_that_takes_over_by_itself_is_found() {
     let ours = story(1, 5, 30_000);
-    let temp = tempfile::tempdir().unwrap();
+    let temp = crate::forge::folder();
     let home = temp.path().join("state");
     let forge = Forge::of(&ours.image, &home);
     let mut lines = forge.lines();
@@ -215,7 +224,8 @@ fn a_key_that_takes_over_by_itself_is_found() {
     // Signed by the new key alone.
     let note = handover(own.verify_key().name(), &old, &own.verify_key()).unwrap().sign(&own);
     let (body, _) = lines[0].rsplit_once(",\"prev_hash\"").unwrap();
-    let body = body.replacen("key.created", "key.rotated", 1).replacen(&ours.key, &own.verify_key().to_string(), 1);
+    let body =
+        body.replacen("key.created", "key.rotated", 1).replacen(&ours.key, &own.verify_key().to_string(), 1);
     let last: Digest = crate::forge::hash_of(lines.last().unwrap());
     let line = format!("{body},\"note\":{},\"prev_hash\":\"\"", Value::from(note.to_string()));
     lines.push(resealed(&line, lines.len() + 1, last));
