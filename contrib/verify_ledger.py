@@ -14,7 +14,6 @@ KEPT_FROM = 8  # the table keeps the roots of subtrees of 2^8 records and more
 ZERO = b"0" * 64
 
 def sha256(data): return hashlib.sha256(data).digest()
-
 # ---- ed25519 (RFC 8032, 5.1). Points are (X, Y, Z, T) with x = X/Z, y = Y/Z, xy = T/Z.
 P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
@@ -163,7 +162,8 @@ class Check:
             cursor = db.execute("SELECT seq, segment, offset FROM projection WHERE name = 'segments'").fetchone()
             files = [path for path in (self.folder / "ledger").glob("*.jsonl") if re.fullmatch(r"\d{20}", path.stem)]
             segments = [(int(path.stem), path.read_bytes()) for path in sorted(files)]
-            self.table(db.execute("BEGIN") and db)
+            db.execute("BEGIN")
+            self.table(db)
             self.segments(segments, *(cursor or (0, 0, 0)))
             self.keyring(db.execute("SELECT seq, key FROM ledger_keys ORDER BY seq").fetchall())
             self.checkpoints(db.execute("SELECT size, sealed, note, at FROM checkpoints ORDER BY size").fetchall())

@@ -86,7 +86,7 @@ fn peer(home: &Path, lines: &Path, journal: &Path) -> Value {
     let python =
         std::env::var_os("VAMBRACE_PEER_WITNESS_LOG").expect("run it with `cargo xtask bench witness-log`");
     let output = Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/peers/witness_log.py"))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/peers/journal.py"))
         .args([lines, journal])
         .output()
         .expect("python");

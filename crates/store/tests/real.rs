@@ -2,6 +2,8 @@
 //! altered is found; what cannot be written is refused. One binary, which also starts itself as a child.
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "tests: a fault ends them, and they own the folders and processes they make"
 )]

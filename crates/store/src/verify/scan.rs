@@ -21,6 +21,9 @@ use crate::tree::{KEPT_FROM, Node};
 /// Rows are read in pieces, so that no long read keeps the log of a running store from starting over.
 const PIECE: i64 = 4096;
 
+/// As much as SQLite ever maps.
+const MAPPED: i64 = 0x7fff_0000;
+
 /// What to read.
 pub(super) struct Scan<'a> {
     pub(super) dir: &'a StateDir,
@@ -148,7 +151,10 @@ impl Scan<'_> {
     }
 
     fn work(&self, parts: &[Part], next: &AtomicUsize, tell: &Sender<Told>) {
-        let connection = open(self.dir);
+        let connection = open(self.dir).inspect(|connection| {
+            // Pages are looked at where they lie. Somebody who cuts the file meanwhile ends the check, as no success.
+            let _ = connection.pragma_update(None, "mmap_size", MAPPED);
+        });
         while let Some((number, part)) = {
             let number = next.fetch_add(1, Ordering::Relaxed);
             parts.get(number).map(|part| (number, part))
@@ -183,7 +189,9 @@ impl Scan<'_> {
             mirror.skip(before, &mut read.findings);
         }
         let mut wanted = self.wanted.range(before + 1..).copied().peekable();
-        let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
+        // As bytes: a text would be copied to get the zero behind it that C wants.
+        let sql =
+            "SELECT seq, CAST(line AS BLOB) FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
         let mut statement = connection.prepare(sql)?;
         let (mut last, end) = part.rows;
         let mut sealed = false;
