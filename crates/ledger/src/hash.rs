@@ -14,24 +14,27 @@ const START: [u32; 8] =
 /// Memory for hashing, used again for every record.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Pair {
-    first: Vec<u8>,
+    /// What is left of the first text behind its whole blocks.
+    rest: Vec<u8>,
     second: Vec<u8>,
 }
 
 impl Pair {
     /// The digests of `first`, and of `prefix` and `second` as one text.
     pub(crate) fn hash(&mut self, first: &[u8], prefix: u8, second: &[u8]) -> (Digest, Digest) {
-        fill(&mut self.first, &[], first);
-        fill(&mut self.second, &[prefix], second);
-        let ((a, _), (b, _)) = (self.first.as_chunks::<BLOCK>(), self.second.as_chunks::<BLOCK>());
-        let both = a.len().min(b.len());
+        let (whole, rest) = first.as_chunks::<BLOCK>();
+        fill(&mut self.rest, &[], rest, first.len());
+        fill(&mut self.second, &[prefix], second, second.len() + 1);
+        let ((rest, _), (b, _)) = (self.rest.as_chunks::<BLOCK>(), self.second.as_chunks::<BLOCK>());
         let (mut left, mut right) = (START, START);
-        for (one, other) in a.iter().zip(b) {
+        let mut others = b.iter();
+        for one in whole.iter().chain(rest) {
             compress256(&mut left, std::slice::from_ref(one));
-            compress256(&mut right, std::slice::from_ref(other));
+            if let Some(other) = others.next() {
+                compress256(&mut right, std::slice::from_ref(other));
+            }
         }
-        compress256(&mut left, a.get(both..).unwrap_or_default());
-        compress256(&mut right, b.get(both..).unwrap_or_default());
+        compress256(&mut right, others.as_slice());
         (digest(left), digest(right))
     }
 }
@@ -48,12 +51,12 @@ pub(crate) fn node(prefix: u8, left: &Digest, right: &Digest) -> Digest {
     digest(state)
 }
 
-/// The text and the padding of FIPS 180-4.
-fn fill(buffer: &mut Vec<u8>, prefix: &[u8], text: &[u8]) {
+/// The end of a text and the padding of FIPS 180-4 for all of it.
+fn fill(buffer: &mut Vec<u8>, prefix: &[u8], text: &[u8], length: usize) {
     buffer.clear();
     buffer.extend_from_slice(prefix);
     buffer.extend_from_slice(text);
-    let bits = (buffer.len() as u64) * 8;
+    let bits = (length as u64) * 8;
     buffer.push(0x80);
     let filled = (buffer.len() + 8).next_multiple_of(BLOCK) - 8;
     buffer.resize(filled, 0);

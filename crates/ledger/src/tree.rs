@@ -73,9 +73,13 @@ impl Frontier {
     /// Adds a complete subtree of `2^height` leaves; false, and nothing is added, when it cannot stand here.
     #[must_use]
     pub fn graft(&mut self, height: u32, root: Digest) -> bool {
+        self.graft_telling(height, root, |_, _, _| {})
+    }
+
+    fn graft_telling(&mut self, height: u32, root: Digest, completed: impl FnMut(u32, u64, Digest)) -> bool {
         let fits = height < u64::BITS && self.size.trailing_zeros() >= height;
         if fits {
-            self.grow(height, root, |_, _, _| {});
+            self.grow(height, root, completed);
         }
         fits
     }
@@ -133,12 +137,19 @@ impl Stretch {
 
     /// Adds the next leaf.
     pub fn push(&mut self, leaf: Digest) {
+        self.push_telling(leaf, |_, _, _| {});
+    }
+
+    /// Adds the next leaf and tells every subtree that it completes within the stretch, as
+    /// [`Frontier::push_telling`] does.
+    pub fn push_telling(&mut self, leaf: Digest, mut completed: impl FnMut(u32, u64, Digest)) {
         let (mut height, mut root) = (0, leaf);
         while self.next >> height & 1 == 1
             && let Some((_, left)) = self.subtrees.pop_if(|(left, _)| *left == height)
         {
             root = node(&left, &root);
             height += 1;
+            completed(height, self.next >> height, root);
         }
         self.subtrees.push((height, root));
         self.next += 1;
@@ -147,7 +158,14 @@ impl Stretch {
     /// Puts the leaves behind those of a tree; false when they do not belong there.
     #[must_use]
     pub fn join(&self, tree: &mut Frontier) -> bool {
-        self.subtrees.iter().all(|(height, root)| tree.graft(*height, *root)) && tree.size() == self.next
+        self.join_telling(tree, |_, _, _| {})
+    }
+
+    /// The same, and tells every subtree that is completed only by putting both together.
+    #[must_use]
+    pub fn join_telling(&self, tree: &mut Frontier, mut completed: impl FnMut(u32, u64, Digest)) -> bool {
+        self.subtrees.iter().all(|(height, root)| tree.graft_telling(*height, *root, &mut completed))
+            && tree.size() == self.next
     }
 }
 
@@ -203,17 +221,24 @@ mod tests {
     #[test]
     fn stretches_that_begin_anywhere_make_up_the_tree() {
         for cuts in [[0, 1, 2, 40], [3, 17, 18, 40], [5, 5, 31, 33], [16, 32, 39, 40]] {
-            let mut tree = Frontier::new();
+            let (mut tree, mut told) = (Frontier::new(), Vec::new());
             let mut at = 0;
             for end in cuts.into_iter().chain([40]) {
                 let mut stretch = Stretch::starting(at);
-                (at..end).for_each(|n| stretch.push(leaf(&line(n))));
-                assert!(stretch.join(&mut tree));
+                let mut tell = |height, place, root| told.push((height, place, root));
+                (at..end).for_each(|n| stretch.push_telling(leaf(&line(n)), &mut tell));
+                assert!(stretch.join_telling(&mut tree, &mut tell));
                 at = end;
             }
-            let mut whole = Frontier::new();
-            (0..40).for_each(|n| whole.push(leaf(&line(n))));
+            let (mut whole, mut expected) = (Frontier::new(), Vec::new());
+            for n in 0..40 {
+                whole
+                    .push_telling(leaf(&line(n)), |height, place, root| expected.push((height, place, root)));
+            }
             assert_eq!(tree, whole, "{cuts:?}");
+            told.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(told, expected, "{cuts:?}");
         }
         let mut lost = Stretch::starting(7);
         lost.push(leaf(&line(7)));

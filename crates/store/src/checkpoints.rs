@@ -133,6 +133,11 @@ impl Copies {
         path.parent().map_or(Ok(()), |folder| self.disk.sync_folder(folder))
     }
 
+    /// Keeps a checkpoint that has no file yet where those are kept that were put out of the way.
+    pub(crate) fn keep_aside(&self, path: &Path, seq: u64, note: &str) -> io::Result<()> {
+        files::replace(&*self.disk, &Self::aside(path, seq), note.as_bytes())
+    }
+
     /// The name that it gets.
     pub(crate) fn aside(path: &Path, seq: u64) -> PathBuf {
         path.with_added_extension(format!("set-aside-{seq}"))

@@ -38,6 +38,9 @@ pub(crate) fn grow(
     let tree = tree.ok_or_else(|| damaged("what it keeps of the tree cannot be read".to_owned()))?;
     let last = checkpoints::newest(connection).map_err(sqlite)?.map_or(0, |row| row.size);
     let start = tree.edge.size();
+    if last > upto {
+        return Err(damaged(format!("it holds a checkpoint of {last} records and has {upto}")));
+    }
     let upto = upto.min(start + PIECE);
     if start >= upto && last >= start {
         return Ok(None);
@@ -61,7 +64,7 @@ pub(crate) fn grow(
                 Err(fault) => return Ok(Err(damaged(format!("record {seq}: {fault}")))),
             };
             grown.tree.push(leaf, line.event_hash, &mut grown.completed);
-            if seq - covered >= APART {
+            if seq.saturating_sub(covered) >= APART {
                 grown.sign(key)?;
                 covered = seq;
             }

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_core::redacted::Redacted;
 use vambrace_ledger::{
-    Checkpoint, Entry, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName, Signed, Timestamp,
+    Checkpoint, Entry, Frontier, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName, Signed,
+    Timestamp, leaf,
 };
 
 use crate::append::append;
-use crate::checkpoints::{self, Copies};
+use crate::checkpoints::{self, CheckpointRow, Copies};
 use crate::disk::SegmentFiles;
 use crate::error::StoreError;
 use crate::projection::Cursor;
@@ -20,6 +21,9 @@ use crate::tide::Tide;
 use crate::tree::{self, Tree};
 use crate::witness::View;
 use crate::{keys, projection};
+
+/// Records that span more have had a checkpoint; one is signed every second.
+const OVERDUE_MS: i64 = 60_000;
 
 /// Something that is kept elsewhere and does not fit the table.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ impl Guard<'_> {
     pub(crate) fn look(&self) -> Result<Vec<Contradiction>, StoreError> {
         let mut found = Vec::new();
         self.tree(&mut found).map_err(|error| self.sqlite(&error))?;
+        self.rows(&mut found).map_err(|error| self.sqlite(&error))?;
+        self.signed(&mut found).map_err(|error| self.sqlite(&error))?;
         self.segments(&mut found)?;
         let mut copies = vec![("the newest checkpoint", self.copies.latest())];
         copies.extend(self.copies.anchor().map(|anchor| ("the anchor", anchor)));
@@ -83,10 +89,19 @@ impl Guard<'_> {
             ..Entry::new(Op::Recovery, at)
         };
         let size = signed(self.head.seq);
+        // Signed for another history: kept as files, not as ours. Those that still hold stay, and so do the seals
+        // that name them.
+        let foreign = self.foreign().map_err(|error| self.sqlite(&error))?;
+        for row in &foreign {
+            let path = self.copies.latest().with_file_name(format!("checkpoint.{}", row.size));
+            let kept = self.copies.keep_aside(&path, self.head.seq, &row.note);
+            kept.map_err(|error| StoreError::folder(&path, error))?;
+        }
         append(self.connection, self.database, writer, &[entry], |_| {
             self.connection.execute_batch("DELETE FROM tree; DELETE FROM tree_nodes;")?;
-            // Signed for another history: kept as files below, not as ours.
-            self.connection.execute("DELETE FROM checkpoints", ())?;
+            for row in &foreign {
+                self.connection.execute("DELETE FROM checkpoints WHERE size = ?1", [signed(row.size)])?;
+            }
             self.connection.execute("DELETE FROM projection WHERE seq > ?1", [size]).map(drop)
         })?;
         // The evidence is moved only when the record of it cannot be lost any more.
@@ -96,6 +111,37 @@ impl Guard<'_> {
         for path in found.iter().filter_map(|contradiction| contradiction.file.as_ref()) {
             let moved = self.copies.set_aside(path, self.head.seq);
             moved.map_err(|error| StoreError::folder(path, error))?;
+        }
+        Ok(())
+    }
+
+    /// The checkpoints of the table that do not fit its records: every root is made anew for it.
+    fn foreign(&self) -> rusqlite::Result<Vec<CheckpointRow>> {
+        let keys = keys::all(self.connection)?;
+        let mut rows = checkpoints::all(self.connection)?.into_iter().peekable();
+        let (mut tree, mut foreign) = (Frontier::new(), Vec::new());
+        let mut statement = self.connection.prepare("SELECT line FROM ledger ORDER BY seq")?;
+        let mut lines = statement.query(())?;
+        while let Some(line) = lines.next()? {
+            tree.push(leaf(line.get_ref(0)?.as_bytes()?));
+            while let Some(row) = rows.next_if(|row| row.size <= tree.size()) {
+                let holds = Checkpoint::parse(row.note.as_bytes()).is_ok_and(|(said, note)| {
+                    (said.size, said.root) == (tree.size(), tree.root())
+                        && keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_)))
+                });
+                foreign.extend((!holds).then_some(row));
+            }
+        }
+        foreign.extend(rows);
+        Ok(foreign)
+    }
+
+    /// No checkpoint of the table is ahead of it.
+    fn rows(&self, found: &mut Vec<Contradiction>) -> rusqlite::Result<()> {
+        let newest = checkpoints::newest(self.connection)?.map_or(0, |row| row.size);
+        if newest > self.head.seq {
+            let have = self.head.seq;
+            found.push(plain(format!("it holds a checkpoint of {newest} records and has {have}")));
         }
         Ok(())
     }
@@ -121,6 +167,48 @@ impl Guard<'_> {
             )));
         }
         Ok(())
+    }
+
+    /// What the tree goes on from was signed: else whoever rewrites the table has it signed by the next start.
+    fn signed(&self, found: &mut Vec<Contradiction>) -> rusqlite::Result<()> {
+        let tree = Tree::read(self.connection)?.unwrap_or(Tree::new());
+        let Some(row) = checkpoints::newest(self.connection)? else {
+            if tree.head().seq > 0 || self.is_overdue()? {
+                found.push(plain("it has no checkpoint, and one is signed every second"));
+            }
+            return Ok(());
+        };
+        let fits = if row.size > tree.head().seq {
+            // The tree is to be grown anew: every checkpoint must still hold.
+            row.size > self.head.seq || self.foreign()?.is_empty()
+        } else {
+            let keys = keys::all(self.connection)?;
+            Checkpoint::parse(row.note.as_bytes()).is_ok_and(|(said, note)| {
+                (said.size, said.root) == (tree.head().seq, tree.edge.root())
+                    && keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_)))
+            })
+        };
+        if !fits {
+            found.push(plain(format!("the checkpoint of {} records is not one of its tree", row.size)));
+        }
+        Ok(())
+    }
+
+    /// Whether the records span more time than a ledger is ever without a checkpoint. One that an older program wrote
+    /// has none until its first key, which is then its last record.
+    fn is_overdue(&self) -> rusqlite::Result<bool> {
+        let time = |seq: u64| -> rusqlite::Result<Option<Timestamp>> {
+            let sql = "SELECT line FROM ledger WHERE seq = ?1";
+            let line: Option<String> =
+                self.connection.query_row(sql, [signed(seq)], |row| row.get(0)).optional()?;
+            let ts = line.as_ref().and_then(|line| Line::read(line.as_bytes()).ok()).map(|line| line.ts);
+            Ok(ts.and_then(|ts| Timestamp::parse(ts).ok()))
+        };
+        if keys::rows(self.connection)?.first().is_none_or(|(seq, _)| *seq == self.head.seq) {
+            return Ok(false);
+        }
+        let spanned = time(1)?.zip(time(self.head.seq)?);
+        Ok(spanned.is_none_or(|(first, last)| last > first.later(OVERDUE_MS)))
     }
 
     /// No segment holds a record that the table lacks: they are written from the table, after it is on the disk.

@@ -78,10 +78,11 @@ impl KeyFiles {
         if facts.mode() & 0o077 != 0 || facts.uid() != rustix::process::geteuid().as_raw() {
             return Err(StoreError::Exposed { path: path.to_owned(), mode: facts.mode() & 0o777 });
         }
-        let mut text = String::new();
-        file.take(MOST).read_to_string(&mut text).map_err(|error| StoreError::folder(path, error))?;
-        let key = SigningKey::from_secret_text(&text);
-        key.map(Some).map_err(|error| StoreError::folder(path, io::Error::other(error.to_string())))
+        let mut bytes = Vec::new();
+        file.take(MOST).read_to_end(&mut bytes).map_err(|error| StoreError::folder(path, error))?;
+        let text = std::str::from_utf8(&bytes).unwrap_or_default();
+        let key = SigningKey::from_secret_text(text);
+        key.map(Some).map_err(|error| StoreError::Key(format!("`{}` is {error}", path.display())))
     }
 }
 
@@ -95,11 +96,10 @@ pub(crate) fn newest(connection: &Connection) -> rusqlite::Result<Option<String>
     connection.prepare_cached(sql)?.query_row((), |row| row.get(0)).optional()
 }
 
-/// The key that counted when there were so many records, as the table says.
-pub(crate) fn at(connection: &Connection, size: u64) -> rusqlite::Result<Option<VerifyKey>> {
-    let sql = "SELECT key FROM ledger_keys WHERE seq <= ?1 ORDER BY seq DESC LIMIT 1";
-    let key: Option<String> = connection.query_row(sql, [signed(size)], |row| row.get(0)).optional()?;
-    Ok(key.and_then(|key| key.parse().ok()))
+/// The keys that have counted and the records that say so, as the table says.
+pub(crate) fn rows(connection: &Connection) -> rusqlite::Result<Vec<(u64, String)>> {
+    let mut statement = connection.prepare_cached("SELECT seq, key FROM ledger_keys ORDER BY seq")?;
+    statement.query_map((), |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)))?.collect()
 }
 
 /// Every key that has counted, as the table says.

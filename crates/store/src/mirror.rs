@@ -13,9 +13,10 @@ pub(crate) struct Mirror<'a> {
     segments: Vec<(SegmentName, u64)>,
     /// Which of them is being read.
     at: usize,
-    /// What was read of it and not yet used, and where that begins.
+    /// What was read of it and not yet used, and where that begins and ends.
     buffer: Vec<u8>,
     used: usize,
+    end: usize,
     offset: u64,
     line: u64,
     /// Rows that no segment had a line for, at the end of the table as far as it was read.
@@ -33,13 +34,23 @@ enum Next {
 
 impl<'a> Mirror<'a> {
     pub(crate) fn new(files: &'a dyn SegmentFiles, segments: Vec<(SegmentName, u64)>) -> Self {
-        Self { files, segments, at: 0, buffer: Vec::new(), used: 0, offset: 0, line: 0, lacking: None }
+        Self {
+            files,
+            segments,
+            at: 0,
+            buffer: Vec::new(),
+            used: 0,
+            end: 0,
+            offset: 0,
+            line: 0,
+            lacking: None,
+        }
     }
 
     /// Compares the next line with a row of the table.
     pub(crate) fn compare(&mut self, seq: u64, row: &[u8], found: &mut Findings) {
         // Nearly always the next line is the row, and then there is nothing to look for.
-        let rest = self.buffer.get(self.used..).unwrap_or_default();
+        let rest = self.rest();
         if rest.get(row.len()) == Some(&b'\n') && rest.starts_with(row) && self.lacking.is_none() {
             return self.take(row.len() + 1);
         }
@@ -169,6 +180,10 @@ impl<'a> Mirror<'a> {
         self.buffer.get(self.used..self.used + length).unwrap_or_default()
     }
 
+    fn rest(&self) -> &[u8] {
+        self.buffer.get(self.used..self.end).unwrap_or_default()
+    }
+
     fn take(&mut self, length: usize) {
         self.used += length;
         self.line += 1;
@@ -177,7 +192,7 @@ impl<'a> Mirror<'a> {
     fn next(&mut self, found: &mut Findings) -> Next {
         loop {
             let Some((name, size)) = self.segments.get(self.at).copied() else { return Next::End };
-            let rest = self.buffer.get(self.used..).unwrap_or_default();
+            let rest = self.rest();
             if let Some(length) = memchr::memchr(b'\n', rest) {
                 return Next::Line(length);
             }
@@ -194,25 +209,26 @@ impl<'a> Mirror<'a> {
                 return Next::Torn(rest.len());
             }
             self.at += 1;
-            self.buffer.clear();
-            (self.used, self.offset, self.line) = (0, 0, 0);
+            (self.used, self.end, self.offset, self.line) = (0, 0, 0, 0);
         }
     }
 
     /// Reads on; false when the segment does not give what its size promised.
     fn fill(&mut self, name: SegmentName, left: u64, found: &mut Findings) -> bool {
-        self.buffer.drain(..self.used);
-        self.used = 0;
-        let kept = self.buffer.len();
+        self.buffer.copy_within(self.used..self.end, 0);
+        let kept = self.end - self.used;
         let want = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-        self.buffer.resize(kept + want, 0);
-        let read = self.buffer.get_mut(kept..).map_or(Ok(0), |room| self.files.read(name, self.offset, room));
+        if self.buffer.len() < kept + want {
+            self.buffer.resize(kept + want, 0);
+        }
+        let room = self.buffer.get_mut(kept..kept + want);
+        let read = room.map_or(Ok(0), |room| self.files.read(name, self.offset, room));
         let read = read.unwrap_or_else(|error| {
             let place = Place::Segment(name, self.line + 1);
             found.fault(place, Kind::SegmentDiffers, format!("cannot be read: {error}"));
             0
         });
-        self.buffer.truncate(kept + read);
+        (self.used, self.end) = (0, kept + read);
         self.offset += read as u64;
         read > 0
     }

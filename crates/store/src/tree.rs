@@ -10,7 +10,7 @@ use vambrace_ledger::{Digest, Frontier, Head, leaf};
 use crate::statements::signed;
 
 /// Subtrees of `2^KEPT_FROM` records and more are kept.
-const KEPT_FROM: u32 = 8;
+pub(crate) const KEPT_FROM: u32 = 8;
 
 /// A subtree to be kept: its height, its place and its root.
 pub(crate) type Node = (u32, u64, Digest);
@@ -68,6 +68,19 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// Every subtree that is kept, the smallest first.
+pub(crate) fn nodes(connection: &Connection) -> rusqlite::Result<Vec<Node>> {
+    let sql = "SELECT height, place, hash FROM tree_nodes ORDER BY height, place";
+    let mut statement = connection.prepare_cached(sql)?;
+    let nodes = statement.query_map((), |row| {
+        // What is not even a hash is none of ours, whatever it is.
+        let hash = row.get::<_, [u8; 32]>(2).map_or(Digest::ZERO, Digest::from_bytes);
+        let height = row.get::<_, i64>(0)?.try_into().unwrap_or(u32::MAX);
+        Ok((height, row.get::<_, i64>(1)?.cast_unsigned(), hash))
+    })?;
+    nodes.collect()
 }
 
 /// The root over a stretch of records, counted from zero, that begins at a multiple of a power of two which is no

@@ -11,9 +11,12 @@ mod payloads;
 mod scan;
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension};
-use vambrace_ledger::{Digest, Findings, Frontier, Head, Kind, Place, SegmentName, Timestamp, VerifyKey};
+use vambrace_ledger::{
+    Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Timestamp, VerifyKey,
+};
 
 use self::anchored::{Evidence, Source};
 use self::keyring::Keyring;
@@ -26,7 +29,11 @@ use crate::mirror::Mirror;
 use crate::projection::Cursor;
 use crate::schema;
 use crate::state_dir::StateDir;
-use crate::tree::{self, Tree};
+use crate::statements::signed;
+use crate::tree::{self, Node, Tree};
+
+/// A checkpoint is signed every second; records that are not much older may still wait for one.
+const GRACE_MS: i64 = 10_000;
 
 /// How far a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,11 +101,17 @@ pub fn verify(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<VerifyReport, StoreError> {
     let files = DiskSegments::new(&dir.ledger());
-    // Sizes first, rows afterwards: a running store writes the table before the segments, so whatever is in
-    // a segment now must be in the table then.
+    let began = Instant::now();
+    // The cursor first, then sizes, then rows: a running store writes the table, then the segments, then the cursor.
+    // So what the cursor says now must be in a segment then, and what is in a segment then in the table afterwards.
+    let database = dir.database();
+    let cursor = open(dir).and_then(|connection| {
+        let cursor = Cursor::read(&connection).map_err(|error| StoreError::sqlite(&database, &error))?;
+        Ok((connection, cursor))
+    });
     let segments = files.list().map_err(|error| StoreError::folder(&dir.ledger(), error))?;
-    let check = Check { dir, options, files: &files, segments: &segments };
-    match check.table(progress) {
+    let check = Check { dir, options, files: &files, segments: &segments, began };
+    match cursor.and_then(|(connection, cursor)| check.table(&connection, cursor, progress)) {
         Ok(report) => Ok(report),
         Err(error) => Ok(check.segments_alone(&error)),
     }
@@ -109,69 +122,94 @@ struct Check<'a> {
     options: &'a VerifyOptions,
     files: &'a DiskSegments,
     segments: &'a [(SegmentName, u64)],
+    began: Instant,
 }
 
 /// What the table says about itself, read before its records.
 struct Said {
     writer: String,
     head: Option<Head>,
-    cursor: Cursor,
     tree: Option<Tree>,
+    nodes: Vec<Node>,
     rows: Vec<CheckpointRow>,
+    keys: Vec<(u64, String)>,
 }
 
 impl Said {
+    /// All of one moment.
     fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let moment = connection.unchecked_transaction()?;
         let writer = "SELECT writer FROM head WHERE id = 1";
         Ok(Self {
-            writer: connection.query_row(writer, (), |row| row.get(0)).optional()?.unwrap_or_default(),
-            head: head_row(connection)?,
-            cursor: Cursor::read(connection)?,
-            tree: Tree::read(connection)?,
-            rows: checkpoints::all(connection)?,
+            writer: moment.query_row(writer, (), |row| row.get(0)).optional()?.unwrap_or_default(),
+            head: head_row(&moment)?,
+            tree: Tree::read(&moment)?,
+            nodes: tree::nodes(&moment)?,
+            rows: checkpoints::all(&moment)?,
+            keys: keys::rows(&moment)?,
         })
+    }
+
+    /// How many records there were, as far as the head row is one.
+    fn size(&self) -> u64 {
+        self.head.map_or(u64::MAX, |head| head.seq)
     }
 }
 
 impl Check<'_> {
     /// The whole check, with the table as the truth that everything else is held against.
-    fn table(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, StoreError> {
+    fn table(
+        &self,
+        connection: &Connection,
+        cursor: Cursor,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<VerifyReport, StoreError> {
         let database = self.dir.database();
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&database, &error);
-        let connection = open(self.dir)?;
-        let said = Said::read(&connection).map_err(sqlite)?;
+        let said = Said::read(connection).map_err(sqlite)?;
         let mut findings = Findings::default();
         let (sources, mut unchecked) = self.sources(&said, &mut findings);
-        let start = self.start(&connection, &said, &mut findings).map_err(sqlite)?;
+        let start = self.start(connection, &said, &mut findings).map_err(sqlite)?;
         let sizes =
             sources.iter().map(|source| source.size()).chain(said.tree.as_ref().map(|t| t.head().seq));
         let scan = Scan {
             dir: self.dir,
             segments: self.segments,
-            cursor: said.cursor,
+            writer: &said.writer,
+            cursor,
             start: start.clone(),
             wanted: sizes.chain(said.head.map(|head| head.seq)).collect(),
             total: said.head.map_or(0, |head| head.seq),
         };
         let mut scanned = scan.run(self.options.jobs, progress)?;
         findings.append(std::mem::take(&mut scanned.findings));
-        std::mem::take(&mut scanned.payloads).finish(&connection, &mut findings).map_err(sqlite)?;
-        self.cursor_segment(said.cursor, &mut findings);
-        heads(said.head, head_row(&connection).map_err(sqlite)?, &scanned, &mut findings);
-        tree_kept(said.tree.as_ref(), start.size(), &scanned, &mut findings);
+        std::mem::take(&mut scanned.payloads).finish(connection, &mut findings).map_err(sqlite)?;
+        self.cursor_segment(cursor, start.size(), &scanned, &mut findings);
+        heads(said.head, head_row(connection).map_err(sqlite)?, &scanned, &mut findings);
+        tree_kept(&said, start.size(), &scanned, &mut findings);
 
+        // Records about keys are looked at however old they are: each stands on signatures of its own.
         let before =
-            if start.size() > 0 { keys::at(&connection, start.size()).map_err(sqlite)? } else { None };
-        let keyring = Keyring::of(&said.writer, before, &scanned.special, &mut findings);
-        keyring.held(KeyFiles::of(self.dir), self.options.key.as_ref(), &mut findings, &mut unchecked);
-        let mut evidence =
-            Evidence { writer: &said.writer, keyring: &keyring, scanned: &scanned, anchored: start.size() };
-        let skipped = evidence.check(&sources, start.size(), &mut findings);
+            lines(connection, said.keys.iter().map(|(seq, _)| *seq), start.size()).map_err(sqlite)?;
+        let keyring = Keyring::of(&said.writer, before.iter().chain(&scanned.special), &mut findings);
+        keyring.repeated(&said.keys, said.size(), &mut findings);
+        let mut newer = keys::rows(connection).map_err(sqlite)?;
+        newer.retain(|(seq, _)| *seq > scanned.head.seq);
+        let known = self.options.key.as_ref();
+        keyring.held(KeyFiles::of(self.dir), &newer, known, &mut findings, &mut unchecked);
+        let mut evidence = Evidence {
+            writer: &said.writer,
+            keyring: &keyring,
+            scanned: &scanned,
+            upto: said.size(),
+            anchored: start.size(),
+        };
+        let skipped = evidence.check(&sources, &said.rows, start.size(), &mut findings);
         if skipped > 0 {
             unchecked.push(format!("{skipped} checkpoints before `--since`"));
         }
         let anchored = evidence.anchored;
-        evidence.tail(self.options.now, &connection, &mut findings).map_err(sqlite)?;
+        evidence.tail(&|at| self.is_young(at), connection, &mut findings).map_err(sqlite)?;
         unchecked.push("the tables beside the ledger (sessions, calls, timeline, trust)".to_owned());
         Ok(VerifyReport {
             records: scanned.records,
@@ -187,6 +225,14 @@ impl Check<'_> {
         })
     }
 
+    /// Whether something may still wait for its checkpoint. A running store adds records while we look; but a moment
+    /// in the future is not a young one.
+    fn is_young(&self, at: Timestamp) -> bool {
+        let elapsed = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let now = self.options.now;
+        at >= now.earlier(GRACE_MS) && at <= now.later(elapsed).later(GRACE_MS)
+    }
+
     /// Every checkpoint that can be found.
     fn sources(&self, said: &Said, findings: &mut Findings) -> (Vec<Source>, Vec<String>) {
         let mut unchecked = Vec::new();
@@ -195,7 +241,8 @@ impl Check<'_> {
         let latest = self.dir.latest_checkpoint();
         match Source::file("newest", &latest, findings) {
             Some(source) => sources.push(source),
-            None if !said.rows.is_empty() && !latest.exists() => {
+            // The very first is in the table a moment before it is a file.
+            None if said.rows.last().is_some_and(|row| !self.is_young(row.at)) && !latest.exists() => {
                 let place = Place::Checkpoint("newest".to_owned(), 0);
                 findings.fault(place, Kind::BadCheckpoint, "the file of the newest checkpoint is missing");
             }
@@ -228,6 +275,12 @@ impl Check<'_> {
         let keys = keys::all(connection)?;
         for row in said.rows.iter().rev().filter(|row| row.at <= since) {
             let Some(source) = Source::row(row, findings) else { continue };
+            // The row says when it was signed, and nothing covers that; the record before it is covered by the chain.
+            let last = lines(connection, [row.size].into_iter(), u64::MAX)?;
+            let last = last.first().and_then(|(_, line)| Line::read(line.as_bytes()).ok());
+            if last.is_none_or(|last| Timestamp::parse(last.ts).is_ok_and(|ts| ts > since)) {
+                continue;
+            }
             let edge = tree::edge(connection, 0..row.size)?;
             if let Some(edge) =
                 edge.filter(|edge| edge.root() == source.root() && source.is_signed_by_any(&keys))
@@ -244,13 +297,25 @@ impl Check<'_> {
         Ok(Frontier::new())
     }
 
-    /// The segment of the cursor, looked at now: it may have grown since the sizes were taken, never shrunk.
-    fn cursor_segment(&self, cursor: Cursor, found: &mut Findings) {
+    /// The segment of the cursor, looked at now: it may have grown since the sizes were taken, never shrunk. The
+    /// cursor stands where the table says that its record ends.
+    fn cursor_segment(&self, cursor: Cursor, start: u64, scanned: &Scanned, found: &mut Findings) {
+        let name = SegmentName::starting(cursor.segment);
+        let place = Place::Segment(name, 1);
+        let stands = cursor.seq <= scanned.head.seq
+            && cursor.segment <= cursor.seq.saturating_add(1)
+            && (cursor.segment > 0 || (cursor.seq, cursor.offset) == (0, 0));
+        // Its beginning was not read.
+        let unseen = start > 0 && cursor.segment <= start;
+        // When records were changed, they are what is told.
+        let stands = stands && (unseen || cursor.segment == 0 || cursor.offset == scanned.written);
+        if !stands && found.is_clean() {
+            let detail = "what is kept of how far it was written is not the end of a record";
+            found.fault(place.clone(), Kind::SegmentDiffers, detail);
+        }
         if cursor.segment == 0 || cursor.offset == 0 {
             return;
         }
-        let name = SegmentName::starting(cursor.segment);
-        let place = Place::Segment(name, 1);
         match self.files.size(name) {
             Ok(Some(size)) if size >= cursor.offset => {}
             Ok(Some(size)) => {
@@ -302,6 +367,21 @@ pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     }
 }
 
+/// The lines of some records, but for those behind `upto`.
+fn lines(
+    connection: &Connection,
+    seqs: impl Iterator<Item = u64>,
+    upto: u64,
+) -> rusqlite::Result<Vec<(u64, String)>> {
+    let mut statement = connection.prepare_cached("SELECT line FROM ledger WHERE seq = ?1")?;
+    let mut lines = Vec::new();
+    for seq in seqs.filter(|seq| *seq <= upto) {
+        lines
+            .extend(statement.query_row([signed(seq)], |row| row.get(0)).optional()?.map(|line| (seq, line)));
+    }
+    Ok(lines)
+}
+
 fn head_row(connection: &Connection) -> rusqlite::Result<Option<Head>> {
     let sql = "SELECT seq, event_hash FROM head WHERE id = 1";
     let row = connection
@@ -339,12 +419,27 @@ fn heads(before: Option<Head>, after: Option<Head>, scanned: &Scanned, findings:
 }
 
 /// What is kept of the tree against the tree of the records.
-fn tree_kept(kept: Option<&Tree>, start: u64, scanned: &Scanned, findings: &mut Findings) {
-    let detail = match kept {
+fn tree_kept(said: &Said, start: u64, scanned: &Scanned, findings: &mut Findings) {
+    let size = said.tree.as_ref().map_or(0, |tree| tree.head().seq);
+    let end = |node: &Node| node.1.saturating_add(1).checked_shl(node.0).unwrap_or(u64::MAX);
+    let kept = said.nodes.iter().filter(|node| end(node) > start || node.0 >= u64::BITS);
+    if !kept.eq(scanned.nodes.iter().filter(|node| end(node) <= size)) {
+        findings.fault(
+            Place::Tree,
+            Kind::TreeDiffers,
+            "the roots of its subtrees are not those of the records",
+        );
+    }
+    let detail = match &said.tree {
         None => "cannot be read".to_owned(),
-        Some(tree) if tree.head().seq <= start => return,
+        Some(tree) if start > 0 && tree.head().seq <= start => return,
         Some(tree) => match scanned.tree_at(tree.head().seq) {
-            Some(edge) if edge == tree.edge && scanned.hash_at(tree.head().seq) == Some(tree.hash) => return,
+            Some(edge)
+                if edge == tree.edge
+                    && scanned.hash_at(tree.head().seq).unwrap_or(Digest::ZERO) == tree.hash =>
+            {
+                return;
+            }
             Some(_) => format!("is not the tree of the first {} records", tree.head().seq),
             None => format!("was grown to {} records, which are not there", tree.head().seq),
         },

@@ -1,5 +1,6 @@
 //! Checkpoints, wherever they were found, against the tree of the records.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -9,9 +10,6 @@ use super::keyring::{Keyring, Said};
 use super::scan::Scanned;
 use crate::checkpoints::{self, CheckpointRow};
 use crate::statements::signed;
-
-/// A checkpoint is signed every second; records that are not much older may still wait for one.
-const GRACE_MS: i64 = 10_000;
 
 /// A checkpoint, and where it was found.
 #[derive(Debug)]
@@ -74,13 +72,21 @@ pub(super) struct Evidence<'a> {
     pub(super) writer: &'a str,
     pub(super) keyring: &'a Keyring,
     pub(super) scanned: &'a Scanned,
+    /// How many records there were when the checkpoints were read; a running store seals more meanwhile.
+    pub(super) upto: u64,
     /// How many records the largest good checkpoint covers.
     pub(super) anchored: u64,
 }
 
 impl Evidence<'_> {
     /// Checks them all, and the seals of the segments; returns how many were too old to be checked.
-    pub(super) fn check(&mut self, sources: &[Source], start: u64, findings: &mut Findings) -> u64 {
+    pub(super) fn check(
+        &mut self,
+        sources: &[Source],
+        rows: &[CheckpointRow],
+        start: u64,
+        findings: &mut Findings,
+    ) -> u64 {
         let mut skipped = 0;
         for source in sources {
             if source.size() < start {
@@ -89,8 +95,18 @@ impl Evidence<'_> {
                 self.anchored = self.anchored.max(source.size());
             }
         }
-        for (seq, line) in &self.scanned.special {
-            self.special(*seq, line, sources, start, findings);
+        let mut seals = BTreeSet::new();
+        for (seq, line) in self.scanned.special.iter().filter(|(seq, _)| *seq <= self.upto) {
+            seals.extend(self.special(*seq, line, sources, start, findings));
+        }
+        let marked: BTreeSet<u64> = rows.iter().filter(|row| row.sealed).map(|row| row.size).collect();
+        for size in marked.symmetric_difference(&seals).filter(|size| **size >= start) {
+            let place = Place::Checkpoint("table".to_owned(), *size);
+            findings.fault(
+                place,
+                Kind::BadCheckpoint,
+                "the mark that a segment was sealed with it is not right",
+            );
         }
         skipped
     }
@@ -107,12 +123,12 @@ impl Evidence<'_> {
                 format!("it is one of `{origin}`, this is `vambrace/{}`", self.writer),
             );
         }
-        match self.keyring.at(*size).map(|key| source.note.signed_by(key)) {
-            Some(Signed::Yes(_)) => {}
-            Some(Signed::Wrong) => {
+        match self.keyring.signed(&source.note, *size) {
+            Signed::Yes(_) => {}
+            Signed::Wrong => {
                 return fault(Kind::WrongSignature, "its signature is not right".to_owned());
             }
-            Some(Signed::Missing) | None => {
+            Signed::Missing => {
                 let detail = "it is not signed by the key that counted then".to_owned();
                 return fault(Kind::Unsigned, detail);
             }
@@ -134,20 +150,27 @@ impl Evidence<'_> {
         }
     }
 
-    /// A record of the ledger about itself: a seal must repeat a checkpoint that is kept.
-    fn special(&self, seq: u64, line: &str, sources: &[Source], start: u64, findings: &mut Findings) {
-        let Some(said) = Said::read(line) else { return };
+    /// A record of the ledger about itself: a seal must repeat a checkpoint that is kept, whose size is returned.
+    fn special(
+        &self,
+        seq: u64,
+        line: &str,
+        sources: &[Source],
+        start: u64,
+        findings: &mut Findings,
+    ) -> Option<u64> {
+        let said = Said::read(line)?;
         if said.is("rollback.acknowledged") {
             let detail = "somebody said to go on although the ledger was set back or rewritten before this";
             findings.note(Place::Record(seq), Kind::Rollback, detail);
         }
         if !said.is("segment.seal") {
-            return;
+            return None;
         }
         let note = said.note.and_then(|note| Some((Checkpoint::of(&note).ok()?, note)));
         let Some((checkpoint, note)) = note else {
             findings.fault(Place::Record(seq), Kind::BadCheckpoint, "the seal has no checkpoint");
-            return;
+            return None;
         };
         let repeats = Some((checkpoint.size, checkpoint.root)) == said.tree
             && (checkpoint.size < start || sources.iter().any(|source| source.note.text() == note.text()));
@@ -158,12 +181,13 @@ impl Evidence<'_> {
         } else if source.size() >= start {
             self.holds(&source, start, findings);
         }
+        Some(source.size())
     }
 
     /// What no checkpoint covers.
     pub(super) fn tail(
         &self,
-        now: Timestamp,
+        is_young: &dyn Fn(Timestamp) -> bool,
         connection: &Connection,
         findings: &mut Findings,
     ) -> rusqlite::Result<()> {
@@ -177,7 +201,7 @@ impl Evidence<'_> {
         let since = since.and_then(|ts| Timestamp::parse(ts).ok());
         let place = Place::Record(from);
         let detail = format!("records {from} to {to} are covered by no checkpoint");
-        if since.is_some_and(|since| since >= now.earlier(GRACE_MS)) {
+        if since.is_some_and(is_young) {
             findings.note(place, Kind::UnanchoredTail, format!("{detail} yet"));
         } else {
             let detail = format!("{detail}; after a crash, `vambrace audit checkpoint` signs them");

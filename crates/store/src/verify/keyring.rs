@@ -3,6 +3,7 @@
 use serde_json::Value;
 use vambrace_ledger::{Digest, Findings, Kind, Note, Place, Signed, VerifyKey, handover};
 
+use crate::error::StoreError;
 use crate::keys::KeyFiles;
 
 /// What a record of the ledger about itself says.
@@ -39,17 +40,19 @@ pub(super) struct Keyring {
 }
 
 impl Keyring {
-    /// Walks the records. `before` is the key that counted before the first of them.
-    pub(super) fn of(
+    /// Walks the records.
+    pub(super) fn of<'l>(
         writer: &str,
-        before: Option<VerifyKey>,
-        special: &[(u64, String)],
+        special: impl Iterator<Item = &'l (u64, String)>,
         findings: &mut Findings,
     ) -> Self {
-        let mut keys: Vec<(u64, VerifyKey)> = before.into_iter().map(|key| (0, key)).collect();
+        let mut keys: Vec<(u64, VerifyKey)> = Vec::new();
         for (seq, line) in special {
-            let Some(said) = Said::read(line) else { continue };
-            let Some(new) = said.key.filter(|_| said.event.starts_with("key.")) else { continue };
+            let Some(said) = Said::read(line).filter(|said| said.event.starts_with("key.")) else { continue };
+            let Some(new) = said.key else {
+                findings.fault(Place::Record(*seq), Kind::BadHandover, "it names no key");
+                continue;
+            };
             let fault = match keys.last() {
                 None if said.event == "key.created" => None,
                 None => Some("a key takes over from none"),
@@ -63,15 +66,36 @@ impl Keyring {
         Self { keys }
     }
 
-    /// The key that signs a ledger of this size.
-    pub(super) fn at(&self, size: u64) -> Option<&VerifyKey> {
-        self.keys.iter().rev().find(|(seq, _)| *seq <= size).map(|(_, key)| key)
+    /// Whether a note about a ledger of this size is signed by the key that counted then, or by one that it handed
+    /// over to: a tree that is grown anew is signed anew. The first key also signs what was there before it.
+    pub(super) fn signed(&self, note: &Note, size: u64) -> Signed {
+        let first = self.keys.iter().rposition(|(seq, _)| *seq <= size).unwrap_or(0);
+        let mut found = Signed::Missing;
+        for (_, key) in self.keys.iter().skip(first) {
+            match (note.signed_by(key), found) {
+                (Signed::Wrong, _) | (_, Signed::Wrong) => found = Signed::Wrong,
+                (Signed::Yes(at), _) => found = Signed::Yes(at),
+                (Signed::Missing, _) => {}
+            }
+        }
+        found
     }
 
-    /// The file of the key, and one that is known from elsewhere, against the records.
+    /// The rows that repeat the keys, up to a record, against the records.
+    pub(super) fn repeated(&self, rows: &[(u64, String)], upto: u64, findings: &mut Findings) {
+        let keys = self.keys.iter().filter(|(seq, _)| *seq <= upto);
+        if !rows.iter().cloned().eq(keys.map(|(seq, key)| (*seq, key.to_string()))) {
+            let detail = "the table of the keys does not say what the records say";
+            findings.fault(Place::Key, Kind::WrongKey, detail);
+        }
+    }
+
+    /// The file of the key, and one that is known from elsewhere, against the records. `newer` are rows of keys
+    /// that took over after the records were read.
     pub(super) fn held(
         &self,
         files: KeyFiles,
+        newer: &[(u64, String)],
         known: Option<&VerifyKey>,
         findings: &mut Findings,
         unchecked: &mut Vec<String>,
@@ -79,10 +103,12 @@ impl Keyring {
         let newest = self.keys.last().map(|(_, key)| key);
         match files.current() {
             Ok(Some(key)) if newest == Some(&key.verify_key()) => {}
+            Ok(Some(key)) if newer.iter().any(|(_, newer)| *newer == key.verify_key().to_string()) => {}
             Ok(Some(_)) => {
                 let detail = "the key file does not hold the key that the records name";
                 findings.fault(Place::Key, Kind::WrongKey, detail);
             }
+            Err(StoreError::Key(why)) => findings.fault(Place::Key, Kind::WrongKey, why),
             Ok(None) => unchecked.push("the key file: it is not in this folder".to_owned()),
             Err(error) => unchecked.push(format!("the key file: {error}")),
         }

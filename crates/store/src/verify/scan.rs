@@ -17,14 +17,20 @@ use crate::projection::Cursor;
 use crate::seal;
 use crate::state_dir::StateDir;
 use crate::statements::signed;
+use crate::tree::{KEPT_FROM, Node};
 
 /// Rows are read in pieces, so that no long read keeps the log of a running store from starting over.
 const PIECE: i64 = 4096;
+
+/// As much as SQLite ever maps.
+const MAPPED: i64 = 0x7fff_0000;
 
 /// What to read.
 pub(super) struct Scan<'a> {
     pub(super) dir: &'a StateDir,
     pub(super) segments: &'a [(SegmentName, u64)],
+    /// Whose ledger it is.
+    pub(super) writer: &'a str,
     pub(super) cursor: Cursor,
     /// Records of this tree are passed over.
     pub(super) start: Frontier,
@@ -41,6 +47,10 @@ pub(super) struct Scanned {
     pub(super) tree: Frontier,
     /// The tree (none where records are missing) and the hash of the last record, at the sizes that were wanted.
     moments: Vec<(u64, Option<Frontier>, Digest)>,
+    /// Roots of subtrees that the table keeps.
+    pub(super) nodes: Vec<Node>,
+    /// How many bytes the records from the cursor's segment up to the cursor are long.
+    pub(super) written: u64,
     /// Records of the ledger about itself.
     pub(super) special: Vec<(u64, String)>,
     pub(super) payloads: Payloads,
@@ -79,6 +89,8 @@ struct Read {
     head: Option<Head>,
     leaves: Stretch,
     moments: Vec<(u64, Stretch, Digest)>,
+    nodes: Vec<Node>,
+    written: u64,
     special: Vec<(u64, String)>,
     payloads: Payloads,
     findings: Findings,
@@ -142,7 +154,10 @@ impl Scan<'_> {
     }
 
     fn work(&self, parts: &[Part], next: &AtomicUsize, tell: &Sender<Told>) {
-        let connection = open(self.dir);
+        let connection = open(self.dir).inspect(|connection| {
+            // Pages are looked at where they lie. Somebody who cuts the file meanwhile ends the check, as no success.
+            let _ = connection.pragma_update(None, "mmap_size", MAPPED);
+        });
         while let Some((number, part)) = {
             let number = next.fetch_add(1, Ordering::Relaxed);
             parts.get(number).map(|part| (number, part))
@@ -168,6 +183,8 @@ impl Scan<'_> {
             head: None,
             leaves: Stretch::starting(before),
             moments: Vec::new(),
+            nodes: Vec::new(),
+            written: 0,
             special: Vec::new(),
             payloads: Payloads::behind(before),
             findings: Findings::default(),
@@ -176,7 +193,9 @@ impl Scan<'_> {
             mirror.skip(before, &mut read.findings);
         }
         let mut wanted = self.wanted.range(before + 1..).copied().peekable();
-        let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
+        // As bytes: a text would be copied to get the zero behind it that C wants.
+        let sql =
+            "SELECT seq, CAST(line AS BLOB) FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
         let mut statement = connection.prepare(sql)?;
         let (mut last, end) = part.rows;
         let mut sealed = false;
@@ -195,14 +214,26 @@ impl Scan<'_> {
                     let detail = format!("row {last} holds record {claimed}");
                     read.findings.fault(place, Kind::Reordered, detail);
                 }
-                read.leaves.push(leaf);
+                read.leaves.push_telling(leaf, |height, place, root| {
+                    if height >= KEPT_FROM {
+                        read.nodes.push((height, place, root));
+                    }
+                });
+                if seq >= self.cursor.segment && seq <= self.cursor.seq {
+                    read.written += line.len() as u64 + 1;
+                }
                 read.payloads.feed(seq, line);
                 sealed = false;
-                if let Some(said) = said
-                    && matches!(said.op, "checkpoint" | "ledger.key" | "recovery")
-                {
-                    sealed = seal::is_seal(line);
-                    read.special.push((seq, String::from_utf8_lossy(line).into_owned()));
+                if let Some(said) = said {
+                    // Without a head row nobody knows whose it is.
+                    if said.writer != self.writer && !self.writer.is_empty() {
+                        let detail = format!("it was written by `{}`", said.writer);
+                        read.findings.fault(Place::Record(seq), Kind::OtherLedger, detail);
+                    }
+                    if matches!(said.op, "checkpoint" | "ledger.key" | "recovery") {
+                        sealed = seal::is_seal(line);
+                        read.special.push((seq, String::from_utf8_lossy(line).into_owned()));
+                    }
                 }
                 while wanted.next_if(|size| *size < seq).is_some() {}
                 if wanted.next_if_eq(&seq).is_some() {
@@ -232,19 +263,29 @@ impl Scan<'_> {
             head: Head { seq: self.start.size(), hash: Digest::ZERO },
             tree: self.start.clone(),
             moments: Vec::new(),
+            nodes: Vec::new(),
+            written: 0,
             special: Vec::new(),
             payloads: Payloads::behind(self.start.size()),
             findings: Findings::default(),
         };
         for part in parts {
             all.records += part.records;
+            all.written += part.written;
+            all.nodes.extend(part.nodes);
             all.head = part.head.unwrap_or(all.head);
             for (size, leaves, hash) in part.moments {
                 let mut tree = all.tree.clone();
                 let whole = leaves.join(&mut tree) && tree.size() == size;
                 all.moments.push((size, whole.then_some(tree), hash));
             }
-            if !part.leaves.join(&mut all.tree) {
+            let nodes = &mut all.nodes;
+            let joined = part.leaves.join_telling(&mut all.tree, |height, place, root| {
+                if height >= KEPT_FROM {
+                    nodes.push((height, place, root));
+                }
+            });
+            if !joined {
                 let detail = "records are missing, so there is no tree over what follows";
                 all.findings.note(Place::Tree, Kind::TreeDiffers, detail);
             }
@@ -252,6 +293,7 @@ impl Scan<'_> {
             all.payloads.absorb(part.payloads);
             all.findings.append(part.findings);
         }
+        all.nodes.sort_unstable_by_key(|(height, place, _)| (*height, *place));
         all
     }
 }

@@ -1,0 +1,193 @@
+//! What a check looks at and what it leaves out: since when, with how many cores, while others write, and records that
+//! no checkpoint covers yet.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use vambrace_core::clock::Clock;
+use vambrace_ledger::{Kind, Timestamp};
+use vambrace_store::{Batch, Options, SqliteStore, StateDir, Store as _, VerifyOptions};
+
+use crate::attacks::{later, looked};
+use crate::forge::{Dice, Forge, story};
+use crate::given::{at, home, quick, runtime, session, start};
+use crate::moves::{Hand, MOVES};
+
+/// The time on the wall, as a running store has it.
+#[derive(Debug)]
+struct Wall;
+
+impl Clock for Wall {
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
+    }
+}
+
+// B5
+#[test]
+fn a_store_that_is_written_meanwhile_gives_no_false_finding() {
+    let (_temp, home) = home();
+    let options = Options { max_segment_bytes: 20_000, ..Options { clock: Arc::new(Wall), ..quick() } };
+    let store = Arc::new(SqliteStore::open(StateDir::open(&home).unwrap(), &options).unwrap());
+    let runtime = runtime();
+    runtime.block_on(store.commit(Batch::durable(vec![], vec![session("s-1")]))).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0_i64.. {
+                let mut batch = start("s-1", &format!("c-{n}"), 0);
+                batch.entries[0].ts = Wall.now();
+                runtime.block_on(store.commit(batch)).unwrap();
+                if n % 100 == 50 {
+                    store.rotate_key().unwrap();
+                }
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let mut segments = 0;
+        for round in 0..40 {
+            let options = VerifyOptions { jobs: 1 + round % 2, ..VerifyOptions::new(Wall.now()) };
+            let report = looked(&home, &options);
+            if !report.findings.is_clean() {
+                done.store(true, Ordering::Relaxed);
+            }
+            assert!(report.findings.is_clean(), "round {round}: {:#?}", report.findings.faults());
+            segments = report.segments;
+        }
+        // However slow the disk is, some segments are closed while somebody looks.
+        while segments < 3 {
+            let report = looked(&home, &VerifyOptions::new(Wall.now()));
+            if !report.findings.is_clean() {
+                done.store(true, Ordering::Relaxed);
+            }
+            assert!(report.findings.is_clean(), "{:#?}", report.findings.faults());
+            segments = report.segments;
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    drop(store);
+    let report = looked(&home, &VerifyOptions::new(Wall.now()));
+    assert!(report.findings.is_clean(), "{:#?}", report.findings);
+}
+
+// B5
+#[test]
+fn one_core_and_many_find_the_same() {
+    let (ours, other) = (story(3, 12, 3000), story(1, 5, 3000));
+    let temp = crate::forge::folder();
+    let home = temp.path().join("forged");
+    let mut dice = Dice(21);
+    for (name, make) in MOVES {
+        for _ in 0..4 {
+            let forge = Forge::of(&ours.image, &home);
+            make(&mut Hand { ours: &ours, other: &other, forge: &forge, dice: &mut dice });
+            drop(forge);
+            let one = looked(&home, &later());
+            let many = looked(&home, &VerifyOptions { jobs: 7, ..later() });
+            assert_eq!(one.findings, many.findings, "{name}");
+            assert_eq!((one.records, one.root, one.head), (many.records, many.root, many.head), "{name}");
+        }
+    }
+}
+
+/// Rounds of records, each an hour after the one before.
+fn hours(home: &Path, rounds: i64) {
+    #[derive(Debug)]
+    struct Hour(i64);
+    impl Clock for Hour {
+        fn now(&self) -> Timestamp {
+            at(self.0 * 3_600_000 + 9_000)
+        }
+    }
+    for hour in 0..rounds {
+        let options = Options { clock: Arc::new(Hour(hour)), max_segment_bytes: 3000, ..quick() };
+        let store = SqliteStore::open(StateDir::open(home).unwrap(), &options).unwrap();
+        let name = format!("s-{hour}");
+        runtime().block_on(async {
+            store.commit(Batch::durable(vec![], vec![session(&name)])).await.unwrap();
+            for n in 0..8 {
+                store.commit(start(&name, &format!("{name}-{n}"), hour * 3_600_000 + n)).await.unwrap();
+            }
+        });
+        if hour == 1 {
+            store.rotate_key().unwrap();
+        }
+    }
+}
+
+// B5
+#[test]
+fn a_check_since_a_moment_begins_at_the_checkpoint_before_it() {
+    let (_temp, home) = home();
+    hours(&home, 4);
+    let whole = looked(&home, &later());
+    assert!(whole.findings.is_clean(), "{:#?}", whole.findings);
+    let since = |hour: i64| VerifyOptions { since: Some(at(hour * 3_600_000 - 60_000)), ..later() };
+    let mut last = 0;
+    for hour in 1..4 {
+        let part = looked(&home, &since(hour));
+        assert!(part.findings.is_clean(), "{:#?}", part.findings);
+        assert!(part.skipped > last && part.skipped + part.records == whole.records, "{part:?}");
+        assert_eq!((part.head, part.root), (whole.head, whole.root));
+        last = part.skipped;
+    }
+    // From before everything: nothing is left out.
+    assert_eq!(looked(&home, &since(-1)).records, whole.records);
+    // What was changed after that moment is found.
+    let edit = |seq: u64| {
+        let sql = "UPDATE ledger SET line = replace(line, 'INFO', 'WARN') WHERE seq = ?1";
+        let connection = rusqlite::Connection::open(home.join("vambrace.db")).unwrap();
+        connection.execute(sql, [i64::try_from(seq).unwrap()]).unwrap();
+    };
+    edit(whole.records - 2);
+    assert!(!looked(&home, &since(3)).findings.is_clean());
+}
+
+// B5
+#[test]
+fn a_row_that_lies_about_its_time_does_not_shorten_a_check() {
+    let (_temp, home) = home();
+    hours(&home, 3);
+    let connection = rusqlite::Connection::open(home.join("vambrace.db")).unwrap();
+    connection.execute("UPDATE checkpoints SET at = 0", ()).unwrap();
+    drop(connection);
+    let since = at(2 * 3_600_000 - 60_000);
+    let report = looked(&home, &VerifyOptions { since: Some(since), ..later() });
+    assert!(report.findings.is_clean() && report.records >= 8, "{report:?}");
+    let last = Forge::of(&crate::forge::Image::of(&home), &home).lines();
+    let skipped = &last[usize::try_from(report.skipped).unwrap() - 1];
+    assert!(
+        skipped.contains("\"ts\":\"2026-07-25T18:") || skipped.contains("\"ts\":\"2026-07-25T17:"),
+        "{skipped}"
+    );
+}
+
+// B5
+#[test]
+fn records_without_a_checkpoint_are_a_note_while_they_are_young_and_a_finding_afterwards() {
+    let ours = story(1, 9, 30_000);
+    let temp = crate::forge::folder();
+    let home = temp.path().join("state");
+    let forge = Forge::of(&ours.image, &home);
+    let mut lines = forge.lines();
+    let last = crate::forge::hash_of(lines.last().unwrap());
+    lines.push(crate::forge::resealed(&lines[5].clone(), lines.len() + 1, last));
+    forge.set_lines(&lines);
+    forge.fix_head();
+    forge.fix_segments();
+    drop(forge);
+    let tail = |millis: i64| {
+        let report = looked(&home, &VerifyOptions::new(at(millis)));
+        let is =
+            |found: &[vambrace_ledger::Finding]| found.iter().any(|one| one.kind == Kind::UnanchoredTail);
+        (is(report.findings.notes()), is(report.findings.faults()), report.findings.is_clean())
+    };
+    assert_eq!(tail(5_000), (true, false, true));
+    assert_eq!(tail(60_000), (false, true, false));
+    // A record of the future does not wait for a checkpoint either.
+    assert_eq!(tail(-60_000), (false, true, false));
+}
