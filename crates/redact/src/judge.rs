@@ -1,0 +1,219 @@
+//! Whether a value that stands where a secret would stand is one. Placeholders, references to other places, code, words and
+//! addresses are not; what a machine has made is recognised by how its letters are spread. Entropy counts only here,
+//! inside a context, never alone.
+
+use crate::bytes::{at, begins, contains, entropy};
+use crate::context::Given;
+use crate::names::Promise;
+
+/// How a value stands there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    pub(crate) quoted: bool,
+    pub(crate) given: Given,
+    /// The line begins with the name.
+    pub(crate) own_line: bool,
+    /// The name is written in capitals, as in an environment.
+    pub(crate) capitals: bool,
+}
+
+/// Texts that a placeholder contains.
+const PLACEHOLDERS: &[&str] = &[
+    "example", "sample", "placeholder", "changeme", "change_me", "change-me", "change-this", "changethis", "replace", "your_", "your-", "yourp", "yours", "yourt", "yoursecret",
+    "insert", "redacted", "xxxx", "****", "....", "dummy", "fixme", "<", "{{", "${", "$(", "not-a", "not_a", "todo", "my-secret", "my_secret", "mysecret", "supersecret", "super-secret", "super_secret",
+    "fake", "mock", "secret-key", "secret_key", "secretkey", "api-key", "api_key", "apikey", "access_token", "accesstoken", "access-token", "goes-here", "goes_here", "goeshere", "notasecret", "topsecret", "top-secret", "undefined", "123456789012345678901234567890",
+];
+/// How a reference to another place begins.
+const REFERENCES: &[&str] = &[
+    "$", "%(", "%{", "{", "#{", "@{", "@", "process.env", "os.environ", "os.getenv", "getenv", "env.", "env(", "config.", "secrets.", "secret.", "var.", "vars.", "local.",
+    "data.", "self.", "this.", "params.", "args.", "options.", "settings.", "vault:", "op://", "arn:", "projects/", "kms:", "ref+", "!", "http://", "https://", "file:",
+    "/", "./", "../", "~/", "\\\\", "c:\\", "sha256:", "sha512-", "sha1-", "data:", "urn:", "mailto:", "&", "*", "(", "[", "function", "new ", "await ", "return ",
+];
+/// What people write where a secret would stand: told apart by nothing but these, it is none.
+const DUMMIES: &[&str] = &[
+    "password", "passwd", "passwort", "passphrase", "passcode", "pass", "pwd", "secret", "token", "key", "test", "testing", "tester", "foo", "bar", "baz", "qux", "admin", "root", "user",
+    "username", "guest", "demo", "default", "value", "string", "text", "some", "my", "the", "a", "an", "is", "of", "for", "new", "old", "valid", "invalid", "wrong", "bad", "good", "correct",
+    "incorrect", "real", "none", "null", "nil", "true", "false", "yes", "no", "on", "off", "abc", "abcd", "abcde", "abcdef", "xyz", "qwerty", "letmein", "hello", "world", "api", "auth", "login", "access", "client",
+    "private", "public", "bearer", "basic", "session", "refresh", "id", "db", "database", "postgres", "mysql", "redis", "mongo", "rabbitmq", "app", "application", "dev", "prod", "production",
+    "staging", "local", "localhost", "temp", "tmp", "random", "generated", "required", "optional", "empty", "blank", "hidden", "very", "super", "top", "strong", "weak", "simple", "short", "long", "first", "second",
+    "another", "other", "same", "different", "one", "two", "three", "field", "input", "name", "type", "hash", "hashed", "salt", "encrypted", "plain", "data", "with", "and", "or", "not", "your", "here", "this", "that",
+    "sekret", "seekrit", "passw", "word", "changeit", "letme", "in", "unknown", "error", "code", "number", "reset", "confirm", "check", "verify", "current", "next", "previous", "service", "server",
+    "account", "email", "mail", "phone", "x", "y", "z", "b", "c", "v", "p", "w", "s", "t", "k", "i", "it", "to", "be", "me", "on", "at", "oauth", "jwt", "csrf", "scope", "grant", "credentials", "credential",
+    "signature", "sign", "master", "primary", "secondary", "shared", "signing", "encryption", "storage", "cache", "config", "env", "variable", "param", "arg", "argument", "fixture", "stub", "spec", "case", "bot", "web", "http", "https",
+    "url", "uri", "host", "port", "path", "file", "read", "write", "only", "all", "any", "expired", "missing", "unused", "bogus", "garbage", "whatever", "something", "anything", "nothing", "placeholder", "dummy", "sample", "example",
+];
+
+/// Whether a value is a secret.
+pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> bool {
+    let value = value.trim_ascii();
+    if value.len() < 4 || is_placeholder(value) || !value.is_ascii() && value.iter().any(|&byte| byte < b' ') {
+        return false;
+    }
+    if value.iter().any(u8::is_ascii_whitespace) {
+        return false;
+    }
+    match promise {
+        Promise::Password => is_password(value, standing),
+        Promise::Token => is_machine_made(value, standing, 10, 2.9),
+        Promise::Key => is_machine_made(value, standing, 16, 3.2) && !is_uuid(value),
+        Promise::Service => is_machine_made(value, standing, 16, 3.0) && !is_uuid(value) && standing.given != Given::Blank,
+    }
+}
+
+/// Whether it only stands for a value: `${VAR}`, `<password>`, `changeme`, a path, an address.
+pub(crate) fn is_placeholder(value: &[u8]) -> bool {
+    let first = at(value, 0);
+    let one_letter = value.iter().all(|byte| *byte == first);
+    one_letter
+        || contains(value, b"[REDACTED:")
+        || PLACEHOLDERS.iter().any(|word| contains(value, word.as_bytes()))
+        || REFERENCES.iter().any(|start| begins(value, start.as_bytes()) && !stands_alone(value, start.as_bytes()))
+        || (first == b'%' && value.last() == Some(&b'%'))
+        || (first == b'_' && value.last() == Some(&b'_'))
+        || value == b"REDACTED"
+        || value.windows(2).any(|two| two == b"..")
+}
+
+/// A sign that begins references also begins passwords: `$ecret1!`, `@dm1n-77`, `/x9Kd8..`.
+fn stands_alone(value: &[u8], start: &[u8]) -> bool {
+    let tail = value.get(start.len()..).unwrap_or_default();
+    match start {
+        b"$" | b"@" | b"*" | b"&" | b"!" => {
+            let odd = tail.iter().any(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'_' | b'.' | b':' | b'-' | b'>' | b'{' | b'}' | b'(' | b')' | b'[' | b']'));
+            odd && tail.iter().any(u8::is_ascii_digit) && tail.len() >= 6
+        }
+        b"/" => tail.len() >= 24 && tail.iter().filter(|byte| **byte == b'/').count() <= tail.len() / 12 && entropy(tail) > 4.0 && tail.iter().any(u8::is_ascii_digit) && tail.iter().any(u8::is_ascii_uppercase),
+        _ => false,
+    }
+}
+
+/// What a person may have thought up: more than one sort of character, and more than the words of every example.
+fn is_password(value: &[u8], standing: Standing) -> bool {
+    let bare = !standing.quoted;
+    if value.len() < 5 || (bare && is_code(value)) || is_words(value) {
+        return false;
+    }
+    let sorts = sorts(value);
+    let literal = standing.own_line || matches!(standing.given, Given::Markup | Given::Flag);
+    match standing.given {
+        Given::Blank => bare && sorts >= 3 && value.len() >= 8 && is_machine_made(value, standing, 12, 3.2),
+        _ if sorts >= 2 => !bare || literal || value.iter().any(u8::is_ascii_digit),
+        // One sort of letters: only in a file of settings.
+        _ => bare && standing.own_line && standing.capitals && standing.given == Given::Equals && value.len() >= 8,
+    }
+}
+
+/// What a machine has made: long, letters and digits mixed, evenly spread.
+fn is_machine_made(value: &[u8], standing: Standing, least: usize, least_entropy: f32) -> bool {
+    let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let letters = value.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
+    let odd = value.iter().any(|byte| !byte.is_ascii_graphic());
+    if odd || value.len() < least || letters == 0 || is_words(value) || (!standing.quoted && is_code(value)) {
+        return false;
+    }
+    let (upper, lower) = (value.iter().any(u8::is_ascii_uppercase), value.iter().any(u8::is_ascii_lowercase));
+    let spread = entropy(value);
+    let long = value.len() >= 16;
+    let bare_gap = standing.given == Given::Blank;
+    if bare_gap && (value.len() < 16 || digits < 2 || is_uuid(value) || spread < 3.0) {
+        return false;
+    }
+    if digits == 0 {
+        // Letters alone: both cases well mixed, or very long.
+        let turns = value.windows(2).filter(|two| two.first().is_some_and(u8::is_ascii_lowercase) && two.last().is_some_and(u8::is_ascii_uppercase)).count();
+        return upper && lower && value.len() >= 20 && spread >= 3.8 && turns * 6 >= value.len() && !bare_gap;
+    }
+    if !long {
+        return digits >= 2 && spread >= 2.8 && (digits * 5 >= value.len() || (upper && lower));
+    }
+    spread >= least_entropy && (digits * 16 >= value.len() || (upper && lower && spread >= 3.6))
+}
+
+/// How many of small letters, capitals, digits and signs there are.
+fn sorts(value: &[u8]) -> usize {
+    let has = |sort: fn(&u8) -> bool| usize::from(value.iter().any(sort));
+    has(u8::is_ascii_lowercase) + has(u8::is_ascii_uppercase) + has(u8::is_ascii_digit) + has(u8::is_ascii_punctuation) + has(|byte| !byte.is_ascii())
+}
+
+/// An expression of a program rather than a text.
+fn is_code(value: &[u8]) -> bool {
+    let call = value.iter().any(|byte| matches!(byte, b'(' | b'[' | b'{' | b'<' | b'>'));
+    let path = value.contains(&b'.') && value.split(|byte| *byte == b'.').all(|word| {
+        word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_') && word.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') && !looks_random(word)
+    });
+    let name = value.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'!' | b'?' | b'*' | b'&'));
+    let arrow = value.windows(2).any(|two| two == b"->" || two == b"::" || two == b"=>" || two == b"&&" || two == b"||");
+    call || path || arrow || (name && !value.iter().any(u8::is_ascii_uppercase) && value.iter().any(|byte| !byte.is_ascii_alphabetic())) || (name && value.iter().any(|byte| *byte == b'_' || *byte == b'.'))
+}
+
+fn looks_random(word: &[u8]) -> bool {
+    word.len() >= 12 && entropy(word) > 3.4 && word.iter().any(u8::is_ascii_digit)
+}
+
+/// Nothing but words of the trade and simple numbers: `my-test-token-1`, `PASSWORD_FIELD`, `secret123`.
+fn is_words(value: &[u8]) -> bool {
+    let lower = value.to_ascii_lowercase();
+    // Split where letters, digits and signs meet, and where capitals begin.
+    let mut pieces: Vec<&[u8]> = Vec::new();
+    let mut from = 0;
+    for n in 1..=value.len() {
+        let (last, next) = (at(value, n - 1), at(value, n));
+        let sort = |byte: u8| if byte.is_ascii_digit() { 1 } else if byte.is_ascii_alphabetic() { 2 } else { 3 };
+        if n == value.len() || sort(last) != sort(next) || (last.is_ascii_lowercase() && next.is_ascii_uppercase()) {
+            pieces.push(lower.get(from..n).unwrap_or_default());
+            from = n;
+        }
+    }
+    let trivial = |piece: &[u8]| {
+        let is = |sort: fn(&u8) -> bool| piece.iter().all(sort);
+        if is(u8::is_ascii_digit) {
+            return piece.len() <= 4 || is_sequence(piece);
+        }
+        if is(u8::is_ascii_alphabetic) {
+            return is_sequence(piece) || is_dummy(piece);
+        }
+        true
+    };
+    let unknown: usize = pieces.iter().filter(|piece| !trivial(piece)).map(|piece| piece.len()).sum();
+    if unknown == 0 {
+        return true;
+    }
+    // Words joined by signs, without a digit: a name, a path, a sentence.
+    let digits = value.iter().any(u8::is_ascii_digit);
+    let joined = value.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'/' | b' ' | b',' | b'!' | b'?'));
+    !digits && joined && pieces.len() > 1 && pieces.iter().all(|piece| piece.iter().all(|byte| !byte.is_ascii_alphabetic()) || piece.len() >= 2) && sorts(value) < 4
+        || (unknown <= 2 && value.len() < 12 && pieces.len() <= 3)
+}
+
+/// A word of every example, or several of them written together.
+fn is_dummy(word: &[u8]) -> bool {
+    if DUMMIES.iter().any(|dummy| dummy.as_bytes() == word) {
+        return true;
+    }
+    (2..word.len().saturating_sub(1)).any(|cut| {
+        let (head, tail) = word.split_at(cut);
+        let is = |part: &[u8]| DUMMIES.iter().any(|dummy| dummy.as_bytes() == part);
+        is(head) && is(tail)
+    })
+}
+
+/// `1234`, `abcd`, `9876`, `1111`.
+fn is_sequence(piece: &[u8]) -> bool {
+    let steps: Vec<i16> = piece.windows(2).map(|two| i16::from(at(two, 1)) - i16::from(at(two, 0))).collect();
+    piece.len() >= 2 && [0, 1, -1].iter().any(|step| steps.iter().all(|found| found == step || (*step == 1 && *found == -9)))
+}
+
+/// `8-4-4-4-12` hex digits.
+pub(crate) fn is_uuid(value: &[u8]) -> bool {
+    value.len() == 36 && value.iter().enumerate().all(|(n, byte)| if matches!(n, 8 | 13 | 18 | 23) { *byte == b'-' } else { byte.is_ascii_hexdigit() })
+}
+
+/// Whether a password in an address, a command line or `.netrc` is one: anything but a word of every example.
+pub(crate) fn is_login_password(user: &[u8], password: &[u8]) -> bool {
+    password.len() >= 3
+        && !password.eq_ignore_ascii_case(user)
+        && !is_placeholder(password)
+        && !password.iter().any(|byte| matches!(byte, b'{' | b'}' | b'<' | b'>' | b'(' | b')' | b'*' | b' '))
+        && !is_words(password)
+        && !(password.iter().all(u8::is_ascii_digit) && password.len() < 6)
+}
