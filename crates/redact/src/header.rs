@@ -15,7 +15,7 @@ pub(crate) fn bearer(view: &[u8], after: usize) -> Option<(usize, usize)> {
     let start = gap(view, after)?;
     let end = run(view, start, start + 4096, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'='));
     let token = part(view, start, end);
-    let mixed = token.iter().any(u8::is_ascii_digit) || (token.iter().any(u8::is_ascii_uppercase) && token.iter().any(u8::is_ascii_lowercase) && token.len() >= 20);
+    let mixed = token.iter().any(u8::is_ascii_digit);
     (token.len() >= 12 && mixed && entropy(token) >= 2.7 && !is_placeholder(token) && !is_name(token)).then_some((start, end))
 }
 
@@ -79,7 +79,7 @@ fn gap(view: &[u8], after: usize) -> Option<usize> {
     if view.get(after..after + 3) == Some(b"%20") {
         return Some(after + 3);
     }
-    let start = run(view, after, after + 6, |byte| is_blank(byte) || matches!(byte, b':' | b'"' | b'\'' | b'='));
+    let start = run(view, after, after + 6, |byte| is_blank(byte) || matches!(byte, b':' | b'"' | b'\''));
     (start > after).then_some(start)
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Standing {
     pub(crate) own_line: bool,
     /// The name is written in capitals, as in an environment.
     pub(crate) capitals: bool,
+    /// The telling word is the last of the name.
+    pub(crate) last: bool,
 }
 
 /// Texts that a placeholder contains.
@@ -49,13 +51,18 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
     if value.len() < 4 || is_placeholder(value) || !value.is_ascii() && value.iter().any(|&byte| byte < b' ') {
         return false;
     }
-    if value.iter().any(u8::is_ascii_whitespace) {
+    if value.iter().any(u8::is_ascii_whitespace) || is_path(value) || is_number(value) {
+        return false;
+    }
+    // An argument beside the name says less than an assignment.
+    if standing.given == Given::Beside && !(standing.last && sorts(value) >= 2 && !is_identifier(value)) {
         return false;
     }
     match promise {
         Promise::Password => is_password(value, standing),
         Promise::Token => is_machine_made(value, standing, 10, 2.9),
         Promise::Key => is_machine_made(value, standing, 16, 3.2) && !is_uuid(value),
+        Promise::AnyKey => is_random_key(value, standing),
         Promise::Service => is_machine_made(value, standing, 16, 3.0) && !is_uuid(value) && standing.given != Given::Blank,
     }
 }
@@ -90,10 +97,13 @@ fn stands_alone(value: &[u8], start: &[u8]) -> bool {
 /// What a person may have thought up: more than one sort of character, and more than the words of every example.
 fn is_password(value: &[u8], standing: Standing) -> bool {
     let bare = !standing.quoted;
-    if value.len() < 5 || (bare && is_code(value)) || is_words(value) {
+    if value.len() < 5 || (bare && (is_code(value) || is_identifier(value))) || is_words(value) || matches!(at(value, 0), b'"' | b'\\' | b'\'' | b'`') {
         return false;
     }
     let sorts = sorts(value);
+    if !standing.last && !standing.capitals && (sorts < 3 || is_identifier(value)) {
+        return false;
+    }
     let literal = standing.own_line || matches!(standing.given, Given::Markup | Given::Flag);
     match standing.given {
         Given::Blank => bare && sorts >= 3 && value.len() >= 8 && is_machine_made(value, standing, 12, 3.2),
@@ -108,7 +118,7 @@ fn is_machine_made(value: &[u8], standing: Standing, least: usize, least_entropy
     let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
     let letters = value.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
     let odd = value.iter().any(|byte| !byte.is_ascii_graphic());
-    if odd || value.len() < least || letters == 0 || is_words(value) || (!standing.quoted && is_code(value)) {
+    if odd || value.len() < least || letters == 0 || value.contains(&b'\\') || is_words(value) || is_identifier(value) || (!standing.quoted && is_code(value)) {
         return false;
     }
     let (upper, lower) = (value.iter().any(u8::is_ascii_uppercase), value.iter().any(u8::is_ascii_lowercase));
@@ -129,6 +139,23 @@ fn is_machine_made(value: &[u8], standing: Standing, least: usize, least_entropy
     spread >= least_entropy && (digits * 16 >= value.len() || (upper && lower && spread >= 3.6))
 }
 
+/// What a key without any other mark must look like: long, letters and digits well mixed, no hash, no identifier.
+fn is_random_key(value: &[u8], standing: Standing) -> bool {
+    let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let hash = value.iter().all(u8::is_ascii_hexdigit) && !standing.capitals;
+    value.len() >= 20
+        && value.len() <= 120
+        && digits >= 3
+        && !hash
+        && standing.given != Given::Blank
+        && standing.given != Given::Beside
+        && entropy(value) >= 3.5
+        && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'+' | b'/' | b'='))
+        && !is_uuid(value)
+        && is_machine_made(value, standing, 20, 3.5)
+        && !value.split(|byte| !byte.is_ascii_alphanumeric()).all(|word| word.len() < 8)
+}
+
 /// How many of small letters, capitals, digits and signs there are.
 fn sorts(value: &[u8]) -> usize {
     let has = |sort: fn(&u8) -> bool| usize::from(value.iter().any(sort));
@@ -143,11 +170,57 @@ fn is_code(value: &[u8]) -> bool {
     });
     let name = value.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'!' | b'?' | b'*' | b'&'));
     let arrow = value.windows(2).any(|two| two == b"->" || two == b"::" || two == b"=>" || two == b"&&" || two == b"||");
-    call || path || arrow || (name && !value.iter().any(u8::is_ascii_uppercase) && value.iter().any(|byte| !byte.is_ascii_alphabetic())) || (name && value.iter().any(|byte| *byte == b'_' || *byte == b'.'))
+    let question = value.contains(&b'?') && value.contains(&b'.');
+    call || path || arrow || question || (name && !value.iter().any(u8::is_ascii_uppercase) && value.iter().any(|byte| !byte.is_ascii_alphabetic())) || (name && value.iter().any(|byte| *byte == b'_' || *byte == b'.'))
+}
+
+/// A path of files: `a/b/c.rs`, `x.*.y`.
+fn is_path(value: &[u8]) -> bool {
+    let slashes = value.iter().filter(|byte| **byte == b'/').count();
+    let plain = value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'_' | b'-' | b'*' | b'[' | b']' | b'@'));
+    let indexed = value.contains(&b'[') && value.contains(&b'.');
+    let percent = value.iter().filter(|byte| **byte == b'%').count();
+    (plain && (indexed || !looks_random(value) && (slashes >= 2 || value.contains(&b'*')))) || percent * 6 > value.len()
+}
+
+/// `65535i32`, `0xff`, `1_000`.
+fn is_number(value: &[u8]) -> bool {
+    let hex = begins(value, b"0x") && value.len() <= 18;
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'_').count();
+    let suffix = value.get(digits..).unwrap_or_default();
+    let typed = digits > 0 && (suffix.is_empty() || (suffix.len() <= 5 && matches!(at(suffix, 0), b'i' | b'u' | b'f' | b'n' | b'l' | b'L' | b'U')));
+    (hex && value.iter().skip(2).all(u8::is_ascii_hexdigit)) || (typed && value.len() < 16)
+}
+
+/// A name of a program: `ClientCapabilities2026Schema`, `anon_sym_RBRACE3`, `pkcs-9-at-pkcs15Token`. Words in it are long, digits few.
+fn is_identifier(value: &[u8]) -> bool {
+    if !value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.' | b'-' | b':' | b'%')) {
+        return false;
+    }
+    let (mut runs, mut groups, mut length, mut last) = (Vec::new(), 0, 0_usize, b' ');
+    for &byte in value.iter().chain(b" ") {
+        let joins = byte.is_ascii_alphabetic() && !(byte.is_ascii_uppercase() && last.is_ascii_lowercase());
+        if joins {
+            length += 1;
+        } else {
+            runs.extend((length > 0).then_some(length));
+            length = usize::from(byte.is_ascii_alphabetic());
+        }
+        groups += usize::from(byte.is_ascii_digit() && !last.is_ascii_digit());
+        last = byte;
+    }
+    let letters: usize = runs.iter().sum();
+    let joined = value.iter().any(|byte| matches!(byte, b'_' | b'$' | b'.' | b'-' | b':'));
+    let camel = value.windows(2).any(|two| two.first().is_some_and(u8::is_ascii_lowercase) && two.last().is_some_and(u8::is_ascii_uppercase));
+    let ends_in_letter = value.last().is_some_and(u8::is_ascii_alphabetic);
+    let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let wordy = !runs.is_empty() && letters * 2 >= runs.len() * 7 && runs.iter().max().is_some_and(|most| *most >= 4);
+    let few = groups <= 2 || (value.contains(&b'_') && groups <= runs.len());
+    wordy && few && digits * 2 <= value.len() && (joined || camel || ends_in_letter)
 }
 
 fn looks_random(word: &[u8]) -> bool {
-    word.len() >= 12 && entropy(word) > 3.4 && word.iter().any(u8::is_ascii_digit)
+    word.len() >= 12 && !is_identifier(word) && entropy(word) > 3.4 && word.iter().any(u8::is_ascii_digit)
 }
 
 /// Nothing but words of the trade and simple numbers: `my-test-token-1`, `PASSWORD_FIELD`, `secret123`.
@@ -164,6 +237,9 @@ fn is_words(value: &[u8]) -> bool {
             from = n;
         }
     }
+    // In a long value a run of letters or digits is as good as any other.
+    let long = value.len() >= 16 && pieces.len() >= 2;
+    let is_sequence = |piece: &[u8]| is_sequence(piece) && !(long && piece.len() > 4);
     let trivial = |piece: &[u8]| {
         let is = |sort: fn(&u8) -> bool| piece.iter().all(sort);
         if is(u8::is_ascii_digit) {
@@ -176,6 +252,17 @@ fn is_words(value: &[u8]) -> bool {
     };
     let unknown: usize = pieces.iter().filter(|piece| !trivial(piece)).map(|piece| piece.len()).sum();
     if unknown == 0 {
+        return true;
+    }
+    // `secret-3-levels`, `test_user_pass`: plain words around one of the trade.
+    let plain = pieces.iter().all(|piece| {
+        let word = piece.iter().all(u8::is_ascii_alphabetic);
+        !word || piece.len() >= 3 || is_dummy(piece)
+    });
+    let numbers = pieces.iter().filter(|piece| piece.iter().all(u8::is_ascii_digit)).count();
+    let trade = pieces.iter().any(|piece| piece.len() >= 3 && DUMMIES.iter().any(|dummy| dummy.as_bytes() == *piece));
+    let words = pieces.iter().filter(|piece| piece.iter().all(u8::is_ascii_alphabetic)).count();
+    if plain && trade && words >= 2 && numbers <= 1 && sorts(value) <= 3 && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':' | b'%')) {
         return true;
     }
     // Words joined by signs, without a digit: a name, a path, a sentence.

@@ -9,6 +9,8 @@ pub(crate) enum Promise {
     Token,
     /// A key of some sort: only what looks like one counts.
     Key,
+    /// Some key or other: only what is clearly random counts.
+    AnyKey,
     /// What a service with a telling name gives out.
     Service,
 }
@@ -26,7 +28,7 @@ pub(crate) const WORDS: &[&str] = &[
     "deploykey", "deploy_key", "deploy-key", "developerkey", "developer_key", "writekey", "write_key", "insertkey",
     "querykey", "subscription-key", "subscriptionkey", "presharedkey", "unseal key", "sessionkey", "session_key",
     "hmac_key", "hmackey", "cipher_key", "crypto_key", "aes_key", "_pat", "jwt_", "_jwt", "securestring", "private key",
-    "access_token", "accesstoken", "stream_key", "io_key", "api_secret",
+    "_key", "-key", "key=", "key:", "key\"", "key'", "key ", "networkcredential",
 ];
 
 const PASSWORD: &[&str] = &["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "passw"];
@@ -61,7 +63,7 @@ const OTHER: &[&str] = &[
 const PUBLIC: &[&str] = &[
     "csrf", "xsrf", "next", "page", "continuation", "cancel", "cancellation", "public", "publishable", "foreign", "primary", "cache", "sort",
     "partition", "max", "min", "num", "total", "count", "eos", "bos", "pad", "unk", "mask", "sep", "cls", "end", "start", "stop",
-    "special", "lock", "idempotency", "dedupe", "i18n", "translation", "sync", "pagination", "cursor", "design", "color",
+    "special", "lock", "site", "host", "map", "object", "storage", "row", "hot", "short", "translate", "message", "ssh", "pub", "event", "data", "index", "lookup", "registry", "group", "query", "item", "entry", "dict", "hash", "feature", "track", "state", "local", "proxy", "react", "idempotency", "dedupe", "i18n", "translation", "sync", "pagination", "cursor", "design", "color",
 ];
 
 /// The words of a name in small letters: split at signs and where capitals begin.
@@ -85,6 +87,12 @@ fn words(name: &[u8]) -> Vec<String> {
         words.push(word);
     }
     words
+}
+
+/// Whether the telling word is the last of a name: `setPassword`, not `password.encode`.
+pub(crate) fn ends_telling(name: &[u8]) -> bool {
+    let words = words(name);
+    words.len().checked_sub(1).is_some_and(|last| telling(&words, last).is_some())
 }
 
 /// What a name promises about its value.
@@ -113,7 +121,8 @@ fn telling(words: &[String], n: usize) -> Option<Promise> {
     if TOKEN.iter().any(|end| word.ends_with(end)) && !PUBLIC.iter().any(|start| word.starts_with(start)) {
         return Some(Promise::Token);
     }
-    if matches!(word, "credential" | "credentials" | "authorization" | "pat" | "jwt" | "auth") {
+    let pat = word == "pat" && (n == 0 || matches!(previous, "github" | "gitlab" | "azure" | "ado" | "airtable" | "figma" | "access" | "jira" | "gh" | "gl" | "devops" | "circleci" | "user" | "ci" | "bot" | "git"));
+    if pat || matches!(word, "credential" | "credentials" | "authorization" | "jwt" | "auth" | "networkcredential") {
         return Some(Promise::Token);
     }
     let compound = word.strip_suffix("key").filter(|start| KEYS.contains(start));
@@ -122,7 +131,8 @@ fn telling(words: &[String], n: usize) -> Option<Promise> {
         let strong = start.ends_with("api") || matches!(start, "access" | "secret" | "private" | "auth" | "master" | "encryption" | "signing" | "preshared" | "unseal");
         return Some(if strong { Promise::Token } else { Promise::Key });
     }
-    None
+    let public = matches!(word, "vkey" | "pkey" | "pubkey" | "turkey" | "monkey" | "hockey" | "jockey" | "whiskey");
+    (word.ends_with("key") && !public && !PUBLIC.iter().any(|start| word.starts_with(start))).then_some(Promise::AnyKey)
 }
 
 #[cfg(test)]

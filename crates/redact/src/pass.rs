@@ -9,7 +9,7 @@ use crate::context::{Given, assigned};
 use crate::finding::{Cluster, Layer, Span, merge};
 use crate::judge::{Standing, is_secret};
 use crate::live::Live;
-use crate::names::{Promise, promise};
+use crate::names::{Promise, ends_telling, promise};
 use crate::placeholder::{self, MARK};
 use crate::rules::Target;
 use crate::{header, pem, url};
@@ -458,13 +458,17 @@ impl Found<'_> {
         let kinds = self.live.rules.kinds;
         let name = part(self.view, found.name.0, found.name.1);
         let capitals = name.iter().all(|byte| !byte.is_ascii_lowercase());
-        let standing = Standing { quoted: found.quoted, given: found.given, own_line: found.own_line, capitals };
+        let standing = Standing { quoted: found.quoted, given: found.given, own_line: found.own_line, capitals, last: ends_telling(name) };
         let value = part(self.view, found.value.0, found.value.1);
+        // The tokens in the addresses of badges are public.
+        if part(self.view, 0, found.name.0).ends_with(b".svg?") {
+            return;
+        }
         if is_secret(promise, value, standing) && !value.eq_ignore_ascii_case(name) {
             let kind = match promise {
                 Promise::Password => kinds.password,
                 Promise::Token => kinds.secret,
-                Promise::Key => kinds.key,
+                Promise::Key | Promise::AnyKey => kinds.key,
                 Promise::Service => kinds.service,
             };
             self.push(found.value, kind, Layer::Context);

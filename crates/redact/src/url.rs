@@ -42,7 +42,8 @@ pub(crate) fn login(view: &[u8], after: usize) -> Option<Login> {
     if port_and_path || !at(view, host + 1).is_ascii_graphic() || contains(user, b"[REDACTED") {
         return None;
     }
-    is_login_password(user, password).then_some(Login { secret: (after + split + 1, host), database })
+    let plain = !database && password.iter().all(u8::is_ascii_lowercase);
+    (!plain && is_login_password(user, password)).then_some(Login { secret: (after + split + 1, host), database })
 }
 
 #[cfg(test)]
