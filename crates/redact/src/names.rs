@@ -97,6 +97,11 @@ pub(crate) fn ends_telling(name: &[u8]) -> bool {
 
 /// What a name promises about its value.
 pub(crate) fn promise(name: &[u8]) -> Option<Promise> {
+    // Most names hold no telling word at all.
+    const TELLING: &[&str] = &["pass", "pw", "secret", "token", "key", "auth", "credential", "jwt", "pat", "securestring"];
+    if !TELLING.iter().any(|word| crate::bytes::contains(name, word.as_bytes())) {
+        return None;
+    }
     let words = words(name);
     let capitals = name.iter().all(|byte| !byte.is_ascii_lowercase());
     let told = (0..words.len()).rev().find_map(|n| telling(&words, n).map(|promise| (n, promise)));

@@ -138,7 +138,7 @@ impl Redact for Redactor {
 
     fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<Masked<'a>, RedactError> {
         let masked = self.redact(text)?;
-        if masked.count > 0 || !self.named(name, text) || self.shared.not_secret.iter().any(|allowed| allowed == text.as_bytes()) {
+        if masked.count > 0 || text.len() < 4 || !self.named(name, text) || self.shared.not_secret.iter().any(|allowed| allowed == text.as_bytes()) {
             return Ok(masked);
         }
         let mut out = Vec::new();

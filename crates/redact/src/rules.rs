@@ -142,7 +142,7 @@ impl Rules {
 
     /// The number of a kind, new or not.
     pub(crate) fn kind(&mut self, name: &str) -> u16 {
-        let place = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+        let place = self.names.iter().rposition(|known| known == name).unwrap_or_else(|| {
             self.names.push(name.to_owned());
             self.names.len() - 1
         });
