@@ -1,6 +1,6 @@
 //! The first look: where in a text could something stand? Every anchor (a token's first letters, a telling word,
 //! four bytes of a known value) puts one group of four bytes into a table of bits; a text is walked once and
-//! nearly every place is dismissed by one look into 8 KiB. What remains is compared with the anchors themselves.
+//! nearly every place is dismissed by one look into 16 KiB. What remains is compared with the anchors themselves.
 //!
 //! Made in microseconds, unlike an automaton over as many words, so that a command that runs for 9 ms can have it too,
 //! and anew whenever known values change.
@@ -12,11 +12,13 @@ const GROUP: usize = 4;
 /// A group is taken from the first so many bytes of an anchor.
 pub(crate) const ANCHOR_REACH: usize = 48;
 const TABLE: usize = 1 << 16;
+/// The bits have more room than the table, so that fewer places are looked at in vain: 16 KiB.
+const BITS: usize = 1 << 17;
 
 /// Anchors by the groups they hold.
 pub(crate) struct Grams {
     /// One bit for each value of the hash.
-    bits: Box<[u64; TABLE / 64]>,
+    bits: Box<[u64; BITS / 64]>,
     /// The first entry for each value of the hash, plus one; zero for none.
     heads: Vec<u32>,
     entries: Vec<Entry>,
@@ -33,7 +35,7 @@ struct Entry {
 
 impl Grams {
     pub(crate) fn new() -> Self {
-        Self { bits: Box::new([0; TABLE / 64]), heads: vec![0; TABLE], entries: Vec::new() }
+        Self { bits: Box::new([0; BITS / 64]), heads: vec![0; TABLE], entries: Vec::new() }
     }
 
     /// Adds an anchor of at least three bytes by the group that is rarest in ordinary text; one of three bytes by every
@@ -68,21 +70,21 @@ impl Grams {
     fn enter(&mut self, anchor: u32, offset: usize, group: &[u8]) {
         let Ok(group) = <[u8; GROUP]>::try_from(group) else { return };
         let hash = hash(u32::from_le_bytes(group));
-        if let Some(word) = self.bits.get_mut(usize::from(hash >> 6)) {
+        if let Some(word) = self.bits.get_mut((hash >> 6) as usize) {
             *word |= 1 << (hash & 63);
         }
-        let Some(head) = self.heads.get_mut(usize::from(hash)) else { return };
+        let Some(head) = self.heads.get_mut((hash >> 1) as usize) else { return };
         let offset = u8::try_from(offset).unwrap_or(0);
         self.entries.push(Entry { anchor, offset, next: *head });
         *head = u32::try_from(self.entries.len()).unwrap_or(0);
     }
 
     /// The first place from `from` on, before `to`, where a group of some anchor may stand.
-    #[expect(clippy::indexing_slicing, reason = "a hash of 16 bits divided by 64 is below 1024")]
+    #[expect(clippy::indexing_slicing, reason = "a hash of 17 bits divided by 64 is below 2048")]
     pub(crate) fn next(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
         let hit = |group: u32| {
             let hash = hash(group);
-            self.bits[usize::from(hash >> 6)] >> (hash & 63) & 1
+            self.bits[(hash >> 6) as usize] >> (hash & 63) & 1
         };
         let mut place = from;
         // Eight bytes hold the groups of four places; one branch for all four.
@@ -103,7 +105,7 @@ impl Grams {
     /// The anchors whose group may stand at a place, each with where it would begin.
     pub(crate) fn at<'a>(&'a self, text: &[u8], place: usize) -> impl Iterator<Item = (u32, usize)> + 'a {
         let hash = hash(group_at(text, place));
-        let mut entry = self.heads.get(usize::from(hash)).copied().unwrap_or(0);
+        let mut entry = self.heads.get((hash >> 1) as usize).copied().unwrap_or(0);
         std::iter::from_fn(move || {
             let found = self.entries.get(usize::try_from(entry).ok()?.checked_sub(1)?)?;
             entry = found.next;
@@ -119,8 +121,8 @@ fn group_at(text: &[u8], place: usize) -> u32 {
 }
 
 /// Letters of either case give the same.
-fn hash(group: u32) -> u16 {
-    ((group | 0x2020_2020).wrapping_mul(0x9e37_79b1) >> 16) as u16
+fn hash(group: u32) -> u32 {
+    (group | 0x2020_2020).wrapping_mul(0x9e37_79b1) >> 15
 }
 
 /// How seldom a group is, roughly: rare letters, digits and signs count.

@@ -240,13 +240,15 @@ fn is_words(value: &[u8]) -> bool {
     // In a long value a run of letters or digits is as good as any other.
     let long = value.len() >= 16 && pieces.len() >= 2;
     let is_sequence = |piece: &[u8]| is_sequence(piece) && !(long && piece.len() > 4);
+    let wordy = pieces.iter().any(|piece| piece.len() >= 4 && is_dummy(piece));
     let trivial = |piece: &[u8]| {
         let is = |sort: fn(&u8) -> bool| piece.iter().all(sort);
         if is(u8::is_ascii_digit) {
             return piece.len() <= 4 || is_sequence(piece);
         }
         if is(u8::is_ascii_alphabetic) {
-            return is_sequence(piece) || is_dummy(piece);
+            // Single letters are words only among words.
+            return (is_sequence(piece) && piece.len() > 3) || (is_dummy(piece) && (piece.len() > 1 || wordy));
         }
         true
     };

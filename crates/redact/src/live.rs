@@ -75,7 +75,12 @@ impl Live {
                 let same = if anchor.fold { there.eq_ignore_ascii_case(&anchor.bytes) } else { there == anchor.bytes };
                 same.then_some((anchor.target, end))
             }
-            None => Some((Target::Needle(u32::try_from(n - self.rules.anchors.len()).ok()?), start)),
+            None => {
+                let n = n - self.rules.anchors.len();
+                let first = self.needles.get(n)?.bytes().first()?;
+                let there = view.get(start)?.eq_ignore_ascii_case(first);
+                there.then_some((Target::Needle(u32::try_from(n).ok()?), start))
+            }
         }
     }
 }

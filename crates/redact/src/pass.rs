@@ -146,12 +146,12 @@ impl Pass {
     /// Looks at one place.
     fn look(&mut self, live: &Live, text: &[u8], place: usize, end: bool) -> Result<Result<(), More>, String> {
         let (from, to) = (place.saturating_sub(BACK), (place + AHEAD).min(text.len()));
-        let view = part(text, from, to);
-        let here = place - from;
-        let short = live.short.iter().filter(|(finder, _)| crate::bytes::rest(view, here).starts_with(finder.needle()));
-        let anchors = live.grams.at(view, here).chain(short.map(|(_, anchor)| (*anchor, here)));
+        let short = live.short.iter().filter(|(finder, _)| crate::bytes::rest(text, place).starts_with(finder.needle()));
+        let anchors = live.grams.at(text, place).chain(short.map(|(_, anchor)| (*anchor, place)));
         for (anchor, start) in anchors {
-            let Some((target, after)) = live.target(anchor, view, start) else { continue };
+            let Some((target, after)) = live.target(anchor, text, start) else { continue };
+            let view = part(text, from, to);
+            let (Some(start), Some(after)) = (start.checked_sub(from), after.checked_sub(from)) else { continue };
             let mut found = Found { live, view, spans: Vec::new(), waiting: Vec::new(), endless: None };
             match target {
                 Target::Placeholder => {
@@ -248,8 +248,9 @@ impl Pass {
             self.settled = last.end;
             upto = upto.max(last.end);
         }
-        let settled = self.settled;
-        self.spans.retain(|span| span.end > settled && !done.iter().any(|cluster| span.start < cluster.end && span.end <= cluster.end));
+        // What lies inside a placeholder is in no cluster, and done with all the same.
+        let done_with = self.settled.max(upto);
+        self.spans.retain(|span| span.end > done_with);
         self.placeholders.retain(|(_, last)| *last > upto.saturating_sub(BACK));
         if end {
             (self.spans, self.placeholders) = (Vec::new(), Vec::new());

@@ -85,6 +85,9 @@ pub(crate) fn walk(text: &[u8], from: usize, limit: usize, mut inside: bool) -> 
                 return Walked { end: word, open: true, body };
             }
         }
+        if word >= limit && length > 0 {
+            return Walked { end, open: true, body };
+        }
         if !tail.is_empty() && b"-----END".starts_with(tail) {
             return Walked { end, open: true, body };
         }

@@ -1,12 +1,16 @@
 //! What is no secret is not touched.
 
+use std::sync::OnceLock;
+
 use vambrace_core::redacted::Redact as _;
+use vambrace_redact::Redactor;
 
 use crate::given::{ALNUM, Chance, HEX, clean, redactor};
 
 fn untouched(text: &str) {
-    let redactor = redactor(&[]);
-    assert_eq!(clean(&redactor, text), text);
+    static REDACTOR: OnceLock<Redactor> = OnceLock::new();
+    let redactor = REDACTOR.get_or_init(|| redactor(&[]));
+    assert_eq!(clean(redactor, text), text);
 }
 
 // T21: lockfiles, commits, UUIDs, integrity hashes, data URLs, public keys, certificates, minified code, placeholders
