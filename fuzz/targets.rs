@@ -3,7 +3,7 @@
 use vambrace_redact::{KnownValue, Redactor, Rules, Secret};
 
 /// The stream: the same output in pieces as at once, a fixed point, no known value left.
-pub fn stream(bytes: &[u8]) {
+pub(crate) fn stream(bytes: &[u8]) {
     thread_local! {
         static REDACTOR: Redactor = {
             let values = [KnownValue { kind: "env".to_owned(), value: Secret::from("correct-horse") }];
@@ -27,7 +27,7 @@ pub fn stream(bytes: &[u8]) {
 }
 
 /// The loader: any text is a set of rules or a fault with its place.
-pub fn rules(bytes: &[u8]) {
+pub(crate) fn rules(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Rules::bare().with_file(text, std::path::Path::new("fuzzed.toml")) {
         Ok(rules) => {

@@ -7,12 +7,14 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     reason = "a measuring program: a fault ends it, its output is its product, and it starts the peers itself"
 )]
 
 mod append;
 mod decide;
 mod read;
+mod redact;
 mod report;
 mod search;
 mod start;
@@ -38,6 +40,7 @@ const BENCHES: &[Bench] = &[
     ("append", append::run),
     ("decide", decide::run),
     ("read", read::run),
+    ("redact", redact::run),
     ("search", search::run),
     ("start", start::run),
 ];

@@ -9,9 +9,11 @@
 )]
 
 mod calls;
+mod canary;
 mod config;
 mod crash;
 mod home;
 mod interop;
 mod ledger;
 mod mcp;
+mod redact;

@@ -1,6 +1,9 @@
 //! The redactor of this installation with what it must know: its key in the state folder, the secrets of our own
 //! environment, the secret scopes of the configuration. Secrets are read here and go nowhere but into the redactor.
-#![expect(clippy::disallowed_methods, reason = "the key lies in the state folder, scopes name files by their path")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the key lies in the state folder, scopes name files by their path"
+)]
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -82,9 +85,10 @@ fn values(scopes: &serde_json::Value) -> Result<Vec<KnownValue>, Failure> {
     for (name, scope) in scopes.as_object().into_iter().flatten() {
         let text = |key: &str| scope.get(key).and_then(serde_json::Value::as_str);
         let value = match (text("env"), text("file")) {
-            (Some(variable), _) => {
-                environment.iter().find(|(name, _)| name == variable).map(|(_, value)| Secret::from(value.as_str()))
-            }
+            (Some(variable), _) => environment
+                .iter()
+                .find(|(name, _)| name == variable)
+                .map(|(_, value)| Secret::from(value.as_str())),
             (None, Some(file)) => Some(read(name, Path::new(file))?),
             (None, None) => None,
         };
@@ -110,7 +114,10 @@ fn read(scope: &str, path: &Path) -> Result<Secret, Failure> {
 
 /// A scope's name as a placeholder can carry it.
 fn kind(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(40).collect()
+    name.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .take(40)
+        .collect()
 }
 
 /// The key of the fingerprints, made when it is not there.

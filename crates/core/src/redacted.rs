@@ -155,7 +155,11 @@ mod tests {
         }
 
         fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<Masked<'a>, RedactError> {
-            Ok(if name == "password" { Masked { text: "***".into(), count: 1 } } else { self.redact(text)? })
+            Ok(if name == "password" {
+                Masked { text: "***".to_owned().into(), count: 1 }
+            } else {
+                self.redact(text)?
+            })
         }
     }
 
@@ -163,7 +167,10 @@ mod tests {
     #[test]
     fn fields_are_redacted_with_their_names() {
         let clean = Redacted::json(serde_json::json!({"a": [{"password": "x", "b": "x"}]}), &Names).unwrap();
-        assert_eq!((clean.count(), clean.get().to_string()), (1, r#"{"a":[{"password":"***","b":"x"}]}"#.to_owned()));
+        assert_eq!(
+            (clean.count(), clean.get().to_string()),
+            (1, r#"{"a":[{"password":"***","b":"x"}]}"#.to_owned())
+        );
     }
 
     #[test]

@@ -10,9 +10,9 @@ pub(crate) fn before(text: &[u8], place: usize) -> u8 {
     place.checked_sub(1).map_or(0, |place| at(text, place))
 }
 
-/// A part; empty where it does not lie inside.
+/// A part, as far as it lies inside.
 pub(crate) fn part(text: &[u8], from: usize, to: usize) -> &[u8] {
-    text.get(from..to).unwrap_or_default()
+    text.get(from..to.min(text.len())).unwrap_or_default()
 }
 
 /// From a place on; empty outside.

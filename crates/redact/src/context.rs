@@ -65,8 +65,11 @@ fn leads(view: &[u8], start: usize) -> bool {
     let line = run_back(view, start, 0, |byte| byte != b'\n' && byte != b'\r');
     let head = part(view, line, start).trim_ascii();
     head.is_empty()
-        || head.iter().all(|byte| matches!(byte, b'-' | b'#' | b'/' | b'*' | b';' | b'"' | b'\'' | b' ' | b'$' | b'+' | b'{'))
-        || [b"export".as_slice(), b"set", b"ENV", b"ARG", b"- ", b"declare -x", b"setenv", b"SET"].contains(&head)
+        || head.iter().all(|byte| {
+            matches!(byte, b'-' | b'#' | b'/' | b'*' | b';' | b'"' | b'\'' | b' ' | b'$' | b'+' | b'{')
+        })
+        || [b"export".as_slice(), b"set", b"ENV", b"ARG", b"- ", b"declare -x", b"setenv", b"SET"]
+            .contains(&head)
 }
 
 /// What follows the name, and where the value may begin.
@@ -101,7 +104,10 @@ fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
             }
         }
         (b'(', _) => (Given::Beside, i + 1),
-        (b'\n' | b'\r', _) => (Given::Colon, value_word(view, run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r')))?),
+        (b'\n' | b'\r', _) => (
+            Given::Colon,
+            value_word(view, run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r')))?,
+        ),
         _ if spaced && begins(rest(view, i), b"is ") => (Given::Beside, i + 3),
         _ if spaced && closed => (Given::Equals, value_word(view, i)?),
         _ if spaced => (if flag { Given::Flag } else { Given::Blank }, i),
@@ -143,7 +149,8 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
         }
     }
     // Letters before a quote: b"", r"", f'', N'', @"", $"".
-    let letters = run(view, i, i + 2, |byte| byte.is_ascii_alphabetic() || matches!(byte, b'@' | b'$' | b'#'));
+    let letters =
+        run(view, i, i + 2, |byte| byte.is_ascii_alphabetic() || matches!(byte, b'@' | b'$' | b'#'));
     if matches!(at(view, letters), b'"' | b'\'' | b'`') {
         i = letters;
     }
@@ -168,16 +175,21 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
             && !(in_query && matches!(byte, b'&' | b'#'))
     });
     let end = run_back(view, end, i, |byte| matches!(byte, b',' | b';' | b')' | b'}' | b']' | b'\\'));
-    let end = part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
+    let end =
+        part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
     (end > i).then_some(((i, end), false))
 }
 
 /// `name: Type = value`: the place after the `=`.
 fn past_type(view: &[u8], place: usize) -> usize {
     let end = run(view, place, place + GAP, |byte| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'<' | b'>' | b'[' | b']' | b'?' | b'&' | b'.' | b'|' | b' ' | b':')
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'_' | b'<' | b'>' | b'[' | b']' | b'?' | b'&' | b'.' | b'|' | b' ' | b':')
     });
-    if end == place || at(view, end) != b'=' || !(at(view, place).is_ascii_alphabetic() || at(view, place) == b'&') {
+    if end == place
+        || at(view, end) != b'='
+        || !(at(view, place).is_ascii_alphabetic() || at(view, place) == b'&')
+    {
         return place;
     }
     let after = run(view, end + 1, end + 4, is_blank);
@@ -202,15 +214,16 @@ fn closing(view: &[u8], start: usize, limit: usize, quote: &[u8]) -> Option<usiz
 }
 
 #[cfg(test)]
+#[expect(clippy::string_slice, reason = "tests cut the texts they have made")]
 mod tests {
     use super::*;
 
     fn check(text: &str, word: &str, expected: Option<(&str, &str)>) {
         let from = text.find(word).unwrap();
         let found = assigned(text.as_bytes(), from, from + word.len());
-        let told = found.as_ref().map(|found| {
-            (&text[found.name.0..found.name.1], &text[found.value.0..found.value.1])
-        });
+        let told = found
+            .as_ref()
+            .map(|found| (&text[found.name.0..found.name.1], &text[found.value.0..found.value.1]));
         assert_eq!(told, expected, "{text}");
     }
 
@@ -248,7 +261,9 @@ mod tests {
             let word = if text.contains("assword") { "assword" } else { "ASSWORD" };
             check(text, word, Some((name, value)));
         }
-        for text in ["password", "password::new", "password()", "password = ", "fn password<T>()", "password,"] {
+        for text in
+            ["password", "password::new", "password()", "password = ", "fn password<T>()", "password,"]
+        {
             let from = text.find("password").unwrap();
             let found = assigned(text.as_bytes(), from, from + 8);
             assert!(found.is_none() || !found.unwrap().quoted, "{text}");

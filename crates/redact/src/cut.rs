@@ -14,7 +14,13 @@ const LEAST_PIECE: usize = 4;
 
 /// Pieces of secrets at the beginning and at the end.
 pub(crate) fn edges(live: &Live, text: &[u8]) -> Result<Vec<Span>, String> {
-    let known = |needle: &crate::known::Needle, start, end| Span { start, end, kind: needle.kind, layer: Layer::Known, print: Some(needle.print) };
+    let known = |needle: &crate::known::Needle, start, end| Span {
+        start,
+        end,
+        kind: needle.kind,
+        layer: Layer::Known,
+        print: Some(needle.print),
+    };
     let mut spans = Vec::new();
     for needle in &live.needles {
         if let Some(length) = tail_of(needle.bytes(), text) {
@@ -27,7 +33,10 @@ pub(crate) fn edges(live: &Live, text: &[u8]) -> Result<Vec<Span>, String> {
     let form = |start, end, kind| Span { start, end, kind, layer: Layer::Form, print: None };
     spans.extend(cut_token(live, text).map(|(start, kind)| form(start, text.len(), kind)));
     let kinds = live.rules.kinds;
-    spans.extend(cut_value(text).map(|start| Span { layer: Layer::Context, ..form(start, text.len(), kinds.password) }));
+    spans.extend(
+        cut_value(text)
+            .map(|start| Span { layer: Layer::Context, ..form(start, text.len(), kinds.password) }),
+    );
     if let Some(end) = memchr::memmem::find(text, b"-----END")
         && !contains(part(text, 0, end), b"-----BEGIN")
         && let Some(start) = pem::before_last_line(text, end)
@@ -52,12 +61,16 @@ fn tail_of(value: &[u8], text: &[u8]) -> Option<usize> {
 fn head_of(value: &[u8], text: &[u8]) -> Option<usize> {
     let from = text.len().saturating_sub(value.len() - 1);
     let found = memchr::memmem::find_iter(rest(text, from), value.get(..LEAST_PIECE)?);
-    found.map(|place| text.len() - from - place).find(|&length| value.starts_with(rest(text, text.len() - length)))
+    found
+        .map(|place| text.len() - from - place)
+        .find(|&length| value.starts_with(rest(text, text.len() - length)))
 }
 
 /// A token's mark at the end of the text with less after it than a token has.
 fn cut_token(live: &Live, text: &[u8]) -> Option<(usize, u16)> {
-    let start = run_back(text, text.len(), text.len().saturating_sub(512), |byte| is_token(byte) || matches!(byte, b'.' | b'/' | b'+' | b'=' | b'$'));
+    let start = run_back(text, text.len(), text.len().saturating_sub(512), |byte| {
+        is_token(byte) || matches!(byte, b'.' | b'/' | b'+' | b'=' | b'$')
+    });
     let cut = rest(text, start);
     live.rules.anchors.iter().find_map(|anchor| {
         let Target::Token(n) = anchor.target else { return None };
@@ -75,7 +88,8 @@ fn cut_value(text: &[u8]) -> Option<usize> {
     let tail = rest(text, line);
     let words = ["passw", "secret", "token", "api_key", "apikey", "pwd"];
     words.iter().find_map(|word| {
-        let place = tail.windows(word.len()).rposition(|window| window.eq_ignore_ascii_case(word.as_bytes()))?;
+        let place =
+            tail.windows(word.len()).rposition(|window| window.eq_ignore_ascii_case(word.as_bytes()))?;
         let found = open_value(tail, place, place + word.len())?;
         Some(line + found)
     })
@@ -86,8 +100,12 @@ fn open_value(tail: &[u8], from: usize, to: usize) -> Option<usize> {
     let mut closed = tail.to_vec();
     closed.extend_from_slice(b"\"\n");
     let found = assigned(&closed, from, to)?;
-    let promised = matches!(promise(part(tail, found.name.0, found.name.1)), Some(Promise::Password | Promise::Token));
+    let promised =
+        matches!(promise(part(tail, found.name.0, found.name.1)), Some(Promise::Password | Promise::Token));
     let value = part(tail, found.value.0, tail.len());
-    let plain = !crate::judge::is_placeholder(value) && !value.is_empty() && !value.iter().any(u8::is_ascii_whitespace);
-    (promised && found.quoted && found.value.1 >= tail.len() && plain && !tail.ends_with(b"\"")).then_some(found.value.0)
+    let plain = !crate::judge::is_placeholder(value)
+        && !value.is_empty()
+        && !value.iter().any(u8::is_ascii_whitespace);
+    (promised && found.quoted && found.value.1 >= tail.len() && plain && !tail.ends_with(b"\""))
+        .then_some(found.value.0)
 }

@@ -58,7 +58,9 @@ impl Span {
 
     /// Which of two says what the whole is.
     fn outweighs(&self, other: &Self) -> bool {
-        let rank = |span: &Self| (span.len(), std::cmp::Reverse(span.layer), std::cmp::Reverse((span.start, span.kind)));
+        let rank = |span: &Self| {
+            (span.len(), std::cmp::Reverse(span.layer), std::cmp::Reverse((span.start, span.kind)))
+        };
         rank(self) > rank(other)
     }
 }
@@ -81,7 +83,10 @@ pub(crate) fn merge(mut spans: Vec<Span>) -> Vec<Cluster> {
     let mut clusters: Vec<Cluster> = Vec::new();
     for mut span in spans {
         match clusters.last_mut() {
-            Some(last) if span.start < last.end || (span.start == last.end && span.print.is_some() && span.print == last.main.print) => {
+            Some(last)
+                if span.start < last.end
+                    || (span.start == last.end && span.print.is_some() && span.print == last.main.print) =>
+            {
                 if span.end <= last.end || last.end - last.start < LONGEST_CLUSTER {
                     last.end = last.end.max(span.end);
                     if span.outweighs(&last.main) {

@@ -45,7 +45,8 @@ pub(crate) fn forms(value: &[u8]) -> Vec<Form> {
         }
         let joined: Vec<u8> = trimmed.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
         collect(&mut all, &joined);
-        let carriage = Secret::new(String::from_utf8_lossy(trimmed).replace("\r\n", "\n").replace('\n', "\r\n"));
+        let carriage =
+            Secret::new(String::from_utf8_lossy(trimmed).replace("\r\n", "\n").replace('\n', "\r\n"));
         collect(&mut all, carriage.expose());
     }
     all.into_iter().filter(|form| form.bytes.expose().len() >= LEAST_FORM).collect()
@@ -69,7 +70,13 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
     add(Script::Hex, each(value, |byte| format!("{byte:02x}")));
     add(Script::Plain, percent(value, is_unreserved, false));
     add(Script::Plain, percent(value, is_unreserved, true));
-    add(Script::Plain, percent(value, |byte| is_unreserved(byte) || byte == b' ', false).iter().map(|&byte| if byte == b' ' { b'+' } else { byte }).collect());
+    add(
+        Script::Plain,
+        percent(value, |byte| is_unreserved(byte) || byte == b' ', false)
+            .iter()
+            .map(|&byte| if byte == b' ' { b'+' } else { byte })
+            .collect(),
+    );
     add(Script::Plain, percent(value, is_path, false));
     add(Script::Plain, percent(value, |_| false, false));
     add(Script::Plain, percent(value, |_| false, true));
@@ -89,7 +96,14 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
     for inside in ["'\\''", "'\"'\"'"] {
         add(Script::Plain, replace(value, b'\'', inside));
     }
-    add(Script::Plain, backslashed(value, |byte| !(is_unreserved(byte) || matches!(byte, b'/' | b':' | b'@' | b'%' | b'+' | b',' | b'=') || byte >= 0x80)));
+    add(
+        Script::Plain,
+        backslashed(value, |byte| {
+            !(is_unreserved(byte)
+                || matches!(byte, b'/' | b':' | b'@' | b'%' | b'+' | b',' | b'=')
+                || byte >= 0x80)
+        }),
+    );
     add(Script::Plain, backslashed(value, |byte| matches!(byte, b'"' | b'\\' | b'$' | b'`' | b'!')));
     add(Script::Plain, backslashed(value, |byte| matches!(byte, b'"' | b'\\' | b'$' | b'`')));
     for form in c_escapes(value) {
@@ -126,7 +140,11 @@ fn is_unreserved(byte: u8) -> bool {
 }
 
 fn is_path(byte: u8) -> bool {
-    is_unreserved(byte) || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/')
+    is_unreserved(byte)
+        || matches!(
+            byte,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/'
+        )
 }
 
 fn percent(value: &[u8], plain: impl Fn(u8) -> bool, lower: bool) -> Vec<u8> {
@@ -164,7 +182,9 @@ fn json(value: &[u8], slash: bool) -> Vec<Vec<u8>> {
                 '<' | '>' | '&' | '\'' if angle => out.push_str(&format!("\\u{:04x}", u32::from(c))),
                 c if c < ' ' || (ascii && !c.is_ascii()) => {
                     let mut units = [0; 2];
-                    c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+                    c.encode_utf16(&mut units)
+                        .iter()
+                        .for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
                 }
                 c => out.push(c),
             }
@@ -172,7 +192,8 @@ fn json(value: &[u8], slash: bool) -> Vec<Vec<u8>> {
         out.into_bytes()
     };
     let mut all = vec![write(false, false), write(true, false), write(true, true)];
-    let twice: Vec<Vec<u8>> = all.iter().map(|once| backslashed(once, |byte| matches!(byte, b'"' | b'\\'))).collect();
+    let twice: Vec<Vec<u8>> =
+        all.iter().map(|once| backslashed(once, |byte| matches!(byte, b'"' | b'\\'))).collect();
     all.extend(twice);
     all
 }
@@ -259,7 +280,8 @@ mod tests {
                 let text = base64::prelude::BASE64_STANDARD.encode(format!("{before}{value}{after}"));
                 let found = forms(value.as_bytes()).iter().any(|form| {
                     let inside = form.bytes.expose();
-                    form.script == Script::Base64 && text.as_bytes().windows(inside.len()).any(|window| window == inside)
+                    form.script == Script::Base64
+                        && text.as_bytes().windows(inside.len()).any(|window| window == inside)
                 });
                 assert!(found, "{before}|{after}");
             }
@@ -271,7 +293,10 @@ mod tests {
         let key = "-----BEGIN X-----\nfirst-line-of-it\r\nsecond-line-of-it\nx\n-----END X-----\n";
         assert!(has(key, "first-line-of-it") && has(key, "second-line-of-it"));
         assert!(has(key, "-----BEGIN X-----first-line-of-itsecond-line-of-itx-----END X-----"));
-        assert!(has(key, "-----BEGIN X-----\\nfirst-line-of-it\\r\\nsecond-line-of-it\\nx\\n-----END X-----"));
+        assert!(has(
+            key,
+            "-----BEGIN X-----\\nfirst-line-of-it\\r\\nsecond-line-of-it\\nx\\n-----END X-----"
+        ));
         assert!(!has(key, "-----BEGIN X-----") && !has(key, "x"));
     }
 }

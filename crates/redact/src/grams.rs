@@ -50,7 +50,13 @@ impl Grams {
             Some((offset, group)) => self.enter(anchor, offset, group),
             // Three bytes: whatever may follow them.
             None => {
-                let follows = |byte: &u8| byte & 0x20 != 0 && (!token || byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | 0x7f));
+                let follows = |byte: &u8| {
+                    byte & 0x20 != 0
+                        && (!token
+                            || byte.is_ascii_lowercase()
+                            || byte.is_ascii_digit()
+                            || matches!(byte, b'-' | b'.' | 0x7f))
+                };
                 for last in (0..=u8::MAX).filter(follows) {
                     let mut group = bytes.to_vec();
                     group.push(last);
@@ -94,7 +100,15 @@ impl Grams {
             let (a, b) = (hit(all as u32), hit((all >> 8) as u32));
             let (c, d) = (hit((all >> 16) as u32), hit((all >> 24) as u32));
             if a | b | c | d != 0 {
-                let first = if a != 0 { 0 } else if b != 0 { 1 } else if c != 0 { 2 } else { 3 };
+                let first = if a != 0 {
+                    0
+                } else if b != 0 {
+                    1
+                } else if c != 0 {
+                    2
+                } else {
+                    3
+                };
                 return Some(place + first);
             }
             place += GROUP;

@@ -99,37 +99,65 @@ struct List {
 
 /// Reads a file.
 pub(crate) fn read(text: &str, name: &str) -> Result<Vec<Imported>, RuleFault> {
-    let fault = |line: usize, rule: &str, why: String| RuleFault { file: name.to_owned(), line, rule: rule.to_owned(), why };
+    let fault = |line: usize, rule: &str, why: String| RuleFault {
+        file: name.to_owned(),
+        line,
+        rule: rule.to_owned(),
+        why,
+    };
     let file: File = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(0, |span| line_of(text, span.start));
         fault(line, "", error.message().to_owned())
     })?;
     let list = |list: &List, line: usize, rule: &str| allow(list).map_err(|why| fault(line, rule, why));
-    let shared = file.allowlist.iter().chain(&file.allowlists).map(|one| list(one, 0, "allowlist")).collect::<Result<Vec<_>, _>>()?;
+    let shared = file
+        .allowlist
+        .iter()
+        .chain(&file.allowlists)
+        .map(|one| list(one, 0, "allowlist"))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut rules = Vec::new();
     for rule in &file.rules {
         let line = line_of(text, rule.id.span().start);
         let id = rule.id.get_ref();
         // Rules over paths alone say nothing about a text.
         let Some(pattern) = &rule.regex else { continue };
-        let regex = compile(&of_go(pattern), false).map_err(|why| fault(line, id, format!("its regex cannot be used: {why}")))?;
+        let regex = compile(&of_go(pattern), false)
+            .map_err(|why| fault(line, id, format!("its regex cannot be used: {why}")))?;
         let groups = regex.group_info().group_len(regex_automata::PatternID::ZERO);
         if let Some(group) = rule.secret_group.filter(|group| *group >= groups) {
             return Err(fault(line, id, format!("its regex has no group {group}")));
         }
-        let mut keywords: Vec<String> = rule.keywords.iter().filter(|word| word.len() >= 3).cloned().collect();
+        let mut keywords: Vec<String> =
+            rule.keywords.iter().filter(|word| word.len() >= 3).cloned().collect();
         if keywords.is_empty() || keywords.len() < rule.keywords.len() {
-            let plain = String::from_utf8_lossy(&crate::token::literal(pattern.trim_start_matches("\\b").trim_start_matches('('))).into_owned();
+            let plain = String::from_utf8_lossy(&crate::token::literal(
+                pattern.trim_start_matches("\\b").trim_start_matches('('),
+            ))
+            .into_owned();
             keywords.extend((plain.len() >= 3).then_some(plain));
         }
         if keywords.is_empty() {
-            return Err(fault(line, id, "it has no keyword of three letters or more, and its regex begins with none".to_owned()));
+            return Err(fault(
+                line,
+                id,
+                "it has no keyword of three letters or more, and its regex begins with none".to_owned(),
+            ));
         }
-        let mut own = rule.allowlist.iter().chain(&rule.allowlists).map(|one| list(one, line, id)).collect::<Result<Vec<_>, _>>()?;
+        let mut own = rule
+            .allowlist
+            .iter()
+            .chain(&rule.allowlists)
+            .map(|one| list(one, line, id))
+            .collect::<Result<Vec<_>, _>>()?;
         own.extend(shared.iter().cloned());
         let group = rule.secret_group.filter(|group| *group > 0).or((groups > 1).then_some(1));
         let least = rule.entropy.or_else(|| rule.filter.as_deref().and_then(least_of_filter)).unwrap_or(0.0);
-        rules.push(Imported { kind: kind_of(id), keywords, rule: ImportRule { kind: 0, regex, ahead: IMPORT_AHEAD, group, least, allow: own } });
+        rules.push(Imported {
+            kind: kind_of(id),
+            keywords,
+            rule: ImportRule { kind: 0, regex, ahead: IMPORT_AHEAD, group, least, allow: own },
+        });
     }
     Ok(rules)
 }
@@ -143,9 +171,16 @@ impl ImportRule {
         loop {
             self.regex.search_captures(&input, &mut captures);
             let Some(whole) = captures.get_match() else { return };
-            let secret = self
-                .group
-                .map_or_else(|| captures.get_group(0), |group| captures.get_group(group).filter(|span| !span.is_empty()).or_else(|| captures.iter().skip(1).flatten().find(|span| !span.is_empty())).or(captures.get_group(0)));
+            let secret = self.group.map_or_else(
+                || captures.get_group(0),
+                |group| {
+                    captures
+                        .get_group(group)
+                        .filter(|span| !span.is_empty())
+                        .or_else(|| captures.iter().skip(1).flatten().find(|span| !span.is_empty()))
+                        .or(captures.get_group(0))
+                },
+            );
             if let Some(secret) = secret {
                 let text = part(view, secret.start, secret.end);
                 let allowed = self.allow.iter().any(|allow| allow.covers(view, whole.range(), text));
@@ -193,7 +228,9 @@ fn allow(list: &List) -> Result<Allow, String> {
     if all && !(list.paths.is_empty() && list.commits.is_empty()) {
         return Ok(Allow::default());
     }
-    let regexes = list.regexes.iter().map(|pattern| compile(&of_go(pattern), false).map_err(|why| format!("an allow-list's regex cannot be used: {why}")));
+    let regexes = list.regexes.iter().map(|pattern| {
+        compile(&of_go(pattern), false).map_err(|why| format!("an allow-list's regex cannot be used: {why}"))
+    });
     Ok(Allow { regexes: regexes.collect::<Result<_, _>>()?, target, words: list.stopwords.clone(), all })
 }
 
@@ -204,15 +241,21 @@ fn of_go(pattern: &str) -> String {
     let (mut escaped, mut class) = (false, false);
     for (n, c) in pattern.char_indices() {
         let repetition = || {
-            let end = crate::bytes::run(bytes, n + 1, bytes.len(), |byte| byte.is_ascii_digit() || byte == b',');
-            n > 0 && end > n + 1 && crate::bytes::at(bytes, end) == b'}' && bytes.get(n + 1).is_some_and(u8::is_ascii_digit)
+            let end =
+                crate::bytes::run(bytes, n + 1, bytes.len(), |byte| byte.is_ascii_digit() || byte == b',');
+            n > 0
+                && end > n + 1
+                && crate::bytes::at(bytes, end) == b'}'
+                && bytes.get(n + 1).is_some_and(u8::is_ascii_digit)
         };
         match c {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             '[' if class && !pattern.get(n..).is_some_and(|rest| rest.starts_with("[:")) => out.push('\\'),
             '[' => class = true,
-            ']' if class && !(out.ends_with('[') || out.ends_with("[^") || out.ends_with(':')) => class = false,
+            ']' if class && !(out.ends_with('[') || out.ends_with("[^") || out.ends_with(':')) => {
+                class = false
+            }
             ']' if class && (out.ends_with('[') || out.ends_with("[^")) => out.push('\\'),
             '{' if !class && !repetition() && !is_class_name(&out) => out.push('\\'),
             _ => {}
@@ -237,7 +280,12 @@ fn least_of_filter(filter: &str) -> Option<f32> {
 
 /// An id as a placeholder can carry it.
 pub(crate) fn kind_of(id: &str) -> String {
-    let kind: String = id.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(crate::placeholder::LONGEST_KIND).collect();
+    let kind: String = id
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(crate::placeholder::LONGEST_KIND)
+        .collect();
     if kind.is_empty() { "rule".to_owned() } else { kind }
 }
 
@@ -276,7 +324,9 @@ mod tests {
         assert!(fault.to_string().starts_with("mine.toml:9: rule `bad`: "), "{fault}");
         let fault = read("a = [", "mine.toml").err().unwrap();
         assert_eq!(fault.line, 1);
-        let fault = read("[[rules]]\nid = 'x'\nregex = '(a)b'\nkeywords = ['abc']\nsecretGroup = 3\n", "f").err().unwrap();
+        let fault = read("[[rules]]\nid = 'x'\nregex = '(a)b'\nkeywords = ['abc']\nsecretGroup = 3\n", "f")
+            .err()
+            .unwrap();
         assert!(fault.why.contains("no group 3"), "{fault}");
         let fault = read("[[rules]]\nid = 'x'\nregex = '[a-z]{40}'\n", "f").err().unwrap();
         assert!(fault.why.contains("keyword"), "{fault}");

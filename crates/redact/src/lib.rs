@@ -16,6 +16,7 @@ mod environment;
 mod fault;
 mod finding;
 mod forms;
+mod found;
 mod grams;
 mod header;
 mod import;

@@ -22,7 +22,8 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(rules: Arc<Rules>, values: &[KnownValue], key: &Key) -> Self {
-        let mut live = Self { rules, grams: Grams::new(), needles: Vec::new(), kinds: Vec::new(), short: Vec::new() };
+        let mut live =
+            Self { rules, grams: Grams::new(), needles: Vec::new(), kinds: Vec::new(), short: Vec::new() };
         let rules = Arc::clone(&live.rules);
         for (n, anchor) in rules.anchors.iter().enumerate() {
             let n = u32::try_from(n).unwrap_or(u32::MAX);
@@ -72,7 +73,11 @@ impl Live {
             Some(anchor) => {
                 let end = start + anchor.bytes.len();
                 let there = view.get(start..end)?;
-                let same = if anchor.fold { there.eq_ignore_ascii_case(&anchor.bytes) } else { there == anchor.bytes };
+                let same = if anchor.fold {
+                    there.eq_ignore_ascii_case(&anchor.bytes)
+                } else {
+                    there == anchor.bytes
+                };
                 same.then_some((anchor.target, end))
             }
             None => {

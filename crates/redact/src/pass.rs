@@ -4,15 +4,13 @@
 
 use memchr::memmem;
 
-use crate::bytes::{at, begins, part, run};
-use crate::context::{Given, assigned};
+use crate::bytes::{at, part, run};
 use crate::finding::{Cluster, Layer, Span, merge};
-use crate::judge::{Standing, is_secret};
+use crate::found::{Endless, Found};
 use crate::live::Live;
-use crate::names::{Promise, ends_telling, promise};
+use crate::pem;
 use crate::placeholder::{self, MARK};
 use crate::rules::Target;
-use crate::{header, pem, url};
 
 /// Bytes before a place that count.
 pub(crate) const BACK: usize = 512;
@@ -22,15 +20,6 @@ pub(crate) const AHEAD: usize = 4096;
 pub(crate) const LONG: usize = 1 << 16;
 /// A little more, for letters of several bytes.
 pub(crate) const SLACK: usize = 16;
-
-/// What runs on without an end in sight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Endless {
-    /// The lines of a private key.
-    Key,
-    /// A run of visible characters.
-    Run,
-}
 
 /// A key or token whose end is not seen yet.
 #[derive(Debug, Clone, Copy)]
@@ -66,69 +55,94 @@ pub(crate) struct Pass {
     tail: Option<Tail>,
     /// The end of the last that was settled.
     settled: usize,
+    /// Where looking around a placeholder ends, and where the next placeholder is looked for.
+    zone_to: usize,
+    mark_from: usize,
+    /// Nothing is to be done before the buffer is so long.
+    wait_for: usize,
 }
 
 impl Pass {
     pub(crate) fn new(reach: Where) -> Self {
-        Self { reach, at: 0, spans: Vec::new(), waiting: Vec::new(), placeholders: Vec::new(), tail: None, settled: 0 }
+        Self {
+            reach,
+            at: 0,
+            spans: Vec::new(),
+            waiting: Vec::new(),
+            placeholders: Vec::new(),
+            tail: None,
+            settled: 0,
+            zone_to: 0,
+            mark_from: 0,
+            wait_for: 0,
+        }
     }
 
     /// Looks at what has come; `end` says that nothing follows.
     pub(crate) fn advance(&mut self, live: &Live, text: &[u8], end: bool) -> Result<(), String> {
-        let limit = if end { text.len() } else { text.len().saturating_sub(AHEAD + SLACK) };
-        if self.follow_tail(text, end).is_err() {
+        if !end && text.len() < self.wait_for {
             return Ok(());
         }
-        while self.at < limit {
-            let (from, to) = self.zone(text, limit);
-            self.at = from;
-            while let Some(place) = self.next(live, text, to) {
-                let known = self.spans.len();
-                match self.look(live, text, place, end)? {
-                    Ok(()) => self.at = place + 1,
-                    Err(More) => {
-                        self.spans.truncate(known);
-                        self.at = place;
-                        return Ok(());
-                    }
+        let limit = if end { text.len() } else { text.len().saturating_sub(AHEAD + SLACK) };
+        loop {
+            // A key or token that goes on holds up what comes after it, not what comes before.
+            let stop = match self.follow_tail(text, end) {
+                Ok(()) => limit,
+                Err(More) => {
+                    let from = self.tail.map_or(limit, |tail| tail.from);
+                    self.wait_from(from, text.len());
+                    from.min(limit)
                 }
-                if self.follow_tail(text, end).is_err() {
+            };
+            if self.at >= stop {
+                return Ok(());
+            }
+            let (from, to) = self.zone(text, stop);
+            self.at = from;
+            let Some(place) = self.next(live, text, to) else {
+                self.at = to.max(self.at);
+                continue;
+            };
+            let known = self.spans.len();
+            match self.look(live, text, place, end)? {
+                Ok(()) => self.at = place + 1,
+                Err(More) => {
+                    self.spans.truncate(known);
+                    self.at = place;
+                    self.wait_from(place, text.len());
                     return Ok(());
                 }
             }
-            self.at = to.max(self.at);
         }
-        Ok(())
+    }
+
+    /// Something long is walked again only when a good deal more of it has come, so that tiny pieces cost no more.
+    fn wait_from(&mut self, from: usize, length: usize) {
+        self.wait_for = length + AHEAD.max(length.saturating_sub(from) / 2);
     }
 
     /// The next stretch to look at.
-    fn zone(&self, text: &[u8], limit: usize) -> (usize, usize) {
+    fn zone(&mut self, text: &[u8], stop: usize) -> (usize, usize) {
         if self.reach == Where::All {
-            return (self.at, limit);
+            return (self.at, stop);
         }
-        let behind = self.at.saturating_sub(BACK + placeholder::LONGEST_KIND + MARK.len() + 16);
-        match memmem::find(part(text, behind, text.len()), MARK) {
-            None => (limit, limit),
-            Some(mark) => {
-                let mark = behind + mark;
-                let end = placeholder::read(text, mark).map_or(mark + MARK.len(), |(end, _)| end) + BACK;
-                if end <= self.at {
-                    // Behind us; the next one, byte by byte, is looked for from after it.
-                    let further = memmem::find(part(text, mark + 1, text.len()), MARK).map(|more| mark + 1 + more);
-                    return match further {
-                        None => (limit, limit),
-                        Some(mark) => self.around(text, mark, limit),
-                    };
-                }
-                self.around(text, mark, limit)
+        if self.at >= self.zone_to {
+            let Some(mark) =
+                memmem::find(part(text, self.mark_from, text.len()), MARK).map(|mark| self.mark_from + mark)
+            else {
+                self.mark_from = self.mark_from.max(text.len().saturating_sub(MARK.len() - 1));
+                return (stop, stop);
+            };
+            let from = mark.saturating_sub(AHEAD).max(self.at);
+            if from >= stop {
+                self.mark_from = mark;
+                return (stop, stop);
             }
+            self.mark_from = mark + 1;
+            self.zone_to = mark + MARK.len() + placeholder::LONGEST_KIND + 16 + BACK;
+            self.at = from;
         }
-    }
-
-    fn around(&self, text: &[u8], mark: usize, limit: usize) -> (usize, usize) {
-        let end = placeholder::read(text, mark).map_or(mark + MARK.len(), |(end, _)| end) + BACK;
-        let from = mark.saturating_sub(AHEAD).max(self.at).min(limit);
-        (from, end.min(limit).max(from + 1).min(limit))
+        (self.at, self.zone_to.min(stop).max(self.at))
     }
 
     fn next(&self, live: &Live, text: &[u8], to: usize) -> Option<usize> {
@@ -144,15 +158,26 @@ impl Pass {
     }
 
     /// Looks at one place.
-    fn look(&mut self, live: &Live, text: &[u8], place: usize, end: bool) -> Result<Result<(), More>, String> {
+    fn look(
+        &mut self,
+        live: &Live,
+        text: &[u8],
+        place: usize,
+        end: bool,
+    ) -> Result<Result<(), More>, String> {
         let (from, to) = (place.saturating_sub(BACK), (place + AHEAD).min(text.len()));
-        let short = live.short.iter().filter(|(finder, _)| crate::bytes::rest(text, place).starts_with(finder.needle()));
+        let short = live
+            .short
+            .iter()
+            .filter(|(finder, _)| crate::bytes::rest(text, place).starts_with(finder.needle()));
         let anchors = live.grams.at(text, place).chain(short.map(|(_, anchor)| (*anchor, place)));
         for (anchor, start) in anchors {
             let Some((target, after)) = live.target(anchor, text, start) else { continue };
             let view = part(text, from, to);
-            let (Some(start), Some(after)) = (start.checked_sub(from), after.checked_sub(from)) else { continue };
-            let mut found = Found { live, view, spans: Vec::new(), waiting: Vec::new(), endless: None };
+            let (Some(start), Some(after)) = (start.checked_sub(from), after.checked_sub(from)) else {
+                continue;
+            };
+            let mut found = Found::new(live, view);
             match target {
                 Target::Placeholder => {
                     if let Some((end, kind)) = placeholder::read(view, start)
@@ -161,7 +186,8 @@ impl Pass {
                         self.placeholders.push((from + start, from + end));
                     }
                 }
-                target => found.at(target, start, after, |edge| self.spans.iter().any(|span| span.end == from + edge))?,
+                target => found
+                    .at(target, start, after, |edge| self.spans.iter().any(|span| span.end == from + edge))?,
             }
             let Found { spans, waiting, endless, .. } = found;
             self.waiting.extend(waiting.into_iter().map(|span| shifted(span, from)));
@@ -170,7 +196,9 @@ impl Pass {
                 let what = match endless {
                     Some(what) => Some(what),
                     // It runs into the end of what counts.
-                    None if span.end == to && to < text.len() && span.layer != Layer::Known => Some(Endless::Run),
+                    None if span.end == to && to < text.len() && span.layer != Layer::Known => {
+                        Some(Endless::Run)
+                    }
                     None => None,
                 };
                 if let Some(what) = what {
@@ -202,7 +230,10 @@ impl Pass {
             }
             let Ending { end: last, open, cut, .. } = ending(text, tail.from, tail, end)?;
             if last > tail.from {
-                self.spans.push(widened(text, Span { start: tail.from, end: last, kind: tail.kind, layer: tail.layer, print: None }));
+                self.spans.push(widened(
+                    text,
+                    Span { start: tail.from, end: last, kind: tail.kind, layer: tail.layer, print: None },
+                ));
             }
             self.tail = (cut || (open && end)).then_some(Tail { from: last.max(tail.from), ..tail });
             if end && !cut {
@@ -263,7 +294,9 @@ impl Pass {
         let mut spans = Vec::with_capacity(self.spans.len());
         for span in &self.spans {
             let mut start = span.start.max(self.settled);
-            for &(from, to) in self.placeholders.iter().filter(|(from, to)| *from < span.end && *to > span.start) {
+            for &(from, to) in
+                self.placeholders.iter().filter(|(from, to)| *from < span.end && *to > span.start)
+            {
                 if from > start {
                     spans.push(Span { start, end: from, ..*span });
                 }
@@ -282,6 +315,9 @@ impl Pass {
         let less = |place: &mut usize| *place = place.saturating_sub(count);
         less(&mut self.at);
         less(&mut self.settled);
+        less(&mut self.zone_to);
+        less(&mut self.mark_from);
+        less(&mut self.wait_for);
         self.spans.iter_mut().chain(&mut self.waiting).for_each(|span| {
             less(&mut span.start);
             less(&mut span.end);
@@ -324,7 +360,11 @@ fn ending(text: &[u8], start: usize, tail: Tail, end: bool) -> Result<Ending, Mo
             Ending { end: last, body: walked.is_key(), open: walked.open, cut: walked.open && limit == most }
         }
         Endless::Run => {
-            let last = run(text, tail.from, limit, |byte| byte > b' ' && byte != 0x7f && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>' | b'\\' | b',' | b';'));
+            let last = run(text, tail.from, limit, |byte| {
+                byte > b' '
+                    && byte != 0x7f
+                    && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>' | b'\\' | b',' | b';')
+            });
             Ending { end: last, body: true, open: last == limit, cut: last == limit && limit == most }
         }
     };
@@ -346,133 +386,4 @@ fn widened(text: &[u8], mut span: Span) -> Span {
         span.end += 1;
     }
     span
-}
-
-/// What one anchor yields; places count in the view.
-struct Found<'a> {
-    live: &'a Live,
-    view: &'a [u8],
-    spans: Vec<Span>,
-    waiting: Vec<Span>,
-    endless: Option<Endless>,
-}
-
-impl Found<'_> {
-    fn push(&mut self, (start, end): (usize, usize), kind: u16, layer: Layer) {
-        if start < end {
-            self.spans.push(Span { start, end, kind, layer, print: None });
-        }
-    }
-
-    fn at(&mut self, target: Target, start: usize, after: usize, joins: impl Fn(usize) -> bool) -> Result<(), String> {
-        let (rules, kinds, view) = (&self.live.rules, self.live.rules.kinds, self.view);
-        match target {
-            Target::Needle(n) => {
-                let needle = usize::try_from(n).ok().and_then(|n| self.live.needles.get(n));
-                if let Some(needle) = needle
-                    && let Some((start, end)) = needle.stands(view, start)
-                {
-                    self.spans.push(Span { start, end, kind: needle.kind, layer: Layer::Known, print: Some(needle.print) });
-                }
-            }
-            Target::Token(n) => {
-                if let Some(rule) = rules.tokens.get(usize::from(n))
-                    && let Some(token) = rule.find(view, start, joins)?
-                {
-                    let span = Span { start: token.start, end: token.end, kind: rule.kind, layer: Layer::Form, print: None };
-                    if token.ended { &mut self.spans } else { &mut self.waiting }.push(span);
-                }
-            }
-            Target::Import(n) => {
-                if let Some(rule) = rules.imports.get(usize::from(n)) {
-                    let mut spans = Vec::new();
-                    rule.find(view, start, |from, to| spans.push((from, to)));
-                    spans.into_iter().for_each(|span| self.push(span, rule.kind, Layer::Form));
-                }
-            }
-            Target::Near(n) => {
-                if let Some(rule) = rules.near.get(usize::from(n))
-                    && let Some(found) = assigned(view, start, after)
-                    && found.given != Given::Blank
-                    && rule.fits(part(view, found.name.0, found.name.1), part(view, found.value.0, found.value.1))?
-                {
-                    self.push(found.value, rule.kind, Layer::Context);
-                }
-            }
-            Target::Name => self.name(start, after),
-            Target::Service => {
-                if let Some(found) = assigned(view, start, after) {
-                    let name = part(view, found.name.0, found.name.1);
-                    self.judge(&found, promise(name).unwrap_or(Promise::Service));
-                }
-            }
-            Target::Url => {
-                if let Some(login) = url::login(view, after) {
-                    self.push(login.secret, if login.database { kinds.database } else { kinds.url }, Layer::Context);
-                }
-            }
-            Target::Pem => {
-                let begin = after - b"BEGIN ".len();
-                if let Some((start, end)) = pem::first_line(view, begin) {
-                    self.push((start, end), kinds.private_key, Layer::Form);
-                    self.endless = Some(Endless::Key);
-                }
-            }
-            Target::Bearer => {
-                if let Some(span) = header::bearer(view, after) {
-                    self.push(span, kinds.bearer, Layer::Context);
-                }
-            }
-            Target::Basic => {
-                if let Some(span) = header::basic(view, after) {
-                    self.push(span, kinds.basic, Layer::Context);
-                }
-            }
-            Target::Login => {
-                if let Some(span) = header::command_login(view, start, after) {
-                    self.push(span, kinds.basic, Layer::Context);
-                }
-            }
-            Target::Placeholder => {}
-        }
-        Ok(())
-    }
-
-    fn name(&mut self, start: usize, after: usize) {
-        let (view, kinds) = (self.view, self.live.rules.kinds);
-        if begins(part(view, start, start + 8), b"password")
-            && let Some(span) = header::netrc(view, start, start + 8)
-        {
-            self.push(span, kinds.password, Layer::Context);
-        }
-        let Some(found) = assigned(view, start, after) else { return };
-        let name = part(view, found.name.0, found.name.1);
-        let value = part(view, found.value.0, found.value.1);
-        if (name.eq_ignore_ascii_case(b"auth") || name.eq_ignore_ascii_case(b"_auth")) && header::is_pair(value) {
-            self.push(found.value, kinds.basic, Layer::Context);
-        } else if let Some(promise) = promise(name) {
-            self.judge(&found, promise);
-        }
-    }
-
-    fn judge(&mut self, found: &crate::context::Assigned, promise: Promise) {
-        let kinds = self.live.rules.kinds;
-        let name = part(self.view, found.name.0, found.name.1);
-        let capitals = name.iter().all(|byte| !byte.is_ascii_lowercase());
-        let standing = Standing { quoted: found.quoted, given: found.given, own_line: found.own_line, capitals, last: ends_telling(name) };
-        let value = part(self.view, found.value.0, found.value.1);
-        // The tokens in the addresses of badges are public.
-        if part(self.view, 0, found.name.0).ends_with(b".svg?") {
-            return;
-        }
-        if is_secret(promise, value, standing) && !value.eq_ignore_ascii_case(name) {
-            let kind = match promise {
-                Promise::Password => kinds.password,
-                Promise::Token => kinds.secret,
-                Promise::Key | Promise::AnyKey => kinds.key,
-                Promise::Service => kinds.service,
-            };
-            self.push(found.value, kind, Layer::Context);
-        }
-    }
 }

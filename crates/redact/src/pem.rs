@@ -32,7 +32,9 @@ impl Walked {
 pub(crate) fn first_line(view: &[u8], begin: usize) -> Option<(usize, usize)> {
     let dash = run_back(view, begin, begin.saturating_sub(1), |byte| byte == b' ');
     let start = run_back(view, dash, dash.saturating_sub(5), |byte| byte == b'-');
-    let label = run(view, begin, begin + FRAME, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || matches!(byte, b' ' | b'_'));
+    let label = run(view, begin, begin + FRAME, |byte| {
+        byte.is_ascii_uppercase() || byte.is_ascii_digit() || matches!(byte, b' ' | b'_')
+    });
     let end = run(view, label, label + 5, |byte| byte == b'-');
     let named = part(view, begin, label).windows(11).any(|window| window == b"PRIVATE KEY");
     (named && dash - start >= 4 && end - label >= 4).then_some((start, end))
@@ -54,7 +56,9 @@ pub(crate) fn walk(text: &[u8], from: usize, limit: usize, mut inside: bool) -> 
             let last = run(text, label, label + 5, |byte| byte == b'-');
             return Walked { end: last, open: last >= limit, body };
         }
-        let word = run(text, place, limit, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
+        let word = run(text, place, limit, |byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
+        });
         let length = word - place;
         // `Proc-Type: 4,ENCRYPTED`, `Version: ...`: the rest of the line.
         let name = run(text, place, place + 24, |byte| byte.is_ascii_alphabetic() || byte == b'-');
@@ -99,7 +103,11 @@ pub(crate) fn walk(text: &[u8], from: usize, limit: usize, mut inside: bool) -> 
 fn past_separators(text: &[u8], mut place: usize) -> usize {
     loop {
         let next = match (at(text, place), at(text, place + 1)) {
-            (b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b',' | b'#' | b'*' | b'|' | b'>' | b';' | b'.' | b'(' | b')', _) => place + 1,
+            (
+                b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b',' | b'#' | b'*' | b'|' | b'>' | b';'
+                | b'.' | b'(' | b')',
+                _,
+            ) => place + 1,
             (b'\\', b'n' | b'r' | b't' | b'\\' | b'\n' | b'"') => place + 2,
             // A plus between quotes, not a letter of base64.
             (b'+', b' ' | b'\n' | b'\r' | b'"' | b'\'') => place + 1,
@@ -120,12 +128,16 @@ pub(crate) fn before_last_line(text: &[u8], end_line: usize) -> Option<usize> {
     if !label.windows(11).any(|window| window == b"PRIVATE KEY") {
         return None;
     }
-    let start = run_back(text, end_line, 0, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\n' | b'\r' | b' ' | b'\\' | b'"'));
+    let start = run_back(text, end_line, 0, |byte| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'+' | b'/' | b'=' | b'\n' | b'\r' | b' ' | b'\\' | b'"')
+    });
     let walked = walk(text, start, end_line, true);
     (walked.body > 0 && start < end_line).then_some(start)
 }
 
 #[cfg(test)]
+#[expect(clippy::string_slice, reason = "tests cut the texts they have made")]
 mod tests {
     use super::*;
 

@@ -57,7 +57,8 @@ pub(crate) fn read(text: &[u8], start: usize) -> Option<(usize, &[u8])> {
     let kind = start + MARK.len();
     let colon = run(text, kind, kind + LONGEST_KIND, is_kind);
     let digits = colon + 1;
-    let end = run(text, digits, digits + DIGITS, |byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase());
+    let end =
+        run(text, digits, digits + DIGITS, |byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase());
     let whole = colon > kind && at(text, colon) == b':' && end == digits + DIGITS && at(text, end) == b']';
     whole.then(|| (end + 1, part(text, kind, colon)))
 }
@@ -77,7 +78,9 @@ mod tests {
         let print = Key::new(&[7; 32]).print(b"hunter2");
         write(&mut out, "password", print);
         assert_eq!(read(&out, 1), Some((out.len(), b"password".as_slice())));
-        for bad in ["[REDACTED:x:0123456]", "[REDACTED::01234567]", "[REDACTED:x:0123456G]", "[REDACTED:X:01234567]"] {
+        for bad in
+            ["[REDACTED:x:0123456]", "[REDACTED::01234567]", "[REDACTED:x:0123456G]", "[REDACTED:X:01234567]"]
+        {
             assert_eq!(read(bad.as_bytes(), 0), None, "{bad}");
         }
     }

@@ -122,7 +122,8 @@ impl Redactor {
 
     /// The value of a field whose name is known: what the name promises counts too.
     fn named(&self, name: &str, text: &str) -> bool {
-        let standing = Standing { quoted: true, given: Given::Equals, own_line: true, capitals: false, last: true };
+        let standing =
+            Standing { quoted: true, given: Given::Equals, own_line: true, capitals: false, last: true };
         promise(name.as_bytes()).is_some_and(|promise| is_secret(promise, text.as_bytes(), standing))
     }
 }
@@ -138,11 +139,19 @@ impl Redact for Redactor {
 
     fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<Masked<'a>, RedactError> {
         let masked = self.redact(text)?;
-        if masked.count > 0 || text.len() < 4 || !self.named(name, text) || self.shared.not_secret.iter().any(|allowed| allowed == text.as_bytes()) {
+        if masked.count > 0
+            || text.len() < 4
+            || !self.named(name, text)
+            || self.shared.not_secret.iter().any(|allowed| allowed == text.as_bytes())
+        {
             return Ok(masked);
         }
         let mut out = Vec::new();
-        placeholder::write(&mut out, self.shared.rules.name(self.shared.rules.kinds.secret), self.print(text.as_bytes()));
+        placeholder::write(
+            &mut out,
+            self.shared.rules.name(self.shared.rules.kinds.secret),
+            self.print(text.as_bytes()),
+        );
         Ok(Masked { text: Cow::Owned(to_text(out)?), count: 1 })
     }
 

@@ -101,16 +101,26 @@ impl Rules {
             let (kind, mut rule) = NearRule::parse(text).map_err(|why| fault("near.txt", line, text, why))?;
             rule.kind = rules.kind(kind);
             let index = u16::try_from(rules.near.len()).unwrap_or(u16::MAX);
-            rules.anchors.extend(rule.words().iter().map(|word| Anchor { bytes: word.as_bytes().to_vec(), fold: true, target: Target::Near(index) }));
+            rules.anchors.extend(rule.words().iter().map(|word| Anchor {
+                bytes: word.as_bytes().to_vec(),
+                fold: true,
+                target: Target::Near(index),
+            }));
             rules.near.push(rule);
         }
         let services = lines(SERVICES).flat_map(|(_, text)| text.split_whitespace());
-        rules.anchors.extend(services.map(|word| Anchor { bytes: word.as_bytes().to_vec(), fold: true, target: Target::Service }));
+        rules.anchors.extend(services.map(|word| Anchor {
+            bytes: word.as_bytes().to_vec(),
+            fold: true,
+            target: Target::Service,
+        }));
         Ok(rules)
     }
 
     fn contexts(&mut self) {
-        let mut add = |word: &[u8], fold: bool, target: Target| self.anchors.push(Anchor { bytes: word.to_vec(), fold, target });
+        let mut add = |word: &[u8], fold: bool, target: Target| {
+            self.anchors.push(Anchor { bytes: word.to_vec(), fold, target })
+        };
         for word in names::WORDS {
             add(word.as_bytes(), true, Target::Name);
         }
@@ -135,7 +145,11 @@ impl Rules {
         line.rule.kind = self.kind(line.kind);
         let index = u16::try_from(self.tokens.len()).map_err(|_| "there are too many rules".to_owned())?;
         let fold = line.rule.spelled().starts_with("(?i)");
-        self.anchors.extend(line.marks.into_iter().map(|bytes| Anchor { bytes, fold, target: Target::Token(index) }));
+        self.anchors.extend(line.marks.into_iter().map(|bytes| Anchor {
+            bytes,
+            fold,
+            target: Target::Token(index),
+        }));
         self.tokens.push(line.rule);
         Ok(())
     }
@@ -155,11 +169,20 @@ impl Rules {
             let start = pattern.strip_suffix("...").unwrap_or(pattern);
             let why = if start.len() < 2 { Some("it needs at least two characters") } else { None };
             if let Some(why) = why {
-                return Err(RuleFault { file: "secrets.redact_patterns".to_owned(), line: 0, rule: pattern.clone(), why: why.to_owned() });
+                return Err(RuleFault {
+                    file: "secrets.redact_patterns".to_owned(),
+                    line: 0,
+                    rule: pattern.clone(),
+                    why: why.to_owned(),
+                });
             }
             let index = u16::try_from(self.tokens.len()).unwrap_or(u16::MAX);
             self.tokens.push(TokenRule::of_text(self.kinds.pattern, pattern));
-            self.anchors.push(Anchor { bytes: start.as_bytes().to_vec(), fold: false, target: Target::Token(index) });
+            self.anchors.push(Anchor {
+                bytes: start.as_bytes().to_vec(),
+                fold: false,
+                target: Target::Token(index),
+            });
         }
         Ok(self)
     }
@@ -169,7 +192,11 @@ impl Rules {
         for mut imported in import::read(text, &name.display().to_string())? {
             let index = u16::try_from(self.imports.len()).unwrap_or(u16::MAX);
             imported.rule.kind = self.kind(&imported.kind);
-            self.anchors.extend(imported.keywords.iter().map(|word| Anchor { bytes: word.as_bytes().to_vec(), fold: true, target: Target::Import(index) }));
+            self.anchors.extend(imported.keywords.iter().map(|word| Anchor {
+                bytes: word.as_bytes().to_vec(),
+                fold: true,
+                target: Target::Import(index),
+            }));
             self.imports.push(imported.rule);
         }
         Ok(self)
@@ -181,7 +208,12 @@ impl Rules {
         let near = self.near.iter().map(|rule| (rule.kind, rule.regex().err()));
         match tokens.chain(near).find_map(|(kind, why)| Some((kind, why?))) {
             None => Ok(()),
-            Some((kind, why)) => Err(RuleFault { file: "rules".to_owned(), line: 0, rule: self.name(kind).to_owned(), why: why.to_owned() }),
+            Some((kind, why)) => Err(RuleFault {
+                file: "rules".to_owned(),
+                line: 0,
+                rule: self.name(kind).to_owned(),
+                why: why.to_owned(),
+            }),
         }
     }
 
@@ -210,7 +242,8 @@ impl Rules {
         };
         let marks = |wanted: Target| {
             let fits = self.anchors.iter().filter(|anchor| anchor.target == wanted);
-            let mut words: Vec<String> = fits.map(|anchor| String::from_utf8_lossy(&anchor.bytes).to_lowercase()).collect();
+            let mut words: Vec<String> =
+                fits.map(|anchor| String::from_utf8_lossy(&anchor.bytes).to_lowercase()).collect();
             if words.len() > 16 {
                 words = words.iter().filter_map(|word| word.get(..3).map(str::to_owned)).collect();
                 words.dedup();
@@ -229,7 +262,10 @@ impl Rules {
 }
 
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines().enumerate().map(|(n, line)| (n + 1, line.trim())).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+    text.lines()
+        .enumerate()
+        .map(|(n, line)| (n + 1, line.trim()))
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
 fn fault(file: &str, line: usize, text: &str, why: String) -> RuleFault {
@@ -247,7 +283,8 @@ mod tests {
         let rules = Rules::built_in().unwrap();
         rules.compile().unwrap();
         assert!(rules.count() > 500, "{}", rules.count());
-        assert!(rules.names.iter().all(|name| name.len() <= crate::placeholder::LONGEST_KIND && name.bytes().all(crate::placeholder::is_kind)));
+        assert!(rules.names.iter().all(|name| name.len() <= crate::placeholder::LONGEST_KIND
+            && name.bytes().all(crate::placeholder::is_kind)));
     }
 
     #[test]

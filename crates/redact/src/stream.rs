@@ -50,7 +50,8 @@ struct Look {
 impl Stream {
     pub(crate) fn new(redactor: Redactor) -> Self {
         let reach = |n| if n == 0 { Where::All } else { Where::AroundPlaceholders };
-        let looks = (0..LOOKS).map(|n| Look { pass: Pass::new(reach(n)), buffer: Vec::new(), given: 0, base: 0 });
+        let looks =
+            (0..LOOKS).map(|n| Look { pass: Pass::new(reach(n)), buffer: Vec::new(), given: 0, base: 0 });
         Self { redactor, looks: looks.collect(), count: 0, findings: None }
     }
 
@@ -92,7 +93,13 @@ impl Stream {
         self.run(&live, &[], Until::End, out)
     }
 
-    fn run(&mut self, live: &Arc<Live>, piece: &[u8], until: Until, out: &mut Vec<u8>) -> Result<(), RedactError> {
+    fn run(
+        &mut self,
+        live: &Arc<Live>,
+        piece: &[u8],
+        until: Until,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RedactError> {
         let mut input = std::borrow::Cow::Borrowed(piece);
         for (n, look) in self.looks.iter_mut().enumerate() {
             let mut given = Vec::with_capacity(input.len() + HELD);
@@ -117,7 +124,14 @@ enum Until {
 }
 
 impl Look {
-    fn run(&mut self, live: &Live, redactor: &Redactor, input: &[u8], until: Until, out: &mut Vec<u8>) -> Result<Vec<Finding>, String> {
+    fn run(
+        &mut self,
+        live: &Live,
+        redactor: &Redactor,
+        input: &[u8],
+        until: Until,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<Finding>, String> {
         self.buffer.extend_from_slice(input);
         let stop = match until {
             Until::More | Until::End => self.buffer.len(),
@@ -159,5 +173,11 @@ pub(crate) fn print_of(redactor: &Redactor, text: &[u8], cluster: &Cluster) -> P
 
 pub(crate) fn finding(live: &Live, cluster: &Cluster, print: Print, base: u64) -> Finding {
     let place = |place: usize| base + u64::try_from(place).unwrap_or(0);
-    Finding { start: place(cluster.start), end: place(cluster.end), kind: live.name(cluster.main.kind).to_owned(), print, layer: cluster.main.layer }
+    Finding {
+        start: place(cluster.start),
+        end: place(cluster.end),
+        kind: live.name(cluster.main.kind).to_owned(),
+        print,
+        layer: cluster.main.layer,
+    }
 }

@@ -27,10 +27,13 @@ impl Lazy {
 /// Bytes, no Unicode classes, bounded size.
 pub(crate) fn compile(pattern: &str, nocase: bool) -> Result<Regex, String> {
     let config = syntax::Config::new().unicode(false).utf8(false).case_insensitive(nocase);
-    let limits = Regex::config().utf8_empty(false).nfa_size_limit(Some(1 << 22)).hybrid_cache_capacity(1 << 20);
-    Regex::builder().syntax(config).configure(limits).build(pattern).map_err(|error| match error.syntax_error() {
-        Some(wrong) => one_line(&wrong.to_string()),
-        None => one_line(&error.to_string()),
+    let limits =
+        Regex::config().utf8_empty(false).nfa_size_limit(Some(1 << 22)).hybrid_cache_capacity(1 << 20);
+    Regex::builder().syntax(config).configure(limits).build(pattern).map_err(|error| {
+        match error.syntax_error() {
+            Some(wrong) => one_line(&wrong.to_string()),
+            None => one_line(&error.to_string()),
+        }
     })
 }
 
@@ -98,7 +101,12 @@ impl TokenRule {
             }
         }
         if hex {
-            marks = marks.iter().flat_map(|mark| (0..=255_u8).map(move |byte| [mark.as_slice(), format!("{byte:02x}").as_bytes()].concat())).collect();
+            marks = marks
+                .iter()
+                .flat_map(|mark| {
+                    (0..=255_u8).map(move |byte| [mark.as_slice(), format!("{byte:02x}").as_bytes()].concat())
+                })
+                .collect();
         }
         match marks.iter().find(|mark| mark.len() < 3) {
             Some(_) => Err("a pattern begins with at least three plain letters".to_owned()),
@@ -112,7 +120,17 @@ impl TokenRule {
             Some(start) => format!("{}[^\\s\"'`<>,;(){{}}\\[\\]]+", escape(start)),
             None => escape(text),
         };
-        Self { kind, pattern, exact: false, anywhere: true, nocase: false, group: false, around: false, least: 0.0, regex: Lazy::default() }
+        Self {
+            kind,
+            pattern,
+            exact: false,
+            anywhere: true,
+            nocase: false,
+            group: false,
+            around: false,
+            least: 0.0,
+            regex: Lazy::default(),
+        }
     }
 
     /// The expression, compiled.
@@ -125,7 +143,11 @@ impl TokenRule {
         let left = if self.anywhere || self.around { "" } else { "\\b" };
         let case = if self.nocase { "(?i)" } else { "" };
         let right = if self.exact { "\\b" } else { "" };
-        if self.group { format!("{case}{left}{}", self.pattern) } else { format!("{case}{left}({}){right}", self.pattern) }
+        if self.group {
+            format!("{case}{left}{}", self.pattern)
+        } else {
+            format!("{case}{left}({}){right}", self.pattern)
+        }
     }
 
     /// Least entropy.
@@ -135,12 +157,20 @@ impl TokenRule {
 
     /// The token whose mark stands at a place. `joins` tells whether another finding ends at a place: that is as good as a
     /// blank.
-    pub(crate) fn find(&self, view: &[u8], mark: usize, joins: impl Fn(usize) -> bool) -> Result<Option<Token>, String> {
+    pub(crate) fn find(
+        &self,
+        view: &[u8],
+        mark: usize,
+        joins: impl Fn(usize) -> bool,
+    ) -> Result<Option<Token>, String> {
         let regex = self.regex().map_err(str::to_owned)?;
         let found = if self.around {
             let from = mark.saturating_sub(AROUND);
             let input = Input::new(view).range(from..view.len().min(mark + 512));
-            regex.find_iter(input).find(|found| found.start() <= mark && mark < found.end()).map(|found| (found.start(), found.end()))
+            regex
+                .find_iter(input)
+                .find(|found| found.start() <= mark && mark < found.end())
+                .map(|found| (found.start(), found.end()))
         } else {
             let input = Input::new(view).range(mark..).anchored(Anchored::Yes);
             if self.group {
@@ -176,7 +206,19 @@ pub(crate) struct Token {
 
 /// A token that only shows what tokens look like.
 fn is_example(token: &[u8]) -> bool {
-    [b"example".as_slice(), b"xxxxx", b"*****", b"your", b"placeholder", b"redacted", b"dummy", b"changeme", b"....."].iter().any(|word| contains(token, word))
+    [
+        b"example".as_slice(),
+        b"xxxxx",
+        b"*****",
+        b"your",
+        b"placeholder",
+        b"redacted",
+        b"dummy",
+        b"changeme",
+        b".....",
+    ]
+    .iter()
+    .any(|word| contains(token, word))
 }
 
 /// The plain text that a pattern begins with.
@@ -187,7 +229,14 @@ pub(crate) fn literal(pattern: &str) -> Vec<u8> {
     while let Some(&byte) = bytes.get(i) {
         let (plain, width) = match byte {
             b'\\' if at(bytes, i + 1).is_ascii_punctuation() => (at(bytes, i + 1), 2),
-            byte if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'/' | b'=' | b':' | b';' | b'~' | b'@' | b'!' | b',' | b'%') => (byte, 1),
+            byte if byte.is_ascii_alphanumeric()
+                || matches!(
+                    byte,
+                    b'_' | b'-' | b'/' | b'=' | b':' | b';' | b'~' | b'@' | b'!' | b',' | b'%'
+                ) =>
+            {
+                (byte, 1)
+            }
             _ => break,
         };
         // What may be left out is not part of it.
@@ -215,7 +264,28 @@ pub(crate) struct NearRule {
 }
 
 /// Words in a name that say that its value is public.
-const PUBLIC: &[&str] = &["sha", "commit", "hash", "rev", "checksum", "digest", "integrity", "md5", "etag", "version", "url", "uri", "public", "cache", "fingerprint", "path", "file", "image", "uuid", "trace"];
+const PUBLIC: &[&str] = &[
+    "sha",
+    "commit",
+    "hash",
+    "rev",
+    "checksum",
+    "digest",
+    "integrity",
+    "md5",
+    "etag",
+    "version",
+    "url",
+    "uri",
+    "public",
+    "cache",
+    "fingerprint",
+    "path",
+    "file",
+    "image",
+    "uuid",
+    "trace",
+];
 
 impl NearRule {
     /// Reads a line.
@@ -224,7 +294,10 @@ impl NearRule {
         match (columns.next(), columns.next(), columns.next(), columns.next()) {
             (Some(kind), Some(words), Some(pattern), None) => {
                 let words = words.split(',').map(str::to_owned).collect();
-                Ok((kind, Self { kind: 0, words, pattern: format!("^(?:{pattern})$"), regex: Lazy::default() }))
+                Ok((
+                    kind,
+                    Self { kind: 0, words, pattern: format!("^(?:{pattern})$"), regex: Lazy::default() },
+                ))
             }
             _ => Err("a rule is a kind, words and a value".to_owned()),
         }
@@ -250,9 +323,15 @@ impl NearRule {
 
     /// Whether this name and value fit.
     pub(crate) fn fits(&self, name: &[u8], value: &[u8]) -> Result<bool, String> {
-        let mixed = value.iter().any(u8::is_ascii_digit) && (value.iter().any(u8::is_ascii_alphabetic) || value.len() >= 16);
+        let mixed = value.iter().any(u8::is_ascii_digit)
+            && (value.iter().any(u8::is_ascii_alphabetic) || value.len() >= 16);
         let public = PUBLIC.iter().any(|word| contains(name, word.as_bytes()));
-        if public || !mixed || entropy(value) < 2.3 || is_example(value) || begins(rest(value, 0), b"[REDACTED") {
+        if public
+            || !mixed
+            || entropy(value) < 2.3
+            || is_example(value)
+            || begins(rest(value, 0), b"[REDACTED")
+        {
             return Ok(false);
         }
         Ok(self.regex().map_err(str::to_owned)?.is_match(Input::new(value)))

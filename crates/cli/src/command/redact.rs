@@ -63,14 +63,20 @@ fn redactor(rules: &[PathBuf]) -> Result<Redactor, Failure> {
     let settings = found::combine(&found::find(&files, false)?).map_err(|errors| {
         let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
-        Failure::denied(vambrace_core::error::ErrorCode::PermissionDenied, why, "`vambrace policy check` tells it again")
+        Failure::denied(
+            vambrace_core::error::ErrorCode::PermissionDenied,
+            why,
+            "`vambrace policy check` tells it again",
+        )
     })?;
     let more = |own: Rules| {
-        rules.iter().try_fold(own, |own, path| own.with_file(&text(path)?, path).map_err(|fault| {
-            let mut failure = unusable(fault);
-            failure.exit = exit::BAD_USAGE;
-            failure
-        }))
+        rules.iter().try_fold(own, |own, path| {
+            own.with_file(&text(path)?, path).map_err(|fault| {
+                let mut failure = unusable(fault);
+                failure.exit = exit::BAD_USAGE;
+                failure
+            })
+        })
     };
     Ok(Vault::with_rules(&settings.secrets, more)?.redactor().clone())
 }
@@ -78,13 +84,17 @@ fn redactor(rules: &[PathBuf]) -> Result<Redactor, Failure> {
 #[expect(clippy::disallowed_methods, reason = "a file that the person at the terminal names")]
 fn text(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("rules `{}`: {error}", path.display()), "name a file of gitleaks or betterleaks rules")
+        Failure::usage(
+            format!("rules `{}`: {error}", path.display()),
+            "name a file of gitleaks or betterleaks rules",
+        )
     })
 }
 
 #[expect(clippy::disallowed_methods, reason = "files that the person at the terminal names")]
 fn bar(files: &[PathBuf]) -> ProgressBar {
-    let all: u64 = files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|facts| facts.len()).sum();
+    let all: u64 =
+        files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|facts| facts.len()).sum();
     if all < LARGE || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -117,7 +127,8 @@ impl Job {
         #[expect(clippy::disallowed_methods, reason = "a file that the person at the terminal names")]
         let opened = File::open(path);
         let name = path.display().to_string();
-        let mut file = opened.map_err(|error| Failure::usage(format!("`{name}`: {error}"), "name files that can be read"))?;
+        let mut file = opened
+            .map_err(|error| Failure::usage(format!("`{name}`: {error}"), "name files that can be read"))?;
         self.through(&name, &mut file, || Ok(true))
     }
 
@@ -139,7 +150,12 @@ impl Job {
     }
 
     /// Everything of one input; `ready` tells whether more is there already.
-    fn through(&mut self, name: &str, input: &mut dyn Read, ready: impl Fn() -> Result<bool, Failure>) -> Result<(), Stop> {
+    fn through(
+        &mut self,
+        name: &str,
+        input: &mut dyn Read,
+        ready: impl Fn() -> Result<bool, Failure>,
+    ) -> Result<(), Stop> {
         let mut stream = self.redactor.stream();
         if self.report.is_some() {
             stream = stream.with_findings();

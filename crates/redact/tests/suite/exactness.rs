@@ -17,9 +17,17 @@ fn untouched(text: &str) {
 #[test]
 fn what_looks_random_and_is_public_is_left_alone() {
     let mut chance = Chance(21);
-    for _ in 0..200 {
-        let (hex32, hex40, hex64) = (chance.letters(HEX, 32), chance.letters(HEX, 40), chance.letters(HEX, 64));
-        let uuid = format!("{}-{}-{}-{}-{}", &hex32[..8], &hex32[8..12], &hex32[12..16], &hex32[16..20], &hex32[20..]);
+    for _ in 0..40 {
+        let (hex32, hex40, hex64) =
+            (chance.letters(HEX, 32), chance.letters(HEX, 40), chance.letters(HEX, 64));
+        let uuid = format!(
+            "{}-{}-{}-{}-{}",
+            &hex32[..8],
+            &hex32[8..12],
+            &hex32[12..16],
+            &hex32[16..20],
+            &hex32[20..]
+        );
         let base = chance.letters(&format!("{ALNUM}+/"), 86);
         for text in [
             format!("checksum = \"{hex64}\"\n"),
@@ -33,7 +41,11 @@ fn what_looks_random_and_is_public_is_left_alone() {
             format!("id = {uuid}\nrequest_id: \"{uuid}\"\n"),
             format!("<img src=\"data:image/png;base64,{base}{base}\">"),
             format!("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{} ada@host", &base[..43]),
-            format!("-----BEGIN CERTIFICATE-----\n{}\n{}\n-----END CERTIFICATE-----\n", &base[..64], &base[..64]),
+            format!(
+                "-----BEGIN CERTIFICATE-----\n{}\n{}\n-----END CERTIFICATE-----\n",
+                &base[..64],
+                &base[..64]
+            ),
             format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", &base[..64]),
             format!("00000010: {} {}  ................", &hex32[..4], &hex32[4..8]),
             format!("docker.io/library/x@sha256:{hex64}"),
@@ -87,8 +99,14 @@ fn contexts_tell_secrets() {
         ("password = \"tr0ub4dor&3\"", "tr0ub4dor&3"),
         ("DB_PASSWORD=hunter2", "hunter2"),
         ("password: Summer2024!", "Summer2024!"),
-        ("{\"auths\": {\"https://index.docker.io/v1/\": {\"auth\": \"YWRhOmh1bnRlcjIy\"}}}", "YWRhOmh1bnRlcjIy"),
-        ("    client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQpNSUlFb3dJQkFBS0NBUUVBeDBWcWIzQmxibk56YUMxclpYa3RkakVBQUFBQQ", "LS0tLS1CRUdJ"),
+        (
+            "{\"auths\": {\"https://index.docker.io/v1/\": {\"auth\": \"YWRhOmh1bnRlcjIy\"}}}",
+            "YWRhOmh1bnRlcjIy",
+        ),
+        (
+            "    client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQpNSUlFb3dJQkFBS0NBUUVBeDBWcWIzQmxibk56YUMxclpYa3RkakVBQUFBQQ",
+            "LS0tLS1CRUdJ",
+        ),
         ("machine h.internal\n  login ada\n  password 0a1b2c3d4e\n", "0a1b2c3d4e"),
         ("Server=db;Database=x;User Id=app;Password=q9!Zx7#p;", "q9!Zx7#p"),
         ("jdbc:mysql://db/x?user=app&password=q9Zx7pLm2&ssl=1", "q9Zx7pLm2"),

@@ -42,7 +42,11 @@ pub(crate) const HEX: &str = "0123456789abcdef";
 /// A private key that is none.
 pub(crate) fn private_key(chance: &mut Chance, lines: usize) -> String {
     let body: String = (0..lines).map(|_| chance.letters(ALNUM, 64) + "\n").collect();
-    format!("-----BEGIN {0} KEY-----\n{body}{1}==\n-----END {0} KEY-----", "PRIVATE", chance.letters(ALNUM, 22))
+    format!(
+        "-----BEGIN {0} KEY-----\n{body}{1}==\n-----END {0} KEY-----",
+        "PRIVATE",
+        chance.letters(ALNUM, 22)
+    )
 }
 
 /// Lines that each hold a secret, with the secret.
@@ -76,7 +80,14 @@ pub(crate) fn plain(chance: &mut Chance) -> String {
         "the password must have eight letters".to_owned(),
         format!("\"integrity\": \"sha512-{}==\"", chance.letters(ALNUM, 86)),
         "\u{e4}\u{f6}\u{fc} \u{1f511} token = None".to_owned(),
-        format!("id: {}-{}-4{}-a{}-{}", chance.letters(HEX, 8), chance.letters(HEX, 4), chance.letters(HEX, 3), chance.letters(HEX, 3), chance.letters(HEX, 12)),
+        format!(
+            "id: {}-{}-4{}-a{}-{}",
+            chance.letters(HEX, 8),
+            chance.letters(HEX, 4),
+            chance.letters(HEX, 3),
+            chance.letters(HEX, 3),
+            chance.letters(HEX, 12)
+        ),
     ];
     lines[chance.below(lines.len())].clone()
 }

@@ -37,7 +37,11 @@ regexes = ['''^\${(?:[A-Z_]+)}$''']
     );
     let out = clean(&redactor, "ACME_TOKEN = 'a1b2c3d4e5f6g7h8i9j0'");
     assert!(out.starts_with("ACME_TOKEN = '[REDACTED:acme-token:"), "{out}");
-    for same in ["acme_token = 'aaaaaaaaaaaaaaaaaaaa'", "acme_token = 'example1b2c3d4e5f6g7'", "unrelated a1b2c3d4e5f6g7h8i9j0"] {
+    for same in [
+        "acme_token = 'aaaaaaaaaaaaaaaaaaaa'",
+        "acme_token = 'example1b2c3d4e5f6g7'",
+        "unrelated a1b2c3d4e5f6g7h8i9j0",
+    ] {
         assert_eq!(clean(&redactor, same), same);
     }
     assert!(clean(&redactor, "x oth_{1234} y").starts_with("x [REDACTED:other-thing:"));
@@ -47,11 +51,15 @@ regexes = ['''^\${(?:[A-Z_]+)}$''']
 #[test]
 fn patterns_of_the_configuration_are_applied() {
     let patterns = ["sk-...", "ghp-...", "Project Titan"].map(str::to_owned);
-    let redactor = Redactor::new(Rules::built_in().unwrap().with_patterns(&patterns).unwrap(), &[], &[], &[7; 32]);
+    let redactor =
+        Redactor::new(Rules::built_in().unwrap().with_patterns(&patterns).unwrap(), &[], &[], &[7; 32]);
     let out = clean(&redactor, "use sk-12 and ghp-x7, about Project Titan.");
     assert!(!out.contains("sk-12") && !out.contains("ghp-x7") && !out.contains("Titan"), "{out}");
     assert!(out.starts_with("use [REDACTED:pattern:") && out.ends_with("]."), "{out}");
-    assert_eq!(clean(&redactor, "a task-force"), "a task-force".replace("sk-force", &clean(&redactor, "sk-force")));
+    assert_eq!(
+        clean(&redactor, "a task-force"),
+        "a task-force".replace("sk-force", &clean(&redactor, "sk-force"))
+    );
     let fault = Rules::built_in().unwrap().with_patterns(&["x...".to_owned()]).unwrap_err();
     assert!(fault.to_string().contains("redact_patterns"), "{fault}");
 }

@@ -18,11 +18,25 @@ fn forms(value: &str) -> Vec<(String, String)> {
         ("json twice".to_owned(), serde_json::to_string(&serde_json::to_string(value).unwrap()).unwrap()),
         ("hex".to_owned(), each(&|byte| format!("{byte:02x}"))),
         ("HEX".to_owned(), each(&|byte| format!("{byte:02X}"))),
-        ("percent".to_owned(), each(&|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })),
-        ("percent small".to_owned(), each(&|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") })),
+        (
+            "percent".to_owned(),
+            each(&|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }),
+        ),
+        (
+            "percent small".to_owned(),
+            each(&|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }),
+        ),
         ("percent all".to_owned(), each(&|byte| format!("%{byte:02X}"))),
         ("c".to_owned(), each(&|byte| format!("\\x{byte:02x}"))),
-        ("xml".to_owned(), value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&apos;")),
+        (
+            "xml".to_owned(),
+            value
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;")
+                .replace('"', "&quot;")
+                .replace('\'', "&apos;"),
+        ),
         ("shell".to_owned(), value.replace('\'', "'\\''")),
         ("stripped".to_owned(), value.replace('\n', "")),
     ];
@@ -56,7 +70,10 @@ fn every_form_is_found_wherever_it_stands() {
                 let out = clean(&redactor, &text);
                 assert!(out.contains("[REDACTED:env:"), "{value} as {name}: {text} -> {out}");
                 let piece = |text: &str| text.chars().take(12).collect::<String>();
-                assert!(!out.contains(&piece(&form)) || name.starts_with("base64"), "{value} as {name}: {out}");
+                assert!(
+                    !out.contains(&piece(&form)) || name.starts_with("base64"),
+                    "{value} as {name}: {out}"
+                );
                 assert!(!out.contains(&form), "{value} as {name}: {out}");
             }
         }
@@ -71,7 +88,8 @@ fn base64_may_be_broken_into_lines() {
     let redactor = redactor(&[value]);
     for width in [20, 57, 64, 76] {
         let packed = BASE64_STANDARD.encode(format!("user:{value}"));
-        let text: Vec<&str> = packed.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        let text: Vec<&str> =
+            packed.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
         let out = clean(&redactor, &text.join("\n"));
         assert!(out.contains("[REDACTED:env:") && out.len() < 60, "{width}: {out}");
     }
@@ -82,7 +100,12 @@ fn base64_may_be_broken_into_lines() {
 fn short_values_and_values_that_are_none_are_left_alone() {
     let redactor = redactor(&["short", "true", "longenough9"]);
     assert_eq!(clean(&redactor, "short true"), "short true");
-    let allowed = Redactor::new(Rules::built_in().unwrap(), &known(&["longenough9"]), &["longenough9".to_owned()], &[7; 32]);
+    let allowed = Redactor::new(
+        Rules::built_in().unwrap(),
+        &known(&["longenough9"]),
+        &["longenough9".to_owned()],
+        &[7; 32],
+    );
     assert_eq!(clean(&allowed, "x longenough9 y"), "x longenough9 y");
     assert_eq!(clean(&allowed, "password = \"longenough9\""), "password = \"longenough9\"");
 }
@@ -91,7 +114,9 @@ fn short_values_and_values_that_are_none_are_left_alone() {
 #[test]
 fn one_value_has_one_fingerprint() {
     let value = "hunter22hunter22";
-    let print = |redactor: &Redactor, text: &str| clean(redactor, text).trim_start_matches("[REDACTED:env:").trim_end_matches(']').to_owned();
+    let print = |redactor: &Redactor, text: &str| {
+        clean(redactor, text).trim_start_matches("[REDACTED:env:").trim_end_matches(']').to_owned()
+    };
     let ours = redactor(&[value]);
     assert_eq!(print(&ours, value), print(&ours, &BASE64_STANDARD.encode(value)));
     let theirs = Redactor::new(Rules::built_in().unwrap(), &known(&[value]), &[], &[8; 32]);
@@ -105,11 +130,20 @@ fn cutting_does_not_free_a_secret() {
     for text in ["key=sk-abcdef0123456789XY", "key=sk-ab", "9XYZ and more", "second line of a key"] {
         let masked = redactor.redact_cut(text).unwrap();
         assert!(masked.count >= 1, "{text}: {masked:?}");
-        assert!(!masked.text.contains("sk-ab") && !masked.text.contains("9XYZ") && !masked.text.contains("second"), "{masked:?}");
+        assert!(
+            !masked.text.contains("sk-ab")
+                && !masked.text.contains("9XYZ")
+                && !masked.text.contains("second"),
+            "{masked:?}"
+        );
     }
     assert_eq!(redactor.redact_cut("nothing of it sk-").unwrap().count, 0);
     let token = format!("gh{}_0a1b2c3d", "p");
-    for text in [format!("x = {token}"), "\"password\": \"aB3!x".to_owned(), format!("QUJDREVGR0hJSktMTU5Px7\nQUJD\n-----END RSA {} KEY-----\n", "PRIVATE")] {
+    for text in [
+        format!("x = {token}"),
+        "\"password\": \"aB3!x".to_owned(),
+        format!("QUJDREVGR0hJSktMTU5Px7\nQUJD\n-----END RSA {} KEY-----\n", "PRIVATE"),
+    ] {
         assert!(redactor.redact_cut(&text).unwrap().count >= 1, "{text}");
     }
 }

@@ -20,9 +20,10 @@ fn in_pieces(redactor: &Redactor, text: &[u8], cuts: &[usize]) -> Vec<u8> {
 fn the_output_does_not_depend_on_how_the_input_is_cut() {
     let redactor = redactor(&["correct-horse-battery", "first line of it\nsecond line of it"]);
     let mut chance = Chance(7);
-    for round in 0..12 {
-        let (mut text, _) = document(&mut chance, 12);
-        text += "x correct-horse-battery y Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5 first line of it\nsecond line of it\n";
+    for round in 0..4 {
+        let (mut text, _) = document(&mut chance, 8);
+        text +=
+            "x correct-horse-battery y Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5 first line of it\nsecond line of it\n";
         text += &private_key(&mut chance, 3);
         let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
         for cut in 0..=text.len() {
@@ -38,18 +39,22 @@ fn the_output_does_not_depend_on_how_the_input_is_cut() {
 fn long_documents_come_out_the_same_in_any_pieces() {
     let redactor = redactor(&["correct-horse-battery"]);
     let mut chance = Chance(11);
-    for _ in 0..6 {
+    for _ in 0..2 {
         let (mut text, _) = document(&mut chance, 400);
         text += &private_key(&mut chance, 2000);
-        text += &format!(" eyJhbGciOiJIUzI1NiJ9.eyJ{}.{}", chance.letters(ALNUM, 9000), chance.letters(ALNUM, 40));
+        text += &format!(
+            " eyJhbGciOiJIUzI1NiJ9.eyJ{}.{}",
+            chance.letters(ALNUM, 9000),
+            chance.letters(ALNUM, 40)
+        );
         let (more, _) = document(&mut chance, 300);
         text += &more;
         let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
-        for size in [1, 7, 1000, 4096, 65536] {
+        for size in [61, 1000, 4096, 65536] {
             let cuts: Vec<usize> = (1..text.len() / size).map(|n| n * size).collect();
             assert!(in_pieces(&redactor, text.as_bytes(), &cuts) == whole, "pieces of {size}");
         }
-        for _ in 0..20 {
+        for _ in 0..8 {
             let mut cuts: Vec<usize> = (0..30).map(|_| chance.below(text.len())).collect();
             cuts.sort_unstable();
             assert!(in_pieces(&redactor, text.as_bytes(), &cuts) == whole, "{cuts:?}");
@@ -62,10 +67,15 @@ fn long_documents_come_out_the_same_in_any_pieces() {
 fn redaction_is_a_fixed_point() {
     let redactor = redactor(&["correct-horse-battery", "hunter22"]);
     let mut chance = Chance(3);
-    for _ in 0..200 {
+    for _ in 0..40 {
         let (text, secrets) = document(&mut chance, 20);
         // Also without anything between them.
-        for text in [text.clone(), text.replace(['\n', ' '], ""), secrets.concat(), format!("hunter22{}", secrets.join("hunter22"))] {
+        for text in [
+            text.clone(),
+            text.replace(['\n', ' '], ""),
+            secrets.concat(),
+            format!("hunter22{}", secrets.join("hunter22")),
+        ] {
             let once = clean(&redactor, &text);
             assert_eq!(clean(&redactor, &once), once, "{text}");
         }
@@ -78,7 +88,7 @@ fn planted_secrets_are_replaced_and_equal_ones_look_equal() {
     let redactor = redactor(&[]);
     let mut chance = Chance(5);
     let (mut all, mut left) = (0, Vec::new());
-    for _ in 0..300 {
+    for _ in 0..60 {
         let (text, secrets) = document(&mut chance, 20);
         let out = clean(&redactor, &text);
         all += secrets.len();
@@ -107,7 +117,11 @@ fn memory_is_bounded_whatever_comes() {
             given += out.len();
             // Replacements are shorter than what they replace, so this only holds for texts without any.
             if stream.count() == 0 {
-                assert!((n + 1) * (1 << 15) - given <= most + (1 << 15), "{} held", (n + 1) * (1 << 15) - given);
+                assert!(
+                    (n + 1) * (1 << 15) - given <= most + (1 << 15),
+                    "{} held",
+                    (n + 1) * (1 << 15) - given
+                );
             }
         }
     }
@@ -127,7 +141,9 @@ fn an_idle_flush_gives_whole_lines_and_frees_nothing_it_should_not() {
     }
     let flushed = String::from_utf8(out.clone()).unwrap();
     assert!(flushed.starts_with("hello\n[REDACTED:env:") && flushed.ends_with("]\n"), "{flushed}");
-    for line in key.lines().filter(|line| !line.starts_with("---")).chain(["line of it", "aB3!xyz77", "unfinished"]) {
+    for line in
+        key.lines().filter(|line| !line.starts_with("---")).chain(["line of it", "aB3!xyz77", "unfinished"])
+    {
         assert!(!flushed.contains(line), "{line}: {flushed}");
     }
     stream.finish(&mut out).unwrap();
@@ -157,7 +173,7 @@ fn known_values_can_be_exchanged_while_it_works() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
 
     // T21: any bytes, any cuts
     #[test]
@@ -172,12 +188,13 @@ proptest! {
         ], 0..40),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
-        let redactor = redactor(&["correct-horse-battery"]);
+        static REDACTOR: std::sync::OnceLock<Redactor> = std::sync::OnceLock::new();
+        let redactor = REDACTOR.get_or_init(|| redactor(&["correct-horse-battery"]));
         let text = parts.concat();
         let whole = redactor.redact_bytes(&text).unwrap().0.into_owned();
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
         places.sort_unstable();
-        prop_assert_eq!(&in_pieces(&redactor, &text, &places), &whole);
+        prop_assert_eq!(&in_pieces(redactor, &text, &places), &whole);
         prop_assert!(!whole.windows(21).any(|window| window == b"correct-horse-battery"));
         let twice = redactor.redact_bytes(&whole).unwrap().0.into_owned();
         prop_assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&whole));

@@ -23,7 +23,8 @@ fn examples_of_other_scanners_are_found() {
         let source = vector["source"].as_str().unwrap().split(':').next().unwrap();
         let row = tally.entry(source.to_owned()).or_default();
         row.0 += 1;
-        row.1 += usize::from(redactor.redact_bytes(vector["text"].as_str().unwrap().as_bytes()).unwrap().1 > 0);
+        row.1 +=
+            usize::from(redactor.redact_bytes(vector["text"].as_str().unwrap().as_bytes()).unwrap().1 > 0);
     }
     for (source, least) in [("gitleaks", 95), ("betterleaks", 88), ("noseyparker", 70), ("kingfisher", 55)] {
         let (all, found) = tally[source];

@@ -140,7 +140,10 @@ fn masked() -> Check {
     match vambrace_redact::Rules::built_in() {
         Ok(rules) => {
             let rules = rules.count();
-            Check::ok("redactor", format!("{count} values of this environment are masked, and what {rules} rules find"))
+            Check::ok(
+                "redactor",
+                format!("{count} values of this environment are masked, and what {rules} rules find"),
+            )
         }
         Err(fault) => Check::missing("redactor", fault.to_string(), "no call runs", "please report it"),
     }
