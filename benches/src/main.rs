@@ -7,6 +7,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     reason = "a measuring program: a fault ends it, its output is its product, and it starts the peers itself"
 )]
 
@@ -18,6 +19,7 @@ mod edit_ast;
 mod ledger;
 mod project;
 mod read;
+mod redact;
 mod report;
 mod search;
 mod start;
@@ -49,6 +51,7 @@ const BENCHES: &[Bench] = &[
     ("edit", edit::run),
     ("edit-ast", edit_ast::run),
     ("read", read::run),
+    ("redact", redact::run),
     ("search", search::run),
     ("start", start::run),
     ("verify", verify::run),

@@ -9,6 +9,7 @@
 )]
 
 mod calls;
+mod canary;
 mod config;
 mod crash;
 mod disk;
@@ -18,5 +19,6 @@ mod interop;
 mod ledger;
 mod mcp;
 mod payload;
+mod redact;
 mod rollback;
 mod witness;

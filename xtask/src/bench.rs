@@ -15,6 +15,9 @@ use crate::{
 pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<ExitCode> {
     let toolbox = Toolbox::open(project)?;
     toolbox.peers()?;
+    if name.is_none_or(|name| name == "redact") {
+        toolbox.scanners()?;
+    }
     // Both at once: a second selection of packages could build their dependencies a second time.
     let packages = ["--release", "--package", "vambrace", "--package", "vambrace-benches"];
     if !aloud(project.cargo("build").args(packages))? {
@@ -35,6 +38,7 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
         .env("VAMBRACE_AST_GREP", toolbox.ast_grep())
         .env("VAMBRACE_NODE", toolbox.node())
         .env("VAMBRACE_PEER_WITNESS_LOG", toolbox.witness_log())
+        .env("VAMBRACE_PEER_KINGFISHER", toolbox.kingfisher())
         .env("VAMBRACE_PEER_FILESYSTEM", toolbox.file_server());
     Ok(if aloud(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

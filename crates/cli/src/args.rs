@@ -154,6 +154,19 @@ pub(crate) enum Command {
         #[arg(long, global = true, value_name = "DIR", env = "VAMBRACE_WITNESS_HOME")]
         state: Option<PathBuf>,
     },
+    /// Replace the secrets in files or in standard input, or tell where they are. Exits 0 nothing found, 1 found.
+    #[command(after_help = REDACT_EXAMPLES)]
+    Redact {
+        /// What to read; standard input when left out or `-`.
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Tell what is found and where instead of printing the text.
+        #[arg(long, value_enum)]
+        report: Option<ReportForm>,
+        /// Rules of gitleaks or betterleaks (TOML) beside the built-in ones.
+        #[arg(long, value_name = "FILE")]
+        rules: Vec<PathBuf>,
+    },
     /// List the error codes with what they mean and what helps.
     Errors {
         /// As a Markdown page.
@@ -173,6 +186,21 @@ Examples:
   vambrace witness key --state /var/lib/vambrace-witness
   vambrace witness --state /var/lib/vambrace-witness --logs logs.txt --listen 127.0.0.1:7380
   vambrace witness list --state /var/lib/vambrace-witness";
+
+const REDACT_EXAMPLES: &str = "\
+Examples:
+  kubectl logs pod | vambrace redact
+  vambrace redact --report sarif src/*.py > secrets.sarif
+Exit codes: 0 nothing found, 1 found, 2 bad usage, 4 the configuration cannot be used, 5 failed.";
+
+/// How findings are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ReportForm {
+    /// One JSON object.
+    Json,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
+}
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:

@@ -10,6 +10,7 @@ mod explain;
 mod init;
 mod mcp;
 mod policy;
+mod redact;
 mod session;
 mod timeline;
 mod tools;
@@ -45,6 +46,7 @@ pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
         Command::Config { what } => config::run(what, out).await,
         Command::Policy { what } => policy::run(what, out).await,
         Command::Witness { what, serve, state } => witness::run(what, serve, state, out).await,
+        Command::Redact { files, report, rules } => redact::run(&files, report, &rules, out),
         Command::Errors { markdown } => errors::run(markdown, out),
     }
 }

@@ -23,7 +23,7 @@ use vambrace_core::session::SessionState;
 use vambrace_core::skill::Skill;
 use vambrace_core::tool::ToolFacts;
 use vambrace_core::verdict::{LayerKind, Site};
-use vambrace_redact::KnownValues;
+use vambrace_redact::Redactor;
 use vambrace_store::{Options, SqliteStore, StateDir, Store as _, Text};
 use vambrace_tools::{Catalogue, Limits, Room};
 use vambrace_workspace::{ScopeRules, Workspace};
@@ -34,6 +34,7 @@ use crate::found;
 use crate::machine::{self, SystemChance, SystemClock};
 use crate::places;
 use crate::project::ProjectFiles;
+use crate::vault::Vault;
 use crate::witness;
 
 /// How far a search may go on.
@@ -69,6 +70,7 @@ pub(crate) struct Desk {
     store: Arc<SqliteStore>,
     revision: Digest,
     damage: Option<String>,
+    vault: Vault,
 }
 
 /// Opens state and ledger.
@@ -190,12 +192,13 @@ impl Desk {
         };
         let Loaded { settings, policy, workspace } = loaded;
         let damage = policy.damage.clone();
+        let vault = Vault::open(&settings.secrets)?;
         let parts = Parts {
             role: policy.role.as_ref().map_or_else(|_| "none".to_owned(), |role| role.name().to_string()),
             policy: Arc::new(policy),
             room: Room { workspace: Arc::new(workspace), limits: limits(&settings) },
             store: store.clone(),
-            redactor: Arc::new(redactor(&settings.secrets.not_secret)?),
+            redactor: Arc::new(vault.redactor().clone()),
             clock: Arc::new(SystemClock),
             chance: Arc::new(SystemChance),
             project: project.display().to_string(),
@@ -204,11 +207,13 @@ impl Desk {
             pace: pace(&settings, &facts),
             catalogue,
         };
-        Ok(Self { broker: Broker::new(parts), peer, project, store, revision, damage })
+        Ok(Self { broker: Broker::new(parts), peer, project, store, revision, damage, vault })
     }
 
     /// Whether the configuration or the trust in it is another by now.
     pub(crate) async fn is_outdated(&self) -> bool {
+        // A secret that cannot be read any more leaves the known values as they were.
+        let _ = self.vault.renew();
         revision(&self.project, &self.store).await.ok() != Some(self.revision)
     }
 
@@ -339,51 +344,11 @@ fn pace(settings: &Effective, tools: &[Arc<ToolFacts>]) -> Pace {
     Pace { default: None, tools: limits }
 }
 
-/// The redactor of this installation: it knows the values of our own environment.
-pub(crate) fn redactor(not_secret: &[String]) -> Result<KnownValues, Failure> {
-    let folder = places::state()?.join("keys");
-    let key = read_or_make_key(&folder).map_err(|error| {
-        Failure::failed(format!("the key in `{}`: {error}", folder.display()))
-            .hint("check the state folder with `vambrace doctor`")
-    })?;
-    let secrets = machine::environment().into_iter().filter(|(_, value)| !not_secret.contains(value));
-    KnownValues::of_environment(secrets, &key).map_err(|error| Failure::failed(error.to_string()))
-}
-
 /// Text for a record: nothing is written that the redactor has not seen.
 pub(crate) fn clean(text: &str) -> Result<Text, Failure> {
-    Redacted::text(text, &redactor(&[])?).map_err(|error| Failure::failed(error.to_string()))
-}
-
-fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
-    use std::io::{Error, Write};
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    let path = folder.join("redact.key");
-    for _ in 0..2 {
-        match std::fs::read(&path) {
-            Ok(bytes) => {
-                return <[u8; 32]>::try_from(bytes).map_err(|_| Error::other("the file has not 32 bytes"));
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let key = machine::random_key().map_err(|error| Error::other(error.to_string()))?;
-        // Made beside and linked into place, so that two processes never read half a key.
-        let made = folder.join(format!("redact.key.{}", std::process::id()));
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
-        file.write_all(&key)?;
-        file.sync_all()?;
-        let linked = std::fs::hard_link(&made, &path);
-        std::fs::remove_file(&made)?;
-        match linked {
-            Ok(()) => return Ok(key),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(Error::other("the file comes and goes"))
+    let secrets = config::combine(None, None, None).secrets;
+    let redactor: Redactor = Vault::open(&secrets)?.redactor().clone();
+    Redacted::text(text, &redactor).map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn bad_configuration(errors: &[ConfigError]) -> Failure {

@@ -5,6 +5,7 @@ use vambrace_store::StoreError;
 
 /// Exit codes of the contract.
 pub(crate) mod exit {
+    pub(crate) const SECRETS: u8 = 1;
     pub(crate) const BAD_USAGE: u8 = 2;
     pub(crate) const ASK: u8 = 3;
     pub(crate) const DENIED: u8 = 4;

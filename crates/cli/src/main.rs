@@ -10,6 +10,7 @@ mod machine;
 mod out;
 mod places;
 mod project;
+mod vault;
 mod witness;
 
 use std::process::ExitCode;

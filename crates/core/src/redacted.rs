@@ -24,6 +24,12 @@ pub trait Redact: Send + Sync {
     /// Replaces every secret in `text`.
     fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError>;
 
+    /// The same for the value of a field: what the field is called counts too.
+    fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        let _ = name;
+        self.redact(text)
+    }
+
     /// The same for a text that was cut out of a longer one: a piece of a secret at either end is replaced too.
     fn redact_cut<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
         self.redact(text)
@@ -108,7 +114,16 @@ fn redact_value(value: &mut Value, by: &dyn Redact, count: &mut u32) -> Result<(
         }
         Value::Object(fields) => {
             for (key, mut item) in std::mem::take(fields) {
-                redact_value(&mut item, by, count)?;
+                match &mut item {
+                    Value::String(text) => {
+                        let masked = by.redact_named(&key, text)?;
+                        *count += masked.count;
+                        if let Cow::Owned(clean) = masked.text {
+                            *text = clean;
+                        }
+                    }
+                    other => redact_value(other, by, count)?,
+                }
                 let masked = by.redact(&key)?;
                 *count += masked.count;
                 let clean = masked.text.into_owned();
@@ -131,6 +146,31 @@ mod tests {
             let text = if count == 0 { text.into() } else { text.replace("dog", "***").into() };
             Ok(Masked { text, count })
         }
+    }
+
+    struct Names;
+    impl Redact for Names {
+        fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+            Ok(Masked { text: text.into(), count: 0 })
+        }
+
+        fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<Masked<'a>, RedactError> {
+            Ok(if name == "password" {
+                Masked { text: "***".to_owned().into(), count: 1 }
+            } else {
+                self.redact(text)?
+            })
+        }
+    }
+
+    // T21: the name of a field counts
+    #[test]
+    fn fields_are_redacted_with_their_names() {
+        let clean = Redacted::json(serde_json::json!({"a": [{"password": "x", "b": "x"}]}), &Names).unwrap();
+        assert_eq!(
+            (clean.count(), clean.get().to_string()),
+            (1, r#"{"a":[{"password":"***","b":"x"}]}"#.to_owned())
+        );
     }
 
     #[test]

@@ -115,12 +115,12 @@ pub static KEYS: &[Key] = &[
     later("network.deny", List(Item::Host), Preset::List(&[]), Union, "hosts that are refused whatever allows them"),
 
     key("secrets", Section, Unset, Part, "what is secret"),
-    later("secrets.scopes", Named, Unset, Collect, "secrets that a tool can be given by name"),
-    later("secrets.scopes.NAME", Section, Unset, Part, "one secret: from the environment or from a file"),
-    later("secrets.scopes.NAME.env", Text, Unset, Part, "the variable of the broker's environment"),
-    later("secrets.scopes.NAME.file", Text, Unset, Part, "the file that holds it"),
-    later("secrets.redact_patterns", List(Item::Text), Preset::List(&[]), Union, "further texts to redact; `sk-...` means the rest of the token too"),
-    key("secrets.not_secret", List(Item::Text), Preset::List(&[]), Intersect(Covers::Same), "texts that look like secrets and are none"),
+    key("secrets.scopes", Named, Unset, Collect, "secrets that a tool can be given by name; wherever their values appear they are masked"),
+    key("secrets.scopes.NAME", Section, Unset, Part, "one secret: from the environment or from a file"),
+    key("secrets.scopes.NAME.env", Text, Unset, Part, "the variable of the broker's environment"),
+    key("secrets.scopes.NAME.file", Text, Unset, Part, "the file that holds it"),
+    key("secrets.redact_patterns", List(Item::Text), Preset::List(&[]), Union, "further texts to redact; `sk-...` means the rest of the token too"),
+    key("secrets.not_secret", List(Item::Text), Preset::List(&[]), Intersect(Covers::Same), "texts that look like secrets and are none, known values included"),
 
     later("sandbox", Section, Unset, Part, "the sandbox of processes"),
     later("sandbox.enabled", NeverOffInProject(SWITCHED_OFF), Preset::Bool(true), Switch(true, AboveProject), "whether processes are confined"),

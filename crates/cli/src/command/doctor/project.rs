@@ -137,7 +137,16 @@ fn offered(settings: &Settings) -> Check {
 
 fn masked() -> Check {
     let count = machine::environment().iter().filter(|(name, value)| is_secret(name, value)).count();
-    Check::ok("redactor", format!("{count} values of this environment are masked in answers and records"))
+    match vambrace_redact::Rules::built_in() {
+        Ok(rules) => {
+            let rules = rules.count();
+            Check::ok(
+                "redactor",
+                format!("{count} values of this environment are masked, and what {rules} rules find"),
+            )
+        }
+        Err(fault) => Check::missing("redactor", fault.to_string(), "no call runs", "please report it"),
+    }
 }
 
 fn connected(project: &Path) -> Check {

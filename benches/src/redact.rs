@@ -1,0 +1,263 @@
+//! The redactor: speed against kingfisher with the same rules, the cost of pieces, what is found and what is found in vain.
+//!
+//! The corpus is made here: source that is on this machine anyway (installed packages), and lines with planted secrets,
+//! known values in all their forms, and hard negatives from a seeded generator. Times are processor time of one
+//! thread, because the machine may be shared; kingfisher runs with one job, its start (an empty folder, warm cache of rules) is taken off.
+
+mod corpus;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use vambrace_redact::{Redactor, Rules};
+
+use crate::report::{Must, Report};
+use corpus::Chance;
+
+/// Bytes of source that speed is measured on.
+const SPEED_BYTES: usize = 48 << 20;
+const ROUNDS: usize = 3;
+
+/// Runs the bench.
+pub(crate) fn run() -> Report {
+    let mut report = Report::new("redact");
+    let redactor = Redactor::new(Rules::built_in().expect("the rules load"), &[], &[], &[7; 32]);
+    let source = corpus::source();
+    let text =
+        source.iter().flat_map(|(_, bytes)| bytes.iter().copied()).take(SPEED_BYTES).collect::<Vec<u8>>();
+    speed(&mut report, &redactor, &text);
+    peer(&mut report, &text);
+    recall(&mut report, &redactor);
+    noise(&mut report, &redactor, &source);
+    vectors(&mut report, &redactor);
+    report
+}
+
+fn speed(report: &mut Report, redactor: &Redactor, text: &[u8]) {
+    let megabytes = text.len() as f64 / 1e6;
+    redactor.redact_bytes(text).expect("it can be redacted");
+    let whole = best(|| drop(redactor.redact_bytes(text).expect("it can be redacted")));
+    let lines = best(|| assert!(memchr::memchr_iter(b'\n', text).count() > 0));
+    let mut same = Vec::new();
+    let pieces = best(|| {
+        same.clear();
+        let mut stream = redactor.stream();
+        text.chunks(64 << 10).for_each(|piece| stream.push(piece, &mut same).expect("it can be redacted"));
+        stream.finish(&mut same).expect("it can be redacted");
+    });
+    assert!(
+        same == *redactor.redact_bytes(text).expect("it can be redacted").0,
+        "pieces give another output"
+    );
+    let small = text.get(..4096).unwrap_or(text);
+    let each =
+        best(|| (0..2000).for_each(|_| drop(redactor.redact_bytes(small).expect("it can be redacted"))))
+            / 2000.0;
+    report.tell("source, one core, warm", megabytes / whole, "MB/s");
+    report.tell("a newline count (memchr) is faster by", whole / lines, "times");
+    report.must(
+        "64 KiB pieces take longer than the whole by",
+        (pieces / whole - 1.0) * 100.0,
+        "%",
+        Must::AtMost(10.0),
+    );
+    report.tell("a text of 4 KiB", each * 1e6, "us");
+}
+
+/// The same rules, spelled as TOML, in both programs.
+fn peer(report: &mut Report, text: &[u8]) {
+    let Some(kingfisher) = std::env::var_os("VAMBRACE_PEER_KINGFISHER") else {
+        panic!("VAMBRACE_PEER_KINGFISHER names the peer: `cargo xtask bench` sets it");
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (rules, corpus, empty) =
+        (folder.path().join("rules.toml"), folder.path().join("corpus"), folder.path().join("empty"));
+    let toml = Rules::built_in().expect("the rules load").to_toml();
+    std::fs::write(&rules, &toml).expect("a file");
+    for place in [&corpus, &empty] {
+        std::fs::create_dir(place).expect("a folder");
+    }
+    // Several files, as a scanner of files expects.
+    for (n, piece) in text.chunks(1 << 20).enumerate() {
+        std::fs::write(corpus.join(format!("{n}.txt")), piece).expect("a file");
+    }
+    let scan = |place: &Path| {
+        let run = || {
+            let mut command = Command::new(&kingfisher);
+            command.args([
+                "scan",
+                "--jobs",
+                "1",
+                "--no-validate",
+                "--load-builtins",
+                "false",
+                "--confidence",
+                "low",
+                "--no-dedup",
+                "--quiet",
+                "--format",
+                "jsonl",
+                "--git-history",
+                "none",
+                "--rules-path",
+            ]);
+            command
+                .arg(&rules)
+                .arg("--rule-cache-dir")
+                .arg(folder.path().join("cache"))
+                .arg(place)
+                .env("HOME", folder.path());
+            let before = children();
+            let output = command.output().expect("kingfisher starts");
+            assert!(
+                matches!(output.status.code(), Some(0 | 200..=205)),
+                "kingfisher: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            children() - before
+        };
+        run();
+        (0..ROUNDS).map(|_| run()).fold(f64::MAX, f64::min)
+    };
+    let theirs = scan(&corpus) - scan(&empty);
+    let imported = Redactor::new(
+        Rules::bare().with_file(&toml, Path::new("rules.toml")).expect("the rules load"),
+        &[],
+        &[],
+        &[7; 32],
+    );
+    imported.findings(text).expect("it can be searched");
+    let file = best(|| drop(imported.findings(text).expect("it can be searched")));
+    let own = Redactor::new(Rules::built_in().expect("the rules load"), &[], &[], &[7; 32]);
+    own.findings(text).expect("it can be searched");
+    let ours = best(|| drop(own.findings(text).expect("it can be searched")));
+    report.tell("kingfisher with our rules, its start taken off", text.len() as f64 / 1e6 / theirs, "MB/s");
+    report.tell("the same file of rules imported by us", text.len() as f64 / 1e6 / file, "MB/s");
+    report.must("faster than kingfisher, the same file imported", theirs / file, "times", Must::AtLeast(2.0));
+    report.must(
+        "faster than kingfisher, the same rules built in, contexts beside",
+        theirs / ours,
+        "times",
+        Must::AtLeast(2.0),
+    );
+}
+
+fn recall(report: &mut Report, redactor: &Redactor) {
+    let mut chance = Chance(2026);
+    let share = |found: usize, all: usize| 100.0 * found as f64 / all as f64;
+    let prefixed = corpus::prefixed(&mut chance, 2000);
+    let found = prefixed.iter().filter(|(line, secret)| gone(redactor, line, secret)).count();
+    report.must("prefixed kinds planted, found", share(found, prefixed.len()), "%", Must::AtLeast(99.0));
+    let contexts = corpus::contexts(&mut chance, 2000);
+    let found = contexts.iter().filter(|(line, secret)| gone(redactor, line, secret)).count();
+    report.must(
+        "passwords, addresses, bearer tokens in context, found",
+        share(found, contexts.len()),
+        "%",
+        Must::AtLeast(95.0),
+    );
+    let (values, texts) = corpus::known(&mut chance);
+    let knowing = Redactor::new(Rules::bare(), &values, &[], &[7; 32]);
+    let mut missed = 0;
+    for (text, form) in &texts {
+        let (mut stream, mut out, mut from) = (knowing.stream(), Vec::new(), 0);
+        while from < text.len() {
+            let to = (from + 1 + chance.below(200)).min(text.len());
+            stream.push(&text[from..to], &mut out).expect("it can be redacted");
+            from = to;
+        }
+        stream.finish(&mut out).expect("it can be redacted");
+        missed += usize::from(out.windows(form.len()).any(|window| window == form.as_slice()));
+    }
+    report.tell("known values in all forms", texts.len() as f64, "texts");
+    report.must(
+        "of them found, cut at random",
+        share(texts.len() - missed, texts.len()),
+        "%",
+        Must::AtLeast(100.0),
+    );
+}
+
+fn gone(redactor: &Redactor, line: &str, secret: &str) -> bool {
+    let clean = redactor.redact_bytes(line.as_bytes()).expect("it can be redacted").0;
+    !String::from_utf8_lossy(&clean).contains(secret)
+}
+
+fn noise(report: &mut Report, redactor: &Redactor, source: &[(PathBuf, Vec<u8>)]) {
+    let all: usize = source.iter().map(|(_, bytes)| bytes.len()).sum();
+    let (mut hits, mut real) = (0, 0);
+    for (path, bytes) in source {
+        for finding in redactor.findings(bytes).expect("it can be searched") {
+            // A private key, a JSON Web Token or a password's hash in a test is what it is, planted or not.
+            let well_formed = matches!(finding.kind.as_str(), "private-key" | "jwt" | "password-hash");
+            if well_formed {
+                real += 1
+            } else {
+                hits += 1
+            }
+            if std::env::var_os("VAMBRACE_BENCH_LIST").is_some() {
+                let line = bytes
+                    .iter()
+                    .take(usize::try_from(finding.start).unwrap_or(0))
+                    .filter(|byte| **byte == b'\n')
+                    .count()
+                    + 1;
+                println!("{}:{line} {}", path.display(), finding.kind);
+            }
+        }
+    }
+    let megabytes = all as f64 / 1e6;
+    report.tell("clean source read", megabytes, "MB");
+    report.tell("keys, web tokens and hashes in its tests", f64::from(real), "");
+    report.must(
+        "unplanted hits in clean source, but for those",
+        f64::from(hits) / megabytes,
+        "per MB",
+        Must::AtMost(0.05),
+    );
+    let negatives = corpus::negatives(&mut Chance(77), 200_000);
+    let hits = redactor.findings(&negatives).expect("it can be searched").len();
+    report.must(
+        "hits in lockfiles, hashes, UUIDs, data URLs, certificates",
+        hits as f64,
+        "",
+        Must::AtMost(0.0),
+    );
+}
+
+fn vectors(report: &mut Report, redactor: &Redactor) {
+    let mut tally: std::collections::BTreeMap<String, (usize, usize)> = std::collections::BTreeMap::new();
+    for (source, text) in corpus::vectors() {
+        let row = tally.entry(source).or_default();
+        row.0 += 1;
+        row.1 += usize::from(!redactor.findings(text.as_bytes()).expect("it can be searched").is_empty());
+    }
+    for (source, (all, found)) in tally {
+        report.tell(format!("examples of {source} found, of {all}"), found as f64, "");
+    }
+}
+
+/// The least processor time of this thread, of a few rounds.
+fn best(mut work: impl FnMut()) -> f64 {
+    (0..ROUNDS)
+        .map(|_| {
+            let before = thread_time();
+            work();
+            thread_time() - before
+        })
+        .fold(f64::MAX, f64::min)
+}
+
+fn thread_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Processor time of the programs that were started and have ended.
+fn children() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("the kernel tells");
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    // cutime and cstime, in hundredths of a second.
+    (ticks(13) + ticks(14)) / 100.0
+}

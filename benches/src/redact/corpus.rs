@@ -1,0 +1,252 @@
+//! What the redactor is measured on: source of installed packages, planted secrets, known values, hard negatives.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use vambrace_redact::{KnownValue, Secret};
+
+/// Files of the public vectors, packed.
+const VECTORS: &[u8] = include_bytes!("../../../crates/redact/tests/data/secrets-dev.jsonl.gz");
+/// Source beyond this is not read.
+const MOST: usize = 400 << 20;
+const ALNUM: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+const HEX: &str = "0123456789abcdef";
+
+/// A small generator with a seed.
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, most: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(most.max(1)).unwrap()).unwrap()
+    }
+
+    fn letters(&mut self, alphabet: &str, count: usize) -> String {
+        let letters = alphabet.as_bytes();
+        (0..count).map(|_| char::from(letters[self.below(letters.len())])).collect()
+    }
+}
+
+/// Texts of the packages that cargo and the test tools have installed; the tools that look for secrets themselves are left out.
+pub(crate) fn source() -> Vec<(PathBuf, Vec<u8>)> {
+    let cargo = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    let mut folders: Vec<PathBuf> = cargo.map(|home| home.join("registry/src")).into_iter().collect();
+    folders.extend(["npm/node_modules", "mcp-1/lib"].map(|name| Path::new(".tools").join(name)));
+    let (mut files, mut bytes) = (Vec::new(), 0);
+    while let Some(folder) = folders.pop() {
+        let mut entries: Vec<PathBuf> =
+            std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        entries.sort();
+        for path in entries {
+            let Ok(facts) = std::fs::symlink_metadata(&path) else { continue };
+            let scanner = ["redact", "kingfisher", "secret", "leaks"]
+                .iter()
+                .any(|word| path.file_name().is_some_and(|name| name.to_string_lossy().contains(word)));
+            if scanner {
+                continue;
+            } else if facts.is_dir() {
+                folders.push(path);
+            } else if facts.is_file() && facts.len() < 8 << 20 && bytes < MOST {
+                let Ok(text) = std::fs::read(&path) else { continue };
+                if !text.iter().take(8000).any(|byte| *byte == 0) {
+                    bytes += text.len();
+                    files.push((path, text));
+                }
+            }
+        }
+    }
+    assert!(bytes > 20 << 20, "only {bytes} bytes of installed source were found to measure on");
+    files
+}
+
+/// Lines with a token that carries its own mark, and the token.
+pub(crate) fn prefixed(chance: &mut Chance, count: usize) -> Vec<(String, String)> {
+    let kinds: &[(&str, &str, usize, &str)] = &[
+        ("ghp_", ALNUM, 36, ""),
+        ("github_pat_", ALNUM, 82, ""),
+        ("glpat-", ALNUM, 20, ""),
+        ("AKIA", "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16, ""),
+        ("xoxb-123456789012-123456789012-", ALNUM, 24, ""),
+        ("sk_live_", ALNUM, 24, ""),
+        ("SG.abcdefghijklmnop123456.", ALNUM, 43, ""),
+        ("npm_", ALNUM, 36, ""),
+        ("pypi-AgEIcHlwaS5vcmc", ALNUM, 80, ""),
+        ("dop_v1_", HEX, 64, ""),
+        ("AIza", ALNUM, 35, ""),
+        ("sk-ant-api03-", ALNUM, 93, "AA"),
+        ("hf_", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 34, ""),
+        ("dckr_pat_", ALNUM, 27, ""),
+        ("shpat_", HEX, 32, ""),
+        ("hvs.", ALNUM, 95, ""),
+        ("glsa_abcdefghijklmnopqrstuvwxyz012345_", HEX, 8, ""),
+        ("rubygems_", HEX, 48, ""),
+        ("lin_api_", ALNUM, 40, ""),
+        ("PMAK-0123456789abcdef01234567-", HEX, 34, ""),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx", ALNUM, 40, ".c2lnbmF0dXJl0123456789"),
+        ("key-", HEX, 32, ""),
+        ("SK", HEX, 32, ""),
+        ("sq0atp-", ALNUM, 22, ""),
+    ];
+    (0..count)
+        .map(|n| {
+            let (mark, alphabet, length, end) = kinds[n % kinds.len()];
+            let token = format!("{mark}{}{end}", chance.letters(alphabet, length));
+            let lines = [
+                format!("value = \"{token}\""),
+                format!("curl -H 'X: {token}'"),
+                format!("see {token}, please"),
+                format!("K={token}\n"),
+                format!("{{\"a\":\"{token}\"}}"),
+            ];
+            (lines[chance.below(lines.len())].clone(), token)
+        })
+        .collect()
+}
+
+/// Lines with a password, an address with one or a bearer token, and the secret.
+pub(crate) fn contexts(chance: &mut Chance, count: usize) -> Vec<(String, String)> {
+    (0..count)
+        .map(|n| {
+            let (length, digits) = (5 + chance.below(8), 2 + chance.below(3));
+            let word = chance.letters("abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ", length);
+            let number = chance.letters("23456789", digits);
+            let sign = ["!", "#", "%", "^", "*", "+", "-", "_", "", ""][chance.below(10)];
+            let password = format!("{word}{sign}{number}");
+            let simple = format!("{word}{number}");
+            let long = 32 + chance.below(16);
+            let opaque = chance.letters(ALNUM, long);
+            match n % 12 {
+                0 => (format!("DB_PASSWORD={password}\n"), password),
+                1 => (format!("password: \"{password}\"\n"), password),
+                2 => (format!("{{\"user\": \"ada\", \"password\": \"{password}\"}}"), password),
+                3 => (format!("spring.datasource.password={password}\n"), password),
+                4 => (format!("const dbPassword = '{password}';"), password),
+                5 => (format!("postgres://app:{simple}@db.internal:5432/orders"), simple),
+                6 => (format!("mongodb+srv://svc:{simple}@cluster0.abcde.mongodb.net/x"), simple),
+                7 => (format!("git clone https://ada:{simple}@git.internal/x.git"), simple),
+                8 => (format!("Authorization: Bearer {opaque}\n"), opaque),
+                9 => (format!("curl -H \"Authorization: Bearer {opaque}\" https://h/"), opaque),
+                10 => (format!("Server=db;User Id=app;Password={simple};Timeout=5"), simple),
+                _ => (format!("<password>{password}</password>"), password),
+            }
+        })
+        .collect()
+}
+
+/// A text, and what must not stand in it afterwards.
+type Planted = (Vec<u8>, Vec<u8>);
+
+/// Known values, and texts with one of them in some form: the text, and what must not stand in the output.
+pub(crate) fn known(chance: &mut Chance) -> (Vec<KnownValue>, Vec<Planted>) {
+    let (mut values, mut texts) = (Vec::new(), Vec::new());
+    for n in 0..40 {
+        let length = 12 + chance.below(30);
+        let value = match n % 3 {
+            0 => chance.letters(ALNUM, length),
+            1 => chance.letters("abcXYZ019!$%&/()=?+*'\"\\<> ", length).replace(' ', "_") + "Q7x",
+            _ => format!("{}\n{}", chance.letters(ALNUM, 20), chance.letters(ALNUM, 20)),
+        };
+        let bytes = value.as_bytes();
+        let each = |write: &dyn Fn(u8) -> String| bytes.iter().map(|byte| write(*byte)).collect::<String>();
+        let base64 = |text: &[u8]| pack(text);
+        let mut forms = vec![
+            value.clone(),
+            serde_json::to_string(&value).unwrap().trim_matches('"').to_owned(),
+            each(&|byte| format!("{byte:02x}")),
+            each(&|byte| format!("{byte:02X}")),
+            each(&|byte| format!("%{byte:02X}")),
+            each(&|byte| format!("\\x{byte:02x}")),
+            value
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;")
+                .replace('"', "&quot;")
+                .replace('\'', "&#39;"),
+            value.replace('\'', "'\\''"),
+            value.replace('\n', ""),
+        ];
+        forms.extend(value.lines().filter(|line| line.len() >= 8).map(str::to_owned));
+        for before in ["", "a", "ab"] {
+            forms.push(base64(format!("{before}{value}xyz").as_bytes()));
+        }
+        for form in forms {
+            let around = chance.letters("abcdefgh \n", 300);
+            let (head, tail) = around.split_at(150);
+            texts.push((format!("{head}{form}{tail}").into_bytes(), form.clone().into_bytes()));
+        }
+        values.push(KnownValue { kind: "env".to_owned(), value: Secret::from(value) });
+    }
+    (values, texts)
+}
+
+/// base64 with the standard alphabet.
+fn pack(bytes: &[u8]) -> String {
+    let alphabet: Vec<char> =
+        format!("{}{}{}+/", &ALNUM[..26], &ALNUM[26..52], &ALNUM[52..]).chars().collect();
+    let mut out = String::new();
+    for three in bytes.chunks(3) {
+        let all =
+            three.iter().fold(0_u32, |all, byte| all << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for n in 0..4 {
+            out.push(if n <= three.len() { alphabet[(all >> (18 - 6 * n) & 63) as usize] } else { '=' });
+        }
+    }
+    out
+}
+
+/// Lines that look random and are public.
+pub(crate) fn negatives(chance: &mut Chance, count: usize) -> Vec<u8> {
+    let mut text = String::new();
+    for n in 0..count {
+        let hex = chance.letters(HEX, 64);
+        let (h32, h40) = (&hex[..32], &hex[..40]);
+        text += &match n % 11 {
+            0 => format!("checksum = \"{hex}\"\n"),
+            1 => format!("\"integrity\": \"sha512-{}==\",\n", chance.letters(ALNUM, 86)),
+            2 => format!("golang.org/x/net v0.{n}.0 h1:{}=\n", chance.letters(ALNUM, 43)),
+            3 => format!("commit {h40}\n"),
+            4 => format!(
+                "request_id={}-{}-{}-{}-{}\n",
+                &hex[..8],
+                &hex[8..12],
+                &hex[12..16],
+                &hex[16..20],
+                &hex[20..32]
+            ),
+            5 => format!("{{\"cacheKey\": \"{h32}\", \"commitSha\": \"{h40}\", \"etag\": \"{h32}\"}}\n"),
+            6 => format!("url(data:font/woff2;base64,{}) format('woff2')\n", chance.letters(ALNUM, 200)),
+            7 => format!("ssh-rsa AAAAB3NzaC1yc2E{} ada@host\n", chance.letters(ALNUM, 200)),
+            8 => format!(
+                "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+                chance.letters(ALNUM, 64)
+            ),
+            9 => format!("    --hash=sha256:{hex} \\\n"),
+            _ => format!("password=${{DB_PASSWORD}} token=<your-token> key=AKIAIOSFODNN7EXAMPLE {h32}\n"),
+        };
+    }
+    text.into_bytes()
+}
+
+/// The public examples that hold a secret: source and text.
+pub(crate) fn vectors() -> Vec<(String, String)> {
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(VECTORS).read_to_string(&mut text).expect("packed vectors");
+    text.lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a line of JSON"))
+        .filter(|vector| vector["expect"] == "hit")
+        .map(|vector| {
+            (
+                vector["source"].as_str().unwrap().split(':').next().unwrap().to_owned(),
+                vector["text"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,214 @@
+//! `vambrace redact`: a filter that replaces secrets, or a report of where they are. Lines that come in through a pipe go
+//! out as soon as nothing more comes for a moment. The text of a secret is never told.
+
+mod report;
+
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal as _, Read, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use vambrace_redact::{Redactor, Rules, Stream};
+
+use crate::args::ReportForm;
+use crate::failure::{Failure, exit};
+use crate::out::Out;
+use crate::project::ProjectFiles;
+use crate::vault::{Vault, unusable};
+use crate::{found, places};
+use report::{Report, Spot};
+
+/// Bytes that are read at once.
+const PIECE: usize = 64 * 1024;
+/// How long nothing must come before what is held back goes out.
+const IDLE_MS: i64 = 50;
+/// Files that together are larger get a progress bar.
+const LARGE: u64 = 16 * 1024 * 1024;
+
+pub(crate) fn run(
+    files: &[PathBuf],
+    report: Option<ReportForm>,
+    rules: &[PathBuf],
+    out: &Out,
+) -> Result<ExitCode, Failure> {
+    let form = report.or_else(|| out.is_json().then_some(ReportForm::Json));
+    let redactor = redactor(rules)?;
+    let stdin = [PathBuf::from("-")];
+    let files = if files.is_empty() { &stdin } else { files };
+    let mut job = Job { redactor, report: form.map(|_| Report::default()), count: 0, bar: bar(files) };
+    for file in files {
+        let told = if file == Path::new("-") { job.pipe() } else { job.file(file) };
+        match told {
+            Err(Stop::Reader) => break,
+            Err(Stop::Failed(failure)) => return Err(failure),
+            Ok(()) => {}
+        }
+    }
+    job.bar.finish_and_clear();
+    if let (Some(form), Some(report)) = (form, &job.report) {
+        out.value(&match form {
+            ReportForm::Json => report.json(),
+            ReportForm::Sarif => report.sarif(),
+        });
+    }
+    Ok(if job.count == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::SECRETS) })
+}
+
+/// With the configuration as it is: a project that is not trusted can add patterns and take nothing away.
+fn redactor(rules: &[PathBuf]) -> Result<Redactor, Failure> {
+    let files = ProjectFiles::open(&places::project(None)?)?;
+    let settings = found::combine(&found::find(&files, false)?).map_err(|errors| {
+        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
+        Failure::denied(
+            vambrace_core::error::ErrorCode::PermissionDenied,
+            why,
+            "`vambrace policy check` tells it again",
+        )
+    })?;
+    let more = |own: Rules| {
+        rules.iter().try_fold(own, |own, path| {
+            own.with_file(&text(path)?, path).map_err(|fault| {
+                let mut failure = unusable(fault);
+                failure.exit = exit::BAD_USAGE;
+                failure
+            })
+        })
+    };
+    Ok(Vault::with_rules(&settings.secrets, more)?.redactor().clone())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file that the person at the terminal names")]
+fn text(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(
+            format!("rules `{}`: {error}", path.display()),
+            "name a file of gitleaks or betterleaks rules",
+        )
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "files that the person at the terminal names")]
+fn bar(files: &[PathBuf]) -> ProgressBar {
+    let all: u64 =
+        files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|facts| facts.len()).sum();
+    if all < LARGE || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    ProgressBar::new(all).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Why reading ends early.
+enum Stop {
+    /// Whoever reads our output has gone.
+    Reader,
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+struct Job {
+    redactor: Redactor,
+    report: Option<Report>,
+    count: u64,
+    bar: ProgressBar,
+}
+
+impl Job {
+    fn file(&mut self, path: &Path) -> Result<(), Stop> {
+        #[expect(clippy::disallowed_methods, reason = "a file that the person at the terminal names")]
+        let opened = File::open(path);
+        let name = path.display().to_string();
+        let mut file = opened
+            .map_err(|error| Failure::usage(format!("`{name}`: {error}"), "name files that can be read"))?;
+        self.through(&name, &mut file, || Ok(true))
+    }
+
+    fn pipe(&mut self) -> Result<(), Stop> {
+        let stdin = std::io::stdin();
+        let ready = || {
+            let stdin = std::io::stdin();
+            let idle = Timespec { tv_sec: 0, tv_nsec: IDLE_MS * 1_000_000 };
+            let mut waiting = [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN)];
+            loop {
+                match poll(&mut waiting, Some(&idle)) {
+                    Ok(count) => return Ok(count > 0),
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(Failure::failed(format!("standard input: {error}"))),
+                }
+            }
+        };
+        self.through("-", &mut Unbuffered(stdin.as_fd()), ready)
+    }
+
+    /// Everything of one input; `ready` tells whether more is there already.
+    fn through(
+        &mut self,
+        name: &str,
+        input: &mut dyn Read,
+        ready: impl Fn() -> Result<bool, Failure>,
+    ) -> Result<(), Stop> {
+        let mut stream = self.redactor.stream();
+        if self.report.is_some() {
+            stream = stream.with_findings();
+        }
+        let mut spot = Spot::new(name);
+        let mut piece = vec![0; PIECE];
+        let mut clean = Vec::with_capacity(2 * PIECE);
+        let failed = |error: vambrace_core::redacted::RedactError| Failure::failed(error.to_string());
+        loop {
+            if !ready()? {
+                stream.flush_idle(&mut clean).map_err(failed)?;
+                self.give(&mut stream, &mut spot, &mut clean)?;
+            }
+            let count = match input.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| Failure::failed(format!("`{name}`: {error}")))?,
+            };
+            let read = piece.get(..count).unwrap_or_default();
+            if read.is_empty() {
+                break;
+            }
+            self.bar.inc(u64::try_from(count).unwrap_or(0));
+            spot.passes(read);
+            stream.push(read, &mut clean).map_err(failed)?;
+            self.give(&mut stream, &mut spot, &mut clean)?;
+        }
+        stream.finish(&mut clean).map_err(failed)?;
+        self.give(&mut stream, &mut spot, &mut clean)?;
+        self.count += stream.count();
+        Ok(())
+    }
+
+    fn give(&mut self, stream: &mut Stream, spot: &mut Spot, clean: &mut Vec<u8>) -> Result<(), Stop> {
+        match &mut self.report {
+            Some(report) => report.take(spot, stream.take_findings()),
+            None => {
+                let mut stdout = std::io::stdout().lock();
+                match stdout.write_all(clean).and_then(|()| stdout.flush()) {
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Stop::Reader),
+                    given => given.map_err(|error| Failure::failed(format!("standard output: {error}")))?,
+                }
+            }
+        }
+        clean.clear();
+        Ok(())
+    }
+}
+
+/// Standard input without a buffer of its own, so that waiting for it tells the truth.
+struct Unbuffered<'a>(std::os::fd::BorrowedFd<'a>);
+
+impl Read for Unbuffered<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        Ok(rustix::io::read(self.0, buffer)?)
+    }
+}

@@ -1,0 +1,161 @@
+//! The redactor of this installation with what it must know: its key in the state folder, the secrets of our own
+//! environment, the secret scopes of the configuration. Secrets are read here and go nowhere but into the redactor.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the key lies in the state folder, scopes name files by their path"
+)]
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use vambrace_core::config::Secrets;
+use vambrace_core::digest::Digest;
+use vambrace_redact::{KnownValue, Redactor, RuleFault, Rules, Secret, is_secret};
+
+use crate::failure::Failure;
+use crate::{machine, places};
+
+/// A larger file is not a secret.
+const LARGEST_SECRET: u64 = 64 * 1024;
+
+/// What is known to be secret, and the redactor that knows it.
+pub(crate) struct Vault {
+    redactor: Redactor,
+    scopes: serde_json::Value,
+    /// Of the values that the redactor knows.
+    digest: Mutex<Digest>,
+}
+
+impl Vault {
+    /// With the built-in rules and what the configuration adds.
+    pub(crate) fn open(secrets: &Secrets) -> Result<Self, Failure> {
+        Self::with_rules(secrets, Ok)
+    }
+
+    /// The same with more rules.
+    pub(crate) fn with_rules(
+        secrets: &Secrets,
+        more: impl FnOnce(Rules) -> Result<Rules, Failure>,
+    ) -> Result<Self, Failure> {
+        let rules = Rules::built_in().and_then(|rules| rules.with_patterns(&secrets.redact_patterns));
+        let rules = more(rules.map_err(unusable)?)?;
+        let values = values(&secrets.scopes)?;
+        let redactor = Redactor::new(rules, &values, &secrets.not_secret, &key()?);
+        Ok(Self { redactor, scopes: secrets.scopes.clone(), digest: Mutex::new(digest(&values)) })
+    }
+
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// Takes over secrets that have changed, for whoever runs long.
+    pub(crate) fn renew(&self) -> Result<(), Failure> {
+        let values = values(&self.scopes)?;
+        let now = digest(&values);
+        let mut known = self.digest.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *known != now {
+            self.redactor.exchange(&values);
+            *known = now;
+        }
+        Ok(())
+    }
+}
+
+/// A rule that cannot be used, told as a failure.
+pub(crate) fn unusable(fault: RuleFault) -> Failure {
+    Failure::denied(
+        vambrace_core::error::ErrorCode::PermissionDenied,
+        fault.to_string(),
+        "correct the rule; nothing leaves without the redactor",
+    )
+}
+
+fn digest(values: &[KnownValue]) -> Digest {
+    Digest::of_parts(values.iter().flat_map(|value| [value.kind.as_bytes(), value.value.expose()]))
+}
+
+/// The secrets of the environment and of the scopes.
+fn values(scopes: &serde_json::Value) -> Result<Vec<KnownValue>, Failure> {
+    let environment = machine::environment();
+    let mut values: Vec<KnownValue> = environment
+        .iter()
+        .filter(|(name, value)| is_secret(name, value))
+        .map(|(_, value)| KnownValue { kind: "env".to_owned(), value: Secret::from(value.as_str()) })
+        .collect();
+    for (name, scope) in scopes.as_object().into_iter().flatten() {
+        let text = |key: &str| scope.get(key).and_then(serde_json::Value::as_str);
+        let value = match (text("env"), text("file")) {
+            (Some(variable), _) => environment
+                .iter()
+                .find(|(name, _)| name == variable)
+                .map(|(_, value)| Secret::from(value.as_str())),
+            (None, Some(file)) => Some(read(name, Path::new(file))?),
+            (None, None) => None,
+        };
+        values.extend(value.map(|value| KnownValue { kind: kind(name), value }));
+    }
+    Ok(values)
+}
+
+fn read(scope: &str, path: &Path) -> Result<Secret, Failure> {
+    let fault = |why: String| {
+        Failure::denied(
+            vambrace_core::error::ErrorCode::SecretScopeDenied,
+            format!("secret scope `{scope}`: {why}"),
+            "a secret that cannot be read cannot be masked: correct `secrets.scopes`",
+        )
+    };
+    let size = std::fs::metadata(path).map_err(|error| fault(error.to_string()))?.len();
+    if size > LARGEST_SECRET {
+        return Err(fault(format!("its file has {size} bytes, more than {LARGEST_SECRET}")));
+    }
+    std::fs::read(path).map(Secret::new).map_err(|error| fault(error.to_string()))
+}
+
+/// A scope's name as a placeholder can carry it.
+fn kind(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .take(40)
+        .collect()
+}
+
+/// The key of the fingerprints, made when it is not there.
+fn key() -> Result<[u8; 32], Failure> {
+    let folder = places::state()?.join("keys");
+    read_or_make_key(&folder).map_err(|error| {
+        Failure::failed(format!("the key in `{}`: {error}", folder.display()))
+            .hint("check the state folder with `vambrace doctor`")
+    })
+}
+
+fn read_or_make_key(folder: &Path) -> std::io::Result<[u8; 32]> {
+    use std::io::{Error, Write};
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let path = folder.join("redact.key");
+    for _ in 0..2 {
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                return <[u8; 32]>::try_from(bytes).map_err(|_| Error::other("the file has not 32 bytes"));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let key = machine::random_key().map_err(|error| Error::other(error.to_string()))?;
+        // Made beside and linked into place, so that two processes never read half a key.
+        let made = folder.join(format!("redact.key.{}", std::process::id()));
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        let linked = std::fs::hard_link(&made, &path);
+        std::fs::remove_file(&made)?;
+        match linked {
+            Ok(()) => return Ok(key),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::other("the file comes and goes"))
+}

@@ -1,0 +1,272 @@
+//! Something with a name is given a value: `name = value`, `"name": "value"`, `--name value`, `<name>value<`,
+//! `("name", "value")`, a header, a query parameter, `name: NAME` followed by `value: VALUE`. This finds the name
+//! around a word and the value given to it. Whether the value is a secret is for [`crate::judge`] to say.
+
+use crate::bytes::{at, before, begins, is_blank, part, rest, run, run_back};
+
+/// The longest part of a name before and after the word in it.
+const NAME: usize = 64;
+/// The longest value.
+pub(crate) const VALUE: usize = 2048;
+/// The longest gap inside a line, for values that stand in columns.
+const GAP: usize = 40;
+
+/// How the value is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// `=`, `:=`, `=>`, `?=`
+    Equals,
+    /// `:`
+    Colon,
+    /// `==`, `!=`, `,`, `(`, `||`, `is`: only a quoted text is a value there.
+    Beside,
+    /// `<name>value`
+    Markup,
+    /// `--name value`
+    Flag,
+    /// Only blanks between.
+    Blank,
+}
+
+/// A name with its value; places count in the view.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Assigned {
+    pub(crate) name: (usize, usize),
+    pub(crate) value: (usize, usize),
+    pub(crate) quoted: bool,
+    pub(crate) given: Given,
+    /// The line begins with the name, but for words such as `export`.
+    pub(crate) own_line: bool,
+}
+
+/// What is given to the name that the word from `from` to `to` stands in.
+pub(crate) fn assigned(view: &[u8], from: usize, to: usize) -> Option<Assigned> {
+    let mut start = run_back(view, from, from.saturating_sub(NAME), is_name);
+    let mut end = run(view, to, to + NAME, is_name);
+    while end > to && matches!(before(view, end), b'-' | b'.') {
+        end -= 1;
+    }
+    let flag = at(view, start) == b'-';
+    while start < from && matches!(at(view, start), b'-' | b'.') {
+        start += 1;
+    }
+    let (given, place) = operator(view, end, flag)?;
+    let (value, quoted) = value(view, place, given, start)?;
+    let own_line = leads(view, start);
+    Some(Assigned { name: (start, end), value, quoted, given, own_line })
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// Whether nothing but a word of configuration stands before the name on its line.
+fn leads(view: &[u8], start: usize) -> bool {
+    let line = run_back(view, start, 0, |byte| byte != b'\n' && byte != b'\r');
+    let head = part(view, line, start).trim_ascii();
+    head.is_empty()
+        || head.iter().all(|byte| {
+            matches!(byte, b'-' | b'#' | b'/' | b'*' | b';' | b'"' | b'\'' | b' ' | b'$' | b'+' | b'{')
+        })
+        || [b"export".as_slice(), b"set", b"ENV", b"ARG", b"- ", b"declare -x", b"setenv", b"SET"]
+            .contains(&head)
+}
+
+/// What follows the name, and where the value may begin.
+fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
+    let mut i = run(view, end, end + 4, |byte| matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b']' | b')'));
+    for closing in [b"&quot;".as_slice(), b"%22", b"&#34;"] {
+        if begins(rest(view, i), closing) {
+            i += closing.len();
+        }
+    }
+    let closed = i > end;
+    let blanks = run(view, i, i + GAP, is_blank);
+    let spaced = blanks > i;
+    i = blanks;
+    let given = match (at(view, i), at(view, i + 1)) {
+        (b':', b':') => return None,
+        (b':', b'=') => (Given::Equals, i + 2),
+        (b':', _) => (Given::Colon, i + 1),
+        (b'=', b'=') if at(view, i + 2) == b'=' => (Given::Beside, i + 3),
+        (b'=' | b'!', b'=') => (Given::Beside, i + 2),
+        (b'=', b'~') => return None,
+        (b'=', b'>') | (b'?' | b'+' | b'|', b'=') | (b'-', b'>') => (Given::Equals, i + 2),
+        (b'=', _) => (Given::Equals, i + 1),
+        (b'|', b'|') | (b'?', b'?') => (Given::Beside, i + 2),
+        (b'%', b'3') if matches!(at(view, i + 2), b'D' | b'd' | b'A' | b'a') => (Given::Equals, i + 3),
+        (b'>', _) => (Given::Markup, i + 1),
+        (b',', _) => {
+            let next = run(view, i + 1, i + 1 + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r'));
+            match value_word(view, next) {
+                Some(after) => (Given::Equals, after),
+                None => (Given::Beside, i + 1),
+            }
+        }
+        (b'(', _) => (Given::Beside, i + 1),
+        (b'\n' | b'\r', _) => (
+            Given::Colon,
+            value_word(view, run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r')))?,
+        ),
+        _ if spaced && begins(rest(view, i), b"is ") => (Given::Beside, i + 3),
+        _ if spaced && closed => (Given::Equals, value_word(view, i)?),
+        _ if spaced => (if flag { Given::Flag } else { Given::Blank }, i),
+        _ => return None,
+    };
+    Some(given)
+}
+
+/// The place after `value=`, `value:` or `"value":`.
+fn value_word(view: &[u8], place: usize) -> Option<usize> {
+    let start = place + usize::from(matches!(at(view, place), b'"' | b'\''));
+    let after = begins(rest(view, start), b"value").then_some(start + 5)?;
+    let after = run(view, after, after + 3, |byte| is_blank(byte) || matches!(byte, b'"' | b'\''));
+    matches!(at(view, after), b'=' | b':').then_some(after + 1)
+}
+
+fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize, usize), bool)> {
+    let mut i = run(view, place, place + GAP, is_blank);
+    // A block or a text on the next line.
+    if matches!(given, Given::Colon | Given::Equals | Given::Markup | Given::Beside) {
+        if given == Given::Colon && matches!(at(view, i), b'|' | b'>') {
+            i = run(view, i, i + 3, |byte| matches!(byte, b'|' | b'>' | b'-' | b'+'));
+        }
+        if at(view, i) == b'\\' && at(view, i + 1) == b'\n' {
+            i += 1;
+        }
+        let next = run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r'));
+        let folded = i > place && matches!(before(view, i), b'|' | b'>' | b'-' | b'+');
+        if next > i && (matches!(at(view, next), b'"' | b'\'' | b'`') || folded) {
+            i = next;
+        }
+    }
+    if given == Given::Colon {
+        i = past_type(view, i);
+    }
+    for wrapper in [b"String::from(".as_slice(), b"Some(", b"new String(", b"&", b"[", b"<![CDATA["] {
+        if begins(rest(view, i), wrapper) && !rest(view, i).starts_with(b"&quot;") {
+            i += wrapper.len();
+        }
+    }
+    // Letters before a quote: b"", r"", f'', N'', @"", $"".
+    let letters =
+        run(view, i, i + 2, |byte| byte.is_ascii_alphabetic() || matches!(byte, b'@' | b'$' | b'#'));
+    if matches!(at(view, letters), b'"' | b'\'' | b'`') {
+        i = letters;
+    }
+    let limit = i + VALUE;
+    for quote in [b"&quot;".as_slice(), b"%22", b"\\\"", b"\\'", b"\"\"\"", b"'''", b"\"", b"'", b"`"] {
+        if rest(view, i).starts_with(quote) {
+            let start = i + quote.len();
+            let end = closing(view, start, limit, quote)?;
+            return (end > start).then_some(((start, end), true));
+        }
+    }
+    if given == Given::Beside {
+        return None;
+    }
+    let in_query = matches!(before(view, name), b'?' | b'&');
+    let whole_line = leads(view, name) && matches!(given, Given::Equals | Given::Colon);
+    let end = run(view, i, limit, |byte| {
+        byte > b' '
+            && byte != 0x7f
+            && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>')
+            && (whole_line || !matches!(byte, b',' | b';' | b'&' | b')' | b'}' | b']' | b'|'))
+            && !(in_query && matches!(byte, b'&' | b'#'))
+    });
+    let end = run_back(view, end, i, |byte| matches!(byte, b',' | b';' | b')' | b'}' | b']' | b'\\'));
+    let end =
+        part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
+    (end > i).then_some(((i, end), false))
+}
+
+/// `name: Type = value`: the place after the `=`.
+fn past_type(view: &[u8], place: usize) -> usize {
+    let end = run(view, place, place + GAP, |byte| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'_' | b'<' | b'>' | b'[' | b']' | b'?' | b'&' | b'.' | b'|' | b' ' | b':')
+    });
+    if end == place
+        || at(view, end) != b'='
+        || !(at(view, place).is_ascii_alphabetic() || at(view, place) == b'&')
+    {
+        return place;
+    }
+    let after = run(view, end + 1, end + 4, is_blank);
+    if matches!(at(view, after), b'"' | b'\'' | b'`') && is_blank(before(view, end)) { after } else { place }
+}
+
+/// Where the quoted text ends; on the same line.
+fn closing(view: &[u8], start: usize, limit: usize, quote: &[u8]) -> Option<usize> {
+    let mut i = start;
+    while i < limit.min(view.len()) {
+        if rest(view, i).starts_with(quote) {
+            return Some(i);
+        }
+        match at(view, i) {
+            b'\n' => return None,
+            b'\\' if quote.len() == 1 || quote.first() != Some(&b'\\') => i += 2,
+            _ => i += 1,
+        }
+    }
+    // No end in sight: what is there is taken, so that a long value does not go free.
+    Some(limit.min(view.len()))
+}
+
+#[cfg(test)]
+#[expect(clippy::string_slice, reason = "tests cut the texts they have made")]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, word: &str, expected: Option<(&str, &str)>) {
+        let from = text.find(word).unwrap();
+        let found = assigned(text.as_bytes(), from, from + word.len());
+        let told = found
+            .as_ref()
+            .map(|found| (&text[found.name.0..found.name.1], &text[found.value.0..found.value.1]));
+        assert_eq!(told, expected, "{text}");
+    }
+
+    // T21: the ways in which a name is given a value
+    #[test]
+    fn names_and_their_values() {
+        for (text, name, value) in [
+            ("password=hunter2", "password", "hunter2"),
+            ("DB_PASSWORD=\"hunter2\"", "DB_PASSWORD", "hunter2"),
+            ("export db.password='a b'", "db.password", "a b"),
+            ("\"password\": \"hun\\\"ter\",", "password", "hun\\\"ter"),
+            ("{\\\"password\\\": \\\"hunter2\\\"}", "password", "hunter2"),
+            ("{&quot;password&quot;:&quot;hunter2&quot;}", "password", "hunter2"),
+            ("password: hunter2 # mine", "password", "hunter2"),
+            ("password := `hunter2`", "password", "hunter2"),
+            ("config['password'] = 'hunter2'", "password", "hunter2"),
+            (":password       => '4ian1234',", "password", "4ian1234"),
+            ("const password: string = 'hunter2';", "password", "hunter2"),
+            ("let password: &str = \"hunter2\";", "password", "hunter2"),
+            ("<password>hunter2</password>", "password", "hunter2"),
+            ("<add key=\"MailPassword\" value=\"hunter2\"/>", "MailPassword", "hunter2"),
+            ("- name: DB_PASSWORD\n  value: hunter2", "DB_PASSWORD", "hunter2"),
+            ("{\"name\": \"DB_PASSWORD\", \"value\": \"hunter2\"}", "DB_PASSWORD", "hunter2"),
+            ("run --password hunter2 -x", "password", "hunter2"),
+            ("run --password=hunter2 -x", "password", "hunter2"),
+            ("setPassword(\"hunter2\")", "setPassword", "hunter2"),
+            ("login(\"password\", \"hunter2\")", "password", "hunter2"),
+            ("Server=x;Password=a#b;Database=y", "Password", "a#b"),
+            ("https://h/p?password=hunter2&x=1", "password", "hunter2"),
+            ("password: |\n  hunter2\n", "password", "hunter2"),
+            ("the password is 'hunter2'", "password", "hunter2"),
+            ("password%3Dhunter2", "password", "hunter2"),
+            ("log(\"password=hunter2\\n\")", "password", "hunter2"),
+        ] {
+            let word = if text.contains("assword") { "assword" } else { "ASSWORD" };
+            check(text, word, Some((name, value)));
+        }
+        for text in
+            ["password", "password::new", "password()", "password = ", "fn password<T>()", "password,"]
+        {
+            let from = text.find("password").unwrap();
+            let found = assigned(text.as_bytes(), from, from + 8);
+            assert!(found.is_none() || !found.unwrap().quoted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The ways in which one value is written down: as it is, in base64 at each of the three byte shifts, in hex,
+//! percent-encoded, escaped for JSON, XML, shells and C, in UTF-16, line by line, without its line ends.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+
+use crate::secret::Secret;
+
+/// What kind of text a form is, for what may be around and inside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Script {
+    /// Bytes that must stand there as they are.
+    Plain,
+    /// base64: lines may be broken inside it, and the letters beside it hold bits of it.
+    Base64,
+    /// Hex digits: both cases of letters, lines may be broken.
+    Hex,
+}
+
+/// One written form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Form {
+    pub(crate) script: Script,
+    pub(crate) bytes: Secret,
+}
+
+/// A line of a longer value that is shorter is not looked for alone.
+const LEAST_LINE: usize = 8;
+/// Forms shorter than this would be met by chance.
+const LEAST_FORM: usize = 6;
+
+/// Every form of a value, without repetitions.
+pub(crate) fn forms(value: &[u8]) -> Vec<Form> {
+    let mut all = BTreeSet::new();
+    let trimmed = value.trim_ascii();
+    collect(&mut all, trimmed);
+    if trimmed.contains(&b'\n') {
+        for line in trimmed.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
+            if line.len() >= LEAST_LINE && !is_frame(line) {
+                collect(&mut all, line);
+            }
+        }
+        let joined: Vec<u8> = trimmed.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
+        collect(&mut all, &joined);
+        let carriage =
+            Secret::new(String::from_utf8_lossy(trimmed).replace("\r\n", "\n").replace('\n', "\r\n"));
+        collect(&mut all, carriage.expose());
+    }
+    all.into_iter().filter(|form| form.bytes.expose().len() >= LEAST_FORM).collect()
+}
+
+/// The first and last line of a key are in every key.
+fn is_frame(line: &[u8]) -> bool {
+    line.starts_with(b"-----") || line.starts_with(b"Proc-Type:") || line.starts_with(b"DEK-Info:")
+}
+
+fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
+    let mut add = |script, bytes: Vec<u8>| {
+        all.insert(Form { script, bytes: Secret::new(bytes) });
+    };
+    add(Script::Plain, value.to_vec());
+    for url in [false, true] {
+        for shift in 0..3 {
+            add(Script::Base64, base64_inside(value, shift, url));
+        }
+    }
+    add(Script::Hex, each(value, |byte| format!("{byte:02x}")));
+    add(Script::Plain, percent(value, is_unreserved, false));
+    add(Script::Plain, percent(value, is_unreserved, true));
+    add(
+        Script::Plain,
+        percent(value, |byte| is_unreserved(byte) || byte == b' ', false)
+            .iter()
+            .map(|&byte| if byte == b' ' { b'+' } else { byte })
+            .collect(),
+    );
+    add(Script::Plain, percent(value, is_path, false));
+    add(Script::Plain, percent(value, |_| false, false));
+    add(Script::Plain, percent(value, |_| false, true));
+    for slash in [false, true] {
+        for text in json(value, slash) {
+            add(Script::Plain, text);
+        }
+    }
+    for quote in ["&#39;", "&apos;", "&#x27;", "'"] {
+        for double in ["&quot;", "&#34;", "\""] {
+            add(Script::Plain, xml(value, quote, double));
+        }
+    }
+    add(Script::Plain, each(value, |byte| format!("&#{byte};")));
+    add(Script::Plain, each(value, |byte| format!("&#x{byte:x};")));
+    add(Script::Plain, each(value, |byte| format!("&#x{byte:X};")));
+    for inside in ["'\\''", "'\"'\"'"] {
+        add(Script::Plain, replace(value, b'\'', inside));
+    }
+    add(
+        Script::Plain,
+        backslashed(value, |byte| {
+            !(is_unreserved(byte)
+                || matches!(byte, b'/' | b':' | b'@' | b'%' | b'+' | b',' | b'=')
+                || byte >= 0x80)
+        }),
+    );
+    add(Script::Plain, backslashed(value, |byte| matches!(byte, b'"' | b'\\' | b'$' | b'`' | b'!')));
+    add(Script::Plain, backslashed(value, |byte| matches!(byte, b'"' | b'\\' | b'$' | b'`')));
+    for form in c_escapes(value) {
+        add(Script::Plain, form);
+    }
+    if let Ok(text) = std::str::from_utf8(value) {
+        add(Script::Plain, text.encode_utf16().flat_map(u16::to_le_bytes).collect());
+        add(Script::Plain, text.encode_utf16().flat_map(u16::to_be_bytes).collect());
+        let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        add(Script::Plain, escaped.to_uppercase().replace("\\U", "\\u").into_bytes());
+        add(Script::Plain, escaped.into_bytes());
+    }
+}
+
+/// The letters of base64 that depend on the value alone when it begins so many bytes into a group of three.
+fn base64_inside(value: &[u8], shift: usize, url: bool) -> Vec<u8> {
+    let alphabet = if url { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
+    let engine = GeneralPurpose::new(alphabet, GeneralPurposeConfig::new().with_encode_padding(false));
+    let mut shifted = vec![0; shift];
+    shifted.extend_from_slice(value);
+    let text = engine.encode(&shifted).into_bytes();
+    zeroize::Zeroize::zeroize(&mut shifted);
+    let first = (shift * 8).div_ceil(6);
+    let last = (shift + value.len()) * 8 / 6;
+    text.get(first..last).unwrap_or_default().to_vec()
+}
+
+fn each(value: &[u8], write: impl Fn(u8) -> String) -> Vec<u8> {
+    value.iter().flat_map(|&byte| write(byte).into_bytes()).collect()
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~')
+}
+
+fn is_path(byte: u8) -> bool {
+    is_unreserved(byte)
+        || matches!(
+            byte,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/'
+        )
+}
+
+fn percent(value: &[u8], plain: impl Fn(u8) -> bool, lower: bool) -> Vec<u8> {
+    each(value, |byte| match byte {
+        byte if plain(byte) => char::from(byte).to_string(),
+        byte if lower => format!("%{byte:02x}"),
+        byte => format!("%{byte:02X}"),
+    })
+}
+
+fn replace(value: &[u8], what: u8, with: &str) -> Vec<u8> {
+    value.iter().flat_map(|&byte| if byte == what { with.as_bytes().to_vec() } else { vec![byte] }).collect()
+}
+
+fn backslashed(value: &[u8], special: impl Fn(u8) -> bool) -> Vec<u8> {
+    value.iter().flat_map(|&byte| if special(byte) { vec![b'\\', byte] } else { vec![byte] }).collect()
+}
+
+/// As JSON writes it: letters outside ASCII as they are or as `\u`, `/` as it is or escaped, and once more inside
+/// another text of JSON.
+fn json(value: &[u8], slash: bool) -> Vec<Vec<u8>> {
+    let Ok(text) = std::str::from_utf8(value) else { return Vec::new() };
+    let write = |ascii: bool, angle: bool| {
+        let mut out = String::new();
+        for c in text.chars() {
+            match c {
+                '"' => out.push_str("\\\""),
+                '\\' => out.push_str("\\\\"),
+                '/' if slash => out.push_str("\\/"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                '\u{8}' => out.push_str("\\b"),
+                '\u{c}' => out.push_str("\\f"),
+                '<' | '>' | '&' | '\'' if angle => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+                c if c < ' ' || (ascii && !c.is_ascii()) => {
+                    let mut units = [0; 2];
+                    c.encode_utf16(&mut units)
+                        .iter()
+                        .for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+                }
+                c => out.push(c),
+            }
+        }
+        out.into_bytes()
+    };
+    let mut all = vec![write(false, false), write(true, false), write(true, true)];
+    let twice: Vec<Vec<u8>> =
+        all.iter().map(|once| backslashed(once, |byte| matches!(byte, b'"' | b'\\'))).collect();
+    all.extend(twice);
+    all
+}
+
+fn xml(value: &[u8], quote: &str, double: &str) -> Vec<u8> {
+    value
+        .iter()
+        .flat_map(|&byte| match byte {
+            b'&' => b"&amp;".to_vec(),
+            b'<' => b"&lt;".to_vec(),
+            b'>' => b"&gt;".to_vec(),
+            b'"' => double.as_bytes().to_vec(),
+            b'\'' => quote.as_bytes().to_vec(),
+            byte => vec![byte],
+        })
+        .collect()
+}
+
+/// As C, Python and their kin write it: signs escaped, bytes outside ASCII or all of them in hex or octal.
+fn c_escapes(value: &[u8]) -> Vec<Vec<u8>> {
+    let short = |byte: u8| match byte {
+        b'\n' => Some("\\n"),
+        b'\r' => Some("\\r"),
+        b'\t' => Some("\\t"),
+        b'\\' => Some("\\\\"),
+        _ => None,
+    };
+    let write = |quote: u8, octal: bool| {
+        each(value, |byte| match byte {
+            byte if short(byte).is_some() => short(byte).unwrap_or_default().to_owned(),
+            byte if byte == quote => format!("\\{}", char::from(byte)),
+            byte if !(b' '..0x7f).contains(&byte) && octal => format!("\\{byte:03o}"),
+            byte if !(b' '..0x7f).contains(&byte) => format!("\\x{byte:02x}"),
+            byte => char::from(byte).to_string(),
+        })
+    };
+    vec![
+        write(b'"', false),
+        write(b'\'', false),
+        write(b'"', true),
+        write(b'\'', true),
+        each(value, |byte| format!("\\x{byte:02x}")),
+        each(value, |byte| format!("\\x{byte:02X}")),
+        each(value, |byte| format!("\\{byte:03o}")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(value: &str, form: &str) -> bool {
+        forms(value.as_bytes()).iter().any(|found| found.bytes.expose() == form.as_bytes())
+    }
+
+    // T21: each listed form of a value is looked for
+    #[test]
+    fn every_listed_form_is_made() {
+        let value = "p\u{e4}ss/w'rd\"<7> $x";
+        for form in [
+            value,
+            "p%C3%A4ss%2Fw%27rd%22%3C7%3E%20%24x",
+            "p%c3%a4ss%2fw%27rd%22%3c7%3e%20%24x",
+            "p%C3%A4ss%2Fw%27rd%22%3C7%3E+%24x",
+            "p\u{e4}ss/w'rd\\\"<7> $x",
+            "p\\u00e4ss/w'rd\\\"<7> $x",
+            "p\\u00e4ss\\/w'rd\\\"<7> $x",
+            "p\u{e4}ss/w&#39;rd&quot;&lt;7&gt; $x",
+            "p\u{e4}ss/w'\\''rd\"<7> $x",
+            "p\u{e4}ss/w'rd\\\"<7> \\$x",
+            "p\\xc3\\xa4ss/w\\'rd\"<7> $x",
+            "p\\303\\244ss/w'rd\\\"<7> $x",
+            "70c3a473732f77277264223c373e202478",
+        ] {
+            assert!(has(value, form), "{form}");
+        }
+    }
+
+    #[test]
+    fn base64_is_found_at_every_shift() {
+        let value = "correct-horse-battery!";
+        for before in ["", "a", "ab", "abc", "x:"] {
+            for after in ["", "z", "zz", "zzz"] {
+                let text = base64::prelude::BASE64_STANDARD.encode(format!("{before}{value}{after}"));
+                let found = forms(value.as_bytes()).iter().any(|form| {
+                    let inside = form.bytes.expose();
+                    form.script == Script::Base64
+                        && text.as_bytes().windows(inside.len()).any(|window| window == inside)
+                });
+                assert!(found, "{before}|{after}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_a_value_count_alone_and_joined() {
+        let key = "-----BEGIN X-----\nfirst-line-of-it\r\nsecond-line-of-it\nx\n-----END X-----\n";
+        assert!(has(key, "first-line-of-it") && has(key, "second-line-of-it"));
+        assert!(has(key, "-----BEGIN X-----first-line-of-itsecond-line-of-itx-----END X-----"));
+        assert!(has(
+            key,
+            "-----BEGIN X-----\\nfirst-line-of-it\\r\\nsecond-line-of-it\\nx\\n-----END X-----"
+        ));
+        assert!(!has(key, "-----BEGIN X-----") && !has(key, "x"));
+    }
+}

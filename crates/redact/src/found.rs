@@ -1,0 +1,188 @@
+//! What one anchor yields: the rule, parser or known value it leads to is asked, within the view that the pass gives.
+
+use crate::bytes::{begins, part};
+use crate::context::{Assigned, Given, assigned};
+use crate::finding::{Layer, Span};
+use crate::judge::{Standing, is_secret};
+use crate::live::Live;
+use crate::names::{Promise, ends_telling, promise};
+use crate::rules::Target;
+use crate::{header, pem, url};
+
+/// What runs on without an end in sight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Endless {
+    /// The lines of a private key.
+    Key,
+    /// A run of visible characters.
+    Run,
+}
+
+/// What one anchor yields; places count in the view.
+pub(crate) struct Found<'a> {
+    live: &'a Live,
+    view: &'a [u8],
+    pub(crate) spans: Vec<Span>,
+    /// Tokens that only lack an end.
+    pub(crate) waiting: Vec<Span>,
+    /// What the spans run on as.
+    pub(crate) endless: Option<Endless>,
+}
+
+impl<'a> Found<'a> {
+    pub(crate) fn new(live: &'a Live, view: &'a [u8]) -> Self {
+        Self { live, view, spans: Vec::new(), waiting: Vec::new(), endless: None }
+    }
+
+    fn push(&mut self, (start, end): (usize, usize), kind: u16, layer: Layer) {
+        if start < end {
+            self.spans.push(Span { start, end, kind, layer, print: None });
+        }
+    }
+
+    /// Looks at what an anchor leads to.
+    pub(crate) fn at(
+        &mut self,
+        target: Target,
+        start: usize,
+        after: usize,
+        joins: impl Fn(usize) -> bool,
+    ) -> Result<(), String> {
+        let (rules, kinds, view) = (&self.live.rules, self.live.rules.kinds, self.view);
+        match target {
+            Target::Needle(n) => {
+                let needle = usize::try_from(n).ok().and_then(|n| self.live.needles.get(n));
+                if let Some(needle) = needle
+                    && let Some((start, end)) = needle.stands(view, start)
+                {
+                    self.spans.push(Span {
+                        start,
+                        end,
+                        kind: needle.kind,
+                        layer: Layer::Known,
+                        print: Some(needle.print),
+                    });
+                }
+            }
+            Target::Token(n) => {
+                if let Some(rule) = rules.tokens.get(usize::from(n))
+                    && let Some(token) = rule.find(view, start, joins)?
+                {
+                    let span = Span {
+                        start: token.start,
+                        end: token.end,
+                        kind: rule.kind,
+                        layer: Layer::Form,
+                        print: None,
+                    };
+                    if token.ended { &mut self.spans } else { &mut self.waiting }.push(span);
+                }
+            }
+            Target::Import(n) => {
+                if let Some(rule) = rules.imports.get(usize::from(n)) {
+                    let mut spans = Vec::new();
+                    rule.find(view, start, |from, to| spans.push((from, to)));
+                    spans.into_iter().for_each(|span| self.push(span, rule.kind, Layer::Form));
+                }
+            }
+            Target::Near(n) => {
+                if let Some(rule) = rules.near.get(usize::from(n))
+                    && let Some(found) = assigned(view, start, after)
+                    && found.given != Given::Blank
+                    && rule.fits(
+                        part(view, found.name.0, found.name.1),
+                        part(view, found.value.0, found.value.1),
+                    )?
+                {
+                    self.push(found.value, rule.kind, Layer::Context);
+                }
+            }
+            Target::Name => self.name(start, after),
+            Target::Service => {
+                if let Some(found) = assigned(view, start, after) {
+                    let name = part(view, found.name.0, found.name.1);
+                    self.judge(&found, promise(name).unwrap_or(Promise::Service));
+                }
+            }
+            Target::Url => {
+                if let Some(login) = url::login(view, after) {
+                    self.push(
+                        login.secret,
+                        if login.database { kinds.database } else { kinds.url },
+                        Layer::Context,
+                    );
+                }
+            }
+            Target::Pem => {
+                let begin = after - b"BEGIN ".len();
+                if let Some((start, end)) = pem::first_line(view, begin) {
+                    self.push((start, end), kinds.private_key, Layer::Form);
+                    self.endless = Some(Endless::Key);
+                }
+            }
+            Target::Bearer => {
+                if let Some(span) = header::bearer(view, after) {
+                    self.push(span, kinds.bearer, Layer::Context);
+                }
+            }
+            Target::Basic => {
+                if let Some(span) = header::basic(view, after) {
+                    self.push(span, kinds.basic, Layer::Context);
+                }
+            }
+            Target::Login => {
+                if let Some(span) = header::command_login(view, start, after) {
+                    self.push(span, kinds.basic, Layer::Context);
+                }
+            }
+            Target::Placeholder => {}
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, start: usize, after: usize) {
+        let (view, kinds) = (self.view, self.live.rules.kinds);
+        if begins(part(view, start, start + 8), b"password")
+            && let Some(span) = header::netrc(view, start, start + 8)
+        {
+            self.push(span, kinds.password, Layer::Context);
+        }
+        let Some(found) = assigned(view, start, after) else { return };
+        let name = part(view, found.name.0, found.name.1);
+        let value = part(view, found.value.0, found.value.1);
+        if (name.eq_ignore_ascii_case(b"auth") || name.eq_ignore_ascii_case(b"_auth"))
+            && header::is_pair(value)
+        {
+            self.push(found.value, kinds.basic, Layer::Context);
+        } else if let Some(promise) = promise(name) {
+            self.judge(&found, promise);
+        }
+    }
+
+    fn judge(&mut self, found: &Assigned, promise: Promise) {
+        let kinds = self.live.rules.kinds;
+        let name = part(self.view, found.name.0, found.name.1);
+        let capitals = name.iter().all(|byte| !byte.is_ascii_lowercase());
+        let standing = Standing {
+            quoted: found.quoted,
+            given: found.given,
+            own_line: found.own_line,
+            capitals,
+            last: ends_telling(name),
+        };
+        let value = part(self.view, found.value.0, found.value.1);
+        // The tokens in the addresses of badges are public.
+        if part(self.view, 0, found.name.0).ends_with(b".svg?") {
+            return;
+        }
+        if is_secret(promise, value, standing) && !value.eq_ignore_ascii_case(name) {
+            let kind = match promise {
+                Promise::Password => kinds.password,
+                Promise::Token => kinds.secret,
+                Promise::Key | Promise::AnyKey => kinds.key,
+                Promise::Service => kinds.service,
+            };
+            self.push(found.value, kind, Layer::Context);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Credentials that a word announces: `Bearer ...`, `Basic ...`, `curl -u user:password`, `.netrc`.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::bytes::{at, contains, entropy, is_blank, part, run};
+use crate::judge::{is_login_password, is_placeholder};
+
+/// How far back the program's name of a command line is looked for.
+const COMMAND: usize = 400;
+
+/// The token after `Bearer`, which ends at `after`.
+pub(crate) fn bearer(view: &[u8], after: usize) -> Option<(usize, usize)> {
+    let start = gap(view, after)?;
+    let end = run(view, start, start + 4096, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
+    });
+    let token = part(view, start, end);
+    let mixed = token.iter().any(u8::is_ascii_digit);
+    (token.len() >= 12 && mixed && entropy(token) >= 2.7 && !is_placeholder(token) && !is_name(token))
+        .then_some((start, end))
+}
+
+/// The pair after `Basic`, which ends at `after`.
+pub(crate) fn basic(view: &[u8], after: usize) -> Option<(usize, usize)> {
+    let start = gap(view, after)?;
+    let end = run(view, start, start + 1024, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_')
+    });
+    let text = part(view, start, end);
+    let header = contains(part(view, after.saturating_sub(28), after), b"authorization")
+        && text.len() >= 16
+        && text.iter().any(u8::is_ascii_digit);
+    ((is_pair(text) || header) && !is_placeholder(text)).then_some((start, end))
+}
+
+/// Whether base64 of `user:password`.
+pub(crate) fn is_pair(text: &[u8]) -> bool {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let decoded = GeneralPurpose::new(&alphabet::STANDARD, config).decode(text);
+    let Ok(pair) = decoded else { return false };
+    let split = pair.iter().position(|byte| *byte == b':');
+    text.len() >= 8
+        && split.is_some_and(|split| split + 1 < pair.len())
+        && pair.iter().all(|byte| (b' '..0x7f).contains(byte) || *byte >= 0x80)
+        && std::str::from_utf8(&pair).is_ok()
+}
+
+/// The password after `-u` or `--user`, which ends at `after`.
+pub(crate) fn command_login(view: &[u8], from: usize, after: usize) -> Option<(usize, usize)> {
+    let line = part(view, from.saturating_sub(COMMAND), from);
+    let told = [b"curl".as_slice(), b"wget", b"http ", b"mysql", b"docker"]
+        .iter()
+        .any(|program| contains(line, program))
+        || contains(part(view, after, after + 120), b"curl");
+    if !told {
+        return None;
+    }
+    let start = run(view, after, after + 4, |byte| is_blank(byte) || matches!(byte, b'=' | b'"' | b'\''));
+    let quote = at(view, start.saturating_sub(1));
+    let end = run(view, start, start + 300, |byte| {
+        if matches!(quote, b'"' | b'\'') {
+            byte != quote && byte >= b' '
+        } else {
+            byte > b' ' && !matches!(byte, b'"' | b'\'')
+        }
+    });
+    let login = part(view, start, end);
+    let split = login.iter().position(|byte| *byte == b':')?;
+    let (user, password) = (part(login, 0, split), part(login, split + 1, login.len()));
+    // `user:'password'`: the quote begins after the name.
+    let opened = start + split + 1;
+    if password.is_empty() && matches!(at(view, opened), b'"' | b'\'') {
+        let end = run(view, opened + 1, opened + 300, |byte| byte != at(view, opened) && byte >= b' ');
+        return is_login_password(user, part(view, opened + 1, end)).then_some((opened + 1, end));
+    }
+    if password.is_empty() {
+        return is_login_password(b"", user).then_some((start, start + split));
+    }
+    is_login_password(user, password).then_some((opened, end))
+}
+
+/// The value of a line of `.netrc` whose word `password` stands from `from` to `to`.
+pub(crate) fn netrc(view: &[u8], from: usize, to: usize) -> Option<(usize, usize)> {
+    let head = part(view, from.saturating_sub(COMMAND), from);
+    let told = contains(head, b"login ") && (contains(head, b"machine ") || contains(head, b"default"));
+    let start = run(view, to, to + 20, is_blank);
+    if !told || start == to {
+        return None;
+    }
+    let end = run(view, start, start + 300, |byte| byte > b' ');
+    (end > start + 2 && !is_placeholder(part(view, start, end))).then_some((start, end))
+}
+
+/// Past what stands between the word and the token.
+fn gap(view: &[u8], after: usize) -> Option<usize> {
+    if view.get(after..after + 3) == Some(b"%20") {
+        return Some(after + 3);
+    }
+    let start = run(view, after, after + 6, |byte| is_blank(byte) || matches!(byte, b':' | b'"' | b'\''));
+    (start > after).then_some(start)
+}
+
+/// `request.headers.token`, `my-token-name`: no digit beside letters that could be random.
+fn is_name(token: &[u8]) -> bool {
+    token
+        .split(|byte| !byte.is_ascii_alphanumeric())
+        .all(|word| word.iter().all(u8::is_ascii_alphabetic) && word.len() < 18 || word.len() <= 3)
+}
+
+#[cfg(test)]
+#[expect(clippy::string_slice, reason = "tests cut the texts they have made")]
+mod tests {
+    use super::*;
+
+    fn found<'a>(
+        text: &'a str,
+        word: &str,
+        look: impl Fn(&[u8], usize) -> Option<(usize, usize)>,
+    ) -> Option<&'a str> {
+        let after = text.find(word).unwrap() + word.len();
+        look(text.as_bytes(), after).map(|(from, to)| &text[from..to])
+    }
+
+    // T21
+    #[test]
+    fn tokens_and_pairs_of_headers() {
+        assert_eq!(found("Authorization: Bearer mF_9.B5f-4.1JqM", "Bearer", bearer), Some("mF_9.B5f-4.1JqM"));
+        assert_eq!(
+            found("Bearer eIdWHQqRfFmvP5LDDh-IGxPUzi7I27\"", "Bearer", bearer),
+            Some("eIdWHQqRfFmvP5LDDh-IGxPUzi7I27")
+        );
+        for clean in [
+            "Bearer token",
+            "Bearer ${TOKEN}",
+            "bearer authentication-scheme",
+            "Bearer <access_token>",
+            "Bearer req.headers.token",
+        ] {
+            assert_eq!(found(clean, "earer", bearer), None, "{clean}");
+        }
+        assert_eq!(
+            found("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Basic", basic),
+            Some("QWxhZGRpbjpvcGVuIHNlc2FtZQ==")
+        );
+        for clean in ["Basic authentication", "basic understanding of", "Basic Usage:", "Basic =========="] {
+            assert_eq!(found(clean, "asic", basic), None, "{clean}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What is no secret is not touched.
+
+use std::sync::OnceLock;
+
+use vambrace_core::redacted::Redact as _;
+use vambrace_redact::Redactor;
+
+use crate::given::{ALNUM, Chance, HEX, clean, redactor};
+
+fn untouched(text: &str) {
+    static REDACTOR: OnceLock<Redactor> = OnceLock::new();
+    let redactor = REDACTOR.get_or_init(|| redactor(&[]));
+    assert_eq!(clean(redactor, text), text);
+}
+
+// T21: lockfiles, commits, UUIDs, integrity hashes, data URLs, public keys, certificates, minified code, placeholders
+#[test]
+fn what_looks_random_and_is_public_is_left_alone() {
+    let mut chance = Chance(21);
+    for _ in 0..40 {
+        let (hex32, hex40, hex64) =
+            (chance.letters(HEX, 32), chance.letters(HEX, 40), chance.letters(HEX, 64));
+        let uuid = format!(
+            "{}-{}-{}-{}-{}",
+            &hex32[..8],
+            &hex32[8..12],
+            &hex32[12..16],
+            &hex32[16..20],
+            &hex32[20..]
+        );
+        let base = chance.letters(&format!("{ALNUM}+/"), 86);
+        for text in [
+            format!("checksum = \"{hex64}\"\n"),
+            format!("\"integrity\": \"sha512-{base}==\","),
+            format!("  resolution: {{integrity: sha512-{base}==}}"),
+            format!("golang.org/x/sys v0.1.0 h1:{}=\n", &base[..43]),
+            format!("    --hash=sha256:{hex64} \\"),
+            format!("commit {hex40}\nAuthor: A <a@b.c>\n"),
+            format!("uses: actions/checkout@{hex40} # v4"),
+            format!("\"commitSha\": \"{hex40}\", \"cacheKey\": \"{hex32}\", \"etag\": \"{hex32}\""),
+            format!("id = {uuid}\nrequest_id: \"{uuid}\"\n"),
+            format!("<img src=\"data:image/png;base64,{base}{base}\">"),
+            format!("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{} ada@host", &base[..43]),
+            format!(
+                "-----BEGIN CERTIFICATE-----\n{}\n{}\n-----END CERTIFICATE-----\n",
+                &base[..64],
+                &base[..64]
+            ),
+            format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", &base[..64]),
+            format!("00000010: {} {}  ................", &hex32[..4], &hex32[4..8]),
+            format!("docker.io/library/x@sha256:{hex64}"),
+            format!("webpackChunk_{hex32}=[],e.exports={{a:1}},key:t.key,token:n.token"),
+        ] {
+            untouched(&text);
+        }
+    }
+}
+
+#[test]
+fn placeholders_references_and_code_are_left_alone() {
+    for text in [
+        "password=${DB_PASSWORD}",
+        "password: {{ .Values.password }}",
+        "PASSWORD=$PASSWORD",
+        "token = os.environ[\"TOKEN\"]",
+        "api_key=process.env.API_KEY",
+        "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
+        "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "password: <your password>",
+        "password = \"changeme\"",
+        "password = \"********\"",
+        "token: \"xxxxxxxxxxxxxxxxxxxx\"",
+        "secret = get_secret(\"db/password\")",
+        "let token = parse_token(&input)?;",
+        "password: str",
+        "password: Option<String>,",
+        "if password == \"\" { return }",
+        "max_tokens = 4096, token_type = \"bearer\"",
+        "Authorization: Bearer <token>",
+        "https://user:password@example.com/",
+        "The password must have at least 8 characters.",
+        "secretName: my-app-tls-secret",
+        "passwordHash = sha256(password)",
+        "key = \"user_profile_settings\"",
+        "csrf_token = \"abc\"",
+        "password_file: /run/secrets/db",
+        "[REDACTED:password:0a1b2c3d]",
+        "postgres://postgres:postgres@localhost:5432/test",
+    ] {
+        untouched(text);
+    }
+}
+
+// T21: the layers of context
+#[test]
+fn contexts_tell_secrets() {
+    let redactor = redactor(&[]);
+    for (text, secret) in [
+        ("password = \"tr0ub4dor&3\"", "tr0ub4dor&3"),
+        ("DB_PASSWORD=hunter2", "hunter2"),
+        ("password: Summer2024!", "Summer2024!"),
+        (
+            "{\"auths\": {\"https://index.docker.io/v1/\": {\"auth\": \"YWRhOmh1bnRlcjIy\"}}}",
+            "YWRhOmh1bnRlcjIy",
+        ),
+        (
+            "    client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQpNSUlFb3dJQkFBS0NBUUVBeDBWcWIzQmxibk56YUMxclpYa3RkakVBQUFBQQ",
+            "LS0tLS1CRUdJ",
+        ),
+        ("machine h.internal\n  login ada\n  password 0a1b2c3d4e\n", "0a1b2c3d4e"),
+        ("Server=db;Database=x;User Id=app;Password=q9!Zx7#p;", "q9!Zx7#p"),
+        ("jdbc:mysql://db/x?user=app&password=q9Zx7pLm2&ssl=1", "q9Zx7pLm2"),
+        ("- name: API_TOKEN\n  value: \"9f8e7d6c5b4a39281706\"", "9f8e7d6c5b4a39281706"),
+        ("curl -u ada:q9Zx7pLm2 https://h/", "q9Zx7pLm2"),
+        ("mysql --password=q9Zx7pLm2 -h db", "q9Zx7pLm2"),
+        ("X-Api-Key: 9f8e7d6c5b4a39281706", "9f8e7d6c5b4a39281706"),
+        ("Authorization: Basic YWRhOmh1bnRlcjIy", "YWRhOmh1bnRlcjIy"),
+        ("client_secret=\"aB3dE5gH7jK9mN1pQ3sT5vX7\"", "aB3dE5gH7jK9mN1pQ3sT5vX7"),
+    ] {
+        let out = clean(&redactor, text);
+        assert!(!out.contains(secret) && out.contains("[REDACTED:"), "{text} -> {out}");
+    }
+}
+
+#[test]
+fn the_name_of_a_field_counts() {
+    let redactor = redactor(&[]);
+    assert_eq!(redactor.redact_named("password", "hunter2!x").unwrap().count, 1);
+    assert_eq!(redactor.redact_named("path", "hunter2!x").unwrap().count, 0);
+    assert_eq!(redactor.redact_named("password", "${PASSWORD}").unwrap().count, 0);
+}
+
+// Entropy never counts alone
+#[test]
+fn a_random_text_without_a_context_is_left_alone() {
+    let mut chance = Chance(4);
+    for _ in 0..500 {
+        untouched(&format!("value {} end", chance.letters(ALNUM, 40)));
+    }
+}

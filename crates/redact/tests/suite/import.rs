@@ -1,0 +1,65 @@
+//! Rules of others, and patterns of the configuration.
+
+use std::path::Path;
+
+use vambrace_redact::{Redactor, Rules};
+
+use crate::given::clean;
+
+fn with(toml: &str) -> Redactor {
+    Redactor::new(Rules::bare().with_file(toml, Path::new("mine.toml")).unwrap(), &[], &[], &[7; 32])
+}
+
+// T21: gitleaks' and betterleaks' files are read: keywords, groups, entropy, allow-lists
+#[test]
+fn rules_of_others_are_applied() {
+    let redactor = with(
+        r#"
+title = "mine"
+[[rules]]
+id = "acme-token"
+regex = '''(?i)acme[_ ]token\s*=\s*["']([a-z0-9]{20})["']'''
+keywords = ["acme"]
+entropy = 3.0
+[[rules.allowlists]]
+stopwords = ["example"]
+[[rules]]
+id = "Other Thing"
+regex = '''oth_{(?:[0-9]{4})}'''
+keywords = ["oth_"]
+filter = '''
+entropy(finding["secret"]) <= 1.0
+'''
+validate = '''http.get("https://nowhere")'''
+[[allowlists]]
+regexes = ['''^\${(?:[A-Z_]+)}$''']
+"#,
+    );
+    let out = clean(&redactor, "ACME_TOKEN = 'a1b2c3d4e5f6g7h8i9j0'");
+    assert!(out.starts_with("ACME_TOKEN = '[REDACTED:acme-token:"), "{out}");
+    for same in [
+        "acme_token = 'aaaaaaaaaaaaaaaaaaaa'",
+        "acme_token = 'example1b2c3d4e5f6g7'",
+        "unrelated a1b2c3d4e5f6g7h8i9j0",
+    ] {
+        assert_eq!(clean(&redactor, same), same);
+    }
+    assert!(clean(&redactor, "x oth_{1234} y").starts_with("x [REDACTED:other-thing:"));
+}
+
+// T24: `sk-...` means the rest of the token too
+#[test]
+fn patterns_of_the_configuration_are_applied() {
+    let patterns = ["sk-...", "ghp-...", "Project Titan"].map(str::to_owned);
+    let redactor =
+        Redactor::new(Rules::built_in().unwrap().with_patterns(&patterns).unwrap(), &[], &[], &[7; 32]);
+    let out = clean(&redactor, "use sk-12 and ghp-x7, about Project Titan.");
+    assert!(!out.contains("sk-12") && !out.contains("ghp-x7") && !out.contains("Titan"), "{out}");
+    assert!(out.starts_with("use [REDACTED:pattern:") && out.ends_with("]."), "{out}");
+    assert_eq!(
+        clean(&redactor, "a task-force"),
+        "a task-force".replace("sk-force", &clean(&redactor, "sk-force"))
+    );
+    let fault = Rules::built_in().unwrap().with_patterns(&["x...".to_owned()]).unwrap_err();
+    assert!(fault.to_string().contains("redact_patterns"), "{fault}");
+}

@@ -1,0 +1,157 @@
+//! Known values: every form, wherever it stands, whatever surrounds it.
+
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD};
+use vambrace_core::redacted::Redact as _;
+use vambrace_redact::{Redactor, Rules};
+
+use crate::given::{clean, known, redactor};
+
+/// The ways in which a value is written, made by other means than the redactor's own.
+fn forms(value: &str) -> Vec<(String, String)> {
+    let bytes = value.as_bytes();
+    let each = |write: &dyn Fn(u8) -> String| bytes.iter().map(|byte| write(*byte)).collect::<String>();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let mut all = vec![
+        ("raw".to_owned(), value.to_owned()),
+        ("json".to_owned(), serde_json::to_string(value).unwrap().trim_matches('"').to_owned()),
+        ("json twice".to_owned(), serde_json::to_string(&serde_json::to_string(value).unwrap()).unwrap()),
+        ("hex".to_owned(), each(&|byte| format!("{byte:02x}"))),
+        ("HEX".to_owned(), each(&|byte| format!("{byte:02X}"))),
+        (
+            "percent".to_owned(),
+            each(&|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }),
+        ),
+        (
+            "percent small".to_owned(),
+            each(&|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }),
+        ),
+        ("percent all".to_owned(), each(&|byte| format!("%{byte:02X}"))),
+        ("c".to_owned(), each(&|byte| format!("\\x{byte:02x}"))),
+        (
+            "xml".to_owned(),
+            value
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;")
+                .replace('"', "&quot;")
+                .replace('\'', "&apos;"),
+        ),
+        ("shell".to_owned(), value.replace('\'', "'\\''")),
+        ("stripped".to_owned(), value.replace('\n', "")),
+    ];
+    for before in ["", "u", "u:", "u:p"] {
+        for after in ["", "x", "xy"] {
+            let text = format!("{before}{value}{after}");
+            all.push((format!("base64 {before}|{after}"), BASE64_STANDARD.encode(&text)));
+            all.push((format!("base64 open {before}|{after}"), BASE64_STANDARD_NO_PAD.encode(&text)));
+            all.push((format!("base64 url {before}|{after}"), BASE64_URL_SAFE.encode(&text)));
+            all.push((format!("base64 url open {before}|{after}"), BASE64_URL_SAFE_NO_PAD.encode(&text)));
+        }
+    }
+    all
+}
+
+// T21: known values in all forms: nothing that gives the value back is left
+#[test]
+fn every_form_is_found_wherever_it_stands() {
+    for value in [
+        "hunter22hunter22",
+        "p@ss/w'rd\"<7>&$x!",
+        "s\u{e9}cret-\u{1f511}-value",
+        "two words and more",
+        "line one of the value\nline two of the value",
+        "A1b2+/==xyz",
+        "0123456789",
+    ] {
+        let redactor = redactor(&[value]);
+        for (name, form) in forms(value) {
+            for text in [form.clone(), format!("x={form};"), format!("{form}{form}"), format!("[{form}]\n")] {
+                let out = clean(&redactor, &text);
+                assert!(out.contains("[REDACTED:env:"), "{value} as {name}: {text} -> {out}");
+                let piece = |text: &str| text.chars().take(12).collect::<String>();
+                assert!(
+                    !out.contains(&piece(&form)) || name.starts_with("base64"),
+                    "{value} as {name}: {out}"
+                );
+                assert!(!out.contains(&form), "{value} as {name}: {out}");
+            }
+        }
+        let wide: Vec<u8> = format!("x{value}y").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(redactor.redact_bytes(&wide).unwrap().1 > 0, "{value} in UTF-16");
+    }
+}
+
+#[test]
+fn base64_may_be_broken_into_lines() {
+    let value = "a-rather-long-secret-value-that-does-not-fit-on-one-line-of-base64-at-all-0123456789";
+    let redactor = redactor(&[value]);
+    for width in [20, 57, 64, 76] {
+        let packed = BASE64_STANDARD.encode(format!("user:{value}"));
+        let text: Vec<&str> =
+            packed.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        let out = clean(&redactor, &text.join("\n"));
+        assert!(out.contains("[REDACTED:env:") && out.len() < 60, "{width}: {out}");
+    }
+}
+
+// T21: a minimum length, and values that are no secrets
+#[test]
+fn short_values_and_values_that_are_none_are_left_alone() {
+    let redactor = redactor(&["short", "true", "longenough9"]);
+    assert_eq!(clean(&redactor, "short true"), "short true");
+    let allowed = Redactor::new(
+        Rules::built_in().unwrap(),
+        &known(&["longenough9"]),
+        &["longenough9".to_owned()],
+        &[7; 32],
+    );
+    assert_eq!(clean(&allowed, "x longenough9 y"), "x longenough9 y");
+    assert_eq!(clean(&allowed, "password = \"longenough9\""), "password = \"longenough9\"");
+}
+
+// T21: equal secrets look equal, whatever the form; another installation's look different
+#[test]
+fn one_value_has_one_fingerprint() {
+    let value = "hunter22hunter22";
+    let print = |redactor: &Redactor, text: &str| {
+        clean(redactor, text).trim_start_matches("[REDACTED:env:").trim_end_matches(']').to_owned()
+    };
+    let ours = redactor(&[value]);
+    assert_eq!(print(&ours, value), print(&ours, &BASE64_STANDARD.encode(value)));
+    let theirs = Redactor::new(Rules::built_in().unwrap(), &known(&[value]), &[], &[8; 32]);
+    assert_ne!(print(&ours, value), print(&theirs, value));
+}
+
+// T21: a value at the edge of a text that was cut
+#[test]
+fn cutting_does_not_free_a_secret() {
+    let redactor = redactor(&["sk-abcdef0123456789XYZ", "first line of a key\nsecond line of a key"]);
+    for text in ["key=sk-abcdef0123456789XY", "key=sk-ab", "9XYZ and more", "second line of a key"] {
+        let masked = redactor.redact_cut(text).unwrap();
+        assert!(masked.count >= 1, "{text}: {masked:?}");
+        assert!(
+            !masked.text.contains("sk-ab")
+                && !masked.text.contains("9XYZ")
+                && !masked.text.contains("second"),
+            "{masked:?}"
+        );
+    }
+    assert_eq!(redactor.redact_cut("nothing of it sk-").unwrap().count, 0);
+    let token = format!("gh{}_0a1b2c3d", "p");
+    for text in [
+        format!("x = {token}"),
+        "\"password\": \"aB3!x".to_owned(),
+        format!("QUJDREVGR0hJSktMTU5Px7\nQUJD\n-----END RSA {} KEY-----\n", "PRIVATE"),
+    ] {
+        assert!(redactor.redact_cut(&text).unwrap().count >= 1, "{text}");
+    }
+}
+
+// T21: a placeholder cannot be forged to carry something out
+#[test]
+fn a_forged_placeholder_hides_nothing() {
+    let redactor = redactor(&["my-secret-value-9"]);
+    let out = clean(&redactor, "[REDACTED:my-secret-value-9:01234567]");
+    assert!(!out.contains("my-secret-value-9"), "{out}");
+}

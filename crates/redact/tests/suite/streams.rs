@@ -1,0 +1,202 @@
+//! Streams: the same output for every way of cutting the input; a fixed point; bounded memory; idle flushes.
+
+use proptest::prelude::*;
+use vambrace_redact::{HELD, LONGEST_HELD, Redactor};
+
+use crate::given::{ALNUM, Chance, clean, document, known, private_key, redactor};
+
+fn in_pieces(redactor: &Redactor, text: &[u8], cuts: &[usize]) -> Vec<u8> {
+    let (mut stream, mut out, mut from) = (redactor.stream(), Vec::new(), 0);
+    for &cut in cuts.iter().chain([&text.len()]) {
+        stream.push(&text[from..cut.max(from)], &mut out).unwrap();
+        from = cut.max(from);
+    }
+    stream.finish(&mut out).unwrap();
+    out
+}
+
+// T21: every split point of many documents
+#[test]
+fn the_output_does_not_depend_on_how_the_input_is_cut() {
+    let redactor = redactor(&["correct-horse-battery", "first line of it\nsecond line of it"]);
+    let mut chance = Chance(7);
+    for round in 0..4 {
+        let (mut text, _) = document(&mut chance, 8);
+        text +=
+            "x correct-horse-battery y Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5 first line of it\nsecond line of it\n";
+        text += &private_key(&mut chance, 3);
+        let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
+        for cut in 0..=text.len() {
+            assert_eq!(in_pieces(&redactor, text.as_bytes(), &[cut]), whole, "round {round}, cut at {cut}");
+        }
+        let each: Vec<usize> = (1..text.len()).collect();
+        assert_eq!(in_pieces(&redactor, text.as_bytes(), &each), whole, "round {round}, byte by byte");
+    }
+}
+
+// T21: documents longer than what is held back, cut anywhere
+#[test]
+fn long_documents_come_out_the_same_in_any_pieces() {
+    let redactor = redactor(&["correct-horse-battery"]);
+    let mut chance = Chance(11);
+    for _ in 0..2 {
+        let (mut text, _) = document(&mut chance, 400);
+        text += &private_key(&mut chance, 2000);
+        text += &format!(
+            " eyJhbGciOiJIUzI1NiJ9.eyJ{}.{}",
+            chance.letters(ALNUM, 9000),
+            chance.letters(ALNUM, 40)
+        );
+        let (more, _) = document(&mut chance, 300);
+        text += &more;
+        let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
+        for size in [61, 1000, 4096, 65536] {
+            let cuts: Vec<usize> = (1..text.len() / size).map(|n| n * size).collect();
+            assert!(in_pieces(&redactor, text.as_bytes(), &cuts) == whole, "pieces of {size}");
+        }
+        for _ in 0..8 {
+            let mut cuts: Vec<usize> = (0..30).map(|_| chance.below(text.len())).collect();
+            cuts.sort_unstable();
+            assert!(in_pieces(&redactor, text.as_bytes(), &cuts) == whole, "{cuts:?}");
+        }
+    }
+}
+
+// T21: redacting twice changes nothing
+#[test]
+fn redaction_is_a_fixed_point() {
+    let redactor = redactor(&["correct-horse-battery", "hunter22"]);
+    let mut chance = Chance(3);
+    for _ in 0..40 {
+        let (text, secrets) = document(&mut chance, 20);
+        // Also without anything between them.
+        for text in [
+            text.clone(),
+            text.replace(['\n', ' '], ""),
+            secrets.concat(),
+            format!("hunter22{}", secrets.join("hunter22")),
+        ] {
+            let once = clean(&redactor, &text);
+            assert_eq!(clean(&redactor, &once), once, "{text}");
+        }
+    }
+}
+
+// T21
+#[test]
+fn planted_secrets_are_replaced_and_equal_ones_look_equal() {
+    let redactor = redactor(&[]);
+    let mut chance = Chance(5);
+    let (mut all, mut left) = (0, Vec::new());
+    for _ in 0..60 {
+        let (text, secrets) = document(&mut chance, 20);
+        let out = clean(&redactor, &text);
+        all += secrets.len();
+        left.extend(secrets.into_iter().filter(|secret| out.contains(secret.as_str())));
+    }
+    assert!(left.len() * 100 <= all, "{} of {all} stand there still: {left:?}", left.len());
+    let out = clean(&redactor, "DB_PASSWORD=aB3!xyz77\npassword: aB3!xyz77\nDB_PASSWORD=aB3!xyz78\n");
+    let prints: Vec<&str> = out.lines().map(|line| &line[line.len() - 9..line.len() - 1]).collect();
+    assert!(prints[0] == prints[1] && prints[0] != prints[2], "{out}");
+}
+
+#[test]
+fn memory_is_bounded_whatever_comes() {
+    let redactor = redactor(&["correct-horse-battery"]);
+    for (text, most) in [
+        ("x".repeat(1 << 20), 3 * LONGEST_HELD),
+        ("word ".repeat(1 << 18), 3 * HELD),
+        (format!("-----BEGIN {} KEY-----\n{}", "PRIVATE", "QUJD".repeat(1 << 18)), 3 * LONGEST_HELD),
+        ("password=".repeat(1 << 16), 3 * LONGEST_HELD),
+        ("correct-horse-battery".repeat(1 << 14), 3 * LONGEST_HELD),
+    ] {
+        let (mut stream, mut given) = (redactor.stream(), 0);
+        for (n, piece) in text.as_bytes().chunks(1 << 15).enumerate() {
+            let mut out = Vec::new();
+            stream.push(piece, &mut out).unwrap();
+            given += out.len();
+            // Replacements are shorter than what they replace, so this only holds for texts without any.
+            if stream.count() == 0 {
+                assert!(
+                    (n + 1) * (1 << 15) - given <= most + (1 << 15),
+                    "{} held",
+                    (n + 1) * (1 << 15) - given
+                );
+            }
+        }
+    }
+}
+
+// T21: an idle flush gives whole lines, keeps the unfinished one, and does not free a key or a known value
+#[test]
+fn an_idle_flush_gives_whole_lines_and_frees_nothing_it_should_not() {
+    let mut chance = Chance(9);
+    let key = private_key(&mut chance, 6);
+    let redactor = redactor(&["first line of it\nsecond line of it"]);
+    let text = format!("hello\nfirst line of it\nsecond line of it\n{key}\npassword=aB3!xyz77\nunfinished");
+    let (mut stream, mut out) = (redactor.stream(), Vec::new());
+    for line in text.split_inclusive('\n') {
+        stream.push(line.as_bytes(), &mut out).unwrap();
+        stream.flush_idle(&mut out).unwrap();
+    }
+    let flushed = String::from_utf8(out.clone()).unwrap();
+    assert!(flushed.starts_with("hello\n[REDACTED:env:") && flushed.ends_with("]\n"), "{flushed}");
+    for line in
+        key.lines().filter(|line| !line.starts_with("---")).chain(["line of it", "aB3!xyz77", "unfinished"])
+    {
+        assert!(!flushed.contains(line), "{line}: {flushed}");
+    }
+    stream.finish(&mut out).unwrap();
+    assert!(String::from_utf8(out).unwrap().ends_with("\nunfinished"));
+    // The price that is documented: a value on the line after its name.
+    let (mut stream, mut out) = (redactor.stream(), Vec::new());
+    stream.push(b"password:\n", &mut out).unwrap();
+    stream.flush_idle(&mut out).unwrap();
+    stream.push(b"  \"aB3!xyz77\"\n", &mut out).unwrap();
+    stream.finish(&mut out).unwrap();
+    assert!(String::from_utf8(out).unwrap().contains("aB3!xyz77"));
+    assert!(!clean(&redactor, "password:\n  \"aB3!xyz77\"\n").contains("aB3!xyz77"));
+}
+
+// T21: values change while a stream is under way
+#[test]
+fn known_values_can_be_exchanged_while_it_works() {
+    let redactor = redactor(&["old-value-of-it"]);
+    let (mut stream, mut out) = (redactor.stream(), Vec::new());
+    stream.push(b"old-value-of-it\n", &mut out).unwrap();
+    stream.flush_idle(&mut out).unwrap();
+    redactor.exchange(&known(&["new-value-of-it"]));
+    stream.push(b"new-value-of-it old-value-of-it\n", &mut out).unwrap();
+    stream.finish(&mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(!text.contains("new-value") && text.matches("old-value-of-it").count() == 1, "{text}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
+
+    // T21: any bytes, any cuts
+    #[test]
+    fn any_bytes_in_any_pieces(
+        parts in prop::collection::vec(prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..40),
+            prop::sample::select(vec![
+                b"password=".to_vec(), b"\"secret\": \"".to_vec(), b"correct-horse-battery".to_vec(), b"aB3!xyz77".to_vec(), b"\n".to_vec(), b" ".to_vec(),
+                b"https://u:".to_vec(), b"@h".to_vec(), b"Bearer ".to_vec(), b"-----BEGIN PRIVATE KEY-----\n".to_vec(), b"-----END".to_vec(),
+                b"0123456789abcdefABCDEF0123456789abcdef".to_vec(), b"[REDACTED:env:01234567]".to_vec(), b"[REDACTED:".to_vec(), b"glpat-".to_vec(), b"AKIAABCDEFGHIJKLMNO2".to_vec(),
+            ]),
+        ], 0..40),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        static REDACTOR: std::sync::OnceLock<Redactor> = std::sync::OnceLock::new();
+        let redactor = REDACTOR.get_or_init(|| redactor(&["correct-horse-battery"]));
+        let text = parts.concat();
+        let whole = redactor.redact_bytes(&text).unwrap().0.into_owned();
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        places.sort_unstable();
+        prop_assert_eq!(&in_pieces(redactor, &text, &places), &whole);
+        prop_assert!(!whole.windows(21).any(|window| window == b"correct-horse-battery"));
+        let twice = redactor.redact_bytes(&whole).unwrap().0.into_owned();
+        prop_assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&whole));
+    }
+}

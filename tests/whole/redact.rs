@@ -1,0 +1,110 @@
+//! `vambrace redact`: the filter and the report. Tokens are put together here, so that no scanner finds one in this file.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::home::{CANARY, Home, Ran};
+
+fn token() -> String {
+    format!("gh{}_{}", "p", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
+}
+
+fn filter(home: &Home, args: &[&str], input: &[u8]) -> Ran {
+    let mut child = home
+        .command(["redact"].iter().chain(args))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+// T21: exit 0 nothing found, 1 found
+#[test]
+fn the_filter_replaces_secrets_and_its_exit_status_tells() {
+    let home = Home::bare();
+    let ran = filter(&home, &[], b"nothing here\n");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "nothing here\n", ""));
+    let ran = filter(&home, &[], format!("a {} b {CANARY}\n", token()).as_bytes());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.out.starts_with("a [REDACTED:github-token:") && ran.out.contains("[REDACTED:env:"),
+        "{ran:?}"
+    );
+    assert!(!ran.out.contains(&token()) && !ran.out.contains(CANARY));
+    let again = filter(&home, &[], ran.out.as_bytes());
+    assert_eq!((again.code, again.out), (0, ran.out));
+    let binary = [0_u8, 255, 254, b'\n', 7];
+    let mut child = home.command(["redact"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&binary).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, binary);
+}
+
+// Lines of a pipe go out while it is open
+#[test]
+fn lines_go_out_as_they_come() {
+    let home = Home::bare();
+    let mut child = home.command(["redact"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines();
+    for (sent, expected) in
+        [("one\n".to_owned(), "one"), (format!("x={}\n", token()), "x=[REDACTED:github-token:")]
+    {
+        input.write_all(sent.as_bytes()).unwrap();
+        // The writing end stays open: without a flush this would wait for ever.
+        assert!(lines.next().unwrap().unwrap().starts_with(expected));
+    }
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn reports_name_places_and_never_the_secret() {
+    let home = Home::bare();
+    home.write("a.txt", &format!("one\ntwo {}\n", token()));
+    home.write("b.txt", "clean\n");
+    let ran = home.run(["redact", "--report", "json", "a.txt", "b.txt"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let report = ran.json();
+    assert_eq!(report["count"], 1);
+    let found = &report["findings"][0];
+    assert_eq!(
+        (&found["file"], &found["line"], &found["column"], &found["kind"]),
+        (&"a.txt".into(), &2.into(), &5.into(), &"github-token".into())
+    );
+    let ran = home.run(["redact", "--report", "sarif", "a.txt"]);
+    let sarif: Value = ran.json();
+    assert_eq!(sarif["version"], "2.1.0");
+    let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(
+        (&place["artifactLocation"]["uri"], &place["region"]["startLine"]),
+        (&"a.txt".into(), &2.into())
+    );
+    assert!(!ran.out.contains(&token()));
+    assert_eq!(home.run(["redact", "--json", "b.txt"]).json()["count"], 0);
+}
+
+// T21, T24: rules of others and patterns of the configuration; a rule that does not compile is told with its place
+#[test]
+fn rules_can_be_added_and_bad_ones_are_told_with_their_place() {
+    let home = Home::bare();
+    home.write(
+        "mine.toml",
+        "[[rules]]\nid = \"acme\"\nregex = '''acme_[0-9]{4}'''\nkeywords = [\"acme_\"]\n",
+    );
+    home.write("a.txt", "acme_1234 and zq-77\n");
+    home.user_config("secrets: {redact_patterns: [zq-...]}\n");
+    let ran = home.run(["redact", "--rules", "mine.toml", "a.txt"]);
+    assert!(ran.out.starts_with("[REDACTED:acme:") && ran.out.contains("[REDACTED:pattern:"), "{ran:?}");
+    home.write("bad.toml", "[[rules]]\nid = \"bad\"\nregex = '''acme_('''\nkeywords = [\"acme_\"]\n");
+    let ran = home.run(["redact", "--rules", "bad.toml", "a.txt"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("bad.toml:2: rule `bad`"), "{ran:?}");
+    assert_eq!(home.run(["redact", "missing.txt"]).code, 2);
+}
