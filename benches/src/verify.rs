@@ -90,7 +90,7 @@ fn hashed(ledger: &Path) -> (f64, u64) {
 fn sealing() -> f64 {
     let writer = Id::new("w-0123456789abcdef").expect("an id");
     let encoded: Vec<_> = (0..1000).map(|n| ledger::entry(n).encode()).collect();
-    let (mut tree, mut reader, mut prev, mut buffer) =
+    let (mut tree, reader, mut prev, mut buffer) =
         (Frontier::new(), LineReader::default(), Digest::ZERO, Vec::new());
     let cpu = cpu_time();
     for (seq, record) in (1..=SEALED).zip(encoded.iter().cycle()) {

@@ -11,56 +11,86 @@ const BLOCK: usize = 64;
 const START: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
-/// Memory for hashing, used again for every record.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Pair {
-    /// What is left of the first text behind its whole blocks.
-    rest: Vec<u8>,
-    second: Vec<u8>,
+/// Two blocks with room for 65 bytes and the padding behind them: a one, and 520 bits.
+const PADDED: [[u8; BLOCK]; 2] = {
+    let mut second = [0; BLOCK];
+    let [_, end, .., high, low] = &mut second;
+    (*end, *high, *low) = (0x80, 0x02, 0x08);
+    [[0; BLOCK], second]
+};
+
+/// The digests of `first`, and of `prefix` and `second` as one text. Neither is copied but for its edges.
+pub(crate) fn pair(first: &[u8], prefix: u8, second: &[u8]) -> (Digest, Digest) {
+    // The first block of the second text holds the prefix, so its other blocks lie one byte further to the left.
+    let Some((start, rest)) = second.split_first_chunk::<{ BLOCK - 1 }>() else {
+        return (Digest::of(first), Digest::of(&[&[prefix], second].concat()));
+    };
+    let mut head = [prefix; BLOCK];
+    if let Some((_, room)) = head.split_first_chunk_mut::<1>() {
+        room.copy_from_slice(start);
+    }
+    let ((a, a_rest), (b, b_rest)) = (first.as_chunks::<BLOCK>(), rest.as_chunks::<BLOCK>());
+    let (a_end, b_end) = (padded(a_rest, first.len()), padded(b_rest, second.len() + 1));
+    let (mut left, mut right) = (START, START);
+    compress256(&mut right, &[head]);
+    for (one, other) in a.iter().zip(b) {
+        compress256(&mut left, std::slice::from_ref(one));
+        compress256(&mut right, std::slice::from_ref(other));
+    }
+    let both = a.len().min(b.len());
+    compress256(&mut left, a.get(both..).unwrap_or_default());
+    compress256(&mut right, b.get(both..).unwrap_or_default());
+    compress256(&mut left, a_end.blocks());
+    compress256(&mut right, b_end.blocks());
+    (digest(left), digest(right))
 }
 
-impl Pair {
-    /// The digests of `first`, and of `prefix` and `second` as one text.
-    pub(crate) fn hash(&mut self, first: &[u8], prefix: u8, second: &[u8]) -> (Digest, Digest) {
-        let (whole, rest) = first.as_chunks::<BLOCK>();
-        fill(&mut self.rest, &[], rest, first.len());
-        fill(&mut self.second, &[prefix], second, second.len() + 1);
-        let ((rest, _), (b, _)) = (self.rest.as_chunks::<BLOCK>(), self.second.as_chunks::<BLOCK>());
-        let (mut left, mut right) = (START, START);
-        let mut others = b.iter();
-        for one in whole.iter().chain(rest) {
-            compress256(&mut left, std::slice::from_ref(one));
-            if let Some(other) = others.next() {
-                compress256(&mut right, std::slice::from_ref(other));
-            }
-        }
-        compress256(&mut right, others.as_slice());
-        (digest(left), digest(right))
+/// The end of a text with the padding of FIPS 180-4.
+struct End {
+    room: [[u8; BLOCK]; 2],
+    /// Whether the second block is needed.
+    is_long: bool,
+}
+
+impl End {
+    fn blocks(&self) -> &[[u8; BLOCK]] {
+        let [first, _] = &self.room;
+        if self.is_long { &self.room } else { std::slice::from_ref(first) }
     }
+}
+
+/// What is left of a text of this length behind its whole blocks.
+fn padded(rest: &[u8], length: usize) -> End {
+    let mut end = End { room: [[0; BLOCK]; 2], is_long: rest.len() + 9 > BLOCK };
+    let text = end.room.as_flattened_mut();
+    if let Some((room, behind)) = text.split_at_mut_checked(rest.len()) {
+        room.copy_from_slice(rest);
+        behind.iter_mut().take(1).for_each(|byte| *byte = 0x80);
+    }
+    let [first, second] = &mut end.room;
+    let last = if end.is_long { second } else { first };
+    if let Some(bits) = last.last_chunk_mut() {
+        *bits = (length as u64 * 8).to_be_bytes();
+    }
+    end
 }
 
 /// The digest of a prefix and two digests: an inner node of the tree, in exactly two blocks.
 pub(crate) fn node(prefix: u8, left: &Digest, right: &Digest) -> Digest {
-    let mut blocks = [[0; BLOCK]; 2];
-    let text = std::iter::once(prefix).chain(*left.as_bytes()).chain(*right.as_bytes());
-    const BITS: u16 = 65 * 8;
-    let padding = std::iter::once(0x80).chain(std::iter::repeat_n(0, 60)).chain(BITS.to_be_bytes());
-    blocks.as_flattened_mut().iter_mut().zip(text.chain(padding)).for_each(|(place, byte)| *place = byte);
+    // The padding stands already; the parts are put in as wholes, because byte by byte costs as much as hashing.
+    let mut blocks = PADDED;
+    let text = blocks.as_flattened_mut();
+    if let Some((first, rest)) = text.split_first_mut()
+        && let Some((one, rest)) = rest.split_first_chunk_mut()
+        && let Some((other, _)) = rest.split_first_chunk_mut()
+    {
+        *first = prefix;
+        *one = *left.as_bytes();
+        *other = *right.as_bytes();
+    }
     let mut state = START;
     compress256(&mut state, &blocks);
     digest(state)
-}
-
-/// The end of a text and the padding of FIPS 180-4 for all of it.
-fn fill(buffer: &mut Vec<u8>, prefix: &[u8], text: &[u8], length: usize) {
-    buffer.clear();
-    buffer.extend_from_slice(prefix);
-    buffer.extend_from_slice(text);
-    let bits = (length as u64) * 8;
-    buffer.push(0x80);
-    let filled = (buffer.len() + 8).next_multiple_of(BLOCK) - 8;
-    buffer.resize(filled, 0);
-    buffer.extend_from_slice(&bits.to_be_bytes());
 }
 
 fn digest(state: [u32; 8]) -> Digest {
@@ -78,10 +108,9 @@ mod tests {
     #[test]
     fn both_hashes_are_those_of_the_plain_way_at_every_length() {
         let text: Vec<u8> = (0..700_u32).map(|n| (n * 7 + n / 5) as u8).collect();
-        let mut pair = Pair::default();
         for length in 0..text.len() {
             for other in [0, length / 2, length] {
-                let (first, second) = pair.hash(&text[..other], 9, &text[..length]);
+                let (first, second) = pair(&text[..other], 9, &text[..length]);
                 assert_eq!(first, Digest::of(&text[..other]));
                 assert_eq!(second, Digest::of(&[&[9], &text[..length]].concat()));
             }

@@ -47,7 +47,7 @@ pub(crate) fn grow(
     }
     let mut grown = Grown { tree, completed: Vec::new(), signed: Vec::new(), at };
     let mut covered = last;
-    let mut reader = LineReader::default();
+    let reader = LineReader::default();
     let mut add = || -> rusqlite::Result<Result<(), StoreError>> {
         let sql = "SELECT line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
         let mut statement = connection.prepare_cached(sql)?;
