@@ -2,6 +2,7 @@
 //! the same verdict, so everything here can be tested as a table or a property.
 
 pub mod block;
+pub mod change;
 pub mod clock;
 pub mod config;
 pub mod digest;

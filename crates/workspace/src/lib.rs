@@ -6,13 +6,19 @@
 //! path without them, and the re-spelled path is opened with links forbidden. Blocked names are not read,
 //! listed, searched, counted or suggested. A file with names we cannot account for is not read.
 //!
-//! Deliberately absent: writing (the edit engine brings it), decisions of policy, encoding for the wire.
+//! Changing happens in two steps: Loom (`draft_*`) makes a ChangeSet and writes nothing; an `Applier` applies one and
+//! nothing else.
+//!
+//! Deliberately absent: decisions of policy, proposals and approvals, encoding for the wire.
 
+mod apply;
 mod census;
+pub mod diff;
 mod entries;
 mod fault;
 mod handle;
 mod list;
+mod loom;
 mod read;
 mod resolve;
 mod scope;
@@ -22,9 +28,17 @@ mod text;
 mod visible;
 mod workspace;
 
+pub use apply::{
+    Applied, AppliedFile, Applier, ApplyFault, Holder, Outcome, Overdue, Prepared, Recovered, State,
+    state_folder,
+};
 pub use fault::{FileFault, OpenError};
 pub use handle::Volume;
 pub use list::{EntryKind, ListEntry, ListRequest, Listing};
+pub use loom::{
+    Draft, EditRequest, LoomFault, LoomLimits, MatchMode, Near, Note, Operation, ParseReport, Place,
+    WriteMode,
+};
 pub use read::{Content, FileRead, LineRange, ReadRequest};
 pub use resolve::{Kind, Resolved};
 pub use scope::{DEFAULT_SHARED_PATHS, Isolation, ScopeRules};

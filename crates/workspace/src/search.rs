@@ -27,11 +27,12 @@ mod snippet;
 mod tally;
 mod worker;
 
-pub(crate) use crew::Strays;
+pub(crate) use crew::{Strays, within, within_stack};
 pub use detail::Detail;
 pub use fault::SearchFault;
 use hunt::{Hunt, Work};
 use ignore::Level;
+pub(crate) use pattern::check_syntax;
 use tally::Tally;
 
 /// What is wanted of the matches.

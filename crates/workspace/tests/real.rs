@@ -7,9 +7,17 @@
     reason = "tests: they make the trees they look at, and say loudly what they skip"
 )]
 
+#[path = "real/bench.rs"]
+mod bench;
 #[path = "real/tree.rs"]
 mod tree;
 
+#[path = "real/applying.rs"]
+mod applying;
+#[path = "real/diffing.rs"]
+mod diffing;
+#[path = "real/editing.rs"]
+mod editing;
 #[path = "real/links.rs"]
 mod links;
 #[path = "real/listing.rs"]

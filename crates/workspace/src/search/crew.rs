@@ -19,6 +19,9 @@ const TICK: Duration = Duration::from_millis(4);
 /// What workers have to notice that they should stop.
 const GRACE: Duration = Duration::from_millis(8);
 
+/// What a thread gets for its stack unless it asks for more.
+const STACK: usize = 2 * 1024 * 1024;
+
 const RUNNING: u8 = 0;
 const STRAY: u8 = 1;
 const ENDED: u8 = 2;
@@ -51,8 +54,18 @@ pub(crate) fn within<T: Send + 'static>(
     budget: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Option<T>, SearchFault> {
+    within_stack(strays, budget, STACK, work)
+}
+
+/// The same with so much room for recursion.
+pub(crate) fn within_stack<T: Send + 'static>(
+    strays: &Arc<Strays>,
+    budget: Duration,
+    stack: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Option<T>, SearchFault> {
     let (sender, receiver) = channel();
-    let slot = spawn(strays, move || {
+    let slot = spawn(strays, stack, move || {
         let _ = sender.send(work());
     })?;
     match receiver.recv_timeout(budget) {
@@ -72,7 +85,7 @@ pub(crate) fn run(hunt: &Arc<Hunt>, threads: usize, deadline: Instant) -> Result
     for index in 0..threads {
         let (hunt, report) = (Arc::clone(hunt), Report(sender.clone()));
         let strays = Arc::clone(hunt.ws.strays());
-        slots.push(spawn(&strays, move || {
+        slots.push(spawn(&strays, STACK, move || {
             let report = report;
             Worker::new(&hunt, index).run();
             let _ = report.0.send(Ended::Well);
@@ -166,7 +179,11 @@ impl Drop for Tenure {
     }
 }
 
-fn spawn(strays: &Arc<Strays>, work: impl FnOnce() + Send + 'static) -> Result<Arc<Slot>, SearchFault> {
+fn spawn(
+    strays: &Arc<Strays>,
+    stack: usize,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<Arc<Slot>, SearchFault> {
     let slot = Arc::<Slot>::default();
     let tenure = Tenure { slot: Arc::clone(&slot), strays: Arc::clone(strays) };
     let run = move || {
@@ -177,6 +194,7 @@ fn spawn(strays: &Arc<Strays>, work: impl FnOnce() + Send + 'static) -> Result<A
     };
     std::thread::Builder::new()
         .name("search".to_owned())
+        .stack_size(stack)
         .spawn(run)
         .map(|_| slot)
         .map_err(|error| SearchFault::Broken { why: error.to_string() })

@@ -34,7 +34,8 @@ pub(crate) fn compile(
         .ok_or(SearchFault::OverBudget { what: "compiling it", budget })?
 }
 
-fn check_syntax(pattern: &str) -> Result<(), SearchFault> {
+/// Refuses what the engine cannot do, with its place.
+pub(crate) fn check_syntax(pattern: &str) -> Result<(), SearchFault> {
     let parsed = ast::parse::ParserBuilder::new().nest_limit(NEST_LIMIT).build().parse(pattern);
     let Err(error) = parsed else { return Ok(()) };
     let at = pattern.get(..error.span().start.offset).map_or(1, |head| head.chars().count() + 1);

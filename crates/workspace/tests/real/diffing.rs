@@ -1,0 +1,235 @@
+//! Diffs and patches: what a diff says, a patch does; whatever the bytes.
+
+use proptest::prelude::*;
+use vambrace_core::change::{Splice, spliced};
+use vambrace_core::{CallError, ErrorCode};
+use vambrace_workspace::{LoomFault, Note, diff};
+
+use crate::bench::Bench;
+use crate::editing::limits;
+use crate::tree::path;
+
+/// Drafts a patch over a file `f` and applies it.
+fn patched(base: Option<&[u8]>, patch: &[u8]) -> Result<Option<Vec<u8>>, LoomFault> {
+    let bench = Bench::new();
+    if let Some(base) = base {
+        bench.tree.file("f", base);
+    }
+    let draft = bench.ws.draft_patch(patch, &limits())?;
+    let (_, back) = bench.applier.apply(&draft.changes).unwrap();
+    let now = bench.read("f");
+    bench.applier.apply(&back.unwrap()).unwrap();
+    assert_eq!(bench.read("f").as_deref(), base, "rolling back");
+    Ok(now)
+}
+
+fn headed(old: &[u8], new: &[u8]) -> Vec<u8> {
+    [b"--- a/f\n+++ b/f\n".to_vec(), diff::between(old, new)].concat()
+}
+
+/// Lines of a few kinds, so that they repeat, with all kinds of ends.
+fn any_text() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop::sample::select(vec![&b"a"[..], b"b", b"\tx", b"", b"\xff\xe9", b"- c"]);
+    let end = prop::sample::select(vec![&b"\n"[..], b"\n", b"\n", b"\n", b"\r\n", b"\r"]);
+    let lines = proptest::collection::vec((word, end), 0..25);
+    (lines, any::<bool>()).prop_map(|(lines, ended)| {
+        let mut text: Vec<u8> = lines.iter().flat_map(|(word, end)| [*word, *end].concat()).collect();
+        if !ended {
+            text.extend_from_slice(b"last");
+        }
+        text
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    // B7
+    #[test]
+    fn a_patch_made_from_a_diff_makes_the_new_content(old in any_text(), new in any_text()) {
+        prop_assume!(old != new && !old.is_empty());
+        let now = patched(Some(&old), &headed(&old, &new)).unwrap();
+        prop_assert_eq!(now.unwrap(), new);
+    }
+
+    #[test]
+    fn taking_all_blocks_of_a_diff_is_the_change_and_none_is_none(old in any_text(), new in any_text()) {
+        let blocks = diff::blocks(&old, &Splice::between(&old, &new)).unwrap();
+        let all: Vec<Splice> = blocks.iter().flat_map(|block| block.splices.clone()).collect();
+        prop_assert_eq!(spliced(&old, &all).unwrap(), new);
+    }
+
+    // T8: bytes outside the matched spans never change.
+    #[test]
+    fn only_the_matched_bytes_change(
+        before in proptest::collection::vec(1..=255_u8, 0..60), after in proptest::collection::vec(1..=255_u8, 0..60),
+        content in "[a-z$\\\\]{0,12}",
+    ) {
+        let needle = b"@@needle@@";
+        let base = [&before[..], needle, &after[..]].concat();
+        let bench = Bench::new();
+        bench.tree.file("f", &base);
+        let edit = [vambrace_workspace::EditRequest::replace("@@needle@@", content.clone())];
+        match bench.ws.draft_edit(&path("f"), &edit, None, &limits()) {
+            Ok(draft) => {
+                bench.applier.apply(&draft.changes).unwrap();
+                prop_assert_eq!(bench.read("f").unwrap(), [&before[..], content.as_bytes(), &after[..]].concat());
+            }
+            // A tenth of control characters is no text.
+            Err(fault) => prop_assert_eq!(fault.code(), ErrorCode::BinaryFile),
+        }
+    }
+
+    #[test]
+    fn damaged_patches_never_panic(old in any_text(), new in any_text(), at in any::<prop::sample::Index>(), byte: u8) {
+        let mut patch = headed(&old, &new);
+        let at = at.index(patch.len());
+        patch[at] = byte;
+        let bench = Bench::new();
+        bench.tree.file("f", &old);
+        let _ = bench.ws.draft_patch(&patch, &limits());
+    }
+}
+
+// B2: what git's own programs make of our diffs.
+#[test]
+fn git_reads_our_diffs() {
+    let bench = Bench::new();
+    let old: String = (0..200).map(|n| format!("line {n}\n")).collect();
+    let new = old.replace("line 20\n", "").replace("line 90\n", "line 90\nnew\n") + "no end";
+    bench.tree.file("f", &old);
+    let patch = headed(old.as_bytes(), new.as_bytes());
+    std::fs::write(bench.tree.at("p"), &patch).unwrap();
+    let applied = std::process::Command::new("git")
+        .args(["apply", "--unsafe-paths", "p"])
+        .current_dir(&bench.tree.project)
+        .env("GIT_CEILING_DIRECTORIES", bench.tree.home.path())
+        .output();
+    match applied {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(bench.read("f").unwrap(), new.as_bytes());
+        }
+        Err(error) => eprintln!("SKIPPED: git does not run here: {error}"),
+    }
+}
+
+#[track_caller]
+fn check(base: &str, patch: &str, expected: Result<&str, (ErrorCode, &str)>) {
+    let got = patched(Some(base.as_bytes()), patch.as_bytes());
+    match (got, expected) {
+        (Ok(now), Ok(expected)) => assert_eq!(String::from_utf8(now.unwrap()).unwrap(), expected),
+        (Err(fault), Err((code, words))) => {
+            let error = CallError::from(fault);
+            assert_eq!(error.code, code, "{}", error.message);
+            assert!(error.message.contains(words), "{}", error.message);
+        }
+        (got, expected) => panic!("got {got:?}, expected {expected:?}"),
+    }
+}
+
+const HEAD: &str = "--- a/f\n+++ b/f\n";
+
+// B7
+#[test]
+fn context_must_match_exactly_wherever_it_is_found() {
+    use ErrorCode::MatchCountMismatch;
+    let patch = |hunk: &str| format!("{HEAD}{hunk}");
+    check("a\nb\nc\n", &patch("@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"), Ok("a\nB\nc\n"));
+    check("x\ny\na\nb\nc\n", &patch("@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"), Ok("x\ny\na\nB\nc\n"));
+    check("a\nb\nc\n", &patch("@@ -40,3 +40,3 @@\n a\n-b\n+B\n c\n"), Ok("a\nB\nc\n"));
+    check("q\nb\nb\n", &patch("@@ -1 +1 @@\n-b\n+B\n"), Err((MatchCountMismatch, "several other places")));
+    check("b\nb\n", &patch("@@ -2 +2 @@\n-b\n+B\n"), Ok("b\nB\n"));
+    check("a \nb\n", &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n"), Err((MatchCountMismatch, "line 1 is `a·`, the patch has `a`")));
+    check("\ta\nb\n", &patch("@@ -1,2 +1,2 @@\n     a\n-b\n+B\n"), Err((MatchCountMismatch, "line 1 is `→a`")));
+    check("a\n", &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n"), Err((MatchCountMismatch, "past the end")));
+    check("a\nb", &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n"), Err((MatchCountMismatch, "whether a newline ends it")));
+    check("a\nb", &patch("@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+B\n"), Ok("a\nB\n"));
+    check("a\nb\n", &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n\\ No newline at end of file\n"), Ok("a\nB"));
+    check("a\nb\nc\nd\n", &patch("@@ -1 +1 @@\n-a\n+A\n@@ -4 +4 @@\n-d\n+D\n"), Ok("A\nb\nc\nD\n"));
+    check("b\na\n", &patch("@@ -2 +2 @@\n-a\n+A\n@@ -1 +1 @@\n-b\n+B\n"), Err((MatchCountMismatch, "hunk 2")));
+}
+
+// T8, B7
+#[test]
+fn line_ends_of_a_patch_do_not_matter_and_the_files_stay() {
+    let patch = format!("{HEAD}@@ -1,3 +1,4 @@\n a\n-b\n+B\n+C\n c\n");
+    check("a\r\nb\r\nc\r\n", &patch, Ok("a\r\nB\r\nC\r\nc\r\n"));
+    check("a\nb\nc\n", &patch.replace('\n', "\r\n"), Ok("a\nB\nC\nc\n"));
+    check("a\r\nb\nc\r\n", &patch, Ok("a\r\nB\nC\r\nc\r\n"));
+    check("a\r\nb\r\n", &format!("{HEAD}@@ -1,0 +2 @@\n+x\n"), Ok("a\r\nx\r\nb\r\n"));
+}
+
+// B7
+#[test]
+fn a_moved_hunk_is_noted() {
+    let bench = Bench::new();
+    bench.tree.file("f", "x\ny\na\nb\n");
+    let draft = bench.ws.draft_patch(format!("{HEAD}@@ -1 +1 @@\n-a\n+A\n").as_bytes(), &limits()).unwrap();
+    assert_eq!(draft.notes, [Note::Moved { path: path("f"), hunk: 1, lines: 2 }]);
+}
+
+// B7
+#[test]
+fn one_patch_creates_changes_deletes_renames_and_sets_modes() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new();
+    bench.tree.file("change", "a\n").file("gone", "g\n").file("old name", "1\n2\n3\n").file("tool", "#!/bin/sh\n");
+    bench.tree.file("emptied", "");
+    let patch = "diff --git a/change b/change\n--- a/change\n+++ b/change\n@@ -1 +1 @@\n-a\n+b\n\
+        diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n\
+        diff --git a/new/x b/new/x\nnew file mode 100755\n--- /dev/null\n+++ b/new/x\n@@ -0,0 +1 @@\n+n\n\
+        diff --git a/new/empty b/new/empty\nnew file mode 100644\nindex 0000000..e69de29\n\
+        diff --git a/emptied b/emptied\ndeleted file mode 100644\nindex e69de29..0000000\n\
+        diff --git a/old name b/new name\nsimilarity index 66%\nrename from old name\nrename to new name\n\
+        --- a/old name\n+++ b/new name\n@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n\
+        diff --git a/tool b/tool\nold mode 100644\nnew mode 100755\n";
+    let draft = bench.ws.draft_patch(patch.as_bytes(), &limits()).unwrap();
+    let kinds: Vec<String> = draft.changes.files().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        kinds,
+        [
+            "MODIFY change",
+            "DELETE emptied",
+            "DELETE gone",
+            "CREATE FILE new/empty",
+            "CREATE FILE new/x",
+            "RENAME old name TO new name",
+            "MODE tool 0644 TO 0755"
+        ]
+    );
+    let (_, back) = bench.applier.apply(&draft.changes).unwrap();
+    let mode = |name: &str| std::fs::metadata(bench.tree.at(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(bench.read("change").unwrap(), b"b\n");
+    assert_eq!(bench.read("new name").unwrap(), b"1\ntwo\n3\n");
+    assert_eq!((bench.read("gone"), bench.read("emptied"), bench.read("old name")), (None, None, None));
+    assert_eq!((bench.read("new/empty").unwrap(), mode("new/x"), mode("tool")), (Vec::new(), 0o755, 0o755));
+    // Our own diff says the same and can be applied again after the rollback.
+    bench.applier.apply(&back.unwrap()).unwrap();
+    assert_eq!((bench.read("gone").unwrap(), bench.read("old name").unwrap()), (b"g\n".to_vec(), b"1\n2\n3\n".to_vec()));
+    assert_eq!((bench.read("new name"), mode("tool")), (None, 0o644));
+    assert!(!bench.tree.at("new").exists(), "folders that were made for it are gone too");
+    let again = bench.ws.draft_patch(&draft.diff, &limits()).unwrap();
+    assert_eq!(again.changes, draft.changes);
+    assert_eq!(bench.litter(), Vec::<String>::new());
+}
+
+// B7, T12
+#[test]
+fn patches_that_cannot_be_are_refused() {
+    let bench = Bench::new();
+    bench.tree.file("f", "a\n").file("g", "a\n").file("bin", "a\0b\n");
+    let code = |patch: &str| bench.ws.draft_patch(patch.as_bytes(), &limits()).map(|_| ()).unwrap_err().code();
+    let one = "@@ -1 +1 @@\n-a\n+b\n";
+    assert_eq!(code(&format!("{HEAD}{one}{HEAD}{one}")), ErrorCode::InvalidArguments, "the same file twice");
+    assert_eq!(code(&format!("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n")), ErrorCode::MatchCountMismatch);
+    assert_eq!(code(&format!("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n")), ErrorCode::MatchCountMismatch);
+    assert_eq!(code("diff --git a/f b/g\nrename from f\nrename to g\n"), ErrorCode::MatchCountMismatch);
+    assert_eq!(code(&format!("--- a/../f\n+++ b/../f\n{one}")), ErrorCode::InvalidArguments);
+    assert_eq!(code(&format!("--- /etc/passwd\n+++ /etc/passwd\n{one}")), ErrorCode::InvalidArguments);
+    assert_eq!(code(&format!("--- a/.env\n+++ b/.env\n{one}")), ErrorCode::BlockedPath);
+    assert_eq!(code("--- /dev/null\n+++ b/.git/hooks/x\n@@ -0,0 +1 @@\n+x\n"), ErrorCode::BlockedPath);
+    assert_eq!(code(&format!("--- a/nofile\n+++ b/nofile\n{one}")), ErrorCode::FileNotFound);
+    assert_eq!(code("--- a/bin\n+++ b/bin\n@@ -1 +1 @@\n-a\n+b\n"), ErrorCode::BinaryFile);
+    assert_eq!(code("--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+a\0\n"), ErrorCode::BinaryFile);
+}
