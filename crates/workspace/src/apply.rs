@@ -82,8 +82,8 @@ pub struct Applied {
 
 /// Checked and locked: everything is still as proposed, and nobody else who keeps to the locks can change it.
 #[derive(Debug)]
-pub struct Prepared<'a> {
-    applier: &'a Applier,
+pub struct Prepared {
+    applier: Applier,
     changes: ChangeSet,
     items: Vec<Item>,
     back: Option<ChangeSet>,
@@ -106,7 +106,7 @@ impl Applier {
     }
 
     /// Locks the files and makes checks 4 to 8. Nothing is changed.
-    pub fn prepare(&self, changes: &ChangeSet) -> Result<Prepared<'_>, ApplyFault> {
+    pub fn prepare(&self, changes: &ChangeSet) -> Result<Prepared, ApplyFault> {
         let mut overdue = Vec::new();
         let mut locks = self.lock_all(changes, &mut overdue)?;
         let mut items = Vec::new();
@@ -132,7 +132,7 @@ impl Applier {
         }
         // Too large to keep is no reason not to apply; the caller sees that there is no way back.
         let back = backs.and_then(|backs| ChangeSet::new(backs).ok());
-        Ok(Prepared { applier: self, changes: changes.clone(), items, back, overdue })
+        Ok(Prepared { applier: self.clone(), changes: changes.clone(), items, back, overdue })
     }
 
     /// Both steps at once, for callers that record nothing in between.
@@ -219,7 +219,7 @@ impl Applier {
     }
 }
 
-impl Prepared<'_> {
+impl Prepared {
     /// What undoes it; to be kept with the record of what is about to happen. `None` when the old content is too large.
     #[must_use]
     pub fn reverse(&self) -> Option<&ChangeSet> {

@@ -130,6 +130,8 @@ pub enum Combine {
     Profile,
     /// Kept per file: the decision intersects them.
     PerFile,
+    /// A list that permits, of the organisation's and the user's file only.
+    Above,
 }
 
 impl Combine {
@@ -148,6 +150,7 @@ impl Combine {
             Self::Topmost => "topmost file",
             Self::Collect => "entries of trusted files",
             Self::PerFile => "every file judges",
+            Self::Above => "never from the project",
         }
     }
 }
