@@ -14,6 +14,8 @@
 //! Not here: the clock (it is handed in), other databases.
 
 mod append;
+mod approver;
+mod ask;
 mod batch;
 mod call;
 mod checkpoints;
@@ -25,9 +27,11 @@ mod growth;
 mod guard;
 mod keeper;
 mod keys;
+mod life;
 mod lock;
 mod mirror;
 mod projection;
+mod questions;
 mod read;
 mod record;
 mod rotation;
@@ -40,26 +44,36 @@ mod state_dir;
 mod statements;
 mod store;
 mod tide;
+mod token;
 mod tree;
 mod trust;
+mod vault;
 mod verify;
 mod violation;
+mod wake;
 mod wal;
 mod writer;
 
+pub use approver::{Approver, ApproverFault, Passphrase};
+pub use ask::{ApprovalRow, AskChange, AskKind, AskState, Decided, GrantRow, ProposalRow, ProposalState};
 pub use batch::{Batch, Change, Committed, Durability, Sealed, StartReceipt};
 pub use call::{CallFinish, CallRow, CallState, RecentCalls};
 pub use checkpoints::CheckpointRow;
 pub use disk::{DiskSegments, SegmentFiles};
 pub use error::StoreError;
 pub use event::{EventStatus, Phase, TimelineEvent};
+pub use questions::{Asked, Questions};
 pub use record::{Order, Query, Record};
 pub use session::{SessionRow, SessionState};
 pub use sqlite::{Counters, Options, SqliteStore};
 pub use state_dir::StateDir;
 pub use store::{BoxFuture, Store};
+pub use token::{Token, TokenKind, TokenRow};
 pub use trust::TrustRow;
+pub use vault::{Kept, Vault};
 pub use verify::{Progress, VerifyOptions, VerifyReport, verify};
 pub use violation::ViolationRow;
+pub use wake::Watch;
 
+pub use vambrace_ledger::{Decision, Reach, SigningKey, Verb, VerifyKey};
 pub use vambrace_ledger::{Entry, Head, Id, Text, Timestamp};

@@ -65,6 +65,12 @@ impl StateDir {
         self.ledger().join("checkpoint")
     }
 
+    /// The folder where waiting processes are woken; made when it is missing.
+    pub(crate) fn wake(&self) -> Result<PathBuf, StoreError> {
+        let path = self.path.join("wake");
+        self.own(&path).map(|()| path)
+    }
+
     pub(crate) fn wal(&self) -> PathBuf {
         self.path.join("vambrace.db-wal")
     }

@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::{call, event, session, trust, violation};
 
 /// How many statements a writing connection has to keep.
-pub(crate) const KEPT: usize = 32;
+pub(crate) const KEPT: usize = 64;
 
 /// Every statement of a writer, by its place in [`SQL`].
 #[derive(Debug, Clone, Copy)]
@@ -234,6 +234,7 @@ impl<'c> Statements<'c> {
                 let (project, digest) = (t.project.as_bytes().as_slice(), t.digest.as_bytes().as_slice());
                 self.execute(Which::Trust, (project, t.path.get(), digest, t.by.get(), t.at.millis()))?;
             }
+            Change::Ask(change) => crate::ask::make(self.connection, change)?,
             Change::Untrust { project } => {
                 self.execute(Which::Untrust, [project.as_bytes().as_slice()])?;
             }
@@ -250,7 +251,7 @@ fn one(rows: usize, what: &str, id: &Id) -> Result<(), Refusal> {
     if rows == 1 { Ok(()) } else { refuse(format!("there is no {what} `{id}`")) }
 }
 
-fn refuse(why: String) -> Result<(), Refusal> {
+pub(crate) fn refuse(why: String) -> Result<(), Refusal> {
     Err(Refusal::Store(StoreError::Conflict(why)))
 }
 
