@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use vambrace_core::change::{ChangeSet, FileChange, Kind};
+use vambrace_core::digest::Digest;
 use vambrace_core::effect::Effect;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::fence::Fence;
@@ -10,7 +11,7 @@ use vambrace_core::path::{AskedPath, ScopedPath};
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Applied, Draft, Note, Prepared as Locked, WriteMode};
+use vambrace_workspace::{Applied, Draft, Note, Prepared as Locked, WriteMode, diff};
 
 use crate::fresh;
 use crate::tool::{Output, Prepared, Room, Touched, Weight, Work};
@@ -194,6 +195,38 @@ impl Work for AsAsked {
             touched: Touched::default(),
         })
     }
+}
+
+/// The plan that undoes a change. What comes back was there before, so it is not looked through for secrets.
+pub fn undo(room: &Room, back: ChangeSet) -> Result<Prepared, CallError> {
+    let mut bases = Vec::new();
+    for file in back.files() {
+        let base = match file.before() {
+            Some(_) => room.workspace.content(file.path(), &room.changes.limits).map_err(|fault| {
+                CallError::new(ErrorCode::StaleBase, fault.to_string())
+                    .suggest("the file is not what the change made of it: look at it, and undo by hand")
+            })?,
+            None => Default::default(),
+        };
+        if file.before().is_some_and(|before| Digest::of(&base) != before.hash) {
+            let why = format!("`{}` was changed since: it is not what the change made of it", file.path());
+            return Err(CallError::new(ErrorCode::StaleBase, why)
+                .suggest("look at the file, and undo by hand what is not wanted"));
+        }
+        bases.push((file.path().clone(), base));
+    }
+    let base_of = |file: &FileChange| {
+        bases.iter().find(|(path, _)| path == file.path()).map(|(_, base)| base.as_slice())
+    };
+    let diff = diff::of_changes(&back, base_of).map_err(vambrace_core::change::BadChange::from)?;
+    let path = back.files().first().map(|file| file.path().clone());
+    Ok(Prepared {
+        effects: back.effects(),
+        risk: risk(&back),
+        path,
+        weight: Weight::Heavy,
+        work: Box::new(Change { draft: Draft { changes: back, diff, notes: Vec::new() }, locked: None }),
+    })
 }
 
 /// The part of a proposal that a person agrees to.

@@ -15,5 +15,5 @@ mod tool;
 mod write_file;
 
 pub use catalogue::Catalogue;
-pub use change::{Part, amend};
+pub use change::{Part, amend, payload, undo};
 pub use tool::{About, Card, Changes, Limits, Output, Prepared, Room, Tool, Touched, Weight, Work};
