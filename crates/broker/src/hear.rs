@@ -11,7 +11,7 @@ use vambrace_core::risk::Level;
 use vambrace_ledger::{Op, Status};
 use vambrace_store::{
     ApprovalRow, AskChange, AskKind, AskState, Batch, CallState, Change, EventStatus, Phase, ProposalRow,
-    ProposalState, Watch,
+    ProposalState, Sealed, Watch,
 };
 
 use crate::answer::{Answer, Asked, Done, Outcome, Standing};
@@ -23,6 +23,8 @@ use crate::recall::resume;
 use crate::trail::Trail;
 
 type Row = ApprovalRow<String>;
+/// Where the record of a new question is, and whether it is on the disk.
+type Put = Option<(Sealed, bool)>;
 
 impl Broker {
     /// Records how a walk ended; a question is put and waited for.
@@ -35,16 +37,20 @@ impl Broker {
         let row = match walked {
             Ok(clean) => return self.record(trail, Ok(clean)).await,
             Err(Stop::Refused(error)) => return self.record(trail, Err(error)).await,
-            Err(Stop::Known(row)) => Ok(*row),
+            Err(Stop::Known(row)) => Ok((*row, None)),
             Err(Stop::Ask(question)) => self.put(&trail, *question).await,
         };
-        let row = match row {
+        let (row, put) = match row {
             Ok(row) => row,
             Err(error) => return self.record(trail, Err(error)).await,
         };
         trail.call = row.call.clone();
         trail.hitl = Some(row.id.clone());
         match self.outlast(&row, &mut trail, patience).await {
+            // Its own record says that it was asked.
+            Ok(Heard::Told(outcome)) if put.is_some() && matches!(*outcome, Outcome::Asked(_)) => {
+                self.answer_about(trail, &row, *outcome, put)
+            }
             Ok(Heard::Told(outcome)) => self.tell(trail, &row, *outcome).await,
             Ok(Heard::Resumed(walked)) => match *walked {
                 Ok(clean) => self.record(trail, Ok(clean)).await,
@@ -60,7 +66,7 @@ impl Broker {
     }
 
     /// Puts a question, on record. The same call may have been asked about a moment ago: then that is the question.
-    async fn put(&self, trail: &Trail, question: Question) -> Result<Row, CallError> {
+    async fn put(&self, trail: &Trail, question: Question) -> Result<(Row, Put), CallError> {
         let store = &self.parts.store;
         let (id, now) = (self.new_id("hitl-"), self.parts.clock.now());
         let kind = if trail.change.is_some() { AskKind::Change } else { AskKind::Call };
@@ -140,19 +146,25 @@ impl Broker {
                 vec![entry]
             }
         };
+        let mut put = None;
         let found = match store.commit(Batch::durable(entries, changes)).await {
-            Ok(_) => store.questions().approval(id.as_str()).await,
+            Ok(committed) => {
+                put = committed.last().map(|sealed| (sealed, committed.is_durable()));
+                store.questions().approval(id.as_str()).await
+            }
             Err(error) if error.concerns_batch_only() => {
                 let before = store.questions().asked_before(trail.session.as_str(), trail.asked).await;
                 match before {
-                    Ok(Some(row)) if row.state == AskState::Pending => return Ok(row),
+                    Ok(Some(row)) if row.state == AskState::Pending => return Ok((row, None)),
                     _ => Err(error),
                 }
             }
             Err(error) => Err(error),
         };
         let found = found.map_err(|error| CallError::from(&error))?;
-        found.ok_or_else(|| CallError::new(ErrorCode::AuditUnavailable, "the question was not kept"))
+        let row =
+            found.ok_or_else(|| CallError::new(ErrorCode::AuditUnavailable, "the question was not kept"))?;
+        Ok((row, put))
     }
 
     /// Waits until the question is settled, the caller's patience is over, or its time is.

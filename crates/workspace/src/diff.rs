@@ -145,7 +145,8 @@ fn header(change: &FileChange, form: Form) -> Vec<u8> {
     let mut extended = String::new();
     match (kind, change.before()) {
         (Kind::Create, _)
-            if size == 0 || form == Form::Git || new_mode.is_some_and(|bits| bits & 0o111 != 0) => {
+            if size == 0 || form == Form::Git || new_mode.is_some_and(|bits| bits & 0o111 != 0) =>
+        {
             extended = format!("new file mode {}\n", mode(new_mode.unwrap_or(0o644)));
         }
         (Kind::Delete, Some(before)) if size == 0 || form == Form::Git => {

@@ -65,7 +65,8 @@ impl Journal {
 
     /// Everything is done: forgotten. That this reaches the disk does not matter, settling twice changes nothing.
     pub(crate) fn remove(self) {
-        let _ = rustix::fs::unlinkat(&*self.folder, format!("{}{WRITTEN}", self.stem).as_str(), AtFlags::empty());
+        let _ =
+            rustix::fs::unlinkat(&*self.folder, format!("{}{WRITTEN}", self.stem).as_str(), AtFlags::empty());
         drop(self.locked);
     }
 
@@ -80,7 +81,8 @@ impl Journal {
             return None;
         }
         let size = u64::try_from(facts.st_size).ok()?;
-        let entry = read_all(locked.as_fd(), size, MAX_BYTES).ok().flatten().and_then(|bytes| Entry::read(&bytes));
+        let entry =
+            read_all(locked.as_fd(), size, MAX_BYTES).ok().flatten().and_then(|bytes| Entry::read(&bytes));
         Some((Self { folder: Arc::clone(folder), stem, locked }, entry))
     }
 

@@ -20,7 +20,10 @@ impl Bench {
     }
 
     fn write(&self, name: &str, content: &str) -> ChangeSet {
-        self.ws.draft_write(&path(name), content.as_bytes(), WriteMode::Write, None, &limits()).unwrap().changes
+        self.ws
+            .draft_write(&path(name), content.as_bytes(), WriteMode::Write, None, &limits())
+            .unwrap()
+            .changes
     }
 
     fn delete(&self, name: &str) -> ChangeSet {
@@ -62,8 +65,12 @@ fn what_changed_since_the_proposal_is_not_applied() {
 fn denied_names_links_and_odd_files_are_refused_when_applying_too() {
     let bench = Bench::new();
     bench.tree.file("a/f", "a\n").file("g", "a\n").file("h", "a\n").file("i", "a\n");
-    let (through, linked, twice, folder) =
-        (bench.edit("a/f", "a", "b"), bench.edit("g", "a", "b"), bench.edit("h", "a", "b"), bench.delete("i"));
+    let (through, linked, twice, folder) = (
+        bench.edit("a/f", "a", "b"),
+        bench.edit("g", "a", "b"),
+        bench.edit("h", "a", "b"),
+        bench.delete("i"),
+    );
     std::fs::rename(bench.tree.at("a"), bench.tree.at("real")).unwrap();
     bench.tree.link("a", "real");
     std::fs::remove_file(bench.tree.at("g")).unwrap();
@@ -110,7 +117,10 @@ fn several_files_change_together_or_not_at_all() {
     let (applied, back) = bench.applier.apply(&changes).unwrap();
     assert_eq!(applied.files.len(), 4);
     assert_eq!(bench.applier.state(&changes), Ok(State::After));
-    assert_eq!((bench.read("a").unwrap(), bench.read("c"), bench.read("d/e").unwrap()), (b"A\n".to_vec(), None, b"D\n".to_vec()));
+    assert_eq!(
+        (bench.read("a").unwrap(), bench.read("c"), bench.read("d/e").unwrap()),
+        (b"A\n".to_vec(), None, b"D\n".to_vec())
+    );
     assert_eq!(code(bench.applier.apply(&changes)), Some(ErrorCode::StaleBase), "twice");
     let back = back.unwrap();
     bench.tree.file("a", "somebody\n");
@@ -134,7 +144,10 @@ fn what_is_half_done_goes_back_when_the_rest_cannot_be_done() {
     // An outside writer who knows nothing of locks.
     std::fs::write(bench.tree.at("z"), "precious\n").unwrap();
     assert_eq!(code(prepared.commit("t")), Some(ErrorCode::StaleBase));
-    assert_eq!((bench.read("a").unwrap(), bench.read("z").unwrap()), (b"a\n".to_vec(), b"precious\n".to_vec()));
+    assert_eq!(
+        (bench.read("a").unwrap(), bench.read("z").unwrap()),
+        (b"a\n".to_vec(), b"precious\n".to_vec())
+    );
     assert_eq!(bench.litter(), Vec::<String>::new());
     // And of one file.
     let changes = bench.edit("a", "a", "b");
@@ -163,12 +176,13 @@ fn a_changed_file_keeps_mode_owner_access_lists_and_attributes() {
     let file = std::fs::File::open(&at).unwrap();
     rustix::fs::fsetxattr(&file, "user.note", b"kept", XattrFlags::empty()).unwrap();
     // user::rw-, user:12:r--, group::r--, mask::r--, other::---
-    let acl: Vec<u8> = [(1_u16, 6_u16, u32::MAX), (2, 4, 12), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
-        .iter()
-        .fold(2_u32.to_le_bytes().to_vec(), |mut acl, (tag, perm, id)| {
-            acl.extend(tag.to_le_bytes().iter().chain(&perm.to_le_bytes()).chain(&id.to_le_bytes()));
-            acl
-        });
+    let acl: Vec<u8> =
+        [(1_u16, 6_u16, u32::MAX), (2, 4, 12), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
+            .iter()
+            .fold(2_u32.to_le_bytes().to_vec(), |mut acl, (tag, perm, id)| {
+                acl.extend(tag.to_le_bytes().iter().chain(&perm.to_le_bytes()).chain(&id.to_le_bytes()));
+                acl
+            });
     let has_acl = rustix::fs::fsetxattr(&file, "system.posix_acl_access", &acl, XattrFlags::empty());
     if let Err(errno) = has_acl {
         eprintln!("SKIPPED the access list: {errno}");
@@ -202,14 +216,16 @@ fn a_changed_file_keeps_mode_owner_access_lists_and_attributes() {
 fn a_folders_default_access_list_does_not_reach_a_replaced_file() {
     let bench = Bench::new();
     bench.tree.file("d/f", "a\n");
-    let acl: Vec<u8> = [(1_u16, 6_u16, u32::MAX), (2, 6, 12), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)]
-        .iter()
-        .fold(2_u32.to_le_bytes().to_vec(), |mut acl, (tag, perm, id)| {
-            acl.extend(tag.to_le_bytes().iter().chain(&perm.to_le_bytes()).chain(&id.to_le_bytes()));
-            acl
-        });
+    let acl: Vec<u8> =
+        [(1_u16, 6_u16, u32::MAX), (2, 6, 12), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)]
+            .iter()
+            .fold(2_u32.to_le_bytes().to_vec(), |mut acl, (tag, perm, id)| {
+                acl.extend(tag.to_le_bytes().iter().chain(&perm.to_le_bytes()).chain(&id.to_le_bytes()));
+                acl
+            });
     let folder = std::fs::File::open(bench.tree.at("d")).unwrap();
-    if let Err(errno) = rustix::fs::fsetxattr(&folder, "system.posix_acl_default", &acl, XattrFlags::empty()) {
+    if let Err(errno) = rustix::fs::fsetxattr(&folder, "system.posix_acl_default", &acl, XattrFlags::empty())
+    {
         eprintln!("SKIPPED: no access lists here: {errno}");
         return;
     }
@@ -253,8 +269,13 @@ fn nothing_outside_changes_while_links_are_swapped_in() {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 for (one, other) in [("d", "swap_d"), ("f", "swap_f")] {
-                    let swapped =
-                        renameat_with(CWD, bench.tree.at(one), CWD, bench.tree.at(other), RenameFlags::EXCHANGE);
+                    let swapped = renameat_with(
+                        CWD,
+                        bench.tree.at(one),
+                        CWD,
+                        bench.tree.at(other),
+                        RenameFlags::EXCHANGE,
+                    );
                     swapped.unwrap();
                 }
             }
@@ -276,7 +297,8 @@ fn nothing_outside_changes_while_links_are_swapped_in() {
     });
     assert!(applied > 0, "nothing was ever applied: the test proves nothing");
     assert_eq!(std::fs::read_to_string(outside).unwrap(), format!("{CANARY}\n"));
-    let names: Vec<_> = std::fs::read_dir(bench.tree.outside()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(bench.tree.outside()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["secret.txt"]);
 }
 

@@ -140,14 +140,30 @@ fn context_must_match_exactly_wherever_it_is_found() {
     check("a\nb\nc\n", &patch("@@ -40,3 +40,3 @@\n a\n-b\n+B\n c\n"), Ok("a\nB\nc\n"));
     check("q\nb\nb\n", &patch("@@ -1 +1 @@\n-b\n+B\n"), Err((MatchCountMismatch, "several other places")));
     check("b\nb\n", &patch("@@ -2 +2 @@\n-b\n+B\n"), Ok("b\nB\n"));
-    check("a \nb\n", &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n"), Err((MatchCountMismatch, "line 1 is `a·`, the patch has `a`")));
-    check("\ta\nb\n", &patch("@@ -1,2 +1,2 @@\n     a\n-b\n+B\n"), Err((MatchCountMismatch, "line 1 is `→a`")));
+    check(
+        "a \nb\n",
+        &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n"),
+        Err((MatchCountMismatch, "line 1 is `a·`, the patch has `a`")),
+    );
+    check(
+        "\ta\nb\n",
+        &patch("@@ -1,2 +1,2 @@\n     a\n-b\n+B\n"),
+        Err((MatchCountMismatch, "line 1 is `→a`")),
+    );
     check("a\n", &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n"), Err((MatchCountMismatch, "past the end")));
-    check("a\nb", &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n"), Err((MatchCountMismatch, "whether a newline ends it")));
+    check(
+        "a\nb",
+        &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n"),
+        Err((MatchCountMismatch, "whether a newline ends it")),
+    );
     check("a\nb", &patch("@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+B\n"), Ok("a\nB\n"));
     check("a\nb\n", &patch("@@ -1,2 +1,2 @@\n a\n-b\n+B\n\\ No newline at end of file\n"), Ok("a\nB"));
     check("a\nb\nc\nd\n", &patch("@@ -1 +1 @@\n-a\n+A\n@@ -4 +4 @@\n-d\n+D\n"), Ok("A\nb\nc\nD\n"));
-    check("b\na\n", &patch("@@ -2 +2 @@\n-a\n+A\n@@ -1 +1 @@\n-b\n+B\n"), Err((MatchCountMismatch, "hunk 2")));
+    check(
+        "b\na\n",
+        &patch("@@ -2 +2 @@\n-a\n+A\n@@ -1 +1 @@\n-b\n+B\n"),
+        Err((MatchCountMismatch, "hunk 2")),
+    );
 }
 
 // T8, B7
@@ -174,7 +190,12 @@ fn a_moved_hunk_is_noted() {
 fn one_patch_creates_changes_deletes_renames_and_sets_modes() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new();
-    bench.tree.file("change", "a\n").file("gone", "g\n").file("old name", "1\n2\n3\n").file("tool", "#!/bin/sh\n");
+    bench
+        .tree
+        .file("change", "a\n")
+        .file("gone", "g\n")
+        .file("old name", "1\n2\n3\n")
+        .file("tool", "#!/bin/sh\n");
     bench.tree.file("emptied", "");
     let patch = "diff --git a/change b/change\n--- a/change\n+++ b/change\n@@ -1 +1 @@\n-a\n+b\n\
         diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n\
@@ -206,7 +227,10 @@ fn one_patch_creates_changes_deletes_renames_and_sets_modes() {
     assert_eq!((bench.read("new/empty").unwrap(), mode("new/x"), mode("tool")), (Vec::new(), 0o755, 0o755));
     // Our own diff says the same and can be applied again after the rollback.
     bench.applier.apply(&back.unwrap()).unwrap();
-    assert_eq!((bench.read("gone").unwrap(), bench.read("old name").unwrap()), (b"g\n".to_vec(), b"1\n2\n3\n".to_vec()));
+    assert_eq!(
+        (bench.read("gone").unwrap(), bench.read("old name").unwrap()),
+        (b"g\n".to_vec(), b"1\n2\n3\n".to_vec())
+    );
     assert_eq!((bench.read("new name"), mode("tool")), (None, 0o644));
     assert!(!bench.tree.at("new").exists(), "folders that were made for it are gone too");
     let again = bench.ws.draft_patch(&draft.diff, &limits()).unwrap();
@@ -219,7 +243,8 @@ fn one_patch_creates_changes_deletes_renames_and_sets_modes() {
 fn patches_that_cannot_be_are_refused() {
     let bench = Bench::new();
     bench.tree.file("f", "a\n").file("g", "a\n").file("bin", "a\0b\n");
-    let code = |patch: &str| bench.ws.draft_patch(patch.as_bytes(), &limits()).map(|_| ()).unwrap_err().code();
+    let code =
+        |patch: &str| bench.ws.draft_patch(patch.as_bytes(), &limits()).map(|_| ()).unwrap_err().code();
     let one = "@@ -1 +1 @@\n-a\n+b\n";
     assert_eq!(code(&format!("{HEAD}{one}{HEAD}{one}")), ErrorCode::InvalidArguments, "the same file twice");
     assert_eq!(code(&format!("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n")), ErrorCode::MatchCountMismatch);

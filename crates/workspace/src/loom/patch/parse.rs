@@ -150,7 +150,8 @@ impl<'a> Parser<'a> {
             let mut plain = FilePatch::default();
             let at = self.at;
             self.plain_header(&mut plain)?;
-            let agrees = |own: &Option<String>, told: &Option<String>| own.is_none() || told.is_none() || own == told;
+            let agrees =
+                |own: &Option<String>, told: &Option<String>| own.is_none() || told.is_none() || own == told;
             let nameless = file.old.is_none() && file.new.is_none();
             if nameless || (agrees(&file.old, &plain.old) && agrees(&file.new, &plain.new)) {
                 // Where a rename is told in words, those count.
