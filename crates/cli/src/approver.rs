@@ -27,9 +27,6 @@ const PHRASE_FILE: &str = "VAMBRACE_PASSPHRASE_FILE";
 const NEW_PHRASE: &str = "VAMBRACE_NEW_PASSPHRASE";
 const TOKEN: &str = "VAMBRACE_TOKEN";
 
-/// What the environment holds for deciding; taken out of everything that is passed on.
-pub(crate) const VARIABLES: [&str; 4] = [PHRASE, PHRASE_FILE, NEW_PHRASE, TOKEN];
-
 /// Whoever decides here.
 pub(crate) async fn decider(store: &SqliteStore, out: Out) -> Result<Decider, Failure> {
     if let Some(text) = variable(TOKEN) {

@@ -172,6 +172,29 @@ impl Approver {
     }
 }
 
+/// The key with which answers are signed that come through a client the user trusts. It is not sealed: whoever can read the
+/// state folder can use it, and the record says through which client the answer came. Says whether it was made just now.
+pub fn client_key(dir: &StateDir) -> Result<(SigningKey, bool), ApproverFault> {
+    let path = dir.keys().join("client.key");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            let text = Zeroizing::new(text);
+            let key = SigningKey::from_secret_text(&text);
+            key.map(|key| (key, false)).map_err(|error| ApproverFault::Damaged(path, error.to_string()))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let mut seed = Zeroizing::new([0; 32]);
+            random(&mut *seed)?;
+            let key = SigningKey::new("client/local", KeyKind::Log, &seed)
+                .map_err(|error| ApproverFault::Damaged(path.clone(), error.to_string()))?;
+            let text = Zeroizing::new(key.secret_text());
+            write_private(&path, text.as_bytes()).map_err(|error| StoreError::folder(&path, error))?;
+            Ok((key, true))
+        }
+        Err(error) => Err(StoreError::folder(&path, error).into()),
+    }
+}
+
 fn parse(text: &str) -> Option<File> {
     let mut lines = text.lines();
     (lines.next()? == FORM).then_some(())?;

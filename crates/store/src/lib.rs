@@ -54,7 +54,7 @@ mod wake;
 mod wal;
 mod writer;
 
-pub use approver::{Approver, ApproverFault, Passphrase};
+pub use approver::{Approver, ApproverFault, Passphrase, client_key};
 pub use ask::{ApprovalRow, AskChange, AskKind, AskState, Decided, GrantRow, ProposalRow, ProposalState};
 pub use batch::{Batch, Change, Committed, Durability, Sealed, StartReceipt};
 pub use call::{CallFinish, CallRow, CallState, RecentCalls};

@@ -14,6 +14,7 @@ use vambrace_store::SqliteStore;
 
 use self::clients::Client;
 use self::detect::Detected;
+use crate::approver;
 use crate::command::trust;
 use crate::desk::{self, Settings};
 use crate::failure::Failure;
@@ -31,6 +32,7 @@ pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Res
     let text = file::text(&detected);
     file::write(&project, &text, force)?;
     let digest = pin(&project, &text, &store).await?;
+    let approver = approver::ensure(&store, *out).await?;
     let program =
         std::env::current_exe().map_err(|error| Failure::failed(format!("the own program: {error}")))?;
     let clients = clients::all(&project, &program);
@@ -39,11 +41,15 @@ pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Res
             "config": project.join(CONFIG).display().to_string(),
             "trusted": digest.is_some(),
             "digest": digest.map(|digest| digest.to_string()),
+            "approver_key": approver,
             "detected": detected.kinds(),
             "clients": clients.iter().map(as_json).collect::<Vec<_>>(),
         }));
     } else {
         tell(&project, &detected, digest, &clients, *out);
+        if !approver {
+            out.say("there is no approver key yet: the first decision (`vambrace approvals approve ...`) makes it");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
