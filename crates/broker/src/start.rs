@@ -40,7 +40,8 @@ pub(crate) async fn start(
     let (prepared, permit) = permitted.into_parts();
     let (prepared, back) = ready(broker, prepared, &permit).await?;
     let only_reads = prepared.effects.iter().all(|effect| effect.kind() == EffectKind::Read);
-    let later = only_reads && broker.parts.sync == AuditSync::ReadsLater;
+    // A yes that is used is used for good.
+    let later = only_reads && broker.parts.sync == AuditSync::ReadsLater && trail.yes.is_none();
     trail.row_later = later && trail.limit.is_none() && prepared.weight == Weight::Light;
     let (mut entries, mut changes) = broker.agreements(trail, &permit, &prepared, back)?;
     let (own, further) = broker.start_record(trail)?;

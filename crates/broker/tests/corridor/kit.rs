@@ -30,11 +30,13 @@ impl Clock for Hand {
     }
 }
 
-struct Count(AtomicU64);
+/// Never the same twice, whatever brokers there are.
+struct Count;
 
 impl Chance for Count {
     fn draw(&self) -> u128 {
-        u128::from(self.0.fetch_add(1, Ordering::Relaxed)) << 64
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 64
     }
 }
 
@@ -144,7 +146,7 @@ pub(crate) fn parts(
         store,
         redactor: Arc::new(OneSecret),
         clock,
-        chance: Arc::new(Count(AtomicU64::new(1))),
+        chance: Arc::new(Count),
         project: project.display().to_string(),
         sync: settings.audit_sync,
         violations: Violations { limit: 5, window_ms: 60_000, action: SessionState::Alert },
