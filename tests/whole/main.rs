@@ -9,6 +9,7 @@
 )]
 
 mod calls;
+mod changes;
 mod config;
 mod crash;
 mod home;

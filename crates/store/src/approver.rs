@@ -124,7 +124,8 @@ impl Approver {
     /// Seals the same key with another passphrase.
     pub fn reseal(&self, key: &SigningKey, passphrase: &Passphrase) -> Result<(), ApproverFault> {
         let text = Zeroizing::new(key.secret_text());
-        let secret = text.trim_end().rsplit('+').next().and_then(|secret| STANDARD.decode(secret).ok());
+        // The name holds no plus, the secret may.
+        let secret = text.trim_end().splitn(4, '+').nth(3).and_then(|secret| STANDARD.decode(secret).ok());
         let secret = Zeroizing::new(secret.ok_or_else(|| self.damaged("its secret cannot be read"))?);
         let mut seed = Zeroizing::new([0; 32]);
         let bytes = secret.get(1..).filter(|bytes| bytes.len() == 32);
@@ -241,6 +242,13 @@ mod tests {
         let approver = Approver::of(&StateDir::open(temp.path().join("s")).unwrap());
         assert!(approver.public().unwrap().is_none());
         assert!(approver.unlock(&phrase("x")).unwrap().is_none());
+        for _ in 0..8 {
+            // Whatever the secret looks like in text.
+            let key = approver.make("ada", &phrase("x")).unwrap();
+            approver.reseal(&key, &phrase("y")).unwrap();
+            assert_eq!(approver.unlock(&phrase("y")).unwrap().unwrap().verify_key(), key.verify_key());
+            std::fs::remove_file(approver.path()).unwrap();
+        }
         let key = approver.make("ada lovelace", &phrase("correct horse")).unwrap();
         assert_eq!(key.verify_key().name(), "approver/adalovelace");
         assert!(approver.make("ada", &phrase("other")).is_err());
