@@ -16,6 +16,7 @@ mod read;
 mod report;
 mod search;
 mod start;
+mod wake;
 mod wall;
 
 use clap::Parser;
@@ -41,6 +42,7 @@ const BENCHES: &[Bench] = &[
     ("read", read::run),
     ("search", search::run),
     ("start", start::run),
+    ("wake", wake::run),
 ];
 
 fn main() -> std::process::ExitCode {

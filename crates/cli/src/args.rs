@@ -56,7 +56,8 @@ pub(crate) struct CallWords {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what it does, in a temporary project: a read, two refusals, the ledger, a tampered copy.
+    /// Show what it does, in a temporary project: a read, refusals, a change that is approved and rolled back, the ledger,
+    /// a tampered copy.
     Demo,
     /// Set up a project: write `.vambrace/config.yaml`, trust it, print what to paste into your client.
     Init {

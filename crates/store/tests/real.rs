@@ -12,6 +12,8 @@ mod child;
 mod conformance;
 #[path = "real/crash.rs"]
 mod crash;
+#[path = "real/decisions.rs"]
+mod decisions;
 #[path = "real/given.rs"]
 mod given;
 #[path = "real/segments.rs"]
