@@ -155,7 +155,9 @@ impl Broker {
             Err(error) if error.concerns_batch_only() => {
                 let before = store.questions().asked_before(trail.session.as_str(), trail.asked).await;
                 match before {
-                    Ok(Some(row)) if row.state == AskState::Pending => return Ok((row, None)),
+                    Ok(Some(row)) if matches!(row.state, AskState::Pending | AskState::Approved) => {
+                        return Ok((row, None));
+                    }
                     _ => Err(error),
                 }
             }
@@ -181,16 +183,19 @@ impl Broker {
             self.extend(row).await;
         }
         let begun = Instant::now();
+        let mut ran_out = false;
         loop {
             let found = questions.approval(row.id.as_str()).await.map_err(|error| CallError::from(&error))?;
             let row =
                 found.ok_or_else(|| CallError::new(ErrorCode::ProposalNotFound, "the question is gone"))?;
             let now = self.parts.clock.now();
             let open = match (row.state, row.kind) {
-                (AskState::Pending, _) if now >= row.expires => {
+                (AskState::Pending | AskState::Approved, _) if now >= row.expires && !ran_out => {
+                    ran_out = true;
                     self.expire(&row).await?;
                     continue;
                 }
+                (AskState::Pending, _) if now >= row.expires => return Ok(Heard::told(self.settled(&row))),
                 (AskState::Pending, _) => true,
                 (AskState::Approved, AskKind::Call) if now < row.expires => {
                     let call = AskedCall::of(&row, questions)?;

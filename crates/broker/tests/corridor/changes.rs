@@ -484,8 +484,14 @@ async fn an_approved_call_is_carried_out_by_its_caller_once() {
     assert_eq!(answer["status"], "success", "{answer}");
     assert!(answer["data"]["content"].as_str().unwrap().contains("read me"), "{answer}");
     assert_eq!(answer["metadata"]["call_id"], asked["metadata"]["call_id"]);
-    let next = propose(&broker, "read_file", read).await;
+    let next = propose(&broker, "read_file", read.clone()).await;
     assert_ne!(id(&next), id(&asked));
+    // A yes that nobody uses runs out, and the next call is asked about again.
+    broker.approve(&id(&next), Choice::once(), &ada()).await.unwrap();
+    kit.clock.0.fetch_add(600_000, Ordering::Relaxed);
+    assert_eq!(call(&broker, "read_file", read.clone()).await["error"]["code"], "ApprovalTimeout");
+    let fresh = propose(&broker, "read_file", read).await;
+    assert_ne!(id(&fresh), id(&next));
 }
 
 // A12: nobody decides another user's questions, and they are not there for him
