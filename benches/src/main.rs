@@ -12,6 +12,10 @@
 
 mod append;
 mod decide;
+mod diff;
+mod edit;
+mod edit_ast;
+mod project;
 mod read;
 mod report;
 mod search;
@@ -39,6 +43,9 @@ type Bench = (&'static str, fn() -> Report);
 const BENCHES: &[Bench] = &[
     ("append", append::run),
     ("decide", decide::run),
+    ("diff", diff::run),
+    ("edit", edit::run),
+    ("edit-ast", edit_ast::run),
     ("read", read::run),
     ("search", search::run),
     ("start", start::run),

@@ -32,6 +32,7 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
         .env("VAMBRACE_BENCH_DIR", folder)
         .env("VAMBRACE_BIN", project.built("release", "vambrace"))
         .env("VAMBRACE_RG", toolbox.ripgrep())
+        .env("VAMBRACE_AST_GREP", toolbox.ast_grep())
         .env("VAMBRACE_NODE", toolbox.node())
         .env("VAMBRACE_PEER_FILESYSTEM", toolbox.file_server());
     Ok(if aloud(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })

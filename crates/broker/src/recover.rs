@@ -24,7 +24,7 @@ impl Broker {
             let left: Vec<ProposalRow<String>> = left.iter().filter(gone).cloned().collect();
             let settle = applier.clone();
             let journals = tokio::task::spawn_blocking(move || settle.recover());
-            journals.await.map_err(|_| broken())??;
+            journals.await.map_err(|_| broken())?;
             for row in left {
                 let place = format!("{}/changes", row.id);
                 let bytes = row.changes.as_ref().and_then(|kept| questions.vault().open_kept(&place, kept));

@@ -49,6 +49,8 @@ pub struct Applier {
     locks: Arc<OwnedFd>,
     journals: Arc<OwnedFd>,
     patience: Duration,
+    /// Names the workspace in the shared folders.
+    owner: String,
 }
 
 /// A lock that somebody held for more than 30 s; for the log.
@@ -92,10 +94,11 @@ pub struct Prepared {
 
 impl Applier {
     /// `locks` and `journals` are folders outside every workspace, for the owner only; all processes that work on the
-    /// same state share them.
+    /// same state share them, whatever their projects.
     #[must_use]
     pub fn new(ws: Workspace, locks: OwnedFd, journals: OwnedFd) -> Self {
-        Self { ws, locks: Arc::new(locks), journals: Arc::new(journals), patience: PATIENCE }
+        let owner = ws.identity();
+        Self { ws, locks: Arc::new(locks), journals: Arc::new(journals), patience: PATIENCE, owner }
     }
 
     /// How long a file that somebody holds is waited for, instead of 5 s.
@@ -158,9 +161,10 @@ impl Applier {
         keys.dedup_by(|a, b| a.0 == b.0);
         let mut locks = Vec::new();
         for (key, path) in keys {
-            match FileLock::acquire(&self.locks, &key, self.patience) {
+            match FileLock::acquire(&self.locks, &key, &self.owner, self.patience) {
                 Ok((lock, late)) => {
                     overdue.extend(late.map(|holder| Overdue { path: path.clone(), holder }));
+                    self.sweep(&lock);
                     locks.push((key, lock));
                 }
                 Err(NoLock::Busy(Holder { process, held })) => {
@@ -275,13 +279,14 @@ impl Prepared {
     fn commit_journaled(&mut self, tag: &str, syncs: &mut Syncs) -> Result<(), ApplyFault> {
         let entry = |way, changes| Entry { tag: tag.to_owned(), way, changes };
         let redo = entry(Way::Redo, self.changes.clone());
-        let mut journal = Journal::write(&self.applier.journals, &redo, syncs).map_err(|errno| {
-            let path = self.items.first().map(|item| item.change.path());
-            path.map_or_else(
-                || ApplyFault::Unknown { why: errno.to_string() },
-                |path| ApplyFault::io(path, "writing the journal", errno),
-            )
-        })?;
+        let mut journal =
+            Journal::write(&self.applier.journals, &self.applier.owner, &redo, syncs).map_err(|errno| {
+                let path = self.items.first().map(|item| item.change.path());
+                path.map_or_else(
+                    || ApplyFault::Unknown { why: errno.to_string() },
+                    |path| ApplyFault::io(path, "writing the journal", errno),
+                )
+            })?;
         let mut done = Vec::new();
         let placed = self.items.iter_mut().try_for_each(|item| {
             item.place(syncs)?;
@@ -330,11 +335,11 @@ fn paths(change: &FileChange) -> impl Iterator<Item = &ScopedPath> {
 }
 
 /// Opens a folder for [`Applier::new`], made for its owner only when it is missing.
-pub fn state_folder(parent: impl AsFd, name: &str) -> rustix::io::Result<OwnedFd> {
+pub fn state_folder(parent: impl AsFd, name: &str) -> std::io::Result<OwnedFd> {
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(errno),
+        Err(errno) => return Err(errno.into()),
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    rustix::fs::openat(&parent, name, flags, Mode::empty())
+    Ok(rustix::fs::openat(&parent, name, flags, Mode::empty())?)
 }

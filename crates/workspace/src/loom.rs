@@ -177,6 +177,9 @@ impl Draft {
     }
 }
 
+/// A change and the content it starts from.
+type Drafted = (FileChange, Arc<Vec<u8>>);
+
 impl Workspace {
     /// write_file: a new file, or new or more content for one (T7, A2).
     pub fn draft_write(
@@ -297,7 +300,7 @@ impl Workspace {
 
     fn drafted(
         &self,
-        files: Vec<(FileChange, Arc<Vec<u8>>)>,
+        files: Vec<Drafted>,
         mut notes: Vec<Note>,
         limits: &LoomLimits,
     ) -> Result<Draft, LoomFault> {

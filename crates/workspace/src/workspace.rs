@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
+use vambrace_core::digest::Digest;
 use vambrace_core::path::ScopedPath;
 
 use crate::fault::OpenError;
@@ -76,6 +77,14 @@ impl Workspace {
     /// The whole content of a file that may be changed, for whoever shows or edits a proposal of it.
     pub fn content(&self, path: &ScopedPath, limits: &LoomLimits) -> Result<Arc<Vec<u8>>, LoomFault> {
         self.base(path, limits).map(|base| base.bytes)
+    }
+
+    /// A short name for this project and service, the same in every process and after a restart of the machine.
+    pub(crate) fn identity(&self) -> String {
+        let path =
+            self.inner.spellings.first().map(|path| path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+        let hex = Digest::of_parts([path, self.scope().service().as_bytes()]).hex();
+        hex.iter().take(16).map(|digit| char::from(*digit)).collect()
     }
 
     pub(crate) fn root(&self) -> &Root {

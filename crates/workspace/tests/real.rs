@@ -3,17 +3,23 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "tests: they make the trees they look at, and say loudly what they skip"
 )]
 
 #[path = "real/bench.rs"]
 mod bench;
+#[path = "real/child.rs"]
+mod child;
 #[path = "real/tree.rs"]
 mod tree;
 
 #[path = "real/applying.rs"]
 mod applying;
+#[path = "real/crash.rs"]
+mod crash;
 #[path = "real/diffing.rs"]
 mod diffing;
 #[path = "real/editing.rs"]

@@ -1,7 +1,8 @@
 //! The redo journal of a change of several files. It lies in the state folder and holds the whole ChangeSet. Once it is
 //! on disk the change will happen, whatever happens to us; before that nothing has. When something stands in the way
 //! after all, it is replaced in one step by a journal of the way back. A journal that is being worked on is locked by its
-//! process, so another process that starts meanwhile leaves it alone.
+//! process, so another process that starts meanwhile leaves it alone; its name starts with the workspace it belongs to, so
+//! other projects that share the state folder do too.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -50,10 +51,18 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Writes a journal; when this returns, the change will happen.
-    pub(crate) fn write(folder: &Arc<OwnedFd>, entry: &Entry, syncs: &mut Syncs) -> rustix::io::Result<Self> {
-        let stem = temporary_name();
-        let stem = stem.trim_start_matches('.').trim_end_matches(".tmp").to_owned();
-        let locked = put(folder, &stem, entry, syncs)?;
+    pub(crate) fn write(
+        folder: &Arc<OwnedFd>,
+        owner: &str,
+        entry: &Entry,
+        syncs: &mut Syncs,
+    ) -> rustix::io::Result<Self> {
+        let name = temporary_name();
+        let stem = format!("{owner}{}", name.trim_start_matches('.').trim_end_matches(".tmp"));
+        let locked = put(folder, &stem, entry, syncs).inspect_err(|_| {
+            // Whoever is told that it failed must not find it done after the next start.
+            let _ = rustix::fs::unlinkat(&**folder, format!("{stem}{WRITTEN}").as_str(), AtFlags::empty());
+        })?;
         Ok(Self { folder: Arc::clone(folder), stem, locked })
     }
 

@@ -47,6 +47,10 @@ pub(crate) struct FileLock {
     file: OwnedFd,
     name: String,
     since: u64,
+    /// The workspace it is held for.
+    owner: String,
+    /// What a holder that was killed has left: a folder and a temporary name in it.
+    pub(crate) left: Option<(String, String)>,
 }
 
 /// Why a lock is not held.
@@ -61,6 +65,7 @@ impl FileLock {
     pub(crate) fn acquire(
         folder: &Arc<OwnedFd>,
         key: &LockKey,
+        owner: &str,
         patience: Duration,
     ) -> Result<(Self, Option<Holder>), NoLock> {
         let begun = Instant::now();
@@ -81,17 +86,21 @@ impl FileLock {
             }
             // Whoever had it may have removed the file while we waited; then others lock another one.
             if rustix::fs::fstat(&file).map_err(NoLock::Io)?.st_nlink > 0 {
+                let left = Note::read(&file).left(owner);
+                let (name, owner) = (key.0.clone(), owner.to_owned());
                 let lock =
-                    Self { folder: Arc::clone(folder), file, name: key.0.clone(), since: uptime_millis() };
+                    Self { folder: Arc::clone(folder), file, name, since: uptime_millis(), owner, left };
                 lock.note("", "");
                 return Ok((lock, overdue));
             }
         }
     }
 
-    /// Writes down which temporary name of which folder is in use. Only for tidying up, so a failure does not matter.
+    /// Writes down which temporary name of which folder of the workspace is in use. Only for tidying up, so a failure
+    /// does not matter.
     pub(crate) fn note(&self, place: &str, temporary: &str) {
-        let text = format!("{} {} {temporary}\n{place}", std::process::id(), self.since);
+        let owner = &self.owner;
+        let text = format!("{} {} {owner} {temporary}\n{place}", std::process::id(), self.since);
         let _ = rustix::io::pwrite(&self.file, text.as_bytes(), 0);
         let _ = rustix::fs::ftruncate(&self.file, text.len() as u64);
     }
@@ -104,23 +113,27 @@ impl Drop for FileLock {
     }
 }
 
-/// A lock file that nobody holds, and what its holder left.
-pub(crate) fn abandoned(folder: &Arc<OwnedFd>, name: &str) -> Option<(FileLock, Option<(String, String)>)> {
+/// A lock file of this workspace that nobody holds.
+pub(crate) fn abandoned(folder: &Arc<OwnedFd>, name: &str, owner: &str) -> Option<FileLock> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(&**folder, name, flags, Mode::empty()).ok()?;
     if !taken(&file).ok()? || rustix::fs::fstat(&file).ok()?.st_nlink == 0 {
         return None;
     }
     let note = Note::read(&file);
-    let left = (!note.temporary.is_empty()).then_some((note.place, note.temporary));
-    let lock = FileLock { folder: Arc::clone(folder), file, name: name.to_owned(), since: 0 };
-    Some((lock, left))
+    // Another project may share the state folder; its litter is its own, and an empty note is anybody's.
+    if note.owner != owner && !note.owner.is_empty() {
+        return None;
+    }
+    let (left, folder) = (note.left(owner), Arc::clone(folder));
+    Some(FileLock { folder, file, name: name.to_owned(), since: 0, owner: owner.to_owned(), left })
 }
 
 /// What a lock file says.
 struct Note {
     process: u32,
     since: Option<u64>,
+    owner: String,
     temporary: String,
     place: String,
 }
@@ -131,13 +144,19 @@ impl Note {
         let length = rustix::io::pread(file, &mut buffer, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default()).into_owned();
         let (head, place) = text.split_once('\n').unwrap_or((&text, ""));
-        let mut words = head.splitn(3, ' ');
+        let mut words = head.splitn(4, ' ');
         Self {
             process: words.next().and_then(|word| word.parse().ok()).unwrap_or(0),
             since: words.next().and_then(|word| word.parse().ok()),
+            owner: words.next().unwrap_or_default().to_owned(),
             temporary: words.next().unwrap_or_default().to_owned(),
             place: place.to_owned(),
         }
+    }
+
+    fn left(&self, owner: &str) -> Option<(String, String)> {
+        (self.owner == owner && !self.temporary.is_empty())
+            .then(|| (self.place.clone(), self.temporary.clone()))
     }
 
     fn holder(&self) -> Holder {
@@ -168,4 +187,45 @@ fn uptime_millis() -> u64 {
     let (seconds, nanos) =
         (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
     seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests: they make the files they look at")]
+mod tests {
+    use super::*;
+
+    // T9
+    #[test]
+    fn a_holder_past_its_time_is_told_and_keeps_its_lock() {
+        let temp = tempfile::tempdir().unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap();
+        let folder = Arc::new(folder);
+        let key = LockKey::new(1, 2, "name");
+        let (mut held, _) = FileLock::acquire(&folder, &key, "w", Duration::ZERO).unwrap();
+        held.since = uptime_millis().saturating_sub(31_000);
+        held.note("", "");
+        match FileLock::acquire(&folder, &key, "w", Duration::from_millis(5)) {
+            Err(NoLock::Busy(holder)) => {
+                assert_eq!(holder.process, std::process::id());
+                assert!(holder.held > OVERDUE);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lock_file_left_behind_is_taken_over_with_what_it_says() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("1-2-3"), "99 5 w .vambrace-x.tmp\nsrc/deep").unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder =
+            Arc::new(rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap());
+        assert!(abandoned(&folder, "1-2-3", "other").is_none(), "another workspace's");
+        let lock = abandoned(&folder, "1-2-3", "w").unwrap();
+        assert_eq!(lock.left, Some(("src/deep".to_owned(), ".vambrace-x.tmp".to_owned())));
+        assert!(abandoned(&folder, "1-2-3", "w").is_none(), "it is held now");
+        drop(lock);
+        assert!(!temp.path().join("1-2-3").exists());
+    }
 }

@@ -7,11 +7,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::AtFlags;
+use vambrace_core::ErrorCode;
 use vambrace_core::change::{ChangeSet, FileChange, Kind};
 
 use super::fault::ApplyFault;
 use super::journal::{Journal, Way};
-use super::lock::abandoned;
+use super::lock::{FileLock, abandoned};
 use super::seat::{Seat, is_temporary};
 use super::{Applier, MAX_FILE_BYTES};
 use crate::entries::EntryBuffer;
@@ -25,8 +26,8 @@ pub enum Outcome {
     Undone,
     /// These files were changed by somebody else meanwhile and were left alone; the journal is kept.
     Conflict(Vec<String>),
-    /// The journal cannot be read; it is kept.
-    Unreadable,
+    /// It could not be settled now, for this reason; the journal is kept.
+    Failed(String),
 }
 
 /// A journal that was found at start.
@@ -51,28 +52,32 @@ pub enum State {
 
 impl Applier {
     /// Settles what a crash left behind. Called at start; harmless at any other time and in several processes at once.
-    pub fn recover(&self) -> Result<Vec<Recovered>, ApplyFault> {
+    pub fn recover(&self) -> Vec<Recovered> {
         self.tidy_locks();
         let mut recovered = Vec::new();
         for name in self.names_in_journals() {
             Journal::discard(&self.journals, &name);
             let Some((journal, entry)) = Journal::take_over(&self.journals, &name) else { continue };
             let Some(entry) = entry else {
-                recovered.push(Recovered { tag: String::new(), outcome: Outcome::Unreadable });
+                let outcome = Outcome::Failed(format!("the journal `{name}` cannot be read"));
+                recovered.push(Recovered { tag: String::new(), outcome });
                 continue;
             };
             let outcome = match entry.way {
                 Way::Redo => Outcome::Applied,
                 Way::Undo => Outcome::Undone,
             };
-            let left = self.settle(&entry.changes)?;
-            let outcome = if left.is_empty() { outcome } else { Outcome::Conflict(left) };
-            if !matches!(outcome, Outcome::Conflict(_)) {
-                journal.remove();
-            }
+            let outcome = match self.settle(&entry.changes) {
+                Ok(left) if left.is_empty() => {
+                    journal.remove();
+                    outcome
+                }
+                Ok(left) => Outcome::Conflict(left),
+                Err(fault) => Outcome::Failed(fault.to_string()),
+            };
             recovered.push(Recovered { tag: entry.tag, outcome });
         }
-        Ok(recovered)
+        recovered
     }
 
     /// How the files stand to a ChangeSet: for a record that says it was started and not how it ended.
@@ -94,7 +99,7 @@ impl Applier {
     pub(super) fn settle(&self, changes: &ChangeSet) -> Result<Vec<String>, ApplyFault> {
         let mut left = Vec::new();
         for change in changes.files() {
-            match self.standing(change)? {
+            match self.standing(change).or_else(in_the_way)? {
                 Standing::After => {}
                 Standing::Before => self.settle_one(change)?,
                 Standing::Copied => {
@@ -158,20 +163,26 @@ impl Applier {
     /// Removes lock files that nobody holds and the temporary files that their holders left.
     fn tidy_locks(&self) {
         for name in names(&self.locks) {
-            let Some((lock, left)) = abandoned(&self.locks, &name) else { continue };
-            if let Some((place, temporary)) = left
-                && is_temporary(&temporary)
-                && self.ws.scope().is_service(&place)
-                && let Ok(folder) = self.ws.root().open_folder(&place)
-            {
-                let _ = rustix::fs::unlinkat(&folder, temporary.as_str(), AtFlags::empty());
+            if let Some(lock) = abandoned(&self.locks, &name, &self.owner) {
+                self.sweep(&lock);
             }
-            drop(lock);
+        }
+    }
+
+    /// Removes the temporary file that a killed holder of a lock has left.
+    pub(super) fn sweep(&self, lock: &FileLock) {
+        if let Some((place, temporary)) = &lock.left
+            && is_temporary(temporary)
+            && self.ws.scope().is_service(place)
+            && let Ok(folder) = self.ws.root().open_folder(place)
+        {
+            let _ = rustix::fs::unlinkat(&folder, temporary.as_str(), AtFlags::empty());
         }
     }
 
     fn names_in_journals(&self) -> Vec<String> {
         let mut names = names(&self.journals);
+        names.retain(|name| name.starts_with(&self.owner));
         // By the moment they were written, as far as their names tell.
         names.sort();
         names
@@ -186,6 +197,14 @@ enum Standing {
     /// A rename with new content, half done.
     Copied,
     Foreign,
+}
+
+/// A link or a folder where a file should be is somebody else's doing too.
+fn in_the_way(fault: ApplyFault) -> Result<Standing, ApplyFault> {
+    match fault.code() {
+        ErrorCode::ScopeViolation | ErrorCode::NotAFile | ErrorCode::BlockedPath => Ok(Standing::Foreign),
+        _ => Err(fault),
+    }
 }
 
 fn names(folder: &Arc<std::os::fd::OwnedFd>) -> Vec<String> {

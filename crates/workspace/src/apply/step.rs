@@ -26,13 +26,14 @@ const RACY_SECONDS_NANOS: i128 = 2_500_000_000;
 /// One file, checked and locked.
 #[derive(Debug)]
 pub(crate) struct Item {
+    // INVARIANT: before the locks, so that a temporary file is gone when its lock is.
+    pub(crate) staged: Option<Staged>,
     pub(crate) change: FileChange,
     pub(crate) seat: Seat,
     pub(crate) lock: FileLock,
     /// Where it goes, with its lock; only for a rename.
     pub(crate) to: Option<(Seat, FileLock)>,
     pub(crate) old: Option<Old>,
-    pub(crate) staged: Option<Staged>,
 }
 
 /// New content under a temporary name; removed with the value unless it took its place.
@@ -204,12 +205,14 @@ impl Item {
         match swapped {
             Ok(()) => {
                 let now = unchanged(&self.seat, temporary, old, &staged.facts);
-                if now != Ok(()) {
+                // From here the temporary name holds somebody's content, not ours.
+                staged.placed = true;
+                if let Err(now) = now {
                     renameat_with(folder, temporary, folder, name, RenameFlags::EXCHANGE)
                         .map_err(|errno| ApplyFault::io(path, "putting the old file back", errno))?;
-                    return Err(ApplyFault::stale(path, before, now.err().flatten()));
+                    staged.placed = false;
+                    return Err(ApplyFault::stale(path, before, now));
                 }
-                staged.placed = true;
                 // The change is made; what cannot be removed is only litter.
                 let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
             }
@@ -241,8 +244,10 @@ impl Item {
             move_aside(folder, &temporary, name).map_err(self.io("putting the old file back"))?;
             return Err(self.stale(now));
         }
-        rustix::fs::unlinkat(folder, temporary.as_str(), AtFlags::empty())
-            .map_err(self.io("removing the file"))?;
+        if let Err(errno) = rustix::fs::unlinkat(folder, temporary.as_str(), AtFlags::empty()) {
+            move_aside(folder, &temporary, name).map_err(self.io("putting the old file back"))?;
+            return Err(self.io("removing the file")(errno));
+        }
         syncs.later(folder).map_err(self.io("keeping the folder open"))
     }
 

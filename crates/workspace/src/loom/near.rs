@@ -18,6 +18,10 @@ const MAX_TEXT: usize = 2000;
 const ALIKE: f64 = 0.6;
 /// Longer lines are not compared letter by letter.
 const MAX_COMPARED: usize = 300;
+/// Pairs of letters compared in all.
+const MAX_PAIRS: usize = 20_000_000;
+/// Bytes looked at.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 type Fold = fn(&str) -> String;
 
@@ -31,6 +35,7 @@ const FOLDS: &[(&str, Fold)] = &[
 
 /// Lines of the file that are like a text.
 pub(crate) fn near(base: &[u8], wanted: &str) -> Vec<Near> {
+    let base = base.get(..MAX_BYTES).unwrap_or(base);
     let lines: Vec<&[u8]> = Lines(base).iter().take(MAX_LINES).collect();
     let text: Vec<String> = lines.iter().map(|line| body(line)).collect();
     let wanted = wanted.replace("\r\n", "\n");
@@ -83,18 +88,20 @@ fn windows(lines: &[String], sought: &[String]) -> Vec<usize> {
 
 /// The start of the lines that have most in common with the wanted ones.
 fn alike(text: &[String], wanted: &[&str]) -> Option<usize> {
-    let likeness = |a: &str, b: &str| {
+    let mut left = MAX_PAIRS;
+    let mut likeness = |a: &str, b: &str| {
         let (a, b) = (a.trim(), b.trim());
         let short = |text: &str| text.len() <= MAX_COMPARED && !text.is_empty();
         // Lengths that differ much cannot be alike.
         let apart = a.len().abs_diff(b.len()) * 2 > a.len().max(b.len());
         if a == b {
-            1.0
-        } else if !short(a) || !short(b) || apart {
-            0.0
-        } else {
-            strsim::normalized_levenshtein(a, b)
+            return 1.0;
         }
+        if !short(a) || !short(b) || apart || left == 0 {
+            return 0.0;
+        }
+        left = left.saturating_sub(a.len() * b.len());
+        strsim::normalized_levenshtein(a, b)
     };
     // The longest line says most; the others only decide between places.
     let (anchor, line) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;

@@ -12,7 +12,7 @@ use super::base::{Base, Spot, check_text};
 use super::fault::LoomFault;
 use super::near::visible;
 use super::view::Ending;
-use super::{LoomLimits, Note, modified};
+use super::{Drafted, LoomLimits, Note, modified};
 use crate::diff::Lines;
 use crate::fault::{FileFault, shown};
 use crate::workspace::Workspace;
@@ -28,7 +28,7 @@ pub(crate) fn draft(
     file: &FilePatch,
     limits: &LoomLimits,
     notes: &mut Vec<Note>,
-) -> Result<Option<(FileChange, Arc<Vec<u8>>)>, LoomFault> {
+) -> Result<Option<Drafted>, LoomFault> {
     let scoped = |name: &str| {
         AskedPath::new(name)
             .parse()

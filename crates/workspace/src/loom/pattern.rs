@@ -41,7 +41,7 @@ pub(crate) fn matches(
     let deadline = Instant::now() + budget;
     let (spec, content, shared) = (spec.to_owned(), content.to_owned(), Arc::clone(base));
     let done = within(strays, budget, move || {
-        let regex = compile(&spec)?;
+        let regex = compile(&spec, simdutf8::basic::from_utf8(&shared).is_ok())?;
         let parts = template::parse(&content, |name| group(&regex, name))?;
         find(&regex, &shared, &spec, &parts, expected, deadline)
             .ok_or(LoomFault::Pattern(SearchFault::OverBudget { what: "matching it", budget }))
@@ -49,10 +49,11 @@ pub(crate) fn matches(
     done.ok_or(SearchFault::OverBudget { what: "compiling and matching it", budget })?
 }
 
-fn compile(spec: &str) -> Result<Regex, LoomFault> {
+/// In text that is UTF-8 an empty match never falls inside a character.
+fn compile(spec: &str, utf8: bool) -> Result<Regex, LoomFault> {
     check_syntax(spec)?;
     let config =
-        Regex::config().nfa_size_limit(Some(SIZE_LIMIT)).hybrid_cache_capacity(CACHE_LIMIT).utf8_empty(false);
+        Regex::config().nfa_size_limit(Some(SIZE_LIMIT)).hybrid_cache_capacity(CACHE_LIMIT).utf8_empty(utf8);
     let syntax = syntax::Config::new().multi_line(true).utf8(false).nest_limit(NEST_LIMIT);
     Regex::builder().configure(config).syntax(syntax).build(spec).map_err(|error| {
         let fault = match error.size_limit() {

@@ -82,8 +82,10 @@ pub(crate) fn weave(
         }
         claims.extend(matches.found.into_iter().map(|found| Claim::new(number, edit.operation, found)));
     }
-    claims.sort_by_key(|claim| (claim.splice.at, claim.span.start, claim.span.end));
+    claims.sort_by_key(|claim| (claim.span.start, claim.span.end));
     refuse_overlaps(base, path, &claims)?;
+    // An insertion at the start of a replaced text comes before it.
+    claims.sort_by_key(|claim| (claim.splice.at, claim.splice.remove));
     Ok(Splice::merged(claims.into_iter().map(|claim| claim.splice).collect()))
 }
 
@@ -103,11 +105,10 @@ fn check(edit: &EditRequest, number: usize) -> Result<(), LoomFault> {
 }
 
 fn refuse_overlaps(base: &[u8], path: &str, claims: &[Claim]) -> Result<(), LoomFault> {
-    // Sorted by start: a claim can meet only those that start before the furthest end so far.
+    // Sorted by start: a claim can meet only those before it that end at or behind its start.
     let mut open: Vec<&Claim> = Vec::new();
     for claim in claims {
-        let low = claim.span.start.min(usize::try_from(claim.splice.at).unwrap_or(usize::MAX));
-        open.retain(|other| other.span.end >= low);
+        open.retain(|other| other.span.end >= claim.span.start);
         if let Some(other) = open.iter().find(|other| other.meets(claim)) {
             let (first, second) = (other.edit.min(claim.edit), other.edit.max(claim.edit));
             let line = line_of(base, claim.span.start);

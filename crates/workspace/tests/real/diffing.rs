@@ -247,8 +247,8 @@ fn patches_that_cannot_be_are_refused() {
         |patch: &str| bench.ws.draft_patch(patch.as_bytes(), &limits()).map(|_| ()).unwrap_err().code();
     let one = "@@ -1 +1 @@\n-a\n+b\n";
     assert_eq!(code(&format!("{HEAD}{one}{HEAD}{one}")), ErrorCode::InvalidArguments, "the same file twice");
-    assert_eq!(code(&format!("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n")), ErrorCode::MatchCountMismatch);
-    assert_eq!(code(&format!("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n")), ErrorCode::MatchCountMismatch);
+    assert_eq!(code("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n"), ErrorCode::MatchCountMismatch);
+    assert_eq!(code("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n"), ErrorCode::MatchCountMismatch);
     assert_eq!(code("diff --git a/f b/g\nrename from f\nrename to g\n"), ErrorCode::MatchCountMismatch);
     assert_eq!(code(&format!("--- a/../f\n+++ b/../f\n{one}")), ErrorCode::InvalidArguments);
     assert_eq!(code(&format!("--- /etc/passwd\n+++ /etc/passwd\n{one}")), ErrorCode::InvalidArguments);
