@@ -354,3 +354,19 @@ fn input_required_of_a_trusted_client_decides() {
     assert_eq!(answer["result"]["structuredContent"]["data"]["applied"], true, "{answer}");
     assert_eq!(read(&home, "i.txt").as_deref(), Some("i\n"));
 }
+
+// DESIGN 4.6: where there is an approver key, trusting a configuration takes it
+#[test]
+fn trust_takes_the_key_once_there_is_one() {
+    let home = Home::new();
+    assert_eq!(decide(&home, &["call", "write_file", "path=a.txt", "content=a", "--yes"]).code, 0);
+    home.write(".vambrace/config.yaml", "roles: {default: dev}\nlimits: {read_bytes: 100}\n");
+    let bare = home.run(["trust", "--yes"]);
+    assert_eq!(bare.code, 4, "{bare:?}");
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 4);
+    assert_eq!(decide(&home, &["trust", "--yes"]).code, 0);
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
+    let trusted = home.records().into_iter().rfind(|record| record["event_type"] == "policy.trust").unwrap();
+    assert!(trusted["note"].as_str().unwrap().contains("decision trust"), "{trusted}");
+    assert_eq!(home.run(["audit", "verify"]).code, 0);
+}

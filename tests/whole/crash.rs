@@ -57,7 +57,7 @@ impl Dice {
 }
 
 fn change(number: usize) -> (serde_json::Value, Vec<(String, String)>) {
-    let names: &[&str] = if number % 3 == 0 { &["a", "b", "c"] } else { &["a"] };
+    let names: &[&str] = if number.is_multiple_of(3) { &["a", "b", "c"] } else { &["a"] };
     let files: Vec<(String, String)> = names
         .iter()
         .map(|name| (format!("src/g{number}/{name}.txt"), format!("{name} of {number}\n").repeat(200)))

@@ -11,7 +11,7 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use vambrace_broker::Decider;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::error::ErrorCode;
-use vambrace_ledger::{Level, Op, Status};
+use vambrace_ledger::{Decision, Digest, Id, Level, Note, Op, Reach, Status, Verb};
 use vambrace_store::{
     Approver, ApproverFault, Batch, Entry, Passphrase, SigningKey, SqliteStore, Store as _, Token, VerifyKey,
 };
@@ -75,6 +75,31 @@ async fn make(store: &SqliteStore, out: Out) -> Result<SigningKey, Failure> {
     let key = Approver::of(store.dir()).make(&machine::user(), &phrase).map_err(fault)?;
     record(store, "approver.created", &key.verify_key(), "makes the approver key").await?;
     Ok(key)
+}
+
+/// Signs the trust in a project's configuration. Where there is no key and nobody to make one for, trust is not signed.
+pub(crate) async fn sign_trust(
+    store: &SqliteStore,
+    project: Digest,
+    files: Digest,
+    out: Out,
+) -> Result<Option<(Id, Note)>, Failure> {
+    if !ensure(store, out).await? && variable(TOKEN).is_none() {
+        return Ok(None);
+    }
+    let decider = decider(store, out).await?;
+    let hex: String = project.hex().iter().take(16).map(|digit| char::from(*digit)).collect();
+    let about = Id::new(&format!("trust-{hex}")).map_err(|bad| Failure::failed(bad.to_string()))?;
+    let now = SystemClock.now();
+    let decision = Decision {
+        about: about.clone(),
+        plan: files,
+        verb: Verb::Trust,
+        reach: Reach::Once,
+        at: now,
+        expires: now.later(60_000),
+    };
+    Ok(Some((about, decider.sign(&decision).map_err(Failure::of)?)))
 }
 
 /// Seals the key with another passphrase.

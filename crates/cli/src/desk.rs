@@ -372,8 +372,7 @@ fn changes(
 ) -> Result<Changes, Failure> {
     let fault = |error: std::io::Error| Failure::failed(format!("the state folder: {error}"));
     let state = std::fs::File::open(store.dir().path()).map_err(fault)?;
-    let folder =
-        |name: &str| vambrace_workspace::state_folder(&state, name).map_err(|errno| fault(errno.into()));
+    let folder = |name: &str| vambrace_workspace::state_folder(&state, name).map_err(fault);
     let limits = LoomLimits {
         write_bytes: settings.limits.write_bytes,
         regex_budget: Duration::from_millis(settings.limits.regex_ms),

@@ -217,7 +217,9 @@ async fn a_waiting_caller_is_told_that_nobody_decided() {
     let waiting = tokio::spawn({
         let broker = Arc::clone(&broker);
         async move {
-            let told = |_: &vambrace_broker::Waiting| drop(tell.send(()));
+            let told = |_: &vambrace_broker::Waiting| {
+                let _ = tell.send(());
+            };
             let patience = Patience { told: Some(&told), ..Patience::whole() };
             let call = raw("write_file", json!({"path": "a.txt", "content": "a"}));
             broker.call_patiently(call, &peer(), &patience).await.envelope()

@@ -44,6 +44,10 @@ pub(super) fn check(special: &[(u64, String)], findings: &mut Findings) -> u64 {
                 }
                 fault
             }
+            // Where there was no approver key yet, trust was not signed.
+            (Some("policy.change"), Some("policy.trust")) if text("note").is_some() => {
+                walk.decided(&fields, &[Verb::Trust])
+            }
             (Some("tool.approval"), Some("approval.approved")) => walk.decided(&fields, &[Verb::Approve]),
             (Some("tool.approval"), Some("approval.rejected")) => walk.decided(&fields, &[Verb::Reject]),
             (Some("tool.approval"), Some("approval.rollback")) => walk.decided(&fields, &[Verb::Rollback]),
