@@ -42,6 +42,7 @@ pub(crate) fn run() -> Report {
         tool: Arc::clone(&tool),
         args: json!({"path": path}),
         effects: vec![Effect::read(AskedPath::new(path).parse().expect("a plain path"))],
+        binds: None,
         risk: Risk::low("it only reads"),
         refused: None,
     };

@@ -24,6 +24,7 @@ mod report;
 mod search;
 mod start;
 mod verify;
+mod wake;
 mod wall;
 mod witness_log;
 
@@ -56,6 +57,7 @@ const BENCHES: &[Bench] = &[
     ("start", start::run),
     ("verify", verify::run),
     ("witness-log", witness_log::run),
+    ("wake", wake::run),
 ];
 
 fn main() -> std::process::ExitCode {

@@ -10,6 +10,7 @@
 
 mod calls;
 mod canary;
+mod changes;
 mod config;
 mod crash;
 mod disk;

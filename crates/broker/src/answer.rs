@@ -27,7 +27,24 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
     Done(Box<Done>),
-    Failed { error: CallError, standing: Standing },
+    /// A person must agree first.
+    Asked(Box<Asked>),
+    Failed {
+        error: CallError,
+        standing: Standing,
+    },
+}
+
+/// A question that is open.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) id: Id,
+    /// Seconds until it runs out.
+    pub(crate) ttl: u64,
+    pub(crate) summary: String,
+    pub(crate) preview: String,
+    pub(crate) data: Redacted<Value>,
+    pub(crate) details: Value,
 }
 
 /// A result that may leave.
@@ -57,8 +74,6 @@ impl Done {
 pub(crate) enum Standing {
     /// Refused by a check.
     Denied,
-    /// A person must agree first.
-    Waiting,
     /// Allowed, and went wrong.
     Error,
 }
@@ -97,7 +112,7 @@ impl Answer {
             {
                 Ending::BadUsage
             }
-            Outcome::Failed { standing: Standing::Waiting, .. } => Ending::Waiting,
+            Outcome::Asked(_) => Ending::Waiting,
             Outcome::Failed { standing: Standing::Denied, .. } => Ending::Denied,
             Outcome::Failed { standing: Standing::Error, .. } => Ending::Failed,
         }
@@ -113,7 +128,7 @@ impl Answer {
     #[must_use]
     pub fn error(&self) -> Option<&CallError> {
         match &self.outcome {
-            Outcome::Done(_) => None,
+            Outcome::Done(_) | Outcome::Asked(_) => None,
             Outcome::Failed { error, .. } => Some(error),
         }
     }
@@ -123,6 +138,7 @@ impl Answer {
     pub fn plain_text(&self) -> Option<&str> {
         match &self.outcome {
             Outcome::Done(done) => Some(done.text()),
+            Outcome::Asked(asked) => Some(&asked.preview),
             Outcome::Failed { .. } => None,
         }
     }
@@ -132,7 +148,16 @@ impl Answer {
     pub fn note(&self) -> Option<&str> {
         match &self.outcome {
             Outcome::Done(done) => done.note.as_deref(),
-            Outcome::Failed { .. } => None,
+            Outcome::Asked(_) | Outcome::Failed { .. } => None,
+        }
+    }
+
+    /// The question that is open, if one is: its id, what it is about, and the seconds it still stands.
+    #[must_use]
+    pub fn open_question(&self) -> Option<(&Id, &str, u64)> {
+        match &self.outcome {
+            Outcome::Asked(asked) => Some((&asked.id, &asked.summary, asked.ttl)),
+            Outcome::Done(_) | Outcome::Failed { .. } => None,
         }
     }
 
@@ -163,6 +188,18 @@ impl Answer {
                     None => wrapped,
                 }
             }
+            Outcome::Asked(asked) => {
+                let words = format!(
+                    "not done yet: a person must agree to `{}` within {} s (question {}). Do something else meanwhile; repeat \
+                     the same call to hear the outcome.",
+                    asked.summary, asked.ttl, asked.id
+                );
+                let words = provenance::neutralise(&words).into_owned();
+                if asked.preview.is_empty() {
+                    return words;
+                }
+                format!("{words}\n{}", provenance::wrap(&asked.preview, &self.tool, Provenance::File))
+            }
             // Names of files stand in messages: they can look like a mark too.
             Outcome::Failed { error, .. } => provenance::neutralise(&format!(
                 "error {}: {}\nhint: {}",
@@ -179,8 +216,8 @@ impl Answer {
         let mut details = Map::new();
         let (status, standing) = match &self.outcome {
             Outcome::Done(_) => ("success", "allowed"),
+            Outcome::Asked(_) => ("success", "hitl_required"),
             Outcome::Failed { standing: Standing::Denied, .. } => ("error", "denied"),
-            Outcome::Failed { standing: Standing::Waiting, .. } => ("error", "hitl_required"),
             Outcome::Failed { standing: Standing::Error, .. } => ("error", "error"),
         };
         out.insert("tool_name".to_owned(), self.tool.as_str().into());
@@ -198,6 +235,16 @@ impl Answer {
                 details.insert("data".to_owned(), done.details.clone());
                 redactions = done.data.count();
                 truncated = done.truncated;
+            }
+            Outcome::Asked(asked) => {
+                let hitl = json!({
+                    "hitl_id": asked.id.as_str(), "ttl_seconds": asked.ttl, "summary": asked.summary,
+                    "diff_preview": asked.preview,
+                });
+                details.insert("hitl".to_owned(), hitl);
+                out.insert("data".to_owned(), asked.data.get().clone());
+                details.insert("data".to_owned(), asked.details.clone());
+                redactions = asked.data.count();
             }
             Outcome::Failed { error, .. } => {
                 let error = json!({"code": error.code.as_str(), "message": error.message, "suggestion": error.suggestion});
@@ -242,6 +289,13 @@ pub fn envelope_schema(payload: &Value) -> Value {
                     "status": {"enum": ["allowed", "hitl_required", "denied", "error"]},
                     "op": {"type": "object", "properties": {"method": {"type": "string"}, "path": text()}},
                     "data": {"type": "object"},
+                    "hitl": {
+                        "type": "object", "required": ["hitl_id", "ttl_seconds", "summary"],
+                        "properties": {
+                            "hitl_id": {"type": "string"}, "ttl_seconds": {"type": "integer"},
+                            "summary": {"type": "string"}, "diff_preview": {"type": "string"},
+                        },
+                    },
                     "audit": {
                         "type": "object", "required": ["prev_hash", "event_hash", "durable"],
                         "properties": {"prev_hash": {"type": "string"}, "event_hash": {"type": "string"}, "durable": {"type": "boolean"}},

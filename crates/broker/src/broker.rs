@@ -9,16 +9,21 @@ use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
 use vambrace_core::policy::Policy;
 use vambrace_core::redacted::{Redact, Redacted};
+use vambrace_core::rule::Decision;
 use vambrace_core::session::SessionState;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::{Store, Text};
 use vambrace_tools::{Catalogue, Room, Tool};
+
+use crate::asking::Asking;
 
 /// Governs calls of one workspace in one role.
 pub struct Broker {
     pub(crate) parts: Parts,
     /// The canonical names of the tools that some call could use.
     offered: BTreeSet<String>,
+    /// The canonical names of the tools that a person may have to be asked about.
+    asks: BTreeSet<String>,
     /// The session of the last call as it was then; every start checks it again in its own transaction.
     pub(crate) known: Mutex<Option<(Id, SessionState)>>,
 }
@@ -49,6 +54,10 @@ pub struct Parts {
     pub violations: Violations,
     /// How many calls are too many.
     pub pace: Pace,
+    /// How long questions stand.
+    pub asking: Asking,
+    /// The role that the caller asked for; `None` for the default one.
+    pub asked_role: Option<String>,
 }
 
 /// When violations have consequences (T23).
@@ -101,7 +110,14 @@ impl Broker {
         let tools = parts.catalogue.tools().map(|tool| tool.facts());
         let offered =
             tools.filter(|tool| parts.policy.offers(tool)).map(|tool| tool.name.to_string()).collect();
-        Self { parts, offered, known: Mutex::new(None) }
+        let asks = |tool: &ToolFacts| {
+            let ruled = parts.policy.rules.iter().flat_map(|(_, table)| table.rules());
+            !tool.read_only
+                || ruled.filter(|rule| rule.decision == Decision::Ask).any(|rule| rule.is_about(tool))
+        };
+        let tools = parts.catalogue.tools().map(|tool| tool.facts());
+        let asks = tools.filter(|tool| asks(tool)).map(|tool| tool.name.to_string()).collect();
+        Self { parts, offered, asks, known: Mutex::new(None) }
     }
 
     /// The tools that some call of this role and skill could use, in the order of the catalogue.
@@ -112,6 +128,11 @@ impl Broker {
 
     pub(crate) fn offers(&self, tool: &ToolFacts) -> bool {
         self.offered.contains(tool.name.as_str())
+    }
+
+    /// Whether a person may have to be asked about calls of this tool.
+    pub(crate) fn may_ask(&self, tool: &str) -> bool {
+        self.asks.contains(tool)
     }
 
     /// State and ledger.
@@ -130,6 +151,14 @@ impl Broker {
     pub(crate) fn remember(&self, session: &Id, state: Option<SessionState>) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
             state.map(|state| (session.clone(), state));
+    }
+
+    /// An id that nobody can foresee and that sorts by time.
+    pub(crate) fn new_id(&self, prefix: &'static str) -> Id {
+        let chance = self.parts.chance.draw().to_be_bytes();
+        let mut random = [0; 10];
+        random.iter_mut().zip(chance).for_each(|(to, from)| *to = from);
+        Id::timed(prefix, self.parts.clock.now().millis().unsigned_abs(), random)
     }
 
     pub(crate) fn text(&self, text: &str) -> Result<Text, CallError> {

@@ -15,9 +15,12 @@ pub(crate) struct Clean {
     pub(crate) touched: Touched,
 }
 
-pub(crate) fn cleanse(broker: &Broker, performed: Performed, _trail: &mut Trail) -> Result<Clean, CallError> {
+pub(crate) fn cleanse(broker: &Broker, performed: Performed, trail: &mut Trail) -> Result<Clean, CallError> {
     let output = performed.into_output();
     let redactor = &*broker.parts.redactor;
+    if let Some(file) = output.touched.files.first() {
+        trail.operation = Some(("fs.apply_patch", Some(file.path.to_string())));
+    }
     let whole = matches!(output.touched.lines, None | Some((1, _))) && !output.truncated;
     let redact = if whole { Redacted::json } else { Redacted::cut_json };
     let data = redact(output.data, redactor).map_err(redactor_failed)?;

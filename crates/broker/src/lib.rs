@@ -6,20 +6,35 @@
 
 mod admit;
 mod answer;
+mod asking;
 mod broker;
 mod cleanse;
 mod decide;
+mod decider;
+mod deciding;
 mod explain;
+mod grants;
+mod hear;
+mod look;
 mod perform;
 mod pipeline;
 mod plan;
+mod proposal;
 mod provenance;
+mod recall;
 mod record;
+mod recover;
 mod settle;
 mod start;
 mod trail;
 
 pub use answer::{Answer, Ending, envelope_schema};
+pub use asking::{AskedCall, Asking, Patience, Waiting};
 pub use broker::{Broker, Pace, Parts, Violations};
+pub use decider::Decider;
+pub use deciding::Choice;
 pub use explain::Explained;
+pub use look::{Look, LookedFile, expire, look, visible};
 pub use vambrace_core::principal::{Peer, Principal, RawCall};
+pub use vambrace_ledger::{Reach, Verb};
+pub use vambrace_tools::Part;

@@ -4,18 +4,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde_json::Value;
+use vambrace_core::change::ChangeSet;
 use vambrace_core::effect::Effect;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::path::{AskedPath, ScopedPath};
 use vambrace_core::plan::Plan;
-use vambrace_core::risk::{Level, Risk};
+use vambrace_core::risk::Risk;
 use vambrace_core::session::SessionView;
 use vambrace_core::tool::ToolFacts;
 use vambrace_core::verdict::Answer;
-use vambrace_tools::Prepared;
+use vambrace_tools::{Part, Prepared, Tool};
 
 use crate::admit::Admitted;
 use crate::broker::Broker;
+use crate::grants::class_of;
+use crate::proposal::Drafted;
 use crate::trail::Trail;
 
 /// A call whose effects are known.
@@ -33,33 +36,71 @@ impl Planned {
 
 pub(crate) fn plan(broker: &Broker, admitted: Admitted, trail: &mut Trail) -> Result<Planned, CallError> {
     let (tool, args, session) = admitted.into_parts();
+    let part = trail.consent.as_ref().map_or(Part::Whole, |consent| consent.part.clone());
     let name = tool.facts().name.as_str();
     // A tool that is not offered is judged by the names in its arguments: what they point at stays untold.
     let planned = if broker.offers(tool.facts()) {
         catch_unwind(AssertUnwindSafe(|| broker.parts.catalogue.plan(name, &args, &broker.parts.room)))
             .unwrap_or_else(|_| Err(CallError::new(ErrorCode::Internal, format!("planning `{name}` failed"))))
             .map(|prepared| (prepared, None))
+            .map_err(|error| if trail.consent.is_some() { stale(error) } else { error })
             .or_else(|error| discreet(broker, tool.facts(), &args, &session, error))?
     } else {
         (Prepared { effects: by_name(&args), ..Prepared::nothing() }, None)
     };
     let (prepared, refused) = planned;
+    let prepared = vambrace_tools::amend(&broker.parts.room, prepared, &part)?;
+    finish(broker, &tool, args, prepared, refused, session, trail)
+}
+
+/// The plan of a change that undoes another one.
+pub(crate) fn plan_back(
+    broker: &Broker,
+    admitted: Admitted,
+    back: ChangeSet,
+    trail: &mut Trail,
+) -> Result<Planned, CallError> {
+    let (tool, args, session) = admitted.into_parts();
+    let prepared = vambrace_tools::undo(&broker.parts.room, back)?;
+    finish(broker, &tool, args, prepared, None, session, trail)
+}
+
+/// What was proposed could be planned then: now that it cannot, the files are others.
+fn stale(error: CallError) -> CallError {
+    match error.code {
+        ErrorCode::FileNotFound
+        | ErrorCode::NotAFile
+        | ErrorCode::MatchCountMismatch
+        | ErrorCode::BinaryFile => CallError::new(ErrorCode::StaleBase, error.message),
+        _ => error,
+    }
+}
+
+fn finish(
+    broker: &Broker,
+    tool: &Arc<dyn Tool>,
+    args: Value,
+    mut prepared: Prepared,
+    refused: Option<CallError>,
+    session: SessionView,
+    trail: &mut Trail,
+) -> Result<Planned, CallError> {
     if let Some(path) = &prepared.path {
         trail.operation = Some((tool.about().method, Some(path.to_string())));
     }
     trail.policy = Some(tool.facts().policy.words());
-    trail.risk = Some(match prepared.risk.level {
-        Level::Low => "LOW",
-        Level::Medium => "MEDIUM",
-        Level::High => "HIGH",
-    });
+    prepared.risk = broker.parts.policy.writing.raise(prepared.risk, &prepared.effects);
+    trail.risk = Some(prepared.risk.level.as_str());
+    trail.change = prepared.work.change().map(Drafted::of);
     let plan = Plan {
         tool: tool.facts().clone(),
         args,
         effects: prepared.effects.clone(),
+        binds: prepared.work.change().map(|draft| draft.changes.digest()),
         risk: prepared.risk.clone(),
         refused,
     };
+    trail.class = class_of(&plan);
     Ok(Planned { plan, prepared, session })
 }
 
@@ -89,7 +130,8 @@ fn discreet(
     }
     let judge = |effects: Vec<Effect>| {
         let risk = Risk::low("nothing is there");
-        let plan = Plan { tool: Arc::clone(tool), args: Value::Null, effects, risk, refused: None };
+        let plan =
+            Plan { tool: Arc::clone(tool), args: Value::Null, effects, binds: None, risk, refused: None };
         broker.parts.policy.decide(&plan, session)
     };
     if judge(effects.clone()).verdict.answer() == Answer::Deny {

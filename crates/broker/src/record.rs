@@ -62,7 +62,7 @@ impl Broker {
     }
 
     /// The tool and the operation as the answer names them.
-    fn names(&self, trail: &Trail) -> Result<(String, Option<Operation>), CallError> {
+    pub(crate) fn names(&self, trail: &Trail) -> Result<(String, Option<Operation>), CallError> {
         let clean = |text: &str| self.text(text).map(Redacted::into_inner);
         let operation = match &trail.operation {
             Some((method, path)) => Some((*method, path.as_deref().map(clean).transpose()?)),
@@ -77,12 +77,14 @@ impl Broker {
         entry.status = Some(Status::Allowed);
         entry.tool_args = Some(self.args(trail)?);
         let mut changes = vec![Change::RequireSession { id: trail.session.clone() }];
-        if let Some(limit) = trail.limit {
+        if let Some(limit) = trail.limit.filter(|_| !trail.resumed) {
             let (session, tool) = (trail.session.clone(), self.text(&trail.tool)?);
             let since = trail.began.earlier(MINUTE_MS);
             changes.push(Change::RequirePace { session, tool, since, limit });
         }
-        if !trail.row_later {
+        if trail.resumed {
+            changes.push(Change::SetCall { id: trail.call.clone(), state: CallState::Executing });
+        } else if !trail.row_later {
             changes.push(Change::InsertCall(self.call_row(trail, CallState::Executing)?));
         }
         Ok((vec![entry], changes))
@@ -94,6 +96,9 @@ impl Broker {
         clean: Clean,
     ) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
         let now = self.parts.clock.now();
+        if !clean.touched.files.is_empty() {
+            return self.record_applied(trail, clean).await;
+        }
         let op = if clean.touched.base_hash.is_some() { Op::ReadFile } else { Op::ToolEnd };
         let mut entry = self.entry(op, trail)?;
         entry.ts = now;
@@ -125,7 +130,6 @@ impl Broker {
         // Nobody violates anything by calling under a configuration that somebody else broke.
         let violation = error.code.violation().filter(|_| self.parts.policy.damage.is_none());
         let standing = match (trail.verdict, error.code) {
-            (_, ErrorCode::ApprovalRejected) => Standing::Waiting,
             (_, ErrorCode::SessionSuspended | ErrorCode::RateLimited | ErrorCode::AuditUnavailable) => {
                 Standing::Denied
             }
@@ -148,6 +152,7 @@ impl Broker {
             entry.target_path = self.target(trail)?;
         }
         entries.push(entry);
+        changes.extend(self.failed_asks(trail, &error)?);
         // Before its session is open a call has no row; the record says all there is.
         if trail.session_state.is_some() {
             self.finish_call(trail, &error, standing, &mut changes)?;
@@ -175,7 +180,7 @@ impl Broker {
         let state = if standing == Standing::Error { CallState::Failed } else { CallState::Rejected };
         let at = self.parts.clock.now();
         let finish = CallFinish { id: trail.call.clone(), state, at, error: Some(error.code) };
-        if trail.started.is_none() {
+        if trail.started.is_none() && !trail.resumed {
             let mut row = self.call_row(trail, CallState::Pending)?;
             // A call that came too early does not make the next one wait longer.
             row.counted &= error.code != ErrorCode::RateLimited;
@@ -188,7 +193,6 @@ impl Broker {
         let (phase, action, status) = match standing {
             Standing::Error if trail.started.is_none() => (Phase::Call, "plan", EventStatus::Error),
             Standing::Error => (Phase::Call, "call", EventStatus::Error),
-            Standing::Waiting => (Phase::Approval, "request", EventStatus::Denied),
             Standing::Denied => (Phase::Policy, "violation", EventStatus::Denied),
         };
         let mut event = self.event(trail, phase, action, status)?;
@@ -204,7 +208,7 @@ impl Broker {
     }
 
     /// The end of a call's row, which may only now be made.
-    fn end(&self, trail: &Trail, finish: CallFinish) -> Result<Vec<Change>, CallError> {
+    pub(crate) fn end(&self, trail: &Trail, finish: CallFinish) -> Result<Vec<Change>, CallError> {
         let mut changes = Vec::with_capacity(4);
         if trail.row_later && trail.started.is_some() {
             let mut row = self.call_row(trail, CallState::Executing)?;
@@ -280,7 +284,7 @@ impl Broker {
         Ok((entry, row))
     }
 
-    fn entry(&self, op: Op, trail: &Trail) -> Result<Entry, CallError> {
+    pub(crate) fn entry(&self, op: Op, trail: &Trail) -> Result<Entry, CallError> {
         let text = |text: &str| self.text(text);
         let optional = |words: Option<&String>| words.map(|words| text(words)).transpose();
         let mut entry = Entry::new(op, trail.began);
@@ -299,6 +303,7 @@ impl Broker {
         entry.verdict = trail.verdict;
         entry.rule = optional(trail.rule.as_ref())?;
         entry.reasons = trail.reasons.iter().map(|reason| text(reason)).collect::<Result<_, _>>()?;
+        entry.hitl_id = trail.hitl.clone();
         entry.plan_digest = trail.plan_digest;
         entry.policy_revision = Some(text(&self.parts.policy.revision.to_string())?);
         if PRIVILEGED.contains(&self.parts.role.as_str()) {
@@ -308,7 +313,7 @@ impl Broker {
         Ok(entry)
     }
 
-    fn event(
+    pub(crate) fn event(
         &self,
         trail: &Trail,
         phase: Phase,
@@ -328,7 +333,7 @@ impl Broker {
         Ok(event)
     }
 
-    fn check_event(&self, trail: &Trail, status: EventStatus) -> Result<TimelineEvent, CallError> {
+    pub(crate) fn check_event(&self, trail: &Trail, status: EventStatus) -> Result<TimelineEvent, CallError> {
         let mut event = self.event(trail, Phase::Policy, "check", status)?;
         event.policy = trail.policy.as_deref().map(|policy| self.text(policy)).transpose()?;
         let verdict = match trail.verdict {
@@ -341,7 +346,7 @@ impl Broker {
         Ok(event)
     }
 
-    fn call_row(&self, trail: &Trail, state: CallState) -> Result<CallRow, CallError> {
+    pub(crate) fn call_row(&self, trail: &Trail, state: CallState) -> Result<CallRow, CallError> {
         let mut row = CallRow::executing(
             trail.call.clone(),
             trail.session.clone(),
@@ -354,7 +359,7 @@ impl Broker {
         Ok(row)
     }
 
-    fn args(&self, trail: &Trail) -> Result<Redacted<serde_json::Value>, CallError> {
+    pub(crate) fn args(&self, trail: &Trail) -> Result<Redacted<serde_json::Value>, CallError> {
         Redacted::json(trail.args.clone(), &*self.parts.redactor).map_err(redactor_failed)
     }
 

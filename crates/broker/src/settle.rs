@@ -1,13 +1,17 @@
-//! Settling: questions need vouchers, refusals stand.
+//! Settling: questions need vouchers, refusals stand. Vouchers are the yes of a person to this very plan, and the grants of
+//! the session; what is still open then is asked.
 
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::policy::{DAMAGED, Decision, NO_ROLE};
 use vambrace_core::settle::{Permit, Settlement};
-use vambrace_core::verdict::Reason;
+use vambrace_core::verdict::{Answer, Grantable, Reason};
+use vambrace_core::voucher::Voucher;
 use vambrace_tools::Prepared;
 
+use crate::asking::{Question, Stop};
 use crate::broker::Broker;
 use crate::decide::Decided;
+use crate::grants;
 use crate::trail::Trail;
 
 /// A call that may start.
@@ -22,9 +26,11 @@ impl Permitted {
     }
 }
 
-pub(crate) fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Result<Permitted, CallError> {
+pub(crate) async fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Result<Permitted, Stop> {
     let (prepared, decision, refused) = decided.into_parts();
-    match vambrace_core::settle::settle(&decision, &[], broker.parts.clock.now()) {
+    let now = broker.parts.clock.now();
+    let vouchers = vouchers(broker, &decision, trail).await?;
+    match vambrace_core::settle::settle(&decision, &vouchers, now) {
         Settlement::Permitted(permit) => {
             if !permit.vouchers().is_empty() {
                 trail.rule = Some(permit.vouchers().join(", "));
@@ -33,17 +39,57 @@ pub(crate) fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Re
         }
         Settlement::Waiting(open) => {
             note(trail, &open);
-            let first = open.first().map_or_else(String::new, |reason| reason.why.clone());
-            let why = format!("a person must agree first, and none can be asked from here: {first}");
-            Err(CallError::new(ErrorCode::ApprovalRejected, why).suggest(
-                "do something else, or ask the user to add an `allow` rule for this to their configuration",
-            ))
+            if trail.yes.is_some() || trail.consent.is_some() {
+                return Err(stale().into());
+            }
+            let freely = |about: &Reason| {
+                decision.verdict.obligations().any(|obligation| {
+                    obligation.reason == *about && obligation.grantable == Grantable::Freely
+                })
+            };
+            let grantable = open.iter().all(freely);
+            Err(Stop::Ask(Box::new(Question {
+                digest: decision.digest,
+                level: prepared.risk.level,
+                grantable,
+                why: trail.reasons.clone(),
+            })))
         }
         Settlement::Refused { .. } => {
             let refusal = refusal(&decision, trail);
-            Err(refused.unwrap_or(refusal))
+            Err(refused.unwrap_or(refusal).into())
         }
     }
+}
+
+/// What may answer the questions of a decision.
+async fn vouchers(broker: &Broker, decision: &Decision, trail: &Trail) -> Result<Vec<Voucher>, CallError> {
+    let now = broker.parts.clock.now();
+    let mut vouchers: Vec<Voucher> = trail.yes.iter().cloned().collect();
+    if let Some(consent) = &trail.consent {
+        // A yes to the whole is a yes to what was shown; a yes to a part is given to what is planned now.
+        if consent.shown.is_some_and(|shown| shown != decision.digest) {
+            return Err(stale());
+        }
+        let (id, digest, expires) = (consent.id.to_string(), decision.digest, now.later(60_000));
+        vouchers.push(Voucher::Approval { id, digest, expires, used: false });
+    }
+    if decision.verdict.answer() == Answer::Ask && vouchers.is_empty() {
+        let found = broker.parts.store.questions().grants(Some(trail.session.as_str())).await;
+        let found = found.map_err(|error| CallError::from(&error))?;
+        if !found.is_empty() {
+            let agent = broker.text(&trail.principal.agent)?;
+            vouchers = grants::vouchers(&found, &trail.class, agent.get(), &decision.verdict, now);
+        }
+    }
+    Ok(vouchers)
+}
+
+fn stale() -> CallError {
+    CallError::new(
+        ErrorCode::StaleBase,
+        "what was agreed to is not what would happen now: the files have changed",
+    )
 }
 
 /// The refusal of a decision in one line, its reasons noted for the record.

@@ -9,6 +9,12 @@ use vambrace_core::id::Id;
 use vambrace_core::principal::{Peer, Principal, RawCall};
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
+use vambrace_core::voucher::Voucher;
+use vambrace_store::ApprovalRow;
+
+use crate::asking::AskedCall;
+use crate::deciding::Consent;
+use crate::proposal::Drafted;
 
 use crate::broker::Broker;
 
@@ -40,6 +46,24 @@ pub(crate) struct Trail {
     pub(crate) decide_us: u64,
     /// The number of the start record, once it is committed.
     pub(crate) started: Option<u64>,
+    /// Which door it came through.
+    pub(crate) door: &'static str,
+    /// How the call was asked: what finds its question again.
+    pub(crate) asked: Digest,
+    /// Whether the call has its row already: it waited for a decision.
+    pub(crate) resumed: bool,
+    /// Whether somebody waits for the decision.
+    pub(crate) waits: bool,
+    /// The question or proposal it belongs to.
+    pub(crate) hitl: Option<Id>,
+    /// A yes that was given before.
+    pub(crate) yes: Option<Voucher>,
+    /// Who agrees right now, to what, until when.
+    pub(crate) consent: Option<Consent>,
+    /// The change it would make.
+    pub(crate) change: Option<Drafted>,
+    /// The class of calls that a grant would be for.
+    pub(crate) class: String,
     /// Whether the call gets its row with its end: a quick read is over before anybody could look for it.
     pub(crate) row_later: bool,
     /// Nothing can begin for want of room; that it did not can still be recorded.
@@ -74,9 +98,27 @@ impl Trail {
             policy: None,
             decide_us: 0,
             started: None,
+            door: peer.door,
+            asked: AskedCall::name_of(raw),
+            resumed: false,
+            waits: false,
+            hitl: None,
+            yes: None,
+            consent: None,
+            change: None,
+            class: String::new(),
             row_later: false,
             disk_full: false,
         }
+    }
+
+    /// Goes on with a call that waited.
+    pub(crate) fn reopen(broker: &Broker, call: &AskedCall, row: &ApprovalRow<String>) -> Self {
+        let mut trail = Self::open(broker, &call.raw, &call.peer);
+        trail.call = row.call.clone();
+        trail.hitl = Some(row.id.clone());
+        trail.resumed = true;
+        trail
     }
 
     pub(crate) fn elapsed_ms(&self) -> u64 {

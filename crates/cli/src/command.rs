@@ -1,5 +1,6 @@
 //! One module per command.
 
+mod approvals;
 mod audit;
 mod call;
 mod config;
@@ -7,12 +8,15 @@ mod demo;
 mod doctor;
 mod errors;
 mod explain;
+mod grants;
 mod init;
 mod mcp;
 mod policy;
+mod proposals;
 mod redact;
 mod session;
 mod timeline;
+mod token;
 mod tools;
 mod trust;
 mod witness;
@@ -34,9 +38,14 @@ pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
         Command::Init { workspace, force } => init::run(workspace.as_deref(), force, out).await,
         Command::Trust { workspace, revoke, yes } => trust::run(workspace.as_deref(), revoke, yes, out).await,
         Command::Doctor { workspace } => doctor::run(workspace.as_deref(), out).await,
-        Command::Call { words, tool_call_id, context_id } => {
-            call::run(words, tool_call_id, context_id, out).await
+        Command::Call { words, tool_call_id, context_id, wait, yes } => {
+            let then = call::Then { wait, yes };
+            call::run(words, tool_call_id, context_id, then, out).await
         }
+        Command::Approvals { what } => approvals::run(what, out).await,
+        Command::Grants { what } => grants::run(what, out).await,
+        Command::Proposals { what } => proposals::run(what, out).await,
+        Command::Token { what } => token::run(what, out).await,
         Command::Explain { words } => explain::run(words, out).await,
         Command::Tools { what, seat } => tools::run(what, &seat, out).await,
         Command::Mcp { seat } => mcp::run(&seat, out).await,

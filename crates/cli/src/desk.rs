@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vambrace_broker::{Broker, Pace, Parts, Violations};
+use vambrace_broker::{AskedCall, Asking, Broker, Pace, Parts, Violations};
 use vambrace_core::config::{self, ConfigError, Effective, Isolation, ViolationAction};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
@@ -18,15 +18,15 @@ use vambrace_core::id::Id;
 use vambrace_core::policy::Policy;
 use vambrace_core::policy::compile::{BadPolicy, ground};
 use vambrace_core::principal::{Peer, Principal};
-use vambrace_core::redacted::Redacted;
+use vambrace_core::redacted::{Redact, Redacted};
 use vambrace_core::session::SessionState;
 use vambrace_core::skill::Skill;
 use vambrace_core::tool::ToolFacts;
 use vambrace_core::verdict::{LayerKind, Site};
 use vambrace_redact::Redactor;
 use vambrace_store::{Options, SqliteStore, StateDir, Store as _, Text};
-use vambrace_tools::{Catalogue, Limits, Room};
-use vambrace_workspace::{ScopeRules, Workspace};
+use vambrace_tools::{Catalogue, Changes, Limits, Room};
+use vambrace_workspace::{Applier, LoomLimits, ScopeRules, Workspace};
 
 use crate::args::Seat;
 use crate::failure::{Failure, exit};
@@ -71,6 +71,7 @@ pub(crate) struct Desk {
     revision: Digest,
     damage: Option<String>,
     vault: Vault,
+    trusted_clients: Vec<String>,
 }
 
 /// Opens state and ledger.
@@ -167,7 +168,50 @@ impl Desk {
             skill: seat.skill.clone(),
         };
         let peer = Peer { principal, session: session(seat, &project, door)?, door };
-        Self::assemble(seat, project, store, peer).await
+        let desk = Self::assemble(seat, project, store, peer).await?;
+        desk.broker.recover().await.map_err(Failure::of)?;
+        Ok(desk)
+    }
+
+    /// The desk at which a call was made that waits for a decision: its project, role, skill and session, under the
+    /// configuration as it is now.
+    pub(crate) async fn of_call(call: &AskedCall, store: Arc<SqliteStore>) -> Result<Self, Failure> {
+        let project = PathBuf::from(&call.project);
+        let seat = Seat {
+            workspace: Some(project.clone()),
+            role: call.role.clone(),
+            skill: call.peer.principal.skill.clone(),
+            session: Some(call.peer.session.to_string()),
+        };
+        let desk = Self::assemble(&seat, project, store, call.peer.clone()).await?;
+        desk.broker.recover().await.map_err(Failure::of)?;
+        Ok(desk)
+    }
+
+    /// The desk of a project, for what a person does there.
+    pub(crate) async fn at(seat: &Seat, store: Arc<SqliteStore>) -> Result<Self, Failure> {
+        let project = places::project(seat.workspace.as_deref())?;
+        let principal = Principal {
+            tenant: "default".to_owned(),
+            user: machine::user(),
+            agent: "command-line".to_owned(),
+            sub_agent: None,
+            skill: None,
+        };
+        let peer = Peer { principal, session: session(seat, &project, "cli")?, door: "cli" };
+        let desk = Self::assemble(seat, project, store, peer).await?;
+        desk.broker.recover().await.map_err(Failure::of)?;
+        Ok(desk)
+    }
+
+    /// State and ledger.
+    pub(crate) fn store(&self) -> &Arc<SqliteStore> {
+        &self.store
+    }
+
+    /// Whether an answer through this client decides: only the user's own file says so.
+    pub(crate) fn trusts_client(&self, name: &str) -> bool {
+        self.trusted_clients.iter().any(|trusted| trusted == name)
     }
 
     /// The same under the configuration as it is now.
@@ -193,12 +237,20 @@ impl Desk {
         let Loaded { settings, policy, workspace } = loaded;
         let damage = policy.damage.clone();
         let vault = Vault::open(&settings.secrets)?;
+        let redactor: Arc<dyn Redact> = Arc::new(vault.redactor().clone());
+        let trusted_clients = settings.approvals.trusted_clients.clone();
         let parts = Parts {
+            asking: asking(&settings),
+            asked_role: seat.role.clone(),
             role: policy.role.as_ref().map_or_else(|_| "none".to_owned(), |role| role.name().to_string()),
             policy: Arc::new(policy),
-            room: Room { workspace: Arc::new(workspace), limits: limits(&settings) },
+            room: Room {
+                changes: changes(&workspace, &settings, Arc::clone(&redactor), &store)?,
+                workspace: Arc::new(workspace),
+                limits: limits(&settings),
+            },
             store: store.clone(),
-            redactor: Arc::new(vault.redactor().clone()),
+            redactor,
             clock: Arc::new(SystemClock),
             chance: Arc::new(SystemChance),
             project: project.display().to_string(),
@@ -207,7 +259,8 @@ impl Desk {
             pace: pace(&settings, &facts),
             catalogue,
         };
-        Ok(Self { broker: Broker::new(parts), peer, project, store, revision, damage, vault })
+        let broker = Broker::new(parts);
+        Ok(Self { broker, peer, project, store, revision, damage, vault, trusted_clients })
     }
 
     /// Whether the configuration or the trust in it is another by now.
@@ -305,6 +358,36 @@ fn session(seat: &Seat, project: &Path, door: &'static str) -> Result<Id, Failur
     Id::new(&format!("{door}-{hex}")).map_err(|bad| Failure::failed(bad.to_string()))
 }
 
+fn asking(settings: &Effective) -> Asking {
+    let ms = |seconds: u64| i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
+    let approvals = &settings.approvals;
+    Asking {
+        medium_ms: ms(approvals.medium_sec),
+        high_ms: ms(approvals.high_sec),
+        proposal_ms: ms(approvals.proposal_ttl_sec),
+        grant_ms: ms(approvals.grant_sec),
+    }
+}
+
+/// Locks and journals lie in the state folder; all processes that work on it share them.
+fn changes(
+    workspace: &Workspace,
+    settings: &Effective,
+    redactor: Arc<dyn Redact>,
+    store: &SqliteStore,
+) -> Result<Changes, Failure> {
+    let fault = |error: std::io::Error| Failure::failed(format!("the state folder: {error}"));
+    let state = std::fs::File::open(store.dir().path()).map_err(fault)?;
+    let folder = |name: &str| vambrace_workspace::state_folder(&state, name).map_err(fault);
+    let limits = LoomLimits {
+        write_bytes: settings.limits.write_bytes,
+        regex_budget: Duration::from_millis(settings.limits.regex_ms),
+        ..LoomLimits::default()
+    };
+    let applier = Applier::new(workspace.clone(), folder("locks")?, folder("journals")?);
+    Ok(Changes { applier: Some(applier), redactor, limits })
+}
+
 fn limits(settings: &Effective) -> Limits {
     let caps = &settings.limits;
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -346,9 +429,12 @@ fn pace(settings: &Effective, tools: &[Arc<ToolFacts>]) -> Pace {
 
 /// Text for a record: nothing is written that the redactor has not seen.
 pub(crate) fn clean(text: &str) -> Result<Text, Failure> {
-    let secrets = config::combine(None, None, None).secrets;
-    let redactor: Redactor = Vault::open(&secrets)?.redactor().clone();
-    Redacted::text(text, &redactor).map_err(|error| Failure::failed(error.to_string()))
+    Redacted::text(text, &redactor()?).map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// The redactor where no configuration is at hand: the built-in rules and our own environment.
+pub(crate) fn redactor() -> Result<Redactor, Failure> {
+    Ok(Vault::open(&config::combine(None, None, None).secrets)?.redactor().clone())
 }
 
 fn bad_configuration(errors: &[ConfigError]) -> Failure {

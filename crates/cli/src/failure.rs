@@ -37,6 +37,19 @@ impl Failure {
         Self { error: CallError::new(code, message).suggest(hint), exit: exit::DENIED }
     }
 
+    /// An error of a decision or a call, with the exit code of the contract.
+    pub(crate) fn of(error: CallError) -> Self {
+        let exit = match error.code {
+            ErrorCode::UnknownTool | ErrorCode::InvalidArguments => exit::BAD_USAGE,
+            ErrorCode::Internal
+            | ErrorCode::ResourceBusy
+            | ErrorCode::OutcomeUnknown
+            | ErrorCode::Cancelled => exit::FAILED,
+            _ => exit::DENIED,
+        };
+        Self { error, exit }
+    }
+
     /// With another hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error = self.error.suggest(hint);

@@ -1,6 +1,7 @@
 //! The `vambrace` binary: commands and the stdio MCP server. Only here: arguments, the environment, the clock,
 //! standard streams, where files lie.
 
+mod approver;
 mod args;
 mod command;
 mod desk;

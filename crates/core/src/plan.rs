@@ -19,6 +19,8 @@ pub struct Plan {
     pub args: Value,
     /// What they amount to.
     pub effects: Vec<Effect>,
+    /// What of the files it was worked out from: another content, another plan.
+    pub binds: Option<Digest>,
     /// How risky that is.
     pub risk: Risk,
     /// Why the workspace refuses it, where it does: the effects are then told by name, nothing was opened.
@@ -26,18 +28,21 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Binds tool, arguments and effects. The policy revision is deliberately not in it: it is recorded beside.
+    /// Binds tool, arguments, effects and the content they were worked out from. The policy revision is deliberately not in it: it is recorded beside.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let args = canonical(&self.args);
         let effects: Vec<String> = self.effects.iter().map(Effect::canonical).collect();
-        let parts = [b"vambrace-plan-1", self.tool.name.as_str().as_bytes(), args.as_bytes()];
+        let binds = self.binds.map(|digest| digest.to_string()).unwrap_or_default();
+        let parts =
+            [b"vambrace-plan-2", self.tool.name.as_str().as_bytes(), args.as_bytes(), binds.as_bytes()];
         Digest::of_parts(parts.into_iter().chain(effects.iter().map(String::as_bytes)))
     }
 }
 
 /// JSON with its keys sorted, so that the order in which an agent writes them does not matter.
-fn canonical(value: &Value) -> String {
+#[must_use]
+pub fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
             let mut keys: Vec<_> = fields.iter().collect();

@@ -36,6 +36,8 @@ pub struct Policy {
     pub role: Result<Role, String>,
     /// The active skill.
     pub skill: Option<Skill>,
+    /// Where files may be made and removed, and how risky which are.
+    pub writing: Writing,
     /// Which configuration this was compiled from.
     pub revision: Digest,
     /// What is wrong with the configuration: nothing is allowed under a damaged one.
@@ -74,7 +76,7 @@ impl Policy {
     /// Judges a plan by every layer.
     #[must_use]
     pub fn decide(&self, plan: &Plan, session: &SessionView) -> Decision {
-        let mut layers = Vec::with_capacity(8);
+        let mut layers = Vec::with_capacity(9);
         let mut layer = |kind, judge: &dyn Fn(&mut Verdict, &mut Fence)| {
             let (mut verdict, mut fence) = (Verdict::allow(), Fence::default());
             judge(&mut verdict, &mut fence);
@@ -100,6 +102,7 @@ impl Policy {
             layer(LayerKind::Skill, &|verdict, fence| skill.judge(plan, verdict, fence));
         }
         layer(LayerKind::Session, &|verdict, _| session.judge(plan, verdict));
+        layer(LayerKind::Risk, &|verdict, _| self.writing.ask(plan, verdict));
 
         let (mut verdict, mut fence) = (Verdict::allow(), Fence::default());
         for judgement in &layers {
@@ -117,6 +120,7 @@ impl Policy {
             tool: Arc::clone(tool),
             args: serde_json::Value::Null,
             effects: Vec::new(),
+            binds: None,
             risk: Risk::low("not called"),
             refused: None,
         };
@@ -130,6 +134,7 @@ impl Policy {
             rules: Vec::new(),
             role: Err("no role is in force under a damaged configuration".to_owned()),
             skill: None,
+            writing: Writing::default(),
             revision: Digest::of(why.as_bytes()),
             damage: Some(why.to_owned()),
         })
@@ -154,6 +159,7 @@ impl Policy {
                 );
             }
         }
+        self.writing.judge(plan, verdict);
         // What is refused by its name already need not be told twice.
         if let Some(refused) = &plan.refused
             && !verdict.denials().any(|denial| denial.code == refused.code)
@@ -216,6 +222,9 @@ fn judge_tool_policy(plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
 
 pub mod cases;
 pub mod compile;
+mod writing;
+
+pub use writing::Writing;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

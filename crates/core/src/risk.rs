@@ -3,6 +3,10 @@
 
 use std::fmt;
 
+mod files;
+
+pub use files::{EXECUTABLES, FileRisk, HIGH};
+
 /// How risky.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
@@ -14,13 +18,27 @@ pub enum Level {
     High,
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Level {
+    /// The word in answers and records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
             Self::Low => "LOW",
             Self::Medium => "MEDIUM",
             Self::High => "HIGH",
-        })
+        }
+    }
+
+    /// The level of that word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Low, Self::Medium, Self::High].into_iter().find(|level| level.as_str() == word)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -34,6 +52,16 @@ pub struct Risk {
 }
 
 impl Risk {
+    /// Medium, for a reason.
+    pub fn medium(reason: impl Into<String>) -> Self {
+        Self { level: Level::Medium, reasons: vec![reason.into()] }
+    }
+
+    /// High, for a reason.
+    pub fn high(reason: impl Into<String>) -> Self {
+        Self { level: Level::High, reasons: vec![reason.into()] }
+    }
+
     /// Low, for a reason.
     pub fn low(reason: impl Into<String>) -> Self {
         Self { level: Level::Low, reasons: vec![reason.into()] }

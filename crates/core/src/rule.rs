@@ -11,7 +11,7 @@ use crate::fence::Fence;
 use crate::glob::{Ground, PathGlobs, Purpose};
 use crate::plan::Plan;
 use crate::tool::{ToolFacts, wildcard};
-use crate::verdict::{LayerKind, Reason, Site, Verdict};
+use crate::verdict::{Grantable, LayerKind, Reason, Site, Verdict};
 
 /// What a rule says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -151,7 +151,7 @@ impl RuleTable {
             };
             match rule.decision {
                 Decision::Allow => {}
-                Decision::Ask => verdict.ask(reason(), true),
+                Decision::Ask => verdict.ask(reason(), Grantable::Freely),
                 Decision::Deny => verdict.deny(deny_code(rule), reason()),
             }
         });

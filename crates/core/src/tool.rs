@@ -173,6 +173,13 @@ impl ToolPolicy {
     pub const READS_FILES: Self =
         Self { network: NamePolicy::Deny, filesystem: FilesystemPolicy::Read, secrets: NamePolicy::Deny };
 
+    /// Looks at files and changes them, touches nothing else.
+    pub const CHANGES_FILES: Self = Self {
+        network: NamePolicy::Deny,
+        filesystem: FilesystemPolicy::ReadWrite,
+        secrets: NamePolicy::Deny,
+    };
+
     /// As a JSON object, for the timeline.
     #[must_use]
     pub fn words(&self) -> String {

@@ -24,6 +24,8 @@ pub enum LayerKind {
     Skill,
     /// The state of the session.
     Session,
+    /// How much harm it could do.
+    Risk,
 }
 
 impl LayerKind {
@@ -39,6 +41,7 @@ impl LayerKind {
             Self::ToolPolicy => "tool_policy",
             Self::Skill => "skill",
             Self::Session => "session",
+            Self::Risk => "risk",
         }
     }
 }
@@ -96,8 +99,19 @@ pub struct Denial {
 pub struct Obligation {
     /// Why.
     pub reason: Reason,
-    /// Whether a standing grant may answer it, or only a person for this one call.
-    pub grantable: bool,
+    /// What may answer it beside a person for this one call.
+    pub grantable: Grantable,
+}
+
+/// What may answer a question beside a person for this one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Grantable {
+    /// Nothing.
+    Never,
+    /// Only what stands in the organisation's or the user's file, not what somebody clicked.
+    Written,
+    /// Any grant of the same layer or above.
+    Freely,
 }
 
 /// Allow, ask or deny.
@@ -143,7 +157,7 @@ impl Verdict {
     }
 
     /// Adds a question.
-    pub fn ask(&mut self, reason: Reason, grantable: bool) {
+    pub fn ask(&mut self, reason: Reason, grantable: Grantable) {
         self.obligations.insert(Obligation { reason, grantable });
     }
 

@@ -2,7 +2,7 @@
 
 use crate::digest::Digest;
 use crate::timestamp::Timestamp;
-use crate::verdict::{LayerKind, Obligation};
+use crate::verdict::{Grantable, LayerKind, Obligation};
 
 /// A yes that somebody gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +48,13 @@ impl Voucher {
         match self {
             Self::Approval { digest, expires, used, .. } => !used && *digest == plan && now < *expires,
             Self::Grant { about, expires, revoked, by, .. } => {
-                obligation.grantable
-                    && *by <= obligation.reason.layer
+                let written = expires.is_none() && *by <= LayerKind::User;
+                let may = match obligation.grantable {
+                    Grantable::Never => false,
+                    Grantable::Written => written,
+                    Grantable::Freely => true,
+                };
+                may && *by <= obligation.reason.layer
                     && !revoked
                     && expires.is_none_or(|expires| now < expires)
                     && *about == obligation.reason.about

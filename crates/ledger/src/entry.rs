@@ -61,6 +61,8 @@ pub struct Entry {
     pub verdict: Option<&'static str>,
     pub rule: Option<Text>,
     pub reasons: Vec<Text>,
+    /// The question or proposal that it belongs to.
+    pub hitl_id: Option<Id>,
     pub plan_digest: Option<Digest>,
     pub policy_revision: Option<Text>,
     pub redactions_applied: Option<u32>,
@@ -125,6 +127,7 @@ impl Entry {
             verdict: None,
             rule: None,
             reasons: Vec::new(),
+            hitl_id: None,
             plan_digest: None,
             policy_revision: None,
             redactions_applied: None,
@@ -208,6 +211,9 @@ impl Entry {
         if !self.reasons.is_empty() {
             let reasons = self.reasons.iter().map(|reason| reason.get().as_str());
             f.texts("reasons", reasons, cap::REASONS, cap::REASON);
+        }
+        if let Some(id) = &self.hitl_id {
+            f.word("hitl_id", id.as_str().as_bytes());
         }
         digest(&mut f, "plan_digest", self.plan_digest.as_ref());
         text(&mut f, "policy_revision", self.policy_revision.as_ref(), cap::NAME);

@@ -59,6 +59,10 @@ words! {
         WrongKey = "wrong_key",
         /// A key took over without the signatures of both.
         BadHandover = "bad_handover",
+        /// A decision that nobody signed who could decide, or that says something else than its record.
+        BadDecision = "bad_decision",
+        /// Another key decides from here on, without the signature of the one before.
+        NewApprover = "new_approver",
         /// Somebody acknowledged that the ledger was set back.
         Rollback = "rollback",
         /// What is kept of the tree is not what the records give.

@@ -10,6 +10,7 @@
 //! Whoever kept one of them elsewhere finds a ledger that was cut, rewritten or set back.
 
 mod checkpoint;
+mod decision;
 mod digest;
 mod entry;
 mod export;
@@ -32,6 +33,7 @@ mod verify;
 mod words;
 
 pub use checkpoint::{BadCheckpoint, Checkpoint, handover};
+pub use decision::{Decision, Reach, Verb};
 pub use digest::{BadDigest, Digest};
 pub use entry::{Entry, Range, Text};
 pub use export::{Format, Tie};

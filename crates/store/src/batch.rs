@@ -2,6 +2,7 @@
 
 use vambrace_ledger::{Digest, Entry, Id, Op, Text, Timestamp};
 
+use crate::ask::AskChange;
 use crate::call::{CallFinish, CallRow};
 use crate::event::TimelineEvent;
 use crate::session::{SessionRow, SessionState};
@@ -85,6 +86,8 @@ pub enum Change {
     Event(TimelineEvent<Text>),
     /// Something was attempted that is not allowed.
     Violation(ViolationRow<Text>),
+    /// Something about questions, proposals, grants and tokens.
+    Ask(Box<AskChange>),
     /// A project's configuration is trusted as it is now.
     Trust(TrustRow<Text>),
     /// A payload beside the chain is deleted with its salt; refused when it is not there. The record that says so is
@@ -100,6 +103,12 @@ pub enum Change {
         /// The digest of the project's path.
         project: Digest,
     },
+}
+
+impl From<AskChange> for Change {
+    fn from(change: AskChange) -> Self {
+        Self::Ask(Box::new(change))
+    }
 }
 
 impl Batch {

@@ -16,8 +16,12 @@ const BUSY_MS: u32 = 5000;
 const WAL_KEPT: i64 = 64 << 20;
 
 /// Numbered from one, never changed once released: the checksums below would say so.
-const MIGRATIONS: &[&str] =
-    &[include_str!("sql/0001.sql"), include_str!("sql/0002.sql"), include_str!("sql/0003.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("sql/0001.sql"),
+    include_str!("sql/0002.sql"),
+    include_str!("sql/0003.sql"),
+    include_str!("sql/0004.sql"),
+];
 
 /// Opens for writing. The caller holds the writer lock: switching to a log and migrating do not go well
 /// with others doing the same.

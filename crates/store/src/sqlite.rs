@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use vambrace_core::clock::Clock;
 use vambrace_ledger::{Digest, Encoded, Entry, Head, Id, MAX_SEGMENT_BYTES, Salt, Timestamp, VerifyKey};
 
-use crate::batch::{Batch, Committed, Durability, Start};
+use crate::batch::{Batch, Change, Committed, Durability, Start};
 use crate::call::{self, CallRow, RecentCalls};
 use crate::checkpoints::{self, CheckpointRow, Copies};
 use crate::desk::{self, Desk};
@@ -23,7 +23,9 @@ use crate::files::{Disk, OsDisk};
 use crate::guard::{self, Guard};
 use crate::keeper::{Chore, Keeper};
 use crate::keys::{self, KeyFiles};
+use crate::life::Life;
 use crate::lock::FolderLock;
+use crate::questions::Questions;
 use crate::read::{Readers, stamp_or_none};
 use crate::record::{Query, Record};
 use crate::reserve::Reserve;
@@ -37,7 +39,9 @@ use crate::store::{BoxFuture, Store};
 use crate::tide::Tide;
 use crate::tree;
 use crate::trust::{self, TrustRow};
+use crate::vault::Vault;
 use crate::violation::{self, ViolationRow};
+use crate::wake::Wakes;
 use crate::wal::Wal;
 use crate::witness::{Heard, Turn, View, Witness};
 use crate::writer::{Job, Writer};
@@ -106,6 +110,9 @@ pub struct SqliteStore {
     tide: Arc<Tide>,
     keeper: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
+    pub(crate) vault: Vault,
+    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) life: Life,
     dir: StateDir,
 }
 
@@ -203,6 +210,9 @@ impl SqliteStore {
             guard.refuse(&against)?;
         }
         rotation::ensure(&connection, &database, &writer, &keys, &tide, now)?;
+        let vault = Vault::open(&dir.keys())?;
+        let life = Life::begin(dir.path())?;
+        let wakes = Arc::new(Wakes::of(dir.wake()?, life.id()));
         let wal = Wal::of(&mut connection, Arc::clone(disk), dir.wal()).map_err(sqlite)?;
         let mut reserve = Reserve::new(Arc::clone(disk), dir.reserve());
         // Without it nothing begins; whoever tries is told why.
@@ -251,6 +261,9 @@ impl SqliteStore {
             tide,
             keeper: Some(spawn("vambrace-keeper", move || keeper.run(&chores_in))?),
             shared,
+            vault,
+            wakes,
+            life,
             dir,
         })
     }
@@ -395,6 +408,9 @@ impl Store for SqliteStore {
             drop(batch.entries);
             let desk = self.desk.as_ref().ok_or(StoreError::Closed)?;
             let (job, durable) = desk.write(job).await?;
+            if durable.is_ok() && job.changes.iter().any(|change| matches!(change, Change::Ask(_))) {
+                self.wakes.ring();
+            }
             Ok(Committed::new(job.sealed, durable?, start))
         })
     }
@@ -485,6 +501,10 @@ impl Store for SqliteStore {
         })
     }
 
+    fn questions(&self) -> &dyn Questions {
+        self
+    }
+
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
         Box::pin(async move {
             let sql = "SELECT seq, event_hash FROM head WHERE id = 1";
@@ -501,6 +521,6 @@ impl Store for SqliteStore {
     }
 }
 
-fn most(limit: usize) -> i64 {
+pub(crate) fn most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

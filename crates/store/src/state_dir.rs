@@ -70,6 +70,12 @@ impl StateDir {
         self.path.join("reserve")
     }
 
+    /// The folder where waiting processes are woken; made when it is missing.
+    pub(crate) fn wake(&self) -> Result<PathBuf, StoreError> {
+        let path = self.path.join("wake");
+        self.own(&path).map(|()| path)
+    }
+
     pub(crate) fn wal(&self) -> PathBuf {
         self.path.join("vambrace.db-wal")
     }

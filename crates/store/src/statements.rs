@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::{call, event, payload, session, trust, violation};
 
 /// How many statements a writing connection has to keep.
-pub(crate) const KEPT: usize = 32;
+pub(crate) const KEPT: usize = 64;
 
 /// Every statement of a writer, by its place in [`SQL`].
 #[derive(Debug, Clone, Copy)]
@@ -250,6 +250,7 @@ impl<'c> Statements<'c> {
                     return refuse(format!("record {seq} has no payload `{field}`"));
                 }
             }
+            Change::Ask(change) => crate::ask::make(self.connection, change)?,
             Change::Untrust { project } => {
                 self.execute(Which::Untrust, [project.as_bytes().as_slice()])?;
             }
@@ -266,7 +267,7 @@ fn one(rows: usize, what: &str, id: &Id) -> Result<(), Refusal> {
     if rows == 1 { Ok(()) } else { refuse(format!("there is no {what} `{id}`")) }
 }
 
-fn refuse(why: String) -> Result<(), Refusal> {
+pub(crate) fn refuse(why: String) -> Result<(), Refusal> {
     Err(Refusal::Store(StoreError::Conflict(why)))
 }
 

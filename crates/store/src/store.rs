@@ -8,6 +8,7 @@ use crate::batch::{Batch, Committed};
 use crate::call::{CallRow, RecentCalls};
 use crate::error::StoreError;
 use crate::event::TimelineEvent;
+use crate::questions::Questions;
 use crate::record::{Query, Record};
 use crate::session::SessionRow;
 use crate::trust::TrustRow;
@@ -67,6 +68,9 @@ pub trait Store: Send + Sync {
 
     /// One record.
     fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<Record>, StoreError>>;
+
+    /// Questions, proposals, grants and tokens.
+    fn questions(&self) -> &dyn Questions;
 
     /// The newest record.
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>>;

@@ -6,6 +6,7 @@
 //! checkpoint that is kept elsewhere (an anchor, a witness, a file, any answer to an agent) contradicts that.
 
 mod anchored;
+mod decisions;
 mod keyring;
 mod payloads;
 mod scan;
@@ -210,6 +211,11 @@ impl Check<'_> {
         }
         let anchored = evidence.anchored;
         evidence.tail(&|at| self.is_young(at), connection, &mut findings).map_err(sqlite)?;
+        if start.size() == 0 {
+            decisions::check(&scanned.special, &mut findings);
+        } else {
+            unchecked.push("decisions: the keys that sign them may stand before `--since`".to_owned());
+        }
         unchecked.push("the tables beside the ledger (sessions, calls, timeline, trust)".to_owned());
         Ok(VerifyReport {
             records: scanned.records,

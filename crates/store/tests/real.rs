@@ -18,6 +18,8 @@ mod child;
 mod conformance;
 #[path = "real/crash.rs"]
 mod crash;
+#[path = "real/decisions.rs"]
+mod decisions;
 #[path = "real/forge.rs"]
 mod forge;
 #[path = "real/full.rs"]

@@ -6,11 +6,15 @@ use serde_json::Value;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::near::nearest;
 
+use crate::apply_patch::ApplyPatch;
 use crate::arguments::Arguments;
+use crate::delete_file::DeleteFile;
+use crate::edit_file::EditFile;
 use crate::list_files::ListFiles;
 use crate::read_file::ReadFile;
 use crate::search::{CountMatches, SearchFile};
 use crate::tool::{Prepared, Room, Tool};
+use crate::write_file::WriteFile;
 
 /// Every tool there is.
 pub struct Catalogue {
@@ -36,6 +40,10 @@ impl Catalogue {
             Arc::new(ListFiles::new()),
             Arc::new(SearchFile::new()),
             Arc::new(CountMatches::new()),
+            Arc::new(WriteFile::new()),
+            Arc::new(EditFile::new()),
+            Arc::new(ApplyPatch::new()),
+            Arc::new(DeleteFile::new()),
         ])
     }
 

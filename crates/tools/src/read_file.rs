@@ -147,7 +147,7 @@ fn output(read: FileRead, max_bytes: usize) -> Output {
         note,
         provenance: Provenance::File,
         truncated: read.truncated,
-        touched: Touched { lines: Some(lines), base_hash: base_hash.parse().ok() },
+        touched: Touched { lines: Some(lines), base_hash: base_hash.parse().ok(), ..Touched::default() },
     }
 }
 

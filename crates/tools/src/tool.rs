@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use vambrace_core::change::ChangeSet;
 use vambrace_core::digest::Digest;
 use vambrace_core::effect::Effect;
 use vambrace_core::error::{CallError, ErrorCode};
@@ -11,10 +12,11 @@ use vambrace_core::fence::{Fence, PathFence};
 use vambrace_core::id::ToolName;
 use vambrace_core::path::{AskedPath, ScopedPath};
 use vambrace_core::principal::Provenance;
+use vambrace_core::redacted::Redact;
 use vambrace_core::risk::{Level, Risk};
 use vambrace_core::tool::{Group, ToolFacts, ToolPolicy};
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Kind, Resolved, Visible, Workspace};
+use vambrace_workspace::{AppliedFile, Applier, Draft, Kind, LoomLimits, Resolved, Visible, Workspace};
 
 /// A governed tool.
 pub trait Tool: Send + Sync {
@@ -66,6 +68,25 @@ pub struct Room {
     pub workspace: Arc<Workspace>,
     /// The caps.
     pub limits: Limits,
+    /// What it takes to change files.
+    pub changes: Changes,
+}
+
+/// What it takes to draft and make changes.
+#[derive(Clone)]
+pub struct Changes {
+    /// Makes them; `None` where nothing may be changed.
+    pub applier: Option<Applier>,
+    /// Looks for secrets in what is new.
+    pub redactor: Arc<dyn Redact>,
+    /// The caps.
+    pub limits: LoomLimits,
+}
+
+impl std::fmt::Debug for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changes").field("applier", &self.applier.is_some()).finish_non_exhaustive()
+    }
 }
 
 /// The configured caps.
@@ -139,6 +160,17 @@ pub enum Weight {
 
 /// Work that waits for its start.
 pub trait Work: Send {
+    /// The change it would make, where it makes one.
+    fn change(&self) -> Option<&Draft> {
+        None
+    }
+
+    /// The last checks before the start is recorded, and the locks that keep their result true. Changes nothing; gives
+    /// what would undo the change.
+    fn ready(&mut self, _room: &Room, _fence: &Fence) -> Result<Option<ChangeSet>, CallError> {
+        Ok(None)
+    }
+
     /// Does it, inside the fence. The receipt is the proof that the start was committed.
     fn run(self: Box<Self>, room: &Room, fence: &Fence, started: &StartReceipt) -> Result<Output, CallError>;
 }
@@ -169,6 +201,8 @@ pub struct Touched {
     pub lines: Option<(u64, u64)>,
     /// The whole file's digest.
     pub base_hash: Option<Digest>,
+    /// Files that were changed.
+    pub files: Vec<AppliedFile>,
 }
 
 /// Opens what a path names, and says what looking through it would be.
@@ -197,5 +231,18 @@ pub(crate) fn reader(name: &str, aliases: &'static [&'static str]) -> Arc<ToolFa
         required_role: None,
         risk: Level::Low,
         read_only: true,
+    })
+}
+
+/// The facts of a tool that changes files.
+pub(crate) fn writer(name: &str, aliases: &'static [&'static str], risk: Level) -> Arc<ToolFacts> {
+    Arc::new(ToolFacts {
+        name: ToolName::new(name),
+        aliases,
+        group: Group::Fs,
+        policy: ToolPolicy::CHANGES_FILES,
+        required_role: None,
+        risk,
+        read_only: false,
     })
 }

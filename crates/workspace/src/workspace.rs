@@ -15,6 +15,7 @@ use vambrace_core::path::ScopedPath;
 
 use crate::fault::OpenError;
 use crate::handle::{Root, Volume};
+use crate::loom::{LoomFault, LoomLimits};
 use crate::scope::{Scope, ScopeRules};
 use crate::search::Strays;
 
@@ -71,6 +72,11 @@ impl Workspace {
     pub fn writable(&self, path: &ScopedPath) -> bool {
         let place = self.scope().place(path);
         self.scope().is_service(&place) && self.scope().admit(&place).is_ok()
+    }
+
+    /// The whole content of a file that may be changed, for whoever shows or edits a proposal of it.
+    pub fn content(&self, path: &ScopedPath, limits: &LoomLimits) -> Result<Arc<Vec<u8>>, LoomFault> {
+        self.base(path, limits).map(|base| base.bytes)
     }
 
     /// A short name for this project and service, the same in every process and after a restart of the machine.

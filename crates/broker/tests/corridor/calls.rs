@@ -66,7 +66,7 @@ async fn refusals_say_why_and_are_on_record() {
     check(&broker, "read_file", json!({"pth": "x"}), "InvalidArguments", "error").await;
     check(&broker, "read_file", json!({"path": 7}), "InvalidArguments", "error").await;
     check(&broker, "read_file", json!([1]), "InvalidArguments", "error").await;
-    check(&broker, "write_file", json!({"path": "x", "content": "y"}), "UnknownTool", "error").await;
+    check(&broker, "run_command", json!({"path": "x"}), "UnknownTool", "error").await;
     check(&broker, "search_file", json!({"regex": "(a{0,200}){0,200}"}), "SecurityError", "denied").await;
     let records = kit.records().await;
     let violations = records.iter().filter(|record| record["op"] == "violation").count();
@@ -223,7 +223,10 @@ async fn explanations_tell_every_layer_and_change_nothing() {
     };
     let layers: Vec<&str> =
         told["layers"].as_array().unwrap().iter().map(|layer| layer["layer"].as_str().unwrap()).collect();
-    assert_eq!(layers, ["floor", "organisation", "user", "project", "role", "tool_policy", "session"]);
+    assert_eq!(
+        layers,
+        ["floor", "organisation", "user", "project", "role", "tool_policy", "session", "risk"]
+    );
     assert_eq!(told["causes"][0]["rule"], "no-private");
     assert!(kit.records().await.is_empty());
 }

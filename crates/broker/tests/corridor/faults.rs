@@ -107,6 +107,10 @@ impl Store for Failing {
     fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<Record>, StoreError>> {
         self.or(self.store.record(seq))
     }
+    fn questions(&self) -> &dyn vambrace_store::Questions {
+        self.store.questions()
+    }
+
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
         self.or(self.store.head())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use vambrace_broker::{Broker, Pace, Parts, Peer, Principal, RawCall, Violations};
+use vambrace_broker::{Asking, Broker, Pace, Parts, Peer, Principal, RawCall, Violations};
 use vambrace_core::clock::{Chance, Clock};
 use vambrace_core::config::{self, Source};
 use vambrace_core::id::Id;
@@ -16,8 +16,8 @@ use vambrace_core::redacted::{Masked, Redact, RedactError};
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_store::{Options, Query, SqliteStore, StateDir, Store};
-use vambrace_tools::{Catalogue, Limits, Room};
-use vambrace_workspace::{Isolation, ScopeRules, Workspace};
+use vambrace_tools::{Catalogue, Changes, Limits, Room};
+use vambrace_workspace::{Applier, Isolation, LoomLimits, ScopeRules, Workspace};
 
 pub(crate) const SECRET: &str = "hunter2-the-secret-value";
 
@@ -30,11 +30,13 @@ impl Clock for Hand {
     }
 }
 
-struct Count(AtomicU64);
+/// Never the same twice, whatever brokers there are.
+struct Count;
 
 impl Chance for Count {
     fn draw(&self) -> u128 {
-        u128::from(self.0.fetch_add(1, Ordering::Relaxed)) << 64
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 64
     }
 }
 
@@ -126,19 +128,40 @@ pub(crate) fn parts(
             Some((tool.name.to_string(), u32::try_from(rate.value).unwrap()))
         })
         .collect();
+    let workspace = Workspace::open(project, rules).unwrap();
     Parts {
+        asking: Asking {
+            proposal_ms: i64::try_from(settings.approvals.proposal_ttl_sec).unwrap() * 1000,
+            ..Asking::default()
+        },
+        asked_role: role.map(str::to_owned),
         role: policy.role.as_ref().map_or_else(|_| "none".to_owned(), |role| role.name().to_string()),
         catalogue,
         policy: Arc::new(policy),
-        room: Room { workspace: Arc::new(Workspace::open(project, rules).unwrap()), limits },
+        room: Room {
+            changes: changes(project, &workspace, &settings),
+            workspace: Arc::new(workspace),
+            limits,
+        },
         store,
         redactor: Arc::new(OneSecret),
         clock,
-        chance: Arc::new(Count(AtomicU64::new(1))),
-        project: "project".to_owned(),
+        chance: Arc::new(Count),
+        project: project.display().to_string(),
         sync: settings.audit_sync,
         violations: Violations { limit: 5, window_ms: 60_000, action: SessionState::Alert },
         pace: Pace { default: None, tools: pace },
+    }
+}
+
+/// Locks and journals beside the project.
+fn changes(project: &Path, workspace: &Workspace, settings: &config::Effective) -> Changes {
+    let state = std::fs::File::open(project.parent().unwrap()).unwrap();
+    let folder = |name: &str| vambrace_workspace::state_folder(&state, name).unwrap();
+    Changes {
+        applier: Some(Applier::new(workspace.clone(), folder("locks"), folder("journals"))),
+        redactor: Arc::new(OneSecret),
+        limits: LoomLimits { write_bytes: settings.limits.write_bytes, ..LoomLimits::default() },
     }
 }
 

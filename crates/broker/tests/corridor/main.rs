@@ -8,7 +8,9 @@
 )]
 
 mod calls;
+mod changes;
 mod compile_fail;
 mod faults;
 mod kit;
+mod races;
 mod violations;

@@ -1,20 +1,31 @@
 //! `vambrace call`: one call through the corridor.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
-use vambrace_broker::{Answer, Ending, RawCall};
+use vambrace_broker::{Answer, Choice, Ending, Patience, RawCall, Waiting};
 use vambrace_tools::Catalogue;
 
+use crate::approver;
 use crate::args::CallWords;
 use crate::desk::{self, Desk};
 use crate::failure::{Failure, exit};
-use crate::out::{Out, plain};
+use crate::out::{Out, Tone, paint, plain};
+
+/// What is done about a question.
+pub(crate) struct Then {
+    /// Wait so many seconds for somebody to decide.
+    pub(crate) wait: Option<u64>,
+    /// Decide it here.
+    pub(crate) yes: bool,
+}
 
 pub(crate) async fn run(
     words: CallWords,
     tool_call_id: Option<String>,
     context_id: Option<String>,
+    then: Then,
     out: &Out,
 ) -> Result<ExitCode, Failure> {
     let args = arguments(&words.tool, &words.arguments, &*desk::catalogue()?)?;
@@ -27,10 +38,47 @@ pub(crate) async fn run(
         Err(failure) => return Err(failure),
     };
     let raw = RawCall { tool: words.tool, args, tool_call_id, context_id };
-    let answer = desk.broker.call(raw, &desk.peer).await;
+    let again = raw.clone();
+    let told = |waiting: &Waiting| {
+        out.say(format!(
+            "waiting for a person: {} ({}, {} s left)",
+            plain(&waiting.summary),
+            waiting.id,
+            waiting.seconds
+        ));
+    };
+    let once = std::sync::atomic::AtomicBool::new(false);
+    let told = |waiting: &Waiting| {
+        if !once.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            told(waiting);
+        }
+    };
+    let longest = then.wait.map(Duration::from_secs);
+    let patience = Patience { longest, told: if out.is_json() { None } else { Some(&told) } };
+    let mut answer = desk.broker.call_patiently(raw, &desk.peer, &patience).await;
+    if let (true, Some((id, ..))) = (then.yes, answer.open_question()) {
+        let id = id.to_string();
+        let decider = approver::decider(desk.store(), *out).await?;
+        let applied = desk.broker.approve(&id, Choice::once(), &decider).await.map_err(Failure::of)?;
+        answer = match applied {
+            Some(applied) => applied,
+            // Agreed to, and not a change: the call is made again and uses the yes.
+            None => desk.broker.call(again, &desk.peer).await,
+        };
+    }
     if out.is_json() {
         out.value(&answer.envelope());
     } else {
+        if let Some((id, summary, seconds)) = answer.open_question() {
+            out.say(format!(
+                "{} {} ({seconds} s left)",
+                paint(Tone::Care, "a person must agree:"),
+                plain(summary)
+            ));
+            out.say(format!(
+                "hint: `vambrace approvals show {id}`, then `vambrace approvals approve {id}` or `reject`"
+            ));
+        }
         if let Some(text) = answer.plain_text() {
             out.foreign(text);
         }

@@ -14,9 +14,10 @@ use vambrace_store::SqliteStore;
 
 use self::clients::Client;
 use self::detect::Detected;
+use crate::approver;
 use crate::command::trust;
 use crate::desk::{self, Settings};
-use crate::failure::Failure;
+use crate::failure::{Failure, exit};
 use crate::out::{Out, Tone, paint, plain};
 use crate::places;
 use crate::project::{CONFIG, OLDER_CONFIG};
@@ -30,7 +31,8 @@ pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Res
     let detected = Detected::of(&project);
     let text = file::text(&detected);
     file::write(&project, &text, force)?;
-    let digest = pin(&project, &text, &store).await?;
+    let approver = approver::ensure(&store, *out).await?;
+    let digest = pin(&project, &text, &store, *out).await?;
     let program =
         std::env::current_exe().map_err(|error| Failure::failed(format!("the own program: {error}")))?;
     let clients = clients::all(&project, &program);
@@ -39,11 +41,15 @@ pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Res
             "config": project.join(CONFIG).display().to_string(),
             "trusted": digest.is_some(),
             "digest": digest.map(|digest| digest.to_string()),
+            "approver_key": approver,
             "detected": detected.kinds(),
             "clients": clients.iter().map(as_json).collect::<Vec<_>>(),
         }));
     } else {
         tell(&project, &detected, digest, &clients, *out);
+        if !approver {
+            out.say("there is no approver key yet: the first decision (`vambrace approvals approve ...`) makes it");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -61,7 +67,7 @@ fn refuse_nesting(project: &Path) -> Result<(), Failure> {
 }
 
 /// Pins what was written, if that is all there is: other files below `.vambrace` came from somebody else.
-async fn pin(project: &Path, text: &str, store: &SqliteStore) -> Result<Option<Digest>, Failure> {
+async fn pin(project: &Path, text: &str, store: &SqliteStore, out: Out) -> Result<Option<Digest>, Failure> {
     let settings = Settings::load(project, store).await?;
     let (Some(digest), Some((CONFIG, bytes))) = (settings.files.digest(), settings.files.configuration())
     else {
@@ -73,7 +79,12 @@ async fn pin(project: &Path, text: &str, store: &SqliteStore) -> Result<Option<D
     if !file::is_alone(project) {
         return Ok(None);
     }
-    trust::pin(project, digest, "writes and trusts the configuration of a project", store).await?;
+    // Whoever cannot decide sets up all the same; trusting is then left to whoever can.
+    let signed = match approver::sign_trust(store, desk::project_key(project), digest, out).await {
+        Err(failure) if failure.exit == exit::DENIED => return Ok(None),
+        other => other?,
+    };
+    trust::pin(project, digest, "writes and trusts the configuration of a project", store, signed).await?;
     Ok(Some(digest))
 }
 
@@ -95,7 +106,7 @@ fn tell(project: &Path, detected: &Detected, digest: Option<Digest>, clients: &[
     match digest {
         Some(digest) => out.line(format!("{}  {digest}", paint(Tone::Good, "trusted"))),
         None => out.line(format!(
-            "{}  other files lie below `.vambrace`: look at them, then run `vambrace trust`",
+            "{}  other files lie below `.vambrace`, or the approver key is locked: look, then run `vambrace trust`",
             paint(Tone::Care, "not trusted yet")
         )),
     }

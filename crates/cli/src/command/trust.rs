@@ -11,10 +11,11 @@ use serde_json::json;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
-use vambrace_ledger::{Op, Status};
+use vambrace_ledger::{Id, Note, Op, Status};
 use vambrace_store::{Batch, Change, Entry, SqliteStore, Store as _, TrustRow};
 
 use self::preview::Preview;
+use crate::approver;
 use crate::desk::{self, Settings, Trust, clean, project_key};
 use crate::failure::Failure;
 use crate::found::standing;
@@ -56,7 +57,8 @@ async fn give(project: &Path, store: &SqliteStore, yes: bool, out: Out) -> Resul
     let already = settings.trust == Trust::Trusted;
     if !already {
         agree(yes, out)?;
-        pin(project, digest, "trusts the project's configuration as it is", store).await?;
+        let signed = approver::sign_trust(store, project_key(project), digest, out).await?;
+        pin(project, digest, "trusts the project's configuration as it is", store, signed).await?;
     }
     if out.is_json() {
         out.value(&preview.as_json(project, digest, already));
@@ -96,11 +98,17 @@ pub(crate) async fn pin(
     digest: Digest,
     words: &str,
     store: &SqliteStore,
+    signed: Option<(Id, Note)>,
 ) -> Result<(), Failure> {
     let before = store.trust(project_key(project)).await?;
     let mut entry = record("policy.trust", &format!("{words}: `{}`", project.display()))?;
     entry.before_hash = before.map(|row| row.digest);
     entry.after_hash = Some(digest);
+    if let Some((about, note)) = signed {
+        entry.hitl_id = Some(about);
+        entry.plan_digest = Some(digest);
+        entry.note = Some(note);
+    }
     let row = TrustRow {
         project: project_key(project),
         path: clean(&project.display().to_string())?,

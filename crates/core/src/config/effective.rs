@@ -29,6 +29,10 @@ pub struct Effective {
     pub block: Vec<String>,
     /// Folders for new files, each with a trailing slash; `.` is the root level alone, `**` everywhere.
     pub create_in: Vec<String>,
+    /// Folders where files may be deleted, beside those.
+    pub delete_in: Vec<String>,
+    /// Whether executable files are written at all.
+    pub write_executables: bool,
     /// Caps.
     pub limits: Limits,
     /// Questions to a human.
@@ -76,7 +80,7 @@ pub struct Limits {
 }
 
 /// Deadlines of questions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approvals {
     /// Seconds for MEDIUM.
     pub medium_sec: u64,
@@ -84,6 +88,12 @@ pub struct Approvals {
     pub high_sec: u64,
     /// Seconds that a proposal stands when nobody waits.
     pub proposal_ttl_sec: u64,
+    /// Seconds that a grant stands.
+    pub grant_sec: u64,
+    /// Further names whose change is HIGH.
+    pub high: Vec<String>,
+    /// MCP clients whose answer decides; the user's own file only.
+    pub trusted_clients: Vec<String>,
     /// When a human is asked about a MEDIUM command.
     pub commands: CommandApproval,
 }
@@ -182,6 +192,8 @@ impl Effective {
             shared_paths: read.list("workspace.shared_paths"),
             block: read.list("workspace.block"),
             create_in: read.list("workspace.create_in"),
+            delete_in: read.list("workspace.delete_in"),
+            write_executables: read.is_on("workspace.write_executables", false),
             limits: Limits {
                 read_bytes: read.int("limits.read_bytes"),
                 read_bytes_hard: read.int("limits.read_bytes_hard"),
@@ -196,6 +208,9 @@ impl Effective {
                 medium_sec: read.int("approvals.medium_sec"),
                 high_sec: read.int("approvals.high_sec"),
                 proposal_ttl_sec: read.int("approvals.proposal_ttl_sec"),
+                grant_sec: read.int("approvals.grant_sec"),
+                high: read.list("approvals.high"),
+                trusted_clients: read.list("approvals.trusted_clients"),
                 commands: read.choice(
                     "approvals.commands",
                     CommandApproval::from_name,

@@ -130,6 +130,8 @@ pub enum Combine {
     Profile,
     /// Kept per file: the decision intersects them.
     PerFile,
+    /// A list that permits, of the organisation's and the user's file only.
+    Above,
 }
 
 impl Combine {
@@ -149,6 +151,7 @@ impl Combine {
             Self::Topmost(Base::AboveProject) => "topmost file, never a project's",
             Self::Collect => "entries of trusted files",
             Self::PerFile => "every file judges",
+            Self::Above => "never from the project",
         }
     }
 }

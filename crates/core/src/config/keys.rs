@@ -4,7 +4,7 @@
 use super::choice::{AuditSync, CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
 use super::key::Base::{AboveProject, AnyTrusted};
 use super::key::Combine::{
-    Cap, Collect, Floor, Inside, Intersect, Narrowest, Own, Part, PerFile, Switch, Topmost, Union,
+    Above, Cap, Collect, Floor, Inside, Intersect, Narrowest, Own, Part, PerFile, Switch, Topmost, Union,
 };
 use super::key::Kind::{
     AlwaysFalse, Argv, Bool, Bytes, Choice, Fraction, Int, Items, List, Mapping, Name, Named,
@@ -64,12 +64,14 @@ pub static KEYS: &[Key] = &[
     key("workspace.isolation", Choice(Isolation::NAMES), Preset::Text("strict"), Narrowest(AnyTrusted), "strict: own service and shared paths; shared: sibling services too, for reading"),
     key("workspace.shared_paths", List(Item::Folder), Preset::List(&["shared/", "contracts/", "shared_contracts/", "docs/policies/"]), Intersect(Covers::Folder), "folders of the project root that are readable as `project:...`"),
     key("workspace.block", List(Item::Block), Preset::List(ALWAYS_BLOCKED), Union, "names that no agent reads, lists or searches, at any depth"),
-    later("workspace.create_in", List(Item::CreateFolder), Preset::List(&[".", "src/", "lib/", "tests/", "docs/", "scripts/"]), Intersect(Covers::Folder), "folders where new files are allowed; `.` is the root level alone, `**` everywhere"),
+    key("workspace.create_in", List(Item::CreateFolder), Preset::List(&[".", "src/", "lib/", "tests/", "docs/", "scripts/"]), Intersect(Covers::Folder), "folders where new files are allowed; `.` is the root level alone, `**` everywhere"),
+    key("workspace.delete_in", List(Item::CreateFolder), Preset::List(&[]), Intersect(Covers::Folder), "folders where files may be deleted, beside those where new ones are allowed"),
+    key("workspace.write_executables", Bool, Preset::Bool(false), Switch(false, AboveProject), "whether `.exe .bin .so .dll` are written at all, as HIGH"),
 
     key("limits", Section, Unset, Part, "caps"),
     key("limits.read_bytes", bytes(1, 100 * MIB), Preset::Int(32_000), Cap, "bytes that a read returns unless it asks for more"),
     key("limits.read_bytes_hard", bytes(1, 100 * MIB), Preset::Int(131_072), Cap, "bytes that a read can ask for"),
-    later("limits.write_bytes", bytes(1, 100 * MIB), Preset::Int(524_288), Cap, "bytes of one written file"),
+    key("limits.write_bytes", bytes(1, 100 * MIB), Preset::Int(524_288), Cap, "bytes of one written file"),
     key("limits.list_entries", caps(1, 100_000), Preset::Int(1000), Cap, "entries of one listing"),
     key("limits.output_bytes", bytes(1, 100 * MIB), Preset::Int(1_048_576), Cap, "bytes of a command's output"),
     key("limits.regex_ms", caps(1, 10_000), Preset::Int(100), Cap, "milliseconds for a regular expression of an agent"),
@@ -78,10 +80,13 @@ pub static KEYS: &[Key] = &[
     key("limits.calls_per_minute", Rates, Unset, Cap, "calls of one session per tool: a number, or a mapping of `default` and tools"),
 
     key("approvals", Section, Unset, Part, "questions to a human"),
-    later("approvals.medium_sec", caps(1, DAY), Preset::Int(300), Cap, "seconds to decide a MEDIUM question"),
-    later("approvals.high_sec", caps(1, DAY), Preset::Int(600), Cap, "seconds to decide a HIGH question"),
-    later("approvals.proposal_ttl_sec", caps(1, DAY), Preset::Int(120), Cap, "seconds that a proposal stands when nobody waits"),
+    key("approvals.medium_sec", caps(1, DAY), Preset::Int(300), Cap, "seconds to decide a MEDIUM question"),
+    key("approvals.high_sec", caps(1, DAY), Preset::Int(600), Cap, "seconds to decide a HIGH question"),
+    key("approvals.proposal_ttl_sec", caps(1, DAY), Preset::Int(120), Cap, "seconds that a proposal stands when nobody waits"),
     later("approvals.commands", Choice(CommandApproval::NAMES), Preset::Text("ask_first"), Narrowest(AnyTrusted), "ask before a MEDIUM command, or run it speculatively and ask about its effects"),
+    key("approvals.grant_sec", caps(1, DAY), Preset::Int(3600), Cap, "seconds that a grant for a class of calls or a session stands"),
+    key("approvals.high", List(Item::Block), Preset::List(&[]), Union, "further names whose change is HIGH, at any depth"),
+    key("approvals.trusted_clients", List(Item::Text), Preset::List(&[]), Above, "MCP clients, by the name they give, whose answer to a question decides it; never from a file of the project"),
     key("approvals.rules", Items, Unset, PerFile, "rules per tool, path and command"),
     key("approvals.rules[].id", Name, Unset, Part, "a name for explanations"),
     key("approvals.rules[].tools", List(Item::Tool), Unset, Part, "tools by name, with `*`, or as `group:NAME`"),

@@ -99,6 +99,15 @@ impl Layers {
             Combine::Union => Some(union(key, said)),
             Combine::Intersect(how) => Some(self.intersect(key, said, how)),
             Combine::Topmost(base) => self.topmost(key, said, base),
+            Combine::Above => {
+                let (project, above): (Vec<_>, Vec<_>) =
+                    said.iter().partition(|said| said.source.is_project());
+                for Said { value, .. } in project {
+                    let message = "is ignored: only the user's or the organisation's file can say this";
+                    self.notes.push(Note::new(&value.at, key.path, message));
+                }
+                Some(self.intersect(key, &above, Covers::Same))
+            }
             Combine::Collect => self.collect(key, said),
         }
     }

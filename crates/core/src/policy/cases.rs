@@ -80,6 +80,7 @@ fn plan(case: &Case, tools: &[Arc<ToolFacts>]) -> Option<Plan> {
         tool,
         args: serde_json::Value::Null,
         effects: vec![effect],
+        binds: None,
         risk: Risk::low("a case"),
         refused: None,
     })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::cases::{CaseResult, check_cases};
-use super::{Policy, RoleName};
+use super::{Policy, RoleName, Writing};
 use crate::block::BadPattern;
 use crate::config::{Effective, Origin, Role as DeclaredRole, Rule as WrittenRule, Source};
 use crate::digest::Digest;
@@ -57,14 +57,16 @@ impl Policy {
         faults.extend(check_cases(&settings.rules, tools).into_iter().filter_map(CaseResult::into_fault));
         let block = settings.block_list().map_err(|bad| BadPolicy::Pattern(Site::built_in(), bad));
         let role = choose_role(settings, asked_role, tools);
-        match (block, role) {
-            (Ok(block), Ok(role)) if faults.is_empty() => {
+        let writing = Writing::of(settings).map_err(|bad| BadPolicy::Pattern(Site::built_in(), bad));
+        match (block, role, writing) {
+            (Ok(block), Ok(role), Ok(writing)) if faults.is_empty() => {
                 let revision = Digest::of(settings.revision().as_bytes());
-                Ok(Self { block, rules, role, skill, revision, damage: None })
+                Ok(Self { block, rules, role, skill, writing, revision, damage: None })
             }
-            (block, role) => {
+            (block, role, writing) => {
                 faults.extend(block.err());
                 faults.extend(role.err());
+                faults.extend(writing.err());
                 Err(faults)
             }
         }

@@ -47,6 +47,7 @@ pub(super) fn plan(tool: &Arc<ToolFacts>, effects: Vec<Effect>) -> Plan {
         tool: Arc::clone(tool),
         args: serde_json::json!({}),
         effects,
+        binds: None,
         risk: Risk::low("a sample"),
         refused: None,
     }
@@ -128,6 +129,7 @@ pub(super) fn policy(rules: [Vec<Rule>; 3], role: Option<&str>, manifest: Option
             })
             .ok_or_else(|| "no role".to_owned()),
         skill: manifest.map(skill),
+        writing: super::Writing::default(),
         revision: Digest::of(b"sample"),
         damage: None,
     }

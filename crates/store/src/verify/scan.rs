@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Stretch, Verifier};
 
 use super::payloads::Payloads;
-use super::{Progress, open};
+use super::{Progress, decisions, open};
 use crate::disk::DiskSegments;
 use crate::error::StoreError;
 use crate::mirror::Mirror;
@@ -234,6 +234,11 @@ impl Scan<'_> {
                         sealed = seal::is_seal(line);
                         read.special.push((seq, String::from_utf8_lossy(line).into_owned()));
                     }
+                }
+                if let Some(said) = said
+                    && decisions::concerns(said.op, line)
+                {
+                    read.special.push((seq, String::from_utf8_lossy(line).into_owned()));
                 }
                 while wanted.next_if(|size| *size < seq).is_some() {}
                 if wanted.next_if_eq(&seq).is_some() {

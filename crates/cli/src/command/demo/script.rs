@@ -100,6 +100,62 @@ const VERIFY: Scene = Scene {
     meaning: "every record names the hash of the one before; table, head and segments agree",
 };
 
+const PROPOSE: Scene = Scene {
+    title: "It wants to change a file",
+    args: &[
+        "call",
+        "edit_file",
+        r#"{"path": "src/greet.py", "edits": [{"spec": "hello {name}", "content": "welcome, {name}"}]}"#,
+    ],
+    exit: exit::ASK,
+    holds: &["-    return f\"hello {name}\"", "+    return f\"welcome, {name}\"", "a person must agree"],
+    lacks: SECRETS,
+    meaning: "nothing is written: the change is proposed, as a diff, and waits for a person",
+};
+
+/// What a person does about the proposal.
+fn changes(id: &str) -> [(Scene, Vec<&str>); 4] {
+    let scene = |title, holds, meaning| Scene { title, args: &[], exit: 0, holds, lacks: SECRETS, meaning };
+    [
+        (
+            scene(
+                "You look at it",
+                &["MEDIUM", "s left", "on yes"],
+                "who asks, what, how risky and why, until when",
+            ),
+            vec!["approvals", "show", id],
+        ),
+        (
+            scene(
+                "You agree, and it is applied",
+                &["applied: MODIFY src/greet.py"],
+                "your key signs the decision; the file must still be the one you saw",
+            ),
+            vec!["approvals", "approve", id],
+        ),
+        (
+            scene("The file is changed", &["welcome, {name}"], "and the agent that proposed it hears so"),
+            vec!["call", "read_file", "path=src/greet.py"],
+        ),
+        (
+            scene(
+                "You think better of it",
+                &["applied: MODIFY src/greet.py"],
+                "a rollback is a change of its own, signed and on record",
+            ),
+            vec!["proposals", "rollback", id],
+        ),
+    ]
+}
+
+/// The question that is open, found as a person would: in the list.
+fn open_question(stage: &Stage) -> Result<String, Failure> {
+    let listed: Value =
+        serde_json::from_str(&stage.run(&["approvals", "--json"])?.stdout).unwrap_or_default();
+    let id = listed.get(0).and_then(|row| row.get("id")).and_then(Value::as_str);
+    Ok(id.unwrap_or("none").to_owned())
+}
+
 /// Plays everything; `show` gets each step and says whether to go on.
 pub(super) fn play(stage: &Stage, show: &mut dyn FnMut(Step) -> bool) -> Result<(), Failure> {
     for scene in CALLS {
@@ -107,7 +163,20 @@ pub(super) fn play(stage: &Stage, show: &mut dyn FnMut(Step) -> bool) -> Result<
             return Ok(());
         }
     }
-    if !show(timeline(stage)?) || !show(act(stage, &VERIFY)?) {
+    if !show(timeline(stage)?) {
+        return Ok(());
+    }
+    let proposed = act(stage, &PROPOSE)?;
+    if !show(proposed) {
+        return Ok(());
+    }
+    let id = open_question(stage)?;
+    for (scene, args) in changes(&id) {
+        if !show(judge(&scene, typed(&args), stage.run(&args)?)) {
+            return Ok(());
+        }
+    }
+    if !show(act(stage, &VERIFY)?) {
         return Ok(());
     }
     for deed in [Deed::Rewrite, Deed::Remove] {

@@ -22,6 +22,8 @@ use crate::out::Out;
 pub(super) const TOKEN: &str = "demo-token-5f1c90e2b7";
 /// Made up; in a file that no agent reads.
 pub(super) const SECRET: &str = "made-up-password-71";
+/// Made up; what a person would type to decide.
+const PASSPHRASE: &str = "the passphrase of the demo";
 /// Outside the project.
 pub(super) const OUTSIDE: &str = "not for agents";
 
@@ -98,6 +100,8 @@ impl Stage {
         let mut command = Command::new(&self.program);
         command.args(args).current_dir(self.root.join("project")).stdin(Stdio::null());
         command.env_clear().envs(self.places()).env("USER", "demo").env("DEMO_API_TOKEN", TOKEN);
+        // A person would type it.
+        command.env("VAMBRACE_PASSPHRASE", PASSPHRASE);
         if self.colour {
             command.env("CLICOLOR_FORCE", "1");
         }

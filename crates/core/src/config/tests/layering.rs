@@ -554,6 +554,7 @@ fn wider(old: &Effective, new: &Effective, said: impl Fn(&str) -> bool) -> Optio
             Combine::Topmost(_) | Combine::Collect => {
                 before.map(|value| &value.value) == after.map(|value| &value.value)
             }
+            Combine::Above => within(&texts(after), &texts(before), Covers::Same),
             Combine::Own | Combine::Part | Combine::PerFile => true,
         };
         if !fine {

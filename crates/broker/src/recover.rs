@@ -1,0 +1,126 @@
+//! After a crash: a change that was begun and whose end is not on record is looked at, file by file, and gets its end. What
+//! the process that began it is still doing is left alone.
+
+use serde_json::json;
+use vambrace_core::change::ChangeSet;
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_ledger::{Level, Op, Status};
+use vambrace_store::{
+    AskChange, Asked, Batch, CallFinish, CallState, Change, Entry, ProposalRow, ProposalState,
+};
+use vambrace_workspace::State;
+
+use crate::broker::Broker;
+
+impl Broker {
+    /// Settles what a crash left behind, and questions whose time is over. Harmless at any time, in several processes.
+    pub async fn recover(&self) -> Result<(), CallError> {
+        let questions = self.parts.store.questions();
+        if let Some(applier) = self.parts.room.changes.applier.clone() {
+            let project = self.text(&self.parts.project)?;
+            let left = questions.unfinished(project.get()).await.map_err(|error| CallError::from(&error))?;
+            let gone =
+                |row: &&ProposalRow<String>| row.life.as_ref().is_none_or(|life| !questions.lives(life));
+            let left: Vec<ProposalRow<String>> = left.iter().filter(gone).cloned().collect();
+            let settle = applier.clone();
+            let journals = tokio::task::spawn_blocking(move || settle.recover());
+            journals.await.map_err(|_| broken())?;
+            for row in left {
+                let place = format!("{}/changes", row.id);
+                let bytes = row.changes.as_ref().and_then(|kept| questions.vault().open_kept(&place, kept));
+                let changes = bytes.and_then(|bytes| ChangeSet::from_bytes(&bytes).ok());
+                let applier = applier.clone();
+                let state = match changes.clone() {
+                    Some(changes) => tokio::task::spawn_blocking(move || applier.state(&changes))
+                        .await
+                        .map_err(|_| broken())?
+                        .unwrap_or(State::Between),
+                    None => State::Between,
+                };
+                self.settle_left(&row, changes.as_ref(), state).await?;
+            }
+        }
+        let open = Asked { open: true, ..Asked::default() };
+        for row in questions.approvals(open).await.map_err(|error| CallError::from(&error))? {
+            self.expire(&row).await?;
+        }
+        Ok(())
+    }
+
+    async fn settle_left(
+        &self,
+        row: &ProposalRow<String>,
+        changes: Option<&ChangeSet>,
+        found: State,
+    ) -> Result<(), CallError> {
+        let now = self.parts.clock.now();
+        let (state, call, status, words) = match found {
+            State::After => {
+                let words = "the process ended after the change was made; found applied";
+                (ProposalState::Applied, CallState::Completed, Status::Success, words)
+            }
+            State::Before => {
+                let words = "the process ended before anything was changed";
+                (ProposalState::Failed, CallState::Failed, Status::Cancelled, words)
+            }
+            State::Between => {
+                let words = "the process ended, and the files are neither as they were nor as they should be";
+                (ProposalState::Unknown, CallState::Failed, Status::Unknown, words)
+            }
+        };
+        let code = match state {
+            ProposalState::Applied => None,
+            ProposalState::Failed => Some(ErrorCode::Cancelled),
+            _ => Some(ErrorCode::OutcomeUnknown),
+        };
+        let mut entries = Vec::new();
+        for file in changes.into_iter().flat_map(ChangeSet::files) {
+            let op = if state == ProposalState::Applied { Op::WriteFileApply } else { Op::Recovery };
+            let mut entry = Entry::new(op, now);
+            entry.event_type = Some("apply.recovered");
+            entry.level = Level::Warn;
+            entry.status = Some(status);
+            entry.user = Some(self.text(&row.user)?);
+            entry.session = Some(row.session.clone());
+            entry.execution_id = Some(row.call.clone());
+            entry.tool_name = Some(self.text(&row.tool)?);
+            entry.hitl_id = Some(row.id.clone());
+            entry.plan_digest = Some(row.digest);
+            let path = file.after().map_or(file.path(), |after| &after.path);
+            entry.path = Some(self.text(&path.to_string())?);
+            entry.before_hash = file.before().map(|before| before.hash);
+            entry.after_hash = file.after().map(|after| after.hash);
+            entry.error_code = code;
+            entry.message = Some(self.text(words)?);
+            entries.push(entry);
+        }
+        let outcome = match code {
+            None => json!({
+                "data": {"applied": true, "summary": row.summary, "files": [], "notes": [words]},
+                "details": {"path": row.path, "hitl_id": row.id.as_str()}, "text": format!("applied: {}", row.summary),
+            }),
+            Some(code) => {
+                json!({"error": {"code": code.as_str(), "message": words, "suggestion": code.suggestion()}})
+            }
+        };
+        let outcome = Some(self.keep(row.id.as_str(), outcome.to_string().as_bytes())?);
+        let finish = CallFinish { id: row.call.clone(), state: call, at: now, error: code };
+        let mut moves: Vec<Change> = vec![
+            AskChange::Settle { id: row.id.clone(), state, outcome, at: now }.into(),
+            Change::FinishCall(finish),
+        ];
+        if let (Some(id), ProposalState::Applied) = (row.undoes.clone(), state) {
+            moves.push(AskChange::RolledBack { id, at: now }.into());
+        }
+        match self.parts.store.commit(Batch::durable(entries, moves)).await {
+            Ok(_) => Ok(()),
+            // Another process was quicker.
+            Err(error) if error.concerns_batch_only() => Ok(()),
+            Err(error) => Err(CallError::from(&error)),
+        }
+    }
+}
+
+fn broken() -> CallError {
+    CallError::new(ErrorCode::Internal, "what a crash left behind could not be looked at")
+}

@@ -1,0 +1,252 @@
+//! How a question of a call reaches a person through an MCP client, by what the client supports: a form (elicitation, or
+//! input_required of 2026-07-28), else waiting with progress, else the id of the question, to come back with. All of them
+//! are about the same record. An answer to a form decides only where the user's own configuration trusts the client;
+//! otherwise the form shows how to decide.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rmcp::model::{
+    ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
+    InputRequest, InputRequiredResult, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    ServerRequest,
+};
+use rmcp::service::RequestContext;
+use rmcp::{Peer as Client, RoleServer};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use vambrace_broker::{Answer, Choice, Decider, Patience, Peer, RawCall, Waiting, look};
+use vambrace_store::Store as _;
+
+use crate::approver;
+use crate::desk::Desk;
+use crate::failure::Failure;
+use crate::machine;
+use crate::out::plain;
+
+/// The name of the one form in an input_required result.
+const FORM: &str = "decision";
+/// Between two progress notifications.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What came back to a form of an earlier result.
+pub(super) struct Back {
+    pub(super) state: Option<String>,
+    pub(super) responses: Option<BTreeMap<String, Value>>,
+}
+
+/// What a call leads to.
+pub(super) enum Reply {
+    Answer(Box<Answer>),
+    Form(Box<InputRequiredResult>),
+}
+
+/// A call through an MCP client.
+pub(super) struct Asking<'a> {
+    pub(super) desk: &'a Arc<Desk>,
+    pub(super) peer: &'a Peer,
+    pub(super) context: &'a RequestContext<RoleServer>,
+}
+
+impl Asking<'_> {
+    /// Makes the call, and lets a person be asked by what the client supports.
+    pub(super) async fn call(&self, raw: RawCall, back: Back) -> Reply {
+        let broker = &self.desk.broker;
+        let returned = back.state.is_some();
+        if let (Some(id), Some(said)) = (&back.state, back.responses.as_ref().and_then(|all| all.get(FORM))) {
+            let said: Option<ElicitResult> = serde_json::from_value(said.clone()).ok();
+            if let Some(answer) = self.heard(id, said.as_ref()).await {
+                return Reply::Answer(Box::new(answer));
+            }
+        }
+        let answer = broker.call(raw.clone(), self.peer).await;
+        let Some((id, ..)) = answer.open_question() else { return Reply::Answer(Box::new(answer)) };
+        let id = id.to_string();
+        let progress = self.context.meta.get_progress_token();
+        let form = self.takes_forms() && !returned;
+        if form && self.is_modern() {
+            if let Some(params) = self.form(&id).await {
+                let request = InputRequest::Elicitation(ElicitRequest::new(params));
+                let forms = [(FORM.to_owned(), request)].into_iter().collect();
+                return Reply::Form(Box::new(InputRequiredResult::new(Some(forms), Some(id))));
+            }
+        } else if form && let Some(params) = self.form(&id).await {
+            return Reply::Answer(Box::new(self.elicit(raw, &id, params, progress).await));
+        }
+        match progress {
+            Some(token) => Reply::Answer(Box::new(self.wait(raw, Some(token)).await)),
+            None => Reply::Answer(Box::new(answer)),
+        }
+    }
+
+    /// Waits for the decision, wherever it is made, and tells how long it still stands.
+    async fn wait(&self, raw: RawCall, token: Option<ProgressToken>) -> Answer {
+        let beat = token.map(|token| Beat::new(self.context.peer.clone(), token));
+        let told = |waiting: &Waiting| {
+            if let Some(beat) = &beat {
+                beat.tell(waiting);
+            }
+        };
+        let patience = Patience { told: Some(&told), ..Patience::whole() };
+        self.desk.broker.call_patiently(raw, self.peer, &patience).await
+    }
+
+    /// Shows a form while waiting: whatever decides first counts.
+    async fn elicit(
+        &self,
+        raw: RawCall,
+        id: &str,
+        params: ElicitRequestParams,
+        token: Option<ProgressToken>,
+    ) -> Answer {
+        let patient = token.is_some();
+        let client = self.context.peer.clone();
+        let shown = async move {
+            let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+            match client.send_request(request).await {
+                Ok(ClientResult::ElicitResult(result)) => Some(result),
+                _ => None,
+            }
+        };
+        let again = raw.clone();
+        let waiting = self.wait(raw, token);
+        tokio::pin!(shown, waiting);
+        tokio::select! {
+            answer = &mut waiting => return answer,
+            said = &mut shown => {
+                if let Some(answer) = self.heard(id, said.as_ref()).await {
+                    return answer;
+                }
+                let decided = said.is_some_and(|said| self.is_trusted() && said.action != ElicitationAction::Cancel);
+                if !decided && !patient {
+                    // Nobody decided there, and a client without progress does not wait for ever.
+                    return self.desk.broker.call(again, self.peer).await;
+                }
+            }
+        }
+        waiting.await
+    }
+
+    /// What somebody said in a form. It decides only where the user trusts the client; the answer then is that of the
+    /// decision, if there is one already.
+    async fn heard(&self, id: &str, said: Option<&ElicitResult>) -> Option<Answer> {
+        let said = said.filter(|_| self.is_trusted())?;
+        let found = look(self.desk.store().questions(), id).await.ok()?.question?;
+        // Only a question of this very session.
+        if found.session != self.peer.session {
+            return None;
+        }
+        let decider = self.decider().await.ok()?;
+        let field =
+            |key: &str| said.content.as_ref().and_then(|content| content.get(key)).and_then(Value::as_str);
+        let broker = &self.desk.broker;
+        match (&said.action, field("decision")) {
+            (ElicitationAction::Accept, Some("approve")) => {
+                broker.approve(id, Choice::once(), &decider).await.ok().flatten()
+            }
+            (ElicitationAction::Accept, Some("reject")) | (ElicitationAction::Decline, _) => {
+                let reason = field("reason").filter(|reason| !reason.is_empty());
+                // Somebody else may have decided meanwhile: then that is heard.
+                let _ = broker.reject(id, reason, &decider).await;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Whoever answers through this client.
+    async fn decider(&self) -> Result<Decider, Failure> {
+        let store = self.desk.store();
+        let fault = |fault: vambrace_store::ApproverFault| Failure::failed(fault.to_string());
+        let (key, made) = vambrace_store::client_key(store.dir()).map_err(fault)?;
+        if made {
+            let words = "answers through clients that the user's configuration trusts are signed by this key";
+            approver::record(store, "approver.client", &key.verify_key(), words).await?;
+        }
+        Ok(Decider::of_client(machine::user(), &self.client(), key))
+    }
+
+    fn client(&self) -> String {
+        self.context.client_info().map(|client| client.name.clone()).unwrap_or_default()
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.desk.trusts_client(&self.client())
+    }
+
+    fn is_modern(&self) -> bool {
+        self.context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+    }
+
+    fn takes_forms(&self) -> bool {
+        let elicitation =
+            self.context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+        elicitation.is_some_and(|form| form.form.is_some() || form.url.is_none())
+    }
+
+    /// The form of a question.
+    async fn form(&self, id: &str) -> Option<ElicitRequestParams> {
+        let found = look(self.desk.store().questions(), id).await.ok()?;
+        let row = found.question?;
+        let mut message =
+            format!("{} wants: {} ({} risk)\n", plain(&row.agent), plain(&row.summary), row.risk);
+        for why in row.why.lines() {
+            message.push_str(&format!("why: {}\n", plain(why)));
+        }
+        if !found.diff.is_empty() {
+            let preview = vambrace_workspace::diff::preview(found.diff.as_bytes());
+            message.push_str(&format!("\n{}\n", plain(&preview)));
+        }
+        let schema = if self.is_trusted() {
+            message.push_str("\nA yes applies it at once, if the files are still the same.");
+            json!({"type": "object", "required": ["decision"], "properties": {
+                "decision": {"type": "string", "enum": ["approve", "reject"], "title": "Decision"},
+                "reason": {"type": "string", "title": "Why (the agent hears it)"},
+            }})
+        } else {
+            message.push_str(&format!(
+                "\nThis client does not decide. To decide, in a terminal:\n  vambrace approvals approve {id}\n  vambrace \
+                 approvals reject {id} --reason '...'"
+            ));
+            json!({"type": "object", "properties": {"seen": {"type": "boolean", "title": "Seen"}}})
+        };
+        let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
+        Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+    }
+}
+
+/// Progress while somebody waits.
+struct Beat {
+    client: Client<RoleServer>,
+    token: ProgressToken,
+    last: Mutex<Option<Instant>>,
+    count: AtomicU64,
+}
+
+impl Beat {
+    fn new(client: Client<RoleServer>, token: ProgressToken) -> Self {
+        Self { client, token, last: Mutex::new(None), count: AtomicU64::new(0) }
+    }
+
+    fn tell(&self, waiting: &Waiting) {
+        let Ok(mut last) = self.last.try_lock() else { return };
+        if last.is_some_and(|last| last.elapsed() < BEAT) {
+            return;
+        }
+        *last = Some(Instant::now());
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let words = format!(
+            "waiting for a person: {} ({}, {} s left)",
+            plain(&waiting.summary),
+            waiting.id,
+            waiting.seconds
+        );
+        #[expect(clippy::cast_precision_loss, reason = "a count of seconds")]
+        let told = ProgressNotificationParam::new(self.token.clone(), count as f64).with_message(words);
+        let client = self.client.clone();
+        // A client that does not listen is not waited for.
+        tokio::spawn(async move { client.notify_progress(told).await });
+    }
+}

@@ -1,0 +1,372 @@
+//! Changes of files from outside: the whole workflow of 003 at the command line, scenario 2 of 001, credentials, MCP.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::home::{Home, Ran, stands_in};
+use crate::mcp::Server;
+
+pub(crate) const PHRASE: &str = "correct horse battery";
+
+pub(crate) fn decide(home: &Home, args: &[&str]) -> Ran {
+    with(home, &[("VAMBRACE_PASSPHRASE", PHRASE)], args)
+}
+
+fn with(home: &Home, variables: &[(&str, &str)], args: &[&str]) -> Ran {
+    let mut command = home.command(args);
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+pub(crate) fn read(home: &Home, path: &str) -> Option<String> {
+    std::fs::read_to_string(home.project().join(path)).ok()
+}
+
+fn propose(home: &Home, tool: &str, args: Value) -> String {
+    let (code, answer) = home.call(tool, &args.to_string());
+    assert_eq!((code, answer["details"]["status"].as_str()), (3, Some("hitl_required")), "{answer}");
+    answer["details"]["hitl"]["hitl_id"].as_str().unwrap().to_owned()
+}
+
+// B6, B3, A14: propose, show, approve, applied, rolled back; every record, and the ledger is good
+#[test]
+fn the_whole_workflow_at_the_command_line() {
+    let home = Home::new();
+    let id = propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
+    assert_eq!(read(&home, "src/new.rs"), None);
+    let listed = home.run(["approvals", "list", "--json"]).json();
+    assert_eq!(listed[0]["id"].as_str(), Some(id.as_str()));
+    assert_eq!((listed[0]["risk"].as_str(), listed[0]["state"].as_str()), (Some("MEDIUM"), Some("pending")));
+    let shown = home.run(["approvals", "show", &id]);
+    for words in ["CREATE FILE src/new.rs", "+fn new() {}", "command-line", "s left", "on yes"] {
+        assert!(shown.out.contains(words), "{words}: {shown:?}");
+    }
+    let applied = decide(&home, &["approvals", "approve", &id, "--json"]);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    assert_eq!(applied.json()["details"]["op"]["method"], "fs.apply_patch");
+    assert_eq!(applied.json()["tool_name"], "write_file");
+    assert_eq!(read(&home, "src/new.rs").as_deref(), Some("fn new() {}\n"));
+    let again = decide(&home, &["proposals", "apply", &id, "--json"]);
+    assert_eq!((again.code, again.json()["error"]["code"].as_str()), (4, Some("ProposalUsed")), "{again:?}");
+    let back = decide(&home, &["proposals", "rollback", &id]);
+    assert_eq!(back.code, 0, "{back:?}");
+    assert_eq!(read(&home, "src/new.rs"), None);
+    let proposals = home.run(["proposals", "list", "--json"]).json();
+    assert_eq!(
+        (proposals[1]["state"].as_str(), proposals[0]["undoes"].as_str()),
+        (Some("rolled_back"), Some(id.as_str()))
+    );
+    let ops: Vec<String> =
+        home.records().iter().map(|record| record["op"].as_str().unwrap().to_owned()).collect();
+    for op in ["write_file_propose", "tool.approval", "tool.start", "write_file_apply"] {
+        assert!(ops.iter().any(|found| found == op), "{op}: {ops:?}");
+    }
+    let verified = home.run(["audit", "verify"]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+}
+
+// B6: the short end of an id is enough, a wrong one is told
+#[test]
+fn ids_are_found_by_their_end() {
+    let home = Home::new();
+    let id = propose(&home, "write_file", json!({"path": "a.txt", "content": "a\n"}));
+    let end: String = id.chars().skip(id.len() - 12).collect();
+    assert_eq!(decide(&home, &["approvals", "approve", &end]).code, 0);
+    assert_eq!(read(&home, "a.txt").as_deref(), Some("a\n"));
+    let none = home.run(["approvals", "show", "hitl-nope", "--json"]);
+    assert_eq!((none.code, none.json()["error"]["code"].as_str()), (4, Some("ProposalNotFound")));
+}
+
+// A13 scenario 2: HIGH, asked, shown, approved, applied; the waiting agent gets the result
+#[test]
+fn scenario_2_the_agent_wants_to_change_config_json() {
+    let home = Home::new();
+    home.write("config.json", "{\"debug\": false}\n");
+    let mut agent = home
+        .command([
+            "call",
+            "tool_write_file",
+            r#"{"path":"config.json","content":"{\"debug\": true}\n"}"#,
+            "--wait",
+            "--json",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = loop {
+        let listed = home.run(["approvals", "list", "--json"]).json();
+        if let Some(id) = listed[0]["id"].as_str() {
+            assert_eq!(
+                (listed[0]["risk"].as_str(), listed[0]["summary"].as_str()),
+                (Some("HIGH"), Some("MODIFY config.json"))
+            );
+            assert!(listed[0]["seconds_left"].as_i64().unwrap() > 500, "the deadline of HIGH: {listed}");
+            break id.to_owned();
+        }
+        assert!(agent.try_wait().unwrap().is_none(), "the agent did not wait");
+    };
+    assert_eq!(read(&home, "config.json").as_deref(), Some("{\"debug\": false}\n"));
+    assert_eq!(decide(&home, &["approvals", "approve", &id]).code, 0);
+    let output = agent.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (answer["details"]["status"].as_str(), answer["data"]["applied"].as_bool()),
+        (Some("allowed"), Some(true))
+    );
+    assert_eq!(read(&home, "config.json").as_deref(), Some("{\"debug\": true}\n"));
+}
+
+// DESIGN 4.6: deciding takes the key or a token that decides; `--yes` is no credential
+#[test]
+fn only_the_key_or_a_token_that_decides_decides() {
+    let home = Home::new();
+    let id = propose(&home, "write_file", json!({"path": "a.txt", "content": "a\n"}));
+    for args in [
+        vec!["approvals", "approve", &id, "--yes"],
+        vec!["approvals", "reject", &id],
+        vec!["proposals", "apply", &id, "--yes"],
+        vec!["token", "create", "approver"],
+    ] {
+        let ran = home.run(&args);
+        assert_eq!(ran.code, 4, "{args:?}: {ran:?}");
+        assert!(ran.err.contains("VAMBRACE_PASSPHRASE"), "{ran:?}");
+    }
+    let token = |kind: &str| {
+        let made = decide(&home, &["token", "create", kind, "--json"]).json();
+        (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
+    };
+    for kind in ["agent", "runner"] {
+        let (_, token) = token(kind);
+        let ran = with(&home, &[("VAMBRACE_TOKEN", &token)], &["approvals", "approve", &id]);
+        assert_eq!(ran.code, 4, "{kind}: {ran:?}");
+    }
+    let wrong = with(&home, &[("VAMBRACE_PASSPHRASE", "wrong")], &["approvals", "approve", &id]);
+    assert_eq!(wrong.code, 4, "{wrong:?}");
+    assert_eq!(read(&home, "a.txt"), None);
+    let (approver, secret) = token("approver");
+    assert_eq!(stands_in(&home.state(), secret.rsplit('_').next().unwrap()), None, "a token is kept hashed");
+    let ran = with(&home, &[("VAMBRACE_TOKEN", &secret)], &["approvals", "approve", &id]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(read(&home, "a.txt").as_deref(), Some("a\n"));
+    assert_eq!(decide(&home, &["token", "revoke", &approver]).code, 0);
+    let id = propose(&home, "write_file", json!({"path": "b.txt", "content": "b\n"}));
+    let ran = with(&home, &[("VAMBRACE_TOKEN", &secret)], &["approvals", "approve", &id]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    let verified = home.run(["audit", "verify"]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+    // The passphrase can be changed; the old one opens nothing then.
+    let changed = with(
+        &home,
+        &[("VAMBRACE_PASSPHRASE", PHRASE), ("VAMBRACE_NEW_PASSPHRASE", "another one")],
+        &["approvals", "passphrase"],
+    );
+    assert_eq!(changed.code, 0, "{changed:?}");
+    assert_eq!(decide(&home, &["approvals", "approve", &id]).code, 4);
+    let file = home.path("phrase");
+    std::fs::File::create(&file).unwrap().write_all(b"another one\n").unwrap();
+    let ran =
+        with(&home, &[("VAMBRACE_PASSPHRASE_FILE", file.to_str().unwrap())], &["approvals", "approve", &id]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+// DESIGN 1.6: the record says who decided; what it takes to decide is nowhere in the clear
+#[test]
+fn the_record_says_who_decided_and_no_secret_is_kept() {
+    let home = Home::new();
+    let id = propose(&home, "write_file", json!({"path": "a.txt", "content": "a\n"}));
+    assert_eq!(decide(&home, &["approvals", "approve", &id]).code, 0);
+    assert_eq!(home.run(["audit", "verify"]).code, 0);
+    let approved =
+        home.records().into_iter().find(|record| record["event_type"] == "approval.approved").unwrap();
+    assert!(approved["message"].as_str().unwrap().contains("approver/ada"), "{approved}");
+    assert_eq!(stands_in(&home.state(), PHRASE), None);
+}
+
+// `--yes` decides the question that the call asks, with the key
+#[test]
+fn a_call_with_yes_is_decided_at_once() {
+    let home = Home::new();
+    let ran = decide(&home, &["call", "write_file", "path=y.txt", "content=y", "--yes", "--json"]);
+    assert_eq!((ran.code, ran.json()["data"]["applied"].as_bool()), (0, Some(true)), "{ran:?}");
+    let bare = home.run(["call", "write_file", "path=z.txt", "content=z", "--yes"]);
+    assert_eq!(bare.code, 4, "{bare:?}");
+    assert_eq!(read(&home, "z.txt"), None);
+}
+
+// A7: grants are listed and revoked
+#[test]
+fn a_grant_is_listed_and_revoked() {
+    let home = Home::new();
+    let id = propose(&home, "write_file", json!({"path": "src/a.rs", "content": "a\n"}));
+    assert_eq!(decide(&home, &["approvals", "approve", &id, "--scope", "class"]).code, 0);
+    let write = |path: &str| home.call("write_file", &json!({"path": path, "content": "x\n"}).to_string()).0;
+    assert_eq!(write("src/b.rs"), 0);
+    let grants = home.run(["grants", "list", "--json"]).json();
+    assert_eq!((grants[0]["shape"].as_str(), grants[0]["uses"].as_u64()), (Some("write_file"), Some(1)));
+    assert_eq!(home.run(["grants", "revoke", grants[0]["id"].as_str().unwrap()]).code, 4);
+    assert_eq!(decide(&home, &["grants", "revoke", grants[0]["id"].as_str().unwrap()]).code, 0);
+    assert_eq!(write("src/c.rs"), 3);
+    assert_eq!(home.run(["audit", "verify"]).code, 0);
+}
+
+// A project's file cannot make a client decide
+const CLIENTS: &str = "approvals: {trusted_clients: [tester]}\n";
+
+fn greeted(home: &Home, capabilities: Value) -> Server {
+    let mut server = Server::start(home, &[]);
+    let info = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "tester", "version": "1"}});
+    server.ask("initialize", info);
+    server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    server
+}
+
+fn send(server: &mut Server, id: u32, path: &str, meta: Value) {
+    let params = json!({"name": "write_file", "arguments": {"path": path, "content": "m\n"}, "_meta": meta});
+    server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string());
+}
+
+fn form(server: &mut Server) -> (Value, Value) {
+    let asked = server.receive().unwrap();
+    assert_eq!(asked["method"], "elicitation/create", "{asked}");
+    (asked["id"].clone(), asked["params"].clone())
+}
+
+// Over MCP: a client without forms and progress takes the id and comes back
+#[test]
+fn a_plain_client_takes_the_id_and_hears_the_outcome_later() {
+    let home = Home::new();
+    let mut server = Server::greeted(&home, &[]);
+    let args = json!({"path": "m.txt", "content": "m\n"});
+    let answer = server.call("write_file", args.clone());
+    let result = &answer["result"];
+    assert_eq!(result["isError"], false, "{answer}");
+    assert_eq!(result["structuredContent"]["details"]["status"], "hitl_required");
+    let id = result["structuredContent"]["details"]["hitl"]["hitl_id"].as_str().unwrap().to_owned();
+    assert!(result["content"][0]["text"].as_str().unwrap().contains(&id));
+    assert_eq!(decide(&home, &["approvals", "approve", &id]).code, 0);
+    let heard = server.call("write_file", args);
+    assert_eq!(heard["result"]["structuredContent"]["data"]["applied"], true, "{heard}");
+}
+
+// Over MCP: a client that takes progress waits, and is woken by a decision in another process
+#[test]
+fn a_client_with_progress_waits_for_the_decision() {
+    let home = Home::new();
+    let mut server = Server::greeted(&home, &[]);
+    send(&mut server, 7, "p.txt", json!({"progressToken": "t"}));
+    let progress = server.receive().unwrap();
+    assert_eq!(progress["method"], "notifications/progress", "{progress}");
+    let words = progress["params"]["message"].as_str().unwrap();
+    let id = words.split(['(', ',']).find(|word| word.starts_with("hitl-")).unwrap().to_owned();
+    assert_eq!(decide(&home, &["approvals", "reject", &id, "--reason", "not now"]).code, 0);
+    let answer = loop {
+        let message = server.receive().unwrap();
+        if message["id"] == 7 {
+            break message;
+        }
+    };
+    let error = &answer["result"]["structuredContent"]["error"];
+    assert_eq!(error["code"], "ApprovalRejected", "{answer}");
+    assert!(error["message"].as_str().unwrap().contains("not now"));
+}
+
+// A12, issue 5: a form of a client that the user trusts decides
+#[test]
+fn a_form_of_a_trusted_client_decides() {
+    let home = Home::new();
+    home.user_config(CLIENTS);
+    let mut server = greeted(&home, json!({"elicitation": {}}));
+    send(&mut server, 7, "f.txt", json!({}));
+    let (id, params) = form(&mut server);
+    assert!(params["message"].as_str().unwrap().contains("CREATE FILE f.txt"), "{params}");
+    let said = json!({"action": "accept", "content": {"decision": "approve"}});
+    server.send(&json!({"jsonrpc": "2.0", "id": id, "result": said}).to_string());
+    let answer = server.receive().unwrap();
+    assert_eq!(answer["result"]["structuredContent"]["data"]["applied"], true, "{answer}");
+    assert_eq!(read(&home, "f.txt").as_deref(), Some("m\n"));
+    let approved =
+        home.records().into_iter().find(|record| record["event_type"] == "approval.approved").unwrap();
+    assert!(approved["message"].as_str().unwrap().contains("through the client `tester`"), "{approved}");
+    assert_eq!(home.run(["audit", "verify"]).code, 0);
+}
+
+// A12, issue 5: the form of any other client shows how to decide and decides nothing, whatever it answers
+#[test]
+fn a_form_of_another_client_decides_nothing() {
+    for trusted_by_project in [false, true] {
+        let home = if trusted_by_project {
+            Home::with(&format!("roles: {{default: dev}}\n{CLIENTS}"))
+        } else {
+            Home::new()
+        };
+        let mut server = greeted(&home, json!({"elicitation": {}}));
+        send(&mut server, 7, "f.txt", json!({}));
+        let (id, params) = form(&mut server);
+        assert!(params["message"].as_str().unwrap().contains("vambrace approvals approve hitl-"), "{params}");
+        assert!(params["requestedSchema"]["properties"].get("decision").is_none());
+        let said = json!({"action": "accept", "content": {"decision": "approve"}});
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "result": said}).to_string());
+        let answer = server.receive().unwrap();
+        assert_eq!(answer["result"]["structuredContent"]["details"]["status"], "hitl_required", "{answer}");
+        assert_eq!(read(&home, "f.txt"), None);
+    }
+}
+
+/// A request of the revision of 2026, which says with each what the client is.
+fn modern(server: &mut Server, id: u32, more: Value) -> Value {
+    let mut params = json!({
+        "name": "write_file", "arguments": {"path": "i.txt", "content": "i\n"},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+        },
+    });
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string());
+    server.receive().unwrap()
+}
+
+// 2026-07-28: input_required, answered with the retry
+#[test]
+fn input_required_of_a_trusted_client_decides() {
+    let home = Home::new();
+    home.user_config(CLIENTS);
+    let mut server = Server::start(&home, &[]);
+    let asked = modern(&mut server, 1, json!({}));
+    let result = &asked["result"];
+    assert_eq!(result["resultType"], "input_required", "{asked}");
+    let state = result["requestState"].clone();
+    assert!(state.as_str().unwrap().starts_with("hitl-"));
+    assert!(
+        result["inputRequests"]["decision"]["params"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("CREATE FILE i.txt")
+    );
+    let said = json!({"decision": {"action": "accept", "content": {"decision": "approve"}}});
+    let answer = modern(&mut server, 2, json!({"requestState": state, "inputResponses": said}));
+    assert_eq!(answer["result"]["structuredContent"]["data"]["applied"], true, "{answer}");
+    assert_eq!(read(&home, "i.txt").as_deref(), Some("i\n"));
+}
+
+// DESIGN 4.6: where there is an approver key, trusting a configuration takes it
+#[test]
+fn trust_takes_the_key_once_there_is_one() {
+    let home = Home::new();
+    assert_eq!(decide(&home, &["call", "write_file", "path=a.txt", "content=a", "--yes"]).code, 0);
+    home.write(".vambrace/config.yaml", "roles: {default: dev}\nlimits: {read_bytes: 100}\n");
+    let bare = home.run(["trust", "--yes"]);
+    assert_eq!(bare.code, 4, "{bare:?}");
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 4);
+    assert_eq!(decide(&home, &["trust", "--yes"]).code, 0);
+    assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
+    let trusted = home.records().into_iter().rfind(|record| record["event_type"] == "policy.trust").unwrap();
+    assert!(trusted["note"].as_str().unwrap().contains("decision trust"), "{trusted}");
+    assert_eq!(home.run(["audit", "verify"]).code, 0);
+}
