@@ -285,7 +285,9 @@ impl Broker {
             } else if let Some(id) =
                 trail.hitl.clone().filter(|id| trail.yes.is_some() && id.as_str() == voucher)
             {
-                changes.push(AskChange::Use { id, at: now }.into());
+                changes.push(AskChange::Use { id: id.clone(), at: now }.into());
+                // Its caller hears the outcome as the answer of this very call.
+                changes.push(AskChange::Deliver { id }.into());
             }
         }
         let (Some(draft), Some(change)) = (prepared.work.change(), trail.change.clone()) else {
@@ -387,6 +389,9 @@ impl Broker {
         let rollback = trail.consent.as_ref().is_some_and(|consent| consent.undoes.is_some());
         if trail.started.is_none() && !rollback && (trail.yes.is_some() || trail.consent.is_some()) {
             changes.push(AskChange::Stale { id: id.clone() }.into());
+            if trail.yes.is_some() {
+                changes.push(AskChange::Deliver { id: id.clone() }.into());
+            }
         }
         let begun = trail.started.is_some() && trail.change.is_some();
         if begun || (trail.consent.is_some() && !rollback) {
