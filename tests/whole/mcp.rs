@@ -69,9 +69,13 @@ fn tools_are_listed_and_called() {
     let list = server.ask("tools/list", json!({}));
     let tools = list["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["read_file", "list_files", "search_file", "count_matches"]);
+    let readers = ["read_file", "list_files", "search_file", "count_matches"];
+    let writers = ["write_file", "edit_file", "apply_patch", "delete_file"];
+    assert_eq!(names, [readers, writers].concat());
     for tool in tools {
-        assert_eq!(tool["annotations"]["readOnlyHint"], true);
+        let reads = readers.contains(&tool["name"].as_str().unwrap());
+        assert_eq!(tool["annotations"]["readOnlyHint"], reads);
+        assert_eq!(tool["annotations"]["destructiveHint"], !reads);
         assert_eq!(tool["annotations"]["openWorldHint"], false);
         assert_eq!(tool["inputSchema"]["type"], "object");
         assert_eq!(tool["outputSchema"]["type"], "object");
@@ -85,7 +89,7 @@ fn tools_are_listed_and_called() {
     let refused = server.call("read_file", json!({"path": "../outside.txt"}));
     assert_eq!(refused["result"]["isError"], true);
     assert_eq!(refused["result"]["structuredContent"]["error"]["code"], "ScopeViolation");
-    let unknown = server.call("write_file", json!({"path": "x", "content": "y"}));
+    let unknown = server.call("run_command", json!({"path": "x", "content": "y"}));
     assert_eq!(unknown["result"]["structuredContent"]["error"]["code"], "UnknownTool");
     assert_eq!(server.end(), 0);
     assert!(home.records().iter().any(|record| record["agent_id"] == "tester"));

@@ -9,32 +9,28 @@ use vambrace_core::id::Id;
 use vambrace_core::path::AskedPath;
 use vambrace_core::principal::{Peer, Principal, RawCall};
 use vambrace_core::risk::Level;
-use vambrace_core::settle::Permit;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_ledger::{Decision, Note, Op, Reach, Status, Verb};
 use vambrace_store::{
     ApprovalRow, AskChange, AskKind, AskState, Batch, CallFinish, CallState, Change, Decided, Entry,
-    GrantRow, Kept, ProposalState, Sealed,
+    ProposalState, Sealed,
 };
-use vambrace_tools::{Part, Prepared};
+use vambrace_tools::Part;
 
 use crate::admit::{NewSession, admit};
+use crate::agreement::Consent;
 use crate::answer::{Answer, Audit, Outcome};
 use crate::asking::{AskedCall, Stop};
 use crate::broker::Broker;
 use crate::cleanse::{Clean, cleanse};
 use crate::decide::decide;
 use crate::decider::Decider;
-use crate::grants;
-use crate::look::{Look, unknown, visible};
+use crate::look::{unknown, visible};
 use crate::perform::perform;
 use crate::plan::plan_back;
 use crate::settle::settle;
 use crate::start::start;
 use crate::trail::Trail;
-
-/// A decision that is made is used within this time, or not at all.
-const AT_ONCE_MS: i64 = 60_000;
 
 /// What somebody says yes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,20 +51,6 @@ impl Choice {
     }
 }
 
-/// Somebody's yes, on the way to its start.
-#[derive(Debug, Clone)]
-pub(crate) struct Consent {
-    pub(crate) id: Id,
-    pub(crate) part: Part,
-    /// What was shown; `None` for a part, which is agreed to as it is planned.
-    pub(crate) shown: Option<Digest>,
-    verb: Verb,
-    reach: Reach,
-    decider: Decider,
-    /// The applied change that is undone.
-    undoes: Option<Id>,
-}
-
 impl Broker {
     /// Says yes. The answer is that of the applied change; `None` for a call that its caller carries out.
     pub async fn approve(
@@ -77,7 +59,7 @@ impl Broker {
         choice: Choice,
         decider: &Decider,
     ) -> Result<Option<Answer>, CallError> {
-        let (row, found) = self.open_question(id, choice.path.as_deref(), decider).await?;
+        let row = self.open_question(id, choice.path.as_deref(), decider).await?;
         if choice.reach != Reach::Once && !row.grantable {
             let why =
                 "this question can only be answered for this one call: it is HIGH, or a rule asks each time";
@@ -89,13 +71,13 @@ impl Broker {
                 "only a change of files can be agreed to in part",
             )),
             AskKind::Call => self.agree(&row, choice.reach, decider).await.map(|()| None),
-            AskKind::Change => self.apply(&row, &found, choice, decider).await.map(Some),
+            AskKind::Change => self.apply(&row, choice, decider).await.map(Some),
         }
     }
 
     /// Says no, with words for the agent.
     pub async fn reject(&self, id: &str, reason: Option<&str>, decider: &Decider) -> Result<(), CallError> {
-        let (row, _) = self.open_question(id, None, decider).await?;
+        let row = self.open_question(id, None, decider).await?;
         let now = self.parts.clock.now();
         let decision = self.decision(&row.id, row.digest, Verb::Reject, Reach::Once, row.expires);
         let note = decider.sign(&decision)?;
@@ -184,7 +166,7 @@ impl Broker {
         id: &str,
         path: Option<&str>,
         decider: &Decider,
-    ) -> Result<(ApprovalRow<String>, Look), CallError> {
+    ) -> Result<ApprovalRow<String>, CallError> {
         let questions = self.parts.store.questions();
         let mut found = visible(questions, id, |user| decider.decides_for(user)).await?;
         let row = found.question.take().ok_or_else(|| used("it needed no decision"))?;
@@ -207,7 +189,7 @@ impl Broker {
             self.expire(&row).await?;
             return Err(expired());
         }
-        Ok((row, found))
+        Ok(row)
     }
 
     /// A voucher for the caller.
@@ -240,7 +222,6 @@ impl Broker {
     async fn apply(
         &self,
         row: &ApprovalRow<String>,
-        _found: &Look,
         choice: Choice,
         decider: &Decider,
     ) -> Result<Answer, CallError> {
@@ -266,141 +247,6 @@ impl Broker {
             self.record(trail, Err(error.clone())).await;
         }
         Err(error)
-    }
-
-    /// What is committed together with a start: who agreed, what is used up, and the change with its way back.
-    pub(crate) fn agreements(
-        &self,
-        trail: &mut Trail,
-        permit: &Permit,
-        prepared: &Prepared,
-        back: Option<ChangeSet>,
-    ) -> Result<(Vec<Entry>, Vec<Change>), CallError> {
-        let now = self.parts.clock.now();
-        let (mut entries, mut changes): (Vec<Entry>, Vec<Change>) = Default::default();
-        for voucher in permit.vouchers() {
-            let id = Id::new(voucher).ok();
-            if let Some(id) = id.filter(|_| voucher.starts_with(grants::PREFIX)) {
-                changes.push(AskChange::UseGrant { id, at: now }.into());
-            } else if let Some(id) =
-                trail.hitl.clone().filter(|id| trail.yes.is_some() && id.as_str() == voucher)
-            {
-                changes.push(AskChange::Use { id, at: now }.into());
-            }
-        }
-        let (Some(draft), Some(change)) = (prepared.work.change(), trail.change.clone()) else {
-            return Ok((entries, changes));
-        };
-        let hitl = trail.hitl.clone().unwrap_or_else(|| self.new_id("hitl-"));
-        trail.hitl = Some(hitl.clone());
-        let kept = self.keep(&format!("{hitl}/changes"), &draft.changes.to_bytes())?;
-        let back = back.map(|back| self.keep(&format!("{hitl}/back"), &back.to_bytes())).transpose()?;
-        let Some(consent) = trail.consent.clone() else {
-            entries.extend(self.propose_records(trail, &change, &hitl, Status::Allowed)?);
-            changes.push(self.proposal_row(trail, &change, &hitl, Some((kept, back)), None)?);
-            return Ok((entries, changes));
-        };
-        let digest = trail.plan_digest.unwrap_or(Digest::ZERO);
-        let decision = self.decision(&hitl, digest, consent.verb, consent.reach, now.later(AT_ONCE_MS));
-        let note = consent.decider.sign(&decision)?;
-        let mut entry = self.entry(Op::ToolApproval, trail)?;
-        self.decided_entry(&mut entry, &decision, &note, &consent.decider, None)?;
-        entries.push(entry);
-        if consent.undoes.is_some() {
-            entries.extend(self.propose_records(trail, &change, &hitl, Status::Approved)?);
-            changes.push(self.proposal_row(trail, &change, &hitl, Some((kept, back)), consent.undoes)?);
-            return Ok((entries, changes));
-        }
-        if consent.part != Part::Whole {
-            // What is applied is not what was proposed: the record has both.
-            for mut entry in self.propose_records(trail, &change, &hitl, Status::Approved)? {
-                entry.event_type = Some("proposal.amended");
-                entries.push(entry);
-            }
-        }
-        let decided = self.decided(&decision, &consent.decider, None)?;
-        changes.push(AskChange::Decide { id: hitl.clone(), decided, note }.into());
-        changes.push(AskChange::Use { id: hitl.clone(), at: now }.into());
-        let life = self.parts.store.questions().life().clone();
-        changes.push(AskChange::Begin { id: hitl.clone(), changes: kept, back, life, at: now }.into());
-        if consent.reach != Reach::Once {
-            let asked = Granted { id: &hitl, session: &trail.session, principal: &trail.principal };
-            let (entry, change) = self.grant_of(&asked, consent.reach, &trail.class, &consent.decider)?;
-            entries.push(entry);
-            changes.push(change);
-        }
-        Ok((entries, changes))
-    }
-
-    /// The end of a change that was applied: a record for each file, and what its caller is told.
-    pub(crate) async fn record_applied(
-        &self,
-        trail: &Trail,
-        mut clean: Clean,
-    ) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
-        let now = self.parts.clock.now();
-        let hitl = trail
-            .hitl
-            .clone()
-            .ok_or_else(|| CallError::new(ErrorCode::Internal, "a change without its id"))?;
-        if let Some(details) = clean.done.details.as_object_mut() {
-            details.insert("hitl_id".to_owned(), hitl.as_str().into());
-        }
-        let mut entries = Vec::with_capacity(clean.touched.files.len());
-        for file in &clean.touched.files {
-            let mut entry = self.entry(Op::WriteFileApply, trail)?;
-            entry.ts = now;
-            entry.status = Some(Status::Success);
-            entry.path = Some(self.text(&file.path.to_string())?);
-            entry.created = Some(file.before_hash.is_none());
-            entry.before_hash = file.before_hash;
-            entry.after_hash = file.after_hash;
-            entry.patch_hash = trail.change.as_ref().map(|change| change.patch_hash);
-            entry.duration_ms = Some(trail.elapsed_ms());
-            entries.push(entry);
-        }
-        let outcome = json!({
-            "data": clean.done.data.get(), "details": clean.done.details,
-            "text": clean.done.text.as_ref().map(|text| text.get()),
-        });
-        let outcome = Some(self.keep(hitl.as_str(), outcome.to_string().as_bytes())?);
-        let finish = CallFinish { id: trail.call.clone(), state: CallState::Completed, at: now, error: None };
-        let mut changes = self.end(trail, finish)?;
-        changes.push(Change::Event(self.check_event(trail, vambrace_store::EventStatus::Ok)?));
-        let mut event =
-            self.event(trail, vambrace_store::Phase::Call, "call", vambrace_store::EventStatus::Ok)?;
-        event.attempt = Some(1);
-        changes.push(Change::Event(event));
-        changes.push(AskChange::Settle { id: hitl, state: ProposalState::Applied, outcome, at: now }.into());
-        if let Some(id) = trail.consent.as_ref().and_then(|consent| consent.undoes.clone()) {
-            changes.push(AskChange::RolledBack { id, at: now }.into());
-        }
-        let committed = self.parts.store.commit(Batch::lazy(entries, changes)).await;
-        let committed = committed.map_err(|error| CallError::from(&error))?;
-        Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
-    }
-
-    /// What becomes of the question and the proposal of a call that failed.
-    pub(crate) fn failed_asks(&self, trail: &Trail, error: &CallError) -> Result<Vec<Change>, CallError> {
-        let (now, mut changes) = (self.parts.clock.now(), Vec::new());
-        let Some(id) = trail.hitl.clone() else { return Ok(changes) };
-        let rollback = trail.consent.as_ref().is_some_and(|consent| consent.undoes.is_some());
-        if trail.started.is_none() && !rollback && (trail.yes.is_some() || trail.consent.is_some()) {
-            changes.push(AskChange::Stale { id: id.clone() }.into());
-        }
-        let begun = trail.started.is_some() && trail.change.is_some();
-        if begun || (trail.consent.is_some() && !rollback) {
-            let state = match error.code {
-                ErrorCode::OutcomeUnknown => ProposalState::Unknown,
-                _ => ProposalState::Failed,
-            };
-            let told = json!({"error": {
-                "code": error.code.as_str(), "message": error.message, "suggestion": error.suggestion,
-            }});
-            let outcome = Some(self.keep(id.as_str(), told.to_string().as_bytes())?);
-            changes.push(AskChange::Settle { id, state, outcome, at: now }.into());
-        }
-        Ok(changes)
     }
 
     /// The answer about a question.
@@ -432,11 +278,18 @@ impl Broker {
         }
     }
 
-    fn decision(&self, about: &Id, plan: Digest, verb: Verb, reach: Reach, expires: Timestamp) -> Decision {
+    pub(crate) fn decision(
+        &self,
+        about: &Id,
+        plan: Digest,
+        verb: Verb,
+        reach: Reach,
+        expires: Timestamp,
+    ) -> Decision {
         Decision { about: about.clone(), plan, verb, reach, at: self.parts.clock.now(), expires }
     }
 
-    fn decided(
+    pub(crate) fn decided(
         &self,
         decision: &Decision,
         decider: &Decider,
@@ -467,7 +320,7 @@ impl Broker {
         Ok(entry)
     }
 
-    fn decided_entry(
+    pub(crate) fn decided_entry(
         &self,
         entry: &mut Entry,
         decision: &Decision,
@@ -491,66 +344,6 @@ impl Broker {
         Ok(())
     }
 
-    fn grant(
-        &self,
-        row: &ApprovalRow<String>,
-        reach: Reach,
-        class: &str,
-        decider: &Decider,
-    ) -> Result<Option<(Entry, Change)>, CallError> {
-        if reach == Reach::Once {
-            return Ok(None);
-        }
-        let principal = Principal {
-            tenant: "default".to_owned(),
-            user: row.user.clone(),
-            agent: row.agent.clone(),
-            sub_agent: None,
-            skill: None,
-        };
-        let asked = Granted { id: &row.id, session: &row.session, principal: &principal };
-        self.grant_of(&asked, reach, class, decider).map(Some)
-    }
-
-    fn grant_of(
-        &self,
-        asked: &Granted<'_>,
-        reach: Reach,
-        class: &str,
-        decider: &Decider,
-    ) -> Result<(Entry, Change), CallError> {
-        let now = self.parts.clock.now();
-        let shape = if reach == Reach::Class { class } else { "*" };
-        let grant = GrantRow {
-            id: self.new_id(grants::PREFIX),
-            session: asked.session.clone(),
-            user: self.text(&asked.principal.user)?,
-            agent: self.text(&asked.principal.agent)?,
-            reach,
-            shape: self.text(shape)?,
-            by: self.text(decider.by())?,
-            approval: asked.id.clone(),
-            created: now,
-            expires: now.later(self.parts.asking.grant_ms),
-            revoked: None,
-            uses: 0,
-        };
-        let mut entry = Entry::new(Op::Grant, now);
-        entry.event_type = Some("grant.given");
-        entry.status = Some(Status::Approved);
-        entry.user = Some(grant.user.clone());
-        entry.agent_id = Some(grant.agent.clone());
-        entry.session = Some(asked.session.clone());
-        entry.hitl_id = Some(asked.id.clone());
-        entry.rule = Some(self.text(grant.id.as_str())?);
-        let words = match reach {
-            Reach::Session => "everything of this agent in this session that may be granted".to_owned(),
-            _ => format!("calls of the class `{class}` in this session"),
-        };
-        entry.message = Some(self.text(&format!("{words}, until {}", grant.expires))?);
-        Ok((entry, AskChange::Grant(grant).into()))
-    }
-
     async fn decide_commit(&self, entries: Vec<Entry>, changes: Vec<Change>) -> Result<(), CallError> {
         match self.parts.store.commit(Batch::durable(entries, changes)).await {
             Ok(_) => Ok(()),
@@ -561,11 +354,6 @@ impl Broker {
         }
     }
 
-    pub(crate) fn keep(&self, place: &str, bytes: &[u8]) -> Result<Kept, CallError> {
-        let kept = self.parts.store.questions().vault().seal(place, bytes);
-        kept.map_err(|error| CallError::from(&error))
-    }
-
     /// What a file of a proposal would hold, for whoever edits it before agreeing.
     pub async fn proposed_content(
         &self,
@@ -573,7 +361,7 @@ impl Broker {
         path: &str,
         decider: &Decider,
     ) -> Result<Vec<u8>, CallError> {
-        let (row, _) = self.open_question(id, Some(path), decider).await?;
+        let row = self.open_question(id, Some(path), decider).await?;
         let call = AskedCall::of(&row, self.parts.store.questions())?;
         let room = &self.parts.room;
         let prepared = self.parts.catalogue.plan(&call.raw.tool, &call.raw.args, room)?;
@@ -594,13 +382,6 @@ impl Broker {
         vambrace_core::change::spliced(&base, &after.splices)
             .map_err(|bad| CallError::new(ErrorCode::StaleBase, bad.to_string()))
     }
-}
-
-/// What a grant is given for.
-struct Granted<'a> {
-    id: &'a Id,
-    session: &'a Id,
-    principal: &'a Principal,
 }
 
 /// Whether a proposal that met this cannot be applied any more.

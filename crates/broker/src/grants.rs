@@ -2,12 +2,18 @@
 //! questions that may be answered so, and never outrank a rule of the organisation.
 
 use vambrace_core::effect::Effect;
+use vambrace_core::error::CallError;
+use vambrace_core::id::Id;
 use vambrace_core::plan::Plan;
+use vambrace_core::principal::Principal;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_core::verdict::{LayerKind, Verdict};
 use vambrace_core::voucher::Voucher;
-use vambrace_ledger::Reach;
-use vambrace_store::GrantRow;
+use vambrace_ledger::{Op, Reach, Status};
+use vambrace_store::{ApprovalRow, AskChange, Change, Entry, GrantRow};
+
+use crate::broker::Broker;
+use crate::decider::Decider;
 
 /// In front of every grant's id, so that a permit's vouchers tell apart.
 pub(crate) const PREFIX: &str = "grant-";
@@ -57,4 +63,75 @@ pub(crate) fn vouchers(
         }
     }
     vouchers
+}
+
+/// What a grant is given for.
+pub(crate) struct Granted<'a> {
+    pub(crate) id: &'a Id,
+    pub(crate) session: &'a Id,
+    pub(crate) principal: &'a Principal,
+}
+
+impl Broker {
+    /// The grant that a yes to a question comes with, if it reaches further than this once.
+    pub(crate) fn grant(
+        &self,
+        row: &ApprovalRow<String>,
+        reach: Reach,
+        class: &str,
+        decider: &Decider,
+    ) -> Result<Option<(Entry, Change)>, CallError> {
+        if reach == Reach::Once {
+            return Ok(None);
+        }
+        let principal = Principal {
+            tenant: "default".to_owned(),
+            user: row.user.clone(),
+            agent: row.agent.clone(),
+            sub_agent: None,
+            skill: None,
+        };
+        let asked = Granted { id: &row.id, session: &row.session, principal: &principal };
+        self.grant_of(&asked, reach, class, decider).map(Some)
+    }
+
+    /// A grant and its record.
+    pub(crate) fn grant_of(
+        &self,
+        asked: &Granted<'_>,
+        reach: Reach,
+        class: &str,
+        decider: &Decider,
+    ) -> Result<(Entry, Change), CallError> {
+        let now = self.parts.clock.now();
+        let shape = if reach == Reach::Class { class } else { "*" };
+        let grant = GrantRow {
+            id: self.new_id(PREFIX),
+            session: asked.session.clone(),
+            user: self.text(&asked.principal.user)?,
+            agent: self.text(&asked.principal.agent)?,
+            reach,
+            shape: self.text(shape)?,
+            by: self.text(decider.by())?,
+            approval: asked.id.clone(),
+            created: now,
+            expires: now.later(self.parts.asking.grant_ms),
+            revoked: None,
+            uses: 0,
+        };
+        let mut entry = Entry::new(Op::Grant, now);
+        entry.event_type = Some("grant.given");
+        entry.status = Some(Status::Approved);
+        entry.user = Some(grant.user.clone());
+        entry.agent_id = Some(grant.agent.clone());
+        entry.session = Some(asked.session.clone());
+        entry.hitl_id = Some(asked.id.clone());
+        entry.rule = Some(self.text(grant.id.as_str())?);
+        let words = match reach {
+            Reach::Session => "everything of this agent in this session that may be granted".to_owned(),
+            _ => format!("calls of the class `{class}` in this session"),
+        };
+        entry.message = Some(self.text(&format!("{words}, until {}", grant.expires))?);
+        Ok((entry, AskChange::Grant(grant).into()))
+    }
 }

@@ -5,6 +5,7 @@
 //! check is a denial with a reason, never a skipped check.**
 
 mod admit;
+mod agreement;
 mod answer;
 mod asking;
 mod broker;

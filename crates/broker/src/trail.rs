@@ -12,8 +12,8 @@ use vambrace_core::timestamp::Timestamp;
 use vambrace_core::voucher::Voucher;
 use vambrace_store::ApprovalRow;
 
+use crate::agreement::Consent;
 use crate::asking::AskedCall;
-use crate::deciding::Consent;
 use crate::proposal::Drafted;
 
 use crate::broker::Broker;

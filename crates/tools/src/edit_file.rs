@@ -101,7 +101,7 @@ impl EditFile {
                 "type": "object", "additionalProperties": false, "required": ["path", "edits"],
                 "properties": {
                     "path": {"type": "string", "minLength": 1, "description": "Path of the file, relative to the service root."},
-                    "edits": {"type": "array", "minItems": 1, "maxItems": 1000, "items": {
+                    "edits": {"type": "array", "minItems": 1, "maxItems": 1000, "description": "Each with operation, match_mode, spec, content, count.", "items": {
                         "type": "object", "additionalProperties": false, "required": ["spec"],
                         "properties": {
                             "operation": {"enum": ["replace", "append_after", "prepend_before", "delete"], "default": "replace"},
