@@ -40,6 +40,15 @@ pub(crate) fn source() -> Vec<(PathBuf, Vec<u8>)> {
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
     let mut folders: Vec<PathBuf> = cargo.map(|home| home.join("registry/src")).into_iter().collect();
     folders.extend(["npm/node_modules", "mcp-1/lib"].map(|name| Path::new(".tools").join(name)));
+    below(folders)
+}
+
+/// Source of the system, which nobody looked at while the rules were made.
+pub(crate) fn unseen() -> Vec<(PathBuf, Vec<u8>)> {
+    below(["/usr/lib/python3", "/usr/include", "/usr/share/doc"].map(PathBuf::from).to_vec())
+}
+
+fn below(mut folders: Vec<PathBuf>) -> Vec<(PathBuf, Vec<u8>)> {
     let (mut files, mut bytes) = (Vec::new(), 0);
     while let Some(folder) = folders.pop() {
         let mut entries: Vec<PathBuf> =
@@ -63,7 +72,7 @@ pub(crate) fn source() -> Vec<(PathBuf, Vec<u8>)> {
             }
         }
     }
-    assert!(bytes > 20 << 20, "only {bytes} bytes of installed source were found to measure on");
+    assert!(bytes > 8 << 20, "only {bytes} bytes of source were found to measure on");
     files
 }
 

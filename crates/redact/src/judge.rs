@@ -139,7 +139,7 @@ fn is_password(value: &[u8], standing: Standing) -> bool {
     let bare = !standing.quoted;
     if value.len() < 5
         || value.len() > LONGEST_PASSWORD
-        || (bare && (is_code(value) || is_identifier(value)))
+        || (bare && (is_code(value) || (is_identifier(value) && !ends_in_number(value))))
         || is_words(value)
         || matches!(at(value, 0), b'"' | b'\\' | b'\'' | b'`')
     {
@@ -256,6 +256,11 @@ fn is_code(value: &[u8]) -> bool {
         || (name && value.iter().any(|byte| *byte == b'_' || *byte == b'.'))
 }
 
+/// Names of programs seldom end in a number; passwords that people think up often do.
+fn ends_in_number(value: &[u8]) -> bool {
+    value.len() >= 2 && value.iter().rev().take(2).all(u8::is_ascii_digit)
+}
+
 /// A path of files: `a/b/c.rs`, `x.*.y`.
 fn is_path(value: &[u8]) -> bool {
     let slashes = value.iter().filter(|byte| **byte == b'/').count();
@@ -264,7 +269,10 @@ fn is_path(value: &[u8]) -> bool {
     });
     let indexed = value.contains(&b'[') && value.contains(&b'.');
     let percent = value.iter().filter(|byte| **byte == b'%').count();
-    (plain && (indexed || !looks_random(value) && (slashes >= 2 || value.contains(&b'*'))))
+    (plain
+        && (indexed
+            || !looks_random(value)
+                && (slashes >= 2 || value.contains(&b'*') && (slashes > 0 || value.contains(&b'.')))))
         || percent * 6 > value.len()
 }
 

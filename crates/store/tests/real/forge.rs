@@ -52,8 +52,9 @@ impl Image {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
                     folders.push(path);
-                } else {
-                    files.insert(path.strip_prefix(folder).unwrap().to_owned(), fs::read(path).unwrap());
+                } else if let Ok(bytes) = fs::read(&path) {
+                    // What a running store has removed meanwhile, or is a socket, is not part of it.
+                    files.insert(path.strip_prefix(folder).unwrap().to_owned(), bytes);
                 }
             }
         }
@@ -63,7 +64,9 @@ impl Image {
     /// Makes a folder be this and nothing else.
     pub(crate) fn put(&self, folder: &Path) {
         let _ = fs::remove_dir_all(folder);
-        for name in ["", "ledger", "keys"] {
+        let inner = self.0.keys().filter_map(|name| name.parent()?.to_str());
+        let names: std::collections::BTreeSet<&str> = inner.chain(["", "ledger", "keys"]).collect();
+        for name in names {
             fs::create_dir_all(folder.join(name)).unwrap();
             fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o700)).unwrap();
         }
