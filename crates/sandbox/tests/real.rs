@@ -1,0 +1,31 @@
+//! The sandbox against the real kernel, as whoever runs the tests: root and an ordinary user must both pass.
+//!
+//! The test program is three programs: the tests, the launcher that they start, and the probes that run inside. So it
+//! has its own `main`, which decides before there are threads.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests make files, start programs and fail loudly"
+)]
+
+mod real {
+    pub(crate) mod basics;
+    pub(crate) mod kit;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(vambrace_sandbox::launcher::ARGUMENT) {
+        return vambrace_sandbox::launcher::main();
+    }
+    let mut trials: Vec<Trial> = Vec::new();
+    trials.extend(real::basics::trials());
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
