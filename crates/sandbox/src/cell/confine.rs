@@ -23,6 +23,7 @@ pub(crate) fn landlock_abi() -> i32 {
 
 /// The first process gives up what it does not need any more.
 pub(super) fn give_up(identity: Identity) -> Result<(), Step> {
+    capability::drop_bounding();
     take(identity).step("identity")?;
     capability::drop_all().step("capabilities")?;
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
@@ -54,6 +55,7 @@ pub(super) fn confine(errand: &Errand, walls: Walls, as_whom: Option<Identity>) 
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).step("dumpable")?;
     if let Some(identity) = as_whom {
+        capability::drop_bounding();
         take(identity).step("identity")?;
         capability::drop_all().step("capabilities")?;
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).step("dumpable")?;

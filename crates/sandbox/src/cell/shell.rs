@@ -45,7 +45,6 @@ pub(crate) struct Shell {
     pub(super) host: OwnedFd,
     /// The new root.
     pub(super) root: OwnedFd,
-    pub(super) proc: bool,
 }
 
 impl Shell {
@@ -67,7 +66,7 @@ impl Shell {
         let site = rustix::fs::open(SITE, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .step("site of the new root")?;
         mounting::attach(tree.as_fd(), site.as_fd()).step("new root")?;
-        let shell = Self { identity, host, root: tree, proc };
+        let shell = Self { identity, host, root: tree };
         shell.system().step("system folders")?;
         shell.devices().step("devices")?;
         if let Some(new_proc) = new_proc {
@@ -146,6 +145,8 @@ fn map_ids(identity: Identity) -> Result<(), Errno> {
         let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(&file, text.as_bytes()).map(drop)
     };
+    // A process that nobody may look into may not write its own maps either.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?;
     write("/proc/self/setgroups", "deny".to_owned())?;
     write("/proc/self/uid_map", format!("{0} {0} 1", identity.uid))?;
     write("/proc/self/gid_map", format!("{0} {0} 1", identity.gid))

@@ -193,9 +193,8 @@ impl Group {
 
     /// Removes it; the kernel needs a moment for the last process.
     pub(super) fn remove(&mut self) {
-        let folders: Vec<PathBuf> = self.folders().cloned().collect();
-        *self = Self::default();
-        for folder in folders {
+        let unified = self.unified.take().map(|(folder, _)| folder);
+        for folder in [self.memory.take(), self.processes.take(), self.cpu.take(), unified].into_iter().flatten() {
             for _ in 0..100 {
                 match fs::remove_dir(&folder) {
                     Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {

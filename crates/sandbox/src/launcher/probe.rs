@@ -42,7 +42,7 @@ pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
     put(FeatureKind::Proc, in_child(flags, || Shell::build(identity, true).map(drop)));
     put(FeatureKind::Overlay, in_child(flags, || Shell::build(identity, false).and_then(|_| overlay())));
     if powers {
-        put(FeatureKind::Idmap, in_child(flags, move || idmapped(identity).step("idmapped mount")));
+        put(FeatureKind::Idmap, in_child(libc::CLONE_NEWNS, move || idmapped(identity).step("idmapped mount")));
     }
     put(
         FeatureKind::Landlock,

@@ -3,8 +3,8 @@
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// No capability in any set, and none to be had again by starting a program.
-pub(crate) fn drop_all() -> Result<(), Errno> {
+/// No program that is started later can have a capability. Before the identity changes: it needs one itself.
+pub(crate) fn drop_bounding() {
     for number in 0..64_u32 {
         // SAFETY: no memory is involved. Numbers that the kernel does not know are refused with EINVAL.
         let done = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
@@ -14,6 +14,10 @@ pub(crate) fn drop_all() -> Result<(), Errno> {
             break;
         }
     }
+}
+
+/// No capability in any set.
+pub(crate) fn drop_all() -> Result<(), Errno> {
     rustix::thread::clear_ambient_capability_set()?;
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(
