@@ -467,8 +467,9 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxFault> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(SandboxFault::system("a pipe"))
 }
 
-/// The clock that files are stamped by, so that stamps can be compared with it.
+/// The time that stamps of files are compared with. A stamp may lag behind the clock by a tick, unless somebody looked
+/// at the file since its last change (Linux 6.13); the overlay looks at every file before it copies it.
 fn now() -> i128 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }

@@ -14,7 +14,9 @@
 
 mod real {
     pub(crate) mod basics;
+    pub(crate) mod files;
     pub(crate) mod kit;
+    pub(crate) mod trees;
 }
 
 use std::process::ExitCode;
@@ -25,7 +27,13 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(vambrace_sandbox::launcher::ARGUMENT) {
         return vambrace_sandbox::launcher::main();
     }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "broker") {
+        real::trees::broker(&arguments[1..]);
+    }
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(real::basics::trials());
+    trials.extend(real::files::trials());
+    trials.extend(real::trees::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -7,7 +7,7 @@ use landlock::{
 };
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::shell::SYSTEM;
 use crate::filter::Walls;
@@ -56,8 +56,19 @@ fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
         rules = allow(rules, Path::new(path), look | AccessFs::WriteFile | truncate(abi) | ioctl(abi))?;
     }
     let bytes = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf();
+    let excluded: Vec<PathBuf> = order
+        .masks
+        .iter()
+        .map(|mask| bytes(&order.workspace).join(bytes(&mask.path)))
+        .chain(order.blank.iter().map(|path| bytes(path)))
+        .collect();
     for path in order.read.iter().chain(&order.toolchains) {
-        rules = allow(rules, &bytes(path), read)?;
+        let path = bytes(path);
+        match walls {
+            // Credentials are covered by mounts.
+            Walls::Namespaces => rules = allow(rules, &path, read)?,
+            Walls::LandlockOnly => rules = allow_without(rules, &path, &excluded, read)?,
+        }
     }
     for path in &order.write {
         rules = allow(rules, &bytes(path), write)?;
@@ -80,33 +91,35 @@ fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
                 rules = allow(rules, Path::new(path), look.into())?;
             }
             if order.view == View::Read {
-                for (path, folder_only) in readable(order) {
-                    let access = if folder_only { AccessFs::ReadDir.into() } else { read };
-                    rules = allow(rules, &path, access)?;
-                }
+                rules = allow_without(rules, &bytes(&order.workspace), &excluded, read)?;
             }
         }
     }
     rules.restrict_self().map(drop)
 }
 
-/// The workspace without its masked names: Landlock knows no exceptions, so the siblings are named instead. Folders
+/// A folder without some of the names in it: Landlock knows no exceptions, so the siblings are named instead. Folders
 /// may be listed everywhere: a name is seen, its content is not.
-fn readable(order: &Order) -> Vec<(std::path::PathBuf, bool)> {
-    let root = Path::new(std::ffi::OsStr::from_bytes(&order.workspace)).to_path_buf();
-    let masked: Vec<std::path::PathBuf> =
-        order.masks.iter().map(|mask| root.join(std::ffi::OsStr::from_bytes(&mask.path))).collect();
-    let mut list = vec![(root.clone(), true)];
-    let mut ahead = vec![root];
+fn allow_without(
+    rules: RulesetCreated,
+    root: &Path,
+    excluded: &[PathBuf],
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    if !excluded.iter().any(|path| path.starts_with(root)) {
+        return allow(rules, root, access);
+    }
+    let mut rules = allow(rules, root, AccessFs::ReadDir.into())?;
+    let mut ahead = vec![root.to_owned()];
     while let Some(here) = ahead.pop() {
-        if masked.contains(&here) {
+        if excluded.contains(&here) {
             continue;
         }
-        if !masked.iter().any(|mask| mask.starts_with(&here)) {
-            list.push((here, false));
+        if !excluded.iter().any(|path| path.starts_with(&here)) {
+            rules = allow(rules, &here, access)?;
             continue;
         }
-        #[expect(clippy::disallowed_methods, reason = "the names beside a masked one")]
+        #[expect(clippy::disallowed_methods, reason = "the names beside one that is left out")]
         if let Ok(entries) = std::fs::read_dir(&here) {
             let entries = entries.filter_map(Result::ok);
             // A link is judged by what it leads to.
@@ -117,7 +130,7 @@ fn readable(order: &Order) -> Vec<(std::path::PathBuf, bool)> {
             );
         }
     }
-    list
+    Ok(rules)
 }
 
 fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {

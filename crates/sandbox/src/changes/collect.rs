@@ -114,7 +114,7 @@ impl Found<'_> {
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
         if let Some(why) = self.forbidden(path) {
             // A folder that only passed through (copied up on the way) is no change.
-            if !(folder && was_folder) {
+            if why == Why::Masked || !(folder && was_folder) {
                 self.withhold(path, why);
                 return Ok(false);
             }
@@ -214,6 +214,8 @@ impl Found<'_> {
                     self.withhold(&path, Why::Unreadable);
                     continue;
                 }
+                // No folder in the workspace: then nothing was in it.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 opened => opened?,
             };
             for (name, ..) in entries(handle)? {
