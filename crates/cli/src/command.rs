@@ -10,6 +10,7 @@ mod explain;
 mod init;
 mod mcp;
 mod policy;
+mod sandbox;
 mod session;
 mod timeline;
 mod tools;
@@ -39,6 +40,7 @@ pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
         Command::Session { what } => session::run(what, out).await,
         Command::Config { what } => config::run(what, out).await,
         Command::Policy { what } => policy::run(what, out).await,
+        Command::Sandbox { what } => sandbox::run(what, out),
         Command::Errors { markdown } => errors::run(markdown, out),
     }
 }

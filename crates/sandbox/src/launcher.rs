@@ -56,6 +56,15 @@ struct Launcher {
     proc: bool,
 }
 
+/// What happened to a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Happened {
+    ended: bool,
+    /// Its broker does not wait for it any more.
+    left: bool,
+    out_of_memory: bool,
+}
+
 /// A cell that waits for its order.
 struct Cell {
     child: Child,
@@ -99,14 +108,16 @@ impl Launcher {
             Ok(ready) => ready,
             Err(_) => return false,
         };
-        let quiet = !asked.intersects(PollFlags::IN | PollFlags::HUP) && runs.iter().all(|(a, b)| !a && !b);
-        for (run, (ended, left)) in self.runs.iter_mut().zip(&runs) {
-            if *left && !*ended {
+        let quiet = asked.is_empty() && runs.iter().all(|run| *run == Happened::default());
+        for (run, happened) in self.runs.iter_mut().zip(&runs) {
+            if happened.out_of_memory {
+                run.out_of_memory();
+            } else if happened.left && !happened.ended {
                 run.kill();
             }
         }
         let ended: Vec<usize> =
-            runs.iter().enumerate().filter(|(_, (ended, _))| *ended).map(|(at, _)| at).collect();
+            runs.iter().enumerate().filter(|(_, happened)| happened.ended).map(|(at, _)| at).collect();
         for at in ended.into_iter().rev() {
             self.runs.swap_remove(at).finish();
         }
@@ -127,17 +138,17 @@ impl Launcher {
         true
     }
 
-    /// Waits for the broker, for ends of cells, and for brokers' runs that nobody waits for any more.
-    #[expect(clippy::type_complexity, reason = "what happened to the broker; per run: ended, left alone")]
+    /// Waits for the broker and for what happens to its runs.
     fn poll(
         &self,
         control: BorrowedFd<'_>,
         wait: Option<Duration>,
-    ) -> Result<(PollFlags, Vec<(bool, bool)>), Errno> {
+    ) -> Result<(PollFlags, Vec<Happened>), Errno> {
         let mut list = vec![PollFd::from_borrowed_fd(control, PollFlags::IN)];
         for run in &self.runs {
             list.push(PollFd::new(run.handle(), PollFlags::IN));
             list.push(PollFd::new(run.report(), PollFlags::empty()));
+            list.extend(run.alarm().map(|alarm| PollFd::new(alarm, PollFlags::IN)));
         }
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
         match rustix::event::poll(&mut list, wait.as_ref()) {
@@ -145,12 +156,14 @@ impl Launcher {
             Err(errno) => return Err(errno),
         }
         let mut flags = list.iter().map(PollFd::revents);
-        let asked = flags.next().unwrap_or_else(PollFlags::empty);
-        let mut runs = Vec::with_capacity(self.runs.len());
-        while let (Some(ended), Some(left)) = (flags.next(), flags.next()) {
-            runs.push((ended.contains(PollFlags::IN), left.intersects(PollFlags::HUP | PollFlags::ERR)));
-        }
-        Ok((asked, runs))
+        let mut next = || flags.next().unwrap_or_else(PollFlags::empty);
+        let asked = next();
+        let happened = self.runs.iter().map(|run| Happened {
+            ended: next().contains(PollFlags::IN),
+            left: next().intersects(PollFlags::HUP | PollFlags::ERR),
+            out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
+        });
+        Ok((asked, happened.collect()))
     }
 
     fn answer(&mut self, received: message::Received) {

@@ -34,7 +34,7 @@ const DEFAULT_HOME: &str = "/home/agent";
 const ALWAYS: &[&str] = &["PORT", "LANG", "PATH", "PWD", "HOME"];
 
 /// Folders of one run on the host; only without namespaces.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) folder: PathBuf,
 }
@@ -44,6 +44,13 @@ impl Task {
 
     fn part(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        // The launcher removed it, unless it went before the run did.
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -4,8 +4,12 @@
 #![expect(clippy::disallowed_methods, reason = "control groups are files of the kernel, not of a workspace")]
 
 use std::fs;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::event::EventfdFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::spec::Limits;
@@ -38,6 +42,8 @@ pub(super) struct Group {
     processes: Option<PathBuf>,
     cpu: Option<PathBuf>,
     unified: Option<(PathBuf, Controllers)>,
+    /// Readable once memory ran out (version 1, which ends one process and leaves the rest; version 2 ends all).
+    alarm: Option<OwnedFd>,
 }
 
 impl Groups {
@@ -107,8 +113,10 @@ impl Groups {
             processes: bounded(make(&self.processes), "pids.max", limits.processes),
             cpu: bounded(make(&self.cpu), "cpu.cfs_quota_us", quota),
             unified: None,
+            alarm: None,
         };
         if let Some(memory) = &group.memory {
+            group.alarm = alarm(memory).ok();
             // Memory and swap together; not every kernel counts swap.
             let _ = fs::write(memory.join("memory.memsw.limit_in_bytes"), limits.memory.to_string());
         }
@@ -161,6 +169,10 @@ impl Group {
             // The bound that is then missing is missing in the report as well: see `limits_memory`.
             let _ = fs::write(folder.join("cgroup.procs"), pid.as_raw_nonzero().to_string());
         }
+    }
+
+    pub(super) fn alarm(&self) -> Option<&OwnedFd> {
+        self.alarm.as_ref()
     }
 
     pub(super) fn limits_memory(&self) -> bool {
@@ -237,6 +249,17 @@ fn place(own: &str, mounts: &str, controller: Option<&str>) -> Option<PathBuf> {
         let below = path.strip_prefix(root.trim_end_matches('/'))?;
         hit.then(|| Path::new(point).join(below.trim_start_matches('/')))
     })
+}
+
+/// A descriptor that becomes readable when memory runs out in a group.
+fn alarm(memory: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let control = rustix::fs::open(memory.join("memory.oom_control"), flags, Mode::empty())?;
+    let alarm = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
+    let wish = format!("{} {}", alarm.as_raw_fd(), control.as_raw_fd());
+    fs::write(memory.join("cgroup.event_control"), wish)
+        .map_err(|error| Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    Ok(alarm)
 }
 
 fn can_make(folder: &Path) -> bool {

@@ -27,6 +27,7 @@ pub(super) struct Run {
     header: Header,
     stage: Stage,
     timed_out: bool,
+    oom: bool,
 }
 
 enum Stage {
@@ -52,7 +53,7 @@ pub(super) fn hand_over(task: &[u8], identity: Identity) -> Result<(), rustix::i
 impl Run {
     pub(super) fn new(child: Child, identity: Identity, report: OwnedFd, group: Group, header: Header) -> Self {
         let stage = Stage::Running(Instant::now() + header.limits.time);
-        Self { child, identity, report, group, header, stage, timed_out: false }
+        Self { child, identity, report, group, header, stage, timed_out: false, oom: false }
     }
 
     pub(super) fn handle(&self) -> &OwnedFd {
@@ -61,6 +62,17 @@ impl Run {
 
     pub(super) fn report(&self) -> &OwnedFd {
         &self.report
+    }
+
+    /// Readable once memory ran out; asked for until that happened.
+    pub(super) fn alarm(&self) -> Option<&OwnedFd> {
+        self.group.alarm().filter(|_| !self.oom)
+    }
+
+    /// The kernel ended one process for want of memory: the others end with it.
+    pub(super) fn out_of_memory(&mut self) {
+        self.oom = true;
+        self.kill();
     }
 
     pub(super) fn identity(&self) -> Identity {
@@ -126,7 +138,7 @@ impl Run {
             self.group.kill();
         }
         let ended = Report::Ended {
-            oom: self.group.saw_oom(),
+            oom: self.oom || self.group.saw_oom(),
             timed_out: self.timed_out,
             peak_memory: self.group.peak_memory(),
             memory_limited: self.group.limits_memory(),

@@ -163,8 +163,8 @@ fn a_memory_hog() {
             let said = (outcome.exit, out(&outcome), err(&outcome));
             assert!(!said.1.contains("400000000"), "{tier}: {said:?}");
             let tree = script.contains("wait");
-            let named = outcome.exit == Exit::OutOfMemory || said.2.contains("emory") || said.2.contains("Killed");
-            assert!(named || !tree, "{tier}: {said:?}");
+            // One process alone may also have been told by its own limit.
+            assert!(outcome.exit == Exit::OutOfMemory || !tree, "{tier}: {said:?}");
         }
     }
 }
