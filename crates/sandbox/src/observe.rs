@@ -138,8 +138,9 @@ pub(crate) struct Observer {
     workspace: PathBuf,
     masked: HashSet<PathBuf>,
     writable: Vec<PathBuf>,
-    /// Lexically below one of these a write goes on without a closer look: the kernel judges it anyway.
-    open: Vec<Vec<u8>>,
+    /// Places, and whether they can be written: lexically below one that can, and in no other below it, a write goes
+    /// on without a closer look. The kernel judges it anyway.
+    places: Vec<(Vec<u8>, bool)>,
     seen: HashSet<Denial>,
     denials: Vec<Denial>,
 }
@@ -157,10 +158,11 @@ impl Observer {
     pub(crate) fn new(listener: OwnedFd, order: &Order) -> Self {
         let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
         let workspace = path(&order.workspace);
-        let mut open: Vec<Vec<u8>> = order.write.clone();
+        let mut places: Vec<(Vec<u8>, bool)> = order.write.iter().map(|path| (path.clone(), true)).collect();
         if order.tier != Tier::NoUserns {
-            open.extend([b"/tmp".to_vec(), b"/dev/shm".to_vec(), order.home.clone()]);
-            open.extend((matches!(order.view, View::Fresh | View::Layered)).then(|| order.workspace.clone()));
+            places.extend([b"/tmp".to_vec(), b"/dev/shm".to_vec(), order.home.clone()].map(|path| (path, true)));
+            places.push((order.workspace.clone(), matches!(order.view, View::Fresh | View::Layered)));
+            places.extend(order.read.iter().chain(&order.toolchains).map(|path| (path.clone(), false)));
         }
         let mut writable: Vec<PathBuf> = order.write.iter().map(|bytes| path(bytes)).collect();
         writable.extend(["/dev/null", "/dev/zero", "/dev/full"].map(PathBuf::from));
@@ -170,7 +172,7 @@ impl Observer {
             masked: order.masks.iter().map(|mask| workspace.join(path(&mask.path))).collect(),
             workspace,
             writable,
-            open,
+            places,
             seen: HashSet::new(),
             denials: Vec::new(),
         }
@@ -254,11 +256,13 @@ impl Observer {
     }
 
     fn plainly_open(&self, path: &[u8]) -> bool {
+        let below = |place: &[u8]| {
+            path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        let around = self.places.iter().filter(|(place, _)| below(place));
         !path.windows(4).any(|part| part == b"/../")
             && !path.ends_with(b"/..")
-            && self.open.iter().any(|open| {
-                path.strip_prefix(open.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-            })
+            && around.max_by_key(|(place, _)| place.len()).is_some_and(|(_, open)| *open)
     }
 
     fn judge_change(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {

@@ -9,13 +9,18 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::exit,
     reason = "tests make files, start programs and fail loudly"
 )]
 
 mod real {
     pub(crate) mod basics;
+    pub(crate) mod escape;
     pub(crate) mod files;
     pub(crate) mod kit;
+    pub(crate) mod probes;
     pub(crate) mod trees;
 }
 
@@ -28,6 +33,14 @@ fn main() -> ExitCode {
         return vambrace_sandbox::launcher::main();
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["probe", name] => return ExitCode::from(real::probes::main(name)),
+        ["table"] => {
+            real::escape::table();
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
     if arguments.first().is_some_and(|first| first == "broker") {
         real::trees::broker(&arguments[1..]);
     }
@@ -35,5 +48,6 @@ fn main() -> ExitCode {
     trials.extend(real::basics::trials());
     trials.extend(real::files::trials());
     trials.extend(real::trees::trials());
+    trials.extend(real::escape::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

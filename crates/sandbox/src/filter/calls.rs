@@ -128,6 +128,25 @@ const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 const FILE_SETATTR: libc::c_long = 469;
 
+/// Shared with every process of the user where there is no namespace of its own for them.
+const SHARED: &[libc::c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // Tells what happens to files that may not be read.
+    libc::SYS_inotify_add_watch,
+];
+
 /// Change names or contents by path; asked about when writes are observed.
 const CHANGES: &[libc::c_long] = &[
     libc::SYS_mkdirat,
@@ -198,7 +217,7 @@ pub(super) fn rules(profile: &Profile) -> BTreeMap<u32, Rule> {
     observed(profile, &mut rules);
     arguments(profile, no, &mut rules);
     if profile.walls == Walls::LandlockOnly {
-        for number in ATTRIBUTES {
+        for number in ATTRIBUTES.iter().chain(SHARED) {
             put(&mut rules, *number, Rule::always(no));
         }
         if !profile.guarded.is_empty() {

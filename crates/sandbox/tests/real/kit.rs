@@ -93,6 +93,13 @@ impl Room {
     }
 }
 
+impl Room {
+    /// Like [`Self::listing`], for folders with sockets in them.
+    pub(crate) fn listing_shallow(&self, name: &str) -> Vec<String> {
+        if self.path(name).exists() { self.listing(name) } else { Vec::new() }
+    }
+}
+
 fn list_into(folder: &Path, list: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
