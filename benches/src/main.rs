@@ -15,6 +15,7 @@ mod decide;
 mod read;
 mod report;
 mod search;
+mod spawn;
 mod start;
 
 use clap::Parser;
@@ -39,10 +40,15 @@ const BENCHES: &[Bench] = &[
     ("decide", decide::run),
     ("read", read::run),
     ("search", search::run),
+    ("spawn", spawn::run),
     ("start", start::run),
 ];
 
 fn main() -> std::process::ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(spawn::WRITER) {
+        spawn::write_files();
+        return std::process::ExitCode::SUCCESS;
+    }
     let args = Args::parse();
     let chosen: Vec<_> =
         BENCHES.iter().filter(|(name, _)| args.name.as_deref().is_none_or(|n| n == *name)).collect();

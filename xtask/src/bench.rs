@@ -15,6 +15,9 @@ use crate::{
 pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<ExitCode> {
     let toolbox = Toolbox::open(project)?;
     toolbox.peers()?;
+    if name.is_none_or(|name| name == "spawn") && !toolbox.bubblewrap() {
+        println!("bubblewrap cannot be had: `spawn` tells its figures without that peer");
+    }
     // Both at once: a second selection of packages could build their dependencies a second time.
     let packages = ["--release", "--package", "vambrace", "--package", "vambrace-benches"];
     if !aloud(project.cargo("build").args(packages))? {

@@ -363,12 +363,13 @@ pub(crate) enum ObserveMode {
 
 /// Bytes, with K, M or G.
 fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.trim_end_matches(['B', 'b', 'i']).split_at_checked(text.len().saturating_sub(1)) {
-        Some((number, unit)) if unit.eq_ignore_ascii_case("k") => (number, 1 << 10),
-        Some((number, unit)) if unit.eq_ignore_ascii_case("m") => (number, 1 << 20),
-        Some((number, unit)) if unit.eq_ignore_ascii_case("g") => (number, 1 << 30),
-        _ => (text, 1),
-    };
+    let (number, unit) =
+        match text.trim_end_matches(['B', 'b', 'i']).split_at_checked(text.len().saturating_sub(1)) {
+            Some((number, unit)) if unit.eq_ignore_ascii_case("k") => (number, 1 << 10),
+            Some((number, unit)) if unit.eq_ignore_ascii_case("m") => (number, 1 << 20),
+            Some((number, unit)) if unit.eq_ignore_ascii_case("g") => (number, 1 << 30),
+            _ => (text, 1),
+        };
     let number: u64 = number.trim().parse().map_err(|_| "a number, with K, M or G after it".to_owned())?;
     number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
 }

@@ -25,7 +25,7 @@ use crate::sys::{message, process};
 use crate::wire::{self, Identity, Order, Report};
 
 pub(crate) use confine::landlock_abi;
-pub(crate) use keeper::keep;
+pub(crate) use keeper::{end_strays, keep};
 pub(crate) use shell::{NAMESPACES, Shell};
 
 /// Launcher to cell. Handles: order, report, standard input, output, error, then the two id maps for a root broker:

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::order::Task;
 use crate::sys::mounting::open_beneath;
 
 pub(crate) use collect::{Collect, collect};
@@ -32,6 +33,8 @@ pub struct Changes {
     pub withheld: Vec<Withheld>,
     pub(crate) base: Arc<OwnedFd>,
     pub(crate) view: Arc<OwnedFd>,
+    /// The folder that the view lies in, where it is one of the host; removed with the last of the changes.
+    pub(crate) _folder: Option<Arc<Task>>,
     /// When the run began (CLOCK_REALTIME, nanoseconds).
     pub(crate) since: i128,
 }

@@ -79,7 +79,9 @@ mod tests {
         }
         check(&filter, libc::SYS_clone3, none, errno(libc::ENOSYS));
         check(&filter, libc::SYS_io_uring_setup, none, errno(libc::ENOSYS));
-        for number in [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_exit_group, libc::SYS_mmap] {
+        for number in
+            [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_exit_group, libc::SYS_mmap]
+        {
             check(&filter, number, none, ALLOW);
         }
     }
@@ -102,10 +104,8 @@ mod tests {
 
     #[test]
     fn loopback_means_plain_tcp_and_udp() {
-        let filter = compile(&Profile {
-            network: Network::Loopback,
-            ..profile(Walls::Namespaces, Observe::Off)
-        });
+        let filter =
+            compile(&Profile { network: Network::Loopback, ..profile(Walls::Namespaces, Observe::Off) });
         let inet = libc::AF_INET as u64;
         check(&filter, libc::SYS_socket, [inet, 1 | 0o2000000, 0, 0, 0, 0], ALLOW);
         check(&filter, libc::SYS_socket, [inet, 2, 17, 0, 0, 0], ALLOW);

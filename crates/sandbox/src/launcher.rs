@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::cell::{self, Go};
 use crate::sys::process::{Child, Side};
 use crate::sys::{capability, message, process};
 use crate::tier::Tier;
-use crate::wire::{self, Header, Identity, Report, Request};
+use crate::wire::{self, Bytes, Header, Identity, Report, Request};
 use cgroup::Groups;
 use idmap::IdMaps;
 use run::Run;
@@ -50,6 +50,8 @@ struct Launcher {
     runs: Vec<Run>,
     warm: Vec<Cell>,
     wanted_warm: usize,
+    /// Folders of runs that have ended, as long as they are there.
+    tasks: Vec<Bytes>,
     /// Root with its powers: cells need no user namespace, and take an unprivileged id.
     powers: bool,
     /// Whether `/proc` can be mounted; known once probed or once a run said so.
@@ -77,6 +79,8 @@ impl Launcher {
     fn new() -> Result<Self, Errno> {
         // A terminal's interrupt is the broker's business; we see it go and clean up.
         let _ = rustix::process::setsid();
+        // What a keeper that was killed leaves becomes ours.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
         Ok(Self {
             groups: Groups::find(),
@@ -84,6 +88,7 @@ impl Launcher {
             runs: Vec::new(),
             warm: Vec::new(),
             wanted_warm: 0,
+            tasks: Vec::new(),
             powers: capability::may_administer(),
             proc: true,
         })
@@ -119,7 +124,7 @@ impl Launcher {
         let ended: Vec<usize> =
             runs.iter().enumerate().filter(|(_, happened)| happened.ended).map(|(at, _)| at).collect();
         for at in ended.into_iter().rev() {
-            self.runs.swap_remove(at).finish();
+            self.finish(at);
         }
         if asked.contains(PollFlags::IN) {
             match message::receive(control) {
@@ -198,9 +203,9 @@ impl Launcher {
             Tier::NoUserns => self.make_keeper().map_err(at("keeper"))?,
             tier => {
                 let proc = tier == Tier::Full;
-                match self.warm.pop() {
-                    Some(cell) if cell.proc == proc => cell,
-                    _ => self.make_cell(proc).map_err(at("namespaces"))?,
+                match self.warm.iter().position(|cell| cell.proc == proc) {
+                    Some(ready) => self.warm.swap_remove(ready),
+                    None => self.make_cell(proc).map_err(at("namespaces"))?,
                 }
             }
         };
@@ -270,7 +275,7 @@ impl Launcher {
             let ended: Vec<usize> =
                 (0..self.runs.len()).filter(|at| self.runs.get(*at).is_some_and(Run::has_ended)).collect();
             for at in ended.into_iter().rev() {
-                self.runs.swap_remove(at).finish();
+                self.finish(at);
             }
             for run in &mut self.runs {
                 run.keep_time(Instant::now());
@@ -279,6 +284,19 @@ impl Launcher {
                 self.runs.iter().map(|run| PollFd::new(run.handle(), PollFlags::IN)).collect();
             let _ = rustix::event::poll(&mut list, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }));
         }
+        for task in self.tasks.drain(..) {
+            run::remove(&task);
+        }
         self.groups.sweep();
+    }
+
+    /// Takes an ended run and what it left.
+    fn finish(&mut self, at: usize) {
+        let run = self.runs.swap_remove(at);
+        let kept: Vec<Pid> =
+            self.runs.iter().map(Run::pid).chain(self.warm.iter().map(|cell| cell.child.pid)).collect();
+        // The broker removes the folder when it has taken what is in it; when it goes before that, we do.
+        self.tasks.retain(|task| run::exists(task));
+        self.tasks.extend(run.finish(&kept));
     }
 }

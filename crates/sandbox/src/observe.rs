@@ -160,7 +160,9 @@ impl Observer {
         let workspace = path(&order.workspace);
         let mut places: Vec<(Vec<u8>, bool)> = order.write.iter().map(|path| (path.clone(), true)).collect();
         if order.tier != Tier::NoUserns {
-            places.extend([b"/tmp".to_vec(), b"/dev/shm".to_vec(), order.home.clone()].map(|path| (path, true)));
+            places.extend(
+                [b"/tmp".to_vec(), b"/dev/shm".to_vec(), order.home.clone()].map(|path| (path, true)),
+            );
             places.push((order.workspace.clone(), matches!(order.view, View::Fresh | View::Layered)));
             places.extend(order.read.iter().chain(&order.toolchains).map(|path| (path.clone(), false)));
         }
@@ -252,7 +254,11 @@ impl Observer {
         ) else {
             return Say::GoOn;
         };
-        if changes { self.judge_change(&root, path, operation) } else { self.judge_look(&root, path, operation) }
+        if changes {
+            self.judge_change(&root, path, operation)
+        } else {
+            self.judge_look(&root, path, operation)
+        }
     }
 
     fn plainly_open(&self, path: &[u8]) -> bool {
@@ -267,7 +273,8 @@ impl Observer {
 
     fn judge_change(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
         // The thing itself, or the folder that it would be made in.
-        let found = look(root, &path).or_else(|_| look(root, path.parent().unwrap_or_else(|| Path::new("/"))));
+        let found =
+            look(root, &path).or_else(|_| look(root, path.parent().unwrap_or_else(|| Path::new("/"))));
         let Ok(found) = found else { return Say::GoOn };
         let rule = if self.tier == Tier::NoUserns {
             let Some(real) = name_of(&found) else { return Say::GoOn };

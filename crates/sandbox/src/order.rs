@@ -1,6 +1,9 @@
 //! From what is wanted to what a cell is told: paths in full, the environment from nothing, toolchains of the home
 //! folder without their credentials.
-#![expect(clippy::disallowed_methods, reason = "paths that the user names are looked up once, before the walls")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "paths that the user names are looked up once, before the walls"
+)]
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,18 +17,49 @@ use crate::wire::{Bytes, Mask, Order, Scratch, View};
 
 /// Toolchains that live in the home folder.
 const TOOLCHAINS: &[&str] = &[
-    ".rustup", ".cargo", ".pyenv", ".nvm", ".volta", "go", ".go", ".local/bin", ".local/share/uv", ".local/share/pnpm",
-    ".local/share/mise", ".deno", ".bun", ".rbenv", ".asdf", ".sdkman", ".ghcup", ".opam", ".jenv", ".nodenv",
+    ".rustup",
+    ".cargo",
+    ".pyenv",
+    ".nvm",
+    ".volta",
+    "go",
+    ".go",
+    ".local/bin",
+    ".local/share/uv",
+    ".local/share/pnpm",
+    ".local/share/mise",
+    ".deno",
+    ".bun",
+    ".rbenv",
+    ".asdf",
+    ".sdkman",
+    ".ghcup",
+    ".opam",
+    ".jenv",
+    ".nodenv",
 ];
 
 /// Credential files, in a toolchain's own folder.
 const CREDENTIALS: &[&str] = &[
-    "credentials", "credentials.toml", ".npmrc", ".netrc", "_netrc", ".pypirc", ".git-credentials", "auth.json",
-    ".yarnrc", ".yarnrc.yml", "token", "tokens", "gradle.properties", "settings.xml",
+    "credentials",
+    "credentials.toml",
+    ".npmrc",
+    ".netrc",
+    "_netrc",
+    ".pypirc",
+    ".git-credentials",
+    "auth.json",
+    ".yarnrc",
+    ".yarnrc.yml",
+    "token",
+    "tokens",
+    "gradle.properties",
+    "settings.xml",
 ];
 
 /// Nobody works in there.
-const SYSTEM: &[&str] = &["/", "/usr", "/etc", "/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/boot", "/run", "/nix"];
+const SYSTEM: &[&str] =
+    &["/", "/usr", "/etc", "/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/boot", "/run", "/nix"];
 
 const DEFAULT_PATH: &[&str] =
     &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -49,7 +83,7 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // The launcher removed it, unless it went before the run did.
+        // When we go before this, the launcher does it.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -137,8 +171,7 @@ pub(crate) fn bytes(path: &Path) -> Bytes {
 }
 
 fn full(path: &Path) -> Result<PathBuf, SandboxFault> {
-    path.canonicalize()
-        .map_err(|error| SandboxFault::Refused(format!("`{}`: {error}", path.display())))
+    path.canonicalize().map_err(|error| SandboxFault::Refused(format!("`{}`: {error}", path.display())))
 }
 
 fn outside_system(path: &Path) -> Result<PathBuf, SandboxFault> {
@@ -153,7 +186,9 @@ fn start_folder(spec: &Spec, workspace: &Path) -> Result<PathBuf, SandboxFault> 
     let inside = spec.cwd.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     if !inside {
         let shown = spec.cwd.display();
-        return Err(SandboxFault::Refused(format!("the working folder `{shown}` is not below the workspace")));
+        return Err(SandboxFault::Refused(format!(
+            "the working folder `{shown}` is not below the workspace"
+        )));
     }
     // In an empty view only the root is there.
     Ok(if spec.filesystem == Filesystem::Write { workspace.to_owned() } else { workspace.join(&spec.cwd) })
@@ -190,7 +225,8 @@ fn search_path(spec: &Spec, toolchains: &[PathBuf], read: &[PathBuf], workspace:
             || folder.starts_with(workspace)
     };
     let mut path: Vec<PathBuf> = Vec::new();
-    let asked = spec.path.iter().filter(|folder| shown(folder) || folder.canonicalize().is_ok_and(|f| shown(&f)));
+    let asked =
+        spec.path.iter().filter(|folder| shown(folder) || folder.canonicalize().is_ok_and(|f| shown(&f)));
     for folder in asked.cloned().chain(DEFAULT_PATH.iter().map(PathBuf::from)) {
         if !path.contains(&folder) && folder.is_absolute() {
             path.push(folder);
@@ -201,7 +237,8 @@ fn search_path(spec: &Spec, toolchains: &[PathBuf], read: &[PathBuf], workspace:
 
 /// From nothing: the five that are always there, and what is allowed.
 fn environment(spec: &Spec, path: &[PathBuf], cwd: &Path, home: &Path, task: Option<&Task>) -> Vec<Bytes> {
-    let given = |name: &str| spec.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let given =
+        |name: &str| spec.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let joined = path.iter().map(|folder| folder.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"));
     let mut list: Vec<(OsString, OsString)> = vec![
         ("PORT".into(), given("PORT").unwrap_or_else(|| "0".into())),
@@ -215,7 +252,5 @@ fn environment(spec: &Spec, path: &[PathBuf], cwd: &Path, home: &Path, task: Opt
     }
     let allowed = spec.environment.iter().filter(|(key, _)| !ALWAYS.iter().any(|always| key == always));
     list.extend(allowed.cloned());
-    list.into_iter()
-        .map(|(key, value)| [key.into_vec(), b"=".to_vec(), value.into_vec()].concat())
-        .collect()
+    list.into_iter().map(|(key, value)| [key.into_vec(), b"=".to_vec(), value.into_vec()].concat()).collect()
 }

@@ -84,7 +84,8 @@ impl Promote for Direct {
         let gone = changes.list.iter().rev().filter(gone);
         // A file in the place of a folder, and the other way round, needs the place free.
         let (replaced, made): (Vec<_>, Vec<_>) = made.partition(|change| changes_kind(change));
-        for change in gone.clone().filter(|change| replaced.iter().any(|r| change.path.starts_with(&r.path))) {
+        for change in gone.clone().filter(|change| replaced.iter().any(|r| change.path.starts_with(&r.path)))
+        {
             done += work.delete(change).map_err(|why| fault(change, why, done))?;
         }
         for change in replaced.iter().chain(&made) {

@@ -25,6 +25,8 @@ use crate::wire::{self, Header, Mask, Order, Report, Request, Scratch};
 /// After the last process has ended nobody writes any more; this is for what nobody foresaw.
 const DRAIN: Duration = Duration::from_millis(200);
 const PIECE: usize = 64 << 10;
+/// Build folders that hold what others need: shown where the project has them, instead of a volume.
+const DEPENDENCIES: &[&str] = &["node_modules", ".venv", "venv", "vendor"];
 
 /// Which stream a piece of output is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,14 +66,15 @@ impl Sandbox {
                 let Some(lower) = lower else {
                     let mut reasons = features.reasons();
                     reasons.push(step);
-                    return Err(SandboxFault::Unavailable { wanted: spec.only.unwrap_or(spec.least), reasons });
+                    return Err(SandboxFault::Unavailable {
+                        wanted: spec.only.unwrap_or(spec.least),
+                        reasons,
+                    });
                 };
                 self.refuse_below(spec, lower)?;
                 self.attempt(spec, lower, input, output).map_err(|attempt| match attempt {
                     Attempt::Fault(fault) => fault,
-                    Attempt::Walls(step) => {
-                        SandboxFault::Unavailable { wanted: lower, reasons: vec![step] }
-                    }
+                    Attempt::Walls(step) => SandboxFault::Unavailable { wanted: lower, reasons: vec![step] },
                 })
             }
             Err(Attempt::Fault(fault)) => Err(fault),
@@ -88,7 +91,8 @@ impl Sandbox {
         if tier == Tier::NoUserns && layered {
             let mut reasons = reasons();
             let mode = spec.filesystem.as_str();
-            reasons.push(format!("tier no-userns cannot run with filesystem `{mode}`, which needs an overlay"));
+            reasons
+                .push(format!("tier no-userns cannot run with filesystem `{mode}`, which needs an overlay"));
             return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
         Ok(())
@@ -158,23 +162,29 @@ impl Sandbox {
         let base = rustix::fs::open(&workspace, flags, Mode::empty())
             .map_err(SandboxFault::system("cannot open the workspace"))?;
         let facts = rustix::fs::fstat(&base).map_err(SandboxFault::system("cannot look at the workspace"))?;
-        let names = |list: &[String]| {
-            BlockList::new(list).map_err(|bad| SandboxFault::Refused(bad.to_string()))
-        };
+        let names =
+            |list: &[String]| BlockList::new(list).map_err(|bad| SandboxFault::Refused(bad.to_string()));
         let (masked, protected) = (names(&spec.masked)?, names(&spec.protected)?);
         let masks = match spec.filesystem {
             Filesystem::Deny | Filesystem::Write => Vec::new(),
             _ => self.masks(&workspace, base.as_fd(), spec, &masked)?,
         };
         let scratch = match spec.filesystem {
-            Filesystem::ReadWrite | Filesystem::Speculative if tier != Tier::NoUserns => {
+            Filesystem::Read | Filesystem::ReadWrite | Filesystem::Speculative if tier != Tier::NoUserns => {
                 self.scratch(spec, &workspace)?
             }
             _ => Vec::new(),
         };
-        let task = if tier == Tier::NoUserns { Some(self.task()?) } else { None };
+        let task = if tier == Tier::NoUserns { Some(Arc::new(self.task()?)) } else { None };
+        let work = match &task {
+            Some(task) if spec.filesystem == Filesystem::Write => Some(
+                rustix::fs::open(task.folder.join("work"), flags, Mode::empty())
+                    .map_err(SandboxFault::system("the task's folder"))?,
+            ),
+            _ => None,
+        };
         let mut order =
-            order::build(spec, &workspace, tier, task.as_ref(), masks, scratch, self.landlock_abi)?;
+            order::build(spec, &workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
         order.guarded = vec![std::process::id(), self.launcher_id()];
         Ok(Prepared {
             order,
@@ -182,6 +192,7 @@ impl Sandbox {
             owner: (facts.st_uid, facts.st_gid),
             masked,
             protected,
+            work,
             task,
         })
     }
@@ -211,6 +222,10 @@ impl Sandbox {
             let plain = !name.is_empty() && !name.split('/').any(|part| matches!(part, "" | "." | ".."));
             if !plain {
                 return Err(SandboxFault::Refused(format!("`{name}` is no name of a build folder")));
+            }
+            // Dependencies that are installed are to be found; what is added to them is not taken over.
+            if DEPENDENCIES.contains(&name.as_str()) && workspace.join(name).is_dir() {
+                continue;
             }
             let folder = self.places.scratch.join(&key).join(name.replace('/', "%"));
             std::fs::create_dir_all(&folder)
@@ -243,7 +258,10 @@ impl Sandbox {
             }
             Ok(Task { folder })
         })();
-        made.map_err(|source: std::io::Error| SandboxFault::System { what: "cannot make a task's folder", source })
+        made.map_err(|source: std::io::Error| SandboxFault::System {
+            what: "cannot make a task's folder",
+            source,
+        })
     }
 
     fn changes(
@@ -253,10 +271,13 @@ impl Sandbox {
         mut layers: Vec<OwnedFd>,
         since: i128,
     ) -> Result<Option<Changes>, SandboxFault> {
-        if layers.is_empty() {
-            return Ok(None);
-        }
-        let upper = layers.remove(0);
+        let upper = match &prepared.work {
+            Some(work) => {
+                rustix::io::fcntl_dupfd_cloexec(work, 0).map_err(SandboxFault::system("a handle"))?
+            }
+            None if layers.is_empty() => return Ok(None),
+            None => layers.remove(0),
+        };
         let changes = changes::collect(Collect {
             base: Arc::clone(&prepared.base),
             upper,
@@ -265,6 +286,7 @@ impl Sandbox {
             protected: &prepared.protected,
             scratch: &spec.scratch,
             since,
+            folder: prepared.task.clone(),
         });
         changes.map(Some).map_err(SandboxFault::system("cannot compare what the program changed"))
     }
@@ -289,7 +311,9 @@ struct Prepared {
     owner: (u32, u32),
     masked: BlockList,
     protected: BlockList,
-    task: Option<Task>,
+    task: Option<Arc<Task>>,
+    /// The folder that the program takes for the workspace, without namespaces.
+    work: Option<OwnedFd>,
 }
 
 /// The conversation of one run.

@@ -97,7 +97,9 @@ impl FeatureKind {
             Self::Namespaces | Self::Mounts | Self::Overlay => {
                 "programs run in tier no-userns: they can write only into an empty folder, and no run is speculative"
             }
-            Self::Idmap => "a broker that is root cannot show its files to an unprivileged user: tier no-userns",
+            Self::Idmap => {
+                "a broker that is root cannot show its files to an unprivileged user: tier no-userns"
+            }
             Self::Proc => "programs run in tier full-no-proc: they find no /proc",
             Self::Landlock => "no program is run: both tiers rest on it",
             Self::Seccomp => "no program is run: both tiers rest on it",
@@ -116,14 +118,20 @@ impl FeatureKind {
                 "on Ubuntu install the AppArmor profile from packaging/apparmor; in a container allow user namespaces \
                  (its seccomp profile, kernel.unprivileged_userns_clone, user.max_user_namespaces)"
             }
-            Self::Mounts => "in a container allow mounts in user namespaces (its AppArmor or seccomp profile)",
-            Self::Proc => "start the container with an unmasked /proc (`--security-opt systempaths=unconfined`)",
+            Self::Mounts => {
+                "in a container allow mounts in user namespaces (its AppArmor or seccomp profile)"
+            }
+            Self::Proc => {
+                "start the container with an unmasked /proc (`--security-opt systempaths=unconfined`)"
+            }
             Self::Overlay => "a kernel from 5.11 on with overlayfs",
             Self::Idmap => "a kernel from 5.19 on, or run the broker as an ordinary user",
             Self::Landlock => "a kernel from 6.2 on with landlock in its `lsm=` list",
             Self::Seccomp => "a kernel with CONFIG_SECCOMP_FILTER; in a container allow the seccomp call",
             Self::Observer => "a kernel from 5.5 on; not inside another program that listens",
-            Self::Cgroup => "run as a user service with `Delegate=yes`, or as root where control groups can be written",
+            Self::Cgroup => {
+                "run as a user service with `Delegate=yes`, or as root where control groups can be written"
+            }
         }
     }
 }

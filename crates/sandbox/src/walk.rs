@@ -63,7 +63,9 @@ impl Walk {
                 },
             };
             modes.push(folder.mode);
-            masks.extend(folder.masked.iter().map(|name| Mask { path: join(&path, name), modes: modes.clone() }));
+            masks.extend(
+                folder.masked.iter().map(|name| Mask { path: join(&path, name), modes: modes.clone() }),
+            );
             ahead.extend(folder.folders.iter().map(|name| (join(&path, name), modes.clone())));
             seen.insert(path, folder);
         }
@@ -130,7 +132,8 @@ mod tests {
 
     fn names(walk: &mut Walk, folder: &std::path::Path) -> Vec<String> {
         let list = BlockList::new([".env", "secrets/", "*.pem"]).unwrap();
-        let root = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+        let root =
+            rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
         let masks = walk.masks(root.as_fd(), &list).unwrap();
         let mut found: Vec<String> =
             masks.iter().map(|mask| String::from_utf8_lossy(&mask.path).into_owned()).collect();
@@ -153,9 +156,6 @@ mod tests {
         std::fs::remove_file(at("a/.env")).unwrap();
         std::fs::create_dir_all(at("new/deep")).unwrap();
         std::fs::write(at("new/deep/x.pem"), "x").unwrap();
-        assert_eq!(
-            names(&mut walk, folder.path()),
-            [".env", "a/b/key.PEM", "a/b/secrets", "new/deep/x.pem"]
-        );
+        assert_eq!(names(&mut walk, folder.path()), [".env", "a/b/key.PEM", "a/b/secrets", "new/deep/x.pem"]);
     }
 }

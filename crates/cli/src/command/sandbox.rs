@@ -14,8 +14,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_sandbox::{
-    Direct, Exit, Filesystem, Input, Network, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH, Sandbox,
-    SandboxFault, Spec, Stream, Tier,
+    Direct, Exit, Filesystem, Input, Network, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH,
+    Sandbox, SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
@@ -116,10 +116,14 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
 }
 
 /// What of our own environment was asked for by name.
-#[expect(clippy::disallowed_methods, reason = "the environment is read once, here, for the names that were allowed")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment is read once, here, for the names that were allowed"
+)]
 fn environment(patterns: &[String]) -> Vec<(OsString, OsString)> {
     let named = |name: &OsStr| {
-        name.to_str().is_some_and(|name| patterns.iter().any(|pattern| matches(pattern.as_bytes(), name.as_bytes())))
+        name.to_str()
+            .is_some_and(|name| patterns.iter().any(|pattern| matches(pattern.as_bytes(), name.as_bytes())))
     };
     env::vars_os().filter(|(name, _)| named(name)).collect()
 }
@@ -185,8 +189,7 @@ fn explain(sandbox: &Sandbox, spec: &Spec) -> Result<grants::Grants, Failure> {
     if spec.filesystem == Filesystem::ReadWrite {
         spec.filesystem = Filesystem::Speculative;
     }
-    let outcome =
-        sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
+    let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
     Ok(grants::Grants::of(&outcome, &spec))
 }
 

@@ -62,7 +62,10 @@ pub(super) fn confine(errand: &Errand, walls: Walls, as_whom: Option<Identity>) 
     }
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
     limit(&order.limits, walls).step("limits")?;
-    rustix::process::chdir(order.cwd.as_slice()).step("working folder")?;
+    // Of the caller's choice, so no fault of the walls.
+    if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
+        return Ok(errno);
+    }
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
     rules::landlock(order, walls).map_err(|errno| Step { name: "landlock", errno })?;
     let (arguments, environment) = words(order).step("arguments")?;
@@ -146,8 +149,7 @@ fn running() -> u64 {
             && entry.metadata().is_ok_and(|facts| facts.uid() == me)
     });
     #[expect(clippy::disallowed_methods, reason = "the kernel's own list of threads")]
-    let threads = mine.map(|entry| {
-        std::fs::read_dir(entry.path().join("task")).map_or(1, |tasks| tasks.count() as u64)
-    });
+    let threads = mine
+        .map(|entry| std::fs::read_dir(entry.path().join("task")).map_or(1, |tasks| tasks.count() as u64));
     threads.sum()
 }

@@ -184,8 +184,14 @@ impl Shell {
 
     /// Whiteouts in a layer of their own: names below it do not exist, and the workspace is not touched.
     fn masks(&self, private: &OwnedFd, order: &Order, mode: u32) -> Result<(), Errno> {
+        for scratch in order.scratch.iter().filter(|scratch| !scratch.name.contains(&b'/')) {
+            // A place to mount on, whatever the project has there.
+            let mask = mounting::open_beneath(private.as_fd(), b"mask", OFlags::PATH | OFlags::DIRECTORY)?;
+            self.own_folder(&mask, &scratch.name, 0o755)?;
+        }
         for Mask { path, modes } in &order.masks {
-            let mut here = mounting::open_beneath(private.as_fd(), b"mask", OFlags::PATH | OFlags::DIRECTORY)?;
+            let mut here =
+                mounting::open_beneath(private.as_fd(), b"mask", OFlags::PATH | OFlags::DIRECTORY)?;
             let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
             // The first mode is the workspace's own.
             let mut modes = modes.iter().skip(1).copied();
@@ -224,9 +230,8 @@ impl Shell {
         let source = mounting::open_source(self.host.as_fd(), folder)?;
         let tree = mounting::clone_tree(source.as_fd())?;
         mounting::restrict(tree.as_fd(), Access::ReadWrite, ids.map(|ids| ids.of_root.as_fd()))?;
-        let workspace =
-            mounting::open_beneath(self.root.as_fd(), trimmed(&order.workspace), OFlags::PATH)?;
-        // Where the project has a link of that name, the volume is left out: a link is followed nowhere here.
+        let workspace = mounting::open_beneath(self.root.as_fd(), trimmed(&order.workspace), OFlags::PATH)?;
+        // Deeper down the project may have a link or a file there: a link is followed nowhere here.
         let Ok(place) = mounting::make_folder(workspace.as_fd(), name) else { return Ok(()) };
         mounting::attach(tree.as_fd(), place.as_fd())
     }

@@ -91,15 +91,32 @@ fn end_all() {
     }
 }
 
+/// Ends every process below this one but those named and theirs.
+pub(crate) fn end_strays(kept: &[Pid]) {
+    loop {
+        let strays = tree(kept);
+        if strays.is_empty() {
+            return;
+        }
+        for pid in &strays {
+            let _ = rustix::process::kill_process(*pid, Signal::KILL);
+        }
+        for pid in strays {
+            // Those that are not our children become so when their parents have ended.
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}
+
 fn signal_tree(signal: Signal) {
-    for pid in tree() {
+    for pid in tree(&[]) {
         // It may have ended; then there is nothing to signal.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
 fn used() -> u64 {
-    tree().into_iter().filter_map(resident).sum::<u64>() * rustix::param::page_size() as u64
+    tree(&[]).into_iter().filter_map(resident).sum::<u64>() * rustix::param::page_size() as u64
 }
 
 #[expect(clippy::disallowed_methods, reason = "the kernel's own words about a process")]
@@ -109,9 +126,9 @@ fn resident(pid: Pid) -> Option<u64> {
     Some(numbers.next()?.saturating_sub(numbers.next()?))
 }
 
-/// Every process below this one.
+/// Every process below this one, without some and what is below them.
 #[expect(clippy::disallowed_methods, reason = "the kernel's own list of processes")]
-fn tree() -> Vec<Pid> {
+fn tree(without: &[Pid]) -> Vec<Pid> {
     let Ok(list) = std::fs::read_dir("/proc") else { return Vec::new() };
     let parents: Vec<(Pid, Pid)> = list
         .filter_map(|entry| {
@@ -128,7 +145,8 @@ fn tree() -> Vec<Pid> {
     let mut found = vec![rustix::process::getpid()];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
-        found.extend(parents.iter().filter(|(_, above)| *above == parent).map(|(pid, _)| *pid));
+        let below = parents.iter().filter(|(pid, above)| *above == parent && !without.contains(pid));
+        found.extend(below.map(|(pid, _)| *pid));
         next += 1;
     }
     found.split_off(1)

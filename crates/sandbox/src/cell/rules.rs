@@ -2,8 +2,8 @@
 //! wall of files.
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,15 +15,50 @@ use crate::wire::{Order, View};
 
 /// The files and folders of `/etc` that programs need; everything else there is nobody's business.
 const ETC: &[&str] = &[
-    "alternatives", "bash.bashrc", "ca-certificates", "debian_version", "fonts", "gai.conf", "gitconfig", "group",
-    "host.conf", "hosts", "inputrc", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "ld.so.cache",
-    "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "locale.alias", "locale.conf", "localtime", "login.defs", "magic",
-    "mime.types", "nsswitch.conf", "os-release", "passwd", "perl", "pki", "profile", "profile.d", "protocols",
-    "python3", "services", "shells", "ssl", "terminfo", "timezone", "xml",
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "gitconfig",
+    "group",
+    "host.conf",
+    "hosts",
+    "inputrc",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "ld.so.preload",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "login.defs",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "perl",
+    "pki",
+    "profile",
+    "profile.d",
+    "protocols",
+    "python3",
+    "services",
+    "shells",
+    "ssl",
+    "terminfo",
+    "timezone",
+    "xml",
 ];
 
 /// Of `/proc` of the host, where there is no other.
-const PROC: &[&str] = &["/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
+const PROC: &[&str] =
+    &["/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
 
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
@@ -133,11 +168,16 @@ fn allow_without(
     Ok(rules)
 }
 
-fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+fn allow(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
     // What is not there cannot be opened either.
     let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
-    let folder = rustix::fs::fstat(&handle)
-        .is_ok_and(|facts| rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Directory);
+    let folder = rustix::fs::fstat(&handle).is_ok_and(|facts| {
+        rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Directory
+    });
     let access = if folder { access } else { access & AccessFs::from_file(ABI::V9) };
     if access.is_empty() { Ok(rules) } else { rules.add_rule(PathBeneath::new(handle, access)) }
 }

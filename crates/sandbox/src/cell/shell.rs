@@ -59,8 +59,8 @@ impl Shell {
         rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
             .step("mount namespace")?;
         let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let tree = mounting::make(c"tmpfs", &[(c"size", b"1m"), (c"mode", b"0755")], &[], plain)
-            .step("new root")?;
+        let tree =
+            mounting::make(c"tmpfs", &[(c"size", b"1m"), (c"mode", b"0755")], &[], plain).step("new root")?;
         // While this process sees a whole /proc: the kernel gives a new one only to who sees one already.
         let new_proc = if proc { Some(make_proc().step("proc")?) } else { None };
         let site = rustix::fs::open(SITE, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())

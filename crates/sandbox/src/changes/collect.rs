@@ -13,6 +13,7 @@ use vambrace_core::block::BlockList;
 
 use super::facts::{EntryKind, Facts};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
+use crate::order::Task;
 use crate::sys::mounting::open_beneath;
 use crate::walk::join;
 use crate::wire::Bytes;
@@ -29,6 +30,7 @@ pub(crate) struct Collect<'a> {
     pub(crate) protected: &'a BlockList,
     pub(crate) scratch: &'a [String],
     pub(crate) since: i128,
+    pub(crate) folder: Option<Arc<Task>>,
 }
 
 /// Every difference.
@@ -51,7 +53,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
     found.folder(upper.as_fd(), Bytes::new())?;
     let (changes, withheld) = (found.changes, found.withheld);
     let list = with_renames(changes.into_values().collect());
-    Ok(Changes { list, withheld, base: what.base, view, since: what.since })
+    Ok(Changes { list, withheld, base: what.base, view, _folder: what.folder, since: what.since })
 }
 
 struct Found<'a> {
@@ -328,7 +330,8 @@ fn leads_outside(path: &[u8], target: &Path) -> bool {
 
 /// A deleted file and a created one with the same content and mode are one file that moved.
 fn with_renames(list: Vec<Change>) -> Vec<Change> {
-    let key = |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.hash, facts.mode));
+    let key =
+        |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.hash, facts.mode));
     let mut gone: HashMap<_, Vec<PathBuf>> = HashMap::new();
     for change in list.iter().filter(|change| change.kind == ChangeKind::Deleted) {
         if let Some(key) = change.before.as_ref().and_then(key) {

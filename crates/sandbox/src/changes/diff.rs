@@ -21,11 +21,10 @@ pub(super) fn diff(changes: &Changes, change: &Change) -> String {
             format!("mode {:03o} -> {:03o} {path}\n", mode(before), mode(after))
         }
         ChangeKind::Created | ChangeKind::Modified | ChangeKind::Deleted => {
-            let old = before.map_or(Some(String::new()), |facts| {
-                text(facts, || changes.open_before(&change.path).ok())
-            });
-            let new =
-                after.map_or(Some(String::new()), |facts| text(facts, || changes.open_after(&change.path).ok()));
+            let old = before
+                .map_or(Some(String::new()), |facts| text(facts, || changes.open_before(&change.path).ok()));
+            let new = after
+                .map_or(Some(String::new()), |facts| text(facts, || changes.open_after(&change.path).ok()));
             match (old, new) {
                 (Some(old), Some(new)) => {
                     let name = |there: bool, side: &str| match there {
@@ -71,5 +70,6 @@ fn unified(old: &str, new: &str) -> String {
     let input = InternedInput::new(old, new);
     let mut diff = Diff::compute(Algorithm::Histogram, &input);
     diff.postprocess_lines(&input);
-    diff.unified_diff(&BasicLineDiffPrinter(&input.interner), UnifiedDiffConfig::default(), &input).to_string()
+    diff.unified_diff(&BasicLineDiffPrinter(&input.interner), UnifiedDiffConfig::default(), &input)
+        .to_string()
 }

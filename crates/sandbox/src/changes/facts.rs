@@ -96,9 +96,9 @@ fn hash(root: BorrowedFd<'_>, path: &[u8]) -> Result<[u8; 32], Errno> {
     let mut digest = Sha256::new();
     let mut piece = vec![0; 64 << 10];
     loop {
-        let read = file.read(&mut piece).map_err(|error| {
-            Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
-        })?;
+        let read = file
+            .read(&mut piece)
+            .map_err(|error| Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)))?;
         match piece.get(..read) {
             None | Some([]) => return Ok(digest.finalize().into()),
             Some(read) => digest.update(read),

@@ -182,8 +182,13 @@ const CHANGES: &[libc::c_long] = &[
 ];
 
 /// Signals sent by process id.
-const SIGNALS: &[libc::c_long] =
-    &[libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
+const SIGNALS: &[libc::c_long] = &[
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+];
 
 /// Of another process only with its number: `0` is the caller.
 const ABOUT_A_PROCESS: &[libc::c_long] = &[
@@ -251,11 +256,7 @@ fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
 }
 
 fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
-    put(
-        rules,
-        libc::SYS_clone,
-        Rule::when(Test::AnyBit { argument: 0, bits: NEW_NAMESPACES }, NO),
-    );
+    put(rules, libc::SYS_clone, Rule::when(Test::AnyBit { argument: 0, bits: NEW_NAMESPACES }, NO));
     let terminal = [libc::TIOCSTI as u32, TIOCLINUX, TIOCSETD];
     let cases = terminal.into_iter().map(|value| (vec![Test::Equal { argument: 1, value }], NO)).collect();
     put(rules, libc::SYS_ioctl, Rule { cases, otherwise: Verdict::Allow });

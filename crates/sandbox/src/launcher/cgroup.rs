@@ -142,7 +142,9 @@ impl Groups {
     /// Removes groups of launchers that are gone.
     pub(super) fn sweep(&self) {
         let unified = self.unified.as_ref().map(|(folder, _)| folder);
-        for base in [self.memory.as_ref(), self.processes.as_ref(), self.cpu.as_ref(), unified].into_iter().flatten() {
+        for base in
+            [self.memory.as_ref(), self.processes.as_ref(), self.cpu.as_ref(), unified].into_iter().flatten()
+        {
             let Ok(entries) = fs::read_dir(base) else { continue };
             for entry in entries.filter_map(Result::ok) {
                 let name = entry.file_name();
@@ -206,7 +208,9 @@ impl Group {
     /// Removes it; the kernel needs a moment for the last process.
     pub(super) fn remove(&mut self) {
         let unified = self.unified.take().map(|(folder, _)| folder);
-        for folder in [self.memory.take(), self.processes.take(), self.cpu.take(), unified].into_iter().flatten() {
+        for folder in
+            [self.memory.take(), self.processes.take(), self.cpu.take(), unified].into_iter().flatten()
+        {
             for _ in 0..100 {
                 match fs::remove_dir(&folder) {
                     Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {

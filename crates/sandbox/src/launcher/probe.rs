@@ -42,14 +42,19 @@ pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
     put(FeatureKind::Proc, in_child(flags, || Shell::build(identity, true).map(drop)));
     put(FeatureKind::Overlay, in_child(flags, || Shell::build(identity, false).and_then(|_| overlay())));
     if powers {
-        put(FeatureKind::Idmap, in_child(libc::CLONE_NEWNS, move || idmapped(identity).step("idmapped mount")));
+        put(
+            FeatureKind::Idmap,
+            in_child(libc::CLONE_NEWNS, move || idmapped(identity).step("idmapped mount")),
+        );
     }
     put(
         FeatureKind::Landlock,
         match landlock_abi {
             0 => Err("the kernel has none, or it is not switched on".to_owned()),
             old if old < LEAST_LANDLOCK => Err(format!("ABI {old}, which does not judge truncation")),
-            abi if abi < 6 => Ok(format!("ABI {abi}; signals to the user's other processes are not kept inside")),
+            abi if abi < 6 => {
+                Ok(format!("ABI {abi}; signals to the user's other processes are not kept inside"))
+            }
             abi => Ok(format!("ABI {abi}")),
         },
     );

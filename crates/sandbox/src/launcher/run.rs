@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, Gid, Uid};
-use rustix::process::{Signal, WaitOptions};
+use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::cgroup::Group;
 use crate::cell;
 use crate::order::Task;
 use crate::sys::process::Child;
 use crate::tier::Tier;
-use crate::wire::{Header, Identity, Report};
+use crate::wire::{Bytes, Header, Identity, Report};
 
 /// How long a keeper may take to end its tree before it is ended itself.
 const KEEPERS_TIME: Duration = Duration::from_millis(400);
@@ -51,7 +51,13 @@ pub(super) fn hand_over(task: &[u8], identity: Identity) -> Result<(), rustix::i
 }
 
 impl Run {
-    pub(super) fn new(child: Child, identity: Identity, report: OwnedFd, group: Group, header: Header) -> Self {
+    pub(super) fn new(
+        child: Child,
+        identity: Identity,
+        report: OwnedFd,
+        group: Group,
+        header: Header,
+    ) -> Self {
         let stage = Stage::Running(Instant::now() + header.limits.time);
         Self { child, identity, report, group, header, stage, timed_out: false, oom: false }
     }
@@ -130,12 +136,18 @@ impl Run {
         rustix::event::poll(&mut list, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Takes the ended process, tells what the control group saw, and leaves nothing behind.
-    pub(super) fn finish(mut self) {
+    pub(super) fn pid(&self) -> Pid {
+        self.child.pid
+    }
+
+    /// Takes the ended process, tells what the control group saw, and leaves nothing behind but the folder of its task,
+    /// which it gives. `kept` are the first processes of other runs.
+    pub(super) fn finish(mut self, kept: &[Pid]) -> Option<Bytes> {
         let _ = rustix::process::waitpid(Some(self.child.pid), WaitOptions::empty());
         if self.header.tier == Tier::NoUserns {
             // Whoever the keeper did not get.
             self.group.kill();
+            cell::end_strays(kept);
         }
         let ended = Report::Ended {
             oom: self.oom || self.group.saw_oom(),
@@ -144,11 +156,17 @@ impl Run {
             memory_limited: self.group.limits_memory(),
         };
         self.group.remove();
-        if let Some(task) = &self.header.task {
-            let task = Path::new(std::ffi::OsStr::from_bytes(task));
-            // Nobody is left who writes there; what cannot be removed is found by the broker's next look.
-            let _ = std::fs::remove_dir_all(task);
-        }
+        // A broker that is gone is noticed in the next round, and the folder is removed then.
         let _ = cell::tell(self.report.as_fd(), &ended, &[]);
+        self.header.task
     }
+}
+
+/// Removes the folder of a task; nobody is left who writes there.
+pub(super) fn remove(task: &[u8]) {
+    let _ = std::fs::remove_dir_all(Path::new(std::ffi::OsStr::from_bytes(task)));
+}
+
+pub(super) fn exists(task: &[u8]) -> bool {
+    Path::new(std::ffi::OsStr::from_bytes(task)).symlink_metadata().is_ok()
 }

@@ -29,7 +29,11 @@ const IDMAP: u64 = 0x0010_0000;
 const RECURSIVE: libc::c_int = 0x8000;
 
 /// Changes the attributes of a detached tree: never set-user-id programs or devices, and whose files they look.
-pub(crate) fn restrict(tree: BorrowedFd<'_>, access: Access, ids: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+pub(crate) fn restrict(
+    tree: BorrowedFd<'_>,
+    access: Access,
+    ids: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
     let mut set = u64::from((MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV).bits());
     if access == Access::ReadOnly {
         set |= u64::from(MountAttrFlags::MOUNT_ATTR_RDONLY.bits());

@@ -136,8 +136,7 @@ pub(crate) fn signal_all(signal: Signal) {
 /// Marks every descriptor from `first` on to be closed when a program starts.
 pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     // SAFETY: no memory is involved; descriptors stay open until the exec.
-    let done =
-        unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     answer(done).map(drop)
 }
 

@@ -42,10 +42,8 @@ const EVENTS: &[(&str, Operation, Rule)] = &[
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials: Vec<Trial> = PROBES
-        .iter()
-        .map(|(name, _)| Trial::test(format!("escape::{name}"), move || check(name)))
-        .collect();
+    let mut trials: Vec<Trial> =
+        PROBES.iter().map(|(name, _)| Trial::test(format!("escape::{name}"), move || check(name))).collect();
     trials.push(Trial::test("escape::nothing_is_left_on_the_host", nothing_is_left));
     trials
 }
@@ -82,7 +80,9 @@ impl Stage {
         ];
         spec.limits.memory = 512 << 20;
         spec.observe = Observe::All;
-        sandbox().run(&in_tier(spec, tier), Input::Nothing, &mut |_, _| {}).unwrap_or_else(|fault| panic!("{fault}"))
+        sandbox()
+            .run(&in_tier(spec, tier), Input::Nothing, &mut |_, _| {})
+            .unwrap_or_else(|fault| panic!("{fault}"))
     }
 }
 
@@ -95,13 +95,17 @@ impl Drop for Stage {
 /// What a probe came to: whether it was stopped, and its words.
 fn verdict(outcome: &Outcome) -> (bool, String) {
     let said = out(outcome);
-    let words = said.split_once(' ').map_or_else(|| format!("{:?}", outcome.exit), |(_, words)| words.trim().to_owned());
+    let words = said
+        .split_once(' ')
+        .map_or_else(|| format!("{:?}", outcome.exit), |(_, words)| words.trim().to_owned());
     // One that is killed while trying is stopped as well.
     (!words.starts_with("REACHED"), words)
 }
 
 fn gets_through(name: &str, tier: Tier) -> bool {
-    GETS_THROUGH.iter().any(|(one, only, why)| *one == name && *why != "never" && only.is_none_or(|only| only == tier))
+    GETS_THROUGH
+        .iter()
+        .any(|(one, only, why)| *one == name && *why != "never" && only.is_none_or(|only| only == tier))
 }
 
 fn check(name: &'static str) -> Result<(), Failed> {
@@ -122,7 +126,11 @@ fn check(name: &'static str) -> Result<(), Failed> {
         {
             let hit = |denial: &Denial| denial.operation == *operation && denial.rule == *rule;
             if !outcome.denials.iter().any(hit) {
-                return Err(format!("{name} ({words}): no event {operation:?} {rule:?} in {:?}", outcome.denials).into());
+                return Err(format!(
+                    "{name} ({words}): no event {operation:?} {rule:?} in {:?}",
+                    outcome.denials
+                )
+                .into());
             }
         }
     }

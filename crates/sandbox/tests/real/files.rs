@@ -3,7 +3,9 @@
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{ChangeKind, Direct, Exit, Filesystem, Outcome, Promote as _, PromoteFault, Tier, Why};
+use vambrace_sandbox::{
+    ChangeKind, Direct, Exit, Filesystem, Outcome, Promote as _, PromoteFault, Tier, Why,
+};
 
 use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, test, try_run};
 
@@ -61,7 +63,10 @@ fn masked_names_do_not_exist_in_any_mode() {
         assert!(!said.contains("in-the-"), "{mode:?}: {said}");
         assert_eq!(out(&outcome), ".:\n.git\ndeep\nplain.txt\nsrc\n\ndeep/er:\n", "{mode:?}");
     }
-    let outcome = run(&in_tier(room.shell(Filesystem::Read, "cat .env deep/er/key.pem secrets/a; cat plain.txt"), Tier::NoUserns));
+    let outcome = run(&in_tier(
+        room.shell(Filesystem::Read, "cat .env deep/er/key.pem secrets/a; cat plain.txt"),
+        Tier::NoUserns,
+    ));
     let said = out(&outcome) + &err(&outcome);
     assert!(!said.contains("in-the-") && said.contains("plain\n"), "{said}");
 }
@@ -92,10 +97,16 @@ fn read_shows_and_changes_nothing() {
 
 // P4
 fn write_sees_an_empty_folder() {
+    for tier in TIERS {
+        write_in(tier);
+    }
+}
+
+fn write_in(tier: Tier) {
     let room = Room::new();
     let script = "ls -A; echo new >new.txt; echo mine >plain.txt; mkdir -p src/sub; echo x >src/sub/x; \
                   echo y >src/main.rs; echo own >>new.txt; echo s >.env";
-    let outcome = run(&room.shell(Filesystem::Write, script));
+    let outcome = run(&in_tier(room.shell(Filesystem::Write, script), tier));
     check_out(&outcome, "");
     assert_eq!(changes(&outcome), ["created new.txt", "created src/sub", "created src/sub/x"]);
     assert_eq!(
@@ -170,7 +181,8 @@ fn opaque_folders() {
     room.write("project/d/one", "1\n");
     room.write("project/d/two", "2\n");
     room.write("project/d/.env", "kept\n");
-    let outcome = run(&room.shell(Filesystem::ReadWrite, "rm -r d && mkdir d && echo new >d/one && echo 3 >d/three"));
+    let outcome =
+        run(&room.shell(Filesystem::ReadWrite, "rm -r d && mkdir d && echo new >d/one && echo 3 >d/three"));
     check_out(&outcome, "");
     assert_eq!(changes(&outcome), ["modified d/one", "created d/three", "deleted d/two"]);
     promote(&outcome).unwrap();
@@ -196,7 +208,8 @@ fn folders_and_files_change_places() {
 fn speculative_changes_nothing() {
     let room = Room::new();
     let before = room.listing("project");
-    let outcome = run(&room.shell(Filesystem::Speculative, "echo x >plain.txt; rm -r src; mkdir n; cat plain.txt"));
+    let outcome =
+        run(&room.shell(Filesystem::Speculative, "echo x >plain.txt; rm -r src; mkdir n; cat plain.txt"));
     check_out(&outcome, "x\n");
     assert_eq!(changes(&outcome), ["created n", "modified plain.txt", "deleted src", "deleted src/main.rs"]);
     assert_eq!(room.listing("project"), before);
@@ -215,10 +228,21 @@ fn protected_names() {
     assert_eq!(outcome.exit, Exit::Code(0));
     let names: Vec<String> = withheld(&outcome).into_iter().map(|(path, _)| path).collect();
     for name in [
-        ".git/hooks/pre-commit", ".git/config", ".vscode", ".mcp.json", ".bashrc", ".vambrace", ".env", "secrets",
-        ".EnV", "sub/.Vscode",
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".vscode",
+        ".mcp.json",
+        ".bashrc",
+        ".vambrace",
+        ".env",
+        "secrets",
+        ".EnV",
+        "sub/.Vscode",
     ] {
-        assert!(names.iter().any(|one| one == name || name.starts_with(&format!("{one}/"))), "{name} in {names:?}");
+        assert!(
+            names.iter().any(|one| one == name || name.starts_with(&format!("{one}/"))),
+            "{name} in {names:?}"
+        );
     }
     promote(&outcome).unwrap();
     let after: Vec<String> = room.listing("project");
@@ -239,7 +263,10 @@ fn links_and_special_files() {
     check_out(&outcome, "");
     assert_eq!(changes(&outcome), ["created c", "created e", "created e/f"]);
     let outside = |name: &str| (name.to_owned(), Why::LeadsOutside);
-    assert_eq!(withheld(&outcome), [outside("a"), outside("b"), ("d".to_owned(), Why::Special), outside("e/g")]);
+    assert_eq!(
+        withheld(&outcome),
+        [outside("a"), outside("b"), ("d".to_owned(), Why::Special), outside("e/g")]
+    );
     promote(&outcome).unwrap();
     assert!(!room.path("project/a").is_symlink());
     assert!(!room.path("project/d").symlink_metadata().is_ok_and(|facts| facts.file_type().is_fifo()));
@@ -296,7 +323,8 @@ fn promotion_checks_again() {
 fn hard_links() {
     let room = Room::new();
     std::fs::hard_link(room.path("outside/file"), room.path("project/hard")).unwrap();
-    let outcome = run(&room.shell(Filesystem::ReadWrite, "echo agent >>hard; ln plain.txt second; echo x >>second"));
+    let outcome =
+        run(&room.shell(Filesystem::ReadWrite, "echo agent >>hard; ln plain.txt second; echo x >>second"));
     check_out(&outcome, "");
     promote(&outcome).unwrap();
     assert_eq!(room.read("outside/file").as_deref(), Some("in-the-outside-file\n"));
@@ -318,7 +346,8 @@ fn sparse_and_large_trees() {
 
 fn set_id_bits() {
     let room = Room::new();
-    let outcome = run(&room.shell(Filesystem::ReadWrite, "cp /bin/true t; chmod 6755 t; chmod 4644 plain.txt; true"));
+    let outcome =
+        run(&room.shell(Filesystem::ReadWrite, "cp /bin/true t; chmod 6755 t; chmod 4644 plain.txt; true"));
     promote(&outcome).unwrap();
     for name in ["project/t", "project/plain.txt"] {
         assert_eq!(room.path(name).metadata().unwrap().permissions().mode() & 0o7000, 0, "{name}");
@@ -328,7 +357,9 @@ fn set_id_bits() {
 fn owners_stay() {
     let room = Room::new();
     let owner = room.project().metadata().unwrap().uid();
-    let outcome = run(&room.shell(Filesystem::ReadWrite, "id -u; mkdir n; echo x >n/f; echo x >>plain.txt; ln -s f n/l"));
+    let outcome =
+        run(&room
+            .shell(Filesystem::ReadWrite, "id -u; mkdir n; echo x >n/f; echo x >>plain.txt; ln -s f n/l"));
     assert_ne!(out(&outcome), "0\n");
     promote(&outcome).unwrap();
     for name in ["n", "n/f", "plain.txt", "n/l"] {
@@ -339,7 +370,8 @@ fn owners_stay() {
 
 fn scratch_folders() {
     let room = Room::new();
-    let mut spec = room.shell(Filesystem::ReadWrite, "mkdir -p target; cat target/built; echo 1 >>target/built; echo x >y");
+    let mut spec = room
+        .shell(Filesystem::ReadWrite, "mkdir -p target; cat target/built; echo 1 >>target/built; echo x >y");
     spec.scratch = vec!["target".to_owned()];
     let first = run(&spec);
     assert_eq!(out(&first), "");
@@ -347,6 +379,18 @@ fn scratch_folders() {
     let second = run(&spec);
     assert_eq!(out(&second), "1\n");
     assert!(!room.path("project/target").exists());
+    // Read-only runs have it as well.
+    let mut read = room.shell(Filesystem::Read, "cat target/built; echo 3 >target/three; echo x >y");
+    read.scratch = spec.scratch.clone();
+    assert_eq!(out(&run(&read)), "1\n1\n");
+    // Dependencies that are installed are seen, and what is added to them is dropped.
+    room.write("project/node_modules/dep/index.js", "dep\n");
+    let mut node =
+        room.shell(Filesystem::ReadWrite, "cat node_modules/dep/index.js; echo x >node_modules/new");
+    node.scratch = vec!["node_modules".to_owned()];
+    let outcome = run(&node);
+    assert_eq!(out(&outcome), "dep\n");
+    assert_eq!(changes(&outcome), [""; 0]);
     // Where the project has a link of that name, it is followed nowhere.
     std::os::unix::fs::symlink("../outside", room.path("project/target")).unwrap();
     run(&spec);
@@ -356,7 +400,8 @@ fn scratch_folders() {
 fn toolchains() {
     let room = Room::new();
     room.write("home/.cargo/bin/tool", "#!/bin/sh\necho tool\n");
-    std::fs::set_permissions(room.path("home/.cargo/bin/tool"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(room.path("home/.cargo/bin/tool"), std::fs::Permissions::from_mode(0o700))
+        .unwrap();
     std::fs::set_permissions(room.path("home/.cargo"), std::fs::Permissions::from_mode(0o700)).unwrap();
     room.write("home/.cargo/credentials.toml", "in-the-credentials\n");
     room.write("home/.cargo/config.toml", "[net]\n");
@@ -391,7 +436,10 @@ fn rustix_root() -> bool {
 fn extra_paths() {
     let room = Room::new();
     std::fs::create_dir(room.path("shared")).unwrap();
-    let script = format!("cat {0}/outside/file; echo x >{0}/outside/new; echo y >{0}/shared/new; cat {0}/shared/new", room.path("").display());
+    let script = format!(
+        "cat {0}/outside/file; echo x >{0}/outside/new; echo y >{0}/shared/new; cat {0}/shared/new",
+        room.path("").display()
+    );
     let mut spec = room.shell(Filesystem::Deny, &script);
     spec.read = vec![room.path("outside")];
     spec.write = vec![room.path("shared")];
@@ -407,7 +455,10 @@ fn extra_paths() {
 
 fn names_that_are_no_text() {
     let room = Room::new();
-    let outcome = run(&room.shell(Filesystem::ReadWrite, "printf x >\"$(printf 'a\\377b')\"; printf y >'a:b,c\\d'; printf z >'new\nline'"));
+    let outcome = run(&room.shell(
+        Filesystem::ReadWrite,
+        "printf x >\"$(printf 'a\\377b')\"; printf y >'a:b,c\\d'; printf z >'new\nline'",
+    ));
     check_out(&outcome, "");
     assert_eq!(promote(&outcome).unwrap(), 3);
     assert_eq!(room.read("project/a:b,c\\d").as_deref(), Some("y"));

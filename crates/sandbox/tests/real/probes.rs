@@ -35,7 +35,9 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         read(room("project/.env")).or_else(|_| read("/tmp/l".into()))
     }),
     ("chmod_existing", || fs::set_permissions("plain.txt", fs::Permissions::from_mode(0o777))),
-    ("chown_existing", || call(unsafe { libc::chown(c"plain.txt".as_ptr(), libc::getuid(), libc::getgid()) })),
+    ("chown_existing", || {
+        call(unsafe { libc::chown(c"plain.txt".as_ptr(), libc::getuid(), libc::getgid()) })
+    }),
     ("utimes_existing", || call(unsafe { libc::utimes(c"plain.txt".as_ptr(), std::ptr::null()) })),
     ("setxattr_existing", || {
         call(unsafe { libc::setxattr(c"plain.txt".as_ptr(), c"user.x".as_ptr(), c"y".as_ptr().cast(), 1, 0) })
@@ -54,10 +56,16 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(".")?;
         let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
         let follow = libc::AT_SYMLINK_FOLLOW;
-        call(unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, c"linked".as_ptr(), follow) })
+        call(unsafe {
+            libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, c"linked".as_ptr(), follow)
+        })
     }),
-    ("mknod_char_device", || call(unsafe { libc::mknod(c"/tmp/dev".as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(1, 3)) })),
-    ("mknod_block_device", || call(unsafe { libc::mknod(c"/tmp/dev".as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(8, 0)) })),
+    ("mknod_char_device", || {
+        call(unsafe { libc::mknod(c"/tmp/dev".as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(1, 3)) })
+    }),
+    ("mknod_block_device", || {
+        call(unsafe { libc::mknod(c"/tmp/dev".as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(8, 0)) })
+    }),
     ("capability_on_a_new_file", || {
         fs::copy("/bin/true", scratch("true"))?;
         let path = CString::new(scratch("true").display().to_string())?;
@@ -120,7 +128,16 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         handle[0] = 128;
         let mut mount = 0;
         let path = c"/".as_ptr();
-        call(unsafe { libc::syscall(libc::SYS_name_to_handle_at, libc::AT_FDCWD, path, handle.as_mut_ptr(), &raw mut mount, 0) } as i32)
+        call(unsafe {
+            libc::syscall(
+                libc::SYS_name_to_handle_at,
+                libc::AT_FDCWD,
+                path,
+                handle.as_mut_ptr(),
+                &raw mut mount,
+                0,
+            )
+        } as i32)
     }),
     ("core_pattern", || OpenOptions::new().write(true).open("/proc/sys/kernel/core_pattern").map(drop)),
     ("modprobe_path", || OpenOptions::new().write(true).open("/proc/sys/kernel/modprobe").map(drop)),
@@ -144,7 +161,16 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
     ("debugfs", || list("/sys/kernel/debug".into()).or_else(|_| list("/sys/kernel/tracing".into()))),
     ("binfmt", || OpenOptions::new().write(true).open("/proc/sys/fs/binfmt_misc/register").map(drop)),
     ("devices", || {
-        let nodes = ["/dev/mem", "/dev/kmsg", "/dev/kvm", "/dev/vda", "/dev/sda", "/dev/fuse", "/dev/net/tun", "/dev/loop-control"];
+        let nodes = [
+            "/dev/mem",
+            "/dev/kmsg",
+            "/dev/kvm",
+            "/dev/vda",
+            "/dev/sda",
+            "/dev/fuse",
+            "/dev/net/tun",
+            "/dev/loop-control",
+        ];
         first(nodes.iter().map(|node| File::open(node).map(drop)))
     }),
     ("ptrace_child", || {
@@ -163,9 +189,11 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         let mut byte = 0_u8;
         let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let remote = libc::iovec { iov_base: 0x10000 as *mut libc::c_void, iov_len: 1 };
-        number(unsafe { libc::process_vm_readv(broker(), &raw const local, 1, &raw const remote, 1, 0) } as i64)
-            .map(drop)
-            .or_else(unless_judged)
+        number(
+            unsafe { libc::process_vm_readv(broker(), &raw const local, 1, &raw const remote, 1, 0) } as i64
+        )
+        .map(drop)
+        .or_else(unless_judged)
     }),
     ("signal_the_broker", || call(unsafe { libc::kill(broker(), 0) })),
     ("signal_the_parent", || {
@@ -182,7 +210,9 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         let handle = number(unsafe { libc::syscall(libc::SYS_pidfd_open, broker(), 0) })?;
         number(unsafe { libc::syscall(libc::SYS_pidfd_getfd, handle, 0, 0) }).map(drop)
     }),
-    ("priority_of_the_broker", || call(unsafe { libc::setpriority(libc::PRIO_PROCESS, broker() as u32, 19) })),
+    ("priority_of_the_broker", || {
+        call(unsafe { libc::setpriority(libc::PRIO_PROCESS, broker() as u32, 19) })
+    }),
     ("limits_of_the_broker", || {
         let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
         call(unsafe { libc::prlimit(broker(), libc::RLIMIT_CPU, &raw const limit, std::ptr::null_mut()) })
@@ -202,12 +232,22 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         if libc::WCOREDUMP(status) { Ok(()) } else { Err(Error::other("no core")) }
     }),
     ("user_is_root", || {
-        if unsafe { libc::getuid() } == 0 || unsafe { libc::geteuid() } == 0 { Ok(()) } else { Err(Error::other("not root")) }
+        if unsafe { libc::getuid() } == 0 || unsafe { libc::geteuid() } == 0 {
+            Ok(())
+        } else {
+            Err(Error::other("not root"))
+        }
     }),
     ("has_a_capability", || {
         let status = fs::read_to_string("/proc/self/status")?;
-        let any = |name: &str| status.lines().any(|line| line.starts_with(name) && !line.ends_with("0000000000000000"));
-        if any("CapEff") || any("CapPrm") || any("CapAmb") || any("CapInh") { Ok(()) } else { Err(Error::other("none")) }
+        let any = |name: &str| {
+            status.lines().any(|line| line.starts_with(name) && !line.ends_with("0000000000000000"))
+        };
+        if any("CapEff") || any("CapPrm") || any("CapAmb") || any("CapInh") {
+            Ok(())
+        } else {
+            Err(Error::other("none"))
+        }
     }),
     ("may_gain_privileges", || {
         // 39: PR_GET_NO_NEW_PRIVS
@@ -225,7 +265,8 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         Ok(())
     }),
     ("clone3_user", || {
-        let arguments: [u64; 11] = [libc::CLONE_NEWUSER as u64, 0, 0, 0, libc::SIGCHLD as u64, 0, 0, 0, 0, 0, 0];
+        let arguments: [u64; 11] =
+            [libc::CLONE_NEWUSER as u64, 0, 0, 0, libc::SIGCHLD as u64, 0, 0, 0, 0, 0, 0];
         let child = number(unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), 88) })?;
         if child == 0 {
             unsafe { libc::_exit(0) };
@@ -239,12 +280,18 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
     ("unmount", || call(unsafe { libc::umount2(c"/tmp".as_ptr(), libc::MNT_DETACH) })),
     ("new_mount_calls", || {
         let open = number(unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), 0) }).map(drop);
-        let tree = number(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, c"/".as_ptr(), 1) }).map(drop);
-        let set = number(unsafe { libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, c"/".as_ptr(), 0, [0_u64; 4].as_ptr(), 32) }).map(drop);
+        let tree =
+            number(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, c"/".as_ptr(), 1) }).map(drop);
+        let set = number(unsafe {
+            libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, c"/".as_ptr(), 0, [0_u64; 4].as_ptr(), 32)
+        })
+        .map(drop);
         first([open, tree, set])
     }),
     ("chroot", || call(unsafe { libc::chroot(c"/tmp".as_ptr()) })),
-    ("pivot_root", || number(unsafe { libc::syscall(libc::SYS_pivot_root, c"/tmp".as_ptr(), c"/tmp".as_ptr()) }).map(drop)),
+    ("pivot_root", || {
+        number(unsafe { libc::syscall(libc::SYS_pivot_root, c"/tmp".as_ptr(), c"/tmp".as_ptr()) }).map(drop)
+    }),
     ("enter_namespaces", || {
         let handle = File::open("/proc/self/ns/mnt")?;
         call(unsafe { libc::setns(handle.as_raw_fd(), 0) })
@@ -254,10 +301,16 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         number(unsafe { libc::syscall(libc::SYS_add_key, kind, name, c"x".as_ptr(), 1, -4) }).map(drop)
     }),
     ("keyctl", || number(unsafe { libc::syscall(libc::SYS_keyctl, 0, -4, 1) }).map(drop)),
-    ("bpf", || number(unsafe { libc::syscall(libc::SYS_bpf, 0, std::ptr::null::<u8>(), 0) }).map(drop).or_else(unless_judged)),
+    ("bpf", || {
+        number(unsafe { libc::syscall(libc::SYS_bpf, 0, std::ptr::null::<u8>(), 0) })
+            .map(drop)
+            .or_else(unless_judged)
+    }),
     ("perf", || {
         let attributes = [0_u8; 120];
-        number(unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) }).map(drop).or_else(unless_judged)
+        number(unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) })
+            .map(drop)
+            .or_else(unless_judged)
     }),
     ("userfaultfd", || number(unsafe { libc::syscall(libc::SYS_userfaultfd, 1) }).map(drop)),
     ("memfd_secret", || number(unsafe { libc::syscall(libc::SYS_memfd_secret, 0) }).map(drop)),
@@ -274,8 +327,12 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         number(unsafe { libc::syscall(libc::SYS_seccomp, 1, 0, &raw const program) })?;
         call(unsafe { libc::unshare(libc::CLONE_NEWNS) })
     }),
-    ("push_terminal_input", || call(unsafe { libc::ioctl(0, libc::TIOCSTI, c"x".as_ptr()) }).or_else(unless_judged)),
-    ("terminal_line_discipline", || call(unsafe { libc::ioctl(0, 0x5423, &raw const ZERO) }).or_else(unless_judged)),
+    ("push_terminal_input", || {
+        call(unsafe { libc::ioctl(0, libc::TIOCSTI, c"x".as_ptr()) }).or_else(unless_judged)
+    }),
+    ("terminal_line_discipline", || {
+        call(unsafe { libc::ioctl(0, 0x5423, &raw const ZERO) }).or_else(unless_judged)
+    }),
     ("controlling_terminal", || File::open("/dev/tty").map(drop)),
     ("host_socket_by_path", || std::os::unix::net::UnixStream::connect(room("outside/socket")).map(drop)),
     ("host_socket_in_workspace", || std::os::unix::net::UnixStream::connect("socket").map(drop)),
@@ -286,9 +343,15 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         std::os::unix::net::UnixStream::connect_addr(&address).map(drop)
     }),
     ("host_shared_memory", || number(unsafe { libc::shmget(0x0056_414d, 4096, 0) }.into()).map(drop)),
-    ("internet_socket", || number(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) }.into()).map(drop)),
-    ("netlink_socket", || number(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0) }.into()).map(drop)),
-    ("vsock_socket", || number(unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) }.into()).map(drop)),
+    ("internet_socket", || {
+        number(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) }.into()).map(drop)
+    }),
+    ("netlink_socket", || {
+        number(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0) }.into()).map(drop)
+    }),
+    ("vsock_socket", || {
+        number(unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) }.into()).map(drop)
+    }),
     ("raw_packets", || number(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) }.into()).map(drop)),
     ("descriptor_exhaustion", || {
         let open: Vec<File> = (0..5000).map_while(|_| File::open("/dev/null").ok()).collect();
@@ -308,7 +371,11 @@ pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
         for child in &children {
             unsafe { libc::kill(*child, libc::SIGKILL) };
         }
-        if children.len() == 600 { Ok(()) } else { Err(Error::other(format!("{} processes", children.len()))) }
+        if children.len() == 600 {
+            Ok(())
+        } else {
+            Err(Error::other(format!("{} processes", children.len())))
+        }
     }),
     ("a_gibibyte_of_memory", || {
         in_child(|| {
@@ -328,6 +395,10 @@ static ZERO: libc::c_int = 0;
 
 /// Runs one probe, or all, and says what happened; the code is that of one probe.
 pub(crate) fn main(name: &str) -> u8 {
+    if name == "names" {
+        PROBES.iter().for_each(|(probe, _)| println!("{probe}"));
+        return 0;
+    }
     // A refused write of too large a file must not end the whole list.
     let chosen = PROBES.iter().filter(|(probe, _)| name == "all" || *probe == name);
     let mut reached = 0;
@@ -372,7 +443,11 @@ fn write(path: PathBuf) -> Attempt {
 fn list(path: PathBuf) -> Attempt {
     let mut names = fs::read_dir(path)?;
     // Folders of our own making on the way to the workspace are no secret.
-    if names.any(|name| name.is_ok_and(|name| name.file_name() != "project")) { Ok(()) } else { Err(Error::other("empty")) }
+    if names.any(|name| name.is_ok_and(|name| name.file_name() != "project")) {
+        Ok(())
+    } else {
+        Err(Error::other("empty"))
+    }
 }
 
 fn call(returned: i32) -> Attempt {

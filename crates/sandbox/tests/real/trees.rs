@@ -54,7 +54,9 @@ fn the_deadline_ends_the_whole_tree() {
     let room = Room::new();
     for tier in TIERS {
         let mark = mark("deadline");
-        let script = format!("(setsid sleep 1000 {mark} || sh -c 'sleep 1000; : {mark}') & sh -c 'sleep 1000; : {mark}'");
+        let script = format!(
+            "(setsid sleep 1000 {mark} || sh -c 'sleep 1000; : {mark}') & sh -c 'sleep 1000; : {mark}'"
+        );
         let start = Instant::now();
         let outcome = run(&limited(in_tier(room.shell(Filesystem::Read, &script), tier), 400));
         assert_eq!(outcome.exit, Exit::Timeout, "{tier}");
@@ -90,8 +92,9 @@ fn a_detached_grandchild() {
     let room = Room::new();
     for tier in TIERS {
         let mark = mark("detached");
-        let script =
-            format!("setsid sh -c 'setsid sh -c \"sleep 1000; : {mark}\" </dev/null >/dev/null 2>&1 &' ; echo done");
+        let script = format!(
+            "setsid sh -c 'setsid sh -c \"sleep 1000; : {mark}\" </dev/null >/dev/null 2>&1 &' ; echo done"
+        );
         let outcome = run(&in_tier(room.shell(Filesystem::Read, &script), tier));
         check_out(&outcome, "done\n");
         assert_eq!(alive(&mark), [0_u32; 0], "{tier}");
@@ -111,7 +114,8 @@ fn a_child_that_holds_the_pipe() {
 fn endless_output() {
     let room = Room::new();
     for tier in TIERS {
-        let mut spec = in_tier(room.shell(Filesystem::Read, "head -c 30000000 /dev/zero; echo end >&2"), tier);
+        let mut spec =
+            in_tier(room.shell(Filesystem::Read, "head -c 30000000 /dev/zero; echo end >&2"), tier);
         spec.limits.output = 100_000;
         let outcome = run(&spec);
         assert_eq!(outcome.stdout.bytes.len(), 100_000);
@@ -143,7 +147,8 @@ fn a_fork_bomb_is_bounded() {
         spec.limits.processes = 60;
         let outcome = run(&spec);
         assert_ne!(out(&outcome), "all\n", "{tier}: {}", err(&outcome));
-        let mut bomb = limited(in_tier(room.shell(Filesystem::Read, "b() { b | b & }; b; sleep 1000"), tier), 500);
+        let mut bomb =
+            limited(in_tier(room.shell(Filesystem::Read, "b() { b | b & }; b; sleep 1000"), tier), 500);
         bomb.limits.processes = 60;
         run(&bomb);
     }
@@ -182,7 +187,10 @@ fn disk_is_bounded() {
     let total: u64 = out(&outcome).trim().parse().unwrap();
     assert!(total <= 32 << 20, "{total}");
     for tier in TIERS {
-        let mut spec = in_tier(room.shell(Filesystem::Write, "truncate -s 1T sparse; head -c 3000000 /dev/zero >big"), tier);
+        let mut spec = in_tier(
+            room.shell(Filesystem::Write, "truncate -s 1T sparse; head -c 3000000 /dev/zero >big"),
+            tier,
+        );
         spec.limits.file_size = 1 << 20;
         let outcome = run(&spec);
         assert_ne!(outcome.exit, Exit::Code(0), "{tier}");
@@ -253,7 +261,10 @@ fn a_killed_launcher() {
         let state = tempfile::TempDir::new().unwrap();
         let sandbox = start(state.path());
         let spec = in_tier(
-            room.shell(Filesystem::Read, &format!("(setsid sh -c 'sleep 1000; : {mark}' &) ; echo started; sleep 1000")),
+            room.shell(
+                Filesystem::Read,
+                &format!("(setsid sh -c 'sleep 1000; : {mark}' &) ; echo started; sleep 1000"),
+            ),
             tier,
         );
         let launcher = sandbox.launcher_id();
@@ -293,7 +304,8 @@ fn warm_cells() {
     sandbox.keep_warm(2).unwrap();
     let room = Room::new();
     for _ in 0..12 {
-        let spec = room.shell(Filesystem::ReadWrite, "ls -A /tmp ~ | wc -l; echo x >/tmp/x; echo x >~/x; cat plain.txt");
+        let spec = room
+            .shell(Filesystem::ReadWrite, "ls -A /tmp ~ | wc -l; echo x >/tmp/x; echo x >~/x; cat plain.txt");
         let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
         let said = out(&outcome);
         assert!(said.ends_with("plain\n") && !said.contains('x'), "{said}");

@@ -7,9 +7,10 @@ use crate::command::sandbox::start;
 
 pub(super) fn look(checks: &mut Vec<Check>) {
     let started = start();
-    let tried = started.as_ref().map_err(|failure| failure.error.message.clone()).and_then(|sandbox: &Sandbox| {
-        sandbox.features().cloned().map_err(|fault| fault.to_string())
-    });
+    let tried = started
+        .as_ref()
+        .map_err(|failure| failure.error.message.clone())
+        .and_then(|sandbox: &Sandbox| sandbox.features().cloned().map_err(|fault| fault.to_string()));
     let features = match tried {
         Ok(features) => features,
         Err(why) => {

@@ -42,7 +42,9 @@ impl Grants {
                 (Operation::Write | Operation::Delete, _) => {
                     write.insert(existing(path));
                 }
-                (Operation::Read | Operation::Execute, _) if inside && spec.filesystem == Filesystem::Deny => {
+                (Operation::Read | Operation::Execute, _)
+                    if inside && spec.filesystem == Filesystem::Deny =>
+                {
                     words.insert("--filesystem read".to_owned());
                 }
                 (Operation::Read | Operation::Execute, _) => {
@@ -50,7 +52,8 @@ impl Grants {
                 }
             }
         }
-        let read = outermost(&read).into_iter().filter(|path| !write.iter().any(|outer| path.starts_with(outer)));
+        let read =
+            outermost(&read).into_iter().filter(|path| !write.iter().any(|outer| path.starts_with(outer)));
         words.extend(read.map(|path| format!("--read {}", path.display())));
         words.extend(outermost(&write).into_iter().map(|path| format!("--write {}", path.display())));
         Self {
@@ -62,7 +65,10 @@ impl Grants {
     }
 
     pub(super) fn say(&self, out: Out) {
-        out.say(paint(Tone::Strong, format!("explain: run again with everything observed, code {}", self.exit_code)));
+        out.say(paint(
+            Tone::Strong,
+            format!("explain: run again with everything observed, code {}", self.exit_code),
+        ));
         for denial in &self.denials {
             let path = plain(&denial.path.display().to_string());
             out.say(format!("  refused: {} {path}: {}", denial.operation.as_str(), denial.rule.as_str()));
