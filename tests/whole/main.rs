@@ -15,3 +15,4 @@ mod home;
 mod interop;
 mod ledger;
 mod mcp;
+mod sandbox;

@@ -296,9 +296,11 @@ impl Observer {
     fn judge_look(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
         let rule = if self.is_masked(&path) {
             Rule::Masked
-        } else if self.tier == Tier::NoUserns || look(root, &path).is_ok() {
-            return Say::GoOn;
-        } else if path.starts_with(&self.workspace) || path.symlink_metadata().is_err() {
+        } else if self.tier == Tier::NoUserns
+            || look(root, &path).is_ok()
+            || path.starts_with(&self.workspace)
+            || path.symlink_metadata().is_err()
+        {
             return Say::GoOn;
         } else {
             Rule::NotShown
@@ -319,7 +321,6 @@ struct Call {
 }
 
 impl Call {
-    #[expect(clippy::many_single_char_names, reason = "the arguments of a system call have no names")]
     fn of(number: libc::c_long, notice: &Notice) -> Option<Self> {
         use Operation::{Delete, Execute, Read, Write};
         let [a, b, c, d, ..] = notice.arguments;

@@ -85,7 +85,7 @@ fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
         rules = allow(rules, Path::new("/").join(name).as_path(), read)?;
     }
     for name in ETC {
-        rules = allow(rules, &Path::new("/etc").join(name), look.into())?;
+        rules = allow(rules, &Path::new("/etc").join(name), look)?;
     }
     for path in DEVICES {
         rules = allow(rules, Path::new(path), look | AccessFs::WriteFile | truncate(abi) | ioctl(abi))?;
@@ -123,7 +123,7 @@ fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
         }
         Walls::LandlockOnly => {
             for path in PROC {
-                rules = allow(rules, Path::new(path), look.into())?;
+                rules = allow(rules, Path::new(path), look)?;
             }
             if order.view == View::Read {
                 rules = allow_without(rules, &bytes(&order.workspace), &excluded, read)?;

@@ -14,8 +14,11 @@ use std::path::{Path, PathBuf};
 /// `Ok` when it got through.
 pub(crate) type Attempt = Result<(), Error>;
 
+/// A name and what it tries.
+pub(crate) type Probe = (&'static str, fn() -> Attempt);
+
 /// Every probe by its name.
-pub(crate) const PROBES: &[(&str, fn() -> Attempt)] = &[
+pub(crate) const PROBES: &[Probe] = &[
     ("read_ssh_key", || read(room("home/.ssh/id_ed25519"))),
     ("read_outside_by_parent", || read("../outside/file".into())),
     ("read_outside_by_full_path", || read(room("outside/file"))),
