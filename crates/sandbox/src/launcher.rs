@@ -16,11 +16,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use crate::cell::{self, Go};
+use crate::spec::Limits;
 use crate::sys::process::{Child, Side};
 use crate::sys::{capability, message, process};
 use crate::tier::Tier;
 use crate::wire::{self, Bytes, Header, Identity, Report, Request};
-use cgroup::Groups;
+use cgroup::{Group, Groups};
 use idmap::IdMaps;
 use run::Run;
 
@@ -73,6 +74,8 @@ struct Cell {
     channel: OwnedFd,
     identity: Identity,
     proc: bool,
+    /// Made in advance.
+    group: Option<Group>,
 }
 
 impl Launcher {
@@ -135,7 +138,16 @@ impl Launcher {
             return false;
         } else if refill && quiet {
             match self.make_cell(self.proc) {
-                Ok(cell) => self.warm.push(cell),
+                Ok(mut cell) => {
+                    // What a run needs of the kernel is there before it comes.
+                    let mut group = self.groups.make(&Limits::default(), Tier::Full);
+                    group.add(cell.child.pid);
+                    cell.group = Some(group);
+                    if self.powers {
+                        let _ = self.maps.get((0, 0), cell.identity).map(drop);
+                    }
+                    self.warm.push(cell);
+                }
                 // Not now; the next run makes its own and tells what is wrong.
                 Err(_) => self.wanted_warm = 0,
             }
@@ -219,8 +231,15 @@ impl Launcher {
         if let (Some(task), true) = (&header.task, cell.identity.taken) {
             run::hand_over(task, cell.identity).map_err(at("task folder"))?;
         }
-        let group = self.groups.make(&header.limits, header.tier);
-        group.add(cell.child.pid);
+        let mut group = match cell.group {
+            Some(group) => group,
+            None => {
+                let mut group = self.groups.make(&header.limits, header.tier);
+                group.add(cell.child.pid);
+                group
+            }
+        };
+        group.bound(&header.limits);
         let go = Go { memory_limited: group.limits_memory() };
         let report = rustix::io::fcntl_dupfd_cloexec(report, 0).map_err(at("report"))?;
         let packed = wire::pack(&go).map_err(at("order"))?;
@@ -235,7 +254,7 @@ impl Launcher {
         let (ours, theirs) = message::pair()?;
         match process::clone_into(flags)? {
             Side::Child => cell::live(theirs, identity, proc),
-            Side::Parent(child) => Ok(Cell { child, channel: ours, identity, proc }),
+            Side::Parent(child) => Ok(Cell { child, channel: ours, identity, proc, group: None }),
         }
     }
 
@@ -244,7 +263,7 @@ impl Launcher {
         let (ours, theirs) = message::pair()?;
         match process::clone_into(0)? {
             Side::Child => cell::keep(theirs, identity),
-            Side::Parent(child) => Ok(Cell { child, channel: ours, identity, proc: true }),
+            Side::Parent(child) => Ok(Cell { child, channel: ours, identity, proc: true, group: None }),
         }
     }
 

@@ -353,7 +353,7 @@ impl Said {
         if !self.ended {
             return Err(SandboxFault::LauncherGone.into());
         }
-        let killed = self.status.is_none_or(|status| libc::WIFSIGNALED(status));
+        let killed = self.status.is_none_or(killed);
         Ok(match self.status {
             _ if self.timed_out => Exit::Timeout,
             _ if self.over_memory || (self.oom && killed) => Exit::OutOfMemory,
@@ -466,12 +466,19 @@ impl Talk<'_> {
                 self.said.failed.get_or_insert(format!("{step}: {why}"));
             }
             Ok(Report::NotStarted { errno }) => self.said.not_started = Some(Errno::from_raw_os_error(errno)),
-            Ok(Report::Exited { status }) => self.said.status = Some(status),
+            Ok(Report::Exited { status, asked, peak_memory, memory_limited }) => {
+                self.said.status = Some(status);
+                self.said.timed_out = asked;
+                self.said.peak_memory = Some(peak_memory);
+                self.said.memory_limited = memory_limited;
+                // The launcher only cleans up now. One that was killed may have been so for want of memory: it knows.
+                self.said.ended = !killed(status);
+            }
             Ok(Report::OverMemory) => self.said.over_memory = true,
             Ok(Report::Ended { oom, timed_out, peak_memory, memory_limited }) => {
                 self.said.oom = oom;
-                self.said.timed_out = timed_out;
-                self.said.peak_memory = peak_memory;
+                self.said.timed_out |= timed_out;
+                self.said.peak_memory = peak_memory.or(self.said.peak_memory);
                 self.said.memory_limited = memory_limited;
                 self.said.ended = true;
             }
@@ -485,6 +492,11 @@ enum Ready {
     Report,
     Stream(usize),
     Listener,
+}
+
+/// Whether somebody ended it; a shell tells that of what it ran by a code past 128.
+fn killed(status: i32) -> bool {
+    libc::WIFSIGNALED(status) || libc::WEXITSTATUS(status) == 128 + libc::SIGKILL
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxFault> {

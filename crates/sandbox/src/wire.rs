@@ -120,8 +120,15 @@ pub(crate) enum Report {
     Failed { step: String, errno: i32 },
     /// From the program's process: it could not become the program.
     NotStarted { errno: i32 },
-    /// From the cell: how the program ended (a wait status).
-    Exited { status: i32 },
+    /// From the cell: how the program ended (a wait status). Every other process of the run has ended too.
+    Exited {
+        status: i32,
+        /// Whether it was asked to end before.
+        asked: bool,
+        /// The most memory that one of its processes had, in bytes.
+        peak_memory: u64,
+        memory_limited: bool,
+    },
     /// From the cell: the tree used more memory than it may.
     OverMemory,
     /// From the launcher, last: what the control group saw and whether the deadline struck.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::watch::reap;
+use super::watch::{exited, reap};
 use super::{Errand, become_program, receive, tell};
 use crate::filter::Walls;
 use crate::sys::process;
@@ -42,7 +42,7 @@ fn run(channel: OwnedFd, identity: Identity) -> Result<(), Errno> {
     let ended = wait(program, (!go.memory_limited).then_some(order.limits.memory));
     end_all();
     let told = match ended {
-        End::Status(status) => Report::Exited { status },
+        End::Status { status, asked } => exited(status, asked, go.memory_limited),
         End::OverMemory => Report::OverMemory,
         // The launcher tells why.
         End::Asked => return Ok(()),
@@ -51,19 +51,23 @@ fn run(channel: OwnedFd, identity: Identity) -> Result<(), Errno> {
 }
 
 enum End {
-    Status(i32),
+    Status { status: i32, asked: bool },
     OverMemory,
     Asked,
 }
 
 fn wait(program: Pid, watched: Option<u64>) -> End {
+    let mut asked = false;
     loop {
         match process::wait_signal(WAITED_FOR, watched.map(|_| LOOK_MS)) {
-            Some(number) if number == Signal::TERM.as_raw() => signal_tree(Signal::TERM),
+            Some(number) if number == Signal::TERM.as_raw() => {
+                asked = true;
+                signal_tree(Signal::TERM);
+            }
             Some(number) if number == Signal::INT.as_raw() => return End::Asked,
             Some(_) => {
                 if let Some(status) = reap(program) {
-                    return End::Status(status);
+                    return End::Status { status, asked };
                 }
             }
             None => {

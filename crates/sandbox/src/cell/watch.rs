@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd as _;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::{Errand, become_program, tell};
@@ -25,12 +26,18 @@ pub(super) fn start_and_wait(errand: Errand) -> Result<(), Step> {
     drop(ids);
     let watched = (!go.memory_limited).then_some(order.limits.memory);
     let interval = watched.map(|_| LOOK_MS);
+    let mut asked = false;
     loop {
         match process::wait_signal(WAITED_FOR, interval) {
-            Some(number) if number == Signal::TERM.as_raw() => process::signal_all(Signal::TERM),
+            Some(number) if number == Signal::TERM.as_raw() => {
+                asked = true;
+                process::signal_all(Signal::TERM);
+            }
             Some(_) => {
                 if let Some(status) = reap(program) {
-                    return tell(report.as_fd(), &Report::Exited { status }, &[]).step("report");
+                    end_all();
+                    let exited = exited(status, asked, go.memory_limited);
+                    return tell(report.as_fd(), &exited, &[]).step("report");
                 }
             }
             None => {
@@ -40,6 +47,21 @@ pub(super) fn start_and_wait(errand: Errand) -> Result<(), Step> {
             }
         }
     }
+}
+
+/// Ends and takes whoever is left, so that the caller need not wait for the kernel to take the walls down.
+fn end_all() {
+    loop {
+        process::signal_all(Signal::KILL);
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+pub(super) fn exited(status: i32, asked: bool, memory_limited: bool) -> Report {
+    Report::Exited { status, asked, peak_memory: process::peak_memory_of_children(), memory_limited }
 }
 
 /// Takes every process that has ended; the program's status when it is among them.

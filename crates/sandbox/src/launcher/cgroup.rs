@@ -44,6 +44,8 @@ pub(super) struct Group {
     unified: Option<(PathBuf, Controllers)>,
     /// Readable once memory ran out (version 1, which ends one process and leaves the rest; version 2 ends all).
     alarm: Option<OwnedFd>,
+    /// The bounds that were written.
+    limits: Option<Limits>,
 }
 
 impl Groups {
@@ -93,49 +95,25 @@ impl Groups {
         let number = self.made.get();
         self.made.set(number + 1);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
-        let quota = limits.cpu_percent.saturating_mul(1000);
-        let make = |base: &Option<PathBuf>| {
-            let folder = base.as_ref()?.join(&name);
+        let make = |base: &Path| {
+            let folder = base.join(&name);
             fs::create_dir(&folder).ok().map(|()| folder)
         };
-        let bounded = |folder: Option<PathBuf>, file: &str, value: u64| {
-            let folder = folder?;
-            match fs::write(folder.join(file), value.to_string()) {
-                Ok(()) => Some(folder),
-                Err(_) => {
-                    let _ = fs::remove_dir(folder);
-                    None
-                }
-            }
-        };
+        let made = |base: &Option<PathBuf>| base.as_deref().and_then(make);
+        // Without a pid namespace version 2 is what ends the tree, also without a controller.
+        let unified = self.unified.as_ref().filter(|(_, controllers)| {
+            controllers.memory || controllers.processes || controllers.cpu || tier == Tier::NoUserns
+        });
         let mut group = Group {
-            memory: bounded(make(&self.memory), "memory.limit_in_bytes", limits.memory),
-            processes: bounded(make(&self.processes), "pids.max", limits.processes),
-            cpu: bounded(make(&self.cpu), "cpu.cfs_quota_us", quota),
-            unified: None,
+            memory: made(&self.memory),
+            processes: made(&self.processes),
+            cpu: made(&self.cpu),
+            unified: unified.and_then(|(base, controllers)| Some((make(base)?, *controllers))),
             alarm: None,
+            limits: None,
         };
-        if let Some(memory) = &group.memory {
-            group.alarm = alarm(memory).ok();
-            // Memory and swap together; not every kernel counts swap.
-            let _ = fs::write(memory.join("memory.memsw.limit_in_bytes"), limits.memory.to_string());
-        }
-        if let Some((base, controllers)) = &self.unified
-            // Without a pid namespace it is what ends the tree.
-            && (controllers.memory || controllers.processes || controllers.cpu || tier == Tier::NoUserns)
-            && let Some(folder) = make(&Some(base.clone()))
-        {
-            let write = |file: &str, value: String| fs::write(folder.join(file), value).is_ok();
-            let set = Controllers {
-                memory: controllers.memory && write("memory.max", limits.memory.to_string()),
-                processes: controllers.processes && write("pids.max", limits.processes.to_string()),
-                cpu: controllers.cpu && write("cpu.max", format!("{quota} 100000")),
-            };
-            if set.memory {
-                let _ = (write("memory.swap.max", "0".to_owned()), write("memory.oom.group", "1".to_owned()));
-            }
-            group.unified = Some((folder, set));
-        }
+        group.alarm = group.memory.as_deref().and_then(|memory| alarm(memory).ok());
+        group.bound(limits);
         group
     }
 
@@ -160,16 +138,48 @@ impl Groups {
 }
 
 impl Group {
-    fn folders(&self) -> impl Iterator<Item = &PathBuf> {
-        let unified = self.unified.as_ref().map(|(folder, _)| folder);
-        [self.memory.as_ref(), self.processes.as_ref(), self.cpu.as_ref(), unified].into_iter().flatten()
+    /// Writes the bounds, unless they are written already; a part that does not take its bound is given up.
+    pub(super) fn bound(&mut self, limits: &Limits) {
+        if self.limits == Some(*limits) {
+            return;
+        }
+        let quota = limits.cpu_percent.saturating_mul(1000);
+        let takes =
+            |folder: &Path, file: &str, value: u64| fs::write(folder.join(file), value.to_string()).is_ok();
+        give_up_unless(&mut self.processes, |folder| takes(folder, "pids.max", limits.processes));
+        give_up_unless(&mut self.cpu, |folder| takes(folder, "cpu.cfs_quota_us", quota));
+        give_up_unless(&mut self.memory, |folder| {
+            // Memory and swap together must not be less than memory, before and after; not every kernel counts swap.
+            let swap = || takes(folder, "memory.memsw.limit_in_bytes", limits.memory);
+            swap();
+            let bounded = takes(folder, "memory.limit_in_bytes", limits.memory);
+            swap();
+            bounded
+        });
+        if let Some((folder, set)) = &mut self.unified {
+            let write = |file: &str, value: String| fs::write(folder.join(file), value).is_ok();
+            set.memory = set.memory && write("memory.max", limits.memory.to_string());
+            set.processes = set.processes && write("pids.max", limits.processes.to_string());
+            set.cpu = set.cpu && write("cpu.max", format!("{quota} 100000"));
+            if set.memory {
+                // One ended for want of memory ends all; swap would only make it slower.
+                let _ = (write("memory.swap.max", "0".to_owned()), write("memory.oom.group", "1".to_owned()));
+            }
+        }
+        self.limits = Some(*limits);
     }
 
-    /// Puts a process into it; what it starts later is in it too.
-    pub(super) fn add(&self, pid: Pid) {
-        for folder in self.folders() {
-            // The bound that is then missing is missing in the report as well: see `limits_memory`.
-            let _ = fs::write(folder.join("cgroup.procs"), pid.as_raw_nonzero().to_string());
+    /// Puts a process into it; what it starts later is in it too. A part that does not take it bounds nothing.
+    pub(super) fn add(&mut self, pid: Pid) {
+        let pid = pid.as_raw_nonzero().to_string();
+        let takes = |folder: &Path| fs::write(folder.join("cgroup.procs"), &pid).is_ok();
+        give_up_unless(&mut self.memory, takes);
+        give_up_unless(&mut self.processes, takes);
+        give_up_unless(&mut self.cpu, takes);
+        if self.unified.as_ref().is_some_and(|(folder, _)| !takes(folder))
+            && let Some((folder, _)) = self.unified.take()
+        {
+            let _ = fs::remove_dir(folder);
         }
     }
 
@@ -253,6 +263,15 @@ fn place(own: &str, mounts: &str, controller: Option<&str>) -> Option<PathBuf> {
         let below = path.strip_prefix(root.trim_end_matches('/'))?;
         hit.then(|| Path::new(point).join(below.trim_start_matches('/')))
     })
+}
+
+/// Removes a folder that does not do what it is there for.
+fn give_up_unless(folder: &mut Option<PathBuf>, works: impl FnOnce(&Path) -> bool) {
+    if folder.as_deref().is_some_and(|folder| !works(folder))
+        && let Some(folder) = folder.take()
+    {
+        let _ = fs::remove_dir(folder);
+    }
 }
 
 /// A descriptor that becomes readable when memory runs out in a group.

@@ -155,9 +155,10 @@ impl Run {
             peak_memory: self.group.peak_memory(),
             memory_limited: self.group.limits_memory(),
         };
-        self.group.remove();
         // A broker that is gone is noticed in the next round, and the folder is removed then.
         let _ = cell::tell(self.report.as_fd(), &ended, &[]);
+        // Nobody has to wait for this.
+        self.group.remove();
         self.header.task
     }
 }

@@ -133,6 +133,15 @@ pub(crate) fn signal_all(signal: Signal) {
     unsafe { libc::kill(-1, signal.as_raw()) };
 }
 
+/// The most memory that a process below this one had when it ended, in bytes.
+pub(crate) fn peak_memory_of_children() -> u64 {
+    // SAFETY: all zeroes is a valid `rusage`.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills a structure of exactly this size.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used) };
+    u64::try_from(used.ru_maxrss).unwrap_or(0).saturating_mul(1024)
+}
+
 /// Marks every descriptor from `first` on to be closed when a program starts.
 pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     // SAFETY: no memory is involved; descriptors stay open until the exec.

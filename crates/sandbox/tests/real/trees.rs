@@ -205,7 +205,6 @@ fn a_killed_broker_leaves_nothing() {
     for tier in TIERS {
         let room = Room::new();
         let mark = mark("killed");
-        let groups = groups();
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let mut broker = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["broker", tier.as_str()])
@@ -218,15 +217,17 @@ fn a_killed_broker_leaves_nothing() {
         std::io::Read::read_exact(broker.stdout.as_mut().unwrap(), &mut said).unwrap();
         assert_eq!(&said, b"started\n");
         assert_ne!(alive(&mark), [0_u32; 0]);
+        let launcher = children(broker.id());
+        assert_eq!(launcher.len(), 1, "{launcher:?}");
         broker.kill().unwrap();
         broker.wait().unwrap();
         let start = Instant::now();
         let tasks = room.path("state/tasks");
         let left = || {
             let tasks = std::fs::read_dir(&tasks).map_or(0, Iterator::count);
-            (alive(&mark), self::groups() != groups, tasks)
+            (alive(&mark), runs(launcher[0]), groups(launcher[0]), tasks)
         };
-        while left() != (Vec::new(), false, 0) {
+        while left() != (Vec::new(), false, Vec::new(), 0) {
             assert!(start.elapsed() < Duration::from_secs(20), "{tier}: {:?}", left());
             std::thread::yield_now();
         }
@@ -234,24 +235,39 @@ fn a_killed_broker_leaves_nothing() {
     }
 }
 
-/// Every control group of a sandbox that there is.
-pub(crate) fn groups() -> Vec<String> {
+/// The control groups of one launcher.
+pub(crate) fn groups(launcher: u32) -> Vec<String> {
     let mut found = Vec::new();
     let mut ahead = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
     while let Some(folder) = ahead.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if entry.file_name().to_string_lossy().starts_with("vambrace-") {
+                if entry.file_name().to_string_lossy().starts_with(&format!("vambrace-{launcher}-")) {
                     found.push(entry.path().display().to_string());
                 }
                 ahead.push(entry.path());
             }
         }
     }
-    // Those of tests that run beside this one belong to other launchers.
-    found.retain(|path| !path.contains(&format!("vambrace-{}-", sandbox().launcher_id())));
-    found.sort();
     found
+}
+
+/// Whether a process is there that is not only waited for.
+pub(crate) fn runs(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
+/// The processes that a process started.
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let below = |child: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+        status.contains(&format!("PPid:\t{pid}\n"))
+    };
+    list.filter(below).collect()
 }
 
 fn a_killed_launcher() {
@@ -277,6 +293,10 @@ fn a_killed_launcher() {
             assert!(start.elapsed() < Duration::from_secs(20), "{tier}");
             std::thread::yield_now();
         }
+        drop(sandbox);
+        // The groups that it could not remove are removed by the next one.
+        drop(self::start(state.path()));
+        assert_eq!(groups(launcher), [""; 0], "{tier}");
     }
 }
 
