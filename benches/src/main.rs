@@ -45,6 +45,9 @@ const BENCHES: &[Bench] = &[
 ];
 
 fn main() -> std::process::ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(vambrace_sandbox::launcher::ARGUMENT) {
+        return vambrace_sandbox::launcher::main();
+    }
     if std::env::args().nth(1).as_deref() == Some(spawn::WRITER) {
         spawn::write_files();
         return std::process::ExitCode::SUCCESS;

@@ -2,7 +2,7 @@
 //! interleaved; a large workspace beside an empty one; a large broker beside a small one; writing and promoting many
 //! files beside doing so directly.
 //!
-//! The program is `/bin/true`, the launcher the `vambrace` binary in release. Denials are observed as by default
+//! The program is `/bin/true`, the launcher this program under a hidden argument, as in `vambrace`. Denials are observed as by default
 //! unless a line says otherwise.
 
 use std::{
@@ -51,15 +51,12 @@ pub(crate) fn write_files() {
 
 struct Place {
     folder: TempDir,
-    binary: PathBuf,
 }
 
 impl Place {
     fn new() -> Self {
         let base = std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let binary =
-            PathBuf::from(std::env::var_os("VAMBRACE_BIN").expect("VAMBRACE_BIN: run `cargo xtask bench`"));
-        let place = Self { folder: TempDir::new_in(base).unwrap(), binary };
+        let place = Self { folder: TempDir::new_in(base).unwrap() };
         for name in ["empty", "direct", "overlay"] {
             std::fs::create_dir(place.path(name)).unwrap();
         }
@@ -71,7 +68,7 @@ impl Place {
     }
 
     fn sandbox(&self) -> Sandbox {
-        Sandbox::start(&self.binary, Places::below(&self.path("state"))).unwrap()
+        Sandbox::start(&std::env::current_exe().unwrap(), Places::below(&self.path("state"))).unwrap()
     }
 
     fn spec(&self, workspace: &str, tier: Tier) -> Spec {

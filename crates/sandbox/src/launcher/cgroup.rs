@@ -100,9 +100,11 @@ impl Groups {
             fs::create_dir(&folder).ok().map(|()| folder)
         };
         let made = |base: &Option<PathBuf>| base.as_deref().and_then(make);
-        // Without a pid namespace version 2 is what ends the tree, also without a controller.
+        // Moving a process into a group can wait for every processor of the machine, so only for groups that bound
+        // something. Without a pid namespace, and without any other group, version 2 is still what ends the tree.
+        let alone = self.memory.is_none() && self.processes.is_none() && tier == Tier::NoUserns;
         let unified = self.unified.as_ref().filter(|(_, controllers)| {
-            controllers.memory || controllers.processes || controllers.cpu || tier == Tier::NoUserns
+            controllers.memory || controllers.processes || controllers.cpu || alone
         });
         let mut group = Group {
             memory: made(&self.memory),
