@@ -82,12 +82,12 @@ fn wait(program: Pid, watched: Option<u64>) -> End {
 /// Ends every process below this one. Stopped first, so that none makes another while we look.
 fn end_all() {
     loop {
-        signal_tree(Signal::STOP);
-        signal_tree(Signal::KILL);
-        // Until nobody is left: every orphan becomes our child.
+        // Until nobody is left: every orphan becomes our child. Mostly nobody is, and no list has to be read.
         match rustix::process::wait(WaitOptions::NOHANG) {
             Err(Errno::CHILD) => return,
             Ok(None) => {
+                signal_tree(Signal::STOP);
+                signal_tree(Signal::KILL);
                 process::wait_signal(&[Signal::CHILD], Some(5));
             }
             _ => {}
