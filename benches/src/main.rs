@@ -22,6 +22,7 @@ mod read;
 mod redact;
 mod report;
 mod search;
+mod spawn;
 mod start;
 mod verify;
 mod wake;
@@ -54,6 +55,7 @@ const BENCHES: &[Bench] = &[
     ("read", read::run),
     ("redact", redact::run),
     ("search", search::run),
+    ("spawn", spawn::run),
     ("start", start::run),
     ("verify", verify::run),
     ("witness-log", witness_log::run),
@@ -61,6 +63,13 @@ const BENCHES: &[Bench] = &[
 ];
 
 fn main() -> std::process::ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(vambrace_sandbox::launcher::ARGUMENT) {
+        return vambrace_sandbox::launcher::main();
+    }
+    if std::env::args().nth(1).as_deref() == Some(spawn::WRITER) {
+        spawn::write_files();
+        return std::process::ExitCode::SUCCESS;
+    }
     let args = Args::parse();
     let chosen: Vec<_> =
         BENCHES.iter().filter(|(name, _)| args.name.as_deref().is_none_or(|n| n == *name)).collect();

@@ -22,4 +22,5 @@ mod mcp;
 mod payload;
 mod redact;
 mod rollback;
+mod sandbox;
 mod witness;

@@ -18,6 +18,9 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
     if name.is_none_or(|name| name == "redact") {
         toolbox.scanners()?;
     }
+    if name.is_none_or(|name| name == "spawn") && !toolbox.bubblewrap() {
+        println!("bubblewrap cannot be had: `spawn` tells its figures without that peer");
+    }
     // Both at once: a second selection of packages could build their dependencies a second time.
     let packages = ["--release", "--package", "vambrace", "--package", "vambrace-benches"];
     if !aloud(project.cargo("build").args(packages))? {

@@ -14,6 +14,7 @@ mod fault;
 mod generate;
 mod program;
 mod project;
+mod scoreboard;
 mod second_user;
 mod tally;
 mod test;
@@ -48,6 +49,8 @@ enum Chore {
         #[arg(long)]
         json: bool,
     },
+    /// Run the escape probes under other sandboxes as well, as far as they can be installed, and compare.
+    Scoreboard,
     /// Write the files that are made by the binary itself.
     Generate {
         /// Change nothing; fail when a committed file differs.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
             test::run(&project, if quick { test::Extent::Quick } else { test::Extent::Full })
         }
         Chore::Bench { name, json } => bench::run(&project, name.as_deref(), json),
+        Chore::Scoreboard => scoreboard::run(&project),
         Chore::Generate { check: true } => generate::check_built(&project),
         Chore::Generate { check: false } => generate::write(&project),
     });

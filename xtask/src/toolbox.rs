@@ -95,6 +95,37 @@ impl<'a> Toolbox<'a> {
         self.folder.join(SCANNERS.name).join("bin/kingfisher")
     }
 
+    /// Whether bubblewrap is there, installed by the system's package program where root may do that.
+    pub(crate) fn bubblewrap(&self) -> bool {
+        self.system_program("bwrap", "bubblewrap")
+    }
+
+    /// A peer that only the system's package program has.
+    pub(crate) fn system_program(&self, program: &str, package: &str) -> bool {
+        if on_path(program).is_none() && is_root() && on_path("apt-get").is_some() {
+            // Without it the comparison is shorter, and says so.
+            let _ = quietly(Command::new("apt-get").args(["install", "--yes", "--quiet", package]));
+        }
+        on_path(program).is_some()
+    }
+
+    /// A package for Node in a folder of its own; where its program is, when it can be had.
+    pub(crate) fn node_program(&self, package: &str, program: &str) -> Option<PathBuf> {
+        let folder = self.folder.join("peers").join(package.replace(['/', '@'], "_"));
+        let installed = folder.join("node_modules/.bin").join(program);
+        if !installed.exists() {
+            fs::create_dir_all(&folder).ok()?;
+            let npm = on_path("npm")?;
+            let mut command = Command::new(npm);
+            command
+                .args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"])
+                .arg(&folder)
+                .arg(package);
+            quietly(&mut command).ok()?;
+        }
+        installed.exists().then_some(installed)
+    }
+
     pub(crate) fn deny(&self) -> Outcome<()> {
         self.cargo_program(&DENY)
     }

@@ -14,6 +14,7 @@ mod mcp;
 mod policy;
 mod proposals;
 mod redact;
+mod sandbox;
 mod session;
 mod timeline;
 mod token;
@@ -56,6 +57,7 @@ pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
         Command::Policy { what } => policy::run(what, out).await,
         Command::Witness { what, serve, state } => witness::run(what, serve, state, out).await,
         Command::Redact { files, report, rules } => redact::run(&files, report, &rules, out),
+        Command::Sandbox { what } => sandbox::run(what, out),
         Command::Errors { markdown } => errors::run(markdown, out),
     }
 }

@@ -11,6 +11,8 @@ pub(crate) mod exit {
     pub(crate) const DENIED: u8 = 4;
     pub(crate) const FAILED: u8 = 5;
     pub(crate) const FOUND: u8 = 6;
+    /// Of `sandbox run`, as of env(1) and timeout(1).
+    pub(crate) const NOT_STARTED: u8 = 125;
 }
 
 /// What went wrong.

@@ -23,6 +23,10 @@ use crate::args::Args;
 
 fn main() -> ExitCode {
     quiet_panics();
+    // Before anything else: the launcher must have one thread and little memory.
+    if std::env::args_os().nth(1).is_some_and(|first| first == vambrace_sandbox::launcher::ARGUMENT) {
+        return vambrace_sandbox::launcher::main();
+    }
     let args = Args::parse();
     let out = out::Out::new(args.json);
     // One worker: a call that hops between threads waits longer for the hop than for the file. What takes long runs

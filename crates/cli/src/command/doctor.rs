@@ -3,6 +3,7 @@
 
 mod check;
 mod project;
+mod sandbox;
 mod signed;
 mod state;
 
@@ -21,6 +22,7 @@ pub(crate) async fn run(workspace: Option<&Path>, out: &Out) -> Result<ExitCode,
     let mut checks = vec![project::kernel(&project)];
     let store = state::look(&mut checks).await;
     project::look(&project, store.as_deref(), &mut checks).await;
+    sandbox::look(&mut checks);
     let missing = checks.iter().filter(|check| check.state == State::Missing).count();
     if out.is_json() {
         let list: Vec<Value> = checks.iter().map(Check::as_json).collect();

@@ -1,0 +1,283 @@
+//! What confining a program costs: a run of `/bin/true` beside a bare `posix_spawn` of it and beside bubblewrap, all
+//! interleaved; a large workspace beside an empty one; a large broker beside a small one; writing and promoting many
+//! files beside doing so directly.
+//!
+//! The program is `/bin/true`, the launcher this program under a hidden argument, as in `vambrace`. Denials are observed as by default
+//! unless a line says otherwise.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+use vambrace_sandbox::{
+    Direct, Exit, Filesystem, Input, Observe, Outcome, Places, Promote as _, Sandbox, Spec, Tier,
+};
+
+use crate::{
+    read::{micros, percentile},
+    report::{Must, Report},
+};
+
+const ROUNDS: usize = 150;
+const FILES: usize = 10_000;
+/// A moment for what the one before left to others: refilling, unmounting.
+const PAUSE: Duration = Duration::from_millis(4);
+const HEAP: usize = 400 << 20;
+/// The hidden argument that makes this program the writer of many files.
+pub(crate) const WRITER: &str = "write-files";
+
+pub(crate) fn run() -> Report {
+    let mut report = Report::new("spawn");
+    let place = Place::new();
+    spawns(&place, &mut report);
+    large_workspace(&place, &mut report);
+    large_broker(&place, &mut report);
+    many_files(&place, &mut report);
+    report
+}
+
+/// The writer of many files: below the folder where it starts.
+pub(crate) fn write_files() {
+    for number in 0..FILES {
+        if number % 100 == 0 {
+            std::fs::create_dir(format!("d{}", number / 100)).unwrap();
+        }
+        std::fs::write(format!("d{}/f{number}", number / 100), format!("{number}\n")).unwrap();
+    }
+}
+
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let base = std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let place = Self { folder: TempDir::new_in(base).unwrap() };
+        for name in ["empty", "direct", "overlay"] {
+            std::fs::create_dir(place.path(name)).unwrap();
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(name)
+    }
+
+    fn sandbox(&self) -> Sandbox {
+        Sandbox::start(&std::env::current_exe().unwrap(), Places::below(&self.path("state"))).unwrap()
+    }
+
+    fn spec(&self, workspace: &str, tier: Tier) -> Spec {
+        let mut spec = Spec::new("/bin/true", self.path(workspace));
+        spec.only = Some(tier);
+        spec
+    }
+}
+
+fn confined(sandbox: &Sandbox, spec: &Spec) -> f64 {
+    let start = Instant::now();
+    let outcome = sandbox.run(spec, Input::Nothing, &mut |_, _| {});
+    let time = micros(start);
+    assert_eq!(outcome.map(|outcome| outcome.exit).ok(), Some(Exit::Code(0)));
+    time
+}
+
+/// `posix_spawn`: what the standard library uses when nothing is to be done between fork and exec.
+fn spawned(command: &mut Command) -> f64 {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let start = Instant::now();
+    let status = command.status();
+    let time = micros(start);
+    assert!(status.as_ref().is_ok_and(std::process::ExitStatus::success), "{command:?}: {status:?}");
+    time
+}
+
+fn medians(rounds: usize, ways: &mut [&mut dyn FnMut() -> f64]) -> Vec<f64> {
+    let mut times = vec![Vec::new(); ways.len()];
+    for round in 0..=rounds {
+        for (way, times) in ways.iter_mut().zip(&mut times) {
+            std::thread::sleep(PAUSE);
+            let time = way();
+            // The first one warms the caches.
+            if round > 0 {
+                times.push(time);
+            }
+        }
+    }
+    times.iter_mut().map(|times| percentile(times, 50)).collect()
+}
+
+fn spawns(place: &Place, report: &mut Report) {
+    let (cold, warm) = (place.sandbox(), place.sandbox());
+    warm.keep_warm(2).unwrap();
+    let full = place.spec("empty", Tier::Full);
+    let mut quiet = full.clone();
+    quiet.observe = Observe::Off;
+    let light = place.spec("empty", Tier::NoUserns);
+    let bubble = || {
+        let mut command = Command::new(std::env::var_os("VAMBRACE_BWRAP").unwrap_or_else(|| "bwrap".into()));
+        command.args([
+            "--unshare-all",
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+        ]);
+        command.args(["--die-with-parent", "--new-session", "/bin/true"]);
+        command
+    };
+    let has_bubble = bubble().output().is_ok_and(|output| output.status.success());
+    let mut peer = || if has_bubble { spawned(&mut bubble()) } else { f64::NAN };
+    let times = medians(
+        ROUNDS,
+        &mut [
+            &mut || spawned(&mut Command::new("/bin/true")),
+            &mut || confined(&cold, &full),
+            &mut || confined(&warm, &full),
+            &mut || confined(&cold, &quiet),
+            &mut || confined(&warm, &quiet),
+            &mut || confined(&cold, &light),
+            &mut peer,
+        ],
+    );
+    let [bare, cold, warm, cold_quiet, warm_quiet, light, peer] = times[..] else { panic!("{times:?}") };
+    report.tell("bare posix_spawn of /bin/true, median", bare / 1e3, "ms");
+    report.must("tier full, cold / bare", cold / bare, "times", Must::AtMost(3.8));
+    report.must("tier full, warm / bare", warm / bare, "times", Must::AtMost(1.8));
+    report.must("tier no-userns / bare", light / bare, "times", Must::AtMost(1.5));
+    report.tell("tier full, cold, not observed / bare", cold_quiet / bare, "times");
+    report.tell("tier full, warm, not observed / bare", warm_quiet / bare, "times");
+    if has_bubble {
+        report.tell("bubblewrap / bare", peer / bare, "times");
+        report.must("tier full, cold / bubblewrap", cold / peer, "times", Must::AtMost(0.5));
+    }
+}
+
+fn large_workspace(place: &Place, report: &mut Report) {
+    let large = place.path("large");
+    for folder in 0..1000 {
+        let folder = large.join(format!("d{}/e{folder}", folder / 50));
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in 0..100 {
+            std::fs::write(folder.join(format!("f{file}")), "x").unwrap();
+        }
+    }
+    let sandbox = place.sandbox();
+    let specs = ["empty", "large"].map(|name| {
+        let read = place.spec(name, Tier::Full);
+        let mut speculative = read.clone();
+        speculative.filesystem = Filesystem::Speculative;
+        (read, speculative)
+    });
+    let [(empty_read, empty_spec), (large_read, large_spec)] = &specs;
+    // Stamps that are too young are not relied on.
+    std::thread::sleep(Duration::from_millis(100));
+    let times = medians(
+        60,
+        &mut [
+            &mut || confined(&sandbox, empty_read),
+            &mut || confined(&sandbox, large_read),
+            &mut || confined(&sandbox, empty_spec),
+            &mut || confined(&sandbox, large_spec),
+        ],
+    );
+    let [empty_read, large_read, empty_spec, large_spec] = times[..] else { panic!("{times:?}") };
+    report.must("100,000 files / empty workspace, read", large_read / empty_read, "times", Must::AtMost(1.3));
+    report.must(
+        "100,000 files / empty workspace, speculative",
+        large_spec / empty_spec,
+        "times",
+        Must::AtMost(1.3),
+    );
+}
+
+fn large_broker(place: &Place, report: &mut Report) {
+    let sandbox = place.sandbox();
+    let spec = place.spec("empty", Tier::Full);
+    let (mut small, mut large) = (Vec::new(), Vec::new());
+    for round in 0..4 {
+        for _ in 0..30 {
+            std::thread::sleep(PAUSE);
+            small.push(confined(&sandbox, &spec));
+        }
+        let heap = vec![round as u8 + 1; HEAP];
+        for _ in 0..30 {
+            std::thread::sleep(PAUSE);
+            large.push(confined(&sandbox, &spec));
+        }
+        assert_eq!(std::hint::black_box(&heap)[HEAP / 2], round as u8 + 1);
+    }
+    let ratio = percentile(&mut large, 50) / percentile(&mut small, 50);
+    report.must("broker with 400 MB heap / small one", ratio, "times", Must::AtMost(1.2));
+}
+
+fn many_files(place: &Place, report: &mut Report) {
+    let sandbox = place.sandbox();
+    let program = std::env::current_exe().unwrap();
+    let (mut direct, mut overlay, mut quiet) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut copied, mut promoted) = (Vec::new(), Vec::new());
+    for round in 0..5 {
+        let folder = place.path("direct").join(round.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        direct.push(spawned(Command::new(&program).arg(WRITER).current_dir(&folder)));
+        let workspace = place.path("overlay").join(round.to_string());
+        std::fs::create_dir(&workspace).unwrap();
+        let mut spec = Spec::new(program.clone(), &workspace);
+        spec.arguments = vec![WRITER.into()];
+        spec.read = vec![program.clone()];
+        spec.filesystem = Filesystem::Speculative;
+        spec.only = Some(Tier::Full);
+        let (outcome, time) = written(&sandbox, &spec);
+        overlay.push(time);
+        spec.observe = Observe::Off;
+        quiet.push(written(&sandbox, &spec).1);
+        let start = Instant::now();
+        let copy = place.path("overlay").join(format!("{round}-copy"));
+        assert!(Command::new("cp").arg("-a").arg(&folder).arg(&copy).status().unwrap().success());
+        copied.push(micros(start));
+        promoted.push(promotion(&outcome));
+        assert!(same(&folder, &workspace));
+    }
+    let direct = percentile(&mut direct, 50);
+    let must = Must::AtMost(1.5);
+    report.must(
+        "writing 10,000 files, under the overlay / directly",
+        percentile(&mut overlay, 50) / direct,
+        "times",
+        must,
+    );
+    report.tell("the same, not observed", percentile(&mut quiet, 50) / direct, "times");
+    let ratio = percentile(&mut promoted, 50) / percentile(&mut copied, 50);
+    report.must("promoting 10,000 files / cp -a", ratio, "times", Must::AtMost(2.0));
+}
+
+/// A run with its comparison: what a caller waits for.
+fn written(sandbox: &Sandbox, spec: &Spec) -> (Outcome, f64) {
+    let start = Instant::now();
+    let outcome = sandbox.run(spec, Input::Nothing, &mut |_, _| {}).unwrap();
+    let time = micros(start);
+    assert_eq!(outcome.exit, Exit::Code(0), "{}", String::from_utf8_lossy(&outcome.stderr.bytes));
+    (outcome, time)
+}
+
+fn promotion(outcome: &Outcome) -> f64 {
+    let changes = outcome.changes.as_ref().unwrap();
+    let start = Instant::now();
+    let done = Direct::over(changes).unwrap().promote(changes).unwrap();
+    assert_eq!(done.changes, FILES + FILES / 100);
+    micros(start)
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    let ran = Command::new("diff").arg("-r").arg(one).arg(other).output();
+    ran.is_ok_and(|output| output.status.success())
+}

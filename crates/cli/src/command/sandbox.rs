@@ -1,0 +1,226 @@
+//! `vambrace sandbox run`: any program inside the walls, with its own output, code and changes.
+
+mod grants;
+mod told;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_sandbox::{
+    Direct, Exit, Filesystem, Input, Network, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH,
+    Sandbox, SandboxFault, Spec, Stream, Tier,
+};
+
+use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
+use crate::failure::{Failure, exit};
+use crate::out::{Out, Tone, paint, plain};
+use crate::places;
+
+pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
+    let SandboxCommand::Run(wish) = what;
+    let spec = spec(&wish)?;
+    let sandbox = start()?;
+    let outcome = perform(&sandbox, &spec, *out)?;
+    let promoted = promote(&spec, &outcome);
+    let failed = outcome.exit != Exit::Code(0);
+    let grants = if wish.explain && failed { Some(explain(&sandbox, &spec)?) } else { None };
+    if out.is_json() {
+        out.value(&told::json(&outcome, &promoted, grants.as_ref()));
+    } else {
+        told::say(&outcome, &promoted, spec.filesystem == Filesystem::Speculative, *out);
+        if let Some(grants) = &grants {
+            grants.say(*out);
+        }
+    }
+    let code = match promoted {
+        Err(_) if !failed => i32::from(exit::FAILED),
+        _ => outcome.exit.code(),
+    };
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// A sandbox whose launcher is this program.
+pub(crate) fn start() -> Result<Sandbox, Failure> {
+    let program = env::current_exe().map_err(|error| Failure::failed(format!("this program: {error}")))?;
+    Sandbox::start(&program, Places::below(&places::state()?)).map_err(|fault| not_started(&fault))
+}
+
+fn not_started(fault: &SandboxFault) -> Failure {
+    let code = match fault {
+        SandboxFault::Unavailable { .. } => ErrorCode::SandboxUnavailable,
+        SandboxFault::Refused(_) | SandboxFault::CouldNotStart { .. } => ErrorCode::InvalidArguments,
+        SandboxFault::LauncherGone | SandboxFault::System { .. } => ErrorCode::Internal,
+    };
+    let error = CallError::new(code, fault.to_string()).suggest(fault.suggestion());
+    Failure { error, exit: exit::NOT_STARTED }
+}
+
+fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
+    let workspace = places::project(wish.workspace.as_deref())?;
+    let mut words = wish.command.iter();
+    let program = words.next().cloned().unwrap_or_default();
+    let mut spec = Spec::new(program, &workspace);
+    spec.arguments = words.cloned().collect();
+    spec.filesystem = match (wish.speculative, wish.filesystem) {
+        (true, _) => Filesystem::Speculative,
+        (_, FilesystemMode::Deny) => Filesystem::Deny,
+        (_, FilesystemMode::Read) => Filesystem::Read,
+        (_, FilesystemMode::Write) => Filesystem::Write,
+        (_, FilesystemMode::ReadWrite) => Filesystem::ReadWrite,
+    };
+    spec.network = match wish.network.as_str() {
+        "deny" => Network::None,
+        "loopback" => Network::Loopback,
+        other => {
+            let why = format!("network `{other}` is not offered yet");
+            return Err(Failure::usage(why, "`deny`, or `loopback` for programs that talk to themselves"));
+        }
+    };
+    spec.environment = environment(&wish.env);
+    spec.limits.time = Duration::try_from_secs_f64(wish.timeout).map_err(|_| {
+        Failure::usage(format!("a timeout of {} seconds", wish.timeout), "a number of seconds above 0")
+    })?;
+    spec.limits.memory = wish.memory;
+    spec.limits.processes = wish.processes;
+    spec.limits.disk = wish.disk;
+    spec.read = wish.read.clone();
+    spec.write = wish.write.clone();
+    spec.scratch = match wish.scratch.as_slice() {
+        [] => SCRATCH.iter().map(|name| (*name).to_owned()).collect(),
+        named => named.to_vec(),
+    };
+    spec.least = Tier::parse(&wish.tier).ok_or_else(|| {
+        Failure::usage(format!("there is no tier `{}`", wish.tier), "full, full-no-proc or no-userns")
+    })?;
+    spec.observe = match wish.observe {
+        ObserveMode::Off => Observe::Off,
+        ObserveMode::Writes => Observe::Writes,
+        ObserveMode::All => Observe::All,
+    };
+    spec.home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    spec.path = env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
+    // Where the person stands, when that is in the workspace.
+    if let Ok(here) = env::current_dir().and_then(|here| here.canonicalize())
+        && let Ok(below) = here.strip_prefix(&workspace)
+    {
+        spec.cwd = below.to_owned();
+    }
+    Ok(spec)
+}
+
+/// What of our own environment was asked for by name.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment is read once, here, for the names that were allowed"
+)]
+fn environment(patterns: &[String]) -> Vec<(OsString, OsString)> {
+    let named = |name: &OsStr| {
+        name.to_str()
+            .is_some_and(|name| patterns.iter().any(|pattern| matches(pattern.as_bytes(), name.as_bytes())))
+    };
+    env::vars_os().filter(|(name, _)| named(name)).collect()
+}
+
+/// Whether a name is meant by a pattern in which `*` stands for any letters. Linear for one star after another.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let mut pieces = pattern.split(|byte| *byte == b'*');
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let pieces: Vec<&[u8]> = pieces.collect();
+    let Some((last, between)) = pieces.split_last() else { return rest.is_empty() };
+    for piece in between {
+        let found = (0..=rest.len()).find(|at| rest.get(*at..).is_some_and(|tail| tail.starts_with(piece)));
+        match found.and_then(|at| rest.get(at + piece.len()..)) {
+            Some(tail) => rest = tail,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn perform(sandbox: &Sandbox, spec: &Spec, out: Out) -> Result<Outcome, Failure> {
+    let (stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let mut show = |stream: Stream, bytes: &[u8]| {
+        if out.is_json() {
+            return;
+        }
+        // Nobody is left to tell when the stream is gone.
+        let _ = match stream {
+            Stream::Out if stdout.is_terminal() => stdout.write_all(harmless(bytes).as_bytes()),
+            Stream::Out => stdout.write_all(bytes),
+            Stream::Err if stderr.is_terminal() => stderr.write_all(harmless(bytes).as_bytes()),
+            Stream::Err => stderr.write_all(bytes),
+        };
+        let _ = stdout.flush();
+    };
+    sandbox.run(spec, Input::From(stdin.as_fd()), &mut show).map_err(|fault| not_started(&fault))
+}
+
+/// A confined program does not drive the terminal.
+fn harmless(bytes: &[u8]) -> String {
+    plain(&String::from_utf8_lossy(bytes).replace('\r', ""))
+}
+
+/// What became of the changes: how many were taken over, or why none.
+type Promoted = Result<usize, PromoteFault>;
+
+fn promote(spec: &Spec, outcome: &Outcome) -> Promoted {
+    let takes_over = matches!(spec.filesystem, Filesystem::Write | Filesystem::ReadWrite);
+    match &outcome.changes {
+        Some(changes) if takes_over => {
+            let fault = |why| PromoteFault::Write { path: spec.workspace.clone(), why, written: 0 };
+            Direct::over(changes).map_err(fault)?.promote(changes).map(|done| done.changes)
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Runs it once more with everything observed, and takes nothing over.
+fn explain(sandbox: &Sandbox, spec: &Spec) -> Result<grants::Grants, Failure> {
+    let mut spec = spec.clone();
+    spec.observe = Observe::All;
+    if spec.filesystem == Filesystem::ReadWrite {
+        spec.filesystem = Filesystem::Speculative;
+    }
+    let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
+    Ok(grants::Grants::of(&outcome, &spec))
+}
+
+fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
+    json!({
+        "operation": denial.operation.as_str(), "path": denial.path.display().to_string(),
+        "rule": denial.rule.as_str(), "source": denial.source.as_str(), "certainty": denial.certainty.as_str(),
+    })
+}
+
+fn faint(words: impl std::fmt::Display) -> String {
+    paint(Tone::Faint, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn stars_stand_for_any_letters() {
+        let check = |pattern: &str, name: &str, expected: bool| {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+        };
+        check("AWS_*", "AWS_REGION", true);
+        check("AWS_*", "XAWS_REGION", false);
+        check("*_TOKEN", "GH_TOKEN", true);
+        check("*_TOKEN", "GH_TOKENS", false);
+        check("A*B*C", "AxxByyC", true);
+        check("A*B*C", "AxxCyyB", false);
+        check("PATH", "PATH", true);
+        check("PATH", "PATHS", false);
+        check("*", "", true);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a run came to, for people and for programs.
+
+use serde_json::{Value, json};
+use vambrace_sandbox::{Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, MemoryBound, Outcome};
+
+use super::grants::Grants;
+use super::{Promoted, denial_json, faint};
+use crate::out::{Out, Tone, paint, plain};
+
+/// On standard error, after the program's own words.
+pub(super) fn say(outcome: &Outcome, promoted: &Promoted, only_told: bool, out: Out) {
+    for (name, stream) in [("standard output", &outcome.stdout), ("standard error", &outcome.stderr)] {
+        if stream.truncated() {
+            let (kept, total) = (stream.bytes.len(), stream.total);
+            out.say(paint(Tone::Care, format!("[{name} cut: {kept} of {total} bytes]")));
+        }
+    }
+    match outcome.exit {
+        Exit::Timeout => out.say(paint(Tone::Bad, "ended at its deadline, with everything it started")),
+        Exit::OutOfMemory => out.say(paint(Tone::Bad, "ended: out of memory")),
+        Exit::Code(_) | Exit::Signal(_) => {}
+    }
+    for denial in &outcome.denials {
+        out.say(format!(
+            "{} {} {}: {} {}",
+            paint(Tone::Bad, "denied:"),
+            denial.operation.as_str(),
+            plain(&denial.path.display().to_string()),
+            denial.rule.as_str(),
+            faint(format!("[{}, {}]", denial.source.as_str(), denial.certainty.as_str())),
+        ));
+    }
+    if let Some(changes) = &outcome.changes {
+        for change in &changes.list {
+            if only_told {
+                out.say(plain(changes.diff(change).trim_end()));
+            } else {
+                out.say(format!("{} {}", paint(Tone::Good, change.kind.as_str()), path(change)));
+            }
+        }
+        for one in &changes.withheld {
+            let why = one.why.as_str();
+            let name = plain(&one.path.display().to_string());
+            out.say(format!("{} {name}: {why}", paint(Tone::Care, "not taken over:")));
+        }
+    }
+    if let Err(fault) = promoted {
+        out.say(format!("{} {}", paint(Tone::Bad, "changes not taken over:"), plain(&fault.to_string())));
+    }
+    out.say(faint(format!("[tier {}]", outcome.tier)));
+}
+
+fn path(change: &Change) -> String {
+    let shown = plain(&change.path.display().to_string());
+    match &change.kind {
+        ChangeKind::Renamed { from } => format!("{} -> {shown}", plain(&from.display().to_string())),
+        _ => shown,
+    }
+}
+
+pub(super) fn json(outcome: &Outcome, promoted: &Promoted, grants: Option<&Grants>) -> Value {
+    let (exit, signal) = match outcome.exit {
+        Exit::Code(_) => ("code", None),
+        Exit::Signal(number) => ("signal", Some(number)),
+        Exit::Timeout => ("timeout", None),
+        Exit::OutOfMemory => ("out_of_memory", None),
+    };
+    let text = |stream: &Captured| String::from_utf8_lossy(&stream.bytes).into_owned();
+    let bound = match outcome.memory_bound {
+        MemoryBound::Kernel => "kernel",
+        MemoryBound::Watched => "watched",
+    };
+    let mut value = json!({
+        "exit_code": outcome.exit.code(), "ended_by": exit, "signal": signal, "sandbox_tier": outcome.tier.as_str(),
+        "stdout": text(&outcome.stdout), "stderr": text(&outcome.stderr),
+        "stdout_bytes": outcome.stdout.total, "stderr_bytes": outcome.stderr.total,
+        "truncated": outcome.stdout.truncated() || outcome.stderr.truncated(),
+        "duration_ms": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        "peak_memory": outcome.peak_memory, "memory_bound": bound,
+        "denials": outcome.denials.iter().map(denial_json).collect::<Vec<_>>(),
+    });
+    if let Some(map) = value.as_object_mut() {
+        if let Some(changes) = &outcome.changes {
+            let list: Vec<Value> = changes.list.iter().map(|change| change_json(changes, change)).collect();
+            let withheld = changes.withheld.iter();
+            let withheld: Vec<Value> = withheld
+                .map(|one| json!({"path": one.path.display().to_string(), "why": one.why.as_str()}))
+                .collect();
+            map.insert("changes".to_owned(), list.into());
+            map.insert("withheld".to_owned(), withheld.into());
+            let (count, fault) = match promoted {
+                Ok(count) => (*count, None),
+                Err(fault) => (0, Some(fault.to_string())),
+            };
+            map.insert("promoted".to_owned(), json!({"changes": count, "fault": fault}));
+        }
+        if let Some(grants) = grants {
+            map.insert("explain".to_owned(), grants.as_json());
+        }
+    }
+    value
+}
+
+fn change_json(changes: &Changes, change: &Change) -> Value {
+    let from = match &change.kind {
+        ChangeKind::Renamed { from } => Some(from.display().to_string()),
+        _ => None,
+    };
+    json!({
+        "path": change.path.display().to_string(), "kind": change.kind.as_str(), "from": from,
+        "before": change.before.as_ref().map(facts), "after": change.after.as_ref().map(facts),
+        "diff": changes.diff(change),
+    })
+}
+
+fn facts(facts: &Facts) -> Value {
+    let kind = match facts.kind {
+        EntryKind::File => "file",
+        EntryKind::Folder => "folder",
+        EntryKind::Link => "link",
+        EntryKind::Special => "special",
+    };
+    let hash = facts.hash.map(|hash| {
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{hash}")
+    });
+    json!({
+        "type": kind, "size": facts.size, "mode": format!("{:03o}", facts.mode), "hash": hash,
+        "target": facts.target.as_ref().map(|target| target.display().to_string()),
+    })
+}

@@ -1,0 +1,117 @@
+//! The inside: a process of its own per run, made by the launcher, that builds the walls around itself and then starts
+//! the program. Everything here runs in a process with one thread.
+//!
+//! The order of work: what is the same for every run (`shell`), then the order is waited for, then what the order asks
+//! for (`dress`), then the privileges go (`confine`). So a cell can be made before anybody needs it.
+//!
+//! **Invariants.** The program is started by a child whose every privilege is gone; a step that fails ends the cell
+//! and is told by name; nothing of the broker's descriptors is inherited.
+
+mod confine;
+mod dress;
+mod keeper;
+mod rules;
+mod shell;
+mod watch;
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use crate::fault::{Named as _, Step};
+use crate::sys::{message, process};
+use crate::wire::{self, Identity, Order, Report};
+
+pub(crate) use confine::landlock_abi;
+pub(crate) use keeper::{end_strays, keep};
+pub(crate) use shell::{NAMESPACES, Shell};
+
+/// Launcher to cell. Handles: order, report, standard input, output, error, then the two id maps for a root broker:
+/// of the workspace's owner and of root.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Go {
+    /// Whether the kernel limits the memory of the tree.
+    pub(crate) memory_limited: bool,
+}
+
+/// What came with an order.
+pub(crate) struct Errand {
+    pub(crate) order: Order,
+    pub(crate) go: Go,
+    pub(crate) report: OwnedFd,
+    pub(crate) streams: [OwnedFd; 3],
+    pub(crate) ids: Option<Ids>,
+}
+
+/// How files look to an unprivileged user when the broker is root.
+pub(crate) struct Ids {
+    pub(crate) of_owner: OwnedFd,
+    pub(crate) of_root: OwnedFd,
+}
+
+/// Lives one run of tier full; never returns.
+pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool) -> ! {
+    let code = match run(channel, identity, proc) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    };
+    process::leave(code)
+}
+
+fn run(channel: OwnedFd, identity: Identity, proc: bool) -> Result<(), Errno> {
+    let channel = process::keep_only(channel)?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let shell = Shell::build(identity, proc);
+    let errand = receive(channel.as_fd())?;
+    // The launcher died before our death was tied to its: nobody would end us.
+    drop(channel);
+    let report = rustix::io::fcntl_dupfd_cloexec(&errand.report, 0)?;
+    let finished = shell.and_then(|shell| {
+        let handles = shell.dress(&errand)?;
+        confine::give_up(identity)?;
+        let lent: Vec<BorrowedFd<'_>> = handles.iter().map(OwnedFd::as_fd).collect();
+        tell(errand.report.as_fd(), &Report::Ready, &lent).step("report")?;
+        drop(lent);
+        drop(handles);
+        watch::start_and_wait(errand)
+    });
+    if let Err(step) = finished {
+        let failed = Report::Failed { step: step.name.to_owned(), errno: step.errno.raw_os_error() };
+        tell(report.as_fd(), &failed, &[])?;
+    }
+    Ok(())
+}
+
+/// Waits for the order.
+pub(crate) fn receive(channel: BorrowedFd<'_>) -> Result<Errand, Errno> {
+    let received = message::receive(channel)?;
+    let go: Go = wire::unpack(&received.bytes)?;
+    let mut handles = received.handles.into_iter();
+    let mut next = || handles.next().ok_or(Errno::BADMSG);
+    let (order, report) = (next()?, next()?);
+    let streams = [next()?, next()?, next()?];
+    let ids = match (handles.next(), handles.next()) {
+        (Some(of_owner), Some(of_root)) => Some(Ids { of_owner, of_root }),
+        _ => None,
+    };
+    Ok(Errand { order: wire::unpack_file(order)?, go, report, streams, ids })
+}
+
+/// Says something to the broker.
+pub(crate) fn tell(report: BorrowedFd<'_>, what: &Report, handles: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    message::send(report, &wire::pack(what)?, handles)
+}
+
+/// The child's part: become the program, or tell why not.
+pub(crate) fn become_program(errand: &Errand, walls: crate::filter::Walls, as_whom: Option<Identity>) -> ! {
+    let became = confine::confine(errand, walls, as_whom);
+    let told = match became {
+        Ok(errno) => Report::NotStarted { errno: errno.raw_os_error() },
+        Err(Step { name, errno }) => Report::Failed { step: name.to_owned(), errno: errno.raw_os_error() },
+    };
+    // Whoever waits sees the end of this process even when nobody listens any more.
+    let _ = tell(errand.report.as_fd(), &told, &[]);
+    process::leave(125)
+}

@@ -1,0 +1,157 @@
+//! Giving everything up: limits, identity, privileges, Landlock, the filter; then the program.
+
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{Access as Can, Mode};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use rustix::thread::{Gid, Uid};
+
+use super::{Errand, rules, tell};
+use crate::fault::{Named as _, Step};
+use crate::filter::{self, Profile, Walls};
+use crate::spec::{Limits, Observe};
+use crate::sys::{capability, process, seccomp};
+use crate::wire::{Bytes, Identity, Order, Report, c_text};
+
+/// The newest Landlock that the kernel has; 0 when there is none.
+pub(crate) fn landlock_abi() -> i32 {
+    // SAFETY: with this flag the kernel only tells its version; no memory is involved.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, 1) };
+    i32::try_from(version).unwrap_or(0).max(0)
+}
+
+/// The first process gives up what it does not need any more.
+pub(super) fn give_up(identity: Identity) -> Result<(), Step> {
+    capability::drop_bounding();
+    take(identity).step("identity")?;
+    capability::drop_all().step("capabilities")?;
+    rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
+    // Changing the identity untied us from the launcher.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
+    // The program may not look into this process, which has the same user.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("dumpable")
+}
+
+fn take(identity: Identity) -> Result<(), Errno> {
+    if !identity.taken {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+/// Confines the calling process and makes it the program; gives the last exec's error when that fails.
+pub(super) fn confine(errand: &Errand, walls: Walls, as_whom: Option<Identity>) -> Result<Errno, Step> {
+    let order = &errand.order;
+    process::default_signals();
+    rustix::process::setsid().step("session")?;
+    let [input, output, error] = &errand.streams;
+    rustix::stdio::dup2_stdin(input).step("standard input")?;
+    rustix::stdio::dup2_stdout(output).step("standard output")?;
+    rustix::stdio::dup2_stderr(error).step("standard error")?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).step("dumpable")?;
+    if let Some(identity) = as_whom {
+        capability::drop_bounding();
+        take(identity).step("identity")?;
+        capability::drop_all().step("capabilities")?;
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).step("dumpable")?;
+    }
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
+    limit(&order.limits, walls).step("limits")?;
+    // Of the caller's choice, so no fault of the walls.
+    if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
+        return Ok(errno);
+    }
+    rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
+    rules::landlock(order, walls).map_err(|errno| Step { name: "landlock", errno })?;
+    let (arguments, environment) = words(order).step("arguments")?;
+    let candidates = candidates(order).step("program")?;
+    process::close_on_exec_from(3).step("descriptors")?;
+    let profile = Profile {
+        network: order.network,
+        observe: order.observe,
+        walls,
+        guarded: if order.landlock_abi < 6 { order.guarded.clone() } else { Vec::new() },
+    };
+    let filter = filter::compile(&profile);
+    if order.observe == Observe::Off {
+        seccomp::install(&filter).step("seccomp")?;
+    } else {
+        let listener = seccomp::install_with_listener(&filter).step("seccomp listener")?;
+        tell(errand.report.as_fd(), &Report::Listener, &[listener.as_fd()]).step("seccomp listener")?;
+    }
+    let mut refused = Errno::NOENT;
+    for candidate in candidates {
+        refused = process::execute(&candidate, &arguments, &environment);
+    }
+    Ok(refused)
+}
+
+type Words = Vec<std::ffi::CString>;
+
+fn words(order: &Order) -> Result<(Words, Words), Errno> {
+    let all = |list: &[Bytes]| list.iter().map(|text| c_text(text)).collect::<Result<Words, Errno>>();
+    Ok((all(&order.arguments)?, all(&order.environment)?))
+}
+
+/// Where the program may be: as named, or the first of that name in `PATH`.
+fn candidates(order: &Order) -> Result<Words, Errno> {
+    if order.program.contains(&b'/') {
+        return Ok(vec![c_text(&order.program)?]);
+    }
+    for folder in &order.path {
+        let path = c_text(&[folder.as_slice(), b"/", &order.program].concat())?;
+        if rustix::fs::access(&path, Can::EXEC_OK).is_ok() {
+            return Ok(vec![path]);
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn limit(limits: &Limits, walls: Walls) -> Result<(), Errno> {
+    let processes = match walls {
+        // Counted per sandbox: in a user namespace of its own, or under a user id of its own.
+        Walls::Namespaces => limits.processes,
+        // Counted with everything else that the user runs.
+        Walls::LandlockOnly => limits.processes.saturating_add(running()),
+    };
+    for (resource, most) in [
+        // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
+        (Resource::Core, 1),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Fsize, limits.file_size),
+        (Resource::Cpu, limits.cpu_seconds),
+        (Resource::Data, limits.memory),
+        (Resource::Nproc, processes),
+        (Resource::Memlock, 64 << 10),
+        (Resource::Msgqueue, 800 << 10),
+        (Resource::Sigpending, 1024),
+    ] {
+        let hard = rustix::process::getrlimit(resource).maximum;
+        let most = hard.map_or(most, |hard| hard.min(most));
+        rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    }
+    Ok(())
+}
+
+/// How many processes and threads this user has now.
+fn running() -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    #[expect(clippy::disallowed_methods, reason = "the kernel's own list of processes")]
+    let Ok(list) = std::fs::read_dir("/proc") else { return 0 };
+    let me = rustix::process::getuid().as_raw();
+    let threads = list.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        let mine = process && entry.metadata().ok()?.uid() == me;
+        // A folder for each thread, and the folder's own two names.
+        mine.then(|| {
+            entry.path().join("task").symlink_metadata().map_or(1, |facts| facts.nlink().saturating_sub(2))
+        })
+    });
+    threads.sum()
+}

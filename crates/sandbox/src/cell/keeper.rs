@@ -1,0 +1,157 @@
+//! The keeper of a program without namespaces: every orphan below it becomes its child, so it finds and ends all of
+//! them. It stays outside the walls, and the program cannot signal it.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::watch::{exited, reap};
+use super::{Errand, become_program, receive, tell};
+use crate::filter::Walls;
+use crate::sys::process;
+use crate::wire::{Identity, Report};
+
+const LOOK_MS: u32 = 100;
+/// TERM asks the tree to end, INT ends it; both come from the launcher, INT also by its death.
+const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
+
+/// Keeps one run of tier no-userns; never returns.
+pub(crate) fn keep(channel: OwnedFd, identity: Identity) -> ! {
+    let code = match run(channel, identity) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    };
+    process::leave(code)
+}
+
+fn run(channel: OwnedFd, identity: Identity) -> Result<(), Errno> {
+    let channel = process::keep_only(channel)?;
+    process::block_signals(WAITED_FOR)?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let mut errand = receive(channel.as_fd())?;
+    drop(channel);
+    errand.order.guarded.push(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs());
+    tell(errand.report.as_fd(), &Report::Ready, &[])?;
+    let Some(program) = process::fork()? else {
+        become_program(&errand, Walls::LandlockOnly, identity.taken.then_some(identity));
+    };
+    let Errand { report, order, go, streams, .. } = errand;
+    drop(streams);
+    let ended = wait(program, (!go.memory_limited).then_some(order.limits.memory));
+    end_all();
+    let told = match ended {
+        End::Status { status, asked } => exited(status, asked, go.memory_limited),
+        End::OverMemory => Report::OverMemory,
+        // The launcher tells why.
+        End::Asked => return Ok(()),
+    };
+    tell(report.as_fd(), &told, &[])
+}
+
+enum End {
+    Status { status: i32, asked: bool },
+    OverMemory,
+    Asked,
+}
+
+fn wait(program: Pid, watched: Option<u64>) -> End {
+    let mut asked = false;
+    loop {
+        match process::wait_signal(WAITED_FOR, watched.map(|_| LOOK_MS)) {
+            Some(number) if number == Signal::TERM.as_raw() => {
+                asked = true;
+                signal_tree(Signal::TERM);
+            }
+            Some(number) if number == Signal::INT.as_raw() => return End::Asked,
+            Some(_) => {
+                if let Some(status) = reap(program) {
+                    return End::Status { status, asked };
+                }
+            }
+            None => {
+                if watched.is_some_and(|most| used() > most) {
+                    return End::OverMemory;
+                }
+            }
+        }
+    }
+}
+
+/// Ends every process below this one. Stopped first, so that none makes another while we look.
+fn end_all() {
+    loop {
+        // Until nobody is left: every orphan becomes our child. Mostly nobody is, and no list has to be read.
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Err(Errno::CHILD) => return,
+            Ok(None) => {
+                signal_tree(Signal::STOP);
+                signal_tree(Signal::KILL);
+                process::wait_signal(&[Signal::CHILD], Some(5));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Ends every process below this one but those named and theirs.
+pub(crate) fn end_strays(kept: &[Pid]) {
+    loop {
+        let strays = tree(kept);
+        if strays.is_empty() {
+            return;
+        }
+        for pid in &strays {
+            let _ = rustix::process::kill_process(*pid, Signal::KILL);
+        }
+        for pid in strays {
+            // Those that are not our children become so when their parents have ended.
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}
+
+fn signal_tree(signal: Signal) {
+    for pid in tree(&[]) {
+        // It may have ended; then there is nothing to signal.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+fn used() -> u64 {
+    tree(&[]).into_iter().filter_map(resident).sum::<u64>() * rustix::param::page_size() as u64
+}
+
+#[expect(clippy::disallowed_methods, reason = "the kernel's own words about a process")]
+fn resident(pid: Pid) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
+    let mut numbers = text.split_ascii_whitespace().skip(1).filter_map(|word| word.parse::<u64>().ok());
+    Some(numbers.next()?.saturating_sub(numbers.next()?))
+}
+
+/// Every process below this one, without some and what is below them.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own list of processes")]
+fn tree(without: &[Pid]) -> Vec<Pid> {
+    let Ok(list) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let parents: Vec<(Pid, Pid)> = list
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let text = std::fs::read(entry.path().join("stat")).ok()?;
+            // After the name, which may hold anything: state, parent.
+            let close = text.iter().rposition(|byte| *byte == b')')?;
+            let rest = String::from_utf8_lossy(text.get(close + 1..)?).into_owned();
+            let parent: i32 = rest.split_ascii_whitespace().nth(1)?.parse().ok()?;
+            Some((Pid::from_raw(pid)?, Pid::from_raw(parent)?))
+        })
+        .collect();
+    let mut found = vec![rustix::process::getpid()];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let below = parents.iter().filter(|(pid, above)| *above == parent && !without.contains(pid));
+        found.extend(below.map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
+}

@@ -1,0 +1,191 @@
+//! What Landlock lets through. In the full tier it is the second wall behind the mounts; without namespaces it is the
+//! wall of files.
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+};
+use rustix::io::Errno;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::shell::SYSTEM;
+use crate::filter::Walls;
+use crate::wire::{Order, View};
+
+/// The files and folders of `/etc` that programs need; everything else there is nobody's business.
+const ETC: &[&str] = &[
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "gitconfig",
+    "group",
+    "host.conf",
+    "hosts",
+    "inputrc",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "ld.so.preload",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "login.defs",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "perl",
+    "pki",
+    "profile",
+    "profile.d",
+    "protocols",
+    "python3",
+    "services",
+    "shells",
+    "ssl",
+    "terminfo",
+    "timezone",
+    "xml",
+];
+
+/// Of `/proc` of the host, where there is no other.
+const PROC: &[&str] =
+    &["/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
+
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Puts the calling process under the rules.
+pub(super) fn landlock(order: &Order, walls: Walls) -> Result<(), Errno> {
+    restrict(order, walls).map_err(|_| Errno::NOTSUP)
+}
+
+fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
+    let abi = ABI::from(order.landlock_abi);
+    let all = AccessFs::from_all(abi);
+    let mut rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(all)?;
+    if abi >= ABI::V4 && walls == Walls::LandlockOnly {
+        rules = rules.handle_access(AccessNet::from_all(abi))?;
+    }
+    if abi >= ABI::V6 {
+        rules = rules.scope(Scope::from_all(abi))?;
+    }
+    let read = AccessFs::from_read(abi);
+    let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | ioctl(abi));
+    let look = AccessFs::ReadFile | AccessFs::ReadDir;
+    let mut rules = rules.create()?;
+    for name in SYSTEM.iter().filter(|name| **name != "etc") {
+        rules = allow(rules, Path::new("/").join(name).as_path(), read)?;
+    }
+    for name in ETC {
+        rules = allow(rules, &Path::new("/etc").join(name), look)?;
+    }
+    for path in DEVICES {
+        rules = allow(rules, Path::new(path), look | AccessFs::WriteFile | truncate(abi) | ioctl(abi))?;
+    }
+    let bytes = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf();
+    let excluded: Vec<PathBuf> = order
+        .masks
+        .iter()
+        .map(|mask| bytes(&order.workspace).join(bytes(&mask.path)))
+        .chain(order.blank.iter().map(|path| bytes(path)))
+        .collect();
+    for path in order.read.iter().chain(&order.toolchains) {
+        let path = bytes(path);
+        match walls {
+            // Credentials are covered by mounts.
+            Walls::Namespaces => rules = allow(rules, &path, read)?,
+            Walls::LandlockOnly => rules = allow_without(rules, &path, &excluded, read)?,
+        }
+    }
+    for path in &order.write {
+        rules = allow(rules, &bytes(path), write)?;
+    }
+    match walls {
+        Walls::Namespaces => {
+            rules = allow(rules, Path::new("/proc"), look | AccessFs::WriteFile)?;
+            for path in ["/tmp", "/dev/shm"] {
+                rules = allow(rules, Path::new(path), write)?;
+            }
+            rules = allow(rules, &bytes(&order.home), write)?;
+            match order.view {
+                View::Absent => {}
+                View::Read => rules = allow(rules, &bytes(&order.workspace), read)?,
+                View::Fresh | View::Layered => rules = allow(rules, &bytes(&order.workspace), write)?,
+            }
+        }
+        Walls::LandlockOnly => {
+            for path in PROC {
+                rules = allow(rules, Path::new(path), look)?;
+            }
+            if order.view == View::Read {
+                rules = allow_without(rules, &bytes(&order.workspace), &excluded, read)?;
+            }
+        }
+    }
+    rules.restrict_self().map(drop)
+}
+
+/// A folder without some of the names in it: Landlock knows no exceptions, so the siblings are named instead. Folders
+/// may be listed everywhere: a name is seen, its content is not.
+fn allow_without(
+    rules: RulesetCreated,
+    root: &Path,
+    excluded: &[PathBuf],
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    if !excluded.iter().any(|path| path.starts_with(root)) {
+        return allow(rules, root, access);
+    }
+    let mut rules = allow(rules, root, AccessFs::ReadDir.into())?;
+    let mut ahead = vec![root.to_owned()];
+    while let Some(here) = ahead.pop() {
+        if excluded.contains(&here) {
+            continue;
+        }
+        if !excluded.iter().any(|path| path.starts_with(&here)) {
+            rules = allow(rules, &here, access)?;
+            continue;
+        }
+        #[expect(clippy::disallowed_methods, reason = "the names beside one that is left out")]
+        if let Ok(entries) = std::fs::read_dir(&here) {
+            let entries = entries.filter_map(Result::ok);
+            // A link is judged by what it leads to.
+            ahead.extend(
+                entries
+                    .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
+                    .map(|entry| entry.path()),
+            );
+        }
+    }
+    Ok(rules)
+}
+
+fn allow(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    // What is not there cannot be opened either.
+    let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
+    let folder = rustix::fs::fstat(&handle).is_ok_and(|facts| {
+        rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Directory
+    });
+    let access = if folder { access } else { access & AccessFs::from_file(ABI::V9) };
+    if access.is_empty() { Ok(rules) } else { rules.add_rule(PathBeneath::new(handle, access)) }
+}
+
+fn ioctl(abi: ABI) -> BitFlags<AccessFs> {
+    if abi >= ABI::V5 { AccessFs::IoctlDev.into() } else { BitFlags::EMPTY }
+}
+
+fn truncate(abi: ABI) -> BitFlags<AccessFs> {
+    if abi >= ABI::V3 { AccessFs::Truncate.into() } else { BitFlags::EMPTY }
+}

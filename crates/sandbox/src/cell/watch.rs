@@ -1,0 +1,88 @@
+//! The first process of a cell: starts the program, reaps what is orphaned, passes the request to end on, watches the
+//! memory where the kernel does not. When it ends, the kernel ends everything else in here.
+
+use std::os::fd::AsFd as _;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::{Errand, become_program, tell};
+use crate::fault::{Named as _, Step};
+use crate::filter::Walls;
+use crate::sys::process;
+use crate::wire::Report;
+
+/// How often memory is looked at.
+const LOOK_MS: u32 = 100;
+const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
+
+pub(super) fn start_and_wait(errand: Errand) -> Result<(), Step> {
+    process::block_signals(WAITED_FOR).step("signals")?;
+    let Some(program) = process::fork().step("fork")? else {
+        become_program(&errand, Walls::Namespaces, None);
+    };
+    let Errand { report, order, go, streams, ids } = errand;
+    drop(streams);
+    drop(ids);
+    let watched = (!go.memory_limited).then_some(order.limits.memory);
+    let interval = watched.map(|_| LOOK_MS);
+    let mut asked = false;
+    loop {
+        match process::wait_signal(WAITED_FOR, interval) {
+            Some(number) if number == Signal::TERM.as_raw() => {
+                asked = true;
+                process::signal_all(Signal::TERM);
+            }
+            Some(_) => {
+                if let Some(status) = reap(program) {
+                    end_all();
+                    let exited = exited(status, asked, go.memory_limited);
+                    return tell(report.as_fd(), &exited, &[]).step("report");
+                }
+            }
+            None => {
+                if watched.is_some_and(|most| used().is_some_and(|used| used > most)) {
+                    return tell(report.as_fd(), &Report::OverMemory, &[]).step("report");
+                }
+            }
+        }
+    }
+}
+
+/// Ends and takes whoever is left, so that the caller need not wait for the kernel to take the walls down.
+fn end_all() {
+    loop {
+        process::signal_all(Signal::KILL);
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+pub(super) fn exited(status: i32, asked: bool, memory_limited: bool) -> Report {
+    Report::Exited { status, asked, peak_memory: process::peak_memory_of_children(), memory_limited }
+}
+
+/// Takes every process that has ended; the program's status when it is among them.
+pub(super) fn reap(program: Pid) -> Option<i32> {
+    let mut ended = None;
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        if pid == program {
+            ended = Some(status.as_raw());
+        }
+    }
+    ended
+}
+
+/// Memory of every process in here that nobody shares, in bytes.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own list of processes in this namespace")]
+fn used() -> Option<u64> {
+    let list = std::fs::read_dir("/proc").ok()?;
+    let sizes = list.filter_map(|entry| {
+        let text = std::fs::read_to_string(entry.ok()?.path().join("statm")).ok()?;
+        let mut numbers = text.split_ascii_whitespace().skip(1).filter_map(|word| word.parse::<u64>().ok());
+        Some(numbers.next()?.saturating_sub(numbers.next()?))
+    });
+    Some(sizes.sum::<u64>() * rustix::param::page_size() as u64)
+}

@@ -1,0 +1,377 @@
+//! Walking the upper layer and comparing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+use rustix::io::Errno;
+use vambrace_core::block::BlockList;
+
+use super::facts::{EntryKind, Facts};
+use super::{Change, ChangeKind, Changes, Why, Withheld};
+use crate::order::Task;
+use crate::sys::mounting::open_beneath;
+use crate::walk::join;
+use crate::wire::Bytes;
+
+/// What to compare, and by which names to withhold.
+pub(crate) struct Collect<'a> {
+    /// The workspace itself.
+    pub(crate) base: Arc<OwnedFd>,
+    /// The layer that took the changes.
+    pub(crate) upper: OwnedFd,
+    /// The view that the program had; the upper layer itself when the view began empty.
+    pub(crate) view: Option<OwnedFd>,
+    pub(crate) masked: &'a BlockList,
+    pub(crate) protected: &'a BlockList,
+    pub(crate) scratch: &'a [String],
+    pub(crate) since: i128,
+    pub(crate) folder: Option<Arc<Task>>,
+}
+
+/// Every difference.
+pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
+    let fresh = what.view.is_none();
+    let upper = Arc::new(what.upper);
+    let view = what.view.map_or_else(|| Arc::clone(&upper), Arc::new);
+    let mut found = Found {
+        base: what.base.as_fd(),
+        view: view.as_fd(),
+        masked: what.masked,
+        protected: what.protected,
+        scratch: what.scratch,
+        since: what.since,
+        fresh,
+        changes: BTreeMap::new(),
+        withheld: Vec::new(),
+        folders: HashMap::new(),
+    };
+    found.folder(upper.as_fd(), Bytes::new())?;
+    let (changes, withheld) = (found.changes, found.withheld);
+    let list = with_renames(changes.into_values().collect());
+    Ok(Changes { list, withheld, base: what.base, view, _folder: what.folder, since: what.since })
+}
+
+struct Found<'a> {
+    base: BorrowedFd<'a>,
+    view: BorrowedFd<'a>,
+    masked: &'a BlockList,
+    protected: &'a BlockList,
+    scratch: &'a [String],
+    since: i128,
+    fresh: bool,
+    changes: BTreeMap<Bytes, Change>,
+    withheld: Vec<Withheld>,
+    /// Which folders of the workspace were changed meanwhile, as far as it was asked.
+    folders: HashMap<Bytes, bool>,
+}
+
+impl Found<'_> {
+    /// Everything in one folder of the upper layer.
+    fn folder(&mut self, upper: BorrowedFd<'_>, path: Bytes) -> Result<(), Errno> {
+        let mut ahead = vec![path];
+        while let Some(path) = ahead.pop() {
+            let name: &[u8] = if path.is_empty() { b"." } else { &path };
+            let handle = match open_beneath(upper, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Err(Errno::ACCESS) => {
+                    self.withhold(&path, Why::Unreadable);
+                    continue;
+                }
+                opened => opened?,
+            };
+            if !self.fresh && is_opaque(&handle) {
+                self.deleted_below(&path)?;
+            }
+            for (name, kind, whiteout) in entries(handle)? {
+                let path = join(&path, &name);
+                if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
+                    continue;
+                }
+                if whiteout && !self.fresh {
+                    self.deleted(&path)?;
+                } else {
+                    let before = Facts::look(self.base, &path)?;
+                    if kind != FileType::Directory
+                        && before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder)
+                    {
+                        self.deleted_below(&path)?;
+                    }
+                    if self.entry(&path, before)? && kind == FileType::Directory {
+                        ahead.push(path);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One entry that is there in the view; says whether what lies below is to be looked at.
+    fn entry(&mut self, path: &[u8], before: Option<Facts>) -> Result<bool, Errno> {
+        let Some(after) = Facts::look(self.view, path)? else { return Ok(false) };
+        let folder = after.kind == EntryKind::Folder;
+        let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
+        if let Some(why) = self.forbidden(path) {
+            // A folder that only passed through (copied up on the way) is no change.
+            if why == Why::Masked || !(folder && was_folder) {
+                self.withhold(path, why);
+                return Ok(false);
+            }
+        }
+        if self.fresh && before.is_some() {
+            if folder && was_folder {
+                return Ok(true);
+            }
+            self.withhold(path, Why::Exists);
+            return Ok(false);
+        }
+        match after.kind {
+            EntryKind::Special => {
+                self.withhold(path, Why::Special);
+                return Ok(false);
+            }
+            EntryKind::Link if after.target.as_ref().is_some_and(|target| leads_outside(path, target)) => {
+                self.withhold(path, Why::LeadsOutside);
+                return Ok(false);
+            }
+            _ => {}
+        }
+        let after = match after.with_hash(self.view, path) {
+            Err(Errno::ACCESS) => {
+                self.withhold(path, Why::Unreadable);
+                return Ok(false);
+            }
+            hashed => hashed?,
+        };
+        let Some(before) = before else {
+            if self.stale_above(path)? {
+                self.withhold(path, Why::StaleBase);
+                return Ok(false);
+            }
+            self.put(path, ChangeKind::Created, None, Some(after));
+            return Ok(folder);
+        };
+        let before = match before.with_hash(self.base, path) {
+            Err(Errno::ACCESS) => {
+                self.withhold(path, Why::Unreadable);
+                return Ok(false);
+            }
+            hashed => hashed?,
+        };
+        let same = before.kind == after.kind && before.hash == after.hash && before.target == after.target;
+        let kind = match (same, before.mode == after.mode || after.kind == EntryKind::Link) {
+            (true, true) => return Ok(folder),
+            (true, false) => ChangeKind::Mode,
+            (false, _) => ChangeKind::Modified,
+        };
+        if before.changed > self.since || self.stale_above(path)? {
+            self.withhold(path, Why::StaleBase);
+            return Ok(folder);
+        }
+        self.put(path, kind, Some(before), Some(after));
+        Ok(folder)
+    }
+
+    fn deleted(&mut self, path: &[u8]) -> Result<(), Errno> {
+        let Some(before) = Facts::look(self.base, path)? else { return Ok(()) };
+        if before.kind == EntryKind::Folder {
+            self.deleted_below(path)?;
+        }
+        self.gone(path, before)
+    }
+
+    fn gone(&mut self, path: &[u8], before: Facts) -> Result<(), Errno> {
+        if let Some(why) = self.forbidden(path) {
+            // What was masked was never there for the program, so it did not delete it.
+            if why != Why::Masked {
+                self.withhold(path, why);
+            }
+            return Ok(());
+        }
+        if before.changed > self.since || self.stale_above(path)? {
+            self.withhold(path, Why::StaleBase);
+            return Ok(());
+        }
+        let before = match before.with_hash(self.base, path) {
+            Err(Errno::ACCESS) => {
+                self.withhold(path, Why::Unreadable);
+                return Ok(());
+            }
+            hashed => hashed?,
+        };
+        self.put(path, ChangeKind::Deleted, Some(before), None);
+        Ok(())
+    }
+
+    /// Everything of the workspace below a folder that the view does not have.
+    fn deleted_below(&mut self, path: &[u8]) -> Result<(), Errno> {
+        let mut ahead = vec![path.to_vec()];
+        while let Some(path) = ahead.pop() {
+            let name: &[u8] = if path.is_empty() { b"." } else { &path };
+            let handle = match open_beneath(self.base, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Err(Errno::ACCESS) => {
+                    self.withhold(&path, Why::Unreadable);
+                    continue;
+                }
+                // No folder in the workspace: then nothing was in it.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                opened => opened?,
+            };
+            for (name, ..) in entries(handle)? {
+                let path = join(&path, &name);
+                if Facts::look(self.view, &path)?.is_some() {
+                    continue;
+                }
+                let Some(before) = Facts::look(self.base, &path)? else { continue };
+                if before.kind == EntryKind::Folder {
+                    ahead.push(path.clone());
+                }
+                self.gone(&path, before)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a folder above was changed by somebody else while the program ran: an entry came, went or moved there,
+    /// and what the program saw is not what is there now.
+    fn stale_above(&mut self, path: &[u8]) -> Result<bool, Errno> {
+        let mut end = path.len();
+        loop {
+            let cut = path.get(..end).and_then(|head| head.iter().rposition(|byte| *byte == b'/'));
+            let above = cut.and_then(|cut| path.get(..cut)).unwrap_or_default().to_vec();
+            let stale = match self.folders.get(&above) {
+                Some(stale) => *stale,
+                None => {
+                    let name: &[u8] = if above.is_empty() { b"." } else { &above };
+                    let facts = Facts::look(self.base, name)?;
+                    let stale = facts.is_some_and(|facts| facts.changed > self.since);
+                    self.folders.insert(above, stale);
+                    stale
+                }
+            };
+            match cut {
+                _ if stale => return Ok(true),
+                None => return Ok(false),
+                Some(cut) => end = cut,
+            }
+        }
+    }
+
+    fn forbidden(&self, path: &[u8]) -> Option<Why> {
+        let text = String::from_utf8_lossy(path);
+        if self.masked.blocks(&text).is_some() {
+            Some(Why::Masked)
+        } else if self.protected.blocks(&text).is_some() {
+            Some(Why::Protected)
+        } else {
+            None
+        }
+    }
+
+    fn put(&mut self, path: &[u8], kind: ChangeKind, before: Option<Facts>, after: Option<Facts>) {
+        let change = Change { path: PathBuf::from(OsStr::from_bytes(path)), kind, before, after };
+        self.changes.insert(path.to_vec(), change);
+    }
+
+    fn withhold(&mut self, path: &[u8], why: Why) {
+        self.withheld.push(Withheld { path: PathBuf::from(OsStr::from_bytes(path)), why });
+    }
+}
+
+/// The names of a folder with their kinds, and whether each is a whiteout.
+fn entries(handle: OwnedFd) -> Result<Vec<(Bytes, FileType, bool)>, Errno> {
+    let mut list = Vec::new();
+    let mut folder = Dir::read_from(handle.as_fd())?;
+    while let Some(entry) = folder.read() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let mut kind = entry.file_type();
+        let mut whiteout = false;
+        if matches!(kind, FileType::Unknown | FileType::CharacterDevice) {
+            let facts = rustix::fs::statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            kind = FileType::from_raw_mode(facts.st_mode);
+            whiteout = kind == FileType::CharacterDevice && facts.st_rdev == 0;
+        }
+        list.push((name.to_bytes().to_vec(), kind, whiteout));
+    }
+    Ok(list)
+}
+
+/// Whether nothing of the layers below shines through.
+fn is_opaque(folder: &OwnedFd) -> bool {
+    ["user.overlay.opaque", "trusted.overlay.opaque"].into_iter().any(|name| {
+        let mut value = [0; 1];
+        rustix::fs::fgetxattr(folder, name, &mut value).is_ok() && value == *b"y"
+    })
+}
+
+/// Judged by its letters alone: a link through another link inside is found when that one is judged.
+fn leads_outside(path: &[u8], target: &Path) -> bool {
+    let mut depth = path.iter().filter(|byte| **byte == b'/').count();
+    for part in target.components() {
+        match part {
+            Component::Prefix(_) | Component::RootDir => return true,
+            Component::CurDir => {}
+            Component::ParentDir => match depth.checked_sub(1) {
+                Some(up) => depth = up,
+                None => return true,
+            },
+            Component::Normal(_) => depth += 1,
+        }
+    }
+    false
+}
+
+/// A deleted file and a created one with the same content and mode are one file that moved.
+fn with_renames(list: Vec<Change>) -> Vec<Change> {
+    let key =
+        |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.hash, facts.mode));
+    let mut gone: HashMap<_, Vec<PathBuf>> = HashMap::new();
+    for change in list.iter().filter(|change| change.kind == ChangeKind::Deleted) {
+        if let Some(key) = change.before.as_ref().and_then(key) {
+            gone.entry(key).or_default().push(change.path.clone());
+        }
+    }
+    let mut moved: HashMap<PathBuf, Facts> = HashMap::new();
+    let mut named: Vec<Change> = Vec::with_capacity(list.len());
+    for mut change in list.iter().cloned() {
+        if change.kind == ChangeKind::Created
+            && let Some(key) = change.after.as_ref().and_then(key)
+            && let Some(from) = gone.get_mut(&key).and_then(Vec::pop)
+        {
+            change.before = list.iter().find(|one| one.path == from).and_then(|one| one.before.clone());
+            if let Some(before) = &change.before {
+                moved.insert(from.clone(), before.clone());
+            }
+            change.kind = ChangeKind::Renamed { from };
+        }
+        named.push(change);
+    }
+    named.retain(|change| !(change.kind == ChangeKind::Deleted && moved.contains_key(&change.path)));
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_judged_by_where_their_letters_lead() {
+        let check = |path: &str, target: &str, expected: bool| {
+            assert_eq!(leads_outside(path.as_bytes(), Path::new(target)), expected, "{path} -> {target}");
+        };
+        check("a", "b", false);
+        check("a", "..", true);
+        check("d/a", "../b", false);
+        check("d/a", "../../b", true);
+        check("d/a", "x/../../..", true);
+        check("a", "/etc/passwd", true);
+        check("d/e/a", "../../f/./g", false);
+    }
+}

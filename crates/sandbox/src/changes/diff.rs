@@ -1,0 +1,75 @@
+//! A change in words.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+
+use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
+
+use super::{Change, ChangeKind, Changes, EntryKind, Facts};
+
+/// Larger files are named by hash and size.
+const MOST_BYTES: u64 = 1 << 20;
+
+pub(super) fn diff(changes: &Changes, change: &Change) -> String {
+    let path = change.path.display();
+    let (before, after) = (change.before.as_ref(), change.after.as_ref());
+    match &change.kind {
+        ChangeKind::Renamed { from } => format!("rename {} -> {path}\n", from.display()),
+        ChangeKind::Mode => {
+            let mode = |facts: Option<&Facts>| facts.map_or(0, |facts| facts.mode);
+            format!("mode {:03o} -> {:03o} {path}\n", mode(before), mode(after))
+        }
+        ChangeKind::Created | ChangeKind::Modified | ChangeKind::Deleted => {
+            let old = before
+                .map_or(Some(String::new()), |facts| text(facts, || changes.open_before(&change.path).ok()));
+            let new = after
+                .map_or(Some(String::new()), |facts| text(facts, || changes.open_after(&change.path).ok()));
+            match (old, new) {
+                (Some(old), Some(new)) => {
+                    let name = |there: bool, side: &str| match there {
+                        true => format!("{side}/{path}"),
+                        false => "/dev/null".to_owned(),
+                    };
+                    let (from, to) = (name(before.is_some(), "a"), name(after.is_some(), "b"));
+                    format!("--- {from}\n+++ {to}\n{}", unified(&old, &new))
+                }
+                _ => format!("{} {path}: {} -> {}\n", change.kind.as_str(), told(before), told(after)),
+            }
+        }
+    }
+}
+
+/// The text of a file; `None` when it is too large, no file, or no text.
+fn text(facts: &Facts, open: impl FnOnce() -> Option<OwnedFd>) -> Option<String> {
+    if facts.kind != EntryKind::File || facts.size > MOST_BYTES {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::from(open()?).take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}
+
+fn told(facts: Option<&Facts>) -> String {
+    let Some(facts) = facts else { return "nothing".to_owned() };
+    match facts.kind {
+        EntryKind::Folder => "folder".to_owned(),
+        EntryKind::Special => "special".to_owned(),
+        EntryKind::Link => {
+            format!("link to `{}`", facts.target.as_deref().unwrap_or_else(|| "".as_ref()).display())
+        }
+        EntryKind::File => {
+            let hash: String =
+                facts.hash.iter().flatten().take(8).map(|byte| format!("{byte:02x}")).collect();
+            format!("{} bytes sha256:{hash}", facts.size)
+        }
+    }
+}
+
+fn unified(old: &str, new: &str) -> String {
+    let input = InternedInput::new(old, new);
+    let mut diff = Diff::compute(Algorithm::Histogram, &input);
+    diff.postprocess_lines(&input);
+    diff.unified_diff(&BasicLineDiffPrinter(&input.interner), UnifiedDiffConfig::default(), &input)
+        .to_string()
+}

@@ -1,0 +1,107 @@
+//! What an entry is, so that two of them can be compared.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use crate::sys::mounting::open_beneath;
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// File, folder, link.
+    pub kind: EntryKind,
+    /// Who may do what, without set-id bits.
+    pub mode: u32,
+    /// Bytes of content; 0 of a folder.
+    pub size: u64,
+    /// SHA-256 of a file's content, once it was read.
+    pub hash: Option<[u8; 32]>,
+    /// Where a link leads.
+    pub target: Option<PathBuf>,
+    /// Last change of content, name or mode (nanoseconds of the real-time clock).
+    pub changed: i128,
+    /// Its number on its device.
+    pub inode: u64,
+    /// How many names it has.
+    pub links: u64,
+}
+
+/// What kind of thing an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A device, pipe or socket.
+    Special,
+}
+
+impl Facts {
+    /// Looks at an entry beneath a folder; `None` when it is not there.
+    pub(crate) fn look(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Self>, Errno> {
+        let handle = match open_beneath(root, path, OFlags::PATH) {
+            Ok(handle) => handle,
+            // A link or a file where the path wants a folder: the path is not there.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let facts = rustix::fs::statx(&handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+        let kind = match FileType::from_raw_mode(facts.stx_mode.into()) {
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Folder,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Special,
+        };
+        let target = if kind == EntryKind::Link {
+            let target = rustix::fs::readlinkat(&handle, c"", Vec::new())?;
+            Some(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+        } else {
+            None
+        };
+        let changed =
+            i128::from(facts.stx_ctime.tv_sec) * 1_000_000_000 + i128::from(facts.stx_ctime.tv_nsec);
+        Ok(Some(Self {
+            kind,
+            mode: u32::from(facts.stx_mode) & 0o777,
+            size: if kind == EntryKind::Folder { 0 } else { facts.stx_size },
+            hash: None,
+            target,
+            changed,
+            inode: facts.stx_ino,
+            links: facts.stx_nlink.into(),
+        }))
+    }
+
+    /// Reads the content of a file for its hash.
+    pub(crate) fn with_hash(mut self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Self, Errno> {
+        if self.kind == EntryKind::File && self.hash.is_none() {
+            self.hash = Some(hash(root, path)?);
+        }
+        Ok(self)
+    }
+}
+
+fn hash(root: BorrowedFd<'_>, path: &[u8]) -> Result<[u8; 32], Errno> {
+    let mut file = File::from(open_beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
+    let mut digest = Sha256::new();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let read = file
+            .read(&mut piece)
+            .map_err(|error| Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        match piece.get(..read) {
+            None | Some([]) => return Ok(digest.finalize().into()),
+            Some(read) => digest.update(read),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Why a program was not run.
+
+use std::io;
+
+use crate::tier::Tier;
+
+/// Why a program was not run, or its end is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxFault {
+    /// The walls that were asked for cannot be built here. Nothing was started.
+    #[error("{}", unavailable(.wanted, .reasons))]
+    Unavailable {
+        /// What was asked for.
+        wanted: Tier,
+        /// What did not work.
+        reasons: Vec<String>,
+    },
+    /// The walls cannot be built around this call.
+    #[error("{0}")]
+    Refused(String),
+    /// The program could not be started inside.
+    #[error("cannot start `{program}`: {why}")]
+    CouldNotStart {
+        /// Which.
+        program: String,
+        /// The kernel's word.
+        why: String,
+    },
+    /// The launcher is gone.
+    #[error("the launcher ended unexpectedly")]
+    LauncherGone,
+    /// Something of the machine.
+    #[error("{what}: {source}")]
+    System {
+        /// While doing what.
+        what: &'static str,
+        /// The kernel's word.
+        source: io::Error,
+    },
+}
+
+fn unavailable(wanted: &Tier, reasons: &[String]) -> String {
+    let reasons = if reasons.is_empty() { "not possible here".to_owned() } else { reasons.join("; ") };
+    format!("sandbox tier `{wanted}` is not available: {reasons}")
+}
+
+impl SandboxFault {
+    /// What to do about it.
+    #[must_use]
+    pub fn suggestion(&self) -> &'static str {
+        match self {
+            Self::Unavailable { .. } => "`vambrace doctor` tells what is missing and how to get it back",
+            Self::Refused(_) => "change what is asked for",
+            Self::CouldNotStart { .. } => {
+                "name a program that is installed on the system, in the workspace or in a toolchain of the home folder"
+            }
+            Self::LauncherGone => "try again; what it ran has ended with it",
+            Self::System { .. } => "see the message",
+        }
+    }
+
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> Self {
+        move |errno| Self::System { what, source: errno.into() }
+    }
+}
+
+/// A step inside the sandbox-to-be that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) errno: rustix::io::Errno,
+}
+
+/// Names the step that a result belongs to.
+pub(crate) trait Named<T> {
+    fn step(self, name: &'static str) -> Result<T, Step>;
+}
+
+impl<T> Named<T> for Result<T, rustix::io::Errno> {
+    fn step(self, name: &'static str) -> Result<T, Step> {
+        self.map_err(|errno| Step { name, errno })
+    }
+}

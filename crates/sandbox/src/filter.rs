@@ -1,0 +1,153 @@
+//! The system calls that a confined program may not make, as a program for the kernel's filter machine.
+//!
+//! Denied by name, everything else allowed: compatible with what people run, and the namespaces and Landlock are the
+//! walls. What is here are the doors that lead around walls, into little-tested kernel code, or to other processes.
+//! The calls are laid out as a search tree, so an ordinary call passes about seven comparisons.
+//!
+//! `clone3` and `io_uring` cannot be judged (their arguments lie in memory); libraries fall back when they are told
+//! that the kernel does not have them.
+
+mod assemble;
+mod calls;
+
+use crate::spec::{Network, Observe};
+use crate::sys::seccomp::Instruction;
+
+pub(crate) use calls::WRITE_FLAGS;
+
+/// What a filter is made for.
+#[derive(Debug, Clone)]
+pub(crate) struct Profile {
+    pub(crate) network: Network,
+    pub(crate) observe: Observe,
+    /// Whether the walls of a mount namespace are there. Without them no socket leads anywhere harmless, and the
+    /// attributes of files that the user owns are only protected here.
+    pub(crate) walls: Walls,
+    /// Processes that may not be signalled, where Landlock does not keep signals inside.
+    pub(crate) guarded: Vec<u32>,
+}
+
+/// What stands around the program besides the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Walls {
+    Namespaces,
+    LandlockOnly,
+}
+
+/// The filter's instructions.
+pub(crate) fn compile(profile: &Profile) -> Vec<Instruction> {
+    assemble::assemble(calls::rules(profile))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::assemble::run;
+    use super::*;
+
+    fn profile(walls: Walls, observe: Observe) -> Profile {
+        Profile { network: Network::None, observe, walls, guarded: vec![77] }
+    }
+
+    fn check(filter: &[Instruction], number: libc::c_long, arguments: [u64; 6], expected: u32) {
+        let number = u32::try_from(number).unwrap();
+        assert_eq!(run(filter, assemble::ARCHITECTURE, number, arguments), expected, "call {number}");
+    }
+
+    const ALLOW: u32 = 0x7fff_0000;
+    const NOTIFY: u32 = 0x7fc0_0000;
+    const fn errno(number: i32) -> u32 {
+        0x0005_0000 | number as u32
+    }
+
+    #[test]
+    fn doors_around_the_walls_are_shut_and_ordinary_calls_pass() {
+        let filter = compile(&profile(Walls::Namespaces, Observe::Off));
+        let none = [0; 6];
+        for number in [
+            libc::SYS_ptrace,
+            libc::SYS_mount,
+            libc::SYS_bpf,
+            libc::SYS_keyctl,
+            libc::SYS_setns,
+            libc::SYS_unshare,
+            libc::SYS_userfaultfd,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_process_vm_readv,
+        ] {
+            check(&filter, number, none, errno(libc::EPERM));
+        }
+        check(&filter, libc::SYS_clone3, none, errno(libc::ENOSYS));
+        check(&filter, libc::SYS_io_uring_setup, none, errno(libc::ENOSYS));
+        for number in
+            [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_exit_group, libc::SYS_mmap]
+        {
+            check(&filter, number, none, ALLOW);
+        }
+    }
+
+    #[test]
+    fn arguments_are_judged() {
+        let filter = compile(&profile(Walls::Namespaces, Observe::Off));
+        let user = libc::CLONE_NEWUSER as u64;
+        check(&filter, libc::SYS_clone, [user, 0, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_clone, [libc::CLONE_VM as u64, 0, 0, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_ioctl, [0, libc::TIOCSTI, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_ioctl, [0, 0x5401, 0, 0, 0, 0], ALLOW);
+        // The high half of an argument that the kernel cuts off changes nothing.
+        check(&filter, libc::SYS_ioctl, [0, libc::TIOCSTI | 1 << 40, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_socket, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_socket, [libc::AF_INET as u64, 1, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_prlimit64, [0, 7, 0, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_prlimit64, [9, 7, 0, 0, 0, 0], errno(libc::EPERM));
+    }
+
+    #[test]
+    fn loopback_means_plain_tcp_and_udp() {
+        let filter =
+            compile(&Profile { network: Network::Loopback, ..profile(Walls::Namespaces, Observe::Off) });
+        let inet = libc::AF_INET as u64;
+        check(&filter, libc::SYS_socket, [inet, 1 | 0o2000000, 0, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_socket, [inet, 2, 17, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_socket, [inet, 1, 262, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_socket, [inet, 3, 1, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_socket, [libc::AF_NETLINK as u64, 3, 0, 0, 0, 0], errno(libc::EPERM));
+    }
+
+    #[test]
+    fn without_namespaces_sockets_attributes_and_foreign_signals_are_shut() {
+        let filter = compile(&profile(Walls::LandlockOnly, Observe::Off));
+        check(&filter, libc::SYS_socket, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_socketpair, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_fchmodat, [0; 6], errno(libc::EPERM));
+        check(&filter, libc::SYS_setxattr, [0; 6], errno(libc::EPERM));
+        check(&filter, libc::SYS_kill, [77, 9, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_kill, [u64::MAX, 9, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_kill, [78, 9, 0, 0, 0, 0], ALLOW);
+    }
+
+    #[test]
+    fn observing_asks_about_writes_only_unless_all_is_wanted() {
+        let here = libc::AT_FDCWD as u64;
+        let read = [here, 0, libc::O_RDONLY as u64, 0, 0, 0];
+        let write = [here, 0, (libc::O_WRONLY | libc::O_CREAT) as u64, 0, 0, 0];
+        let writes = compile(&profile(Walls::Namespaces, Observe::Writes));
+        check(&writes, libc::SYS_openat, read, ALLOW);
+        check(&writes, libc::SYS_openat, write, NOTIFY);
+        let all = compile(&profile(Walls::Namespaces, Observe::All));
+        check(&all, libc::SYS_openat, read, NOTIFY);
+        check(&all, libc::SYS_ptrace, [0; 6], NOTIFY);
+        let off = compile(&profile(Walls::Namespaces, Observe::Off));
+        check(&off, libc::SYS_openat, write, ALLOW);
+    }
+
+    #[test]
+    fn other_architectures_are_killed_and_x32_does_not_exist() {
+        let filter = compile(&profile(Walls::Namespaces, Observe::Off));
+        assert_eq!(run(&filter, 0x4000_0003, 1, [0; 6]), 0x8000_0000);
+        if cfg!(target_arch = "x86_64") {
+            let x32 = 0x4000_0000 | 1;
+            assert_eq!(run(&filter, assemble::ARCHITECTURE, x32, [0; 6]), errno(libc::ENOSYS));
+        }
+    }
+}

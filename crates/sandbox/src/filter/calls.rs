@@ -1,0 +1,295 @@
+//! Which calls, and why. A table of data.
+
+use std::collections::BTreeMap;
+
+use super::assemble::{Rule, Test, Verdict};
+use super::{Profile, Walls};
+use crate::spec::{Network, Observe};
+
+const NO: Verdict = Verdict::Refuse(libc::EPERM);
+const ABSENT: Verdict = Verdict::Refuse(libc::ENOSYS);
+
+/// Never, in any profile.
+const FORBIDDEN: &[libc::c_long] = &[
+    // Other processes' memory and descriptors.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    // Large, young or rarely tested parts of the kernel.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_memfd_secret,
+    libc::SYS_vmsplice,
+    libc::SYS_fanotify_init,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_remap_file_pages,
+    // Keys of the user.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // Mounts and namespaces.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    // Files by number instead of by path.
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    // The machine.
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_vhangup,
+    libc::SYS_nfsservctl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_uselib,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ustat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_sysfs,
+];
+
+/// Newer than some C libraries know: `open_tree_attr` (6.15) sets a mount's attributes while cloning it.
+const OPEN_TREE_ATTR: libc::c_long = 467;
+
+/// Cannot be judged, so they do not exist.
+const MISSING: &[libc::c_long] =
+    &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
+/// Change what a file says about itself; Landlock does not judge them.
+const ATTRIBUTES: &[libc::c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_utimensat,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+/// Of Linux 6.13 and 6.17.
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
+const FILE_SETATTR: libc::c_long = 469;
+
+/// Shared with every process of the user where there is no namespace of its own for them.
+const SHARED: &[libc::c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // Tells what happens to files that may not be read.
+    libc::SYS_inotify_add_watch,
+];
+
+/// Change names or contents by path; asked about when writes are observed.
+const CHANGES: &[libc::c_long] = &[
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_truncate,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_openat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mknod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_symlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    libc::SYS_fchmodat,
+];
+
+/// Signals sent by process id.
+const SIGNALS: &[libc::c_long] = &[
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+];
+
+/// Of another process only with its number: `0` is the caller.
+const ABOUT_A_PROCESS: &[libc::c_long] = &[
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+];
+
+/// Every `CLONE_NEW*` that `clone` knows; that of time namespaces lies where the exit signal is.
+const NEW_NAMESPACES: u32 = 0x7e02_0000;
+const TIOCLINUX: u32 = 0x541c;
+const TIOCSETD: u32 = 0x5423;
+
+/// Flags of an open that is meant for writing.
+pub(crate) const WRITE_FLAGS: u32 =
+    (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_TMPFILE & !libc::O_DIRECTORY)
+        as u32;
+
+pub(super) fn rules(profile: &Profile) -> BTreeMap<u32, Rule> {
+    let mut rules = BTreeMap::new();
+    // What is refused anyway is told as well, when everything is to be told.
+    let no = if profile.observe == Observe::All { Verdict::Ask } else { NO };
+    for number in FORBIDDEN.iter().chain(&[OPEN_TREE_ATTR]) {
+        put(&mut rules, *number, Rule::always(no));
+    }
+    for number in MISSING {
+        put(&mut rules, *number, Rule::always(ABSENT));
+    }
+    observed(profile, &mut rules);
+    arguments(profile, no, &mut rules);
+    if profile.walls == Walls::LandlockOnly {
+        for number in ATTRIBUTES.iter().chain(SHARED) {
+            put(&mut rules, *number, Rule::always(no));
+        }
+        if !profile.guarded.is_empty() {
+            let everybody = u32::MAX;
+            let targets = profile.guarded.iter().copied().chain([everybody]);
+            let cases = targets.map(|value| (vec![Test::Equal { argument: 0, value }], NO)).collect();
+            let rule = Rule { cases, otherwise: Verdict::Allow };
+            for number in SIGNALS {
+                put(&mut rules, *number, rule.clone());
+            }
+            put(&mut rules, libc::SYS_pidfd_send_signal, Rule::always(NO));
+        }
+    }
+    rules
+}
+
+fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
+    if profile.observe == Observe::Off {
+        return;
+    }
+    for number in CHANGES {
+        put(rules, *number, Rule::always(Verdict::Ask));
+    }
+    let open = |argument| match profile.observe {
+        Observe::All => Rule::always(Verdict::Ask),
+        _ => Rule::when(Test::AnyBit { argument, bits: WRITE_FLAGS }, Verdict::Ask),
+    };
+    put(rules, libc::SYS_openat, open(2));
+    #[cfg(target_arch = "x86_64")]
+    put(rules, libc::SYS_open, open(1));
+}
+
+fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
+    put(rules, libc::SYS_clone, Rule::when(Test::AnyBit { argument: 0, bits: NEW_NAMESPACES }, NO));
+    let terminal = [libc::TIOCSTI as u32, TIOCLINUX, TIOCSETD];
+    let cases = terminal.into_iter().map(|value| (vec![Test::Equal { argument: 1, value }], NO)).collect();
+    put(rules, libc::SYS_ioctl, Rule { cases, otherwise: Verdict::Allow });
+    let same = |argument, value| vec![Test::Equal { argument, value }];
+    put(rules, libc::SYS_personality, Rule::only_when(vec![same(0, 0), same(0, u32::MAX)], NO));
+    for number in ABOUT_A_PROCESS {
+        put(rules, *number, Rule::only_when(vec![same(0, 0)], NO));
+    }
+    let own = vec![Test::Equal { argument: 0, value: 0 }, Test::Equal { argument: 1, value: 0 }];
+    put(rules, libc::SYS_setpriority, Rule::only_when(vec![own], NO));
+    let own = vec![Test::Equal { argument: 0, value: 1 }, Test::Equal { argument: 1, value: 0 }];
+    put(rules, libc::SYS_ioprio_set, Rule::only_when(vec![own], NO));
+    let family = |value: libc::c_int| Test::Equal { argument: 0, value: value.unsigned_abs() };
+    put(rules, libc::SYS_socketpair, Rule::only_when(vec![vec![family(libc::AF_UNIX)]], no));
+    let mut allowed = Vec::new();
+    if profile.walls == Walls::Namespaces {
+        allowed.push(vec![family(libc::AF_UNIX)]);
+        if profile.network == Network::Loopback {
+            for internet in [libc::AF_INET, libc::AF_INET6] {
+                for (kind, protocols) in [(1, [0, 6]), (2, [0, 17])] {
+                    for value in protocols {
+                        let kind = Test::MaskedEqual { argument: 1, mask: 0xf, value: kind };
+                        allowed.push(vec![family(internet), kind, Test::Equal { argument: 2, value }]);
+                    }
+                }
+            }
+        }
+    }
+    put(rules, libc::SYS_socket, Rule::only_when(allowed, no));
+}
+
+fn put(rules: &mut BTreeMap<u32, Rule>, number: libc::c_long, rule: Rule) {
+    if let Ok(number) = u32::try_from(number) {
+        rules.insert(number, rule);
+    }
+}

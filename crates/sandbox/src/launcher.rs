@@ -1,0 +1,321 @@
+//! The launcher: a small process with one thread that makes cells, bounds them, ends them in time and cleans up after
+//! them. The broker starts it once (the same program with [`ARGUMENT`]) and talks to it over its standard input, so a
+//! large broker never forks. When the broker goes, however it goes, the launcher ends every cell and leaves nothing.
+
+mod cgroup;
+mod idmap;
+mod probe;
+mod run;
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+use crate::cell::{self, Go};
+use crate::spec::Limits;
+use crate::sys::process::{Child, Side};
+use crate::sys::{capability, message, process};
+use crate::tier::Tier;
+use crate::wire::{self, Bytes, Header, Identity, Report, Request};
+use cgroup::{Group, Groups};
+use idmap::IdMaps;
+use run::Run;
+
+/// The hidden argument that makes a program the launcher.
+pub const ARGUMENT: &str = "sandbox-launcher";
+
+/// User ids that belong to nobody: past those that systemd and container programs give away.
+const FIRST_UID: u32 = 1_990_000_000;
+/// So long nothing else happened before a cell is made in advance.
+const QUIET: Duration = Duration::from_millis(1);
+/// How long the ends of all cells are waited for when the broker is gone.
+const LAST_WAIT: Duration = Duration::from_secs(3);
+
+/// Serves the broker at standard input until it is gone. The first thing a program does, before it has threads.
+#[must_use]
+pub fn main() -> ExitCode {
+    let control = std::io::stdin();
+    match Launcher::new().map(|mut launcher| launcher.serve(control.as_fd())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+struct Launcher {
+    groups: Groups,
+    maps: IdMaps,
+    runs: Vec<Run>,
+    warm: Vec<Cell>,
+    wanted_warm: usize,
+    /// Folders of runs that have ended, as long as they are there.
+    tasks: Vec<Bytes>,
+    /// Root with its powers: cells need no user namespace, and take an unprivileged id.
+    powers: bool,
+    /// Whether `/proc` can be mounted; known once probed or once a run said so.
+    proc: bool,
+}
+
+/// What happened to a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Happened {
+    ended: bool,
+    /// Its broker does not wait for it any more.
+    left: bool,
+    out_of_memory: bool,
+}
+
+/// A cell that waits for its order.
+struct Cell {
+    child: Child,
+    channel: OwnedFd,
+    identity: Identity,
+    proc: bool,
+    /// Made in advance.
+    group: Option<Group>,
+}
+
+impl Launcher {
+    fn new() -> Result<Self, Errno> {
+        // A terminal's interrupt is the broker's business; we see it go and clean up.
+        let _ = rustix::process::setsid();
+        // What a keeper that was killed leaves becomes ours.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+        Ok(Self {
+            groups: Groups::find(),
+            maps: IdMaps::default(),
+            runs: Vec::new(),
+            warm: Vec::new(),
+            wanted_warm: 0,
+            tasks: Vec::new(),
+            powers: capability::may_administer(),
+            proc: true,
+        })
+    }
+
+    fn serve(&mut self, control: BorrowedFd<'_>) {
+        while self.step(control) {}
+        self.end_everything();
+    }
+
+    /// One round; `false` when the broker is gone.
+    fn step(&mut self, control: BorrowedFd<'_>) -> bool {
+        let now = Instant::now();
+        for run in &mut self.runs {
+            run.keep_time(now);
+        }
+        let refill = self.warm.len() < self.wanted_warm;
+        let next = self.runs.iter().filter_map(Run::next_moment).min();
+        let wait = next.map(|moment| moment.saturating_duration_since(now));
+        let wait = if refill { Some(wait.map_or(QUIET, |wait| wait.min(QUIET))) } else { wait };
+        let (asked, runs) = match self.poll(control, wait) {
+            Ok(ready) => ready,
+            Err(_) => return false,
+        };
+        let quiet = asked.is_empty() && runs.iter().all(|run| *run == Happened::default());
+        for (run, happened) in self.runs.iter_mut().zip(&runs) {
+            if happened.out_of_memory {
+                run.out_of_memory();
+            } else if happened.left && !happened.ended {
+                run.kill();
+            }
+        }
+        let ended: Vec<usize> =
+            runs.iter().enumerate().filter(|(_, happened)| happened.ended).map(|(at, _)| at).collect();
+        for at in ended.into_iter().rev() {
+            self.finish(at);
+        }
+        if asked.contains(PollFlags::IN) {
+            match message::receive(control) {
+                Ok(received) if !received.bytes.is_empty() => self.answer(received),
+                _ => return false,
+            }
+        } else if asked.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return false;
+        } else if refill && quiet {
+            match self.make_cell(self.proc) {
+                Ok(mut cell) => {
+                    // What a run needs of the kernel is there before it comes.
+                    let mut group = self.groups.make(&Limits::default(), Tier::Full);
+                    group.add(cell.child.pid);
+                    cell.group = Some(group);
+                    if self.powers {
+                        let _ = self.maps.get((0, 0), cell.identity).map(drop);
+                    }
+                    self.warm.push(cell);
+                }
+                // Not now; the next run makes its own and tells what is wrong.
+                Err(_) => self.wanted_warm = 0,
+            }
+        }
+        true
+    }
+
+    /// Waits for the broker and for what happens to its runs.
+    fn poll(
+        &self,
+        control: BorrowedFd<'_>,
+        wait: Option<Duration>,
+    ) -> Result<(PollFlags, Vec<Happened>), Errno> {
+        let mut list = vec![PollFd::from_borrowed_fd(control, PollFlags::IN)];
+        for run in &self.runs {
+            list.push(PollFd::new(run.handle(), PollFlags::IN));
+            list.push(PollFd::new(run.report(), PollFlags::empty()));
+            list.extend(run.alarm().map(|alarm| PollFd::new(alarm, PollFlags::IN)));
+        }
+        let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        match rustix::event::poll(&mut list, wait.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let mut flags = list.iter().map(PollFd::revents);
+        let mut next = || flags.next().unwrap_or_else(PollFlags::empty);
+        let asked = next();
+        let happened = self.runs.iter().map(|run| Happened {
+            ended: next().contains(PollFlags::IN),
+            left: next().intersects(PollFlags::HUP | PollFlags::ERR),
+            out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
+        });
+        Ok((asked, happened.collect()))
+    }
+
+    fn answer(&mut self, received: message::Received) {
+        let mut handles = received.handles.into_iter();
+        match wire::unpack::<Request>(&received.bytes) {
+            Ok(Request::Probe) => {
+                let Some(report) = handles.next() else { return };
+                let features = probe::probe(&self.groups, self.powers);
+                self.proc = features.works(crate::tier::FeatureKind::Proc);
+                // A broker that went away meanwhile is noticed in the next round.
+                let _ = cell::tell(report.as_fd(), &Report::Features(features), &[]);
+            }
+            Ok(Request::Warm(wanted)) => self.wanted_warm = wanted,
+            Ok(Request::Run(header)) => {
+                let handles: Vec<OwnedFd> = handles.collect();
+                if let Some(report) = handles.get(1)
+                    && let Err((step, errno)) = self.start(header, &handles)
+                {
+                    let failed = Report::Failed { step: step.to_owned(), errno: errno.raw_os_error() };
+                    let _ = cell::tell(report.as_fd(), &failed, &[]);
+                }
+            }
+            // Of another version, or not a broker at all: no handle is kept, so it sees its report closed.
+            Err(_) => {}
+        }
+    }
+
+    fn start(&mut self, header: Header, handles: &[OwnedFd]) -> Result<(), (&'static str, Errno)> {
+        let at = |step: &'static str| move |errno: Errno| (step, errno);
+        let report = handles.get(1).ok_or(("order", Errno::BADMSG))?;
+        let cell = match header.tier {
+            Tier::NoUserns => self.make_keeper().map_err(at("keeper"))?,
+            tier => {
+                let proc = tier == Tier::Full;
+                match self.warm.iter().position(|cell| cell.proc == proc) {
+                    Some(ready) => self.warm.swap_remove(ready),
+                    None => self.make_cell(proc).map_err(at("namespaces"))?,
+                }
+            }
+        };
+        let mut lent: Vec<BorrowedFd<'_>> = handles.iter().take(5).map(|handle| handle.as_fd()).collect();
+        let maps;
+        if cell.identity.taken && header.tier != Tier::NoUserns {
+            maps = self.maps.get(header.owner, cell.identity).map_err(at("id map"))?;
+            lent.push(maps.0.as_fd());
+            lent.push(maps.1.as_fd());
+        }
+        if let (Some(task), true) = (&header.task, cell.identity.taken) {
+            run::hand_over(task, cell.identity).map_err(at("task folder"))?;
+        }
+        let mut group = match cell.group {
+            Some(group) => group,
+            None => {
+                let mut group = self.groups.make(&header.limits, header.tier);
+                group.add(cell.child.pid);
+                group
+            }
+        };
+        group.bound(&header.limits);
+        let go = Go { memory_limited: group.limits_memory() };
+        let report = rustix::io::fcntl_dupfd_cloexec(report, 0).map_err(at("report"))?;
+        let packed = wire::pack(&go).map_err(at("order"))?;
+        let sent = message::send(cell.channel.as_fd(), &packed, &lent).map_err(at("order"));
+        self.runs.push(Run::new(cell.child, cell.identity, report, group, header));
+        sent
+    }
+
+    fn make_cell(&mut self, proc: bool) -> Result<Cell, Errno> {
+        let identity = self.identity(self.powers);
+        let flags = if self.powers { cell::NAMESPACES } else { cell::NAMESPACES | libc::CLONE_NEWUSER };
+        let (ours, theirs) = message::pair()?;
+        match process::clone_into(flags)? {
+            Side::Child => cell::live(theirs, identity, proc),
+            Side::Parent(child) => Ok(Cell { child, channel: ours, identity, proc, group: None }),
+        }
+    }
+
+    fn make_keeper(&mut self) -> Result<Cell, Errno> {
+        let identity = self.identity(rustix::process::geteuid().is_root());
+        let (ours, theirs) = message::pair()?;
+        match process::clone_into(0)? {
+            Side::Child => cell::keep(theirs, identity),
+            Side::Parent(child) => Ok(Cell { child, channel: ours, identity, proc: true, group: None }),
+        }
+    }
+
+    /// The user's own ids, or for root the first of the unowned ones that nobody uses now.
+    fn identity(&self, taken: bool) -> Identity {
+        if !taken {
+            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            return Identity { uid, gid, taken };
+        }
+        let used = |uid: u32| {
+            self.runs.iter().any(|run| run.identity().uid == uid)
+                || self.warm.iter().any(|cell| cell.identity.uid == uid)
+        };
+        let uid = (FIRST_UID..FIRST_UID + 100_000).find(|uid| !used(*uid)).unwrap_or(FIRST_UID + 100_000);
+        Identity { uid, gid: uid, taken }
+    }
+
+    fn end_everything(&mut self) {
+        for cell in self.warm.drain(..) {
+            let _ = rustix::process::pidfd_send_signal(&cell.child.handle, Signal::KILL);
+            let _ = rustix::process::waitpid(Some(cell.child.pid), rustix::process::WaitOptions::empty());
+        }
+        let start = Instant::now();
+        for run in &mut self.runs {
+            run.kill();
+        }
+        while !self.runs.is_empty() && start.elapsed() < LAST_WAIT {
+            let ended: Vec<usize> =
+                (0..self.runs.len()).filter(|at| self.runs.get(*at).is_some_and(Run::has_ended)).collect();
+            for at in ended.into_iter().rev() {
+                self.finish(at);
+            }
+            for run in &mut self.runs {
+                run.keep_time(Instant::now());
+            }
+            let mut list: Vec<PollFd<'_>> =
+                self.runs.iter().map(|run| PollFd::new(run.handle(), PollFlags::IN)).collect();
+            let _ = rustix::event::poll(&mut list, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }));
+        }
+        for task in self.tasks.drain(..) {
+            run::remove(&task);
+        }
+        self.groups.sweep();
+    }
+
+    /// Takes an ended run and what it left.
+    fn finish(&mut self, at: usize) {
+        let run = self.runs.swap_remove(at);
+        let kept: Vec<Pid> =
+            self.runs.iter().map(Run::pid).chain(self.warm.iter().map(|cell| cell.child.pid)).collect();
+        // The broker removes the folder when it has taken what is in it; when it goes before that, we do.
+        self.tasks.retain(|task| run::exists(task));
+        self.tasks.extend(run.finish(&kept));
+    }
+}

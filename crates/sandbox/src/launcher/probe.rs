@@ -1,0 +1,143 @@
+//! What the kernel really does: each feature is used once, in a process of its own. Version numbers are not asked.
+
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{FileType, Mode, XattrFlags};
+use rustix::io::Errno;
+use rustix::mount::MountAttrFlags;
+use rustix::process::WaitOptions;
+
+use super::FIRST_UID;
+use super::cgroup::Groups;
+use super::idmap;
+use crate::cell::{self, NAMESPACES, Shell};
+use crate::fault::{Named as _, Step};
+use crate::filter::{self, Profile, Walls};
+use crate::spec::{Network, Observe};
+use crate::sys::process::{self, Side};
+use crate::sys::{mounting, seccomp};
+use crate::tier::{Feature, FeatureKind, Features};
+use crate::wire::Identity;
+
+/// Landlock judges truncation from here on; without that a file that may only be read could be emptied.
+const LEAST_LANDLOCK: i32 = 3;
+
+pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
+    let uid = rustix::process::geteuid().as_raw();
+    let identity = if powers {
+        Identity { uid: FIRST_UID, gid: FIRST_UID, taken: true }
+    } else {
+        Identity { uid, gid: rustix::process::getegid().as_raw(), taken: false }
+    };
+    let flags = if powers { NAMESPACES } else { NAMESPACES | libc::CLONE_NEWUSER };
+    let landlock_abi = cell::landlock_abi();
+    let mut list = Vec::new();
+    let mut put = |kind: FeatureKind, tried: Result<String, String>| {
+        let works = tried.is_ok();
+        let seen = tried.unwrap_or_else(|why| why);
+        list.push(Feature { kind, works, seen });
+    };
+    put(FeatureKind::Namespaces, in_child(flags, || Ok(())));
+    put(FeatureKind::Mounts, in_child(flags, || Shell::build(identity, false).map(drop)));
+    put(FeatureKind::Proc, in_child(flags, || Shell::build(identity, true).map(drop)));
+    put(FeatureKind::Overlay, in_child(flags, || Shell::build(identity, false).and_then(|_| overlay())));
+    if powers {
+        put(
+            FeatureKind::Idmap,
+            in_child(libc::CLONE_NEWNS, move || idmapped(identity).step("idmapped mount")),
+        );
+    }
+    put(
+        FeatureKind::Landlock,
+        match landlock_abi {
+            0 => Err("the kernel has none, or it is not switched on".to_owned()),
+            old if old < LEAST_LANDLOCK => Err(format!("ABI {old}, which does not judge truncation")),
+            abi if abi < 6 => {
+                Ok(format!("ABI {abi}; signals to the user's other processes are not kept inside"))
+            }
+            abi => Ok(format!("ABI {abi}")),
+        },
+    );
+    let filter = |observe| {
+        filter::compile(&Profile {
+            network: Network::None,
+            observe,
+            walls: Walls::Namespaces,
+            guarded: Vec::new(),
+        })
+    };
+    put(
+        FeatureKind::Seccomp,
+        in_child(0, || {
+            rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
+            seccomp::install(&filter(Observe::Off)).step("filter")
+        }),
+    );
+    put(
+        FeatureKind::Observer,
+        in_child(0, || {
+            rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
+            seccomp::install_with_listener(&filter(Observe::Writes)).step("listener").map(drop)
+        }),
+    );
+    put(FeatureKind::Cgroup, groups.describe());
+    Features { list, landlock_abi }
+}
+
+/// Tries something in a process of its own; its end tells where it stopped.
+fn in_child(flags: libc::c_int, attempt: impl FnOnce() -> Result<(), Step>) -> Result<String, String> {
+    let (ours, theirs) = rustix::pipe::pipe().map_err(|errno| errno.to_string())?;
+    let child = match process::clone_into(flags).map_err(|errno| format!("the kernel refuses: {errno}"))? {
+        Side::Parent(child) => child,
+        Side::Child => {
+            if let Err(step) = attempt() {
+                // The pipe holds this many bytes in any case.
+                let _ = rustix::io::write(&theirs, format!("{}: {}", step.name, step.errno).as_bytes());
+            } else {
+                let _ = rustix::io::write(&theirs, b"+");
+            }
+            process::leave(0)
+        }
+    };
+    drop(theirs);
+    let _ = rustix::process::waitpid(Some(child.pid), WaitOptions::empty());
+    let mut said = vec![0; 512];
+    let length = rustix::io::read(&ours, &mut said).unwrap_or(0);
+    said.truncate(length);
+    match said.as_slice() {
+        b"+" => Ok("works".to_owned()),
+        [] => Err("the trial was ended by the kernel".to_owned()),
+        other => Err(String::from_utf8_lossy(other).into_owned()),
+    }
+}
+
+/// An overlay over a tmpfs with a whiteout and a mark of the kind that opaque folders need.
+fn overlay() -> Result<(), Step> {
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let tree = mounting::make(c"tmpfs", &[(c"mode", b"0755")], &[], attributes).step("tmpfs")?;
+    let site = mounting::make_folder(rustix::fs::CWD, b"tmp");
+    drop(site);
+    let place = rustix::fs::open("/sys/tmp", rustix::fs::OFlags::PATH, Mode::empty()).step("tmpfs")?;
+    mounting::attach(tree.as_fd(), place.as_fd()).step("tmpfs")?;
+    for name in ["lower", "upper", "work", "mask"] {
+        mounting::make_folder(tree.as_fd(), name.as_bytes()).step("layers")?;
+    }
+    let whiteout = rustix::fs::makedev(0, 0);
+    rustix::fs::mknodat(&tree, "mask/name", FileType::CharacterDevice, Mode::empty(), whiteout)
+        .step("whiteout")?;
+    rustix::fs::setxattr("/sys/tmp/upper", "user.overlay.opaque", b"y", XattrFlags::empty())
+        .step("attributes on tmpfs (kernel 6.6)")?;
+    let options: &[(&std::ffi::CStr, &[u8])] = &[
+        (c"lowerdir", b"/sys/tmp/mask:/sys/tmp/lower"),
+        (c"upperdir", b"/sys/tmp/upper"),
+        (c"workdir", b"/sys/tmp/work"),
+    ];
+    mounting::make(c"overlay", options, &[c"userxattr"], attributes).step("overlay").map(drop)
+}
+
+fn idmapped(identity: Identity) -> Result<(), Errno> {
+    let map = idmap::make((0, 0), identity)?;
+    let host = rustix::fs::open("/usr", rustix::fs::OFlags::PATH, Mode::empty())?;
+    let tree = mounting::clone_tree(host.as_fd())?;
+    mounting::restrict(tree.as_fd(), mounting::Access::ReadOnly, Some(map.as_fd()))
+}

@@ -1,0 +1,39 @@
+//! Confining a program: what it sees of the file system, its environment, its time, memory and processes, with the
+//! kernel as the judge. No outside helper, no container engine, no root.
+//!
+//! Three processes: the broker asks ([`Sandbox`]), the small [`launcher`] makes and ends, a cell per run builds the
+//! walls around itself and becomes the program. What a program changes is collected as [`Changes`] and promoted by
+//! whoever decides ([`Promote`]).
+//!
+//! **Invariants.** Nothing degrades silently: the tier is in every outcome, and what was demanded is there or the run
+//! is refused. The program never runs as user 0. Nothing survives a run: not its processes, mounts or control groups.
+//! The only crate with `unsafe`, all of it in `sys` and one call in `cell`.
+//!
+//! Deliberately absent: the network (the egress filter), decisions, records.
+
+mod cell;
+mod changes;
+mod fault;
+mod filter;
+pub mod launcher;
+mod observe;
+mod order;
+mod outcome;
+mod promote;
+mod run;
+mod sandbox;
+mod spec;
+mod sys;
+mod tier;
+mod walk;
+mod wire;
+
+pub use changes::{Change, ChangeKind, Changes, EntryKind, Facts, Why, Withheld};
+pub use fault::SandboxFault;
+pub use observe::{Certainty, Denial, Operation, Rule, Source};
+pub use outcome::{Captured, Exit, MemoryBound, Outcome};
+pub use promote::{Direct, Promote, PromoteFault, Promoted};
+pub use run::{Input, Stream};
+pub use sandbox::{Places, Sandbox};
+pub use spec::{Filesystem, Limits, MASKED, Network, Observe, PROTECTED, SCRATCH, Spec};
+pub use tier::{Feature, FeatureKind, Features, Tier};

@@ -1,0 +1,416 @@
+//! Telling what was refused. Calls that are meant to change something, and starts of programs, stop at the filter and
+//! wait here; what the walls would refuse anyway is refused at once and becomes an event, everything else goes on and
+//! is judged by the kernel. The observer widens nothing: letting a call go on leaves every wall in its way.
+//!
+//! A path is read from the program's memory and looked up through its own root, so what is told is what the kernel
+//! would have met a moment later. A program that changes the path in between only spoils its own report.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+
+use crate::filter::WRITE_FLAGS;
+use crate::sys::notify::{self, Notice};
+use crate::tier::Tier;
+use crate::wire::{Order, View};
+
+/// More events than these tell nobody more.
+const MOST: usize = 500;
+
+/// Something that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Denial {
+    /// What was attempted.
+    pub operation: Operation,
+    /// On which path, as the program would call it; a system call's name where there is no path.
+    pub path: PathBuf,
+    /// What refused it.
+    pub rule: Rule,
+    /// Who says so.
+    pub source: Source,
+    /// How sure that is.
+    pub certainty: Certainty,
+}
+
+/// What was attempted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Opening for reading.
+    Read,
+    /// Opening for writing, making, renaming, linking.
+    Write,
+    /// Removing.
+    Delete,
+    /// Starting a program.
+    Execute,
+    /// A system call that is never allowed.
+    Call,
+}
+
+impl Operation {
+    /// As shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Delete => "delete",
+            Self::Execute => "execute",
+            Self::Call => "call",
+        }
+    }
+}
+
+/// What refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// The place is shown read-only.
+    ReadOnly,
+    /// The path is not among those that may be written.
+    NotGranted,
+    /// The path exists on the machine and is not shown.
+    NotShown,
+    /// A secret's name.
+    Masked,
+    /// The system call filter.
+    Filter,
+}
+
+impl Rule {
+    /// As shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read-only here",
+            Self::NotGranted => "not granted",
+            Self::NotShown => "not shown to the program",
+            Self::Masked => "secret name",
+            Self::Filter => "system call filter",
+        }
+    }
+}
+
+/// Who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The observer, which refused the call itself or saw what the kernel would say.
+    Observer,
+}
+
+impl Source {
+    /// As shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Observer => "observer",
+        }
+    }
+}
+
+/// How sure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Certainty {
+    /// The observer refused the call.
+    Refused,
+    /// The kernel was left to refuse it; what it met was looked up just before.
+    Seen,
+}
+
+impl Certainty {
+    /// As shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Seen => "seen",
+        }
+    }
+}
+
+/// The observer of one run.
+pub(crate) struct Observer {
+    listener: OwnedFd,
+    tier: Tier,
+    workspace: PathBuf,
+    masked: HashSet<PathBuf>,
+    writable: Vec<PathBuf>,
+    /// Places, and whether they can be written: lexically below one that can, and in no other below it, a write goes
+    /// on without a closer look. The kernel judges it anyway.
+    places: Vec<(Vec<u8>, bool)>,
+    seen: HashSet<Denial>,
+    denials: Vec<Denial>,
+}
+
+/// What the observer says to a call.
+enum Say {
+    GoOn,
+    /// It goes on; the kernel will refuse it.
+    Tell(Denial),
+    /// It is refused here.
+    Refuse(Denial),
+}
+
+impl Observer {
+    pub(crate) fn new(listener: OwnedFd, order: &Order) -> Self {
+        let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+        let workspace = path(&order.workspace);
+        let mut places: Vec<(Vec<u8>, bool)> = order.write.iter().map(|path| (path.clone(), true)).collect();
+        if order.tier != Tier::NoUserns {
+            places.extend(
+                [b"/tmp".to_vec(), b"/dev/shm".to_vec(), order.home.clone()].map(|path| (path, true)),
+            );
+            places.push((order.workspace.clone(), matches!(order.view, View::Fresh | View::Layered)));
+            places.extend(order.read.iter().chain(&order.toolchains).map(|path| (path.clone(), false)));
+        }
+        let mut writable: Vec<PathBuf> = order.write.iter().map(|bytes| path(bytes)).collect();
+        writable.extend(["/dev/null", "/dev/zero", "/dev/full"].map(PathBuf::from));
+        Self {
+            listener,
+            tier: order.tier,
+            masked: order.masks.iter().map(|mask| workspace.join(path(&mask.path))).collect(),
+            workspace,
+            writable,
+            places,
+            seen: HashSet::new(),
+            denials: Vec::new(),
+        }
+    }
+
+    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    pub(crate) fn into_denials(self) -> Vec<Denial> {
+        self.denials
+    }
+
+    /// Answers one call that waits.
+    pub(crate) fn answer(&mut self) {
+        let Ok(notice) = notify::receive(self.listener.as_fd()) else { return };
+        let said = self.judge(&notice);
+        let listener = self.listener.as_fd();
+        // A caller that died meanwhile needs no answer.
+        let denial = match said {
+            Say::GoOn => {
+                let _ = notify::go_on(listener, notice.id);
+                return;
+            }
+            Say::Tell(denial) => {
+                let valid = notify::still_waits(listener, notice.id);
+                let _ = notify::go_on(listener, notice.id);
+                if !valid {
+                    return;
+                }
+                denial
+            }
+            Say::Refuse(denial) => {
+                let _ = notify::refuse(listener, notice.id, Errno::PERM);
+                denial
+            }
+        };
+        if self.denials.len() < MOST && self.seen.insert(denial.clone()) {
+            self.denials.push(denial);
+        }
+    }
+
+    fn judge(&self, notice: &Notice) -> Say {
+        let number = libc::c_long::from(notice.number);
+        let Some(call) = Call::of(number, notice) else {
+            return Say::Refuse(Denial {
+                operation: Operation::Call,
+                path: PathBuf::from(call_name(number)),
+                rule: Rule::Filter,
+                source: Source::Observer,
+                certainty: Certainty::Refused,
+            });
+        };
+        for (folder, address) in call.paths.iter().flatten() {
+            match self.judge_path(notice.pid, *folder, *address, call.operation) {
+                Say::GoOn => {}
+                other => return other,
+            }
+        }
+        Say::GoOn
+    }
+
+    fn judge_path(&self, pid: u32, folder: i32, address: u64, operation: Operation) -> Say {
+        let Ok(text) = notify::read_text(pid, address) else { return Say::GoOn };
+        let changes = matches!(operation, Operation::Write | Operation::Delete);
+        if changes && text.starts_with(b"/") && self.plainly_open(&text) {
+            return Say::GoOn;
+        }
+        let Some(path) = in_full(pid, folder, &text) else { return Say::GoOn };
+        if changes && self.plainly_open(path.as_os_str().as_bytes()) {
+            return Say::GoOn;
+        }
+        let Ok(root) = rustix::fs::open(
+            format!("/proc/{pid}/root"),
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) else {
+            return Say::GoOn;
+        };
+        if changes {
+            self.judge_change(&root, path, operation)
+        } else {
+            self.judge_look(&root, path, operation)
+        }
+    }
+
+    fn plainly_open(&self, path: &[u8]) -> bool {
+        let below = |place: &[u8]| {
+            path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        let around = self.places.iter().filter(|(place, _)| below(place));
+        !path.windows(4).any(|part| part == b"/../")
+            && !path.ends_with(b"/..")
+            && around.max_by_key(|(place, _)| place.len()).is_some_and(|(_, open)| *open)
+    }
+
+    fn judge_change(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
+        // The thing itself, or the folder that it would be made in.
+        let found =
+            look(root, &path).or_else(|_| look(root, path.parent().unwrap_or_else(|| Path::new("/"))));
+        let Ok(found) = found else { return Say::GoOn };
+        let rule = if self.tier == Tier::NoUserns {
+            let Some(real) = name_of(&found) else { return Say::GoOn };
+            if self.writable.iter().any(|granted| real.starts_with(granted)) {
+                return Say::GoOn;
+            }
+            Rule::NotGranted
+        } else {
+            match rustix::fs::fstatvfs(&found) {
+                Ok(facts) if facts.f_flag.contains(StatVfsMountFlags::RDONLY) => Rule::ReadOnly,
+                _ => return Say::GoOn,
+            }
+        };
+        let certainty = Certainty::Refused;
+        Say::Refuse(Denial { operation, path, rule, source: Source::Observer, certainty })
+    }
+
+    /// What is not there inside and is there outside was not found because it is not shown.
+    fn judge_look(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
+        let rule = if self.is_masked(&path) {
+            Rule::Masked
+        } else if self.tier == Tier::NoUserns
+            || look(root, &path).is_ok()
+            || path.starts_with(&self.workspace)
+            || path.symlink_metadata().is_err()
+        {
+            return Say::GoOn;
+        } else {
+            Rule::NotShown
+        };
+        let certainty = Certainty::Seen;
+        Say::Tell(Denial { operation, path, rule, source: Source::Observer, certainty })
+    }
+
+    fn is_masked(&self, path: &Path) -> bool {
+        path.ancestors().any(|above| self.masked.contains(above))
+    }
+}
+
+/// What a call wants with which paths (folder handle, address of the text).
+struct Call {
+    operation: Operation,
+    paths: [Option<(i32, u64)>; 2],
+}
+
+impl Call {
+    fn of(number: libc::c_long, notice: &Notice) -> Option<Self> {
+        use Operation::{Delete, Execute, Read, Write};
+        let [a, b, c, d, ..] = notice.arguments;
+        let folder = |value: u64| value as u32 as i32;
+        const HERE: i32 = libc::AT_FDCWD;
+        let one = |operation, place: (i32, u64)| Some(Self { operation, paths: [Some(place), None] });
+        let two = |operation, first, second| Some(Self { operation, paths: [Some(first), Some(second)] });
+        let open = |flags: u64| {
+            if flags as u32 & WRITE_FLAGS == 0 { Read } else { Write }
+        };
+        match number {
+            libc::SYS_openat => one(open(c), (folder(a), b)),
+            libc::SYS_openat2 => one(open(first_word(notice.pid, c)), (folder(a), b)),
+            libc::SYS_mkdirat | libc::SYS_mknodat | libc::SYS_fchmodat => one(Write, (folder(a), b)),
+            libc::SYS_unlinkat => one(Delete, (folder(a), b)),
+            libc::SYS_renameat | libc::SYS_renameat2 => two(Write, (folder(a), b), (folder(c), d)),
+            libc::SYS_linkat => one(Write, (folder(c), d)),
+            libc::SYS_symlinkat => one(Write, (folder(b), c)),
+            libc::SYS_truncate => one(Write, (HERE, a)),
+            libc::SYS_execve => one(Execute, (HERE, a)),
+            libc::SYS_execveat => one(Execute, (folder(a), b)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => one(open(b), (HERE, a)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat | libc::SYS_mkdir | libc::SYS_mknod | libc::SYS_chmod => one(Write, (HERE, a)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_unlink | libc::SYS_rmdir => one(Delete, (HERE, a)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => two(Write, (HERE, a), (HERE, b)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_link | libc::SYS_symlink => one(Write, (HERE, b)),
+            _ => None,
+        }
+    }
+}
+
+/// The flags of an `openat2`, which lie in memory; read-only when they cannot be read.
+fn first_word(pid: u32, address: u64) -> u64 {
+    notify::read_word(pid, address).unwrap_or(0)
+}
+
+/// A path of another process, from its own root on.
+fn in_full(pid: u32, folder: i32, text: &[u8]) -> Option<PathBuf> {
+    let text = Path::new(std::ffi::OsStr::from_bytes(text));
+    if text.is_absolute() {
+        return Some(text.to_owned());
+    }
+    let link = match folder {
+        libc::AT_FDCWD => format!("/proc/{pid}/cwd"),
+        number => format!("/proc/{pid}/fd/{number}"),
+    };
+    let base = rustix::fs::readlink(link, Vec::new()).ok()?;
+    let base = PathBuf::from(std::ffi::OsString::from_vec(base.into_bytes()));
+    Some(if text.as_os_str().is_empty() { base } else { base.join(text) })
+}
+
+/// Opens a path as the process with this root would find it, for looking.
+fn look(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
+}
+
+/// The one name of something that is open.
+fn name_of(handle: &OwnedFd) -> Option<PathBuf> {
+    let name = rustix::fs::readlink(format!("/proc/self/fd/{}", handle.as_raw_fd()), Vec::new()).ok()?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(name.into_bytes())))
+}
+
+fn call_name(number: libc::c_long) -> String {
+    let known: &[(libc::c_long, &str)] = &[
+        (libc::SYS_ptrace, "ptrace"),
+        (libc::SYS_mount, "mount"),
+        (libc::SYS_umount2, "umount"),
+        (libc::SYS_unshare, "unshare"),
+        (libc::SYS_setns, "setns"),
+        (libc::SYS_bpf, "bpf"),
+        (libc::SYS_keyctl, "keyctl"),
+        (libc::SYS_add_key, "add_key"),
+        (libc::SYS_socket, "socket"),
+        (libc::SYS_chroot, "chroot"),
+        (libc::SYS_pivot_root, "pivot_root"),
+        (libc::SYS_perf_event_open, "perf_event_open"),
+        (libc::SYS_userfaultfd, "userfaultfd"),
+        (libc::SYS_process_vm_readv, "process_vm_readv"),
+        (libc::SYS_open_by_handle_at, "open_by_handle_at"),
+        (libc::SYS_name_to_handle_at, "name_to_handle_at"),
+    ];
+    known
+        .iter()
+        .find(|(one, _)| *one == number)
+        .map_or_else(|| format!("system call {number}"), |(_, name)| (*name).to_owned())
+}

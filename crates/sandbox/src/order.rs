@@ -1,0 +1,256 @@
+//! From what is wanted to what a cell is told: paths in full, the environment from nothing, toolchains of the home
+//! folder without their credentials.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "paths that the user names are looked up once, before the walls"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::fault::SandboxFault;
+use crate::spec::{Filesystem, Spec};
+use crate::tier::Tier;
+use crate::wire::{Bytes, Mask, Order, Scratch, View};
+
+/// Toolchains that live in the home folder.
+const TOOLCHAINS: &[&str] = &[
+    ".rustup",
+    ".cargo",
+    ".pyenv",
+    ".nvm",
+    ".volta",
+    "go",
+    ".go",
+    ".local/bin",
+    ".local/share/uv",
+    ".local/share/pnpm",
+    ".local/share/mise",
+    ".deno",
+    ".bun",
+    ".rbenv",
+    ".asdf",
+    ".sdkman",
+    ".ghcup",
+    ".opam",
+    ".jenv",
+    ".nodenv",
+];
+
+/// Credential files, in a toolchain's own folder.
+const CREDENTIALS: &[&str] = &[
+    "credentials",
+    "credentials.toml",
+    ".npmrc",
+    ".netrc",
+    "_netrc",
+    ".pypirc",
+    ".git-credentials",
+    "auth.json",
+    ".yarnrc",
+    ".yarnrc.yml",
+    "token",
+    "tokens",
+    "gradle.properties",
+    "settings.xml",
+];
+
+/// Nobody works in there.
+const SYSTEM: &[&str] =
+    &["/", "/usr", "/etc", "/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/boot", "/run", "/nix"];
+
+const DEFAULT_PATH: &[&str] =
+    &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const DEFAULT_HOME: &str = "/home/agent";
+/// Always there (P5).
+const ALWAYS: &[&str] = &["PORT", "LANG", "PATH", "PWD", "HOME"];
+
+/// Folders of one run on the host; only without namespaces.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) folder: PathBuf,
+}
+
+impl Task {
+    pub(crate) const PARTS: &[&str] = &["work", "tmp", "home"];
+
+    fn part(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        // When we go before this, the launcher does it.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The workspace in full, and refused where it is no place to work in.
+pub(crate) fn workspace(spec: &Spec) -> Result<PathBuf, SandboxFault> {
+    let workspace = full(&spec.workspace)?;
+    if SYSTEM.iter().any(|system| workspace == Path::new(system)) {
+        let shown = workspace.display();
+        return Err(SandboxFault::Refused(format!("`{shown}` belongs to the system, it is no workspace")));
+    }
+    if let Some(home) = &spec.home
+        && let Ok(home) = home.canonicalize()
+        && home.starts_with(&workspace)
+    {
+        let shown = workspace.display();
+        return Err(SandboxFault::Refused(format!("the workspace `{shown}` contains the home folder")));
+    }
+    Ok(workspace)
+}
+
+pub(crate) fn build(
+    spec: &Spec,
+    workspace: &Path,
+    tier: Tier,
+    task: Option<&Task>,
+    masks: Vec<Mask>,
+    scratch: Vec<Scratch>,
+    landlock_abi: i32,
+) -> Result<Order, SandboxFault> {
+    let view = match spec.filesystem {
+        Filesystem::Deny => View::Absent,
+        Filesystem::Read => View::Read,
+        Filesystem::Write => View::Fresh,
+        Filesystem::ReadWrite | Filesystem::Speculative => View::Layered,
+    };
+    let home = match (&spec.home, task) {
+        (_, Some(task)) => task.part("home"),
+        (Some(home), None) => home.canonicalize().unwrap_or_else(|_| home.clone()),
+        (None, None) => PathBuf::from(DEFAULT_HOME),
+    };
+    let toolchains = toolchains(spec, workspace);
+    let mut write = spec.write.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
+    let read = spec.read.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(task) = task {
+        write.extend([task.part("tmp"), task.part("home")]);
+        write.extend((view == View::Fresh).then(|| task.part("work")));
+    }
+    let cwd = match (view, task) {
+        (View::Absent, None) => PathBuf::from("/tmp"),
+        (View::Absent, Some(task)) => task.part("tmp"),
+        (View::Fresh, Some(task)) => task.part("work"),
+        _ => start_folder(spec, workspace)?,
+    };
+    let path = search_path(spec, &toolchains, &read, workspace);
+    let environment = environment(spec, &path, &cwd, &home, task);
+    let mut arguments = vec![spec.program.as_bytes().to_vec()];
+    arguments.extend(spec.arguments.iter().map(|argument| argument.as_bytes().to_vec()));
+    Ok(Order {
+        tier,
+        program: spec.program.as_bytes().to_vec(),
+        path: path.iter().map(|folder| bytes(folder)).collect(),
+        arguments,
+        environment,
+        cwd: bytes(&cwd),
+        home: bytes(&home),
+        workspace: bytes(workspace),
+        view,
+        masks,
+        read: read.iter().map(|path| bytes(path)).collect(),
+        blank: toolchains.iter().flat_map(|folder| credentials(folder)).map(|path| bytes(&path)).collect(),
+        toolchains: toolchains.iter().map(|path| bytes(path)).collect(),
+        write: write.iter().map(|path| bytes(path)).collect(),
+        scratch,
+        limits: spec.limits,
+        network: spec.network,
+        observe: spec.observe,
+        landlock_abi,
+        guarded: Vec::new(),
+    })
+}
+
+pub(crate) fn bytes(path: &Path) -> Bytes {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+fn full(path: &Path) -> Result<PathBuf, SandboxFault> {
+    path.canonicalize().map_err(|error| SandboxFault::Refused(format!("`{}`: {error}", path.display())))
+}
+
+fn outside_system(path: &Path) -> Result<PathBuf, SandboxFault> {
+    let path = full(path)?;
+    if path == Path::new("/") || ["/proc", "/sys", "/dev"].iter().any(|system| path.starts_with(system)) {
+        return Err(SandboxFault::Refused(format!("`{}` is never shown to a program", path.display())));
+    }
+    Ok(path)
+}
+
+fn start_folder(spec: &Spec, workspace: &Path) -> Result<PathBuf, SandboxFault> {
+    let inside = spec.cwd.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    if !inside {
+        let shown = spec.cwd.display();
+        return Err(SandboxFault::Refused(format!(
+            "the working folder `{shown}` is not below the workspace"
+        )));
+    }
+    // In an empty view only the root is there.
+    Ok(if spec.filesystem == Filesystem::Write { workspace.to_owned() } else { workspace.join(&spec.cwd) })
+}
+
+/// What is shown of the home folder: known toolchains, and what `PATH` names there.
+fn toolchains(spec: &Spec, workspace: &Path) -> Vec<PathBuf> {
+    let Some(home) = spec.home.as_ref().and_then(|home| home.canonicalize().ok()) else { return Vec::new() };
+    let known = TOOLCHAINS.iter().map(|name| home.join(name));
+    let mut shown: Vec<PathBuf> = Vec::new();
+    for folder in known.chain(spec.path.iter().cloned()) {
+        let Ok(folder) = folder.canonicalize() else { continue };
+        let inside = folder.starts_with(&home) && folder != home;
+        let overlaps = folder.starts_with(workspace) || workspace.starts_with(&folder);
+        if inside && !overlaps && folder.is_dir() && !shown.iter().any(|outer| folder.starts_with(outer)) {
+            shown.push(folder);
+        }
+    }
+    shown
+}
+
+/// The credential files of a toolchain, where they really are.
+fn credentials(folder: &Path) -> Vec<PathBuf> {
+    let named = |name: &OsStr| CREDENTIALS.iter().any(|credential| name == *credential);
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let hits = entries.filter_map(Result::ok).filter(|entry| named(&entry.file_name()));
+    hits.filter_map(|entry| entry.path().canonicalize().ok()).filter(|path| path.is_file()).collect()
+}
+
+fn search_path(spec: &Spec, toolchains: &[PathBuf], read: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
+    let shown = |folder: &Path| {
+        ["/usr", "/opt", "/nix", "/bin", "/sbin"].iter().any(|system| folder.starts_with(system))
+            || toolchains.iter().chain(read).any(|outer| folder.starts_with(outer))
+            || folder.starts_with(workspace)
+    };
+    let mut path: Vec<PathBuf> = Vec::new();
+    let asked =
+        spec.path.iter().filter(|folder| shown(folder) || folder.canonicalize().is_ok_and(|f| shown(&f)));
+    for folder in asked.cloned().chain(DEFAULT_PATH.iter().map(PathBuf::from)) {
+        if !path.contains(&folder) && folder.is_absolute() {
+            path.push(folder);
+        }
+    }
+    path
+}
+
+/// From nothing: the five that are always there, and what is allowed.
+fn environment(spec: &Spec, path: &[PathBuf], cwd: &Path, home: &Path, task: Option<&Task>) -> Vec<Bytes> {
+    let given =
+        |name: &str| spec.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let joined = path.iter().map(|folder| folder.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"));
+    let mut list: Vec<(OsString, OsString)> = vec![
+        ("PORT".into(), given("PORT").unwrap_or_else(|| "0".into())),
+        ("LANG".into(), given("LANG").unwrap_or_else(|| "C.UTF-8".into())),
+        ("PATH".into(), joined),
+        ("PWD".into(), cwd.into()),
+        ("HOME".into(), home.into()),
+    ];
+    if let Some(task) = task {
+        list.push(("TMPDIR".into(), task.part("tmp").into()));
+    }
+    let allowed = spec.environment.iter().filter(|(key, _)| !ALWAYS.iter().any(|always| key == always));
+    list.extend(allowed.cloned());
+    list.into_iter().map(|(key, value)| [key.into_vec(), b"=".to_vec(), value.into_vec()].concat()).collect()
+}

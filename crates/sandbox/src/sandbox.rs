@@ -1,0 +1,131 @@
+//! The broker's side: starting the launcher, asking for runs, reading what comes back.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::cell;
+use crate::fault::SandboxFault;
+use crate::launcher;
+use crate::sys::message;
+use crate::tier::{Features, Tier};
+use crate::walk::Walk;
+use crate::wire::{self, Report, Request};
+
+/// Folders of the state that runs need; outside every workspace.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Ephemeral folders of runs without namespaces.
+    pub tasks: PathBuf,
+    /// Build folders that outlive a run.
+    pub scratch: PathBuf,
+}
+
+impl Places {
+    /// Below a state folder.
+    #[must_use]
+    pub fn below(state: &Path) -> Self {
+        Self { tasks: state.join("tasks"), scratch: state.join("scratch") }
+    }
+}
+
+/// A launcher and what is known about the kernel.
+#[derive(Debug)]
+pub struct Sandbox {
+    control: OwnedFd,
+    launcher: Mutex<Child>,
+    pub(crate) places: Places,
+    features: OnceLock<Features>,
+    pub(crate) landlock_abi: i32,
+    pub(crate) walks: Mutex<HashMap<(PathBuf, Vec<String>), Walk>>,
+    count: AtomicU64,
+}
+
+impl Sandbox {
+    /// Starts the launcher: `program` is this program, or another one that begins with [`launcher::main`] when its
+    /// first argument is [`launcher::ARGUMENT`].
+    #[expect(clippy::disallowed_methods, reason = "the launcher itself, with an empty environment")]
+    pub fn start(program: &Path, places: Places) -> Result<Self, SandboxFault> {
+        let (ours, theirs) = message::pair().map_err(SandboxFault::system("the launcher's socket"))?;
+        let launcher = Command::new(program)
+            .arg(launcher::ARGUMENT)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|source| SandboxFault::System { what: "cannot start the launcher", source })?;
+        Ok(Self {
+            control: ours,
+            launcher: Mutex::new(launcher),
+            places,
+            features: OnceLock::new(),
+            landlock_abi: cell::landlock_abi(),
+            walks: Mutex::new(HashMap::new()),
+            count: AtomicU64::new(0),
+        })
+    }
+
+    /// What the kernel really does, tried once.
+    pub fn features(&self) -> Result<&Features, SandboxFault> {
+        if let Some(features) = self.features.get() {
+            return Ok(features);
+        }
+        let (ours, theirs) = message::pair().map_err(SandboxFault::system("the launcher's socket"))?;
+        self.send(&Request::Probe, &[theirs.as_fd()])?;
+        drop(theirs);
+        let received = message::receive(ours.as_fd()).map_err(|_| SandboxFault::LauncherGone)?;
+        match wire::unpack::<Report>(&received.bytes) {
+            Ok(Report::Features(features)) => Ok(self.features.get_or_init(|| features)),
+            _ => Err(SandboxFault::LauncherGone),
+        }
+    }
+
+    /// Keeps so many cells ready for runs of tier full; each is used once.
+    pub fn keep_warm(&self, cells: usize) -> Result<(), SandboxFault> {
+        self.send(&Request::Warm(cells), &[])
+    }
+
+    /// The launcher's process id.
+    #[must_use]
+    pub fn launcher_id(&self) -> u32 {
+        self.launcher.lock().id()
+    }
+
+    pub(crate) fn send(&self, request: &Request, handles: &[BorrowedFd<'_>]) -> Result<(), SandboxFault> {
+        let packed = wire::pack(request).map_err(SandboxFault::system("the launcher's socket"))?;
+        message::send(self.control.as_fd(), &packed, handles).map_err(|errno| match errno {
+            Errno::PIPE | Errno::CONNRESET => SandboxFault::LauncherGone,
+            errno => SandboxFault::System { what: "the launcher's socket", source: errno.into() },
+        })
+    }
+
+    /// The tier of the next run: what was asked for, or the strongest as far as is known.
+    pub(crate) fn tier(&self, only: Option<Tier>) -> Tier {
+        only.or_else(|| self.features.get().and_then(Features::tier)).unwrap_or(Tier::Full)
+    }
+
+    /// A name for one run's folder.
+    pub(crate) fn next_name(&self) -> String {
+        format!("{}-{}", std::process::id(), self.count.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // The launcher sees the socket close, ends what it still runs, cleans up and goes.
+        let (ours, _) = match message::pair() {
+            Ok(pair) => pair,
+            Err(_) => return,
+        };
+        self.control = ours;
+        let _ = self.launcher.lock().wait();
+    }
+}

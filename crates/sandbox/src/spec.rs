@@ -1,0 +1,229 @@
+//! What to run and inside which walls.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::tier::Tier;
+
+/// A program and its confinement.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The program: a path, or a name that is looked for in the sandbox's `PATH`.
+    pub program: OsString,
+    /// Its arguments, without the program's own name.
+    pub arguments: Vec<OsString>,
+    /// Its whole environment besides the five names that are always there.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The project folder.
+    pub workspace: PathBuf,
+    /// Where the program starts, below the workspace; its root when empty.
+    pub cwd: PathBuf,
+    /// What of the workspace the program sees, and what becomes of what it writes there.
+    pub filesystem: Filesystem,
+    /// Further paths that may be read and executed.
+    pub read: Vec<PathBuf>,
+    /// Further paths that may be changed, directly.
+    pub write: Vec<PathBuf>,
+    /// Names that are masked in the workspace (`.env`, `secrets/`, `*.pem`), at any depth.
+    pub masked: Vec<String>,
+    /// Names below the workspace that are never promoted.
+    pub protected: Vec<String>,
+    /// Build folders of the workspace whose content is kept in [`crate::Places::scratch`] and never promoted.
+    pub scratch: Vec<String>,
+    /// The home folder whose toolchains are shown; none when absent.
+    pub home: Option<PathBuf>,
+    /// Folders that `PATH` names; those in the home folder are shown.
+    pub path: Vec<PathBuf>,
+    /// The network.
+    pub network: Network,
+    /// Bounds.
+    pub limits: Limits,
+    /// Which denials are told.
+    pub observe: Observe,
+    /// The weakest tier that will do.
+    pub least: Tier,
+    /// The tier to use even where a stronger one is there; for tests and comparisons.
+    pub only: Option<Tier>,
+}
+
+/// What the program sees of the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Filesystem {
+    /// Nothing.
+    Deny,
+    /// Its files, unchangeable.
+    Read,
+    /// An empty folder; what is new at the end is moved in.
+    Write,
+    /// Its files; what changed at the end is taken over.
+    ReadWrite,
+    /// The same, but what changed is only told.
+    Speculative,
+}
+
+impl Filesystem {
+    /// As written on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::ReadWrite => "readwrite",
+            Self::Speculative => "speculative",
+        }
+    }
+}
+
+/// What of the network there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// Not even a socket.
+    None,
+    /// A loopback interface of the sandbox's own, for programs that talk to themselves.
+    Loopback,
+}
+
+/// Which calls are put before the observer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Observe {
+    /// None: denials are enforced, not told.
+    Off,
+    /// What is meant to change something, and starts of programs.
+    Writes,
+    /// Every open as well; for explaining a failure.
+    All,
+}
+
+/// Bounds of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Until SIGTERM.
+    pub time: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub grace: Duration,
+    /// Memory of the whole tree, in bytes; files in `/tmp` and changed files count.
+    pub memory: u64,
+    /// Processes and threads.
+    pub processes: u64,
+    /// Processor time of one process, in seconds.
+    pub cpu_seconds: u64,
+    /// Processors, in hundredths; where control groups can be used.
+    pub cpu_percent: u64,
+    /// One file, in bytes.
+    pub file_size: u64,
+    /// Open files of one process.
+    pub open_files: u64,
+    /// `/tmp`, the home folder and changed files together, in bytes.
+    pub disk: u64,
+    /// Kept of each of the two output streams, in bytes.
+    pub output: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const MIB: u64 = 1 << 20;
+        Self {
+            time: Duration::from_secs(60),
+            grace: Duration::from_millis(500),
+            memory: 2048 * MIB,
+            processes: 512,
+            cpu_seconds: 600,
+            cpu_percent: 400,
+            file_size: 1024 * MIB,
+            open_files: 1024,
+            disk: 1024 * MIB,
+            output: 1 << 20,
+        }
+    }
+}
+
+/// Masked in every mode (T12): what nobody but the user reads.
+pub const MASKED: &[&str] = &[
+    ".env",
+    ".env~",
+    ".env.bak",
+    ".env.local",
+    ".env.*.local",
+    ".env.development",
+    ".env.test",
+    ".env.staging",
+    ".env.production",
+    ".envrc",
+    "secrets/",
+    "*.pem",
+    "*id_rsa*",
+    "*id_dsa*",
+    "*id_ecdsa*",
+    "*id_ed25519*",
+    ".netrc",
+    ".pgpass",
+    ".vambrace/",
+    ".agentzero_audit.jsonl",
+];
+
+/// Never promoted: what runs or configures without being asked.
+pub const PROTECTED: &[&str] = &[
+    ".git/hooks/",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/info/attributes",
+    ".git/modules/",
+    ".gitmodules",
+    ".vambrace/",
+    ".flow/",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".gitconfig",
+    ".ripgreprc",
+    ".mcp.json",
+    "mcp.json",
+    ".vscode/",
+    ".idea/",
+    ".cursor/",
+    ".claude/",
+    ".codex/",
+    ".zed/",
+    ".envrc",
+];
+
+/// Build folders by default.
+pub const SCRATCH: &[&str] = &["target", "node_modules", ".venv"];
+
+impl Spec {
+    /// A program in a workspace, with the bounds and names that hold when nobody says otherwise.
+    #[must_use]
+    pub fn new(program: impl Into<OsString>, workspace: impl Into<PathBuf>) -> Self {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            workspace: workspace.into(),
+            cwd: PathBuf::new(),
+            filesystem: Filesystem::Read,
+            read: Vec::new(),
+            write: Vec::new(),
+            masked: owned(MASKED),
+            protected: owned(PROTECTED),
+            scratch: Vec::new(),
+            home: None,
+            path: Vec::new(),
+            network: Network::None,
+            limits: Limits::default(),
+            observe: Observe::Writes,
+            least: Tier::NoUserns,
+            only: None,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Messages with descriptors over a local socket.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// The most bytes of one message; whatever may be larger travels in a memory file.
+pub(crate) const MOST_BYTES: usize = 8192;
+/// The most descriptors of one message.
+pub(crate) const MOST_HANDLES: usize = 8;
+
+/// Two connected ends that keep messages whole.
+pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// Sends one message.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], handles: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+    let mut extra = SendAncillaryBuffer::new(&mut space);
+    if !handles.is_empty() && !extra.push(SendAncillaryMessage::ScmRights(handles)) {
+        return Err(Errno::TOOBIG);
+    }
+    loop {
+        match rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut extra, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// One message that was received; empty bytes mean that the other end is closed.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) handles: Vec<OwnedFd>,
+}
+
+/// Receives one message.
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+    let mut bytes = vec![0; MOST_BYTES];
+    loop {
+        let mut extra = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut extra, flags) {
+            Ok(got) => {
+                let mut handles = Vec::new();
+                for message in extra.drain() {
+                    if let RecvAncillaryMessage::ScmRights(rights) = message {
+                        handles.extend(rights);
+                    }
+                }
+                bytes.truncate(got.bytes);
+                return Ok(Received { bytes, handles });
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Mounts by descriptor: a tree is cloned, given its attributes and then attached to an open folder, so no path is
+//! looked up twice and no link is followed.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
+
+use super::answer;
+
+#[repr(C)]
+struct MountAttr {
+    attr_set: u64,
+    attr_clr: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+/// What a mount lets happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+const IDMAP: u64 = 0x0010_0000;
+const RECURSIVE: libc::c_int = 0x8000;
+
+/// Changes the attributes of a detached tree: never set-user-id programs or devices, and whose files they look.
+pub(crate) fn restrict(
+    tree: BorrowedFd<'_>,
+    access: Access,
+    ids: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
+    let mut set = u64::from((MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV).bits());
+    if access == Access::ReadOnly {
+        set |= u64::from(MountAttrFlags::MOUNT_ATTR_RDONLY.bits());
+    }
+    set_attributes(tree, set, None)?;
+    match ids {
+        Some(ids) => set_attributes(tree, IDMAP, Some(ids)),
+        None => Ok(()),
+    }
+}
+
+/// The same for a mount that devices are used on.
+pub(crate) fn restrict_device(tree: BorrowedFd<'_>) -> Result<(), Errno> {
+    let set = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    set_attributes(tree, u64::from(set.bits()), None)
+}
+
+fn set_attributes(tree: BorrowedFd<'_>, set: u64, ids: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    let userns_fd = ids.map_or(0, |ids| u64::try_from(ids.as_raw_fd()).unwrap_or(0));
+    let attributes = MountAttr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd };
+    let flags = libc::AT_EMPTY_PATH | RECURSIVE;
+    // SAFETY: the path is a C string, `attributes` outlives the call and its size is told.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<MountAttr>(),
+        )
+    };
+    answer(done).map(drop)
+}
+
+/// Opens a path of the host for mounting. Links on the way are refused: whoever names a path names it in full.
+pub(crate) fn open_source(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let relative = trimmed(path);
+    rustix::fs::openat2(
+        root,
+        if relative.is_empty() { b"." } else { relative },
+        OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS,
+    )
+}
+
+/// A detached copy of the mount at an open file or folder, with the mounts below it.
+pub(crate) fn clone_tree(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    rustix::mount::open_tree(
+        source,
+        c"",
+        OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
+            | OpenTreeFlags::AT_RECURSIVE,
+    )
+}
+
+/// Attaches a detached tree to an open file or folder.
+pub(crate) fn attach(tree: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::mount::move_mount(
+        tree,
+        c"",
+        place,
+        c"",
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
+    )
+}
+
+/// A new file system, detached.
+pub(crate) fn make(
+    kind: &CStr,
+    options: &[(&CStr, &[u8])],
+    flags: &[&CStr],
+    attributes: MountAttrFlags,
+) -> Result<OwnedFd, Errno> {
+    let making = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        rustix::mount::fsconfig_set_string(making.as_fd(), *key, *value)?;
+    }
+    for flag in flags {
+        rustix::mount::fsconfig_set_flag(making.as_fd(), *flag)?;
+    }
+    rustix::mount::fsconfig_create(making.as_fd())?;
+    rustix::mount::fsmount(making.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Makes the folders of a path beneath a root where they are missing and opens the last; links are refused.
+pub(crate) fn make_folder(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let mut here = open_beneath(root, b".", OFlags::PATH | OFlags::DIRECTORY)?;
+    for name in trimmed(path).split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        here = match open_beneath(here.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY) {
+            Err(Errno::NOENT) => {
+                rustix::fs::mkdirat(&here, name, Mode::from_raw_mode(0o755))?;
+                open_beneath(here.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY)?
+            }
+            opened => opened?,
+        };
+    }
+    Ok(here)
+}
+
+/// The same for a file, which is made empty where it is missing.
+pub(crate) fn make_file(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let path = trimmed(path);
+    let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    let (folder, name) = path.split_at_checked(cut).unwrap_or((b"", path));
+    let folder = make_folder(root, folder)?;
+    let name = trimmed(name);
+    match open_beneath(folder.as_fd(), name, OFlags::PATH) {
+        Err(Errno::NOENT) => {
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL | OFlags::NOFOLLOW;
+            drop(rustix::fs::openat(&folder, name, flags, Mode::from_raw_mode(0o644))?);
+            open_beneath(folder.as_fd(), name, OFlags::PATH)
+        }
+        opened => opened,
+    }
+}
+
+/// Opens beneath a folder, mounts crossed, links refused.
+pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty(), resolve)
+}
+
+/// Without slashes around it.
+pub(crate) fn trimmed(path: &[u8]) -> &[u8] {
+    let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(start, |last| last + 1);
+    path.get(start..end).unwrap_or_default()
+}

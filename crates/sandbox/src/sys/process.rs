@@ -1,0 +1,186 @@
+//! Processes: cloning into namespaces, forking, executing, signals that are waited for.
+//!
+//! INVARIANT: `clone_into` and `fork` are only called by a process with one thread (the launcher and what it makes),
+//! so the child may allocate and take locks like any other program.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+use super::{answer, last_errno};
+
+/// Which side of a fork we are on.
+pub(crate) enum Side {
+    Parent(Child),
+    Child,
+}
+
+/// A process that was just made.
+pub(crate) struct Child {
+    pub(crate) pid: Pid,
+    pub(crate) handle: OwnedFd,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// Forks into new namespaces; `flags` are `CLONE_NEW*`.
+pub(crate) fn clone_into(flags: libc::c_int) -> Result<Side, Errno> {
+    let mut handle: libc::c_int = -1;
+    let args = CloneArgs {
+        flags: flags as u64 | libc::CLONE_PIDFD as u64,
+        pidfd: (&raw mut handle) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    // SAFETY: without CLONE_VM this is a fork; `args` and `handle` outlive the call, and the caller has one thread.
+    let pid = answer(unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) })?;
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Ok(Side::Child);
+    };
+    // SAFETY: the kernel stored a fresh descriptor there because CLONE_PIDFD was asked for and the call succeeded.
+    let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+    Ok(Side::Parent(Child { pid, handle }))
+}
+
+/// Forks through the C library, whose `clone` our own filter lets pass.
+pub(crate) fn fork() -> Result<Option<Pid>, Errno> {
+    // SAFETY: the caller has one thread, so the child inherits no lock that somebody else holds.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 { Err(last_errno()) } else { Ok(Pid::from_raw(pid)) }
+}
+
+/// Becomes another program; returns only when that fails.
+pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> Errno {
+    let ended = |list: &[CString]| -> Vec<*const libc::c_char> {
+        list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (ended(arguments), ended(environment));
+    // SAFETY: all three are null-terminated and live until the call returns.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    last_errno()
+}
+
+/// Ends at once: no destructors, no buffers of the process we were forked from.
+pub(crate) fn leave(code: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// Blocks the signals that are waited for with [`wait_signal`].
+pub(crate) fn block_signals(signals: &[Signal]) -> Result<(), Errno> {
+    let set = signal_set(signals);
+    // SAFETY: `set` is initialised and outlives the call.
+    let done = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    answer(done.into()).map(drop)
+}
+
+/// Forgets every block and handler, as a program expects to find them.
+pub(crate) fn default_signals() {
+    let none = signal_set(&[]);
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: setting a disposition to its default is always allowed; refusals (KILL, STOP) are of no interest.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
+    // SAFETY: `none` is initialised and outlives the call.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
+}
+
+/// Waits for one of the blocked signals, at most so long; `None` when nothing came.
+pub(crate) fn wait_signal(signals: &[Signal], millis: Option<u32>) -> Option<i32> {
+    let set = signal_set(signals);
+    let limit = libc::timespec {
+        tv_sec: i64::from(millis.unwrap_or(0) / 1000),
+        tv_nsec: i64::from(millis.unwrap_or(0) % 1000) * 1_000_000,
+    };
+    let limit = if millis.is_some() { &raw const limit } else { std::ptr::null() };
+    // SAFETY: `set` and `limit` are initialised and outlive the call; no siginfo is asked for.
+    let got = unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), limit) };
+    (got > 0).then_some(got)
+}
+
+fn signal_set(signals: &[Signal]) -> libc::sigset_t {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the whole set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: initialised by the line above.
+    let mut set = unsafe { set.assume_init() };
+    for signal in signals {
+        // SAFETY: the set is initialised and the number is a signal's.
+        unsafe { libc::sigaddset(&raw mut set, signal.as_raw()) };
+    }
+    set
+}
+
+/// Sends a signal to everything that may be signalled from here; in a pid namespace: to all but its first process.
+pub(crate) fn signal_all(signal: Signal) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::kill(-1, signal.as_raw()) };
+}
+
+/// The most memory that a process below this one had when it ended, in bytes.
+pub(crate) fn peak_memory_of_children() -> u64 {
+    // SAFETY: all zeroes is a valid `rusage`.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills a structure of exactly this size.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used) };
+    u64::try_from(used.ru_maxrss).unwrap_or(0).saturating_mul(1024)
+}
+
+/// Marks every descriptor from `first` on to be closed when a program starts.
+pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
+    // SAFETY: no memory is involved; descriptors stay open until the exec.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    answer(done).map(drop)
+}
+
+/// Sets the interface `lo` up in the present network namespace.
+pub(crate) fn loopback_up() -> Result<(), Errno> {
+    use std::os::fd::AsRawFd as _;
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+    // SAFETY: all zeroes is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+    // SAFETY: the request is initialised and outlives the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    answer(done.into()).map(drop)
+}
+
+/// Closes every descriptor but one, which moves to a number of its own; the standard streams lead nowhere.
+pub(crate) fn keep_only(kept: OwnedFd) -> Result<OwnedFd, Errno> {
+    use std::os::fd::IntoRawFd as _;
+    const PLACE: libc::c_int = 3;
+    let nowhere = rustix::fs::open(c"/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    rustix::stdio::dup2_stderr(&nowhere)?;
+    drop(nowhere);
+    let kept = kept.into_raw_fd();
+    if kept != PLACE {
+        // SAFETY: number 3 belongs to nobody who is still going to use it: this process was just forked, and what it
+        // inherited is closed here.
+        answer(unsafe { libc::dup3(kept, PLACE, libc::O_CLOEXEC) }.into())?;
+    }
+    // SAFETY: as above, for everything past it.
+    answer(unsafe { libc::syscall(libc::SYS_close_range, PLACE + 1, u32::MAX, 0) })?;
+    // SAFETY: the descriptor is open, and this is its only owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(PLACE) })
+}

@@ -1,0 +1,168 @@
+//! What broker, launcher and cell say to each other. All three are the same program at the same version, so the form
+//! is compact and carries no version.
+
+use std::ffi::CString;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{Limits, Network, Observe};
+use crate::tier::{Features, Tier};
+
+/// A path or text as the kernel takes it.
+pub(crate) type Bytes = Vec<u8>;
+
+/// Broker to launcher. Handles: order, report, standard input, output, error.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Try the kernel's features; the answer comes on the report socket.
+    Probe,
+    /// Run something.
+    Run(Header),
+    /// Keep so many cells ready.
+    Warm(usize),
+}
+
+/// What the launcher itself needs to know of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Header {
+    pub(crate) tier: Tier,
+    pub(crate) limits: Limits,
+    /// Who owns the workspace: as whom a root broker shows its files to the program.
+    pub(crate) owner: (u32, u32),
+    /// A folder of this run alone, removed at its end whoever is left to do so.
+    pub(crate) task: Option<Bytes>,
+}
+
+/// Launcher to cell, as whom to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Whether it must be taken: a launcher that is root gives its own up.
+    pub(crate) taken: bool,
+}
+
+/// What a cell is to show and to run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) tier: Tier,
+    /// Looked up in `path` when it has no slash.
+    pub(crate) program: Bytes,
+    pub(crate) path: Vec<Bytes>,
+    pub(crate) arguments: Vec<Bytes>,
+    pub(crate) environment: Vec<Bytes>,
+    pub(crate) cwd: Bytes,
+    pub(crate) home: Bytes,
+    pub(crate) workspace: Bytes,
+    pub(crate) view: View,
+    pub(crate) masks: Vec<Mask>,
+    /// Read-only, in full.
+    pub(crate) read: Vec<Bytes>,
+    /// The user's own toolchains, read-only.
+    pub(crate) toolchains: Vec<Bytes>,
+    pub(crate) write: Vec<Bytes>,
+    /// Files below what is shown that must look empty.
+    pub(crate) blank: Vec<Bytes>,
+    pub(crate) scratch: Vec<Scratch>,
+    pub(crate) limits: Limits,
+    pub(crate) network: Network,
+    pub(crate) observe: Observe,
+    /// Whether the kernel limits memory; otherwise the first process watches it.
+    pub(crate) landlock_abi: i32,
+    /// Processes that a confined program must not signal, where Landlock does not see to it.
+    pub(crate) guarded: Vec<u32>,
+}
+
+/// How the workspace is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum View {
+    Absent,
+    /// The masked workspace, read-only.
+    Read,
+    /// An empty folder at its place.
+    Fresh,
+    /// The masked workspace under a layer that takes the changes.
+    Layered,
+}
+
+/// A name that does not exist inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mask {
+    /// Relative to the workspace.
+    pub(crate) path: Bytes,
+    /// The mode of each folder on the way, the workspace itself first.
+    pub(crate) modes: Vec<u32>,
+}
+
+/// A build folder whose content lies elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Scratch {
+    /// Relative to the workspace.
+    pub(crate) name: Bytes,
+    /// Where on the host.
+    pub(crate) folder: Bytes,
+}
+
+/// Launcher or cell to broker, on the run's own socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// From the launcher: what the kernel can do.
+    Features(Features),
+    /// From the cell: the walls stand. Handles: the upper layer and the merged view, where there are any.
+    Ready,
+    /// From the program's process before it starts. Handle: the listener.
+    Listener,
+    /// From the cell: the walls could not be built.
+    Failed { step: String, errno: i32 },
+    /// From the program's process: it could not become the program.
+    NotStarted { errno: i32 },
+    /// From the cell: how the program ended (a wait status). Every other process of the run has ended too.
+    Exited {
+        status: i32,
+        /// Whether it was asked to end before.
+        asked: bool,
+        /// The most memory that one of its processes had, in bytes.
+        peak_memory: u64,
+        memory_limited: bool,
+    },
+    /// From the cell: the tree used more memory than it may.
+    OverMemory,
+    /// From the launcher, last: what the control group saw and whether the deadline struck.
+    Ended { oom: bool, timed_out: bool, peak_memory: Option<u64>, memory_limited: bool },
+}
+
+/// Packs a message.
+pub(crate) fn pack<T: Serialize>(message: &T) -> Result<Vec<u8>, Errno> {
+    postcard::to_stdvec(message).map_err(|_| Errno::INVAL)
+}
+
+/// Unpacks a message.
+pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Errno> {
+    postcard::from_bytes(bytes).map_err(|_| Errno::BADMSG)
+}
+
+/// Puts something of any size into a memory file.
+pub(crate) fn pack_file<T: Serialize>(message: &T) -> Result<OwnedFd, Errno> {
+    let bytes = pack(message)?;
+    let handle = rustix::fs::memfd_create(c"order", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(handle);
+    file.write_all(&bytes).and_then(|()| file.rewind()).map_err(|_| Errno::NOSPC)?;
+    Ok(file.into())
+}
+
+/// Takes it out again.
+pub(crate) fn unpack_file<T: for<'a> Deserialize<'a>>(handle: OwnedFd) -> Result<T, Errno> {
+    let mut bytes = Vec::new();
+    rustix::fs::seek(handle.as_fd(), rustix::fs::SeekFrom::Start(0))?;
+    std::fs::File::from(handle).read_to_end(&mut bytes).map_err(|_| Errno::IO)?;
+    unpack(&bytes)
+}
+
+/// As C takes it.
+pub(crate) fn c_text(bytes: &[u8]) -> Result<CString, Errno> {
+    CString::new(bytes).map_err(|_| Errno::INVAL)
+}

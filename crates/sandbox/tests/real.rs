@@ -1,0 +1,53 @@
+//! The sandbox against the real kernel, as whoever runs the tests: root and an ordinary user must both pass.
+//!
+//! The test program is three programs: the tests, the launcher that they start, and the probes that run inside. So it
+//! has its own `main`, which decides before there are threads.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::exit,
+    reason = "tests make files, start programs and fail loudly"
+)]
+
+mod real {
+    pub(crate) mod basics;
+    pub(crate) mod escape;
+    pub(crate) mod files;
+    pub(crate) mod kit;
+    pub(crate) mod probes;
+    pub(crate) mod trees;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(vambrace_sandbox::launcher::ARGUMENT) {
+        return vambrace_sandbox::launcher::main();
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["probe", name] => return ExitCode::from(real::probes::main(name)),
+        ["table"] => {
+            real::escape::table();
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    if arguments.first().is_some_and(|first| first == "broker") {
+        real::trees::broker(&arguments[1..]);
+    }
+    let mut trials: Vec<Trial> = Vec::new();
+    trials.extend(real::basics::trials());
+    trials.extend(real::files::trials());
+    trials.extend(real::trees::trials());
+    trials.extend(real::escape::trials());
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

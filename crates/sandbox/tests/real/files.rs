@@ -1,0 +1,478 @@
+//! What a program sees and changes of the workspace, and what becomes of it.
+
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+
+use libtest_mimic::Trial;
+use vambrace_sandbox::{
+    ChangeKind, Direct, Exit, Filesystem, Outcome, Promote as _, PromoteFault, Tier, Why,
+};
+
+use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, test, try_run};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
+        test("files::deny_shows_nothing", deny_shows_nothing),
+        test("files::read_shows_and_changes_nothing", read_shows_and_changes_nothing),
+        test("files::write_sees_an_empty_folder_and_only_new_names_are_taken", write_sees_an_empty_folder),
+        test("files::every_kind_of_change_is_told_and_taken_over", every_kind_of_change),
+        test("files::opaque_folders_hide_nothing_from_the_list", opaque_folders),
+        test("files::folders_and_files_change_places", folders_and_files_change_places),
+        test("files::speculative_changes_nothing", speculative_changes_nothing),
+        test("files::protected_and_secret_names_are_never_promoted", protected_names),
+        test("files::links_out_of_the_workspace_and_special_files_are_withheld", links_and_special_files),
+        test("files::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
+        test("files::a_promotion_checks_again_and_writes_nothing_when_stale", promotion_checks_again),
+        test("files::hard_links_are_never_written_through", hard_links),
+        test("files::sparse_and_large_trees_come_over", sparse_and_large_trees),
+        test("files::set_id_bits_are_not_taken_over", set_id_bits),
+        test("files::owners_stay_the_workspaces", owners_stay),
+        test("files::scratch_folders_outlive_a_run_and_are_never_promoted", scratch_folders),
+        test("files::toolchains_are_shown_without_credentials_and_nothing_else_of_home", toolchains),
+        test("files::extra_paths_are_readable_or_writable", extra_paths),
+        test("files::names_that_are_no_text_come_over", names_that_are_no_text),
+        test("files::tier_no_userns_refuses_what_it_cannot_do", no_userns_refuses),
+    ]
+}
+
+fn changes(outcome: &Outcome) -> Vec<String> {
+    let list = &outcome.changes.as_ref().unwrap().list;
+    list.iter().map(|change| format!("{} {}", change.kind.as_str(), change.path.display())).collect()
+}
+
+fn withheld(outcome: &Outcome) -> Vec<(String, Why)> {
+    let list = &outcome.changes.as_ref().unwrap().withheld;
+    let mut list: Vec<_> = list.iter().map(|one| (one.path.display().to_string(), one.why)).collect();
+    list.sort_by(|a, b| a.0.cmp(&b.0));
+    list
+}
+
+fn promote(outcome: &Outcome) -> Result<usize, PromoteFault> {
+    let changes = outcome.changes.as_ref().unwrap();
+    Direct::over(changes).unwrap().promote(changes).map(|done| done.changes)
+}
+
+// T12
+fn masked_names_do_not_exist_in_any_mode() {
+    let room = Room::new();
+    let script = "cat .env deep/er/key.pem secrets/a; ls -A . deep/er; mv deep moved 2>/dev/null; \
+                  find . -name '*.pem' -o -name .env -o -name secrets";
+    for mode in [Filesystem::Read, Filesystem::ReadWrite, Filesystem::Speculative] {
+        let outcome = run(&room.shell(mode, script));
+        let said = out(&outcome) + &err(&outcome);
+        assert!(!said.contains("in-the-"), "{mode:?}: {said}");
+        assert_eq!(out(&outcome), ".:\n.git\ndeep\nplain.txt\nsrc\n\ndeep/er:\n", "{mode:?}");
+    }
+    let outcome = run(&in_tier(
+        room.shell(Filesystem::Read, "cat .env deep/er/key.pem secrets/a; cat plain.txt"),
+        Tier::NoUserns,
+    ));
+    let said = out(&outcome) + &err(&outcome);
+    assert!(!said.contains("in-the-") && said.contains("plain\n"), "{said}");
+}
+
+// P4
+fn deny_shows_nothing() {
+    let room = Room::new();
+    for tier in TIERS {
+        let script = format!("cat {0}/plain.txt {0}/src/main.rs; ls {0}/src", room.project().display());
+        let outcome = run(&in_tier(room.shell(Filesystem::Deny, &script), tier));
+        assert_eq!(out(&outcome), "", "{tier}");
+        assert_ne!(outcome.exit, Exit::Code(0));
+    }
+}
+
+// P4
+fn read_shows_and_changes_nothing() {
+    let room = Room::new();
+    let before = room.listing("project");
+    for tier in TIERS {
+        let script = "cat plain.txt; echo x >plain.txt; echo x >new; rm plain.txt; mkdir d; mv src s; \
+                      chmod 777 plain.txt; ln -s a b; ln plain.txt c; touch plain.txt; mkfifo f";
+        let outcome = run(&in_tier(room.shell(Filesystem::Read, script), tier));
+        assert_eq!(out(&outcome), "plain\n", "{}", err(&outcome));
+        assert_eq!(room.listing("project"), before, "{tier}");
+    }
+}
+
+// P4
+fn write_sees_an_empty_folder() {
+    for tier in TIERS {
+        write_in(tier);
+    }
+}
+
+fn write_in(tier: Tier) {
+    let room = Room::new();
+    let script = "ls -A; echo new >new.txt; echo mine >plain.txt; mkdir -p src/sub; echo x >src/sub/x; \
+                  echo y >src/main.rs; echo own >>new.txt; echo s >.env";
+    let outcome = run(&in_tier(room.shell(Filesystem::Write, script), tier));
+    check_out(&outcome, "");
+    assert_eq!(changes(&outcome), ["created new.txt", "created src/sub", "created src/sub/x"]);
+    assert_eq!(
+        withheld(&outcome),
+        [
+            (".env".to_owned(), Why::Masked),
+            ("plain.txt".to_owned(), Why::Exists),
+            ("src/main.rs".to_owned(), Why::Exists)
+        ]
+    );
+    assert_eq!(promote(&outcome).unwrap(), 3);
+    assert_eq!(room.read("project/new.txt").as_deref(), Some("new\nown\n"));
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("plain\n"));
+    assert_eq!(room.read("project/src/main.rs").as_deref(), Some("fn main() {}\n"));
+    assert_eq!(room.read("project/src/sub/x").as_deref(), Some("x\n"));
+    assert_eq!(room.read("project/.env").as_deref(), Some("TOKEN=in-the-env-file\n"));
+}
+
+fn every_kind_of_change() {
+    let room = Room::new();
+    for name in ["gone", "touched", "moved", "program", "same"] {
+        room.write(&format!("project/{name}"), &format!("content of {name}\n"));
+    }
+    std::fs::write(room.path("project/binary"), [0, 1, 2, 255]).unwrap();
+    room.write("project/old/deep/file", "deep\n");
+    let script = "echo more >>plain.txt; rm gone; touch touched; mv moved there; chmod 755 program; \
+                  mkdir -p made/er; echo n >made/er/file; ln -s plain.txt link; rm -r old; \
+                  printf '\\377\\0' >binary; cat same >/dev/null; cp same copied";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    check_out(&outcome, "");
+    assert_eq!(
+        changes(&outcome),
+        [
+            "modified binary",
+            "created copied",
+            "deleted gone",
+            "created link",
+            "created made",
+            "created made/er",
+            "created made/er/file",
+            "deleted old",
+            "deleted old/deep",
+            "deleted old/deep/file",
+            "modified plain.txt",
+            "mode program",
+            "renamed there",
+        ]
+    );
+    let list = outcome.changes.as_ref().unwrap();
+    let diff = |path: &str| list.diff(list.list.iter().find(|one| one.path.as_os_str() == path).unwrap());
+    assert_eq!(diff("plain.txt"), "--- a/plain.txt\n+++ b/plain.txt\n@@ -1,1 +1,2 @@\n plain\n+more\n");
+    assert!(diff("binary").starts_with("modified binary: 4 bytes sha256:"), "{}", diff("binary"));
+    assert_eq!(diff("program"), "mode 644 -> 755 program\n");
+    assert_eq!(diff("there"), "rename moved -> there\n");
+    assert_eq!(promote(&outcome).unwrap(), 13);
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("plain\nmore\n"));
+    assert_eq!(room.read("project/gone"), None);
+    assert_eq!(room.read("project/there").as_deref(), Some("content of moved\n"));
+    assert_eq!(room.read("project/moved"), None);
+    assert_eq!(room.read("project/made/er/file").as_deref(), Some("n\n"));
+    assert!(!room.path("project/old").exists());
+    assert_eq!(std::fs::read_link(room.path("project/link")).unwrap().to_str(), Some("plain.txt"));
+    assert_eq!(room.path("project/program").metadata().unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(room.read("project/.env").as_deref(), Some("TOKEN=in-the-env-file\n"));
+    // No residue beside what was asked for.
+    assert!(!room.listing("project").iter().any(|line| line.contains("unfinished")));
+}
+
+/// A folder that was removed and made again holds no whiteouts, and still what was in it is gone.
+fn opaque_folders() {
+    let room = Room::new();
+    room.write("project/d/one", "1\n");
+    room.write("project/d/two", "2\n");
+    room.write("project/d/.env", "kept\n");
+    let outcome =
+        run(&room.shell(Filesystem::ReadWrite, "rm -r d && mkdir d && echo new >d/one && echo 3 >d/three"));
+    check_out(&outcome, "");
+    assert_eq!(changes(&outcome), ["modified d/one", "created d/three", "deleted d/two"]);
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/d/one").as_deref(), Some("new\n"));
+    assert_eq!(room.read("project/d/.env").as_deref(), Some("kept\n"));
+    assert!(!room.path("project/d/two").exists());
+}
+
+fn folders_and_files_change_places() {
+    let room = Room::new();
+    room.write("project/d/one", "1\n");
+    room.write("project/d/sub/two", "2\n");
+    let outcome = run(&room.shell(
+        Filesystem::ReadWrite,
+        "rm -r d && echo file >d && rm plain.txt && mkdir plain.txt && echo x >plain.txt/x",
+    ));
+    check_out(&outcome, "");
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/d").as_deref(), Some("file\n"));
+    assert_eq!(room.read("project/plain.txt/x").as_deref(), Some("x\n"));
+}
+
+fn speculative_changes_nothing() {
+    let room = Room::new();
+    let before = room.listing("project");
+    let outcome =
+        run(&room.shell(Filesystem::Speculative, "echo x >plain.txt; rm -r src; mkdir n; cat plain.txt"));
+    check_out(&outcome, "x\n");
+    assert_eq!(changes(&outcome), ["created n", "modified plain.txt", "deleted src", "deleted src/main.rs"]);
+    assert_eq!(room.listing("project"), before);
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("x\n"));
+}
+
+fn protected_names() {
+    let room = Room::new();
+    let before = room.listing("project");
+    let script = "echo x >.git/hooks/pre-commit; echo x >>.git/config; mkdir -p .vscode; echo x >.vscode/tasks.json; \
+                  echo x >.mcp.json; echo x >.bashrc; mkdir .vambrace; echo x >.vambrace/config.yaml; \
+                  echo x >.env; mkdir secrets; echo x >secrets/b; mkdir .GIT 2>/dev/null; mkdir -p sub/.Vscode; \
+                  echo x >.EnV; rm .git/hooks/sample; mv .git/hooks .git/gone 2>/dev/null; true";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert_eq!(outcome.exit, Exit::Code(0));
+    let names: Vec<String> = withheld(&outcome).into_iter().map(|(path, _)| path).collect();
+    for name in [
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".vscode",
+        ".mcp.json",
+        ".bashrc",
+        ".vambrace",
+        ".env",
+        "secrets",
+        ".EnV",
+        "sub/.Vscode",
+    ] {
+        assert!(
+            names.iter().any(|one| one == name || name.starts_with(&format!("{one}/"))),
+            "{name} in {names:?}"
+        );
+    }
+    promote(&outcome).unwrap();
+    let after: Vec<String> = room.listing("project");
+    for line in &before {
+        assert!(after.contains(line), "{line}");
+    }
+    for line in &after {
+        let harmless = ["/.GIT ", "/sub ", "/.git/gone"];
+        assert!(before.contains(line) || harmless.iter().any(|name| line.contains(name)), "{line}");
+    }
+}
+
+fn links_and_special_files() {
+    let room = Room::new();
+    let script = "ln -s /etc/passwd a; ln -s ../outside/file b; ln -s src/main.rs c; mkfifo d; mkdir e; ln -s ../src e/f; \
+                  ln -s ../../outside e/g";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    check_out(&outcome, "");
+    assert_eq!(changes(&outcome), ["created c", "created e", "created e/f"]);
+    let outside = |name: &str| (name.to_owned(), Why::LeadsOutside);
+    assert_eq!(
+        withheld(&outcome),
+        [outside("a"), outside("b"), ("d".to_owned(), Why::Special), outside("e/g")]
+    );
+    promote(&outcome).unwrap();
+    assert!(!room.path("project/a").is_symlink());
+    assert!(!room.path("project/d").symlink_metadata().is_ok_and(|facts| facts.file_type().is_fifo()));
+}
+
+/// The program waits at a pipe until the user has saved.
+fn a_file_changed_meanwhile_is_stale() {
+    let room = Room::new();
+    room.write("project/other/file", "other\n");
+    std::fs::create_dir(room.path("signal")).unwrap();
+    let mut spec = room.shell(
+        Filesystem::ReadWrite,
+        &format!(
+            "echo agent >>plain.txt; echo agent >>other/file; mkfifo {0}/wait; cat {0}/wait",
+            room.path("signal").display()
+        ),
+    );
+    spec.write = vec![room.path("signal")];
+    let pipe = room.path("signal/wait");
+    let user = std::thread::spawn({
+        let (pipe, file) = (pipe, room.path("project/plain.txt"));
+        move || {
+            while !pipe.symlink_metadata().is_ok_and(|facts| facts.file_type().is_fifo()) {
+                std::thread::yield_now();
+            }
+            std::fs::write(file, "user\n").unwrap();
+            std::fs::write(pipe, "go\n").unwrap();
+        }
+    });
+    let outcome = run(&spec);
+    user.join().unwrap();
+    check_out(&outcome, "go\n");
+    assert_eq!(withheld(&outcome), [("plain.txt".to_owned(), Why::StaleBase)]);
+    assert_eq!(changes(&outcome), ["modified other/file"]);
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("user\n"));
+}
+
+fn promotion_checks_again() {
+    let room = Room::new();
+    let outcome = run(&room.shell(Filesystem::Speculative, "echo agent >>plain.txt; echo a >src/a.rs"));
+    room.write("project/plain.txt", "user\n");
+    let fault = promote(&outcome).unwrap_err();
+    assert!(matches!(fault, PromoteFault::StaleBase(_)), "{fault}");
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("user\n"));
+    assert_eq!(room.read("project/src/a.rs"), None);
+    let outcome = run(&room.shell(Filesystem::Speculative, "echo agent >new"));
+    room.write("project/new", "user\n");
+    assert!(matches!(promote(&outcome).unwrap_err(), PromoteFault::StaleBase(_)));
+    assert_eq!(room.read("project/new").as_deref(), Some("user\n"));
+}
+
+// T13
+fn hard_links() {
+    let room = Room::new();
+    std::fs::hard_link(room.path("outside/file"), room.path("project/hard")).unwrap();
+    let outcome =
+        run(&room.shell(Filesystem::ReadWrite, "echo agent >>hard; ln plain.txt second; echo x >>second"));
+    check_out(&outcome, "");
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("outside/file").as_deref(), Some("in-the-outside-file\n"));
+    assert_eq!(room.read("project/second").as_deref(), Some("plain\nx\n"));
+}
+
+fn sparse_and_large_trees() {
+    let room = Room::new();
+    let script = "truncate -s 200M sparse; echo end >>sparse; \
+                  i=0; while [ $i -lt 40 ]; do mkdir d$i; j=0; while [ $j -lt 50 ]; do echo $i >d$i/f$j; j=$((j+1)); done; i=$((i+1)); done";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    check_out(&outcome, "");
+    assert_eq!(promote(&outcome).unwrap(), 2041);
+    let facts = room.path("project/sparse").metadata().unwrap();
+    assert_eq!(facts.len(), (200 << 20) + 4);
+    assert!(facts.blocks() * 512 < 10 << 20, "{} blocks", facts.blocks());
+    assert_eq!(room.read("project/d39/f49").as_deref(), Some("39\n"));
+}
+
+fn set_id_bits() {
+    let room = Room::new();
+    let outcome =
+        run(&room.shell(Filesystem::ReadWrite, "cp /bin/true t; chmod 6755 t; chmod 4644 plain.txt; true"));
+    promote(&outcome).unwrap();
+    for name in ["project/t", "project/plain.txt"] {
+        assert_eq!(room.path(name).metadata().unwrap().permissions().mode() & 0o7000, 0, "{name}");
+    }
+}
+
+fn owners_stay() {
+    let room = Room::new();
+    let owner = room.project().metadata().unwrap().uid();
+    let outcome =
+        run(&room
+            .shell(Filesystem::ReadWrite, "id -u; mkdir n; echo x >n/f; echo x >>plain.txt; ln -s f n/l"));
+    assert_ne!(out(&outcome), "0\n");
+    promote(&outcome).unwrap();
+    for name in ["n", "n/f", "plain.txt", "n/l"] {
+        let facts = room.path("project").join(name).symlink_metadata().unwrap();
+        assert_eq!(facts.uid(), owner, "{name}");
+    }
+}
+
+fn scratch_folders() {
+    let room = Room::new();
+    let mut spec = room
+        .shell(Filesystem::ReadWrite, "mkdir -p target; cat target/built; echo 1 >>target/built; echo x >y");
+    spec.scratch = vec!["target".to_owned()];
+    let first = run(&spec);
+    assert_eq!(out(&first), "");
+    assert_eq!(changes(&first), ["created y"]);
+    let second = run(&spec);
+    assert_eq!(out(&second), "1\n");
+    assert!(!room.path("project/target").exists());
+    // Read-only runs have it as well.
+    let mut read = room.shell(Filesystem::Read, "cat target/built; echo 3 >target/three; echo x >y");
+    read.scratch = spec.scratch.clone();
+    assert_eq!(out(&run(&read)), "1\n1\n");
+    // Dependencies that are installed are seen, and what is added to them is dropped.
+    room.write("project/node_modules/dep/index.js", "dep\n");
+    let mut node =
+        room.shell(Filesystem::ReadWrite, "cat node_modules/dep/index.js; echo x >node_modules/new");
+    node.scratch = vec!["node_modules".to_owned()];
+    let outcome = run(&node);
+    assert_eq!(out(&outcome), "dep\n");
+    assert_eq!(changes(&outcome), [""; 0]);
+    // Where the project has a link of that name, it is followed nowhere.
+    std::os::unix::fs::symlink("../outside", room.path("project/target")).unwrap();
+    run(&spec);
+    assert_eq!(room.listing("outside").len(), 1);
+}
+
+fn toolchains() {
+    let room = Room::new();
+    room.write("home/.cargo/bin/tool", "#!/bin/sh\necho tool\n");
+    std::fs::set_permissions(room.path("home/.cargo/bin/tool"), std::fs::Permissions::from_mode(0o700))
+        .unwrap();
+    std::fs::set_permissions(room.path("home/.cargo"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    room.write("home/.cargo/credentials.toml", "in-the-credentials\n");
+    room.write("home/.cargo/config.toml", "[net]\n");
+    room.write("home/bin/mine", "#!/bin/sh\necho mine\n");
+    std::fs::set_permissions(room.path("home/bin/mine"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    room.write("home/.bashrc", "in-the-bashrc\n");
+    let script = "tool; mine; cat ~/.cargo/credentials.toml ~/.bashrc ~/.ssh/id_ed25519; cat ~/.cargo/config.toml; \
+                  echo x >~/.cargo/bin/evil; echo x >~/own && cat ~/own";
+    for tier in [Tier::Full, Tier::NoUserns] {
+        if tier == Tier::NoUserns && rustix_root() {
+            // Root's own files are not shown to an unprivileged user without mounts.
+            continue;
+        }
+        let mut spec = room.shell(Filesystem::Read, script);
+        spec.path = vec![room.path("home/.cargo/bin"), room.path("home/bin")];
+        if tier == Tier::NoUserns {
+            spec.arguments[1] = script.replace('~', room.path("home").to_str().unwrap()).into();
+        }
+        let outcome = run(&in_tier(spec, tier));
+        let said = out(&outcome);
+        let own = if tier == Tier::Full { "x\n" } else { "" };
+        assert_eq!(said, format!("tool\nmine\n[net]\n{own}"), "{tier}: {}", err(&outcome));
+        assert!(!room.path("home/.cargo/bin/evil").exists());
+        assert!(!room.path("home/own").exists());
+    }
+}
+
+fn rustix_root() -> bool {
+    std::path::Path::new("/proc/self").metadata().unwrap().uid() == 0
+}
+
+fn extra_paths() {
+    let room = Room::new();
+    std::fs::create_dir(room.path("shared")).unwrap();
+    let script = format!(
+        "cat {0}/outside/file; echo x >{0}/outside/new; echo y >{0}/shared/new; cat {0}/shared/new",
+        room.path("").display()
+    );
+    let mut spec = room.shell(Filesystem::Deny, &script);
+    spec.read = vec![room.path("outside")];
+    spec.write = vec![room.path("shared")];
+    let outcome = run(&spec);
+    assert_eq!(out(&outcome), "in-the-outside-file\ny\n", "{}", err(&outcome));
+    assert_eq!(room.read("shared/new").as_deref(), Some("y\n"));
+    assert!(!room.path("outside/new").exists());
+    for path in ["/", "/proc", "/sys/kernel", "/dev"] {
+        spec.read = vec![path.into()];
+        assert!(try_run(&spec).is_err(), "{path}");
+    }
+}
+
+fn names_that_are_no_text() {
+    let room = Room::new();
+    let outcome = run(&room.shell(
+        Filesystem::ReadWrite,
+        "printf x >\"$(printf 'a\\377b')\"; printf y >'a:b,c\\d'; printf z >'new\nline'",
+    ));
+    check_out(&outcome, "");
+    assert_eq!(promote(&outcome).unwrap(), 3);
+    assert_eq!(room.read("project/a:b,c\\d").as_deref(), Some("y"));
+    assert!(outcome.changes.unwrap().list.iter().all(|change| change.kind == ChangeKind::Created));
+}
+
+fn no_userns_refuses() {
+    let room = Room::new();
+    for mode in [Filesystem::ReadWrite, Filesystem::Speculative] {
+        let fault = try_run(&in_tier(room.shell(mode, "true"), Tier::NoUserns)).unwrap_err();
+        assert!(fault.to_string().contains("needs an overlay"), "{fault}");
+    }
+    let mut spec = in_tier(room.shell(Filesystem::Read, "true"), Tier::NoUserns);
+    spec.least = Tier::Full;
+    let fault = try_run(&spec).unwrap_err();
+    assert!(fault.to_string().contains("`full` is not available"), "{fault}");
+}

@@ -1,0 +1,350 @@
+//! Time, process trees, memory, output: nothing hangs, nothing survives, everything is bounded.
+
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use vambrace_sandbox::{Exit, Filesystem, Input, Spec, Stream, Tier};
+
+use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start, test};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        test("trees::the_deadline_ends_the_whole_tree", the_deadline_ends_the_whole_tree),
+        test("trees::a_program_that_ignores_term_or_stops_itself_is_ended", ignoring_term),
+        test("trees::a_program_may_clean_up_when_it_is_asked_to_end", a_program_may_clean_up),
+        test("trees::a_detached_grandchild_does_not_survive_the_call", a_detached_grandchild),
+        test("trees::a_child_that_holds_the_pipe_does_not_hang_the_call", a_child_that_holds_the_pipe),
+        test("trees::endless_output_is_cut_with_a_count", endless_output),
+        test("trees::output_is_seen_while_the_program_runs", output_is_streamed),
+        test("trees::a_fork_bomb_is_bounded", a_fork_bomb_is_bounded),
+        test("trees::a_memory_hog_is_ended_and_said_to_be_out_of_memory", a_memory_hog),
+        test("trees::disk_files_and_descriptors_are_bounded", disk_is_bounded),
+        test("trees::a_killed_broker_leaves_nothing", a_killed_broker_leaves_nothing),
+        test("trees::a_killed_launcher_leaves_no_process", a_killed_launcher),
+        test("trees::runs_beside_each_other_do_not_meet", runs_beside_each_other),
+        test("trees::warm_cells_are_used_once_and_refilled", warm_cells),
+    ]
+}
+
+/// A mark that no other process of the machine has in its arguments.
+fn mark(name: &str) -> String {
+    format!("vambrace-test-{name}-{}", std::process::id())
+}
+
+/// Processes whose command line holds the mark, zombies left out.
+pub(crate) fn alive(mark: &str) -> Vec<u32> {
+    let list = std::fs::read_dir("/proc").unwrap();
+    list.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        (pid != std::process::id() && String::from_utf8_lossy(&line).contains(mark)).then_some(pid)
+    })
+    .collect()
+}
+
+fn limited(mut spec: Spec, millis: u64) -> Spec {
+    spec.limits.time = Duration::from_millis(millis);
+    spec.limits.grace = Duration::from_millis(300);
+    spec
+}
+
+// P6
+fn the_deadline_ends_the_whole_tree() {
+    let room = Room::new();
+    for tier in TIERS {
+        let mark = mark("deadline");
+        let script = format!(
+            "(setsid sleep 1000 {mark} || sh -c 'sleep 1000; : {mark}') & sh -c 'sleep 1000; : {mark}'"
+        );
+        let start = Instant::now();
+        let outcome = run(&limited(in_tier(room.shell(Filesystem::Read, &script), tier), 400));
+        assert_eq!(outcome.exit, Exit::Timeout, "{tier}");
+        // Within a second of the deadline; the machine may be busy, so the bound is loose here and the bench tells.
+        assert!(start.elapsed() < Duration::from_millis(400 + 1000 + 3000), "{:?}", start.elapsed());
+        assert_eq!(alive(&mark), [0_u32; 0], "{tier}");
+    }
+}
+
+fn ignoring_term() {
+    let room = Room::new();
+    for tier in TIERS {
+        let mark = mark("ignores");
+        let script = format!("trap '' TERM; kill -STOP $$ & while :; do sleep 1; done; : {mark}");
+        let outcome = run(&limited(in_tier(room.shell(Filesystem::Read, &script), tier), 200));
+        assert_eq!(outcome.exit, Exit::Timeout, "{tier}");
+        assert_eq!(alive(&mark), [0_u32; 0], "{tier}");
+    }
+}
+
+fn a_program_may_clean_up() {
+    let room = Room::new();
+    for tier in TIERS {
+        let script = "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.05; done";
+        let mut spec = limited(in_tier(room.shell(Filesystem::Read, script), tier), 200);
+        spec.limits.grace = Duration::from_secs(5);
+        let outcome = run(&spec);
+        assert_eq!((outcome.exit, out(&outcome).as_str()), (Exit::Timeout, "cleaned\n"), "{tier}");
+    }
+}
+
+fn a_detached_grandchild() {
+    let room = Room::new();
+    for tier in TIERS {
+        let mark = mark("detached");
+        let script = format!(
+            "setsid sh -c 'setsid sh -c \"sleep 1000; : {mark}\" </dev/null >/dev/null 2>&1 &' ; echo done"
+        );
+        let outcome = run(&in_tier(room.shell(Filesystem::Read, &script), tier));
+        check_out(&outcome, "done\n");
+        assert_eq!(alive(&mark), [0_u32; 0], "{tier}");
+    }
+}
+
+fn a_child_that_holds_the_pipe() {
+    let room = Room::new();
+    for tier in TIERS {
+        let start = Instant::now();
+        let outcome = run(&in_tier(room.shell(Filesystem::Read, "sleep 1000 & echo done"), tier));
+        check_out(&outcome, "done\n");
+        assert!(start.elapsed() < Duration::from_secs(30), "{tier}");
+    }
+}
+
+fn endless_output() {
+    let room = Room::new();
+    for tier in TIERS {
+        let mut spec =
+            in_tier(room.shell(Filesystem::Read, "head -c 30000000 /dev/zero; echo end >&2"), tier);
+        spec.limits.output = 100_000;
+        let outcome = run(&spec);
+        assert_eq!(outcome.stdout.bytes.len(), 100_000);
+        assert_eq!(outcome.stdout.total, 30_000_000);
+        assert!(outcome.stdout.truncated() && !outcome.stderr.truncated());
+        assert_eq!(err(&outcome), "end\n");
+    }
+}
+
+/// The program waits for an answer to what it said: it would wait for ever if output came only at the end.
+fn output_is_streamed() {
+    let room = Room::new();
+    let (read, write) = std::io::pipe().unwrap();
+    let mut write = Some(write);
+    let spec = room.shell(Filesystem::Read, "echo ready; read answer; echo got $answer");
+    let outcome = sandbox().run(&spec, Input::From(std::os::fd::AsFd::as_fd(&read)), &mut |stream, bytes| {
+        if stream == Stream::Out && bytes == b"ready\n" {
+            std::io::Write::write_all(&mut write.take().unwrap(), b"it\n").unwrap();
+        }
+    });
+    check_out(&outcome.unwrap(), "ready\ngot it\n");
+}
+
+fn a_fork_bomb_is_bounded() {
+    let room = Room::new();
+    for tier in TIERS {
+        let script = "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i+1)); done; echo all";
+        let mut spec = limited(in_tier(room.shell(Filesystem::Read, script), tier), 20_000);
+        spec.limits.processes = 60;
+        let outcome = run(&spec);
+        assert_ne!(out(&outcome), "all\n", "{tier}: {}", err(&outcome));
+        let mut bomb =
+            limited(in_tier(room.shell(Filesystem::Read, "b() { b | b & }; b; sleep 1000"), tier), 500);
+        bomb.limits.processes = 60;
+        run(&bomb);
+    }
+}
+
+fn a_memory_hog() {
+    let room = Room::new();
+    for tier in TIERS {
+        // One process that is larger than the limit by itself, and a tree that is so only together.
+        for script in [
+            "head -c 400000000 /dev/zero | tail -c 400000000 | wc -c",
+            "for i in 1 2 3 4 5 6; do (x=$(head -c 40000000 /dev/zero | tr '\\0' a); sleep 20) & done; wait",
+        ] {
+            let mut spec = limited(in_tier(room.shell(Filesystem::Read, script), tier), 20_000);
+            spec.limits.memory = 100 << 20;
+            let outcome = run(&spec);
+            let said = (outcome.exit, out(&outcome), err(&outcome));
+            assert!(!said.1.contains("400000000"), "{tier}: {said:?}");
+            let tree = script.contains("wait");
+            // One process alone may also have been told by its own limit.
+            assert!(outcome.exit == Exit::OutOfMemory || !tree, "{tier}: {said:?}");
+        }
+    }
+}
+
+fn disk_is_bounded() {
+    let room = Room::new();
+    let mut spec = room.shell(
+        Filesystem::ReadWrite,
+        "head -c 40000000 /dev/zero >/tmp/big; head -c 40000000 /dev/zero >big; head -c 40000000 /dev/zero >~/big; \
+         du -cb /tmp/big big ~/big | tail -1 | cut -f1",
+    );
+    spec.limits.disk = 32 << 20;
+    spec.limits.file_size = 1 << 30;
+    let outcome = run(&spec);
+    let total: u64 = out(&outcome).trim().parse().unwrap();
+    assert!(total <= 32 << 20, "{total}");
+    for tier in TIERS {
+        let mut spec = in_tier(
+            room.shell(Filesystem::Write, "truncate -s 1T sparse; head -c 3000000 /dev/zero >big"),
+            tier,
+        );
+        spec.limits.file_size = 1 << 20;
+        let outcome = run(&spec);
+        assert_ne!(outcome.exit, Exit::Code(0), "{tier}");
+        let mut spec = in_tier(room.shell(Filesystem::Read, "ulimit -n; ulimit -c"), tier);
+        spec.limits.open_files = 77;
+        check_out(&run(&spec), "77\n0\n");
+    }
+}
+
+/// The broker is this program once more; it is killed while its program runs.
+fn a_killed_broker_leaves_nothing() {
+    for tier in TIERS {
+        let room = Room::new();
+        let mark = mark("killed");
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut broker = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["broker", tier.as_str()])
+            .arg(room.path(""))
+            .arg(format!("(setsid sh -c 'sleep 1000; : {mark}' &) ; echo started; sleep 1000"))
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 8];
+        std::io::Read::read_exact(broker.stdout.as_mut().unwrap(), &mut said).unwrap();
+        assert_eq!(&said, b"started\n");
+        assert_ne!(alive(&mark), [0_u32; 0]);
+        let launcher = children(broker.id());
+        assert_eq!(launcher.len(), 1, "{launcher:?}");
+        broker.kill().unwrap();
+        broker.wait().unwrap();
+        let start = Instant::now();
+        let tasks = room.path("state/tasks");
+        let left = || {
+            let tasks = std::fs::read_dir(&tasks).map_or(0, Iterator::count);
+            (alive(&mark), runs(launcher[0]), groups(launcher[0]), tasks)
+        };
+        while left() != (Vec::new(), false, Vec::new(), 0) {
+            assert!(start.elapsed() < Duration::from_secs(20), "{tier}: {:?}", left());
+            std::thread::yield_now();
+        }
+        assert_eq!(std::fs::read_to_string("/proc/self/mounts").unwrap(), mounts);
+    }
+}
+
+/// The control groups of one launcher.
+pub(crate) fn groups(launcher: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut ahead = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
+    while let Some(folder) = ahead.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if entry.file_name().to_string_lossy().starts_with(&format!("vambrace-{launcher}-")) {
+                    found.push(entry.path().display().to_string());
+                }
+                ahead.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Whether a process is there that is not only waited for.
+pub(crate) fn runs(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
+/// The processes that a process started.
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let below = |child: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+        status.contains(&format!("PPid:\t{pid}\n"))
+    };
+    list.filter(below).collect()
+}
+
+fn a_killed_launcher() {
+    for tier in TIERS {
+        let room = Room::new();
+        let mark = mark("launcher");
+        let state = tempfile::TempDir::new().unwrap();
+        let sandbox = start(state.path());
+        let spec = in_tier(
+            room.shell(
+                Filesystem::Read,
+                &format!("(setsid sh -c 'sleep 1000; : {mark}' &) ; echo started; sleep 1000"),
+            ),
+            tier,
+        );
+        let launcher = sandbox.launcher_id();
+        let ended = sandbox.run(&spec, Input::Nothing, &mut |_, _| {
+            std::process::Command::new("kill").args(["-9", &launcher.to_string()]).status().unwrap();
+        });
+        assert!(ended.is_err());
+        let start = Instant::now();
+        while !alive(&mark).is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{tier}");
+            std::thread::yield_now();
+        }
+        drop(sandbox);
+        // The groups that it could not remove are removed by the next one.
+        drop(self::start(state.path()));
+        assert_eq!(groups(launcher), [""; 0], "{tier}");
+    }
+}
+
+fn runs_beside_each_other() {
+    let room = Room::new();
+    let specs: Vec<Spec> = (0..6)
+        .map(|number| {
+            let script = format!("echo {number} >/tmp/x; echo {number} >mine; sleep 0.2; cat /tmp/x mine; ps ax 2>/dev/null | wc -l; ls");
+            room.shell(Filesystem::Speculative, &script)
+        })
+        .collect();
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let runs: Vec<_> = specs.iter().map(|spec| scope.spawn(|| run(spec))).collect();
+        runs.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    for (number, outcome) in outcomes.iter().enumerate() {
+        assert!(out(outcome).starts_with(&format!("{number}\n{number}\n")), "{}", out(outcome));
+        assert_eq!(outcome.changes.as_ref().unwrap().list.len(), 1);
+    }
+}
+
+fn warm_cells() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    sandbox.keep_warm(2).unwrap();
+    let room = Room::new();
+    for _ in 0..12 {
+        let spec = room
+            .shell(Filesystem::ReadWrite, "ls -A /tmp ~ | wc -l; echo x >/tmp/x; echo x >~/x; cat plain.txt");
+        let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+        let said = out(&outcome);
+        assert!(said.ends_with("plain\n") && !said.contains('x'), "{said}");
+        assert_eq!(outcome.tier, Tier::Full);
+    }
+}
+
+/// The broker of [`a_killed_broker_leaves_nothing`]: tier, room, script.
+pub(crate) fn broker(arguments: &[String]) {
+    let [tier, room, script] = arguments else { panic!("{arguments:?}") };
+    let room = std::path::Path::new(room);
+    let sandbox = start(&room.join("state"));
+    let mut spec = Spec::new("sh", room.join("project"));
+    spec.arguments = vec!["-c".into(), script.into()];
+    spec.only = Tier::parse(tier);
+    let mut stdout = std::io::stdout();
+    let ended = sandbox.run(&spec, Input::Nothing, &mut |_, bytes| {
+        std::io::Write::write_all(&mut stdout, bytes).unwrap();
+        std::io::Write::flush(&mut stdout).unwrap();
+    });
+    panic!("{ended:?}");
+}

@@ -1,0 +1,110 @@
+//! `vambrace sandbox run`: any program, its code, its output, its changes, its refusals.
+
+use crate::home::{CANARY, Home};
+
+/// The program's own words with a shell's script.
+fn words<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
+    let mut words = vec!["sandbox", "run"];
+    words.extend(options);
+    words.extend(["--", "/bin/sh", "-c", script]);
+    words
+}
+
+#[test]
+fn a_program_keeps_its_output_and_its_code() {
+    let home = Home::bare();
+    let ran = home.run(words(&[], "echo out; echo err >&2; exit 9"));
+    assert_eq!((ran.code, ran.out.as_str()), (9, "out\n"));
+    assert!(ran.err.starts_with("err\n"), "{}", ran.err);
+    assert!(ran.err.contains("[tier full]"), "{}", ran.err);
+}
+
+#[test]
+fn deadlines_missing_programs_and_missing_walls_have_codes_of_their_own() {
+    let home = Home::bare();
+    assert_eq!(home.run(words(&["--timeout", "0.2"], "sleep 100")).code, 124);
+    assert_eq!(home.run(["sandbox", "run", "--", "no-such-program"]).code, 125);
+    let ran = home.run(["sandbox", "run", "--read", "/no/such/path", "--", "true"]);
+    assert_eq!(ran.code, 125, "{ran:?}");
+    let ran = home.run(["sandbox", "run", "--network", "example.org", "--", "true"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+}
+
+// P4, T12
+#[test]
+fn a_speculative_run_tells_its_changes_and_makes_none() {
+    let home = Home::bare();
+    let script = "echo more >>docs/guide.md; rm notes.txt; echo x >.env; echo x >.mcp.json; echo n >new.txt";
+    let ran = home.run(words(&["--speculative", "--json"], script));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let told = ran.json();
+    let list = |key: &str| -> Vec<String> {
+        told[key].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(list("changes"), ["docs/guide.md", "new.txt", "notes.txt"]);
+    let mut withheld = list("withheld");
+    withheld.sort();
+    assert_eq!(withheld, [".env", ".mcp.json"]);
+    assert!(told["changes"][0]["diff"].as_str().unwrap().contains("+more"), "{told}");
+    assert_eq!(told["sandbox_tier"], "full");
+    assert_eq!(std::fs::read_to_string(home.project().join("docs/guide.md")).unwrap(), "# Guide\n");
+    assert!(!home.project().join("new.txt").exists());
+}
+
+// P4
+#[test]
+fn readwrite_takes_changes_over_and_read_does_not() {
+    let home = Home::bare();
+    let script = "echo more >>docs/guide.md && echo n >new.txt";
+    let ran = home.run(words(&[], script));
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("denied: write"), "{}", ran.err);
+    assert!(!home.project().join("new.txt").exists());
+    let ran = home.run(words(&["--filesystem", "readwrite"], script));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(std::fs::read_to_string(home.project().join("docs/guide.md")).unwrap(), "# Guide\nmore\n");
+    assert_eq!(std::fs::read_to_string(home.project().join("new.txt")).unwrap(), "n\n");
+}
+
+// P5
+#[test]
+fn only_allowed_variables_come_in() {
+    let home = Home::bare();
+    let ran = home.run(words(&[], "env"));
+    assert!(!ran.out.contains(CANARY), "{}", ran.out);
+    let ran = home.run(words(&["--env", "SOME_*"], "env"));
+    assert!(ran.out.contains(CANARY), "{}", ran.out);
+}
+
+#[test]
+fn a_failure_is_explained_by_the_grants_that_it_would_need() {
+    let home = Home::bare();
+    let outside = home.path("outside.txt").canonicalize().unwrap();
+    let ran = home.run(words(&["--explain"], &format!("cat {}", outside.display())));
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains(&format!("would need: --read {}", outside.display())), "{}", ran.err);
+    let ran = home.run(words(&["--explain", "--json"], "echo x >new.txt"));
+    let grants = ran.json()["explain"]["grants"].clone();
+    assert_eq!(grants, serde_json::json!(["--filesystem readwrite"]));
+}
+
+#[test]
+fn the_doctor_tells_every_feature_of_the_sandbox() {
+    let home = Home::new();
+    let told = home.run(["doctor", "--json"]).json();
+    let names: Vec<&str> =
+        told["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
+    for name in [
+        "sandbox",
+        "namespaces",
+        "mounts",
+        "proc",
+        "overlay",
+        "landlock",
+        "seccomp",
+        "observer",
+        "control group",
+    ] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+}
