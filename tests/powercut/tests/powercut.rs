@@ -174,7 +174,8 @@ fn holds(run: &Run, cut: usize, left: &Path) {
     let dir = StateDir::existing(left.join("state")).unwrap();
     let report = verify(&dir, &options, &mut |_| {}).unwrap();
     assert!(report.findings.is_clean(), "{:#?}", report.findings);
-    assert_eq!(report.anchored, report.records);
+    // What a later look at the log brings back is signed by the next start.
+    assert!(report.anchored <= report.records);
 }
 
 fn cuts(seed: u64) {
