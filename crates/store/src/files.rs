@@ -165,8 +165,12 @@ impl Disk for OsDisk {
         let mut found = Vec::new();
         for entry in entries {
             let entry = entry?;
-            if let Ok(name) = entry.file_name().into_string() {
-                found.push((name, entry.metadata()?.len()));
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.metadata() {
+                Ok(facts) => found.push((name, facts.len())),
+                // Another process has just renamed it: what is written beside takes the place of the old.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(found)

@@ -191,3 +191,25 @@ fn records_without_a_checkpoint_are_a_note_while_they_are_young_and_a_finding_af
     // A record of the future does not wait for a checkpoint either.
     assert_eq!(tail(-60_000), (false, true, false));
 }
+
+/// Files come and go beside the segments while somebody else opens the folder.
+#[test]
+fn a_folder_opens_while_others_replace_their_checkpoints() {
+    let (_temp, home) = crate::given::home();
+    drop(crate::given::open(&home));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (new, gone) = (home.join("ledger/checkpoint.new"), home.join("ledger/passing"));
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::write(&new, "passing").unwrap();
+                std::fs::rename(&new, &gone).unwrap();
+                std::fs::remove_file(&gone).unwrap();
+            }
+        });
+        for _ in 0..200 {
+            crate::given::try_open(&home).map(drop).unwrap_or_else(|error| panic!("{error}"));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
