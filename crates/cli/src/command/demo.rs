@@ -86,7 +86,7 @@ fn close(steps: &[Step], good: bool, out: Out) {
             out.line(format!("`{}` is in force here too and may be the reason.", file.display()));
         }
     }
-    out.line("The temporary folder is removed. Not shown, because it is not there yet: writing files, running commands.");
+    out.line("The temporary folder is removed. Not shown, because it is not there yet: an agent that runs commands.");
     out.line(format!(
         "Next, in a project of yours: {}, then paste what it prints into your client; {} looks at this machine.",
         paint(Tone::Strong, "vambrace init"),
