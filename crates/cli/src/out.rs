@@ -63,6 +63,15 @@ impl Out {
         eprintln!("{words}");
     }
 
+    /// Asks the person at the terminal; anything but a yes is a no.
+    pub(crate) fn is_agreed_to(self, question: &str) -> Result<bool, Failure> {
+        self.say(format!("{question} [y/N]"));
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer);
+        read.map_err(|error| Failure::failed(format!("the answer: {error}")))?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// Tells a failure and gives its exit code.
     pub(crate) fn failure(self, failure: &Failure) -> ExitCode {
         let error = &failure.error;

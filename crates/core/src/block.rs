@@ -31,6 +31,14 @@ pub const ALWAYS_BLOCKED: &[&str] = &[
     ".agentzero_audit.jsonl",
 ];
 
+/// Of these, what a confined program may read all the same, since tools need it (T12).
+const NEEDED_BY_PROGRAMS: &[&str] = &[".git/", "node_modules/"];
+
+/// What is hidden from programs too, in every mode of the sandbox.
+pub fn hidden_from_programs() -> impl Iterator<Item = &'static str> {
+    ALWAYS_BLOCKED.iter().copied().filter(|name| !NEEDED_BY_PROGRAMS.contains(name))
+}
+
 /// A pattern that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("pattern `{pattern}` is not a valid glob: {why}")]

@@ -35,5 +35,5 @@ pub use outcome::{Captured, Exit, MemoryBound, Outcome};
 pub use promote::{Direct, Promote, PromoteFault, Promoted};
 pub use run::{Input, Stream};
 pub use sandbox::{Places, Sandbox};
-pub use spec::{Filesystem, Limits, MASKED, Network, Observe, PROTECTED, SCRATCH, Spec};
+pub use spec::{Filesystem, Limits, Network, Observe, PROTECTED, SCRATCH, Spec};
 pub use tier::{Feature, FeatureKind, Features, Tier};

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use vambrace_core::block::hidden_from_programs;
 
 use serde::{Deserialize, Serialize};
 
@@ -141,30 +142,6 @@ impl Default for Limits {
     }
 }
 
-/// Masked in every mode (T12): what nobody but the user reads.
-pub const MASKED: &[&str] = &[
-    ".env",
-    ".env~",
-    ".env.bak",
-    ".env.local",
-    ".env.*.local",
-    ".env.development",
-    ".env.test",
-    ".env.staging",
-    ".env.production",
-    ".envrc",
-    "secrets/",
-    "*.pem",
-    "*id_rsa*",
-    "*id_dsa*",
-    "*id_ecdsa*",
-    "*id_ed25519*",
-    ".netrc",
-    ".pgpass",
-    ".vambrace/",
-    ".agentzero_audit.jsonl",
-];
-
 /// Never promoted: what runs or configures without being asked.
 pub const PROTECTED: &[&str] = &[
     ".git/hooks/",
@@ -214,7 +191,7 @@ impl Spec {
             filesystem: Filesystem::Read,
             read: Vec::new(),
             write: Vec::new(),
-            masked: owned(MASKED),
+            masked: hidden_from_programs().map(str::to_owned).collect(),
             protected: owned(PROTECTED),
             scratch: Vec::new(),
             home: None,

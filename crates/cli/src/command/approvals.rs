@@ -239,12 +239,7 @@ pub(crate) fn asks(out: Out) -> bool {
 
 /// Asks for a yes; anything else is none.
 pub(crate) fn agree(question: &str, out: Out) -> Result<(), Failure> {
-    out.say(format!("{question} [y/N]"));
-    let mut answer = String::new();
-    std::io::stdin()
-        .read_line(&mut answer)
-        .map_err(|error| Failure::failed(format!("the answer: {error}")))?;
-    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+    if out.is_agreed_to(question)? {
         return Ok(());
     }
     let hint = "the question stays open; `vambrace approvals reject` says no";

@@ -137,12 +137,7 @@ fn agree(yes: bool, out: Out) -> Result<(), Failure> {
         let hint = "answer at a terminal, or say `--yes` after looking at the files";
         return Err(Failure::usage("nobody is there to answer, so nothing is trusted", hint));
     }
-    out.say("Trust this configuration? [y/N]");
-    let mut answer = String::new();
-    std::io::stdin()
-        .read_line(&mut answer)
-        .map_err(|error| Failure::failed(format!("the answer: {error}")))?;
-    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+    if out.is_agreed_to("Trust this configuration?")? {
         return Ok(());
     }
     let hint = "until it is trusted the project's configuration can only narrow";

@@ -1,6 +1,7 @@
 //! What a check looks at and what it leaves out: since when, with how many cores, while others write, and records that
 //! no checkpoint covers yet.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use vambrace_store::{Batch, Options, SqliteStore, StateDir, Store as _, VerifyOp
 
 use crate::attacks::{later, looked};
 use crate::forge::{Dice, Forge, story};
-use crate::given::{at, home, quick, runtime, session, start};
+use crate::given::{at, home, open, quick, runtime, session, start, try_open};
 use crate::moves::{Hand, MOVES};
 
 /// The time on the wall, as a running store has it.
@@ -195,21 +196,21 @@ fn records_without_a_checkpoint_are_a_note_while_they_are_young_and_a_finding_af
 /// Files come and go beside the segments while somebody else opens the folder.
 #[test]
 fn a_folder_opens_while_others_replace_their_checkpoints() {
-    let (_temp, home) = crate::given::home();
-    drop(crate::given::open(&home));
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let (_temp, home) = home();
+    drop(open(&home));
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let (new, gone) = (home.join("ledger/checkpoint.new"), home.join("ledger/passing"));
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                std::fs::write(&new, "passing").unwrap();
-                std::fs::rename(&new, &gone).unwrap();
-                std::fs::remove_file(&gone).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                fs::write(&new, "passing").unwrap();
+                fs::rename(&new, &gone).unwrap();
+                fs::remove_file(&gone).unwrap();
             }
         });
         for _ in 0..200 {
-            crate::given::try_open(&home).map(drop).unwrap_or_else(|error| panic!("{error}"));
+            try_open(&home).map(drop).unwrap_or_else(|error| panic!("{error}"));
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
     });
 }

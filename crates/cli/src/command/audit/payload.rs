@@ -201,12 +201,7 @@ fn agree(number: usize, yes: bool, out: Out) -> Result<(), Failure> {
         let hint = "answer at a terminal, or say `--yes`";
         return Err(Failure::usage("nobody is there to answer, so nothing is forgotten", hint));
     }
-    out.say(format!("Delete {} for good? [y/N]", count(number)));
-    let mut answer = String::new();
-    std::io::stdin()
-        .read_line(&mut answer)
-        .map_err(|error| Failure::failed(format!("the answer: {error}")))?;
-    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+    if out.is_agreed_to(&format!("Delete {} for good?", count(number)))? {
         return Ok(());
     }
     Err(Failure::denied(ErrorCode::ApprovalRejected, "not forgotten: nothing was changed", ""))
