@@ -211,11 +211,14 @@ impl Broker {
     pub(crate) fn end(&self, trail: &Trail, finish: CallFinish) -> Result<Vec<Change>, CallError> {
         let mut changes = Vec::with_capacity(4);
         if trail.row_later && trail.started.is_some() {
-            let mut row = self.call_row(trail, CallState::Executing)?;
+            let mut row = self.call_row(trail, finish.state)?;
             row.first_seq = trail.started;
+            row.finished = Some(finish.at);
+            row.error = finish.error.map(|code| Redacted::literal(code.as_str()));
             changes.push(Change::InsertCall(row));
+        } else {
+            changes.push(Change::FinishCall(finish));
         }
-        changes.push(Change::FinishCall(finish));
         Ok(changes)
     }
 

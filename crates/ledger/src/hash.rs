@@ -25,14 +25,10 @@ pub(crate) fn pair(first: &[u8], prefix: u8, second: &[u8]) -> (Digest, Digest) 
     let Some((start, rest)) = second.split_first_chunk::<{ BLOCK - 1 }>() else {
         return (Digest::of(first), Digest::of(&[&[prefix], second].concat()));
     };
-    let mut head = [prefix; BLOCK];
-    if let Some((_, room)) = head.split_first_chunk_mut::<1>() {
-        room.copy_from_slice(start);
-    }
     let ((a, a_rest), (b, b_rest)) = (first.as_chunks::<BLOCK>(), rest.as_chunks::<BLOCK>());
     let (a_end, b_end) = (padded(a_rest, first.len()), padded(b_rest, second.len() + 1));
     let (mut left, mut right) = (START, START);
-    compress256(&mut right, &[head]);
+    compress256(&mut right, &[headed(prefix, start)]);
     for (one, other) in a.iter().zip(b) {
         compress256(&mut left, std::slice::from_ref(one));
         compress256(&mut right, std::slice::from_ref(other));
@@ -43,6 +39,28 @@ pub(crate) fn pair(first: &[u8], prefix: u8, second: &[u8]) -> (Digest, Digest) 
     compress256(&mut left, a_end.blocks());
     compress256(&mut right, b_end.blocks());
     (digest(left), digest(right))
+}
+
+/// The digest of a prefix and a text as one. Nothing is copied but the edges.
+pub(crate) fn prefixed(prefix: u8, text: &[u8]) -> Digest {
+    let Some((start, rest)) = text.split_first_chunk::<{ BLOCK - 1 }>() else {
+        return Digest::of(&[&[prefix], text].concat());
+    };
+    let (blocks, end) = rest.as_chunks::<BLOCK>();
+    let mut state = START;
+    compress256(&mut state, &[headed(prefix, start)]);
+    compress256(&mut state, blocks);
+    compress256(&mut state, padded(end, text.len() + 1).blocks());
+    digest(state)
+}
+
+/// The first block of a text behind a prefix.
+fn headed(prefix: u8, start: &[u8; BLOCK - 1]) -> [u8; BLOCK] {
+    let mut head = [prefix; BLOCK];
+    if let Some((_, room)) = head.split_first_chunk_mut::<1>() {
+        room.copy_from_slice(start);
+    }
+    head
 }
 
 /// The end of a text with the padding of FIPS 180-4.
@@ -113,6 +131,7 @@ mod tests {
                 let (first, second) = pair(&text[..other], 9, &text[..length]);
                 assert_eq!(first, Digest::of(&text[..other]));
                 assert_eq!(second, Digest::of(&[&[9], &text[..length]].concat()));
+                assert_eq!(second, prefixed(9, &text[..length]));
             }
         }
     }

@@ -12,10 +12,7 @@ const NODE: u8 = 1;
 /// The leaf of a line (without its newline).
 #[must_use]
 pub fn leaf(line: &[u8]) -> Digest {
-    let mut text = Vec::with_capacity(line.len() + 1);
-    text.push(LEAF);
-    text.extend_from_slice(line);
-    Digest::of(&text)
+    hash::prefixed(LEAF, line)
 }
 
 /// The node above two others.

@@ -59,8 +59,30 @@ impl Verifier {
         line: &'l [u8],
         found: &mut Findings,
     ) -> (Option<Line<'l>>, Digest) {
+        let read = self.reader.read(line);
+        self.take(place, line, read, found)
+    }
+
+    /// The same for a line whose leaf stands under a signed root, as [`LineReader::read_signed`] has it. Whoever calls
+    /// this has to hold the root against the signature, and everything against [`Verifier::feed`] where that fails.
+    pub fn feed_signed<'l>(
+        &mut self,
+        place: &Place,
+        line: &'l [u8],
+        found: &mut Findings,
+    ) -> (Option<Line<'l>>, Digest) {
+        let read = self.reader.read_signed(line);
+        self.take(place, line, read, found)
+    }
+
+    fn take<'l>(
+        &mut self,
+        place: &Place,
+        line: &'l [u8],
+        (read, leaf): (Result<Line<'l>, Fault>, Digest),
+        found: &mut Findings,
+    ) -> (Option<Line<'l>>, Digest) {
         self.records += 1;
-        let (read, leaf) = self.reader.read(line);
         let read = match read {
             Ok(read) => {
                 self.follow(place, &read, found);

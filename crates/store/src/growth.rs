@@ -15,6 +15,19 @@ use crate::tree::{Node, Tree};
 /// Records that are added before what was made of them is stored.
 const PIECE: u64 = 1 << 16;
 
+/// The tree while lines are added to it.
+pub(crate) struct Growth<'a> {
+    connection: &'a Connection,
+    database: &'a Path,
+    key: &'a SigningKey,
+    reader: LineReader,
+    grown: Grown,
+    /// Up to here there is a checkpoint.
+    covered: u64,
+    /// Up to here it shall grow.
+    upto: u64,
+}
+
 /// What the tree has become.
 #[derive(Debug)]
 pub(crate) struct Grown {
@@ -24,61 +37,92 @@ pub(crate) struct Grown {
     at: Timestamp,
 }
 
-/// Adds what the tree lacks up to a record, or a good part of it; none when there is nothing to do.
-pub(crate) fn grow(
-    connection: &Connection,
-    database: &Path,
-    key: &SigningKey,
-    upto: u64,
-    at: Timestamp,
-) -> Result<Option<Grown>, StoreError> {
-    let sqlite = |error: rusqlite::Error| StoreError::sqlite(database, &error);
-    let damaged = |reason: String| StoreError::Damaged { path: database.to_owned(), reason };
-    let tree = Tree::read(connection).map_err(sqlite)?;
-    let tree = tree.ok_or_else(|| damaged("what it keeps of the tree cannot be read".to_owned()))?;
-    let last = checkpoints::newest(connection).map_err(sqlite)?.map_or(0, |row| row.size);
-    let start = tree.edge.size();
-    if last > upto {
-        return Err(damaged(format!("it holds a checkpoint of {last} records and has {upto}")));
+impl<'a> Growth<'a> {
+    /// From the tree as it is kept, up to a record or a good part of the way.
+    pub(crate) fn begin(
+        connection: &'a Connection,
+        database: &'a Path,
+        key: &'a SigningKey,
+        upto: u64,
+        at: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let sqlite = |error: rusqlite::Error| StoreError::sqlite(database, &error);
+        let damaged = |reason: String| StoreError::Damaged { path: database.to_owned(), reason };
+        let tree = Tree::read(connection).map_err(sqlite)?;
+        let tree = tree.ok_or_else(|| damaged("what it keeps of the tree cannot be read".to_owned()))?;
+        let covered = checkpoints::newest(connection).map_err(sqlite)?.map_or(0, |row| row.size);
+        if covered > upto {
+            return Err(damaged(format!("it holds a checkpoint of {covered} records and has {upto}")));
+        }
+        let upto = upto.min(tree.edge.size() + PIECE);
+        let grown = Grown { tree, completed: Vec::new(), signed: Vec::new(), at };
+        Ok(Self { connection, database, key, reader: LineReader::default(), grown, covered, upto })
     }
-    let upto = upto.min(start + PIECE);
-    if start >= upto && last >= start {
-        return Ok(None);
+
+    /// How far it shall grow.
+    pub(crate) fn upto(&self) -> u64 {
+        self.upto
     }
-    let mut grown = Grown { tree, completed: Vec::new(), signed: Vec::new(), at };
-    let mut covered = last;
-    let reader = LineReader::default();
-    let mut add = || -> rusqlite::Result<Result<(), StoreError>> {
-        let sql = "SELECT line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query((signed(start), signed(upto)))?;
-        while let Some(row) = rows.next()? {
-            let seq = grown.tree.edge.size() + 1;
-            let (line, leaf) = reader.read(row.get_ref(0)?.as_bytes()?);
-            let line = match line {
-                Ok(line) if line.seq == seq && line.prev_hash == grown.tree.hash => line,
-                Ok(line) => {
-                    let reason = format!("record {} does not continue record {}", line.seq, seq - 1);
-                    return Ok(Err(damaged(reason)));
-                }
-                Err(fault) => return Ok(Err(damaged(format!("record {seq}: {fault}")))),
-            };
-            grown.tree.push(leaf, line.event_hash, &mut grown.completed);
-            if seq.saturating_sub(covered) >= APART {
-                grown.sign(key)?;
-                covered = seq;
+
+    /// Takes the line of a record, if it is the next.
+    pub(crate) fn take(&mut self, seq: u64, line: &[u8]) -> Result<(), StoreError> {
+        let Grown { tree, completed, .. } = &mut self.grown;
+        let next = tree.edge.size() + 1;
+        if seq != next || next > self.upto {
+            return Ok(());
+        }
+        let (line, leaf) = self.reader.read(line);
+        let line = match line {
+            Ok(line) if line.seq == next && line.prev_hash == tree.hash => line,
+            Ok(line) => {
+                return Err(
+                    self.damaged(format!("record {} does not continue record {}", line.seq, next - 1))
+                );
+            }
+            Err(fault) => return Err(self.damaged(format!("record {next}: {fault}"))),
+        };
+        tree.push(leaf, line.event_hash, completed);
+        if next.saturating_sub(self.covered) >= APART { self.sign() } else { Ok(()) }
+    }
+
+    /// Reads the lines that it was not given, and signs what it is now; none when it is as it was.
+    pub(crate) fn finish(mut self) -> Result<Option<Grown>, StoreError> {
+        let start = self.grown.size();
+        if start < self.upto {
+            let database = self.database;
+            let sqlite = |error: rusqlite::Error| StoreError::sqlite(database, &error);
+            let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
+            let mut statement = self.connection.prepare_cached(sql).map_err(sqlite)?;
+            let mut rows = statement.query((signed(start), signed(self.upto))).map_err(sqlite)?;
+            while let Some(row) = rows.next().map_err(sqlite)? {
+                let seq = row.get::<_, i64>(0).map_err(sqlite)?.unsigned_abs();
+                self.take(seq, row.get_ref(1).map_err(sqlite)?.as_bytes().unwrap_or_default())?;
             }
         }
-        Ok(Ok(()))
-    };
-    add().map_err(sqlite)??;
-    if grown.tree.edge.size() < upto {
-        return Err(damaged(format!("record {} is missing", grown.tree.edge.size() + 1)));
+        let size = self.grown.size();
+        if size < self.upto {
+            return Err(self.damaged(format!("record {} is missing", size + 1)));
+        }
+        if self.covered < size {
+            self.sign()?;
+        }
+        Ok((!self.grown.signed.is_empty()).then_some(self.grown))
     }
-    if covered < upto {
-        grown.sign(key).map_err(sqlite)?;
+
+    fn sign(&mut self) -> Result<(), StoreError> {
+        let Tree { edge, .. } = &self.grown.tree;
+        let origin = self.key.verify_key().name().to_owned();
+        let note = Checkpoint { origin, size: edge.size(), root: edge.root() }.sign(self.key);
+        // An origin of our own making has no control characters.
+        let note = note.map_err(|error| self.damaged(format!("its tree cannot be signed: {error}")))?;
+        self.covered = edge.size();
+        self.grown.signed.push((self.covered, note));
+        Ok(())
     }
-    Ok(Some(grown))
+
+    fn damaged(&self, reason: String) -> StoreError {
+        StoreError::Damaged { path: self.database.to_owned(), reason }
+    }
 }
 
 impl Grown {
@@ -96,15 +140,5 @@ impl Grown {
     pub(crate) fn store(&self, connection: &Connection) -> rusqlite::Result<()> {
         self.tree.store(connection, &self.completed)?;
         self.signed.iter().try_for_each(|(size, note)| checkpoints::insert(connection, *size, self.at, note))
-    }
-
-    fn sign(&mut self, key: &SigningKey) -> rusqlite::Result<()> {
-        let (size, root) = (self.tree.edge.size(), self.tree.edge.root());
-        let origin = key.verify_key().name().to_owned();
-        let note = Checkpoint { origin, size, root }.sign(key);
-        // An origin of our own making has no control characters.
-        let note = note.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
-        self.signed.push((size, note));
-        Ok(())
     }
 }

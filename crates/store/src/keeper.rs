@@ -14,7 +14,7 @@ use vambrace_ledger::{Id, Note, SigningKey, VerifyKey};
 use crate::checkpoints::Copies;
 use crate::disk::SegmentFiles;
 use crate::error::StoreError;
-use crate::growth;
+use crate::growth::{Grown, Growth};
 use crate::keys::{self, KeyFiles};
 use crate::lock::FolderLock;
 use crate::projection::{Cursor, Projection};
@@ -172,17 +172,23 @@ impl Keeper {
         let upto = connection.query_row(head, (), |row| row.get::<_, i64>(0)).map_err(sqlite)?.unsigned_abs();
         // What is told elsewhere must not be lost by a power cut here.
         self.tide.flush()?;
-        let mut projection =
-            Projection { connection, database: self.database.clone(), files: self.files.as_mut(), upto };
-        let cursor = projection.advance()?;
         let key = signing_key(&self.keys, connection, &self.database)?;
         let now = self.clock.now();
-        let grown = growth::grow(connection, &self.database, &key, upto, now)?;
+        // One look at each line serves both; they have come equally far unless something went wrong before.
+        let mut growth = Growth::begin(connection, &self.database, &key, upto, now)?;
+        let mut projection = Projection {
+            connection,
+            database: self.database.clone(),
+            files: self.files.as_mut(),
+            upto: growth.upto(),
+        };
+        let cursor = projection.advance(&mut |seq, line| growth.take(seq, line))?;
+        let grown = growth.finish()?;
         if cursor.is_none() && grown.is_none() {
             return Ok(false);
         }
         // The file first: whoever finds the row finds the file too.
-        let newest = grown.as_ref().and_then(growth::Grown::newest);
+        let newest = grown.as_ref().and_then(Grown::newest);
         newest.map_or(Ok(()), |note| self.copies.publish(&note.to_string()))?;
         self.writer.acquire(PATIENCE)?;
         let stored = connection.unchecked_transaction().and_then(|transaction| {

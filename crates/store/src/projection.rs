@@ -47,6 +47,9 @@ impl Cursor {
     }
 }
 
+/// Somebody else who has use for the lines: the number of each, and the line.
+pub(crate) type Show<'s> = dyn FnMut(u64, &[u8]) -> Result<(), StoreError> + 's;
+
 /// What writes the segments. The caller holds the mirror lock.
 pub(crate) struct Projection<'a> {
     pub(crate) connection: &'a Connection,
@@ -58,12 +61,11 @@ pub(crate) struct Projection<'a> {
 
 impl Projection<'_> {
     /// Appends what the segments lack and returns the new cursor, which the caller stores; none when there is
-    /// nothing to do.
-    pub(crate) fn advance(&mut self) -> Result<Option<Cursor>, StoreError> {
-        let start = Cursor::read(self.connection).map_err(|error| self.sqlite(&error))?;
-        let mut cursor = start;
+    /// nothing to do. Every line is shown before it is written.
+    pub(crate) fn advance(&mut self, show: &mut Show<'_>) -> Result<Option<Cursor>, StoreError> {
+        let mut cursor = Cursor::read(self.connection).map_err(|error| self.sqlite(&error))?;
         let mut lines = Lines::default();
-        self.read(cursor.seq, &mut lines)?;
+        self.read(cursor.seq, &mut lines, show)?;
         if lines.is_empty() {
             return Ok(None);
         }
@@ -78,7 +80,7 @@ impl Projection<'_> {
                 self.files.close(name).map_err(fault)?;
                 cursor = self.fresh(cursor.seq)?;
             }
-            self.read(cursor.seq, &mut lines)?;
+            self.read(cursor.seq, &mut lines, show)?;
         }
         self.sync(cursor.segment)?;
         Ok(Some(cursor))
@@ -118,7 +120,7 @@ impl Projection<'_> {
             if lines.sealed {
                 return Ok(false);
             }
-            self.read(seq, &mut lines)?;
+            self.read(seq, &mut lines, &mut |_, _| Ok(()))?;
             let mut there = vec![0; lines.bytes.len()];
             let read = self.files.read(name, remains.offset(), &mut there).map_err(fault)?;
             let pairs = there.iter().take(read).zip(&lines.bytes);
@@ -136,27 +138,26 @@ impl Projection<'_> {
     }
 
     /// Some lines behind a record, each with its newline.
-    fn read(&self, after: u64, lines: &mut Lines) -> Result<(), StoreError> {
+    fn read(&self, after: u64, lines: &mut Lines, show: &mut Show<'_>) -> Result<(), StoreError> {
+        let sqlite = |error: rusqlite::Error| self.sqlite(&error);
         lines.bytes.clear();
         lines.last = after;
         lines.sealed = false;
-        let read = |lines: &mut Lines| {
-            let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
-            let mut statement = self.connection.prepare_cached(sql)?;
-            let mut rows = statement.query((signed(after), signed(self.upto)))?;
-            while lines.bytes.len() < PIECE
-                && !lines.sealed
-                && let Some(row) = rows.next()?
-            {
-                lines.last = row.get::<_, i64>(0)?.unsigned_abs();
-                let line = row.get_ref(1)?.as_bytes()?;
-                lines.sealed = seal::is_seal(line);
-                lines.bytes.extend_from_slice(line);
-                lines.bytes.push(b'\n');
-            }
-            Ok(())
-        };
-        read(lines).map_err(|error| self.sqlite(&error))
+        let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
+        let mut statement = self.connection.prepare_cached(sql).map_err(sqlite)?;
+        let mut rows = statement.query((signed(after), signed(self.upto))).map_err(sqlite)?;
+        while lines.bytes.len() < PIECE
+            && !lines.sealed
+            && let Some(row) = rows.next().map_err(sqlite)?
+        {
+            lines.last = row.get::<_, i64>(0).map_err(sqlite)?.unsigned_abs();
+            let line = row.get_ref(1).map_err(sqlite)?.as_bytes().unwrap_or_default();
+            show(lines.last, line)?;
+            lines.sealed = seal::is_seal(line);
+            lines.bytes.extend_from_slice(line);
+            lines.bytes.push(b'\n');
+        }
+        Ok(())
     }
 
     fn sqlite(&self, error: &rusqlite::Error) -> StoreError {

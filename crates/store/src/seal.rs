@@ -2,7 +2,9 @@
 //! where it goes on. Both are records like any other, so the chain and the tree cover them.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{Checkpoint, Entry, Id, Line, Note, Op, Timestamp, VerifyKey};
 
@@ -18,12 +20,14 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 const SEAL: &str = "segment.seal";
 const OPEN: &str = "segment.open";
 
+/// What only the record of a seal has, behind its time.
+static SEALED: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new(b"Z\",\"op\":\"checkpoint\",\"event_type\":\"segment.seal\","));
+
 /// Whether a line closes its segment.
 pub(crate) fn is_seal(line: &[u8]) -> bool {
-    // Both words stand behind the time, before anything that an agent can say.
-    let fields = format!("Z\",\"op\":\"checkpoint\",\"event_type\":\"{SEAL}\",");
-    line.get(..line.len().min(256))
-        .is_some_and(|start| start.windows(fields.len()).any(|window| window == fields.as_bytes()))
+    // Its words stand before anything that an agent can say.
+    SEALED.find(line.get(..256).unwrap_or(line)).is_some()
 }
 
 /// Whether the segment of the cursor is full or old.

@@ -2,7 +2,9 @@
 //! somebody's yes had that yes, to this very plan, before.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use serde_json::Value;
 use vambrace_ledger::{Decision, Digest, Findings, Kind, Note, Place, Reach, Signed, Verb, VerifyKey};
 
@@ -15,12 +17,14 @@ struct Walk {
     checked: u64,
 }
 
+/// Only what stands on somebody's yes names its question.
+static QUESTION: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"hitl_id\":"));
+
 /// Whether a line is needed for this check.
 pub(super) fn concerns(op: &str, line: &[u8]) -> bool {
     match op {
         "policy.change" | "tool.approval" | "grant" => true,
-        // Only what stands on somebody's yes names its question.
-        "tool.start" => line.windows(10).any(|window| window == b"\"hitl_id\":"),
+        "tool.start" => QUESTION.find(line).is_some(),
         _ => false,
     }
 }

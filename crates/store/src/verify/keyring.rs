@@ -1,10 +1,13 @@
 //! The keys of the ledger as its own records name them: the first by itself, each other with the signatures of both.
 
 use serde_json::Value;
-use vambrace_ledger::{Digest, Findings, Kind, Note, Place, Signed, VerifyKey, handover};
+use vambrace_ledger::{Digest, Findings, Kind, Note, Place, Signed, SigningKey, VerifyKey, handover};
 
 use crate::error::StoreError;
 use crate::keys::KeyFiles;
+
+/// Looks at a key file that does not fit, while a running store may change keys.
+const LOOKS: u32 = 5;
 
 /// What a record of the ledger about itself says.
 #[derive(Debug)]
@@ -90,33 +93,60 @@ impl Keyring {
         }
     }
 
-    /// The file of the key, and one that is known from elsewhere, against the records. `newer` are rows of keys
-    /// that took over after the records were read.
+    /// The file of the key, and one that is known from elsewhere, against the records. `newer` are the keys that took
+    /// over after the records were read, up to now.
     pub(super) fn held(
         &self,
-        files: KeyFiles,
-        newer: &[(u64, String)],
+        files: &KeyFiles,
+        mut newer: impl FnMut() -> rusqlite::Result<Vec<String>>,
         known: Option<&VerifyKey>,
         findings: &mut Findings,
         unchecked: &mut Vec<String>,
-    ) {
-        let newest = self.keys.last().map(|(_, key)| key);
-        match files.current() {
-            Ok(Some(key)) if newest == Some(&key.verify_key()) => {}
-            Ok(Some(key)) if newer.iter().any(|(_, newer)| *newer == key.verify_key().to_string()) => {}
-            Ok(Some(_)) => {
+    ) -> rusqlite::Result<()> {
+        let mut held = self.look(files, newer()?);
+        // A key may take over between two looks, but not always.
+        for _ in 0..LOOKS {
+            if !matches!(held, Ok(Held::Other)) {
+                break;
+            }
+            held = self.look(files, newer()?);
+        }
+        match held {
+            Ok(Held::Newest) => {}
+            Ok(Held::Other) => {
                 let detail = "the key file does not hold the key that the records name";
                 findings.fault(Place::Key, Kind::WrongKey, detail);
             }
             Err(StoreError::Key(why)) => findings.fault(Place::Key, Kind::WrongKey, why),
-            Ok(None) => unchecked.push("the key file: it is not in this folder".to_owned()),
+            Ok(Held::None) => unchecked.push("the key file: it is not in this folder".to_owned()),
             Err(error) => unchecked.push(format!("the key file: {error}")),
         }
         if let Some(known) = known.filter(|known| !self.keys.iter().any(|(_, key)| key == *known)) {
             let detail = format!("this ledger never had the key `{known}`");
             findings.fault(Place::Key, Kind::WrongKey, detail);
         }
+        Ok(())
     }
+
+    /// The files are read after the rows: whatever is in them by then was named by a record before, if it is ours.
+    fn look(&self, files: &KeyFiles, newer: Vec<String>) -> Result<Held, StoreError> {
+        let newest = newer.last().cloned().or_else(|| self.keys.last().map(|(_, key)| key.to_string()));
+        let is_newest = |key: &SigningKey| Some(key.verify_key().to_string()) == newest;
+        match files.current()? {
+            Some(key) if is_newest(&key) => Ok(Held::Newest),
+            // Named and not yet in its place, as after a crash: the next start puts it there.
+            Some(_) if files.next()?.as_ref().is_some_and(is_newest) => Ok(Held::Newest),
+            Some(_) => Ok(Held::Other),
+            None => Ok(Held::None),
+        }
+    }
+}
+
+/// What the file of the key holds.
+enum Held {
+    Newest,
+    Other,
+    None,
 }
 
 /// Why a key did not take over rightly.

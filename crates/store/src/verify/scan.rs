@@ -37,6 +37,8 @@ pub(super) struct Scan<'a> {
     /// Sizes at which the tree is wanted.
     pub(super) wanted: BTreeSet<u64>,
     pub(super) total: u64,
+    /// Up to here the leaves alone are hashed, because a signature is to vouch for the rest.
+    pub(super) signed: u64,
 }
 
 /// What was read.
@@ -208,7 +210,11 @@ impl Scan<'_> {
                 let line = row.get_ref(1)?.as_bytes()?;
                 let seq = last.unsigned_abs();
                 let place = Place::Record(seq);
-                let (said, leaf) = verifier.feed(&place, line, &mut read.findings);
+                let (said, leaf) = if seq <= self.signed {
+                    verifier.feed_signed(&place, line, &mut read.findings)
+                } else {
+                    verifier.feed(&place, line, &mut read.findings)
+                };
                 let claimed = said.map_or_else(|| Line::claimed_seq(line), |said| Some(said.seq));
                 if let Some(claimed) = claimed.filter(|claimed| signed(*claimed) != last) {
                     let detail = format!("row {last} holds record {claimed}");

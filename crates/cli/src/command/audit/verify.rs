@@ -53,6 +53,7 @@ impl Against {
             // An anchor speaks of the folder that is in use; a copy may be older.
             anchors: if home.is_some() { None } else { places::anchors() },
             jobs: self.jobs.unwrap_or(cores),
+            thorough: false,
             now: SystemClock.now(),
         })
     }
