@@ -174,10 +174,20 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
             && (whole_line || !matches!(byte, b',' | b';' | b'&' | b')' | b'}' | b']' | b'|'))
             && !(in_query && matches!(byte, b'&' | b'#'))
     });
+    let end = next_field(view, i, end);
     let end = run_back(view, end, i, |byte| matches!(byte, b',' | b';' | b')' | b'}' | b']' | b'\\'));
     let end =
         part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
     (end > i).then_some(((i, end), false))
+}
+
+/// Where another field begins inside of a value: `a1&name=`.
+fn next_field(view: &[u8], from: usize, to: usize) -> usize {
+    let begins = |place: &usize| {
+        let name = run(view, place + 1, to, is_name);
+        at(view, *place) == b'&' && name > place + 3 && at(view, name) == b'='
+    };
+    (from + 1..to).find(begins).unwrap_or(to)
 }
 
 /// `name: Type = value`: the place after the `=`.

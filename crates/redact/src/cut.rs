@@ -71,14 +71,17 @@ fn cut_token(live: &Live, text: &[u8]) -> Option<(usize, u16)> {
     let start = run_back(text, text.len(), text.len().saturating_sub(512), |byte| {
         is_token(byte) || matches!(byte, b'.' | b'/' | b'+' | b'=' | b'$')
     });
-    let cut = rest(text, start);
-    live.rules.anchors.iter().find_map(|anchor| {
+    let mark = |anchor: u32, place: usize| {
+        let anchor = usize::try_from(anchor).ok().and_then(|n| live.rules.anchors.get(n))?;
         let Target::Token(n) = anchor.target else { return None };
-        let place = memchr::memmem::find(cut, &anchor.bytes)?;
-        let edge = !before(cut, place).is_ascii_alphanumeric();
+        let there = place >= start && rest(text, place).starts_with(&anchor.bytes);
+        let edge = place == start || !before(text, place).is_ascii_alphanumeric();
         let rule = live.rules.tokens.get(usize::from(n))?;
-        (edge && anchor.bytes.len() >= LEAST_PIECE).then_some((start + place, rule.kind))
-    })
+        (there && edge && anchor.bytes.len() >= LEAST_PIECE).then_some((place, rule.kind))
+    };
+    (start..text.len())
+        .flat_map(|place| live.grams.at(text, place))
+        .find_map(|(anchor, place)| mark(anchor, place))
 }
 
 /// A value at the end of the text whose name promises a password.

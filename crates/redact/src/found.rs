@@ -3,9 +3,9 @@
 use crate::bytes::{begins, part};
 use crate::context::{Assigned, Given, assigned};
 use crate::finding::{Layer, Span};
-use crate::judge::{Standing, is_secret};
+use crate::judge::{Standing, is_published, is_secret, is_uuid};
 use crate::live::Live;
-use crate::names::{Promise, ends_telling, promise};
+use crate::names::{Promise, ends_telling, promise, says_request};
 use crate::rules::Target;
 use crate::{header, pem, url};
 
@@ -35,7 +35,7 @@ impl<'a> Found<'a> {
     }
 
     fn push(&mut self, (start, end): (usize, usize), kind: u16, layer: Layer) {
-        if start < end {
+        if start < end && !is_published(part(self.view, start, end)) {
             self.spans.push(Span { start, end, kind, layer, print: None });
         }
     }
@@ -67,6 +67,7 @@ impl<'a> Found<'a> {
             Target::Token(n) => {
                 if let Some(rule) = rules.tokens.get(usize::from(n))
                     && let Some(token) = rule.find(view, start, joins)?
+                    && !is_published(part(view, token.start, token.end))
                 {
                     let span = Span {
                         start: token.start,
@@ -171,6 +172,10 @@ impl<'a> Found<'a> {
             last: ends_telling(name),
         };
         let value = part(self.view, found.value.0, found.value.1);
+        // A UUID that makes a request unique.
+        if is_uuid(value) && says_request(name) {
+            return;
+        }
         // The tokens in the addresses of badges are public.
         if part(self.view, 0, found.name.0).ends_with(b".svg?") {
             return;

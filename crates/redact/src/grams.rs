@@ -1,152 +1,305 @@
 //! The first look: where in a text could something stand? Every anchor (a token's first letters, a telling word,
 //! four bytes of a known value) puts one group of four bytes into a table of bits; a text is walked once and
-//! nearly every place is dismissed by one look into 16 KiB. What remains is compared with the anchors themselves.
+//! nearly every place is dismissed by one look into 16 KiB. What remains is compared with up to eight bytes of the
+//! anchors of that group, and only what is left after that leaves this loop.
 //!
 //! Made in microseconds, unlike an automaton over as many words, so that a command that runs for 9 ms can have it too,
 //! and anew whenever known values change.
 
 use crate::bytes::at;
+use crate::gate::Set;
 
 /// Bytes of a group.
 const GROUP: usize = 4;
 /// A group is taken from the first so many bytes of an anchor.
 pub(crate) const ANCHOR_REACH: usize = 48;
-const TABLE: usize = 1 << 16;
-/// The bits have more room than the table, so that fewer places are looked at in vain: 16 KiB.
-const BITS: usize = 1 << 17;
+/// The hash has so many values, each with a byte: measured, a table of bits costs more to read than its size saves.
+const TABLE: usize = 1 << 18;
+/// Entries lie together by the upper digits of their hash.
+const BUCKETS: usize = 1 << 14;
 
 /// Anchors by the groups they hold.
 pub(crate) struct Grams {
-    /// One bit for each value of the hash.
-    bits: Box<[u64; BITS / 64]>,
-    /// The first entry for each value of the hash, plus one; zero for none.
-    heads: Vec<u32>,
+    /// One bit of eight for each group of this hash, chosen by other digits of its product.
+    table: Box<[u8; TABLE]>,
+    /// Where the entries of each bucket begin; one more for the end of the last.
+    starts: Vec<u32>,
     entries: Vec<Entry>,
 }
 
+/// Anchors before they are sorted into a table.
+pub(crate) struct Collected(Vec<(Hash, Entry)>);
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
+    /// What eight bytes must be, once `fold` is set and `mask` applied.
+    wanted: u64,
+    fold: u64,
+    mask: u64,
     anchor: u32,
     /// Where in the anchor the group stands.
-    offset: u8,
-    /// The next entry of the same hash, plus one.
-    next: u32,
+    offset: u32,
 }
 
-impl Grams {
+impl Entry {
+    fn fits(&self, eight: u64) -> bool {
+        (eight | self.fold) & self.mask == self.wanted
+    }
+}
+
+/// How an anchor is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compare {
+    /// Byte for byte.
+    Exactly,
+    /// Letters of either case are the same.
+    Folded,
+    /// Only its group, whatever the case: a line break may follow.
+    GroupOnly,
+}
+
+impl Collected {
     pub(crate) fn new() -> Self {
-        Self { bits: Box::new([0; BITS / 64]), heads: vec![0; TABLE], entries: Vec::new() }
+        Self(Vec::with_capacity(4096))
     }
 
     /// Adds an anchor of at least three bytes by the group that is rarest in ordinary text; one of three bytes by every
-    /// group that it may begin, which are fewer where a token goes on after it.
-    pub(crate) fn add(&mut self, anchor: u32, bytes: &[u8], token: bool) {
+    /// group that it may begin, which are fewer where it is known what `follows`.
+    pub(crate) fn add(&mut self, anchor: u32, bytes: &[u8], compare: Compare, follows: Option<Set>) {
         let head = bytes.get(..ANCHOR_REACH).unwrap_or(bytes);
         let rarest = head
             .windows(GROUP)
             .enumerate()
             .max_by_key(|(offset, group)| (rarity(group), std::cmp::Reverse(*offset)));
         match rarest {
-            Some((offset, group)) => self.enter(anchor, offset, group),
-            // Three bytes: whatever may follow them.
+            Some((offset, _)) => self.add_at(anchor, bytes, offset, compare),
+            // Three bytes: whatever may follow them, small letters standing for both.
             None => {
-                let follows = |byte: &u8| {
-                    byte & 0x20 != 0
-                        && (!token
-                            || byte.is_ascii_lowercase()
-                            || byte.is_ascii_digit()
-                            || matches!(byte, b'-' | b'.' | 0x7f))
+                let may = |byte: &u8| {
+                    byte & 0x20 != 0 && follows.is_none_or(|set| set.has(*byte) || set.has(*byte & !0x20))
                 };
-                for last in (0..=u8::MAX).filter(follows) {
+                for last in (0..=u8::MAX).filter(may) {
                     let mut group = bytes.to_vec();
                     group.push(last);
-                    self.enter(anchor, 0, &group);
+                    self.enter(anchor, 0, &group, bytes, compare);
                 }
             }
         }
     }
 
     /// Adds an anchor by the group at a place of its own.
-    pub(crate) fn add_at(&mut self, anchor: u32, bytes: &[u8], offset: usize) {
+    pub(crate) fn add_at(&mut self, anchor: u32, bytes: &[u8], offset: usize, compare: Compare) {
         if let Some(group) = bytes.get(offset..offset + GROUP) {
-            self.enter(anchor, offset, group);
+            self.enter(anchor, offset, group, bytes.get(offset..).unwrap_or_default(), compare);
         }
     }
 
-    fn enter(&mut self, anchor: u32, offset: usize, group: &[u8]) {
+    fn enter(&mut self, anchor: u32, offset: usize, group: &[u8], from_there: &[u8], compare: Compare) {
         let Ok(group) = <[u8; GROUP]>::try_from(group) else { return };
-        let hash = hash(u32::from_le_bytes(group));
-        if let Some(word) = self.bits.get_mut((hash >> 6) as usize) {
-            *word |= 1 << (hash & 63);
-        }
-        let Some(head) = self.heads.get_mut((hash >> 1) as usize) else { return };
-        let offset = u8::try_from(offset).unwrap_or(0);
-        self.entries.push(Entry { anchor, offset, next: *head });
-        *head = u32::try_from(self.entries.len()).unwrap_or(0);
-    }
-
-    /// The first place from `from` on, before `to`, where a group of some anchor may stand.
-    #[expect(clippy::indexing_slicing, reason = "a hash of 17 bits divided by 64 is below 2048")]
-    pub(crate) fn next(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
-        let hit = |group: u32| {
-            let hash = hash(group);
-            self.bits[(hash >> 6) as usize] >> (hash & 63) & 1
-        };
-        let mut place = from;
-        // Eight bytes hold the groups of four places; one branch for all four.
-        while place + GROUP <= to {
-            let Some(Ok(eight)) = text.get(place..place + 8).map(<[u8; 8]>::try_from) else { break };
-            let all = u64::from_le_bytes(eight);
-            let (a, b) = (hit(all as u32), hit((all >> 8) as u32));
-            let (c, d) = (hit((all >> 16) as u32), hit((all >> 24) as u32));
-            if a | b | c | d != 0 {
-                let first = if a != 0 {
-                    0
-                } else if b != 0 {
-                    1
-                } else if c != 0 {
-                    2
-                } else {
-                    3
-                };
-                return Some(place + first);
+        let (mut wanted, mut fold, mut mask) = ([0; 8], [0; 8], [0; 8]);
+        let most = if compare == Compare::GroupOnly { GROUP } else { 8 };
+        for (n, &byte) in from_there.iter().take(most).enumerate() {
+            let folds =
+                compare == Compare::GroupOnly || (compare == Compare::Folded && byte.is_ascii_alphabetic());
+            let either = if folds { 0x20 } else { 0 };
+            for (list, value) in [(&mut wanted, byte | either), (&mut fold, either), (&mut mask, 0xff)] {
+                if let Some(place) = list.get_mut(n) {
+                    *place = value;
+                }
             }
-            place += GROUP;
         }
-        (place..to).find(|&place| hit(group_at(text, place)) != 0)
+        let entry = Entry {
+            wanted: u64::from_le_bytes(wanted),
+            fold: u64::from_le_bytes(fold),
+            mask: u64::from_le_bytes(mask),
+            anchor,
+            offset: u32::try_from(offset).unwrap_or(0),
+        };
+        self.0.push((Hash::of(u64::from(u32::from_le_bytes(group))), entry));
     }
 
-    /// The anchors whose group may stand at a place, each with where it would begin.
-    pub(crate) fn at<'a>(&'a self, text: &[u8], place: usize) -> impl Iterator<Item = (u32, usize)> + 'a {
-        let hash = hash(group_at(text, place));
-        let mut entry = self.heads.get((hash >> 1) as usize).copied().unwrap_or(0);
-        std::iter::from_fn(move || {
-            let found = self.entries.get(usize::try_from(entry).ok()?.checked_sub(1)?)?;
-            entry = found.next;
-            Some((found.anchor, place.checked_sub(usize::from(found.offset))))
-        })
-        .filter_map(|(anchor, start)| Some((anchor, start?)))
+    /// Sorts them into the table.
+    pub(crate) fn sorted(mut self) -> Grams {
+        let Ok(mut table) = Box::<[u8; TABLE]>::try_from(vec![0_u8; TABLE].into_boxed_slice()) else {
+            return Grams { table: Box::new([1; TABLE]), starts: Vec::new(), entries: Vec::new() };
+        };
+        for (hash, _) in &self.0 {
+            if let Some(byte) = table.get_mut(hash.value()) {
+                *byte |= hash.bit();
+            }
+        }
+        // The last that was added comes first.
+        self.0.reverse();
+        self.0.sort_by_key(|(hash, _)| hash.bucket());
+        let mut starts = Vec::with_capacity(BUCKETS + 1);
+        for (n, (hash, _)) in self.0.iter().enumerate() {
+            let bucket = hash.bucket();
+            while starts.len() <= bucket {
+                starts.push(u32::try_from(n).unwrap_or(u32::MAX));
+            }
+        }
+        starts.resize(BUCKETS + 1, u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        Grams { table, starts, entries: self.0.into_iter().map(|(_, entry)| entry).collect() }
     }
 }
 
-/// Four bytes, filled up with zeros at the end of a text.
-fn group_at(text: &[u8], place: usize) -> u32 {
-    u32::from_le_bytes([at(text, place), at(text, place + 1), at(text, place + 2), at(text, place + 3)])
+impl Grams {
+    /// The first place from `from` on, before `to`, where some anchor may stand of which `worth` says so; it is told the
+    /// anchor and where it would begin.
+    #[expect(clippy::indexing_slicing, reason = "a hash is below the size of the table")]
+    pub(crate) fn next(
+        &self,
+        text: &[u8],
+        from: usize,
+        to: usize,
+        worth: impl Fn(u32, usize) -> bool,
+    ) -> Option<usize> {
+        let hit = |group: u64| self.table[Hash::of(group).value()];
+        let mut place = from;
+        // Twelve bytes hold the groups of eight places; one branch for all eight.
+        while place + 8 <= to {
+            let Some((Some(low), Some(high))) =
+                text.get(place..place + 12).map(|there| (there.first_chunk(), there.last_chunk()))
+            else {
+                break;
+            };
+            let (low, high) = (u64::from_le_bytes(*low) | FOLD, u64::from_le_bytes(*high) | FOLD);
+            let (a, b, c, d) = (hit(low), hit(low >> 8), hit(low >> 16), hit(low >> 24));
+            let (e, f, g, h) = (hit(high), hit(high >> 8), hit(high >> 16), hit(high >> 24));
+            if a | b | c | d | e | f | g | h != 0
+                && let Some(found) =
+                    self.among(text, place, u64::from_le_bytes([a, b, c, d, e, f, g, h]), &worth)
+            {
+                return Some(found);
+            }
+            place += 8;
+        }
+        (place..to).find(|&place| {
+            hit(eight_at(text, place)) != 0
+                && self.at(text, place).any(|(anchor, start)| worth(anchor, start))
+        })
+    }
+
+    /// The first of eight places whose bytes of the table are given.
+    #[inline(never)]
+    fn among(
+        &self,
+        text: &[u8],
+        place: usize,
+        mut hits: u64,
+        worth: impl Fn(u32, usize) -> bool,
+    ) -> Option<usize> {
+        while hits != 0 {
+            let shift = hits.trailing_zeros() & !7;
+            let there = place + (shift / 8) as usize;
+            let eight = eight_at(text, there);
+            if (hits >> shift) as u8 & Hash::of(eight).bit() != 0
+                && self.those(eight, there).any(|(anchor, start)| worth(anchor, start))
+            {
+                return Some(there);
+            }
+            hits &= !(0xff << shift);
+        }
+        None
+    }
+
+    /// The anchors that may stand at a place, each with where it would begin.
+    pub(crate) fn at<'a>(&'a self, text: &[u8], place: usize) -> impl Iterator<Item = (u32, usize)> + 'a {
+        self.those(eight_at(text, place), place)
+    }
+
+    fn those(&self, eight: u64, place: usize) -> impl Iterator<Item = (u32, usize)> + '_ {
+        let bucket = Hash::of(eight).bucket();
+        let edge = |n: usize| self.starts.get(n).map_or(0, |start| *start as usize);
+        let entries = self.entries.get(edge(bucket)..edge(bucket + 1)).unwrap_or_default();
+        entries
+            .iter()
+            .filter(move |entry| entry.fits(eight))
+            .filter_map(move |entry| Some((entry.anchor, place.checked_sub(entry.offset as usize)?)))
+    }
+}
+
+/// Eight bytes, filled up with zeros at the end of a text.
+fn eight_at(text: &[u8], place: usize) -> u64 {
+    match text.get(place..).and_then(<[u8]>::first_chunk) {
+        Some(eight) => u64::from_le_bytes(*eight),
+        None => u64::from_le_bytes(std::array::from_fn(|n| at(text, place + n))),
+    }
 }
 
 /// Letters of either case give the same.
-fn hash(group: u32) -> u32 {
-    (group | 0x2020_2020).wrapping_mul(0x9e37_79b1) >> 15
+const FOLD: u64 = 0x2020_2020_2020_2020;
+
+/// A hash of four bytes.
+#[derive(Debug, Clone, Copy)]
+struct Hash(u32);
+
+impl Hash {
+    /// Of the lower four bytes.
+    fn of(eight: u64) -> Self {
+        Self((eight as u32 | FOLD as u32).wrapping_mul(0x9e37_79b1))
+    }
+
+    fn value(self) -> usize {
+        (self.0 >> 14) as usize
+    }
+
+    fn bit(self) -> u8 {
+        1 << (self.0 >> 9 & 7)
+    }
+
+    fn bucket(self) -> usize {
+        (self.0 >> 18) as usize
+    }
 }
 
-/// How seldom a group is, roughly: rare letters, digits and signs count.
+/// How seldom a group is: what its three pairs of letters say, one after another.
 fn rarity(group: &[u8]) -> u32 {
-    let of = |byte: u8| match byte.to_ascii_lowercase() {
-        b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' | b' ' => 0,
-        b'h' | b'd' | b'l' | b'u' | b'c' | b'm' | b'p' | b'f' => 2,
-        b'g' | b'w' | b'y' | b'b' | b'v' | b'-' | b'_' | b'.' | b'/' | b'=' | b'"' => 3,
-        b'k' | b'x' | b'0'..=b'9' => 4,
-        _ => 5,
+    let of = |pair: &[u8]| {
+        let sort = |byte: Option<&u8>| match byte.map(u8::to_ascii_lowercase) {
+            Some(letter @ b'a'..=b'z') => usize::from(letter - b'a'),
+            Some(b'0'..=b'9') => 26,
+            Some(b'_') => 27,
+            _ => 28,
+        };
+        let row = PAIRS.get(sort(pair.first()));
+        let digit = row.and_then(|row| row.get(sort(pair.last()))).copied();
+        digit.and_then(|digit| char::from(digit).to_digit(36)).unwrap_or(0)
     };
-    group.iter().map(|&byte| of(byte)).sum()
+    group.windows(2).map(of).sum()
 }
+
+/// How seldom a letter (row) is followed by another (column) in 75 MB of source: `a` to `z`, a digit, `_`, anything
+/// else. Digits count halvings, from 2^-5 on.
+#[rustfmt::skip]
+const PAIRS: [&[u8; 29]; 29] = [
+    b"35346749496343757332576759987",
+    b"59895a9a66b5aa5aa7795bac6baa8",
+    b"387848a3695499389573699989987",
+    b"587638994a9688589667689a7ca66",
+    b"3733546879834265522385635a954",
+    b"598956bb4cc7a84ab5775bbc8ca96",
+    b"689a49875bb6868aa6667aababb77",
+    b"499a39bb4bb98a59b6867bbc9cc87",
+    b"5644545b9b8442369533a6b7c6b98",
+    b"9aab6ccbacbccc8bbc6c9b9cbccdb",
+    b"699a4a9a6bb9a89ab97a9b8cbcc88",
+    b"4885348a3a849948a855479c6bc77",
+    b"36883aab59b76954b9697aababb87",
+    b"494336395a678646a833569c7bb65",
+    b"6554856a69644254b2544658aac87",
+    b"39973aa85ca59a45b46458aa6cb88",
+    b"7aaa9aababbbbbcc9b9b5cbcaccba",
+    b"3856275a3c765438b444568c5cb66",
+    b"585828854b777845a84259896cb65",
+    b"385727a22ba67836b34449884ba55",
+    b"6667477b5cb45495c3449bcabb9ca",
+    b"4aaa4bbb6ccbaa7cbbabbbcbbcaa9",
+    b"5aa96aa65ba9a76ab679bb9bbcc99",
+    b"796979bb7bca9ba5cb95cbca9c888",
+    b"79888a9b8bb78684b866bb9ccbc77",
+    b"8abb6cbc8cdbbc6cccbcccbbabcda",
+    b"9999aaccccdcccccccccbcc8dc7b8",
+    b"7766668869877776b656878cc9b59",
+    b"6757668859877666a655777aa9874",
+];

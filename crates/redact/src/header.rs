@@ -5,7 +5,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::bytes::{at, contains, entropy, is_blank, part, run};
-use crate::judge::{is_login_password, is_placeholder};
+use crate::judge::{is_dummy_word, is_login_password, is_placeholder};
 
 /// How far back the program's name of a command line is looked for.
 const COMMAND: usize = 400;
@@ -71,7 +71,7 @@ pub(crate) fn command_login(view: &[u8], from: usize, after: usize) -> Option<(u
     let (user, password) = (part(login, 0, split), part(login, split + 1, login.len()));
     // `user:'password'`: the quote begins after the name.
     let opened = start + split + 1;
-    if password.is_empty() && matches!(at(view, opened), b'"' | b'\'') {
+    if password.is_empty() && matches!(at(view, opened), b'"' | b'\'') && at(view, opened) != quote {
         let end = run(view, opened + 1, opened + 300, |byte| byte != at(view, opened) && byte >= b' ');
         return is_login_password(user, part(view, opened + 1, end)).then_some((opened + 1, end));
     }
@@ -90,7 +90,8 @@ pub(crate) fn netrc(view: &[u8], from: usize, to: usize) -> Option<(usize, usize
         return None;
     }
     let end = run(view, start, start + 300, |byte| byte > b' ');
-    (end > start + 2 && !is_placeholder(part(view, start, end))).then_some((start, end))
+    let value = part(view, start, end);
+    (value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase())).then_some((start, end))
 }
 
 /// Past what stands between the word and the token.

@@ -2,12 +2,13 @@
 //! allow-lists over texts. What is not: paths and commits (a stream has none), and anything that would go to the network
 //! (`validate`). A rule that cannot be used is an error with its place.
 
-use regex_automata::Input;
 use regex_automata::meta::Regex;
+use regex_automata::{Anchored, Input};
 use serde::Deserialize;
 
 use crate::bytes::{contains, entropy, part};
 use crate::fault::RuleFault;
+use crate::gate::Gate;
 use crate::token::compile;
 
 /// How far around a keyword a rule is searched.
@@ -20,7 +21,10 @@ pub(crate) const IMPORT_AHEAD: usize = 1024;
 pub(crate) struct ImportRule {
     pub(crate) kind: u16,
     regex: Regex,
-    ahead: usize,
+    /// Whether every match begins with a keyword, so that it need not be looked for around it.
+    leads: bool,
+    /// What must stand at a keyword: open unless matches begin there.
+    pub(crate) gate: Gate,
     group: Option<usize>,
     least: f32,
     allow: Vec<Allow>,
@@ -144,6 +148,9 @@ pub(crate) fn read(text: &str, name: &str) -> Result<Vec<Imported>, RuleFault> {
                 "it has no keyword of three letters or more, and its regex begins with none".to_owned(),
             ));
         }
+        let gate = Gate::of(&of_go(pattern), false);
+        let leads = gate.begins_with(&keywords);
+        let gate = if leads { gate } else { Gate::OPEN };
         let mut own = rule
             .allowlist
             .iter()
@@ -156,7 +163,7 @@ pub(crate) fn read(text: &str, name: &str) -> Result<Vec<Imported>, RuleFault> {
         rules.push(Imported {
             kind: kind_of(id),
             keywords,
-            rule: ImportRule { kind: 0, regex, ahead: IMPORT_AHEAD, group, least, allow: own },
+            rule: ImportRule { kind: 0, regex, leads, gate, group, least, allow: own },
         });
     }
     Ok(rules)
@@ -165,9 +172,18 @@ pub(crate) fn read(text: &str, name: &str) -> Result<Vec<Imported>, RuleFault> {
 impl ImportRule {
     /// Every secret of the rule around a keyword.
     pub(crate) fn find(&self, view: &[u8], keyword: usize, mut hit: impl FnMut(usize, usize)) {
-        let (from, to) = (keyword.saturating_sub(IMPORT_BACK), (keyword + self.ahead).min(view.len()));
+        let to = (keyword + IMPORT_AHEAD).min(view.len());
+        let (from, anchored) = if self.leads {
+            (keyword, Anchored::Yes)
+        } else {
+            (keyword.saturating_sub(IMPORT_BACK), Anchored::No)
+        };
+        let mut input = Input::new(view).range(from..to).anchored(anchored);
+        // Most keywords stand there for another reason.
+        if !self.regex.is_match(input.clone().earliest(true)) {
+            return;
+        }
         let mut captures = self.regex.create_captures();
-        let mut input = Input::new(view).range(from..to);
         loop {
             self.regex.search_captures(&input, &mut captures);
             let Some(whole) = captures.get_match() else { return };
@@ -189,7 +205,7 @@ impl ImportRule {
                 }
             }
             let next = whole.end().max(whole.start() + 1);
-            if next >= to {
+            if next >= to || self.leads {
                 return;
             }
             input.set_start(next);

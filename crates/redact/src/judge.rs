@@ -6,6 +6,8 @@ use crate::bytes::{at, begins, contains, entropy};
 use crate::context::Given;
 use crate::names::Promise;
 
+const PUBLISHED: &str = include_str!("../rules/published.txt");
+
 /// How a value stands there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Standing {
@@ -63,7 +65,8 @@ const DUMMIES: &[&str] = &[
     "secondary", "shared", "signing", "encryption", "storage", "cache", "config", "env", "variable", "param", "arg",
     "argument", "fixture", "stub", "spec", "case", "bot", "web", "http", "https", "url", "uri", "host", "port",
     "path", "file", "read", "write", "only", "all", "any", "expired", "missing", "unused", "bogus", "garbage",
-    "whatever", "something", "anything", "nothing", "placeholder", "dummy", "sample", "example",
+    "whatever", "something", "anything", "nothing", "placeholder", "dummy", "sample", "example", "scott", "tiger",
+    "security",
 ];
 
 /// Whether a value is a secret.
@@ -77,18 +80,31 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
         return false;
     }
     // An argument beside the name says less than an assignment.
-    if standing.given == Given::Beside && !(standing.last && sorts(value) >= 2 && !is_identifier(value)) {
+    let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let odd = value.len() >= 8 || digits >= 2 || value.iter().any(u8::is_ascii_punctuation);
+    if standing.given == Given::Beside
+        && !(standing.last && odd && sorts(value) >= 2 && !is_identifier(value))
+    {
+        return false;
+    }
+    // What stands between two texts, not in one: `"no such token ", name = (`.
+    if standing.given == Given::Blank && matches!(at(value, 0), b',' | b';' | b')' | b']' | b'}' | b'+' | b':') {
         return false;
     }
     match promise {
         Promise::Password => is_password(value, standing),
-        Promise::Token => is_machine_made(value, standing, 10, 2.9),
+        Promise::Token => is_machine_made(value, standing, 10, 2.9) || is_long_number(value, standing),
         Promise::Key => is_machine_made(value, standing, 16, 3.2) && !is_uuid(value),
         Promise::AnyKey => is_random_key(value, standing),
         Promise::Service => {
             is_machine_made(value, standing, 16, 3.0) && !is_uuid(value) && standing.given != Given::Blank
         }
     }
+}
+
+/// Whether a standard or a manual prints it as its example.
+pub(crate) fn is_published(value: &[u8]) -> bool {
+    PUBLISHED.lines().any(|line| line.as_bytes() == value && !line.starts_with('#'))
 }
 
 /// Whether it only stands for a value: `${VAR}`, `<password>`, `changeme`, a path, an address.
@@ -141,6 +157,8 @@ fn is_password(value: &[u8], standing: Standing) -> bool {
         || value.len() > LONGEST_PASSWORD
         || (bare && (is_code(value) || (is_identifier(value) && !ends_in_number(value))))
         || is_words(value)
+        || is_dummy_word(&plain_letters(value))
+        || is_address(value)
         || matches!(at(value, 0), b'"' | b'\\' | b'\'' | b'`')
     {
         return false;
@@ -174,6 +192,7 @@ fn is_machine_made(value: &[u8], standing: Standing, least: usize, least_entropy
         || value.contains(&b'\\')
         || is_words(value)
         || is_identifier(value)
+        || is_snake(value)
         || (!standing.quoted && is_code(value))
     {
         return false;
@@ -182,7 +201,9 @@ fn is_machine_made(value: &[u8], standing: Standing, least: usize, least_entropy
     let spread = entropy(value);
     let long = value.len() >= 16;
     let bare_gap = standing.given == Given::Blank;
-    if bare_gap && (value.len() < 16 || digits < 2 || is_uuid(value) || spread < 3.0) {
+    let head = value.iter().position(|byte| matches!(byte, b',' | b';' | b'(')).unwrap_or(value.len());
+    let snake = is_snake(value.get(..head).unwrap_or(value));
+    if bare_gap && (value.len() < 16 || digits < 2 || is_uuid(value) || spread < 3.0 || snake) {
         return false;
     }
     if digits == 0 {
@@ -200,6 +221,16 @@ fn is_machine_made(value: &[u8], standing: Standing, least: usize, least_entropy
         return digits >= 2 && spread >= 2.8 && (digits * 5 >= value.len() || (upper && lower));
     }
     spread >= least_entropy && (digits * 16 >= value.len() || (upper && lower && spread >= 3.6))
+}
+
+/// A number as services hand them out as tokens: longer than any count, and no sequence.
+fn is_long_number(value: &[u8], standing: Standing) -> bool {
+    standing.quoted
+        && standing.last
+        && (17..=20).contains(&value.len())
+        && value.iter().all(u8::is_ascii_digit)
+        && entropy(value) >= 2.5
+        && !is_sequence(value.get(..6).unwrap_or(value))
 }
 
 /// What a key without any other mark must look like: long, letters and digits well mixed, no hash, no identifier.
@@ -256,6 +287,40 @@ fn is_code(value: &[u8]) -> bool {
         || (name && value.iter().any(|byte| *byte == b'_' || *byte == b'.'))
 }
 
+/// Letters written as digits and signs, and as escapes, are letters again: `s3cr3t`, `verschl\u00fcsselt`.
+fn plain_letters(value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(value.len());
+    let mut i = 0;
+    while i < value.len() {
+        let two = (at(value, i), at(value, i + 1));
+        let (letter, width) = match two {
+            (b'\\', b'u') => (b'u', 6),
+            (b'\\', b'x') => (b'x', 4),
+            (b'0', _) => (b'o', 1),
+            (b'1', _) => (b'i', 1),
+            (b'3', _) => (b'e', 1),
+            (b'4' | b'@', _) => (b'a', 1),
+            (b'5' | b'$', _) => (b's', 1),
+            (b'7', _) => (b't', 1),
+            (byte, _) => (byte.to_ascii_lowercase(), 1),
+        };
+        out.push(letter);
+        i += width;
+    }
+    out
+}
+
+/// `source@address`, `someone@example.org`: small letters alone on both sides.
+fn is_address(value: &[u8]) -> bool {
+    let mut sides = value.split(|byte| *byte == b'@');
+    let plain = |side: Option<&[u8]>| {
+        side.is_some_and(|side| {
+            side.len() >= 4 && side.iter().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'.' | b'-'))
+        })
+    };
+    plain(sides.next()) && plain(sides.next()) && sides.next().is_none()
+}
+
 /// Names of programs seldom end in a number; passwords that people think up often do.
 fn ends_in_number(value: &[u8]) -> bool {
     value.len() >= 2 && value.iter().rev().take(2).all(u8::is_ascii_digit)
@@ -268,16 +333,36 @@ fn is_path(value: &[u8]) -> bool {
         byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'_' | b'-' | b'*' | b'[' | b']' | b'@')
     });
     let indexed = value.contains(&b'[') && value.contains(&b'.');
+    let file = slashes > 0 && ends_as_file(value);
     let percent = value.iter().filter(|byte| **byte == b'%').count();
     (plain
         && (indexed
+            || file
             || !looks_random(value)
                 && (slashes >= 2 || value.contains(&b'*') && (slashes > 0 || value.contains(&b'.')))))
         || percent * 6 > value.len()
 }
 
+/// `x.rs`, `x.tar`: one to four small letters after the last dot.
+fn ends_as_file(value: &[u8]) -> bool {
+    let ending = value.iter().rev().take_while(|byte| byte.is_ascii_lowercase()).count();
+    (1..=4).contains(&ending) && value.len().checked_sub(ending + 1).is_some_and(|dot| at(value, dot) == b'.')
+}
+
+/// `OBJ_pkcs12_BagIds`: words joined by `_`, each with a short number at most.
+fn is_snake(value: &[u8]) -> bool {
+    value.contains(&b'_')
+        && value.split(|byte| *byte == b'_').all(|word| {
+            let letters = word.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+            (1..=12).contains(&letters) && word.len() - letters <= 3 && word.iter().skip(letters).all(u8::is_ascii_digit)
+        })
+}
+
 /// `65535i32`, `0xff`, `1_000`.
 fn is_number(value: &[u8]) -> bool {
+    // What follows a sign is no part of it: `0x10,/*`.
+    let end = value.iter().position(|byte| matches!(byte, b',' | b';' | b')')).unwrap_or(value.len());
+    let value = value.get(..end).unwrap_or(value);
     let hex = begins(value, b"0x") && value.len() <= 18;
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'_').count();
     let suffix = value.get(digits..).unwrap_or_default();
@@ -404,9 +489,14 @@ fn is_words(value: &[u8]) -> bool {
         || (unknown <= 2 && value.len() < 12 && pieces.len() <= 3)
 }
 
-/// A word of every example, or several of them written together.
+/// A word of every example, in small letters.
+pub(crate) fn is_dummy_word(word: &[u8]) -> bool {
+    DUMMIES.iter().any(|dummy| dummy.as_bytes() == word)
+}
+
+/// The same, or several of them written together.
 fn is_dummy(word: &[u8]) -> bool {
-    if DUMMIES.iter().any(|dummy| dummy.as_bytes() == word) {
+    if is_dummy_word(word) {
         return true;
     }
     (2..word.len().saturating_sub(1)).any(|cut| {
@@ -425,6 +515,19 @@ fn is_sequence(piece: &[u8]) -> bool {
             .any(|step| steps.iter().all(|found| found == step || (*step == 1 && *found == -9)))
 }
 
+/// Letters of both cases as no words have them: a third to two thirds are capitals, and they lie scattered.
+fn is_mixed(value: &[u8]) -> bool {
+    let capitals = value.iter().filter(|byte| byte.is_ascii_uppercase()).count();
+    let turns = value.windows(2).filter(|two| {
+        two.first().is_some_and(u8::is_ascii_lowercase) && two.last().is_some_and(u8::is_ascii_uppercase)
+    });
+    value.len() >= 12
+        && value.iter().all(u8::is_ascii_alphabetic)
+        && capitals * 3 >= value.len()
+        && capitals * 3 <= value.len() * 2
+        && turns.count() >= 3
+}
+
 /// `8-4-4-4-12` hex digits.
 pub(crate) fn is_uuid(value: &[u8]) -> bool {
     value.len() == 36
@@ -439,6 +542,6 @@ pub(crate) fn is_login_password(user: &[u8], password: &[u8]) -> bool {
         && !password.eq_ignore_ascii_case(user)
         && !is_placeholder(password)
         && !password.iter().any(|byte| matches!(byte, b'{' | b'}' | b'<' | b'>' | b'(' | b')' | b'*' | b' '))
-        && !is_words(password)
+        && (!is_words(password) || is_mixed(password))
         && (password.len() >= 6 || !password.iter().all(u8::is_ascii_digit))
 }

@@ -17,6 +17,7 @@ mod fault;
 mod finding;
 mod forms;
 mod found;
+mod gate;
 mod grams;
 mod header;
 mod import;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use crate::grams::Grams;
+use crate::finding::Span;
+use crate::grams::{Collected, Compare, Grams};
 use crate::known::{KnownValue, Needle, needles};
 use crate::placeholder::Key;
 use crate::rules::{Rules, Target};
@@ -22,27 +23,38 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(rules: Arc<Rules>, values: &[KnownValue], key: &Key) -> Self {
-        let mut live =
-            Self { rules, grams: Grams::new(), needles: Vec::new(), kinds: Vec::new(), short: Vec::new() };
+        let mut grams = Collected::new();
+        let mut live = Self {
+            rules,
+            grams: Collected::new().sorted(),
+            needles: Vec::new(),
+            kinds: Vec::new(),
+            short: Vec::new(),
+        };
         let rules = Arc::clone(&live.rules);
         for (n, anchor) in rules.anchors.iter().enumerate() {
             let n = u32::try_from(n).unwrap_or(u32::MAX);
             match anchor.bytes.len() {
                 0 | 1 => {}
                 2 => live.short.push((memmem::Finder::new(&anchor.bytes).into_owned(), n)),
-                _ => live.grams.add(n, &anchor.bytes, matches!(anchor.target, Target::Token(_))),
+                length => {
+                    let compare = if anchor.fold { Compare::Folded } else { Compare::Exactly };
+                    let follows = if length == 3 { rules.follows(anchor) } else { None };
+                    grams.add(n, &anchor.bytes, compare, follows);
+                }
             }
         }
         for value in values {
             let kind = live.kind(&value.kind);
             for needle in needles(&value.value, kind, key) {
                 let n = u32::try_from(rules.anchors.len() + live.needles.len()).unwrap_or(u32::MAX);
-                live.grams.add(n, needle.bytes(), false);
+                grams.add(n, needle.bytes(), Compare::GroupOnly, None);
                 // A line break may fall into one group; not into two that stand apart.
-                live.grams.add_at(n, needle.bytes(), 0);
+                grams.add_at(n, needle.bytes(), 0, Compare::GroupOnly);
                 live.needles.push(needle);
             }
         }
+        live.grams = grams.sorted();
         live
     }
 
@@ -66,8 +78,33 @@ impl Live {
         name == b"env" || self.rules.names.iter().chain(&self.kinds).any(|known| known.as_bytes() == name)
     }
 
+    /// What an anchor leads to and where it ends, when it stands there and something may come of it. Tokens may follow
+    /// right after another finding.
+    pub(crate) fn worth(
+        &self,
+        anchor: u32,
+        text: &[u8],
+        start: usize,
+        found: &[Span],
+    ) -> Option<(Target, usize)> {
+        let (target, after) = self.target(anchor, text, start)?;
+        let joins = |place: usize| found.iter().any(|span| span.end == place);
+        let open = match target {
+            Target::Token(n) => {
+                self.rules.tokens.get(usize::from(n)).is_some_and(|rule| rule.gate().lets(text, start, joins))
+            }
+            Target::Import(n) => self
+                .rules
+                .imports
+                .get(usize::from(n))
+                .is_some_and(|rule| rule.gate.lets(text, start, |_| false)),
+            _ => true,
+        };
+        open.then_some((target, after))
+    }
+
     /// What an anchor leads to, when it stands there.
-    pub(crate) fn target(&self, anchor: u32, view: &[u8], start: usize) -> Option<(Target, usize)> {
+    fn target(&self, anchor: u32, view: &[u8], start: usize) -> Option<(Target, usize)> {
         let n = usize::try_from(anchor).ok()?;
         match self.rules.anchors.get(n) {
             Some(anchor) => {

@@ -60,7 +60,7 @@ const OTHER: &[&str] = &[
     "policy", "hashers", "hasher", "validator", "validators", "prompt", "hint", "label", "placeholder", "regex",
     "pattern", "format", "enabled", "disabled", "required", "encoding", "encoder", "store", "manager", "provider",
     "endpoint", "index", "kind", "class", "method", "mode", "status", "state", "error", "errors", "message", "msg",
-    "title", "description", "desc", "input", "form", "view", "page", "icon", "visible", "toggle", "confirm",
+    "title", "description", "spec", "desc", "input", "form", "view", "page", "icon", "visible", "toggle", "confirm",
     "confirmation", "strength", "min", "max", "rounds", "algorithm", "alg", "usage", "var", "variable", "parameter",
     "param", "ref", "arn", "version", "scope", "scopes", "issuer", "audience", "callback", "handler", "generator",
     "factory", "service", "less", "helper", "env", "location", "source", "from", "prefix", "suffix", "separator",
@@ -107,6 +107,16 @@ pub(crate) fn ends_telling(name: &[u8]) -> bool {
     words.len().checked_sub(1).is_some_and(|last| telling(&words, last).is_some())
 }
 
+/// Whether a name speaks of what makes a request unique: `clientRequestToken`, `ChangeToken`.
+pub(crate) fn says_request(name: &[u8]) -> bool {
+    #[rustfmt::skip]
+    const REQUEST: &[&str] = &[
+        "request", "change", "action", "client", "lifecycle", "idempotency", "idempotent", "creator", "caller",
+        "correlation", "retry", "transaction",
+    ];
+    words(name).iter().any(|word| REQUEST.contains(&word.as_str()))
+}
+
 /// What a name promises about its value.
 pub(crate) fn promise(name: &[u8]) -> Option<Promise> {
     // Most names hold no telling word at all.
@@ -119,12 +129,18 @@ pub(crate) fn promise(name: &[u8]) -> Option<Promise> {
     let capitals = name.iter().all(|byte| !byte.is_ascii_lowercase());
     let told = (0..words.len()).rev().find_map(|n| telling(&words, n).map(|promise| (n, promise)));
     let (place, promise) = told?;
+    // A public key, and whatever is made of one.
+    if words.get(..place).unwrap_or_default().iter().any(|word| word == "public" || word == "publickey") {
+        return None;
+    }
     let after = words.get(place + 1..).unwrap_or_default();
     if after.iter().any(|word| OTHER.contains(&word.as_str())) {
         return None;
     }
     let known = after.iter().all(|word| AFTER.contains(&word.as_str()) || word.len() <= 1);
-    (known || capitals || after.len() <= 1).then_some(promise)
+    // `PASS` also means something else: `CAM_PASS_ERR_RECOVER`.
+    let short = words.get(place).is_some_and(|word| word == "pass" || word == "pw");
+    (known || (!short && (capitals || after.len() <= 1))).then_some(promise)
 }
 
 fn telling(words: &[String], n: usize) -> Option<Promise> {
@@ -222,6 +238,9 @@ mod tests {
             ("secretary", None),
             ("authorization_endpoint", None),
             ("commitSha", None),
+            ("publicKeyToken", None),
+            ("CAM_PASS_ERR_RECOVER", None),
+            ("DB_PASS_PROD", Some(Promise::Password)),
         ] {
             assert_eq!(promise(name.as_bytes()), expected, "{name}");
         }

@@ -52,6 +52,8 @@ pub(crate) struct Pass {
     /// Tokens that only lack an end: one, when another finding begins there.
     waiting: Vec<Span>,
     placeholders: Vec<(usize, usize)>,
+    /// Whether anything began as placeholders do.
+    met_mark: bool,
     tail: Option<Tail>,
     /// The end of the last that was settled.
     settled: usize,
@@ -70,6 +72,7 @@ impl Pass {
             spans: Vec::new(),
             waiting: Vec::new(),
             placeholders: Vec::new(),
+            met_mark: false,
             tail: None,
             settled: 0,
             zone_to: 0,
@@ -146,7 +149,9 @@ impl Pass {
     }
 
     fn next(&self, live: &Live, text: &[u8], to: usize) -> Option<usize> {
-        let groups = live.grams.next(text, self.at, to);
+        let groups = live
+            .grams
+            .next(text, self.at, to, |anchor, start| live.worth(anchor, text, start, &self.spans).is_some());
         let mut first = groups.unwrap_or(usize::MAX);
         for (finder, _) in &live.short {
             let stop = to.min(first).saturating_add(1).min(text.len());
@@ -172,7 +177,7 @@ impl Pass {
             .filter(|(finder, _)| crate::bytes::rest(text, place).starts_with(finder.needle()));
         let anchors = live.grams.at(text, place).chain(short.map(|(_, anchor)| (*anchor, place)));
         for (anchor, start) in anchors {
-            let Some((target, after)) = live.target(anchor, text, start) else { continue };
+            let Some((target, after)) = live.worth(anchor, text, start, &self.spans) else { continue };
             let view = part(text, from, to);
             let (Some(start), Some(after)) = (start.checked_sub(from), after.checked_sub(from)) else {
                 continue;
@@ -180,6 +185,7 @@ impl Pass {
             let mut found = Found::new(live, view);
             match target {
                 Target::Placeholder => {
+                    self.met_mark = true;
                     if let Some((end, kind)) = placeholder::read(view, start)
                         && live.is_kind(kind)
                     {
@@ -241,6 +247,11 @@ impl Pass {
             }
         }
         Ok(())
+    }
+
+    /// Whether anything began as placeholders do.
+    pub(crate) fn met_mark(&self) -> bool {
+        self.met_mark
     }
 
     /// What is certain by now: replacements, and up to where the text is done with.

@@ -81,8 +81,8 @@ impl Redactor {
         let mut count = 0;
         for n in 0..LOOKS {
             let reach = if n == 0 { Where::All } else { Where::AroundPlaceholders };
-            let clusters = self.look(&live, &clean, reach)?;
-            if clusters.is_empty() && (n > 0 || memchr::memmem::find(&clean, placeholder::MARK).is_none()) {
+            let (clusters, marked) = self.look(&live, &clean, reach)?;
+            if clusters.is_empty() && (n > 0 || !marked) {
                 break;
             }
             count += clusters.len();
@@ -96,16 +96,18 @@ impl Redactor {
     /// The secrets in a text, with their places.
     pub fn findings(&self, text: &[u8]) -> Result<Vec<Finding>, RedactError> {
         let live = self.live();
-        let clusters = self.look(&live, text, Where::All)?;
+        let (clusters, _) = self.look(&live, text, Where::All)?;
         Ok(clusters.iter().map(|cluster| finding(&live, cluster, print_of(self, text, cluster), 0)).collect())
     }
 
-    fn look(&self, live: &Live, text: &[u8], reach: Where) -> Result<Vec<Cluster>, RedactError> {
+    /// What is found, and whether the text holds what a placeholder begins with.
+    fn look(&self, live: &Live, text: &[u8], reach: Where) -> Result<(Vec<Cluster>, bool), RedactError> {
         let mut pass = Pass::new(reach);
         pass.advance(live, text, true).map_err(RedactError)?;
+        let marked = pass.met_mark();
         let (mut clusters, _) = pass.settle(text, true);
         clusters.retain(|cluster| !self.is_allowed(text, cluster));
-        Ok(clusters)
+        Ok((clusters, marked))
     }
 
     pub(crate) fn replaced(&self, live: &Live, text: &[u8], clusters: &[Cluster]) -> Vec<u8> {

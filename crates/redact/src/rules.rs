@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::fault::RuleFault;
+use crate::gate::Set;
 use crate::import::{self, ImportRule};
 use crate::names;
 use crate::placeholder::MARK;
@@ -152,6 +153,15 @@ impl Rules {
         }));
         self.tokens.push(line.rule);
         Ok(())
+    }
+
+    /// What may follow an anchor, as far as its rule tells.
+    pub(crate) fn follows(&self, anchor: &Anchor) -> Option<Set> {
+        match anchor.target {
+            Target::Token(n) => self.tokens.get(usize::from(n))?.follows(&anchor.bytes),
+            Target::Import(n) => self.imports.get(usize::from(n))?.gate.follows(&anchor.bytes),
+            _ => None,
+        }
     }
 
     /// The number of a kind, new or not.

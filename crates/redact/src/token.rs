@@ -8,6 +8,7 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
 use crate::bytes::{at, before, begins, contains, entropy, is_token, part, rest, run};
+use crate::gate::{Gate, Set};
 
 /// How far before its mark a token may begin (`around`).
 const AROUND: usize = 128;
@@ -54,6 +55,7 @@ pub(crate) struct TokenRule {
     around: bool,
     least: f32,
     regex: Lazy,
+    gate: OnceLock<Gate>,
 }
 
 /// What a line of `tokens.txt` says.
@@ -81,6 +83,7 @@ impl TokenRule {
             around: false,
             least: LEAST_ENTROPY,
             regex: Lazy::default(),
+            gate: OnceLock::new(),
         };
         let (mut marks, mut hex) = (vec![literal(pattern)], false);
         for flag in columns {
@@ -130,12 +133,31 @@ impl TokenRule {
             around: false,
             least: 0.0,
             regex: Lazy::default(),
+            gate: OnceLock::new(),
         }
     }
 
     /// The expression, compiled.
     pub(crate) fn regex(&self) -> Result<&Regex, &str> {
         self.regex.get(&self.pattern, self.nocase)
+    }
+
+    /// What must stand where its mark is found.
+    pub(crate) fn gate(&self) -> &Gate {
+        self.gate.get_or_init(|| match (self.around, self.anywhere) {
+            (true, _) => Gate::OPEN,
+            (false, true) => Gate::of(&self.pattern, self.nocase),
+            (false, false) => Gate::of(&self.pattern, self.nocase).after_sign(),
+        })
+    }
+
+    /// What may follow its mark: where it stands inside a token, what tokens are made of.
+    pub(crate) fn follows(&self, mark: &[u8]) -> Option<Set> {
+        if self.around {
+            let inside = |byte: u8| is_token(byte) || matches!(byte, b'.' | b'~' | b'+' | b'/' | b'=');
+            return Some(Set::of(inside));
+        }
+        self.gate().follows(mark)
     }
 
     /// Spelled for other programs: gitleaks and its kin.
