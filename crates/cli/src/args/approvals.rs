@@ -28,6 +28,8 @@ pub(crate) enum ApprovalsCommand {
         #[arg(long, value_name = "WORDS")]
         reason: Option<String>,
     },
+    /// The questions on one screen, as they come: look, scroll, and decide with keys.
+    Watch,
     /// Seal the approver key with another passphrase.
     Passphrase,
 }

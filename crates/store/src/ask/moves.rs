@@ -64,6 +64,8 @@ pub enum AskChange {
         changes: Kept,
         /// What undoes it; nothing where that is too large.
         back: Option<Kept>,
+        /// What is shown of it from now on, where it is not what was proposed.
+        shown: Option<Kept>,
         /// By which process.
         life: Id,
         /// When.
@@ -200,12 +202,15 @@ pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Re
                 ],
             )?;
         }
-        AskChange::Begin { id, changes, back, life, at } => {
+        AskChange::Begin { id, changes, back, shown, life, at } => {
             let sql =
-                "UPDATE proposals SET state = 'applying', changes = ?2, back = ?3, life = ?4, changed = ?5
-                       WHERE id = ?1 AND state = 'proposed'";
-            let back = back.as_ref().map(Kept::as_bytes);
-            let moved = run(sql, &[&id.as_str(), &changes.as_bytes(), &back, &life.as_str(), &at.millis()])?;
+                "UPDATE proposals SET state = 'applying', changes = ?2, back = ?3, life = ?4, changed = ?5,
+                       shown = coalesce(?6, shown) WHERE id = ?1 AND state = 'proposed'";
+            let (back, shown) = (back.as_ref().map(Kept::as_bytes), shown.as_ref().map(Kept::as_bytes));
+            let moved = run(
+                sql,
+                &[&id.as_str(), &changes.as_bytes(), &back, &life.as_str(), &at.millis(), &shown],
+            )?;
             one(moved, "unused proposal", id)?;
         }
         AskChange::Settle { id, state, outcome, at } => {
