@@ -207,10 +207,8 @@ pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Re
                 "UPDATE proposals SET state = 'applying', changes = ?2, back = ?3, life = ?4, changed = ?5,
                        shown = coalesce(?6, shown) WHERE id = ?1 AND state = 'proposed'";
             let (back, shown) = (back.as_ref().map(Kept::as_bytes), shown.as_ref().map(Kept::as_bytes));
-            let moved = run(
-                sql,
-                &[&id.as_str(), &changes.as_bytes(), &back, &life.as_str(), &at.millis(), &shown],
-            )?;
+            let moved =
+                run(sql, &[&id.as_str(), &changes.as_bytes(), &back, &life.as_str(), &at.millis(), &shown])?;
             one(moved, "unused proposal", id)?;
         }
         AskChange::Settle { id, state, outcome, at } => {

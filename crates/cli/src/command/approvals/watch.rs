@@ -103,6 +103,7 @@ impl Watcher {
     async fn watch(&mut self) -> Result<u8, Failure> {
         self.refresh().await?;
         loop {
+            self.fit();
             self.screen.draw(&self.state, None)?;
             let ready = tokio::select! {
                 () = self.keyboard.readable() => Some(()),
@@ -137,6 +138,14 @@ impl Watcher {
                 after.extend(self.typed()?);
                 effects = after;
             }
+        }
+    }
+
+    /// The screen is as large as it is: the signal may have come before anybody listened.
+    fn fit(&mut self) {
+        let (width, height) = self.screen.size();
+        if self.state.size != (width, height) {
+            self.state.on(Event::Size(width, height));
         }
     }
 
@@ -269,7 +278,7 @@ impl Watcher {
                     self.secret("Passphrase of the approver key:").await?
                 } else {
                     let first = self
-                        .secret("There is no approver key yet. New passphrase, one that no agent knows:")
+                        .secret("New passphrase (there is no approver key yet), one that no agent knows:")
                         .await?;
                     if *first != *self.secret("The new passphrase once more:").await? {
                         return Err(Failure::failed("the two passphrases differ; nothing was decided").into());
@@ -297,14 +306,12 @@ impl Watcher {
         let mut bytes = Zeroizing::new([0; 64]);
         loop {
             self.state.on(Event::Time(SystemClock.now()));
+            self.fit();
             self.screen.draw(&self.state, Some(&Asking { title, note: WAITING }))?;
             tokio::select! {
                 () = self.keyboard.readable() => {}
                 outside = self.signals.next() => match outside {
-                    Outside::Resized => {
-                        let (width, height) = self.screen.size();
-                        self.state.on(Event::Size(width, height));
-                    }
+                    Outside::Resized => {}
                     Outside::End(code) => return Err(Stop::Ended(code)),
                 },
                 () = tokio::time::sleep(TICK) => {}

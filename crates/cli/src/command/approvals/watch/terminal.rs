@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -57,8 +59,7 @@ impl Screen {
             Some(value) if !value.is_empty() => Palette::Plain,
             _ => Palette::Colour,
         };
-        let mut screen =
-            Self { terminal: Terminal::new(CrosstermBackend::new(stdout())).map_err(fault)?, palette };
+        let mut screen = Self { terminal: blank()?, palette };
         screen.back()?;
         Ok(screen)
     }
@@ -67,8 +68,11 @@ impl Screen {
     pub(crate) fn back(&mut self) -> Result<(), Failure> {
         OURS.store(true, Ordering::SeqCst);
         enable_raw_mode().map_err(fault)?;
-        execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste).map_err(fault)?;
-        self.terminal.clear().map_err(fault)
+        execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste, Clear(ClearType::All))
+            .map_err(fault)?;
+        // A new one draws everything; clearing the old one would ask the terminal where its cursor is, and wait for it.
+        self.terminal = blank()?;
+        Ok(())
     }
 
     /// Gives it back for a while.
@@ -109,6 +113,10 @@ impl Drop for Screen {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+fn blank() -> Result<Terminal<CrosstermBackend<Stdout>>, Failure> {
+    Terminal::new(CrosstermBackend::new(stdout())).map_err(fault)
 }
 
 /// Once, however many ask for it. Nobody is left to hear that it failed.
