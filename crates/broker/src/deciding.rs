@@ -64,7 +64,7 @@ impl Broker {
         let row = self.open_question(id, choice.path.as_deref(), decider).await?;
         if choice.reach != Reach::Once && !row.grantable {
             let why =
-                "this question can only be answered for this one call: it is HIGH, or a rule asks each time";
+                "this question can only be answered for this one call: it is HIGH, or the organisation asks";
             return Err(CallError::new(ErrorCode::InvalidArguments, why).suggest("approve it once"));
         }
         match row.kind {

@@ -14,6 +14,7 @@ mod decide;
 mod decider;
 mod deciding;
 mod explain;
+mod flood;
 mod grants;
 mod hear;
 mod look;
@@ -31,7 +32,7 @@ mod start;
 mod trail;
 
 pub use answer::{Answer, Ending, envelope_schema};
-pub use asking::{AskedCall, Asking, Patience, Waiting};
+pub use asking::{AskedCall, Asking, Patience, Person, Waiting};
 pub use broker::{Broker, Pace, Parts, Violations};
 pub use decider::Decider;
 pub use deciding::Choice;

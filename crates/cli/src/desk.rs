@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vambrace_broker::{AskedCall, Asking, Broker, Pace, Parts, Violations};
-use vambrace_core::config::{self, ConfigError, Effective, Isolation, ViolationAction};
+use vambrace_broker::{AskedCall, Asking, Broker, Pace, Parts, Person, Violations};
+use vambrace_core::config::{self, ConfigError, Effective, Isolation, Profile, ViolationAction};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
 use vambrace_core::id::Id;
@@ -366,6 +366,8 @@ fn asking(settings: &Effective) -> Asking {
         high_ms: ms(approvals.high_sec),
         proposal_ms: ms(approvals.proposal_ttl_sec),
         grant_ms: ms(approvals.grant_sec),
+        flood_limit: u32::try_from(approvals.flood_limit).unwrap_or(u32::MAX),
+        person: if settings.profile == Profile::Ci { Person::Nowhere } else { Person::Somewhere },
     }
 }
 

@@ -12,6 +12,16 @@ use crate::vault::Kept;
 /// A move.
 #[derive(Debug, Clone)]
 pub enum AskChange {
+    /// The batch is refused unless fewer questions of a session since a moment are without a yes: questions that arrive
+    /// together cannot all be the last one.
+    RequireCalm {
+        /// In which session.
+        session: Id,
+        /// Since when.
+        since: Timestamp,
+        /// How many are too many.
+        limit: u32,
+    },
     /// A question is put. There must not be an open one for the same call in the session.
     Open(ApprovalRow<Text>),
     /// Somebody waits for it: it stands longer.
@@ -116,6 +126,10 @@ pub enum AskChange {
     },
 }
 
+/// Questions of a session since a moment that nobody agreed to.
+pub(crate) const UNANSWERED: &str = "SELECT count(*) FROM approvals
+     WHERE session = ?1 AND created >= ?2 AND state NOT IN ('approved', 'used')";
+
 /// Makes one move.
 pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Refusal> {
     let run =
@@ -125,6 +139,14 @@ pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Re
         _ => refuse(format!("there is no {what} `{id}`")),
     };
     match change {
+        AskChange::RequireCalm { session, since, limit } => {
+            let count: i64 = connection
+                .prepare_cached(UNANSWERED)?
+                .query_row((session.as_str(), since.millis()), |row| row.get(0))?;
+            if count >= i64::from(*limit) {
+                return refuse(format!("{limit} questions without a yes are the limit"));
+            }
+        }
         AskChange::Open(a) => {
             let (asked, digest, revision) = (bytes(&a.asked), bytes(&a.digest), bytes(&a.revision));
             run(

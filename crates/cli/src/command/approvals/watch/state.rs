@@ -382,7 +382,7 @@ impl State {
         if self.ask().and_then(Ask::row).is_some_and(|row| row.grantable) {
             self.agreeing(reach, Part::Whole, None);
         } else {
-            self.say(Tone::Bad, "only once: it is HIGH, or a rule asks each time");
+            self.say(Tone::Bad, "only once: it is HIGH, or the organisation asks");
         }
     }
 

@@ -157,7 +157,7 @@ fn high_takes_the_name() {
 fn grants_take_a_second_step_and_high_takes_none() {
     let mut state = showing(vec![look("hitl-2", "HIGH", "MODIFY src/a.rs", DIFF)]);
     assert_eq!(press(&mut state, "c\ns"), []);
-    assert!(screen(&state).contains("only once: it is HIGH, or a rule asks each time"));
+    assert!(screen(&state).contains("only once: it is HIGH, or the organisation asks"));
     assert!(!screen(&state).contains("c class"));
     let mut state = showing(vec![medium()]);
     assert_eq!(press(&mut state, "c"), []);
