@@ -7,7 +7,7 @@ use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
 use vambrace_core::settle::Permit;
-use vambrace_ledger::{Op, Reach, Status, Verb};
+use vambrace_ledger::{Level, Op, Reach, Status, Verb};
 use vambrace_store::{
     AskChange, Batch, CallFinish, CallState, Change, Entry, EventStatus, Kept, Phase, ProposalState, Sealed,
 };
@@ -133,6 +133,10 @@ impl Broker {
             entry.after_hash = file.after_hash;
             entry.patch_hash = trail.change.as_ref().map(|change| change.patch_hash);
             entry.duration_ms = Some(trail.elapsed_ms());
+            if entries.is_empty() && !clean.touched.warnings.is_empty() {
+                entry.level = Level::Warn;
+                entry.message = Some(self.text(&clean.touched.warnings.join("; "))?);
+            }
             entries.push(entry);
         }
         let outcome = json!({
