@@ -25,7 +25,7 @@ pub(crate) fn read(home: &Home, path: &str) -> Option<String> {
     std::fs::read_to_string(home.project().join(path)).ok()
 }
 
-fn propose(home: &Home, tool: &str, args: Value) -> String {
+pub(crate) fn propose(home: &Home, tool: &str, args: Value) -> String {
     let (code, answer) = home.call(tool, &args.to_string());
     assert_eq!((code, answer["details"]["status"].as_str()), (3, Some("hitl_required")), "{answer}");
     answer["details"]["hitl"]["hitl_id"].as_str().unwrap().to_owned()

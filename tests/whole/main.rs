@@ -23,4 +23,5 @@ mod payload;
 mod redact;
 mod rollback;
 mod sandbox;
+mod watch;
 mod witness;

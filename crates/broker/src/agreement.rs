@@ -7,7 +7,7 @@ use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
 use vambrace_core::settle::Permit;
-use vambrace_ledger::{Op, Reach, Status, Verb};
+use vambrace_ledger::{Level, Op, Reach, Status, Verb};
 use vambrace_store::{
     AskChange, Batch, CallFinish, CallState, Change, Entry, EventStatus, Kept, Phase, ProposalState, Sealed,
 };
@@ -28,8 +28,10 @@ const AT_ONCE_MS: i64 = 60_000;
 pub(crate) struct Consent {
     pub(crate) id: Id,
     pub(crate) part: Part,
-    /// What was shown; `None` for a part, which is agreed to as it is planned.
+    /// What was shown; `None` for a part that nobody looked at before: it is agreed to as it is planned.
     pub(crate) shown: Option<Digest>,
+    /// The diff of the whole, where a part or another content is agreed to.
+    pub(crate) proposed: Option<String>,
     pub(crate) verb: Verb,
     pub(crate) reach: Reach,
     pub(crate) decider: Decider,
@@ -83,18 +85,20 @@ impl Broker {
             changes.push(self.proposal_row(trail, &change, &hitl, Some((kept, back)), consent.undoes)?);
             return Ok((entries, changes));
         }
+        let mut shown = None;
         if consent.part != Part::Whole {
-            // What is applied is not what was proposed: the record has both.
+            // What is applied is not what was proposed: the record has both, and both are kept to be shown.
             for mut entry in self.propose_records(trail, &change, &hitl, Status::Approved)? {
                 entry.event_type = Some("proposal.amended");
                 entries.push(entry);
             }
+            shown = Some(self.keep(hitl.as_str(), &self.shown(&change, consent.proposed.as_deref())?)?);
         }
         let decided = self.decided(&decision, &consent.decider, None)?;
         changes.push(AskChange::Decide { id: hitl.clone(), decided, note }.into());
         changes.push(AskChange::Use { id: hitl.clone(), at: now }.into());
         let life = self.parts.store.questions().life().clone();
-        changes.push(AskChange::Begin { id: hitl.clone(), changes: kept, back, life, at: now }.into());
+        changes.push(AskChange::Begin { id: hitl.clone(), changes: kept, back, shown, life, at: now }.into());
         if consent.reach != Reach::Once {
             let asked = Granted { id: &hitl, session: &trail.session, principal: &trail.principal };
             let (entry, change) = self.grant_of(&asked, consent.reach, &trail.class, &consent.decider)?;
@@ -129,6 +133,10 @@ impl Broker {
             entry.after_hash = file.after_hash;
             entry.patch_hash = trail.change.as_ref().map(|change| change.patch_hash);
             entry.duration_ms = Some(trail.elapsed_ms());
+            if entries.is_empty() && !clean.touched.warnings.is_empty() {
+                entry.level = Level::Warn;
+                entry.message = Some(self.text(&clean.touched.warnings.join("; "))?);
+            }
             entries.push(entry);
         }
         let outcome = json!({

@@ -23,11 +23,31 @@ pub struct Asking {
     pub proposal_ms: i64,
     /// A grant.
     pub grant_ms: i64,
+    /// So many questions of a session within a minute may be without a yes; the next one pauses the session (T25).
+    pub flood_limit: u32,
+    /// Whether anybody is there to be asked.
+    pub person: Person,
+}
+
+/// Whether anybody can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Person {
+    /// Somebody decides, sooner or later.
+    Somewhere,
+    /// Nobody will: what would be asked is refused at once (`profile: ci`).
+    Nowhere,
 }
 
 impl Default for Asking {
     fn default() -> Self {
-        Self { medium_ms: 300_000, high_ms: 600_000, proposal_ms: 120_000, grant_ms: 3_600_000 }
+        Self {
+            medium_ms: 300_000,
+            high_ms: 600_000,
+            proposal_ms: 120_000,
+            grant_ms: 3_600_000,
+            flood_limit: 20,
+            person: Person::Somewhere,
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::broker::Broker;
 use crate::cleanse::{Clean, cleanse};
 use crate::decide::decide;
 use crate::decider::Decider;
-use crate::look::{unknown, visible};
+use crate::look::{look, unknown, visible};
 use crate::perform::perform;
 use crate::plan::plan_back;
 use crate::settle::settle;
@@ -41,13 +41,15 @@ pub struct Choice {
     pub reach: Reach,
     /// The path that is meant, when it is named: it must be one of the proposal's (B3).
     pub path: Option<String>,
+    /// The plan that was shown of a part or an edited change, as [`Broker::preview`] told it: another one is not applied.
+    pub shown: Option<Digest>,
 }
 
 impl Choice {
     /// Yes, to all of it, once.
     #[must_use]
     pub fn once() -> Self {
-        Self { part: Part::Whole, reach: Reach::Once, path: None }
+        Self { part: Part::Whole, reach: Reach::Once, path: None, shown: None }
     }
 }
 
@@ -62,7 +64,7 @@ impl Broker {
         let row = self.open_question(id, choice.path.as_deref(), decider).await?;
         if choice.reach != Reach::Once && !row.grantable {
             let why =
-                "this question can only be answered for this one call: it is HIGH, or a rule asks each time";
+                "this question can only be answered for this one call: it is HIGH, or the organisation asks";
             return Err(CallError::new(ErrorCode::InvalidArguments, why).suggest("approve it once"));
         }
         match row.kind {
@@ -128,6 +130,7 @@ impl Broker {
             id: trail.hitl.clone().unwrap_or_else(|| change.id.clone()),
             part: Part::Whole,
             shown: None,
+            proposed: None,
             verb: Verb::Rollback,
             reach: Reach::Once,
             decider: decider.clone(),
@@ -161,7 +164,7 @@ impl Broker {
     }
 
     /// The checks 1 to 3 of applying, in their order: it exists and is unused, the path is its own, its time is not over.
-    async fn open_question(
+    pub(crate) async fn open_question(
         &self,
         id: &str,
         path: Option<&str>,
@@ -227,9 +230,15 @@ impl Broker {
     ) -> Result<Answer, CallError> {
         let call = AskedCall::of(row, self.parts.store.questions())?;
         let mut trail = Trail::reopen(self, &call, row);
+        let proposed = if choice.part == Part::Whole {
+            None
+        } else {
+            Some(look(self.parts.store.questions(), row.id.as_str()).await?.diff)
+        };
         trail.consent = Some(Consent {
             id: row.id.clone(),
-            shown: (choice.part == Part::Whole).then_some(row.digest),
+            proposed,
+            shown: if choice.part == Part::Whole { Some(row.digest) } else { choice.shown },
             part: choice.part,
             verb: Verb::Approve,
             reach: choice.reach,
@@ -352,35 +361,6 @@ impl Broker {
             }
             Err(error) => Err(CallError::from(&error)),
         }
-    }
-
-    /// What a file of a proposal would hold, for whoever edits it before agreeing.
-    pub async fn proposed_content(
-        &self,
-        id: &str,
-        path: &str,
-        decider: &Decider,
-    ) -> Result<Vec<u8>, CallError> {
-        let row = self.open_question(id, Some(path), decider).await?;
-        let call = AskedCall::of(&row, self.parts.store.questions())?;
-        let room = &self.parts.room;
-        let prepared = self.parts.catalogue.plan(&call.raw.tool, &call.raw.args, room)?;
-        let gone = || CallError::new(ErrorCode::InvalidArguments, format!("`{path}` gets no new content"));
-        let draft = prepared.work.change().ok_or_else(gone)?;
-        let asked = AskedPath::new(path).parse()?;
-        let file = draft
-            .changes
-            .files()
-            .iter()
-            .find(|file| file.after().is_some_and(|after| after.path == asked))
-            .ok_or_else(gone)?;
-        let base = match file.before() {
-            Some(_) => room.workspace.content(file.path(), &room.changes.limits)?,
-            None => Default::default(),
-        };
-        let after = file.after().ok_or_else(gone)?;
-        vambrace_core::change::spliced(&base, &after.splices)
-            .map_err(|bad| CallError::new(ErrorCode::StaleBase, bad.to_string()))
     }
 }
 

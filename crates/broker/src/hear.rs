@@ -15,7 +15,7 @@ use vambrace_store::{
 };
 
 use crate::answer::{Answer, Asked, Done, Outcome, Standing};
-use crate::asking::{AskedCall, Patience, Question, Stop, Waiting, seconds_left};
+use crate::asking::{AskedCall, Patience, Person, Question, Stop, Waiting, seconds_left};
 use crate::broker::{Broker, redactor_failed};
 use crate::cleanse::Clean;
 use crate::look::{describe, expire, shown};
@@ -38,6 +38,7 @@ impl Broker {
             Ok(clean) => return self.record(trail, Ok(clean)).await,
             Err(Stop::Refused(error)) => return self.record(trail, Err(error)).await,
             Err(Stop::Known(row)) => Ok((*row, None)),
+            Err(Stop::Ask(_)) if self.parts.asking.person == Person::Nowhere => Err(nobody()),
             Err(Stop::Ask(question)) => self.put(&trail, *question).await,
         };
         let (row, put) = match row {
@@ -125,8 +126,10 @@ impl Broker {
         let request = self.event(trail, Phase::Approval, "request", EventStatus::Ok)?;
         let mut pending = self.call_row(trail, CallState::Pending)?;
         pending.counted = trail.limit.is_some();
+        let calm = self.calm(&trail.session, now).await?;
         let mut changes = vec![
             Change::RequireSession { id: trail.session.clone() },
+            calm.clone().into(),
             Change::InsertCall(pending),
             Change::Event(check),
             Change::Event(request),
@@ -158,6 +161,7 @@ impl Broker {
                     Ok(Some(row)) if matches!(row.state, AskState::Pending | AskState::Approved) => {
                         return Ok((row, None));
                     }
+                    _ if self.is_flooded(&calm).await? => return Err(self.pause(trail).await?),
                     _ => Err(error),
                 }
             }
@@ -357,6 +361,12 @@ impl Broker {
         };
         self.answer_about(trail, row, outcome, audit)
     }
+}
+
+fn nobody() -> CallError {
+    let why = "nobody is there to agree: under `profile: ci` what needs a person is refused";
+    CallError::new(ErrorCode::ApprovalRejected, why)
+        .suggest("do something that needs nobody, or ask the user to allow it by a rule of the configuration")
 }
 
 /// How waiting ended.

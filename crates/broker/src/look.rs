@@ -20,8 +20,10 @@ pub struct Look {
     pub question: Option<ApprovalRow<String>>,
     /// The change; `None` for any other call.
     pub change: Option<ProposalRow<String>>,
-    /// The diff as it was shown.
+    /// The diff: of what was agreed to, or while nobody has, of what is proposed.
     pub diff: String,
+    /// The diff that was proposed, where a part or another content was agreed to.
+    pub proposed: Option<String>,
     /// Its files.
     pub files: Vec<LookedFile>,
 }
@@ -52,7 +54,8 @@ pub async fn look(questions: &dyn Questions, id: &str) -> Result<Look, CallError
     };
     let files = shown.get("files").and_then(Value::as_array).into_iter().flatten().filter_map(file).collect();
     let diff = shown.get("diff").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Ok(Look { question, change, diff, files })
+    let proposed = shown.get("proposed").and_then(Value::as_str).map(str::to_owned);
+    Ok(Look { question, change, diff, proposed, files })
 }
 
 /// A question that a user may see; another user's is not there (A12).

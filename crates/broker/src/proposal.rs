@@ -65,6 +65,17 @@ impl Broker {
         Redacted::text(&text, &*self.parts.redactor).map(Redacted::into_inner).map_err(redactor_failed)
     }
 
+    /// What is kept to be shown of a change; with the diff that was proposed where another one was agreed to.
+    pub(crate) fn shown(&self, change: &Drafted, proposed: Option<&str>) -> Result<Vec<u8>, CallError> {
+        let files: Vec<Value> =
+            change.files.iter().map(|file| json!({"path": file.path, "created": file.created})).collect();
+        let shown = json!({
+            "diff": self.shown_diff(change)?, "files": files, "payload": change.payload, "details": change.details(),
+            "proposed": proposed,
+        });
+        Ok(shown.to_string().into_bytes())
+    }
+
     /// One record for each file.
     pub(crate) fn propose_records(
         &self,
@@ -102,13 +113,7 @@ impl Broker {
     ) -> Result<Change, CallError> {
         let now = self.parts.clock.now();
         let questions = self.parts.store.questions();
-        let files: Vec<Value> =
-            change.files.iter().map(|file| json!({"path": file.path, "created": file.created})).collect();
-        let shown = json!({
-            "diff": self.shown_diff(change)?, "files": files, "payload": change.payload, "details": change.details(),
-        })
-        .to_string();
-        let shown = questions.vault().seal(hitl.as_str(), shown.as_bytes());
+        let shown = questions.vault().seal(hitl.as_str(), &self.shown(change, None)?);
         let path = change.files.first().map(|file| file.path.as_str()).unwrap_or_default();
         let state = if begun.is_some() { ProposalState::Applying } else { ProposalState::Proposed };
         let life = begun.is_some().then(|| questions.life().clone());

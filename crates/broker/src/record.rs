@@ -130,9 +130,13 @@ impl Broker {
         // Nobody violates anything by calling under a configuration that somebody else broke.
         let violation = error.code.violation().filter(|_| self.parts.policy.damage.is_none());
         let standing = match (trail.verdict, error.code) {
-            (_, ErrorCode::SessionSuspended | ErrorCode::RateLimited | ErrorCode::AuditUnavailable) => {
-                Standing::Denied
-            }
+            (
+                _,
+                ErrorCode::SessionSuspended
+                | ErrorCode::RateLimited
+                | ErrorCode::AuditUnavailable
+                | ErrorCode::ApprovalRejected,
+            ) => Standing::Denied,
             (Some("deny"), _) => Standing::Denied,
             _ if violation.is_some() => Standing::Denied,
             _ => Standing::Error,

@@ -4,7 +4,7 @@
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::policy::{DAMAGED, Decision, NO_ROLE};
 use vambrace_core::settle::{Permit, Settlement};
-use vambrace_core::verdict::{Answer, Grantable, Reason};
+use vambrace_core::verdict::{Answer, Grantable, LayerKind, Reason};
 use vambrace_core::voucher::Voucher;
 use vambrace_tools::Prepared;
 
@@ -42,12 +42,13 @@ pub(crate) async fn settle(broker: &Broker, decided: Decided, trail: &mut Trail)
             if trail.yes.is_some() || trail.consent.is_some() {
                 return Err(stale().into());
             }
+            // What somebody clicks is the user's word: it does not answer what is HIGH, nor a question of the organisation.
             let freely = |about: &Reason| {
                 decision.verdict.obligations().any(|obligation| {
                     obligation.reason == *about && obligation.grantable == Grantable::Freely
                 })
             };
-            let grantable = open.iter().all(freely);
+            let grantable = open.iter().all(|about| freely(about) && about.layer >= LayerKind::User);
             Err(Stop::Ask(Box::new(Question {
                 digest: decision.digest,
                 level: prepared.risk.level,

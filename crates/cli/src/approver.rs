@@ -5,7 +5,7 @@
     reason = "the file that VAMBRACE_PASSPHRASE_FILE names is read by its path"
 )]
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Write as _};
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use vambrace_broker::Decider;
@@ -26,18 +26,52 @@ const PHRASE: &str = "VAMBRACE_PASSPHRASE";
 const PHRASE_FILE: &str = "VAMBRACE_PASSPHRASE_FILE";
 const NEW_PHRASE: &str = "VAMBRACE_NEW_PASSPHRASE";
 const TOKEN: &str = "VAMBRACE_TOKEN";
+/// The longest passphrase that is typed: its buffer never moves.
+const LONGEST: usize = 1024;
 
 /// Whoever decides here.
 pub(crate) async fn decider(store: &SqliteStore, out: Out) -> Result<Decider, Failure> {
-    if let Some(text) = variable(TOKEN) {
-        let token = Token::read(&text).ok_or_else(|| {
-            let hint = "give the token as `vambrace token create` printed it";
-            Failure::denied(ErrorCode::PermissionDenied, format!("{TOKEN} does not hold a token"), hint)
-        })?;
-        return Decider::of_token(&token, store.questions(), SystemClock.now()).await.map_err(Failure::of);
+    match variable(TOKEN) {
+        Some(text) => of_token(store, &text).await,
+        None => Ok(Decider::of_key(machine::user(), unlocked(store, out).await?)),
     }
-    let key = unlocked(store, out).await?;
+}
+
+async fn of_token(store: &SqliteStore, text: &str) -> Result<Decider, Failure> {
+    let token = Token::read(text).ok_or_else(|| {
+        let hint = "give the token as `vambrace token create` printed it";
+        Failure::denied(ErrorCode::PermissionDenied, format!("{TOKEN} does not hold a token"), hint)
+    })?;
+    Decider::of_token(&token, store.questions(), SystemClock.now()).await.map_err(Failure::of)
+}
+
+/// Whoever decides without being asked for anything: by a token or a passphrase in the environment.
+pub(crate) async fn unasked(store: &SqliteStore) -> Result<Option<Decider>, Failure> {
+    if let Some(text) = variable(TOKEN) {
+        return of_token(store, &text).await.map(Some);
+    }
+    match given()? {
+        Some(phrase) => with(store, &phrase).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Whoever knows the passphrase; where there is no key yet, it is made with it.
+pub(crate) async fn with_phrase(store: &SqliteStore, text: Zeroizing<String>) -> Result<Decider, Failure> {
+    with(store, &Passphrase::new(text).ok_or_else(nobody)?).await
+}
+
+async fn with(store: &SqliteStore, phrase: &Passphrase) -> Result<Decider, Failure> {
+    let key = match Approver::of(store.dir()).unlock(phrase).map_err(fault)? {
+        Some(key) => key,
+        None => make_with(store, phrase).await?,
+    };
     Ok(Decider::of_key(machine::user(), key))
+}
+
+/// Whether there is a key.
+pub(crate) fn has_key(store: &SqliteStore) -> Result<bool, Failure> {
+    Ok(Approver::of(store.dir()).public().map_err(fault)?.is_some())
 }
 
 /// The key, made when there is none yet.
@@ -55,7 +89,7 @@ async fn unlocked(store: &SqliteStore, out: Out) -> Result<SigningKey, Failure> 
 
 /// Makes the key where it can be made without asking, or somebody is there to be asked; says whether there is one.
 pub(crate) async fn ensure(store: &SqliteStore, out: Out) -> Result<bool, Failure> {
-    let there = Approver::of(store.dir()).public().map_err(fault)?.is_some();
+    let there = has_key(store)?;
     let can = variable(PHRASE).is_some() || variable(PHRASE_FILE).is_some() || at_terminal(out);
     if there || !can {
         return Ok(there);
@@ -72,7 +106,11 @@ async fn make(store: &SqliteStore, out: Out) -> Result<SigningKey, Failure> {
         }
         None => return Err(nobody()),
     };
-    let key = Approver::of(store.dir()).make(&machine::user(), &phrase).map_err(fault)?;
+    make_with(store, &phrase).await
+}
+
+async fn make_with(store: &SqliteStore, phrase: &Passphrase) -> Result<SigningKey, Failure> {
+    let key = Approver::of(store.dir()).make(&machine::user(), phrase).map_err(fault)?;
     record(store, "approver.created", &key.verify_key(), "makes the approver key").await?;
     Ok(key)
 }
@@ -198,13 +236,26 @@ fn line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     quiet.local_modes.remove(LocalModes::ECHO);
     std::io::stderr().write_all(prompt.as_bytes()).map_err(io)?;
     tcsetattr(&stdin, OptionalActions::Flush, &quiet).map_err(|errno| io(errno.into()))?;
-    let mut text = Zeroizing::new(String::new());
-    let read = stdin.lock().read_line(&mut text);
+    let read = typed_line(&stdin);
     let restored = tcsetattr(&stdin, OptionalActions::Now, &before);
     let _ = std::io::stderr().write_all(b"\n");
-    read.map_err(io)?;
     restored.map_err(|errno| io(errno.into()))?;
-    Ok(Zeroizing::new(text.trim_end_matches(['\n', '\r']).to_owned()))
+    read.map_err(io)
+}
+
+/// Byte by byte past the buffer of standard input, which nobody would wipe.
+fn typed_line(stdin: &std::io::Stdin) -> std::io::Result<Zeroizing<String>> {
+    let mut line = Zeroizing::new(Vec::with_capacity(LONGEST));
+    let mut byte = Zeroizing::new([0]);
+    while rustix::io::read(stdin, &mut byte[..])? > 0 {
+        match byte.first() {
+            None | Some(b'\n' | b'\r') => break,
+            Some(_) if line.len() == LONGEST => return Err(std::io::ErrorKind::FileTooLarge.into()),
+            Some(byte) => line.push(*byte),
+        }
+    }
+    let text = std::str::from_utf8(&line).map_err(|_| std::io::ErrorKind::InvalidData)?;
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 fn fault(fault: ApproverFault) -> Failure {

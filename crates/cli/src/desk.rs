@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vambrace_broker::{AskedCall, Asking, Broker, Pace, Parts, Violations};
-use vambrace_core::config::{self, ConfigError, Effective, Isolation, ViolationAction};
+use vambrace_broker::{AskedCall, Asking, Broker, Pace, Parts, Person, Violations};
+use vambrace_core::config::{self, ConfigError, Effective, Isolation, Profile, ViolationAction};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
 use vambrace_core::id::Id;
@@ -168,7 +168,7 @@ impl Desk {
             skill: seat.skill.clone(),
         };
         let peer = Peer { principal, session: session(seat, &project, door)?, door };
-        let desk = Self::assemble(seat, project, store, peer).await?;
+        let desk = Self::assemble(seat, project, store, peer, door == "cli").await?;
         desk.broker.recover().await.map_err(Failure::of)?;
         Ok(desk)
     }
@@ -183,7 +183,7 @@ impl Desk {
             skill: call.peer.principal.skill.clone(),
             session: Some(call.peer.session.to_string()),
         };
-        let desk = Self::assemble(&seat, project, store, call.peer.clone()).await?;
+        let desk = Self::assemble(&seat, project, store, call.peer.clone(), false).await?;
         desk.broker.recover().await.map_err(Failure::of)?;
         Ok(desk)
     }
@@ -199,7 +199,7 @@ impl Desk {
             skill: None,
         };
         let peer = Peer { principal, session: session(seat, &project, "cli")?, door: "cli" };
-        let desk = Self::assemble(seat, project, store, peer).await?;
+        let desk = Self::assemble(seat, project, store, peer, false).await?;
         desk.broker.recover().await.map_err(Failure::of)?;
         Ok(desk)
     }
@@ -216,7 +216,7 @@ impl Desk {
 
     /// The same under the configuration as it is now.
     pub(crate) async fn renewed(&self, seat: &Seat) -> Result<Self, Failure> {
-        Self::assemble(seat, self.project.clone(), Arc::clone(&self.store), self.peer.clone()).await
+        Self::assemble(seat, self.project.clone(), Arc::clone(&self.store), self.peer.clone(), false).await
     }
 
     async fn assemble(
@@ -224,6 +224,7 @@ impl Desk {
         project: PathBuf,
         store: Arc<SqliteStore>,
         peer: Peer,
+        one_call: bool,
     ) -> Result<Self, Failure> {
         let revision = revision(&project, &store).await?;
         let catalogue = catalogue()?;
@@ -245,7 +246,7 @@ impl Desk {
             role: policy.role.as_ref().map_or_else(|_| "none".to_owned(), |role| role.name().to_string()),
             policy: Arc::new(policy),
             room: Room {
-                changes: changes(&workspace, &settings, Arc::clone(&redactor), &store)?,
+                changes: changes(&workspace, &settings, Arc::clone(&redactor), &store, one_call)?,
                 workspace: Arc::new(workspace),
                 limits: limits(&settings),
             },
@@ -366,6 +367,8 @@ fn asking(settings: &Effective) -> Asking {
         high_ms: ms(approvals.high_sec),
         proposal_ms: ms(approvals.proposal_ttl_sec),
         grant_ms: ms(approvals.grant_sec),
+        flood_limit: u32::try_from(approvals.flood_limit).unwrap_or(u32::MAX),
+        person: if settings.profile == Profile::Ci { Person::Nowhere } else { Person::Somewhere },
     }
 }
 
@@ -375,6 +378,7 @@ fn changes(
     settings: &Effective,
     redactor: Arc<dyn Redact>,
     store: &SqliteStore,
+    one_call: bool,
 ) -> Result<Changes, Failure> {
     let fault = |error: std::io::Error| Failure::failed(format!("the state folder: {error}"));
     let state = std::fs::File::open(store.dir().path()).map_err(fault)?;
@@ -385,6 +389,8 @@ fn changes(
         ..LoomLimits::default()
     };
     let applier = Applier::new(workspace.clone(), folder("locks")?, folder("journals")?);
+    // A process that carries out one call may be ended by whoever waits for its file for too long; a server or a screen not.
+    let applier = if one_call { applier.in_a_worker() } else { applier };
     Ok(Changes { applier: Some(applier), redactor, limits })
 }
 

@@ -7,6 +7,7 @@ mod command;
 mod desk;
 mod failure;
 mod found;
+mod harmless;
 mod machine;
 mod out;
 mod places;

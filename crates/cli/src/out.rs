@@ -9,6 +9,7 @@ use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::harmless::plain;
 
 /// Where output goes.
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +18,9 @@ pub(crate) struct Out {
 }
 
 /// The tone of a word.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
+    Plain,
     Good,
     Bad,
     Care,
@@ -93,9 +95,18 @@ impl Out {
     }
 }
 
+/// A line of words, each in its tone; what an agent wrote is harmless in it already.
+pub(crate) type Line = Vec<(Tone, String)>;
+
+/// A line for the terminal.
+pub(crate) fn painted(line: &Line) -> String {
+    line.iter().map(|(tone, words)| paint(*tone, words)).collect()
+}
+
 /// Colours a word; the stream takes the colour out where nobody would see it.
 pub(crate) fn paint(tone: Tone, word: impl Display) -> String {
     let style = match tone {
+        Tone::Plain => return word.to_string(),
         Tone::Good => AnsiColor::Green.on_default(),
         Tone::Bad => AnsiColor::Red.on_default().bold(),
         Tone::Care => AnsiColor::Cyan.on_default(),
@@ -103,78 +114,4 @@ pub(crate) fn paint(tone: Tone, word: impl Display) -> String {
         Tone::Strong => Style::new().bold(),
     };
     format!("{style}{word}{style:#}")
-}
-
-/// Text from elsewhere cannot drive the terminal, turn its direction around or hide: what nobody would see is shown as a
-/// mark, and nothing of it is sent.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\t' => c,
-            c if c.is_control() || is_hidden(c) => '\u{fffd}',
-            c => c,
-        })
-        .collect()
-}
-
-/// Characters that change the direction of a text, have no width, or look like nothing.
-fn is_hidden(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e0fff}')
-}
-
-/// Words that mix Latin letters with letters that look like them, for a warning: `p\u{430}ypal` is not `paypal`.
-pub(crate) fn lookalikes(text: &str) -> Option<String> {
-    let strange = |c: char| {
-        matches!(c, '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{52f}' | '\u{531}'..='\u{587}' | '\u{13a0}'..='\u{13ff}'
-            | '\u{1d400}'..='\u{1d7ff}' | '\u{ff21}'..='\u{ff5a}')
-    };
-    let mut found: Vec<String> = Vec::new();
-    for word in text.split(|c: char| !c.is_alphanumeric() && c != '_') {
-        if word.chars().any(|c| c.is_ascii_alphabetic()) && word.chars().any(strange) {
-            let codes: Vec<String> =
-                word.chars().filter(|c| strange(*c)).map(|c| format!("U+{:04X}", u32::from(c))).collect();
-            let said = format!("`{}` ({})", plain(word), codes.join(", "));
-            if !found.contains(&said) {
-                found.push(said);
-            }
-        }
-    }
-    found.truncate(5);
-    (!found.is_empty()).then(|| found.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // B6: what an agent wrote cannot move the cursor, hide or turn around
-    #[test]
-    fn untrusted_text_is_harmless() {
-        for attack in [
-            "\u{1b}[2J",
-            "a\rb",
-            "\u{7}",
-            "\u{9b}31m",
-            "\u{202e}txt.exe",
-            "a\u{200b}b",
-            "\u{2066}x",
-            "\u{feff}",
-            "\u{2028}",
-            "\u{e0041}",
-        ] {
-            let shown = plain(attack);
-            assert!(shown.contains('\u{fffd}'), "{attack:?} -> {shown:?}");
-            assert!(!shown.chars().any(|c| c.is_control() || is_hidden(c)), "{attack:?} -> {shown:?}");
-        }
-        assert_eq!(plain("plain\ttext\n\u{e9}\u{4e2d}"), "plain\ttext\n\u{e9}\u{4e2d}");
-    }
-
-    #[test]
-    fn lookalike_letters_are_named() {
-        assert!(lookalikes("let p\u{430}ssword = 1").unwrap().contains("U+0430"));
-        assert_eq!(lookalikes("let password = 1; // \u{43f}\u{430}\u{440}\u{43e}\u{43b}\u{44c}"), None);
-    }
 }

@@ -9,7 +9,7 @@ use crate::read::{id, id_or_none, must_digest, stamp, stamp_or_none, word};
 use crate::vault::Kept;
 
 pub use moves::AskChange;
-pub(crate) use moves::make;
+pub(crate) use moves::{UNANSWERED, make};
 
 words! {
     /// What is asked about.

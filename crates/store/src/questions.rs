@@ -1,8 +1,8 @@
 //! What one can ask about questions, proposals, grants and tokens.
 
-use vambrace_ledger::{Digest, Id};
+use vambrace_ledger::{Digest, Id, Timestamp};
 
-use crate::ask::{APPROVALS, ApprovalRow, GRANTS, GrantRow, PROPOSALS, ProposalRow};
+use crate::ask::{APPROVALS, ApprovalRow, GRANTS, GrantRow, PROPOSALS, ProposalRow, UNANSWERED};
 use crate::error::StoreError;
 use crate::sqlite::{SqliteStore, most};
 use crate::store::BoxFuture;
@@ -34,6 +34,10 @@ pub trait Questions: Send + Sync {
 
     /// The newest question about the same call of a session.
     fn asked_before<'a>(&'a self, session: &'a str, asked: Digest) -> Found<'a, ApprovalRow<String>>;
+
+    /// How many questions of a session since a moment are without a yes.
+    fn unanswered<'a>(&'a self, session: &'a str, since: Timestamp)
+    -> BoxFuture<'a, Result<u64, StoreError>>;
 
     /// A change.
     fn proposal<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>>;
@@ -88,6 +92,18 @@ impl Questions for SqliteStore {
         Box::pin(
             async move { self.readers.one(&sql, (session, asked.as_bytes().as_slice()), ApprovalRow::read) },
         )
+    }
+
+    fn unanswered<'a>(
+        &'a self,
+        session: &'a str,
+        since: Timestamp,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        Box::pin(async move {
+            let count =
+                self.readers.one(UNANSWERED, (session, since.millis()), |row| row.get::<_, i64>(0))?;
+            Ok(count.unwrap_or_default().unsigned_abs())
+        })
     }
 
     fn proposal<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>> {

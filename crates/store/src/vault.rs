@@ -18,7 +18,9 @@ const NONCE: usize = 24;
 pub struct Kept(Vec<u8>);
 
 impl Kept {
-    pub(crate) fn stored(bytes: Vec<u8>) -> Self {
+    /// Bytes as they were stored; whether they open, the vault says.
+    #[must_use]
+    pub fn stored(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 

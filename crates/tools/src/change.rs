@@ -11,7 +11,7 @@ use vambrace_core::path::{AskedPath, ScopedPath};
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Applied, Draft, Note, Prepared as Locked, WriteMode, diff};
+use vambrace_workspace::{Applied, Draft, Note, Overdue, Prepared as Locked, WriteMode, diff};
 
 use crate::fresh;
 use crate::tool::{Output, Prepared, Room, Touched, Weight, Work};
@@ -117,9 +117,19 @@ impl Work for Change {
             .locked
             .ok_or_else(|| CallError::new(ErrorCode::Internal, "the change was not made ready"))?;
         let tag = started.call().map(ToString::to_string).unwrap_or_default();
+        let waited = locked.overdue().iter().map(late).collect();
         let applied = locked.commit(&tag)?;
-        Ok(output(&self.draft, applied))
+        let mut output = output(&self.draft, applied);
+        output.touched.warnings = waited;
+        Ok(output)
     }
+}
+
+/// T9: somebody held a file for too long.
+fn late(late: &Overdue) -> String {
+    let Overdue { path, holder } = late;
+    let ended = if holder.ended { "; it was a worker of ours and was ended" } else { "" };
+    format!("process {} held `{path}` for {} s{ended}", holder.process, holder.held.as_secs())
 }
 
 fn output(draft: &Draft, applied: Applied) -> Output {

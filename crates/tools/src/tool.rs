@@ -203,6 +203,8 @@ pub struct Touched {
     pub base_hash: Option<Digest>,
     /// Files that were changed.
     pub files: Vec<AppliedFile>,
+    /// What whoever keeps the machine should know; for the record.
+    pub warnings: Vec<String>,
 }
 
 /// Opens what a path names, and says what looking through it would be.

@@ -30,7 +30,7 @@ mod step;
 pub use fault::ApplyFault;
 use journal::{Entry, Journal, Way};
 pub use lock::Holder;
-use lock::{FileLock, LockKey, NoLock, OVERDUE};
+use lock::{FileLock, LockKey, Manner, NoLock, OVERDUE};
 pub use recover::{Outcome, Recovered, State};
 use seat::Seat;
 use step::{Item, Syncs};
@@ -48,9 +48,7 @@ pub struct Applier {
     ws: Workspace,
     locks: Arc<OwnedFd>,
     journals: Arc<OwnedFd>,
-    patience: Duration,
-    /// Names the workspace in the shared folders.
-    owner: String,
+    manner: Manner,
 }
 
 /// A lock that somebody held for more than 30 s; for the log.
@@ -97,14 +95,28 @@ impl Applier {
     /// same state share them, whatever their projects.
     #[must_use]
     pub fn new(ws: Workspace, locks: OwnedFd, journals: OwnedFd) -> Self {
-        let owner = ws.identity();
-        Self { ws, locks: Arc::new(locks), journals: Arc::new(journals), patience: PATIENCE, owner }
+        let manner = Manner { owner: ws.identity(), patience: PATIENCE, overdue: OVERDUE, worker: false };
+        Self { ws, locks: Arc::new(locks), journals: Arc::new(journals), manner }
     }
 
     /// How long a file that somebody holds is waited for, instead of 5 s.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+        self.manner.patience = patience;
+        self
+    }
+
+    /// When a holder is overdue, instead of after 30 s.
+    #[must_use]
+    pub fn overdue_after(mut self, held: Duration) -> Self {
+        self.manner.overdue = held;
+        self
+    }
+
+    /// This process lives for one call: whoever waits for a file that it holds for too long may end it.
+    #[must_use]
+    pub fn in_a_worker(mut self) -> Self {
+        self.manner.worker = true;
         self
     }
 
@@ -161,14 +173,18 @@ impl Applier {
         keys.dedup_by(|a, b| a.0 == b.0);
         let mut locks = Vec::new();
         for (key, path) in keys {
-            match FileLock::acquire(&self.locks, &key, &self.owner, self.patience) {
+            match FileLock::acquire(&self.locks, &key, &self.manner) {
                 Ok((lock, late)) => {
                     overdue.extend(late.map(|holder| Overdue { path: path.clone(), holder }));
                     self.sweep(&lock);
                     locks.push((key, lock));
                 }
-                Err(NoLock::Busy(Holder { process, held })) => {
-                    let late = if held > OVERDUE { ", past its time" } else { "" };
+                Err(NoLock::Busy(Holder { process, held, ended })) => {
+                    let late = match (held > self.manner.overdue, ended) {
+                        (_, true) => ", ended by us",
+                        (true, false) => ", past its time",
+                        (false, false) => "",
+                    };
                     let holder = format!("process {process}{late}");
                     return Err(ApplyFault::Busy { path: shown(&path.to_string()), holder, held });
                 }
@@ -279,8 +295,8 @@ impl Prepared {
     fn commit_journaled(&mut self, tag: &str, syncs: &mut Syncs) -> Result<(), ApplyFault> {
         let entry = |way, changes| Entry { tag: tag.to_owned(), way, changes };
         let redo = entry(Way::Redo, self.changes.clone());
-        let mut journal =
-            Journal::write(&self.applier.journals, &self.applier.owner, &redo, syncs).map_err(|errno| {
+        let mut journal = Journal::write(&self.applier.journals, &self.applier.manner.owner, &redo, syncs)
+            .map_err(|errno| {
                 let path = self.items.first().map(|item| item.change.path());
                 path.map_or_else(
                     || ApplyFault::Unknown { why: errno.to_string() },

@@ -34,7 +34,7 @@ use base::{Base, Spot, check_base_hash, check_text};
 pub use fault::{LoomFault, Near, Place};
 use language::Language;
 pub use syntax::ParseReport;
-use syntax::Wanted;
+use syntax::{Before, Parsing, Wanted};
 use view::Ending;
 
 /// Folders that a new file may lie below.
@@ -214,7 +214,7 @@ impl Workspace {
                         Splice::merged(vec![splice])
                     }
                 };
-                self.drafted_splices(base, splices, Vec::new(), limits)
+                self.drafted_splices(base, splices, None, limits)
             }
         }
     }
@@ -234,6 +234,7 @@ impl Workspace {
         check_base_hash(&base, base_hash)?;
         check_text(&base)?;
         let name = shown(&base.path.to_string());
+        let mut parsed = None;
         let splices = weave::weave(&base.bytes, &name, edits, |edit| match edit.match_mode {
             MatchMode::Exact => Ok(exact::matches(&base.bytes, &edit.spec, &edit.content, edit.count)),
             MatchMode::Regex => pattern::matches(
@@ -252,10 +253,12 @@ impl Workspace {
                     expected: edit.count,
                     budget: limits.ast_budget,
                 };
-                syntax::matches(self.strays(), &base.bytes, &name, wanted)
+                let matches = syntax::matches(self.strays(), &base.bytes, &name, wanted)?;
+                parsed = matches.errors;
+                Ok(matches)
             }
         })?;
-        self.drafted_splices(base, splices, Vec::new(), limits)
+        self.drafted_splices(base, splices, parsed, limits)
     }
 
     /// delete_file: one file, of whatever content (T11).
@@ -288,43 +291,68 @@ impl Workspace {
         &self,
         base: Base,
         splices: Vec<Splice>,
-        notes: Vec<Note>,
+        parsed: Option<(Language, usize)>,
         limits: &LoomLimits,
     ) -> Result<Draft, LoomFault> {
         let files = match modified(&base, splices, None, None)? {
             Some(change) => vec![(change, base.bytes)],
             None => Vec::new(),
         };
-        self.drafted(files, notes, limits)
+        self.drafted_parsed(files, Vec::new(), parsed, limits)
     }
 
     fn drafted(
         &self,
         files: Vec<Drafted>,
+        notes: Vec<Note>,
+        limits: &LoomLimits,
+    ) -> Result<Draft, LoomFault> {
+        self.drafted_parsed(files, notes, None, limits)
+    }
+
+    /// The diff is made while the new files are parsed.
+    fn drafted_parsed(
+        &self,
+        files: Vec<Drafted>,
         mut notes: Vec<Note>,
+        parsed: Option<(Language, usize)>,
         limits: &LoomLimits,
     ) -> Result<Draft, LoomFault> {
         let changes = ChangeSet::new(files.iter().map(|(change, _)| change.clone()).collect())?;
         let base_of = |change: &FileChange| {
             files.iter().find(|(own, _)| own.path() == change.path()).map(|(_, bytes)| bytes.as_slice())
         };
-        let text = diff::of_changes(&changes, base_of).map_err(BadChange::from)?;
-        for (change, base) in files {
-            notes.extend(self.parse_note(&change, base, limits));
+        let mut text = None;
+        for (change, base) in &files {
+            let parsing = self.parsing(change, base, parsed, limits);
+            if text.is_none() {
+                text = Some(diff::of_changes(&changes, base_of).map_err(BadChange::from)?);
+            }
+            let note = |report| change.after().map(|after| Note::Parse { path: after.path.clone(), report });
+            notes.extend(parsing.and_then(Parsing::end).and_then(note));
         }
-        Ok(Draft { changes, diff: text, notes })
+        Ok(Draft { changes, diff: text.unwrap_or_default(), notes })
     }
 
     /// For a known language and a file that is not too large.
-    fn parse_note(&self, change: &FileChange, base: Arc<Vec<u8>>, limits: &LoomLimits) -> Option<Note> {
+    fn parsing(
+        &self,
+        change: &FileChange,
+        base: &Arc<Vec<u8>>,
+        parsed: Option<(Language, usize)>,
+        limits: &LoomLimits,
+    ) -> Option<Parsing> {
         let after = change.after().filter(|after| !after.splices.is_empty())?;
         let language = Language::of_file(after.path.file_name()?)?;
         if after.size.max(base.len() as u64) > limits.parse_bytes {
             return None;
         }
-        let new = spliced(&base, &after.splices).ok()?;
-        let report = syntax::report(self.strays(), language, base, new, limits.ast_budget)?;
-        Some(Note::Parse { path: after.path.clone(), report })
+        let new = spliced(base, &after.splices).ok()?;
+        let before = match parsed {
+            Some((known, errors)) if known == language => Before::Errors(errors),
+            _ => Before::Bytes(Arc::clone(base)),
+        };
+        Parsing::begin(self.strays(), language, before, new, limits.ast_budget)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use vambrace_broker::{Broker, Choice, Decider, Part, Patience, Reach, look};
 use vambrace_core::error::ErrorCode;
 use vambrace_ledger::{KeyKind, SigningKey};
@@ -30,11 +31,23 @@ fn put(kit: &Kit, path: &str, content: &str) {
     std::fs::write(kit.folder.path().join("project").join(path), content).unwrap();
 }
 
-async fn propose(broker: &Broker, tool: &str, args: Value) -> Value {
+pub(crate) async fn propose(broker: &Broker, tool: &str, args: Value) -> Value {
     let answer = call(broker, tool, args).await;
     assert_eq!(answer["status"], "success", "{answer}");
     assert_eq!(answer["details"]["status"], "hitl_required", "{answer}");
     answer
+}
+
+/// A caller who waits, and the question it waits for.
+pub(crate) async fn waiting(broker: &Arc<Broker>, tool: &str, args: Value) -> (String, JoinHandle<Value>) {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (broker, call) = (Arc::clone(broker), raw(tool, args));
+    let waiting = tokio::spawn(async move {
+        let told = |waiting: &vambrace_broker::Waiting| drop(tell.send(waiting.id.to_string()));
+        let patience = Patience { told: Some(&told), ..Patience::whole() };
+        broker.call_patiently(call, &peer(), &patience).await.envelope()
+    });
+    (told.recv().await.unwrap(), waiting)
 }
 
 async fn refused(broker: &Broker, id: &str, code: ErrorCode) {
@@ -160,17 +173,7 @@ async fn the_right_path_is_applied() {
 async fn a_rejection_reaches_the_agent_with_its_reason() {
     let mut kit = Kit::new(DEV);
     let broker = Arc::new(kit.broker());
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let waiting = tokio::spawn({
-        let broker = Arc::clone(&broker);
-        async move {
-            let told = |waiting: &vambrace_broker::Waiting| drop(tell.send(waiting.id.to_string()));
-            let patience = Patience { told: Some(&told), ..Patience::whole() };
-            let call = raw("delete_file", json!({"path": "docs/guide.md"}));
-            broker.call_patiently(call, &peer(), &patience).await.envelope()
-        }
-    });
-    let id = told.recv().await.unwrap();
+    let (id, waiting) = waiting(&broker, "delete_file", json!({"path": "docs/guide.md"})).await;
     let found = look(kit.store.questions(), &id).await.unwrap().question.unwrap();
     // A6: HIGH, and somebody waits: 600 s.
     assert_eq!((found.risk.as_str(), found.expires.millis() - found.created.millis()), ("HIGH", 600_000));
@@ -188,18 +191,8 @@ async fn a_rejection_reaches_the_agent_with_its_reason() {
 async fn a_waiting_caller_gets_the_applied_result() {
     let mut kit = Kit::new(DEV);
     let broker = Arc::new(kit.broker());
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let waiting = tokio::spawn({
-        let broker = Arc::clone(&broker);
-        async move {
-            let told = |waiting: &vambrace_broker::Waiting| drop(tell.send(waiting.id.to_string()));
-            let patience = Patience { told: Some(&told), ..Patience::whole() };
-            let edits = json!([{"spec": "hello", "content": "goodbye"}]);
-            let call = raw("edit_file", json!({"path": "src/main.rs", "edits": edits}));
-            broker.call_patiently(call, &peer(), &patience).await.envelope()
-        }
-    });
-    let id = told.recv().await.unwrap();
+    let edits = json!([{"spec": "hello", "content": "goodbye"}]);
+    let (id, waiting) = waiting(&broker, "edit_file", json!({"path": "src/main.rs", "edits": edits})).await;
     broker.approve(&id, Choice::once(), &ada()).await.unwrap();
     let answer = waiting.await.unwrap();
     assert_eq!(answer["details"]["status"], "allowed", "{answer}");
@@ -213,19 +206,7 @@ async fn a_waiting_caller_gets_the_applied_result() {
 async fn a_waiting_caller_is_told_that_nobody_decided() {
     let mut kit = Kit::new(DEV);
     let broker = Arc::new(kit.broker());
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let waiting = tokio::spawn({
-        let broker = Arc::clone(&broker);
-        async move {
-            let told = |_: &vambrace_broker::Waiting| {
-                let _ = tell.send(());
-            };
-            let patience = Patience { told: Some(&told), ..Patience::whole() };
-            let call = raw("write_file", json!({"path": "a.txt", "content": "a"}));
-            broker.call_patiently(call, &peer(), &patience).await.envelope()
-        }
-    });
-    told.recv().await.unwrap();
+    let (_, waiting) = waiting(&broker, "write_file", json!({"path": "a.txt", "content": "a"})).await;
     kit.clock.0.fetch_add(300_000, Ordering::Relaxed);
     let answer = waiting.await.unwrap();
     assert_eq!(answer["error"]["code"], "ApprovalTimeout", "{answer}");

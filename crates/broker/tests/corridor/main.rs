@@ -7,6 +7,7 @@
     reason = "tests make their own projects, and fail by panicking"
 )]
 
+mod asking;
 mod calls;
 mod changes;
 mod compile_fail;

@@ -2,7 +2,10 @@
 //! that decides; looking takes neither. What is told of a question is `told.rs`.
 #![expect(clippy::disallowed_methods, reason = "edited content is read from the file that the person names")]
 
+mod card;
+mod diff;
 pub(crate) mod told;
+mod watch;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -18,8 +21,9 @@ use crate::approver;
 use crate::args::{ApprovalsCommand, ApproveWords};
 use crate::desk::{self, Desk};
 use crate::failure::{Failure, exit};
+use crate::harmless::plain;
 use crate::machine::SystemClock;
-use crate::out::{Out, Tone, paint, plain};
+use crate::out::{Out, Tone, paint};
 
 type Row = ApprovalRow<String>;
 
@@ -29,6 +33,7 @@ pub(crate) async fn run(what: Option<ApprovalsCommand>, out: &Out) -> Result<Exi
         ApprovalsCommand::Show { id } => show(&id, *out).await,
         ApprovalsCommand::Approve(words) => approve(words, *out).await,
         ApprovalsCommand::Reject { id, reason } => reject(&id, reason.as_deref(), *out).await,
+        ApprovalsCommand::Watch => watch::run(*out).await,
         ApprovalsCommand::Passphrase => {
             let store = desk::open_store()?;
             approver::change_passphrase(&store, *out).await?;
@@ -125,7 +130,8 @@ pub(crate) async fn approve(words: ApproveWords, out: Out) -> Result<ExitCode, F
     let store = desk::open_store()?;
     let id = found(&store, &words.id).await?;
     let looked = look(store.questions(), &id).await.map_err(Failure::of)?;
-    let choice = Choice { part: part(&words)?, reach: reach(&words.scope), path: words.path.clone() };
+    let choice =
+        Choice { part: part(&words)?, reach: reach(&words.scope), path: words.path.clone(), shown: None };
     let decider = approver::decider(&store, out).await?;
     if !words.yes && asks(out) {
         told::show(&looked, SystemClock.now(), out);

@@ -11,7 +11,8 @@ use crate::approver;
 use crate::args::CallWords;
 use crate::desk::{self, Desk};
 use crate::failure::{Failure, exit};
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 
 /// What is done about a question.
 pub(crate) struct Then {

@@ -10,7 +10,8 @@ use crate::args::{ConfigCommand, Seat};
 use crate::desk::{self, Settings, Trust};
 use crate::failure::{Failure, exit};
 use crate::found::told;
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 use crate::places;
 
 /// The longest value on the line of its key; a longer list gets a line for each item.

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use self::check::{Check, State};
 use crate::failure::{Failure, exit};
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 use crate::places;
 
 pub(crate) async fn run(workspace: Option<&Path>, out: &Out) -> Result<ExitCode, Failure> {

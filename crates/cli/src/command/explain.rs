@@ -11,7 +11,8 @@ use crate::args::CallWords;
 use crate::command::call::arguments;
 use crate::desk::{self, Desk};
 use crate::failure::{Failure, exit};
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 
 pub(crate) async fn run(words: CallWords, out: &Out) -> Result<ExitCode, Failure> {
     let args = arguments(&words.tool, &words.arguments, &*desk::catalogue()?)?;

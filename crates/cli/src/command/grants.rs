@@ -13,8 +13,9 @@ use crate::args::GrantsCommand;
 use crate::command::audit::one_line;
 use crate::desk::{self, clean};
 use crate::failure::Failure;
+use crate::harmless::plain;
 use crate::machine::SystemClock;
-use crate::out::{Out, Tone, paint, plain};
+use crate::out::{Out, Tone, paint};
 
 pub(crate) async fn run(what: Option<GrantsCommand>, out: &Out) -> Result<ExitCode, Failure> {
     match what.unwrap_or(GrantsCommand::List { all: false }) {

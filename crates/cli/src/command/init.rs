@@ -18,7 +18,8 @@ use crate::approver;
 use crate::command::trust;
 use crate::desk::{self, Settings};
 use crate::failure::{Failure, exit};
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 use crate::places;
 use crate::project::{CONFIG, OLDER_CONFIG};
 

@@ -12,7 +12,8 @@ use crate::args::{PolicyCommand, Seat};
 use crate::desk::{self, Settings, Trust};
 use crate::failure::{Failure, exit};
 use crate::found::{Found, combine, find, standing, told};
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 use crate::places;
 use crate::project::ProjectFiles;
 

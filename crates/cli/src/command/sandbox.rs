@@ -20,7 +20,8 @@ use vambrace_sandbox::{
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
 use crate::failure::{Failure, exit};
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 use crate::places;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {

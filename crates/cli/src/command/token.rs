@@ -12,8 +12,9 @@ use crate::args::TokenCommand;
 use crate::command::audit::one_line;
 use crate::desk::{self, clean};
 use crate::failure::Failure;
+use crate::harmless::plain;
 use crate::machine::{self, SystemClock};
-use crate::out::{Out, Tone, paint, plain};
+use crate::out::{Out, Tone, paint};
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -19,8 +19,9 @@ use crate::approver;
 use crate::desk::{self, Settings, Trust, clean, project_key};
 use crate::failure::Failure;
 use crate::found::standing;
+use crate::harmless::plain;
 use crate::machine::{self, SystemClock};
-use crate::out::{Out, Tone, paint, plain};
+use crate::out::{Out, Tone, paint};
 use crate::places;
 use crate::project::ProjectFiles;
 

@@ -19,8 +19,9 @@ use vambrace_witness::{Answer, Folder, FolderError, KnownLogs, Seen, Witness, se
 use crate::args::{WitnessCommand, WitnessSeat};
 use crate::command::audit::one_line;
 use crate::failure::Failure;
+use crate::harmless::plain;
 use crate::machine::{SystemChance, SystemClock, random_key};
-use crate::out::{Out, Tone, paint, plain};
+use crate::out::{Out, Tone, paint};
 use crate::places;
 
 pub(crate) async fn run(

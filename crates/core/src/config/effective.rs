@@ -90,6 +90,8 @@ pub struct Approvals {
     pub proposal_ttl_sec: u64,
     /// Seconds that a grant stands.
     pub grant_sec: u64,
+    /// Questions of a session within a minute that nobody agreed to; the next one pauses it.
+    pub flood_limit: u64,
     /// Further names whose change is HIGH.
     pub high: Vec<String>,
     /// MCP clients whose answer decides; the user's own file only.
@@ -209,6 +211,7 @@ impl Effective {
                 high_sec: read.int("approvals.high_sec"),
                 proposal_ttl_sec: read.int("approvals.proposal_ttl_sec"),
                 grant_sec: read.int("approvals.grant_sec"),
+                flood_limit: read.int("approvals.flood_limit"),
                 high: read.list("approvals.high"),
                 trusted_clients: read.list("approvals.trusted_clients"),
                 commands: read.choice(

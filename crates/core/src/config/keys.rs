@@ -57,7 +57,7 @@ const fn bytes(min: u64, max: u64) -> Kind {
 #[rustfmt::skip]
 pub static KEYS: &[Key] = &[
     key("version", caps(1, LAYOUT_VERSION), Preset::Int(LAYOUT_VERSION), Own, "version of this layout"),
-    later("profile", Choice(Profile::NAMES), Preset::Text("coding"), Combine::Profile, "a named set of tools and defaults"),
+    key("profile", Choice(Profile::NAMES), Preset::Text("coding"), Combine::Profile, "a named set of tools and defaults; so far `ci` alone has any: nobody is there to be asked, so what would be asked is refused"),
 
     key("workspace", Section, Unset, Part, "what of the project is in scope"),
     key("workspace.service_root", Path, Preset::Text("."), Inside, "the folder of the service, relative to the project root"),
@@ -85,6 +85,7 @@ pub static KEYS: &[Key] = &[
     key("approvals.proposal_ttl_sec", caps(1, DAY), Preset::Int(120), Cap, "seconds that a proposal stands when nobody waits"),
     later("approvals.commands", Choice(CommandApproval::NAMES), Preset::Text("ask_first"), Narrowest(AnyTrusted), "ask before a MEDIUM command, or run it speculatively and ask about its effects"),
     key("approvals.grant_sec", caps(1, DAY), Preset::Int(3600), Cap, "seconds that a grant for a class of calls or a session stands"),
+    key("approvals.flood_limit", caps(1, 1000), Preset::Int(20), Cap, "questions of one session within a minute that nobody agreed to; the next one pauses the session"),
     key("approvals.high", List(Item::Block), Preset::List(&[]), Union, "further names whose change is HIGH, at any depth"),
     key("approvals.trusted_clients", List(Item::Text), Preset::List(&[]), Above, "MCP clients, by the name they give, whose answer to a question decides it; never from a file of the project"),
     key("approvals.rules", Items, Unset, PerFile, "rules per tool, path and command"),

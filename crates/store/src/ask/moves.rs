@@ -12,6 +12,16 @@ use crate::vault::Kept;
 /// A move.
 #[derive(Debug, Clone)]
 pub enum AskChange {
+    /// The batch is refused unless fewer questions of a session since a moment are without a yes: questions that arrive
+    /// together cannot all be the last one.
+    RequireCalm {
+        /// In which session.
+        session: Id,
+        /// Since when.
+        since: Timestamp,
+        /// How many are too many.
+        limit: u32,
+    },
     /// A question is put. There must not be an open one for the same call in the session.
     Open(ApprovalRow<Text>),
     /// Somebody waits for it: it stands longer.
@@ -64,6 +74,8 @@ pub enum AskChange {
         changes: Kept,
         /// What undoes it; nothing where that is too large.
         back: Option<Kept>,
+        /// What is shown of it from now on, where it is not what was proposed.
+        shown: Option<Kept>,
         /// By which process.
         life: Id,
         /// When.
@@ -114,6 +126,10 @@ pub enum AskChange {
     },
 }
 
+/// Questions of a session since a moment that nobody agreed to.
+pub(crate) const UNANSWERED: &str = "SELECT count(*) FROM approvals
+     WHERE session = ?1 AND created >= ?2 AND state NOT IN ('approved', 'used')";
+
 /// Makes one move.
 pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Refusal> {
     let run =
@@ -123,6 +139,14 @@ pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Re
         _ => refuse(format!("there is no {what} `{id}`")),
     };
     match change {
+        AskChange::RequireCalm { session, since, limit } => {
+            let count: i64 = connection
+                .prepare_cached(UNANSWERED)?
+                .query_row((session.as_str(), since.millis()), |row| row.get(0))?;
+            if count >= i64::from(*limit) {
+                return refuse(format!("{limit} questions without a yes are the limit"));
+            }
+        }
         AskChange::Open(a) => {
             let (asked, digest, revision) = (bytes(&a.asked), bytes(&a.digest), bytes(&a.revision));
             run(
@@ -200,12 +224,13 @@ pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Re
                 ],
             )?;
         }
-        AskChange::Begin { id, changes, back, life, at } => {
+        AskChange::Begin { id, changes, back, shown, life, at } => {
             let sql =
-                "UPDATE proposals SET state = 'applying', changes = ?2, back = ?3, life = ?4, changed = ?5
-                       WHERE id = ?1 AND state = 'proposed'";
-            let back = back.as_ref().map(Kept::as_bytes);
-            let moved = run(sql, &[&id.as_str(), &changes.as_bytes(), &back, &life.as_str(), &at.millis()])?;
+                "UPDATE proposals SET state = 'applying', changes = ?2, back = ?3, life = ?4, changed = ?5,
+                       shown = coalesce(?6, shown) WHERE id = ?1 AND state = 'proposed'";
+            let (back, shown) = (back.as_ref().map(Kept::as_bytes), shown.as_ref().map(Kept::as_bytes));
+            let moved =
+                run(sql, &[&id.as_str(), &changes.as_bytes(), &back, &life.as_str(), &at.millis(), &shown])?;
             one(moved, "unused proposal", id)?;
         }
         AskChange::Settle { id, state, outcome, at } => {

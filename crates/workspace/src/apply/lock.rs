@@ -1,6 +1,7 @@
 //! One writer at a time for each file (T9). The lock is an `flock` on a file of the lock folder, named after the folder
 //! and name that are changed: it ends with its holder, whatever happens to it, and a file that was left behind blocks
-//! nobody. Age takes no lock; a holder past 30 s is only reported.
+//! nobody. Age takes no lock: a holder past 30 s is reported, and one that is a worker of ours (a process that lives for one
+//! call) is ended first, so that the kernel gives its lock back. Two never hold it.
 //!
 //! The lock file tells who holds it and which temporary name is in use, so that the next start can tidy up.
 
@@ -10,11 +11,26 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 use vambrace_core::digest::Digest;
 
 /// A holder past this is reported.
 pub(crate) const OVERDUE: Duration = Duration::from_secs(30);
+
+/// How locks are taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Manner {
+    /// Names the workspace in the shared folder.
+    pub(crate) owner: String,
+    /// How long a lock is waited for.
+    pub(crate) patience: Duration,
+    /// When a holder is overdue.
+    pub(crate) overdue: Duration,
+    /// Whether this process is a worker that may be ended when it holds one for too long.
+    pub(crate) worker: bool,
+}
+
 /// Between two attempts, from the first to the longest.
 const WAITS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(5)];
 
@@ -38,6 +54,8 @@ pub struct Holder {
     pub process: u32,
     /// For how long.
     pub held: Duration,
+    /// Whether it was a worker of ours and was ended.
+    pub ended: bool,
 }
 
 /// A lock that is held; dropping it gives it back.
@@ -49,6 +67,7 @@ pub(crate) struct FileLock {
     since: u64,
     /// The workspace it is held for.
     owner: String,
+    worker: bool,
     /// What a holder that was killed has left: a folder and a temporary name in it.
     pub(crate) left: Option<(String, String)>,
 }
@@ -65,8 +84,7 @@ impl FileLock {
     pub(crate) fn acquire(
         folder: &Arc<OwnedFd>,
         key: &LockKey,
-        owner: &str,
-        patience: Duration,
+        manner: &Manner,
     ) -> Result<(Self, Option<Holder>), NoLock> {
         let begun = Instant::now();
         let mut overdue: Option<Holder> = None;
@@ -74,11 +92,14 @@ impl FileLock {
         loop {
             let file = open(folder, &key.0).map_err(NoLock::Io)?;
             while !taken(&file).map_err(NoLock::Io)? {
-                let holder = Note::read(&file).holder();
-                if holder.held > OVERDUE {
+                let note = Note::read(&file);
+                let mut holder = note.holder();
+                if holder.held > manner.overdue {
+                    // Its lock is not taken: it falls to whoever is next when the process is gone.
+                    holder.ended = overdue.as_ref().is_some_and(|before| before.ended) || note.end();
                     overdue = Some(holder.clone());
                 }
-                if begun.elapsed() >= patience {
+                if begun.elapsed() >= manner.patience {
                     return Err(NoLock::Busy(holder));
                 }
                 std::thread::sleep(wait);
@@ -86,10 +107,10 @@ impl FileLock {
             }
             // Whoever had it may have removed the file while we waited; then others lock another one.
             if rustix::fs::fstat(&file).map_err(NoLock::Io)?.st_nlink > 0 {
-                let left = Note::read(&file).left(owner);
-                let (name, owner) = (key.0.clone(), owner.to_owned());
-                let lock =
-                    Self { folder: Arc::clone(folder), file, name, since: uptime_millis(), owner, left };
+                let left = Note::read(&file).left(&manner.owner);
+                let (name, owner, worker) = (key.0.clone(), manner.owner.clone(), manner.worker);
+                let since = uptime_millis();
+                let lock = Self { folder: Arc::clone(folder), file, name, since, owner, worker, left };
                 lock.note("", "");
                 return Ok((lock, overdue));
             }
@@ -99,8 +120,10 @@ impl FileLock {
     /// Writes down which temporary name of which folder of the workspace is in use. Only for tidying up, so a failure
     /// does not matter.
     pub(crate) fn note(&self, place: &str, temporary: &str) {
-        let owner = &self.owner;
-        let text = format!("{} {} {owner} {temporary}\n{place}", std::process::id(), self.since);
+        let (owner, own) = (&self.owner, std::process::id());
+        let worker = self.worker.then(|| started(own)).flatten();
+        let who = worker.map_or_else(|| own.to_string(), |started| format!("{own}:{started}"));
+        let text = format!("{who} {} {owner} {temporary}\n{place}", self.since);
         let _ = rustix::io::pwrite(&self.file, text.as_bytes(), 0);
         let _ = rustix::fs::ftruncate(&self.file, text.len() as u64);
     }
@@ -126,12 +149,22 @@ pub(crate) fn abandoned(folder: &Arc<OwnedFd>, name: &str, owner: &str) -> Optio
         return None;
     }
     let (left, folder) = (note.left(owner), Arc::clone(folder));
-    Some(FileLock { folder, file, name: name.to_owned(), since: 0, owner: owner.to_owned(), left })
+    Some(FileLock {
+        folder,
+        file,
+        name: name.to_owned(),
+        since: 0,
+        owner: owner.to_owned(),
+        worker: false,
+        left,
+    })
 }
 
 /// What a lock file says.
 struct Note {
     process: u32,
+    /// When the process was started, of a worker that may be ended; another process of the same number is not it.
+    worker: Option<u64>,
     since: Option<u64>,
     owner: String,
     temporary: String,
@@ -145,8 +178,11 @@ impl Note {
         let text = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default()).into_owned();
         let (head, place) = text.split_once('\n').unwrap_or((&text, ""));
         let mut words = head.splitn(4, ' ');
+        let who = words.next().unwrap_or_default();
+        let (process, worker) = who.split_once(':').unwrap_or((who, ""));
         Self {
-            process: words.next().and_then(|word| word.parse().ok()).unwrap_or(0),
+            process: process.parse().unwrap_or(0),
+            worker: worker.parse().ok(),
             since: words.next().and_then(|word| word.parse().ok()),
             owner: words.next().unwrap_or_default().to_owned(),
             temporary: words.next().unwrap_or_default().to_owned(),
@@ -161,7 +197,20 @@ impl Note {
 
     fn holder(&self) -> Holder {
         let since = self.since.unwrap_or_else(uptime_millis);
-        Holder { process: self.process, held: Duration::from_millis(uptime_millis().saturating_sub(since)) }
+        let held = Duration::from_millis(uptime_millis().saturating_sub(since));
+        Holder { process: self.process, held, ended: false }
+    }
+
+    /// Ends the holder if it is a worker of ours; whether it was.
+    fn end(&self) -> bool {
+        let own = self.process == std::process::id();
+        let (Some(known), false, Ok(raw)) = (self.worker, own, i32::try_from(self.process)) else {
+            return false;
+        };
+        let Some(pid) = Pid::from_raw(raw) else { return false };
+        // The handle first: what is looked at then is what is ended.
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+        started(self.process) == Some(known) && pidfd_send_signal(&handle, Signal::KILL).is_ok()
     }
 }
 
@@ -179,6 +228,18 @@ fn taken(file: &OwnedFd) -> rustix::io::Result<bool> {
             Err(errno) => return Err(errno),
         }
     }
+}
+
+/// When a process was started, in the kernel's ticks (proc(5), the 22nd field of its `stat`).
+fn started(process: u32) -> Option<u64> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file =
+        rustix::fs::openat(rustix::fs::CWD, format!("/proc/{process}/stat"), flags, Mode::empty()).ok()?;
+    let mut buffer = [0; 1024];
+    let length = rustix::io::read(&file, &mut buffer).ok()?;
+    let text = String::from_utf8_lossy(buffer.get(..length)?).into_owned();
+    // The name of the program may hold anything; the fields behind its bracket do not.
+    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// Since the machine started: the same for every process, and nobody sets it back.
@@ -202,16 +263,37 @@ mod tests {
         let folder = rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap();
         let folder = Arc::new(folder);
         let key = LockKey::new(1, 2, "name");
-        let (mut held, _) = FileLock::acquire(&folder, &key, "w", Duration::ZERO).unwrap();
+        let manner = |patience| Manner { owner: "w".to_owned(), patience, overdue: OVERDUE, worker: true };
+        let (mut held, _) = FileLock::acquire(&folder, &key, &manner(Duration::ZERO)).unwrap();
         held.since = uptime_millis().saturating_sub(31_000);
         held.note("", "");
-        match FileLock::acquire(&folder, &key, "w", Duration::from_millis(5)) {
+        match FileLock::acquire(&folder, &key, &manner(Duration::from_millis(5))) {
             Err(NoLock::Busy(holder)) => {
                 assert_eq!(holder.process, std::process::id());
                 assert!(holder.held > OVERDUE);
+                assert!(!holder.ended, "nobody ends itself");
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    // T9: a process that only has the number of a worker is left alone
+    #[test]
+    fn only_the_very_process_is_ended() {
+        let note = |process: u32, worker: Option<u64>| Note {
+            process,
+            worker,
+            since: None,
+            owner: String::new(),
+            temporary: String::new(),
+            place: String::new(),
+        };
+        let parent = u32::try_from(rustix::process::getppid().unwrap().as_raw_nonzero().get()).unwrap();
+        assert!(started(parent).is_some());
+        assert!(!note(parent, None).end(), "not a worker");
+        assert!(!note(parent, Some(started(parent).unwrap() + 1)).end(), "another process");
+        assert!(!note(std::process::id(), started(std::process::id())).end(), "ourselves");
+        assert!(!note(0, Some(1)).end());
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Applier {
     /// Removes lock files that nobody holds and the temporary files that their holders left.
     fn tidy_locks(&self) {
         for name in names(&self.locks) {
-            if let Some(lock) = abandoned(&self.locks, &name, &self.owner) {
+            if let Some(lock) = abandoned(&self.locks, &name, &self.manner.owner) {
                 self.sweep(&lock);
             }
         }
@@ -182,7 +182,7 @@ impl Applier {
 
     fn names_in_journals(&self) -> Vec<String> {
         let mut names = names(&self.journals);
-        names.retain(|name| name.starts_with(&self.owner));
+        names.retain(|name| name.starts_with(&self.manner.owner));
         // By the moment they were written, as far as their names tell.
         names.sort();
         names

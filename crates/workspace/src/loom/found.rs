@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use super::language::Language;
+
 /// One match of one edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -19,6 +21,8 @@ pub(crate) struct Matches {
     pub(crate) found: Vec<Found>,
     /// Where a text overlaps itself, so that it is not clear which one is meant.
     pub(crate) ambiguous: Option<usize>,
+    /// Places of the file that a parser could not make sense of, where one has looked.
+    pub(crate) errors: Option<(Language, usize)>,
 }
 
 /// Matches past the expected count that are still counted.

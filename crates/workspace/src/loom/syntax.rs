@@ -17,7 +17,7 @@ use super::found::{Found, Matches, OVER};
 use super::language::{Language, survey};
 use super::view::{Ending, View};
 use crate::fault::{FileFault, shown};
-use crate::search::{Strays, within_stack};
+use crate::search::{Begun, Strays, begin, within_stack};
 
 const MAX_PATTERN_BYTES: usize = 16 * 1024;
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -64,7 +64,8 @@ fn find(base: &[u8], wanted: &Wanted, path: &str) -> Result<Matches, LoomFault> 
         .map_err(|error| bad(format!("the pattern is not valid: {}", one_line(&error.to_string()))))?;
     let doc =
         StrDoc::try_new(&source, grammar).map_err(|why| bad(format!("`{path}` cannot be parsed: {why}")))?;
-    if survey(&doc).depth > MAX_DEPTH {
+    let parsed = survey(&doc);
+    if parsed.depth > MAX_DEPTH {
         return Err(bad(format!("`{path}` is nested deeper than {MAX_DEPTH} levels")));
     }
     let tree = AstGrep::doc(doc);
@@ -77,7 +78,7 @@ fn find(base: &[u8], wanted: &Wanted, path: &str) -> Result<Matches, LoomFault> 
     if let Some(var) = unknown {
         return Err(bad(format!("`content` names `${var}`, which the pattern does not have")));
     }
-    let mut matches = Matches::default();
+    let mut matches = Matches { errors: Some((wanted.language, parsed.errors)), ..Matches::default() };
     let mut end = 0;
     for node in tree.root().find_all(&pattern) {
         let span = replaced(&node, &pattern, &template);
@@ -145,21 +146,53 @@ impl ParseReport {
     }
 }
 
-/// Parses a file as it is and as it shall be; `None` when that takes too long or cannot be said.
-pub(crate) fn report(
-    strays: &Arc<Strays>,
-    language: Language,
-    before: Arc<Vec<u8>>,
-    after: Vec<u8>,
+/// What is known of a file before its change.
+#[derive(Debug, Clone)]
+pub(crate) enum Before {
+    /// It was parsed already.
+    Errors(usize),
+    /// Its bytes.
+    Bytes(Arc<Vec<u8>>),
+}
+
+/// Two parses on the way, each on a thread of its own.
+pub(crate) struct Parsing {
+    before: Result<usize, Begun<Option<usize>>>,
+    after: Begun<Option<usize>>,
     budget: Duration,
-) -> Option<ParseReport> {
-    let parse = move |bytes: &[u8]| {
-        let (source, _) = text_of(View::raw(bytes).text());
-        StrDoc::try_new(&source, language.grammar()).ok().map(|doc| survey(&doc).errors)
-    };
-    strays.admit().ok()?;
-    within_stack(strays, budget, STACK, move || {
-        Some(ParseReport { errors_before: parse(&before)?, errors_after: parse(&after)? })
-    })
-    .ok()??
+}
+
+impl Parsing {
+    /// Begins to parse a file as it is and as it shall be; `None` when that cannot be done now.
+    pub(crate) fn begin(
+        strays: &Arc<Strays>,
+        language: Language,
+        before: Before,
+        after: Vec<u8>,
+        budget: Duration,
+    ) -> Option<Self> {
+        strays.admit().ok()?;
+        let before = match before {
+            Before::Errors(errors) => Ok(errors),
+            Before::Bytes(bytes) => Err(begin(strays, STACK, move || errors(&bytes, language)).ok()?),
+        };
+        let after = begin(strays, STACK, move || errors(&after, language)).ok()?;
+        Some(Self { before, after, budget })
+    }
+
+    /// How they compare; `None` when that took too long or cannot be said.
+    pub(crate) fn end(self) -> Option<ParseReport> {
+        let errors_before = match self.before {
+            Ok(errors) => errors,
+            Err(begun) => begun.end(self.budget).ok()???,
+        };
+        Some(ParseReport { errors_before, errors_after: self.after.end(self.budget).ok()??? })
+    }
+}
+
+fn errors(bytes: &[u8], language: Language) -> Option<usize> {
+    let (source, _) = text_of(View::raw(bytes).text());
+    let doc = StrDoc::try_new(&source, language.grammar()).ok()?;
+    // The root knows whether there are any; only then they are counted.
+    Some(if doc.tree.root_node().has_error() { survey(&doc).errors } else { 0 })
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::fault::SearchFault;
@@ -64,17 +64,51 @@ pub(crate) fn within_stack<T: Send + 'static>(
     stack: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Option<T>, SearchFault> {
+    begin(strays, stack, work)?.end(budget)
+}
+
+/// Begins the same; the caller does something else meanwhile.
+pub(crate) fn begin<T: Send + 'static>(
+    strays: &Arc<Strays>,
+    stack: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Begun<T>, SearchFault> {
     let (sender, receiver) = channel();
     let slot = spawn(strays, stack, move || {
         let _ = sender.send(work());
     })?;
-    match receiver.recv_timeout(budget) {
-        Ok(value) => Ok(Some(value)),
-        Err(RecvTimeoutError::Timeout) => {
-            slot.leave_behind(strays);
-            Ok(None)
+    Ok(Begun { receiver, slot: Some(slot), strays: Arc::clone(strays), since: Instant::now() })
+}
+
+/// Work that was begun. Whoever lets go of it leaves its thread behind.
+pub(crate) struct Begun<T> {
+    receiver: Receiver<T>,
+    /// Until its result is there.
+    slot: Option<Arc<Slot>>,
+    strays: Arc<Strays>,
+    since: Instant,
+}
+
+impl<T> Begun<T> {
+    /// Its result; `None` when it takes longer than the budget, counted from its beginning.
+    pub(crate) fn end(mut self, budget: Duration) -> Result<Option<T>, SearchFault> {
+        let received = self.receiver.recv_timeout(budget.saturating_sub(self.since.elapsed()));
+        if !matches!(received, Err(RecvTimeoutError::Timeout)) {
+            self.slot = None;
         }
-        Err(RecvTimeoutError::Disconnected) => Err(broken()),
+        match received {
+            Ok(value) => Ok(Some(value)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(broken()),
+        }
+    }
+}
+
+impl<T> Drop for Begun<T> {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot {
+            slot.leave_behind(&self.strays);
+        }
     }
 }
 

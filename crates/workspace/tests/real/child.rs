@@ -53,7 +53,8 @@ fn child() {
     say("READY");
     match task.split_once(' ').unwrap_or((&task, "")) {
         ("count", share) => count(&ws, &applier, &home, share.parse().unwrap()),
-        ("hold", _) => {
+        ("hold", how) => {
+            let applier = if how == "worker" { applier.in_a_worker() } else { applier };
             let edit = [EditRequest::replace("a", "b")];
             let changes = ws.draft_edit(&path("f"), &edit, None, &limits()).unwrap().changes;
             let held = applier.prepare(&changes).unwrap();

@@ -1,5 +1,6 @@
 //! Several processes at one file, and processes that are killed at any moment.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
 use vambrace_core::digest::Digest;
@@ -53,6 +54,33 @@ fn the_lock_of_a_killed_holder_blocks_nobody() {
     }
     bench.applier.recover();
     assert_eq!(bench.litter(), Vec::<String>::new());
+}
+
+// T9: a live holder past its time is told; a worker of ours is ended first, anybody else keeps the lock
+#[test]
+fn an_overdue_worker_is_ended_before_its_lock_is_taken_and_nobody_else() {
+    let bench = Bench::new();
+    bench.tree.file("f", "a\n");
+    let edit = [EditRequest::replace("a", "b")];
+    let changes = bench.ws.draft_edit(&path("f"), &edit, None, &limits()).unwrap().changes;
+    for (task, worker) in [("hold", false), ("hold worker", true)] {
+        let mut child = spawn(bench.tree.home.path(), task);
+        assert!(said(&mut child).any(|line| line == "HELD"), "the child never held the lock");
+        let patient = applier(&bench.ws, bench.tree.home.path()).overdue_after(Duration::ZERO);
+        let prepared = patient.patience(Duration::from_secs(if worker { 20 } else { 1 })).prepare(&changes);
+        if worker {
+            let prepared = prepared.unwrap();
+            let late = prepared.overdue();
+            assert_eq!((late.len(), late[0].holder.process, late[0].holder.ended), (1, child.id(), true));
+            assert_eq!(child.wait().unwrap().signal(), Some(9));
+        } else {
+            let fault = prepared.unwrap_err().to_string();
+            assert!(fault.contains("past its time"), "{fault}");
+            assert_eq!(child.try_wait().unwrap(), None, "it lives");
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 }
 
 /// Kills a child at a moment that differs from round to round, within the time of about one change after one that it has

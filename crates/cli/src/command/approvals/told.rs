@@ -1,20 +1,16 @@
-//! What is told of a question: who asks, what, on which files, how risky and why, until when, and what happens after yes.
-//! Everything an agent wrote is drawn harmless.
+//! What is told of a question on standard output: as JSON, in one line, or as its card (`card.rs`) with the diff.
 
 use serde_json::{Value, json};
 use vambrace_broker::Look;
 use vambrace_core::timestamp::Timestamp;
-use vambrace_store::{ApprovalRow, AskKind, AskState, ProposalRow};
+use vambrace_store::{ApprovalRow, AskState, ProposalRow};
 
+use super::card::{card, diff_lines, risk, seconds};
+use super::diff::Diff;
 use crate::command::audit::one_line;
-use crate::out::{Out, Tone, lookalikes, paint, plain};
+use crate::out::{Out, Tone, paint, painted};
 
 type Row = ApprovalRow<String>;
-
-/// Seconds until a question runs out.
-pub(crate) fn seconds(row: &Row, now: Timestamp) -> i64 {
-    (row.expires.millis() - now.millis()).max(0).div_euclid(1000)
-}
 
 /// A question as JSON.
 pub(crate) fn question(row: &Row, now: Timestamp) -> Value {
@@ -52,15 +48,10 @@ pub(crate) fn line(row: &Row, now: Timestamp) -> String {
     format!(
         "{}  {state}  {}  {}  {}",
         row.id,
-        risk(&row.risk),
+        painted(&vec![risk(&row.risk)]),
         one_line(&row.summary),
         paint(Tone::Faint, format!("{} in {}", one_line(&row.agent), one_line(&row.project)))
     )
-}
-
-fn risk(word: &str) -> String {
-    let tone = if word == "HIGH" { Tone::Bad } else { Tone::Care };
-    paint(tone, format!("{word:<6}"))
 }
 
 /// Everything about a question or a change.
@@ -73,6 +64,7 @@ pub(crate) fn show(look: &Look, now: Timestamp, out: Out) {
         };
         if let Some(fields) = told.as_object_mut() {
             fields.insert("diff".to_owned(), look.diff.as_str().into());
+            fields.insert("proposed_diff".to_owned(), look.proposed.as_deref().into());
             let files = look.files.iter().map(|file| json!({"path": file.path, "created": file.created}));
             fields.insert("paths".to_owned(), files.collect::<Vec<_>>().into());
             fields.insert("change".to_owned(), look.change.as_ref().map_or(Value::Null, change));
@@ -80,81 +72,26 @@ pub(crate) fn show(look: &Look, now: Timestamp, out: Out) {
         out.value(&told);
         return;
     }
-    if let Some(row) = &look.question {
-        card(row, now, out);
-    } else if let Some(row) = &look.change {
-        out.line(format!("{}  {}", paint(Tone::Strong, one_line(&row.summary)), row.id));
-        out.line(format!("  state    {} ({})", row.state, row.changed));
+    for line in card(look, now) {
+        out.line(painted(&line));
     }
-    if !look.diff.is_empty() {
-        out.line("");
-        diff(&look.diff, out);
-    }
-    let shown = look.question.as_ref().map(|row| row.summary.clone()).unwrap_or_default() + &look.diff;
-    if let Some(words) = lookalikes(&shown) {
-        out.line(format!("{} letters that look like others: {words}", paint(Tone::Bad, "careful:")));
+    let diff = |title: &str, text: &str| {
+        if !text.is_empty() {
+            out.line(title);
+            for line in diff_lines(&Diff::of(text, &look.files)) {
+                out.line(painted(&line));
+            }
+        }
+    };
+    match &look.proposed {
+        Some(proposed) => {
+            diff("\nwhat was agreed to:", &look.diff);
+            diff("\nwhat had been proposed, and was not applied so:", proposed);
+        }
+        None => diff("", &look.diff),
     }
     if let Some(row) = look.question.as_ref().filter(|row| row.state == AskState::Pending) {
         out.line(format!("\nyes:  vambrace approvals approve {}", row.id));
         out.line(format!("no:   vambrace approvals reject {} --reason '...'", row.id));
-    }
-}
-
-fn card(row: &Row, now: Timestamp, out: Out) {
-    out.line(format!("{}  {}", paint(Tone::Strong, one_line(&row.summary)), risk(&row.risk)));
-    out.line(format!("  id       {}", row.id));
-    out.line(format!(
-        "  who      {} for {}, session {}",
-        one_line(&row.agent),
-        one_line(&row.user),
-        row.session
-    ));
-    out.line(format!("  where    {}", one_line(&row.project)));
-    out.line(format!("  tool     {}", one_line(&row.tool)));
-    for why in row.why.lines() {
-        out.line(format!("  why      {}", one_line(why)));
-    }
-    let hex: String = row.digest.to_string().chars().skip(7).take(8).collect();
-    out.line(format!("  plan     {hex}"));
-    match (&row.decided, row.state) {
-        (_, AskState::Pending) => {
-            out.line(format!(
-                "  until    {} ({} s left; then it is refused)",
-                row.expires,
-                seconds(row, now)
-            ));
-            let after = match row.kind {
-                AskKind::Change => "the change is applied at once, if the files are still the same",
-                AskKind::Call => "the agent's call is carried out, once",
-            };
-            out.line(format!("  on yes   {after}"));
-        }
-        (Some(decided), state) => {
-            let reason = decided.reason.as_deref().map(|reason| format!(": {}", one_line(reason)));
-            let reason = reason.unwrap_or_default();
-            out.line(format!("  state    {state} by {} at {}{reason}", one_line(&decided.by), decided.at));
-        }
-        (None, state) => out.line(format!("  state    {state}")),
-    }
-}
-
-/// A diff with colour and numbered hunks.
-fn diff(text: &str, out: Out) {
-    let mut number = 0;
-    for line in text.lines() {
-        let shown = plain(line);
-        out.line(match line.chars().next() {
-            Some('+') => paint(Tone::Good, shown),
-            Some('-') if line.starts_with("--- ") => {
-                number = 0;
-                paint(Tone::Strong, shown)
-            }
-            Some('-') => paint(Tone::Bad, shown),
-            Some('@') => {
-                number += 1;
-                format!("{} {}", paint(Tone::Care, shown), paint(Tone::Faint, format!("(hunk {number})")))
-            }
-            _ => shown,
-        });
     }
 }

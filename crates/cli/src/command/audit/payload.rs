@@ -12,8 +12,9 @@ use vambrace_store::{Batch, Order, PayloadRow, Query, Record, SqliteStore, Stand
 use super::{ledger, moment, time};
 use crate::desk::clean;
 use crate::failure::{Failure, exit};
+use crate::harmless::plain;
 use crate::machine::{self, SystemClock};
-use crate::out::{Out, Tone, paint, plain};
+use crate::out::{Out, Tone, paint};
 
 /// How many are forgotten in one batch.
 const PIECE: usize = 100;

@@ -3,7 +3,8 @@
 use serde_json::Value;
 use vambrace_store::Record;
 
-use crate::out::{Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Tone, paint};
 
 /// The longest object of a record that is shown.
 const MOST: usize = 72;

@@ -14,8 +14,9 @@ use vambrace_store::{
 };
 
 use crate::failure::{Failure, exit};
+use crate::harmless::plain;
 use crate::machine::SystemClock;
-use crate::out::{Out, Tone, paint, plain};
+use crate::out::{Out, Tone, paint};
 use crate::places;
 use crate::witness;
 

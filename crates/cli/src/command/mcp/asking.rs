@@ -23,8 +23,8 @@ use vambrace_store::Store as _;
 use crate::approver;
 use crate::desk::Desk;
 use crate::failure::Failure;
+use crate::harmless::plain;
 use crate::machine;
-use crate::out::plain;
 
 /// The name of the one form in an input_required result.
 const FORM: &str = "decision";

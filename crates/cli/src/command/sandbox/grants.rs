@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use vambrace_sandbox::{Denial, Filesystem, Operation, Outcome, Rule, Spec};
 
 use super::denial_json;
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 
 /// What was refused when everything was observed, and what would let it through.
 #[derive(Debug)]

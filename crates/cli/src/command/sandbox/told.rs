@@ -5,7 +5,8 @@ use vambrace_sandbox::{Captured, Change, ChangeKind, Changes, EntryKind, Exit, F
 
 use super::grants::Grants;
 use super::{Promoted, denial_json, faint};
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 
 /// On standard error, after the program's own words.
 pub(super) fn say(outcome: &Outcome, promoted: &Promoted, only_told: bool, out: Out) {

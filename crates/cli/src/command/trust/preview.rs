@@ -13,7 +13,8 @@ use crate::command::audit::one_line;
 use crate::desk::{self, Trust};
 use crate::failure::Failure;
 use crate::found::{combine, find, told};
-use crate::out::{Out, Tone, paint, plain};
+use crate::harmless::plain;
+use crate::out::{Out, Tone, paint};
 use crate::project::ProjectFiles;
 
 /// What would be trusted.

@@ -12,7 +12,7 @@ use vambrace_store::{SqliteStore, Store as _};
 
 use super::course::Course;
 use crate::failure::Failure;
-use crate::out::plain;
+use crate::harmless::plain;
 use crate::places;
 
 /// The end of a file is read in steps of this size.

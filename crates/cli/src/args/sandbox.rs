@@ -1,0 +1,110 @@
+//! Words about running a program inside the sandbox.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Run a program. Exits with its code, 124 after the deadline, 125 when it could not be started.
+    #[command(after_help = SANDBOX_EXAMPLES)]
+    Run(Box<SandboxRun>),
+}
+
+const SANDBOX_EXAMPLES: &str = "\
+What a program sees: the system read-only, a private /tmp and home folder, the toolchains of your home folder without
+their credentials, and the workspace as --filesystem says, without secret names (.env, secrets/, *.pem, private keys).
+No network. Names that run or configure something (.git/hooks, .git/config, editor settings ...) are never changed.
+
+Examples:
+  vambrace sandbox run -- cargo test --offline
+  vambrace sandbox run --filesystem readwrite -- ./fix-everything.sh
+  vambrace sandbox run --speculative --json -- make format
+  vambrace sandbox run --explain --timeout 10 -- ./installer";
+
+/// A program and its walls.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SandboxRun {
+    /// What of the workspace the program sees, and what becomes of what it writes there: `deny` shows nothing, `read`
+    /// shows it unchangeable, `write` shows an empty folder whose new files are moved in, `readwrite` takes every
+    /// change over at the end.
+    #[arg(long, value_enum, default_value_t = FilesystemMode::Read)]
+    pub(crate) filesystem: FilesystemMode,
+    /// Show the workspace and take changes like `readwrite`, but only tell them.
+    #[arg(long, conflicts_with = "filesystem")]
+    pub(crate) speculative: bool,
+    /// The network: `deny` has not even sockets, `loopback` a loopback interface of its own.
+    #[arg(long, value_name = "deny|loopback", default_value = "deny")]
+    pub(crate) network: String,
+    /// Variables of your environment that the program gets; `*` stands for any letters.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) env: Vec<String>,
+    /// Seconds until the program and everything it started is ended.
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    pub(crate) timeout: f64,
+    /// Memory of everything together, for example 512M or 2G.
+    #[arg(long, value_name = "M", default_value = "2G", value_parser = size)]
+    pub(crate) memory: u64,
+    /// Processes and threads.
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub(crate) processes: u64,
+    /// What /tmp, the home folder and changed files may take together.
+    #[arg(long, value_name = "M", default_value = "1G", value_parser = size)]
+    pub(crate) disk: u64,
+    /// A further path that may be read and executed.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read: Vec<PathBuf>,
+    /// A further path that may be changed, directly.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Vec<PathBuf>,
+    /// A build folder of the workspace that is kept apart and never taken over; target, node_modules and .venv when
+    /// left out.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scratch: Vec<String>,
+    /// The weakest tier that will do: full, full-no-proc, no-userns.
+    #[arg(long, value_name = "TIER", default_value = "no-userns")]
+    pub(crate) tier: String,
+    /// Which refusals are told: `off` none, `writes` those of changes and starts of programs, `all` reads as well.
+    #[arg(long, value_enum, default_value_t = ObserveMode::Writes)]
+    pub(crate) observe: ObserveMode,
+    /// When the program fails, run it once more with everything observed, change nothing, and tell which further
+    /// grants it would need.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// The workspace; the nearest folder upwards with a `.vambrace` in it, else the current folder, when left out.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum FilesystemMode {
+    Deny,
+    Read,
+    Write,
+    ReadWrite,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum ObserveMode {
+    Off,
+    Writes,
+    All,
+}
+
+/// Bytes, with K, M or G.
+fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) =
+        match text.trim_end_matches(['B', 'b', 'i']).split_at_checked(text.len().saturating_sub(1)) {
+            Some((number, unit)) if unit.eq_ignore_ascii_case("k") => (number, 1 << 10),
+            Some((number, unit)) if unit.eq_ignore_ascii_case("m") => (number, 1 << 20),
+            Some((number, unit)) if unit.eq_ignore_ascii_case("g") => (number, 1 << 30),
+            _ => (text, 1),
+        };
+    let number: u64 = number.trim().parse().map_err(|_| "a number, with K, M or G after it".to_owned())?;
+    number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
+}

@@ -1,0 +1,276 @@
+//! `approvals watch` at a terminal: a pseudoterminal that is typed into, and whose screen is read as a person would.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use serde_json::json;
+
+use crate::changes::{PHRASE, propose, read};
+use crate::home::Home;
+
+/// A person at a terminal.
+struct Person {
+    keyboard: File,
+    arrives: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    /// Every byte that was sent to the terminal.
+    raw: Vec<u8>,
+    /// The program's side, kept open so that its settings can be looked at.
+    seat: OwnedFd,
+    before: Termios,
+    child: Child,
+}
+
+impl Person {
+    fn watching(home: &Home, variables: &[(&str, &str)]) -> Self {
+        let desk = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&desk).unwrap();
+        unlockpt(&desk).unwrap();
+        resize(&desk, 24, 80);
+        let seat = ioctl_tiocgptpeer(&desk, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let before = tcgetattr(&seat).unwrap();
+        let side = || Stdio::from(seat.try_clone().unwrap());
+        let child = home
+            .command(["approvals", "watch"])
+            .env("TERM", "xterm-256color")
+            .envs(variables.iter().copied())
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .spawn()
+            .unwrap();
+        let keyboard = File::from(desk);
+        let mut screen = keyboard.try_clone().unwrap();
+        let (tell, arrives) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                if tell.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        let screen = vt100::Parser::new(lines(24), lines(80), 0);
+        Self { keyboard, arrives, screen, raw: Vec::new(), seat, before, child }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn sees(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    /// Looks until all of this stands on the screen.
+    fn waits_for(&mut self, words: &[&str]) {
+        let begun = Instant::now();
+        while !words.iter().all(|words| self.sees().contains(words)) {
+            let left = Duration::from_secs(20).saturating_sub(begun.elapsed());
+            match self.arrives.recv_timeout(left) {
+                Ok(bytes) => {
+                    self.screen.process(&bytes);
+                    self.raw.extend(bytes);
+                }
+                Err(_) => panic!("{words:?} did not appear:\n{}", self.sees()),
+            }
+        }
+    }
+
+    /// Waits until the program ended; its exit code, and whether the terminal is as it was.
+    fn leaves(mut self) -> (Option<i32>, Vec<u8>) {
+        let code = self.child.wait().unwrap().code();
+        while let Ok(bytes) = self.arrives.recv_timeout(Duration::from_millis(200)) {
+            self.screen.process(&bytes);
+            self.raw.extend(bytes);
+        }
+        let after = tcgetattr(&self.seat).unwrap();
+        assert_eq!(
+            (after.local_modes, after.input_modes, after.output_modes),
+            (self.before.local_modes, self.before.input_modes, self.before.output_modes),
+            "the terminal is not as it was"
+        );
+        let screen = self.screen.screen();
+        assert!(
+            !screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste(),
+            "{:?}",
+            self.sees()
+        );
+        (code, std::mem::take(&mut self.raw))
+    }
+}
+
+fn lines(count: u16) -> NonZero<u16> {
+    NonZero::new(count).unwrap()
+}
+
+fn resize(desk: &impl std::os::fd::AsFd, rows: u16, columns: u16) {
+    tcsetwinsize(desk, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+}
+
+fn signal(person: &Person, signal: Signal) {
+    kill_process(Pid::from_child(&person.child), signal).unwrap();
+}
+
+fn stands_in(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+// B6, A8, issue 5.6: asked in one process, looked at and agreed to with keys in another; the passphrase once, never shown
+#[test]
+fn a_change_is_approved_with_keys() {
+    let home = Home::new();
+    home.write("config.json", "{\"debug\": false}\n");
+    let mut ada = Person::watching(&home, &[]);
+    ada.waits_for(&["Nothing waits for you", "q quit"]);
+    propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
+    ada.waits_for(&[
+        "MEDIUM CREATE FILE src/new.rs",
+        "+fn new() {}",
+        "command-line for ada",
+        "on yes",
+        "y once",
+    ]);
+    assert_eq!(read(&home, "src/new.rs"), None);
+    ada.types("y");
+    ada.waits_for(&["New passphrase"]);
+    ada.types(&format!("{PHRASE}\r"));
+    ada.waits_for(&["once more"]);
+    ada.types(&format!("{PHRASE}\r"));
+    ada.waits_for(&["applied: CREATE FILE src/new.rs", "Nothing waits for you"]);
+    assert_eq!(read(&home, "src/new.rs").as_deref(), Some("fn new() {}\n"));
+
+    propose(&home, "write_file", json!({"path": "config.json", "content": "{\"debug\": true}\n"}));
+    ada.waits_for(&["HIGH MODIFY config.json", "+{\"debug\": true}", "y once"]);
+    ada.types("y");
+    ada.waits_for(&["to agree, type `config.json`"]);
+    ada.types("config.json\r");
+    ada.waits_for(&["applied: MODIFY config.json"]);
+    assert_eq!(read(&home, "config.json").as_deref(), Some("{\"debug\": true}\n"));
+
+    let id = propose(&home, "write_file", json!({"path": "src/bad.rs", "content": "fn bad() {}\n"}));
+    ada.waits_for(&["CREATE FILE src/bad.rs", "r reject"]);
+    ada.types("r");
+    ada.waits_for(&["words for the agent"]);
+    ada.types("not here\r");
+    ada.waits_for(&["rejected; the agent hears it"]);
+    let shown = home.run(["approvals", "show", &id, "--json"]).json();
+    assert_eq!(
+        (shown["state"].as_str(), shown["decided"]["reason"].as_str()),
+        (Some("rejected"), Some("not here"))
+    );
+    ada.types("q");
+    let (code, raw) = ada.leaves();
+    assert_eq!(code, Some(0));
+    assert!(stands_in(&raw, "2 agreed to, 1 rejected"), "{}", String::from_utf8_lossy(&raw));
+    assert!(!stands_in(&raw, PHRASE), "the passphrase was shown");
+    let verified = home.run(["audit", "verify"]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+}
+
+// B7, issue 5.5: edited in the person's editor, and a part of a batch; what was agreed to is shown, and the proposal as such
+#[test]
+fn an_edited_change_and_a_part_are_agreed_to_with_keys() {
+    let home = Home::new();
+    let variables =
+        [("VAMBRACE_PASSPHRASE", PHRASE), ("EDITOR", "env > ../editor.env; sed -i s/proposed/edited/")];
+    let mut ada = Person::watching(&home, &variables);
+    ada.waits_for(&["Nothing waits for you"]);
+    let id = propose(&home, "write_file", json!({"path": "src/a.rs", "content": "// proposed\n"}));
+    ada.waits_for(&["CREATE FILE src/a.rs", "y once"]);
+    ada.types("e");
+    ada.waits_for(&["What would be applied instead of the proposal", "+// edited", "y agrees"]);
+    assert_eq!(read(&home, "src/a.rs"), None, "looking is not agreeing");
+    ada.types("y");
+    ada.waits_for(&["applied: CREATE FILE src/a.rs"]);
+    assert_eq!(read(&home, "src/a.rs").as_deref(), Some("// edited\n"));
+    let shown = home.run(["approvals", "show", &id]).out;
+    let (agreed, proposed) = shown.split_once("what had been proposed, and was not applied so:").unwrap();
+    assert!(agreed.contains("+// edited") && !agreed.contains("+// proposed"), "{shown}");
+    assert!(proposed.contains("+// proposed"), "{shown}");
+    assert!(agreed.contains("not the proposed"), "two digests: {shown}");
+    let environment = std::fs::read_to_string(home.path("editor.env")).unwrap();
+    assert!(!environment.contains(PHRASE), "the editor knows the passphrase");
+    let left = std::fs::read_dir(home.state()).unwrap().flatten();
+    assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("edit-")));
+
+    let patch = "--- /dev/null\n+++ b/src/one.rs\n@@ -0,0 +1 @@\n+one\n--- /dev/null\n+++ b/src/two.rs\n@@ -0,0 +1 @@\n+two\n";
+    propose(&home, "apply_patch", json!({"patch": patch}));
+    ada.waits_for(&["+one", "+two", "p part"]);
+    ada.types("\t ");
+    ada.waits_for(&["1 marked"]);
+    ada.types("p");
+    ada.waits_for(&["What would be applied instead of the proposal", "CREATE FILE src/two.rs"]);
+    ada.types("y");
+    ada.waits_for(&["applied: CREATE FILE src/two.rs"]);
+    assert_eq!((read(&home, "src/one.rs"), read(&home, "src/two.rs").as_deref()), (None, Some("two\n")));
+    ada.types("q");
+    assert_eq!(ada.leaves().0, Some(0));
+}
+
+// B6: what an agent wrote reaches the terminal as letters only, and a name that pretends is told
+#[test]
+fn hostile_text_drives_no_terminal() {
+    let home = Home::new();
+    let content = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[1;1Hagreed\u{9b}31m\u{202e}txt\u{200b}\u{2066}\rhidden\u{8}\u{8}\nlast\n";
+    let path = "src/\u{440}\u{430}\u{443}.rs";
+    let mut mallory = home.command([
+        "call",
+        "write_file",
+        &json!({"path": path, "content": content}).to_string(),
+        "--json",
+        "--session",
+        "s-1",
+    ]);
+    assert_eq!(mallory.output().unwrap().status.code(), Some(3));
+    let mut ada = Person::watching(&home, &[]);
+    ada.waits_for(&["CREATE FILE src/", "reads like `pay`", "U+0440", "+last", "y once"]);
+    ada.types("q");
+    let (code, raw) = ada.leaves();
+    assert_eq!(code, Some(0));
+    let text = String::from_utf8(raw).unwrap();
+    for harm in ["\u{1b}]", "owned\u{7}", "\u{9b}", "\u{202e}", "\u{200b}", "\u{2066}", "\rhidden", "\u{8}"] {
+        assert!(!text.contains(harm), "{harm:?} reached the terminal");
+    }
+    assert_eq!(read(&home, path), None);
+}
+
+// Whatever ends it, the terminal is given back; a new size is drawn anew
+#[test]
+fn signals_and_sizes_leave_the_terminal_usable() {
+    for (end, expected) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
+        let home = Home::new();
+        propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
+        let mut ada = Person::watching(&home, &[]);
+        ada.waits_for(&["CREATE FILE src/new.rs", "y once"]);
+        if end == Signal::TERM {
+            ada.screen.screen_mut().set_size(lines(10), lines(40));
+            resize(&ada.keyboard, 10, 40);
+            signal(&ada, Signal::WINCH);
+            ada.waits_for(&["more lines below"]);
+            ada.types("y");
+            ada.waits_for(&["New passphrase"]);
+        }
+        signal(&ada, end);
+        assert_eq!(ada.leaves().0, Some(expected));
+        assert_eq!(read(&home, "src/new.rs"), None);
+    }
+}
+
+#[test]
+fn without_a_terminal_it_says_what_works() {
+    let home = Home::new();
+    for args in [vec!["approvals", "watch"], vec!["approvals", "watch", "--json"]] {
+        let ran = home.run(&args);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(format!("{}{}", ran.out, ran.err).contains("approvals list"), "{ran:?}");
+    }
+}
