@@ -62,6 +62,9 @@ pub(crate) enum AuditCommand {
         /// How many cores to use; all of them when left out.
         #[arg(long, short, value_name = "N")]
         jobs: Option<usize>,
+        /// Compute every record's own hash as well, also under a signed root that fits.
+        #[arg(long)]
+        thorough: bool,
     },
     /// Sign what is there and print the newest checkpoint, to be kept elsewhere.
     Checkpoint,

@@ -46,9 +46,9 @@ pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failu
             };
             query_ledger(query, *out).await?;
         }
-        AuditCommand::Verify { home, since, checkpoint, key, jobs } => {
+        AuditCommand::Verify { home, since, checkpoint, key, jobs, thorough } => {
             let since = since.as_deref().map(moment).transpose()?;
-            let against = verify::Against { since, checkpoint, key, jobs };
+            let against = verify::Against { since, checkpoint, key, jobs, thorough };
             return verify::run(home.as_deref(), against, *out).await;
         }
         AuditCommand::Checkpoint => proof::checkpoint(*out).await?,

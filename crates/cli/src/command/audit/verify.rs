@@ -31,6 +31,7 @@ pub(super) struct Against {
     pub(super) checkpoint: Vec<PathBuf>,
     pub(super) key: Option<String>,
     pub(super) jobs: Option<usize>,
+    pub(super) thorough: bool,
 }
 
 impl Against {
@@ -54,7 +55,7 @@ impl Against {
             // An anchor speaks of the folder that is in use; a copy may be older.
             anchors: if home.is_some() { None } else { places::anchors() },
             jobs: self.jobs.unwrap_or(cores),
-            thorough: false,
+            thorough: self.thorough,
             now: SystemClock.now(),
         })
     }
