@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use vambrace_ledger::{Kind, SigningKey};
 use vambrace_store::{StateDir, VerifyOptions, VerifyReport, verify};
 
 use crate::forge::{Dice, Forge, Image, Story, story};
@@ -114,6 +115,28 @@ fn a_ledger_made_anew_with_other_keys_is_found_by_whoever_kept_a_checkpoint_or_t
     let options = VerifyOptions { checkpoints, key: Some(ours.key.parse().unwrap()), ..options };
     let honest = looked(&home, &options);
     assert!(honest.findings.is_clean(), "{:#?}", honest.findings);
+}
+
+// B5
+#[test]
+fn what_only_the_holder_of_the_key_can_have_signed_is_found_by_a_thorough_look() {
+    let ours = story(1, 12, 1 << 20);
+    let (_temp, home) = folder();
+    let forge = Forge::of(&ours.image, &home);
+    let key = std::fs::read_to_string(home.join("keys/ledger.key")).unwrap();
+    let key = SigningKey::from_secret_text(&key).unwrap();
+    let mut lines = forge.lines();
+    lines[7] = lines[7].replacen("\"level\":\"INFO\"", "\"level\":\"WARN\"", 1);
+    forge.set_lines(&lines);
+    forge.fix_head();
+    forge.fix_segments();
+    forge.fix_tree();
+    forge.fix_checkpoints(&|said, _| said.sign(&key).unwrap().to_string());
+    drop(forge);
+    assert!(looked(&home, &later()).findings.is_clean());
+    let thorough = looked(&home, &VerifyOptions { thorough: true, ..later() });
+    let kinds: Vec<Kind> = thorough.findings.faults().iter().map(|fault| fault.kind).collect();
+    assert_eq!(kinds, [Kind::WrongHash]);
 }
 
 // B5
