@@ -57,7 +57,10 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
         vec!["call", "read_file", "path=notes.txt"],
         vec!["call", "read_file", "path=notes.txt", "--json"],
         vec!["call", "read_file", "path=notes.txt", "start_line=2", "end_line=5", "--json"],
+        vec!["call", "read_file", "path=notes.txt", "start_line=10", "end_line=10", "--json"],
         vec!["call", "search_file", "regex=.+", "--json"],
+        vec!["call", "search_file", "regex=b3Blbn", "context_lines=0", "--json"],
+        vec!["call", "search_file", "regex=b3Blbn", "context_lines=0"],
         vec!["call", "list_files", "recursive=true", "--json"],
         vec!["call", "list_files", "recursive=true"],
         vec!["tools", "--json"],
@@ -73,9 +76,6 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
     for words in &doors {
         let ran = home.run(words);
         let told = format!("{}{}", ran.out, ran.err);
-        // A line of a private key that a search shows without its first line is not recognised: SECURITY.md says so.
-        let told =
-            if words.contains(&"search_file".to_owned()) { told.replace(&canaries.all[6], "") } else { told };
         silent(&canaries, &told, &words.join(" "));
     }
     // As arguments, names, ids and errors.
@@ -112,7 +112,6 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
         ("list_files", json!({"recursive": true})),
     ] {
         let told = server.call(tool, args).to_string();
-        let told = if tool == "search_file" { told.replace(&canaries.all[6], "") } else { told };
         silent(&canaries, &told, tool);
     }
     for words in [["audit", "tail", "--json"], ["timeline", "--limit", "50"], ["audit", "verify", "--json"]] {

@@ -66,7 +66,7 @@ const DUMMIES: &[&str] = &[
     "argument", "fixture", "stub", "spec", "case", "bot", "web", "http", "https", "url", "uri", "host", "port",
     "path", "file", "read", "write", "only", "all", "any", "expired", "missing", "unused", "bogus", "garbage",
     "whatever", "something", "anything", "nothing", "placeholder", "dummy", "sample", "example", "scott", "tiger",
-    "security",
+    "security", "utf", "ascii", "latin", "passwords", "tokens", "secrets", "keys",
 ];
 
 /// Whether a value is a secret.
@@ -88,7 +88,11 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
         return false;
     }
     // What stands between two texts, not in one: `"no such token ", name = (`.
-    if standing.given == Given::Blank && matches!(at(value, 0), b',' | b';' | b')' | b']' | b'}' | b'+' | b':') {
+    let follows_text = matches!(at(value, 0), b',' | b';' | b')' | b']' | b'}' | b'+' | b':');
+    let calls = value.contains(&b'(') || value.contains(&b'=');
+    if follows_text
+        && (standing.given == Given::Blank || (standing.given == Given::Colon && standing.quoted && calls))
+    {
         return false;
     }
     match promise {
@@ -347,6 +351,13 @@ fn is_path(value: &[u8]) -> bool {
 fn ends_as_file(value: &[u8]) -> bool {
     let ending = value.iter().rev().take_while(|byte| byte.is_ascii_lowercase()).count();
     (1..=4).contains(&ending) && value.len().checked_sub(ending + 1).is_some_and(|dot| at(value, dot) == b'.')
+}
+
+/// `Mistral3ForConditionalGeneration`: words written together, each begun by a capital.
+pub(crate) fn is_camel(value: &[u8]) -> bool {
+    let capitals = value.iter().filter(|byte| byte.is_ascii_uppercase()).count();
+    let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
+    capitals >= 2 && capitals * 4 < value.len() && digits <= 2 && is_identifier(value)
 }
 
 /// `OBJ_pkcs12_BagIds`: words joined by `_`, each with a short number at most.
