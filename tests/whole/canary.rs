@@ -157,3 +157,32 @@ fn the_value_of_a_scope_is_masked_and_may_change() {
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.out.contains("SecretScopeDenied") && !ran.out.contains("scope-value"), "{ran:?}");
 }
+
+// T21, S11: what the broker's environment holds is in no child's, and the child finds it nowhere
+#[test]
+fn children_see_no_secret_of_the_brokers_environment() {
+    let home = Home::bare();
+    let secrets = [
+        ("GITHUB_TOKEN", format!("gh{}_{}", "p", "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8")),
+        ("AWS_SECRET_ACCESS_KEY", "wJ4canaryKq7bPxRfiCYzzKEYq1W2e3R4t5Y6u7I".to_owned()),
+        ("DATABASE_URL", "postgres://app:pG7canaryPw42@db/x".to_owned()),
+        ("MY_PASSWORD", "Zx9-canary-Kq7!".to_owned()),
+        ("NPM_CONFIG__AUTH", "Y2FuYXJ5OmNhbmFyeS1wdw==".to_owned()),
+    ];
+    let script = "env; tr '\\0' '\\n' </proc/self/environ; cat /proc/$PPID/environ /proc/1/environ /proc/*/environ; set";
+    for options in [&[][..], &["--speculative"][..]] {
+        let mut command =
+            home.command(["sandbox", "run"].iter().chain(options).chain(&["--", "/bin/sh", "-c", script]));
+        secrets.iter().for_each(|(name, value)| drop(command.env(name, value)));
+        let output = command.output().unwrap();
+        let told =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(told.contains("PATH=") || told.contains("PWD="), "the child told nothing: {told}");
+        for secret in secrets.iter().map(|(_, value)| value.as_str()).chain([CANARY]) {
+            assert!(!told.contains(secret), "{options:?} tells `{secret}`:\n{told}");
+        }
+    }
+    for (_, secret) in &secrets {
+        assert_eq!(stands_in(&home.state(), secret), None, "`{secret}` is on disk");
+    }
+}

@@ -99,7 +99,8 @@ pub(crate) fn netrc(view: &[u8], from: usize, to: usize) -> Option<(usize, usize
     }
     let end = run(view, start, start + 300, |byte| byte > b' ');
     let value = part(view, start, end);
-    (value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase())).then_some((start, end))
+    (value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase()))
+        .then_some((start, end))
 }
 
 /// Past what stands between the word and the token.

@@ -140,7 +140,8 @@ fn inside(text: &str) -> Vec<u64> {
 
 /// Whether a line holds so much of base64 that it may be one of a key.
 fn may_be_key(line: &str) -> bool {
-    line.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))).any(|run| run.len() >= PIECE)
+    line.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=')))
+        .any(|run| run.len() >= PIECE)
 }
 
 fn may_be_key_or_end(line: &str) -> bool {
@@ -149,7 +150,8 @@ fn may_be_key_or_end(line: &str) -> bool {
 
 /// Nothing but a short piece of base64, quotes and escapes aside.
 fn is_piece(line: &str) -> bool {
-    let bare = line.trim().trim_matches(|c: char| matches!(c, '"' | '\'' | '\\' | 'n' | ',' | ';' | '+' | ' '));
+    let bare =
+        line.trim().trim_matches(|c: char| matches!(c, '"' | '\'' | '\\' | 'n' | ',' | ';' | '+' | ' '));
     !bare.is_empty() && bare.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))
 }
 
