@@ -57,7 +57,10 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
         vec!["call", "read_file", "path=notes.txt"],
         vec!["call", "read_file", "path=notes.txt", "--json"],
         vec!["call", "read_file", "path=notes.txt", "start_line=2", "end_line=5", "--json"],
+        vec!["call", "read_file", "path=notes.txt", "start_line=10", "end_line=10", "--json"],
         vec!["call", "search_file", "regex=.+", "--json"],
+        vec!["call", "search_file", "regex=b3Blbn", "context_lines=0", "--json"],
+        vec!["call", "search_file", "regex=b3Blbn", "context_lines=0"],
         vec!["call", "list_files", "recursive=true", "--json"],
         vec!["call", "list_files", "recursive=true"],
         vec!["tools", "--json"],
@@ -73,9 +76,6 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
     for words in &doors {
         let ran = home.run(words);
         let told = format!("{}{}", ran.out, ran.err);
-        // A line of a private key that a search shows without its first line is not recognised: SECURITY.md says so.
-        let told =
-            if words.contains(&"search_file".to_owned()) { told.replace(&canaries.all[6], "") } else { told };
         silent(&canaries, &told, &words.join(" "));
     }
     // As arguments, names, ids and errors.
@@ -112,7 +112,6 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
         ("list_files", json!({"recursive": true})),
     ] {
         let told = server.call(tool, args).to_string();
-        let told = if tool == "search_file" { told.replace(&canaries.all[6], "") } else { told };
         silent(&canaries, &told, tool);
     }
     for words in [["audit", "tail", "--json"], ["timeline", "--limit", "50"], ["audit", "verify", "--json"]] {
@@ -157,4 +156,33 @@ fn the_value_of_a_scope_is_masked_and_may_change() {
     let ran = home.run(["call", "read_file", "path=notes.txt", "--json"]);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.out.contains("SecretScopeDenied") && !ran.out.contains("scope-value"), "{ran:?}");
+}
+
+// T21, S11: what the broker's environment holds is in no child's, and the child finds it nowhere
+#[test]
+fn children_see_no_secret_of_the_brokers_environment() {
+    let home = Home::bare();
+    let secrets = [
+        ("GITHUB_TOKEN", format!("gh{}_{}", "p", "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8")),
+        ("AWS_SECRET_ACCESS_KEY", "wJ4canaryKq7bPxRfiCYzzKEYq1W2e3R4t5Y6u7I".to_owned()),
+        ("DATABASE_URL", "postgres://app:pG7canaryPw42@db/x".to_owned()),
+        ("MY_PASSWORD", "Zx9-canary-Kq7!".to_owned()),
+        ("NPM_CONFIG__AUTH", "Y2FuYXJ5OmNhbmFyeS1wdw==".to_owned()),
+    ];
+    let script = "env; tr '\\0' '\\n' </proc/self/environ; cat /proc/$PPID/environ /proc/1/environ /proc/*/environ; set";
+    for options in [&[][..], &["--speculative"][..]] {
+        let mut command =
+            home.command(["sandbox", "run"].iter().chain(options).chain(&["--", "/bin/sh", "-c", script]));
+        secrets.iter().for_each(|(name, value)| drop(command.env(name, value)));
+        let output = command.output().unwrap();
+        let told =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(told.contains("PATH=") || told.contains("PWD="), "the child told nothing: {told}");
+        for secret in secrets.iter().map(|(_, value)| value.as_str()).chain([CANARY]) {
+            assert!(!told.contains(secret), "{options:?} tells `{secret}`:\n{told}");
+        }
+    }
+    for (_, secret) in &secrets {
+        assert_eq!(stands_in(&home.state(), secret), None, "`{secret}` is on disk");
+    }
 }

@@ -108,3 +108,51 @@ fn rules_can_be_added_and_bad_ones_are_told_with_their_place() {
     assert!(ran.err.contains("bad.toml:2: rule `bad`"), "{ran:?}");
     assert_eq!(home.run(["redact", "missing.txt"]).code, 2);
 }
+
+/// What the filter says on a terminal while it reads a file.
+fn on_a_terminal(home: &Home, file: &str) -> (i32, String) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use std::io::Read as _;
+
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+    let theirs = std::fs::File::options().read(true).write(true).open(name).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&ours, size).unwrap();
+    let mut child = home
+        .command(["redact", file])
+        .env("TERM", "xterm")
+        .stdout(Stdio::null())
+        .stderr(theirs)
+        .spawn()
+        .unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut said, mut piece) = (Vec::new(), [0; 4096]);
+        let mut terminal = std::fs::File::from(ours);
+        // It ends with an error once nobody holds the other end.
+        while let Ok(count @ 1..) = terminal.read(&mut piece) {
+            said.extend_from_slice(&piece[..count]);
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let code = child.wait().unwrap().code().unwrap_or(-1);
+    (code, reader.join().unwrap())
+}
+
+// A bar for large inputs, on a terminal and nowhere else
+#[test]
+fn large_inputs_show_a_bar_on_a_terminal_only() {
+    let home = Home::bare();
+    let line = "an ordinary line of a log without anything in it\n";
+    home.write("large.log", &line.repeat((24 << 20) / line.len()));
+    home.write("small.log", line);
+    let (code, said) = on_a_terminal(&home, "large.log");
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("MiB/") && said.contains("MiB/s"), "{said:?}");
+    let (code, said) = on_a_terminal(&home, "small.log");
+    assert_eq!((code, said.as_str()), (0, ""));
+    let ran = home.run(["redact", "--report", "json", "large.log"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}

@@ -15,8 +15,13 @@ use crate::{
 pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<ExitCode> {
     let toolbox = Toolbox::open(project)?;
     toolbox.peers()?;
+    let mut gitleaks = None;
     if name.is_none_or(|name| name == "redact") {
         toolbox.scanners()?;
+        gitleaks = toolbox.gitleaks();
+        if gitleaks.is_none() {
+            println!("gitleaks cannot be had: `redact` tells its figures without that peer");
+        }
     }
     if name.is_none_or(|name| name == "spawn") && !toolbox.bubblewrap() {
         println!("bubblewrap cannot be had: `spawn` tells its figures without that peer");
@@ -42,6 +47,11 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
         .env("VAMBRACE_NODE", toolbox.node())
         .env("VAMBRACE_PEER_WITNESS_LOG", toolbox.witness_log())
         .env("VAMBRACE_PEER_KINGFISHER", toolbox.kingfisher())
+        .env("VAMBRACE_BENCH_HELD_OUT", toolbox.held_out())
         .env("VAMBRACE_PEER_FILESYSTEM", toolbox.file_server());
+    match gitleaks {
+        Some(program) => drop(command.env("VAMBRACE_PEER_GITLEAKS", program)),
+        None => drop(command.env_remove("VAMBRACE_PEER_GITLEAKS")),
+    }
     Ok(if aloud(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -19,6 +19,10 @@ use crate::{
     toolbox::{Toolbox, is_root},
 };
 
+/// Targets of `fuzz/`, and the seconds each of them is driven.
+const FUZZED: [&str; 2] = ["stream", "rules"];
+const FUZZ_SECONDS: u32 = 20;
+
 /// Tests that meet programs of others.
 const INTEROP: &str = "interop::";
 
@@ -58,6 +62,7 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
     match extent {
         Extent::Full if built => {
             run.did("generated files", || generate::check(project))?;
+            run.fuzz(&toolbox)?;
             if is_root() {
                 run.second_user()?;
             } else {
@@ -65,11 +70,12 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
             }
         }
         Extent::Full => {
-            run.lines.push("generated files, second user: not reached, the build failed".to_owned())
+            run.lines.push("generated files, fuzz, second user: not reached, the build failed".to_owned())
         }
         Extent::Quick => {
-            run.lines
-                .push("left out by --quick: deny, docs, interop, generated files, second user".to_owned());
+            run.lines.push(
+                "left out by --quick: deny, docs, interop, generated files, fuzz, second user".to_owned(),
+            );
         }
     }
 
@@ -103,6 +109,29 @@ impl Run<'_> {
         let start = begin(name);
         let (passed, tally) = counted(command)?;
         self.end(name, start, honest(passed, tally));
+        Ok(())
+    }
+
+    /// cargo-fuzz on the stable compiler: the code is without `unsafe`, so that coverage is enough and no sanitizer,
+    /// which would need a nightly one, is missed.
+    fn fuzz(&mut self, toolbox: &Toolbox<'_>) -> Outcome<()> {
+        if let Err(fault) = toolbox.fuzz() {
+            self.lines
+                .push(format!("fuzz: cargo-fuzz cannot be had, the tests drive the targets alone ({fault})"));
+            return Ok(());
+        }
+        let project = self.project;
+        for target in FUZZED {
+            let mut command = project.cargo("fuzz");
+            command.args(["run", "--sanitizer", "none", target, "--"]);
+            command.args([
+                &format!("-max_total_time={FUZZ_SECONDS}"),
+                "-seed=1",
+                "-max_len=20000",
+                "-verbosity=0",
+            ]);
+            self.check(&format!("fuzz {target}"), &mut command)?;
+        }
         Ok(())
     }
 

@@ -26,6 +26,8 @@ const ROOMS: &[Room] = &[
 ];
 /// Peers of the redactor's bench alone.
 const SCANNERS: Room = Room { name: "scanners", pins: include_str!("../../tests/interop/scanners.txt") };
+/// Source that nobody read while the rules of the redactor were made.
+const HELD_OUT: Room = Room { name: "held-out", pins: include_str!("../../tests/interop/held-out.txt") };
 const PROGRAMS: Room = Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
 const AST_GREP: Room = Room { name: "ast-grep", pins: include_str!("../../tests/interop/ast-grep.txt") };
 const WITNESS_LOG: Room =
@@ -41,6 +43,8 @@ const NEXTEST: CargoProgram = CargoProgram {
     version: "0.9.143",
     features: &["--no-default-features", "--features", "default-no-update"],
 };
+
+const FUZZ: CargoProgram = CargoProgram { name: "cargo-fuzz", version: "0.13.2", features: &[] };
 
 struct Room {
     name: &'static str,
@@ -88,7 +92,23 @@ impl<'a> Toolbox<'a> {
     /// The scanner of secrets that the redactor is measured against.
     pub(crate) fn scanners(&self) -> Outcome<()> {
         self.python()?;
-        self.room(&SCANNERS)
+        self.room(&SCANNERS)?;
+        self.room(&HELD_OUT)
+    }
+
+    pub(crate) fn held_out(&self) -> PathBuf {
+        self.folder.join(HELD_OUT.name)
+    }
+
+    /// gitleaks, from Debian: the system's own mirror, its unstable suite, checked by the archive's key. `None` where
+    /// that cannot be had; the bench says so then.
+    pub(crate) fn gitleaks(&self) -> Option<PathBuf> {
+        let folder = self.folder.join("gitleaks");
+        let program = folder.join("usr/bin/gitleaks");
+        if !program.is_file() {
+            announced("gitleaks", || debian_package("gitleaks", &folder)).ok()?;
+        }
+        program.is_file().then_some(program)
     }
 
     pub(crate) fn kingfisher(&self) -> PathBuf {
@@ -132,6 +152,10 @@ impl<'a> Toolbox<'a> {
 
     pub(crate) fn nextest(&self) -> Outcome<()> {
         self.cargo_program(&NEXTEST)
+    }
+
+    pub(crate) fn fuzz(&self) -> Outcome<()> {
+        self.cargo_program(&FUZZ)
     }
 
     /// Whether `cargo nextest` can be run already.
@@ -295,6 +319,48 @@ fn announced(name: &str, work: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     })?;
     println!("{:.0} s", start.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Unpacks a package of Debian's unstable suite into a folder, without installing it.
+fn debian_package(name: &str, folder: &Path) -> Outcome<()> {
+    let told = quietly(Command::new("apt-get").args(["indextargets", "--format", "$(ORIGIN) $(REPO_URI)"]))?;
+    let mirror = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("Debian "))
+        .find(|mirror| !mirror.trim_end_matches('/').ends_with("security"))
+        .ok_or_else(|| Fault::new("this system has no mirror of Debian"))?;
+    let (lists, cache) = (folder.join("lists"), folder.join("cache"));
+    for place in [lists.join("partial"), cache.join("archives/partial")] {
+        fs::create_dir_all(&place).when(|| format!("cannot make `{}`", place.display()))?;
+    }
+    let source = folder.join("unstable.sources");
+    let key = "/usr/share/keyrings/debian-archive-keyring.gpg";
+    write(
+        &source,
+        &format!("Types: deb\nURIs: {mirror}\nSuites: sid\nComponents: main\nSigned-By: {key}\n"),
+    )?;
+    let apt = || {
+        let mut command = Command::new("apt-get");
+        command.current_dir(folder).arg("--quiet").args(["--option", "Acquire::Languages=none"]);
+        for (option, value) in [
+            ("Dir::Etc::SourceList", source.as_path()),
+            ("Dir::Etc::SourceParts", Path::new("/dev/null")),
+            ("Dir::State::Lists", lists.as_path()),
+            ("Dir::Cache", cache.as_path()),
+        ] {
+            command.arg("--option").arg(format!("{option}={}", value.display()));
+        }
+        command
+    };
+    quietly(apt().arg("update"))?;
+    quietly(apt().args(["download", name]))?;
+    for entry in fs::read_dir(folder).when(|| format!("cannot list `{}`", folder.display()))?.flatten() {
+        if entry.path().extension().is_some_and(|ending| ending == "deb") {
+            quietly(Command::new("dpkg-deb").arg("--extract").arg(entry.path()).arg(folder))?;
+        }
+    }
+    clear(&lists)?;
+    clear(&cache)
 }
 
 const PYTHON_WORKS: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";

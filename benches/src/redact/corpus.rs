@@ -43,9 +43,15 @@ pub(crate) fn source() -> Vec<(PathBuf, Vec<u8>)> {
     below(folders)
 }
 
-/// Source of the system, which nobody looked at while the rules were made.
-pub(crate) fn unseen() -> Vec<(PathBuf, Vec<u8>)> {
+/// Source of the system; its hits were read too, later.
+pub(crate) fn system() -> Vec<(PathBuf, Vec<u8>)> {
     below(["/usr/lib/python3", "/usr/include", "/usr/share/doc"].map(PathBuf::from).to_vec())
+}
+
+/// Packages whose hits were first read when the rules were done.
+pub(crate) fn held_out() -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = std::env::var_os("VAMBRACE_BENCH_HELD_OUT").expect("`cargo xtask bench` names the folder");
+    below(vec![PathBuf::from(folder).join("lib")])
 }
 
 fn below(mut folders: Vec<PathBuf>) -> Vec<(PathBuf, Vec<u8>)> {
@@ -243,6 +249,9 @@ pub(crate) fn negatives(chance: &mut Chance, count: usize) -> Vec<u8> {
     }
     text.into_bytes()
 }
+
+/// A record as the broker keeps them, without a secret.
+pub(crate) const RECORD: &str = r#"{"v":1,"call":"c-7f3a9c11","tool":"read_file","args":{"path":"crates/redact/src/lib.rs"},"effects":[{"read":"crates/redact/src/lib.rs"}],"verdict":"allow","rule":"default","took_us":412,"bytes":4096,"base_hash":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}"#;
 
 /// The public examples that hold a secret: source and text.
 pub(crate) fn vectors() -> Vec<(String, String)> {

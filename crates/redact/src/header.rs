@@ -32,19 +32,27 @@ pub(crate) fn basic(view: &[u8], after: usize) -> Option<(usize, usize)> {
     let header = contains(part(view, after.saturating_sub(28), after), b"authorization")
         && text.len() >= 16
         && text.iter().any(u8::is_ascii_digit);
-    ((is_pair(text) || header) && !is_placeholder(text)).then_some((start, end))
+    let pair = pair(text);
+    let dummy = pair.as_ref().is_some_and(|(_, password)| is_dummy_word(&password.to_ascii_lowercase()));
+    ((pair.is_some() || header) && !dummy && !is_placeholder(text)).then_some((start, end))
 }
 
 /// Whether base64 of `user:password`.
 pub(crate) fn is_pair(text: &[u8]) -> bool {
+    pair(text).is_some()
+}
+
+/// User and password of such a text.
+fn pair(text: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let decoded = GeneralPurpose::new(&alphabet::STANDARD, config).decode(text);
-    let Ok(pair) = decoded else { return false };
-    let split = pair.iter().position(|byte| *byte == b':');
-    text.len() >= 8
-        && split.is_some_and(|split| split + 1 < pair.len())
+    let pair = decoded.ok()?;
+    let split = pair.iter().position(|byte| *byte == b':')?;
+    let text_of_letters = text.len() >= 8
+        && split + 1 < pair.len()
         && pair.iter().all(|byte| (b' '..0x7f).contains(byte) || *byte >= 0x80)
-        && std::str::from_utf8(&pair).is_ok()
+        && std::str::from_utf8(&pair).is_ok();
+    text_of_letters.then(|| (part(&pair, 0, split).to_vec(), part(&pair, split + 1, pair.len()).to_vec()))
 }
 
 /// The password after `-u` or `--user`, which ends at `after`.
@@ -91,7 +99,8 @@ pub(crate) fn netrc(view: &[u8], from: usize, to: usize) -> Option<(usize, usize
     }
     let end = run(view, start, start + 300, |byte| byte > b' ');
     let value = part(view, start, end);
-    (value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase())).then_some((start, end))
+    (value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase()))
+        .then_some((start, end))
 }
 
 /// Past what stands between the word and the token.

@@ -66,7 +66,7 @@ const DUMMIES: &[&str] = &[
     "argument", "fixture", "stub", "spec", "case", "bot", "web", "http", "https", "url", "uri", "host", "port",
     "path", "file", "read", "write", "only", "all", "any", "expired", "missing", "unused", "bogus", "garbage",
     "whatever", "something", "anything", "nothing", "placeholder", "dummy", "sample", "example", "scott", "tiger",
-    "security",
+    "security", "utf", "ascii", "latin", "passwords", "tokens", "secrets", "keys",
 ];
 
 /// Whether a value is a secret.
@@ -88,7 +88,11 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
         return false;
     }
     // What stands between two texts, not in one: `"no such token ", name = (`.
-    if standing.given == Given::Blank && matches!(at(value, 0), b',' | b';' | b')' | b']' | b'}' | b'+' | b':') {
+    let follows_text = matches!(at(value, 0), b',' | b';' | b')' | b']' | b'}' | b'+' | b':');
+    let calls = value.contains(&b'(') || value.contains(&b'=');
+    if follows_text
+        && (standing.given == Given::Blank || (standing.given == Given::Colon && standing.quoted && calls))
+    {
         return false;
     }
     match promise {
@@ -193,6 +197,7 @@ fn is_machine_made(value: &[u8], standing: Standing, least: usize, least_entropy
         || is_words(value)
         || is_identifier(value)
         || is_snake(value)
+        || is_table(value)
         || (!standing.quoted && is_code(value))
     {
         return false;
@@ -278,7 +283,15 @@ fn is_code(value: &[u8]) -> bool {
         .windows(2)
         .any(|two| two == b"->" || two == b"::" || two == b"=>" || two == b"&&" || two == b"||");
     let question = value.contains(&b'?') && value.contains(&b'.');
+    // `e.HEX=e.MARK=`: one assignment after another.
+    let chained = value.split(|byte| *byte == b'=').next().is_some_and(|first| {
+        first.len() < value.len()
+            && first.contains(&b'.')
+            && first.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$'))
+            && !value.ends_with(b"=")
+    });
     call || path
+        || chained
         || arrow
         || question
         || (name
@@ -315,7 +328,8 @@ fn is_address(value: &[u8]) -> bool {
     let mut sides = value.split(|byte| *byte == b'@');
     let plain = |side: Option<&[u8]>| {
         side.is_some_and(|side| {
-            side.len() >= 4 && side.iter().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'.' | b'-'))
+            side.len() >= 4
+                && side.iter().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'.' | b'-'))
         })
     };
     plain(sides.next()) && plain(sides.next()) && sides.next().is_none()
@@ -349,12 +363,30 @@ fn ends_as_file(value: &[u8]) -> bool {
     (1..=4).contains(&ending) && value.len().checked_sub(ending + 1).is_some_and(|dot| at(value, dot) == b'.')
 }
 
+/// `Mistral3ForConditionalGeneration`: words written together, each begun by a capital.
+pub(crate) fn is_camel(value: &[u8]) -> bool {
+    let capitals = value.iter().filter(|byte| byte.is_ascii_uppercase()).count();
+    let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
+    capitals >= 2 && capitals * 4 < value.len() && digits <= 2 && is_identifier(value)
+}
+
+/// Data packed into a text, such as a parser's tables: longer than a token, full of signs that tokens do not have.
+fn is_table(value: &[u8]) -> bool {
+    let signs = |byte: &&u8| {
+        !byte.is_ascii_alphanumeric()
+            && !matches!(**byte, b'_' | b'-' | b'+' | b'/' | b'=' | b'.' | b':' | b'~' | b'%' | b'|')
+    };
+    value.len() > 64 && value.iter().filter(signs).count() * 8 > value.len()
+}
+
 /// `OBJ_pkcs12_BagIds`: words joined by `_`, each with a short number at most.
 fn is_snake(value: &[u8]) -> bool {
     value.contains(&b'_')
         && value.split(|byte| *byte == b'_').all(|word| {
             let letters = word.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
-            (1..=12).contains(&letters) && word.len() - letters <= 3 && word.iter().skip(letters).all(u8::is_ascii_digit)
+            (1..=12).contains(&letters)
+                && word.len() - letters <= 3
+                && word.iter().skip(letters).all(u8::is_ascii_digit)
         })
 }
 

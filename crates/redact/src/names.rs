@@ -60,7 +60,7 @@ const OTHER: &[&str] = &[
     "policy", "hashers", "hasher", "validator", "validators", "prompt", "hint", "label", "placeholder", "regex",
     "pattern", "format", "enabled", "disabled", "required", "encoding", "encoder", "store", "manager", "provider",
     "endpoint", "index", "kind", "class", "method", "mode", "status", "state", "error", "errors", "message", "msg",
-    "title", "description", "spec", "desc", "input", "form", "view", "page", "icon", "visible", "toggle", "confirm",
+    "title", "description", "spec", "symbols", "chars", "characters", "alphabet", "charset", "requests", "desc", "input", "form", "view", "page", "icon", "visible", "toggle", "confirm",
     "confirmation", "strength", "min", "max", "rounds", "algorithm", "alg", "usage", "var", "variable", "parameter",
     "param", "ref", "arn", "version", "scope", "scopes", "issuer", "audience", "callback", "handler", "generator",
     "factory", "service", "less", "helper", "env", "location", "source", "from", "prefix", "suffix", "separator",
@@ -75,7 +75,7 @@ const PUBLIC: &[&str] = &[
     "mask", "sep", "cls", "end", "start", "stop", "special", "lock", "site", "host", "map", "object", "storage",
     "row", "hot", "short", "translate", "message", "ssh", "pub", "event", "data", "index", "lookup", "registry",
     "group", "query", "item", "entry", "dict", "hash", "feature", "track", "state", "local", "proxy", "react",
-    "idempotency", "dedupe", "i18n", "translation", "sync", "pagination", "cursor", "design", "color",
+    "idempotency", "dedupe", "socket", "websocket", "i18n", "translation", "sync", "pagination", "cursor", "design", "color",
 ];
 
 /// The words of a name in small letters: split at signs and where capitals begin.

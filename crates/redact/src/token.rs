@@ -351,6 +351,7 @@ impl NearRule {
         if public
             || !mixed
             || entropy(value) < 2.3
+            || crate::judge::is_camel(value)
             || is_example(value)
             || begins(rest(value, 0), b"[REDACTED")
         {

@@ -8,6 +8,7 @@ mod change;
 mod delete_file;
 mod edit_file;
 mod fresh;
+mod key_lines;
 mod list_files;
 mod read_file;
 mod search;

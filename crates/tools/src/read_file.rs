@@ -13,6 +13,7 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{Content, FileRead, Kind, LineRange, ReadRequest, Resolved};
 
 use crate::arguments;
+use crate::key_lines;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
 
 const NAME: &str = "read_file";
@@ -113,7 +114,11 @@ impl Work for Reading {
             return Err(CallError::new(ErrorCode::PermissionDenied, why));
         }
         let want = ReadRequest { kin: visible(&fence.kin), ..self.want };
-        let read = room.workspace.read_open(&self.file, &want)?;
+        let mut read = room.workspace.read_open(&self.file, &want)?;
+        if let Content::Text(text) = &mut read.content {
+            let start = read.returned_range.start_line;
+            *text = key_lines::mask_range(room, want.kin.as_ref(), &self.file, start, std::mem::take(text))?;
+        }
         Ok(output(read, want.max_bytes))
     }
 }

@@ -12,6 +12,7 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
 
 use crate::arguments;
+use crate::key_lines;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
 
 const SEARCH: &str = "search_file";
@@ -168,7 +169,8 @@ impl Work for Search {
         _started: &StartReceipt,
     ) -> Result<Output, CallError> {
         let want = SearchRequest { visible: visible(&fence.read), kin: visible(&fence.kin), ..self.want };
-        let found = room.workspace.search_open(self.start, &want)?;
+        let mut found = room.workspace.search_open(self.start, &want)?;
+        key_lines::mask_matches(room, want.kin.as_ref(), &mut found.matches)?;
         Ok(match want.mode {
             SearchMode::Lines => lines(found),
             SearchMode::Count => count(&found),
