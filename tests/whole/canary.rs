@@ -173,7 +173,7 @@ fn children_see_no_secret_of_the_brokers_environment() {
     for options in [&[][..], &["--speculative"][..]] {
         let mut command =
             home.command(["sandbox", "run"].iter().chain(options).chain(&["--", "/bin/sh", "-c", script]));
-        secrets.iter().for_each(|(name, value)| drop(command.env(name, value)));
+        command.envs(secrets.iter().map(|(name, value)| (name, value)));
         let output = command.output().unwrap();
         let told =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

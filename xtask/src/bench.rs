@@ -49,9 +49,7 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
         .env("VAMBRACE_PEER_KINGFISHER", toolbox.kingfisher())
         .env("VAMBRACE_BENCH_HELD_OUT", toolbox.held_out())
         .env("VAMBRACE_PEER_FILESYSTEM", toolbox.file_server());
-    match gitleaks {
-        Some(program) => drop(command.env("VAMBRACE_PEER_GITLEAKS", program)),
-        None => drop(command.env_remove("VAMBRACE_PEER_GITLEAKS")),
-    }
+    command.env_remove("VAMBRACE_PEER_GITLEAKS");
+    command.envs(gitleaks.map(|program| ("VAMBRACE_PEER_GITLEAKS", program)));
     Ok(if aloud(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

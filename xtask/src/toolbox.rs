@@ -197,7 +197,9 @@ impl<'a> Toolbox<'a> {
             quietly(
                 Command::new(folder.join("bin/python"))
                     .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
-                    .arg(&pins),
+                    .arg(&pins)
+                    // They are read and never run.
+                    .args((room.name == HELD_OUT.name).then_some("--no-deps")),
             )
         })
     }
