@@ -1,7 +1,7 @@
 //! How often one edit waits for the disk from end to end: the program itself serves a client over MCP, every edit is
 //! proposed, agreed to in a form, applied and recorded, and `strace` writes down each sync that any of its threads asks
-//! for. Counted is between the call and its answer; what the ledger's keeper does besides (a checkpoint each second of
-//! activity) shows in the mean over the whole run.
+//! for. Counted is what stands between the call and its answer; what the store does besides (the end of a call, which no
+//! answer waits for, and a checkpoint each second of activity) shows in the mean over the whole run.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -14,7 +14,10 @@ use crate::read::Place;
 const EDITS: usize = 60;
 const CALLS: &str = "trace=fsync,fdatasync,syncfs,sync,sync_file_range,msync";
 
-/// Syncs of one edit, the median; and all syncs of the run for each edit.
+/// Threads of the store that no call waits for: they bring the last record to the disk when nothing else does, and sign.
+const BACKGROUND: [&str; 2] = ["<vambrace-writer>", "<vambrace-keeper>"];
+
+/// Syncs that one edit waits for, the median; and all syncs of the run for each edit.
 pub(crate) fn of_one_edit(lines: usize) -> (f64, f64) {
     let place = Place::new();
     std::fs::write(place.project().join("f.rs"), code(lines)).unwrap();
@@ -24,7 +27,7 @@ pub(crate) fn of_one_edit(lines: usize) -> (f64, f64) {
     let trace = place.state().with_file_name("trace");
     let ours = place.vambrace();
     let mut traced = Command::new("strace");
-    traced.args(["-f", "-qq", "-e", "signal=none", "-e", CALLS, "-o"]).arg(&trace);
+    traced.args(["-f", "-Y", "-qq", "-e", "signal=none", "-e", CALLS, "-o"]).arg(&trace);
     traced.arg(ours.get_program()).args(["mcp", "--workspace"]).arg(place.project());
     traced.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut child = traced
@@ -40,18 +43,23 @@ pub(crate) fn of_one_edit(lines: usize) -> (f64, f64) {
     );
     client.receive();
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    // A call that is resumed in the trace was counted when it began.
-    let count =
-        || std::fs::read_to_string(&trace).unwrap().lines().filter(|line| line.contains("sync(")).count();
+    // A call that is resumed in the trace was counted when it began. `-Y` names the threads.
+    let count = |all: bool| {
+        let told = std::fs::read_to_string(&trace).unwrap();
+        let counts = |line: &&str| {
+            line.contains("sync(") && (all || !BACKGROUND.iter().any(|name| line.contains(name)))
+        };
+        told.lines().filter(counts).count()
+    };
     client.edit(0);
-    let begun = count();
+    let begun = count(true);
     let mut each: Vec<f64> = Vec::new();
     for number in 1..=EDITS {
-        let before = count();
+        let before = count(false);
         client.edit(number);
-        each.push((count() - before) as f64);
+        each.push((count(false) - before) as f64);
     }
-    let all = (count() - begun) as f64 / EDITS as f64;
+    let all = (count(true) - begun) as f64 / EDITS as f64;
     drop(client);
     child.wait().unwrap();
     (median(&mut each), all)

@@ -27,7 +27,7 @@ mod snippet;
 mod tally;
 mod worker;
 
-pub(crate) use crew::{Begun, Strays, begin, within, within_stack};
+pub(crate) use crew::{Begun, Strays, begin, within};
 pub use detail::Detail;
 pub use fault::SearchFault;
 use hunt::{Hunt, Work};

@@ -59,9 +59,13 @@ pub(crate) fn survey(doc: &StrDoc<SupportLang>) -> Parsed {
     let mut cursor = doc.tree.walk();
     let mut parsed = Parsed { errors: 0, depth: 0 };
     let mut depth = 0;
+    // The root knows whether there are any; looking at every node takes longer than walking past it.
+    let any = doc.tree.root_node().has_error();
     loop {
-        let node = cursor.node();
-        parsed.errors += usize::from(node.is_error() || node.is_missing());
+        if any {
+            let node = cursor.node();
+            parsed.errors += usize::from(node.is_error() || node.is_missing());
+        }
         parsed.depth = parsed.depth.max(depth);
         if cursor.goto_first_child() {
             depth += 1;

@@ -17,7 +17,7 @@ use super::found::{Found, Matches, OVER};
 use super::language::{Language, survey};
 use super::view::{Ending, View};
 use crate::fault::{FileFault, shown};
-use crate::search::{Begun, Strays, begin, within_stack};
+use crate::search::{Begun, Strays, begin};
 
 const MAX_PATTERN_BYTES: usize = 16 * 1024;
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -51,11 +51,21 @@ pub(crate) fn matches(
         return Err(LoomFault::BadRequest { why });
     }
     let (shared, budget, name) = (Arc::clone(base), wanted.budget, shown(path));
-    let done = within_stack(strays, budget, STACK, move || find(&shared, &wanted, &name))?;
+    let work = move || {
+        let mut tree = None;
+        (find(&shared, &wanted, &name, &mut tree), tree)
+    };
+    let done = begin(strays, STACK, work)?.end(budget)?;
     done.ok_or(LoomFault::SlowSyntax { path: shown(path), budget })?
 }
 
-fn find(base: &[u8], wanted: &Wanted, path: &str) -> Result<Matches, LoomFault> {
+/// The tree is handed out to be taken down after the answer: that takes as long as finding.
+fn find(
+    base: &[u8],
+    wanted: &Wanted,
+    path: &str,
+    tree: &mut Option<AstGrep<StrDoc<SupportLang>>>,
+) -> Result<Matches, LoomFault> {
     let view = View::raw(base);
     let (source, odd) = text_of(view.text());
     let bad = |why: String| LoomFault::BadRequest { why };
@@ -68,7 +78,7 @@ fn find(base: &[u8], wanted: &Wanted, path: &str) -> Result<Matches, LoomFault> 
     if parsed.depth > MAX_DEPTH {
         return Err(bad(format!("`{path}` is nested deeper than {MAX_DEPTH} levels")));
     }
-    let tree = AstGrep::doc(doc);
+    let tree = tree.insert(AstGrep::doc(doc));
     let ending = Ending::of(base);
     let content = ending.fit(wanted.content.as_bytes(), b"");
     // The content was text, and line ends are.
@@ -190,9 +200,11 @@ impl Parsing {
     }
 }
 
-fn errors(bytes: &[u8], language: Language) -> Option<usize> {
+fn errors(bytes: &[u8], language: Language) -> (Option<usize>, Option<StrDoc<SupportLang>>) {
     let (source, _) = text_of(View::raw(bytes).text());
-    let doc = StrDoc::try_new(&source, language.grammar()).ok()?;
+    let doc = StrDoc::try_new(&source, language.grammar()).ok();
     // The root knows whether there are any; only then they are counted.
-    Some(if doc.tree.root_node().has_error() { survey(&doc).errors } else { 0 })
+    let count =
+        |doc: &StrDoc<SupportLang>| if doc.tree.root_node().has_error() { survey(doc).errors } else { 0 };
+    (doc.as_ref().map(count), doc)
 }

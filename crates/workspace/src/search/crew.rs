@@ -54,28 +54,21 @@ pub(crate) fn within<T: Send + 'static>(
     budget: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Option<T>, SearchFault> {
-    within_stack(strays, budget, STACK, work)
+    begin(strays, STACK, move || (work(), ()))?.end(budget)
 }
 
-/// The same with so much room for recursion.
-pub(crate) fn within_stack<T: Send + 'static>(
-    strays: &Arc<Strays>,
-    budget: Duration,
-    stack: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<Option<T>, SearchFault> {
-    begin(strays, stack, work)?.end(budget)
-}
-
-/// Begins the same; the caller does something else meanwhile.
-pub(crate) fn begin<T: Send + 'static>(
+/// Begins the same with so much room for recursion; the caller does something else meanwhile. Beside its result the work may
+/// give what is to be dropped afterwards, when nobody waits any more.
+pub(crate) fn begin<T: Send + 'static, K>(
     strays: &Arc<Strays>,
     stack: usize,
-    work: impl FnOnce() -> T + Send + 'static,
+    work: impl FnOnce() -> (T, K) + Send + 'static,
 ) -> Result<Begun<T>, SearchFault> {
     let (sender, receiver) = channel();
     let slot = spawn(strays, stack, move || {
-        let _ = sender.send(work());
+        let (value, rest) = work();
+        let _ = sender.send(value);
+        drop(rest);
     })?;
     Ok(Begun { receiver, slot: Some(slot), strays: Arc::clone(strays), since: Instant::now() })
 }

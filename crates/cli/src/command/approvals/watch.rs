@@ -85,7 +85,8 @@ impl Watcher {
         let wake = store.questions().watch();
         let signals = Signals::listen()?;
         let (screen, keyboard) = (Screen::enter()?, Keyboard::listen());
-        let state = State::new(screen.size(), SystemClock.now());
+        let mut state = State::new(screen.size(), SystemClock.now());
+        state.on(Event::Asks(Vec::new()));
         Ok(Self {
             store,
             state,

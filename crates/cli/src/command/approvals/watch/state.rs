@@ -221,7 +221,8 @@ impl State {
         match old.as_ref().and_then(|old| self.asks.iter().position(|ask| ask.id() == old)) {
             Some(same) => self.current = same,
             None => {
-                if old.is_some() {
+                // Why a yes failed is worth more than that the question is gone with it.
+                if old.is_some() && !matches!(self.message, Some((Tone::Bad, _))) {
                     self.say(Tone::Care, "the question was decided elsewhere, or its time is over");
                 }
                 self.turn_to(place.min(self.asks.len().saturating_sub(1)));

@@ -252,6 +252,17 @@ fn a_question_that_is_gone_takes_its_prompt_with_it() {
 }
 
 #[test]
+fn why_a_yes_failed_is_told_when_the_question_is_gone_with_it() {
+    let mut state = showing(vec![medium()]);
+    state.on(Event::Failed("the files have changed".to_owned()));
+    state.on(Event::Asks(Vec::new()));
+    assert!(screen(&state).contains("the files have changed"));
+    let mut state = showing(vec![medium()]);
+    state.on(Event::Asks(Vec::new()));
+    assert!(screen(&state).contains("decided elsewhere"));
+}
+
+#[test]
 fn news_ring_once_and_leave_the_page_alone() {
     let mut state = showing(vec![medium()]);
     press(&mut state, "jj");
