@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use vambrace_ledger::{Checkpoint, LineReader, Note, SigningKey, Timestamp};
+use vambrace_ledger::{Checkpoint, Digest, LineReader, Note, Signed, SigningKey, Timestamp};
 
-use crate::checkpoints::{self, APART};
+use crate::checkpoints::{self, APART, CheckpointRow};
 use crate::error::StoreError;
 use crate::statements::signed;
 use crate::tree::{Node, Tree};
@@ -22,8 +22,12 @@ pub(crate) struct Growth<'a> {
     key: &'a SigningKey,
     reader: LineReader,
     grown: Grown,
+    /// How large the tree was.
+    start: u64,
     /// Up to here there is a checkpoint.
     covered: u64,
+    /// A checkpoint that the tree has yet to grow to, and then must have the root of.
+    ahead: Option<Checkpoint>,
     /// Up to here it shall grow.
     upto: u64,
 }
@@ -38,11 +42,13 @@ pub(crate) struct Grown {
 }
 
 impl<'a> Growth<'a> {
-    /// From the tree as it is kept, up to a record or a good part of the way.
+    /// From the tree as it is kept, up to a record or a good part of the way. What is kept must be what was signed
+    /// last, and that must continue what this process has `seen`: else whoever rewrites the table has it signed.
     pub(crate) fn begin(
         connection: &'a Connection,
         database: &'a Path,
         key: &'a SigningKey,
+        seen: Option<&Checkpoint>,
         upto: u64,
         at: Timestamp,
     ) -> Result<Self, StoreError> {
@@ -50,13 +56,24 @@ impl<'a> Growth<'a> {
         let damaged = |reason: String| StoreError::Damaged { path: database.to_owned(), reason };
         let tree = Tree::read(connection).map_err(sqlite)?;
         let tree = tree.ok_or_else(|| damaged("what it keeps of the tree cannot be read".to_owned()))?;
-        let covered = checkpoints::newest(connection).map_err(sqlite)?.map_or(0, |row| row.size);
+        let newest = checkpoints::newest(connection).map_err(sqlite)?;
+        let newest = newest.map(|row| continued(&row, seen, key)).transpose().map_err(damaged)?;
+        let (start, covered) = (tree.edge.size(), newest.as_ref().map_or(0, |newest| newest.size));
         if covered > upto {
             return Err(damaged(format!("it holds a checkpoint of {covered} records and has {upto}")));
         }
-        let upto = upto.min(tree.edge.size() + PIECE);
+        if let Some(seen) = seen.filter(|seen| seen.size > covered) {
+            let reason = format!("a checkpoint of {} records was signed, and it holds {covered}", seen.size);
+            return Err(damaged(reason));
+        }
+        let signed = newest.as_ref().map_or(Digest::of(b""), |newest| newest.root);
+        if start > covered || (start == covered && tree.edge.root() != signed) {
+            return Err(damaged(format!("its tree of {start} records is not the one that was signed")));
+        }
+        let upto = upto.min(start + PIECE);
         let grown = Grown { tree, completed: Vec::new(), signed: Vec::new(), at };
-        Ok(Self { connection, database, key, reader: LineReader::default(), grown, covered, upto })
+        let (reader, ahead) = (LineReader::default(), newest.filter(|_| covered > start));
+        Ok(Self { connection, database, key, reader, grown, start, covered, ahead, upto })
     }
 
     /// How far it shall grow.
@@ -82,18 +99,21 @@ impl<'a> Growth<'a> {
             Err(fault) => return Err(self.damaged(format!("record {next}: {fault}"))),
         };
         tree.push(leaf, line.event_hash, completed);
+        if self.ahead.as_ref().is_some_and(|said| said.size == next && said.root != tree.edge.root()) {
+            return Err(self.damaged(format!("its first {next} records are not those that were signed")));
+        }
         if next.saturating_sub(self.covered) >= APART { self.sign() } else { Ok(()) }
     }
 
     /// Reads the lines that it was not given, and signs what it is now; none when it is as it was.
     pub(crate) fn finish(mut self) -> Result<Option<Grown>, StoreError> {
-        let start = self.grown.size();
-        if start < self.upto {
+        let have = self.grown.size();
+        if have < self.upto {
             let database = self.database;
             let sqlite = |error: rusqlite::Error| StoreError::sqlite(database, &error);
             let sql = "SELECT seq, line FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
             let mut statement = self.connection.prepare_cached(sql).map_err(sqlite)?;
-            let mut rows = statement.query((signed(start), signed(self.upto))).map_err(sqlite)?;
+            let mut rows = statement.query((signed(have), signed(self.upto))).map_err(sqlite)?;
             while let Some(row) = rows.next().map_err(sqlite)? {
                 let seq = row.get::<_, i64>(0).map_err(sqlite)?.unsigned_abs();
                 self.take(seq, row.get_ref(1).map_err(sqlite)?.as_bytes().unwrap_or_default())?;
@@ -106,7 +126,7 @@ impl<'a> Growth<'a> {
         if self.covered < size {
             self.sign()?;
         }
-        Ok((!self.grown.signed.is_empty()).then_some(self.grown))
+        Ok((size > self.start).then_some(self.grown))
     }
 
     fn sign(&mut self) -> Result<(), StoreError> {
@@ -122,6 +142,25 @@ impl<'a> Growth<'a> {
 
     fn damaged(&self, reason: String) -> StoreError {
         StoreError::Damaged { path: self.database.to_owned(), reason }
+    }
+}
+
+/// What a row of the table says, if it is the checkpoint that was seen last or one that our key has signed since.
+fn continued(row: &CheckpointRow, seen: Option<&Checkpoint>, key: &SigningKey) -> Result<Checkpoint, String> {
+    let unfit = |why: &str| format!("its checkpoint of {} records {why}", row.size);
+    let (said, note) =
+        Checkpoint::parse(row.note.as_bytes()).map_err(|error| unfit(&format!("is {error}")))?;
+    if said.size != row.size {
+        return Err(unfit("is one of another size"));
+    }
+    match seen {
+        Some(seen) if seen.size == said.size && seen.root != said.root => {
+            Err(unfit("is not the one that was signed"))
+        }
+        Some(seen) if seen.size < said.size && !matches!(note.signed_by(&key.verify_key()), Signed::Yes(_)) => {
+            Err(unfit("is not signed by our key"))
+        }
+        _ => Ok(said),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_core::redacted::Redacted;
 use vambrace_ledger::{
-    Checkpoint, Entry, Frontier, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName, Signed,
+    Checkpoint, Digest, Entry, Frontier, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName, Signed,
     Timestamp, leaf,
 };
 
@@ -274,9 +274,13 @@ pub(crate) fn acknowledge_witness(
         message: Some(Redacted::literal(
             "a witness has signed a longer or another ledger; somebody said to go on",
         )),
+        // The root is its own secret until it is shown.
+        tree: Some((size, Digest::ZERO)),
         ..Entry::new(Op::Recovery, at)
     };
-    append(view.connection, view.database, writer, &[entry], |_| view.acknowledge(size))?;
+    append(view.connection, view.database, writer, &[entry], |written| {
+        written.iter().try_for_each(|record| view.acknowledge(size, record.seq))
+    })?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use vambrace_core::clock::Clock;
-use vambrace_ledger::{Id, Note, SigningKey, VerifyKey};
+use vambrace_ledger::{Checkpoint, Id, Note, SigningKey, VerifyKey};
 
 use crate::checkpoints::Copies;
 use crate::disk::SegmentFiles;
@@ -57,6 +57,8 @@ pub(crate) struct Keeper {
     pub(crate) copies: Copies,
     pub(crate) witness: Option<Arc<dyn Witness>>,
     pub(crate) turn: Turn,
+    /// The newest checkpoint that this process has seen or signed.
+    pub(crate) seen: Option<Checkpoint>,
 }
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -175,7 +177,8 @@ impl Keeper {
         let key = signing_key(&self.keys, connection, &self.database)?;
         let now = self.clock.now();
         // One look at each line serves both; they have come equally far unless something went wrong before.
-        let mut growth = Growth::begin(connection, &self.database, &key, upto, now)?;
+        let seen = self.seen.as_ref();
+        let mut growth = Growth::begin(connection, &self.database, &key, seen, upto, now)?;
         let mut projection = Projection {
             connection,
             database: self.database.clone(),
@@ -189,7 +192,11 @@ impl Keeper {
         }
         // The file first: whoever finds the row finds the file too.
         let newest = grown.as_ref().and_then(Grown::newest);
-        newest.map_or(Ok(()), |note| self.copies.publish(&note.to_string()))?;
+        if let Some(note) = newest {
+            let signed = Checkpoint::of(note).map_err(|error| StoreError::Io(error.to_string()))?;
+            self.copies.replace(&signed, note, &self.database)?;
+            self.seen = Some(signed);
+        }
         self.writer.acquire(PATIENCE)?;
         let stored = connection.unchecked_transaction().and_then(|transaction| {
             cursor.map_or(Ok(()), |cursor| cursor.store(&transaction))?;

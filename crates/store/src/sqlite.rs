@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use vambrace_core::clock::Clock;
-use vambrace_ledger::{Digest, Encoded, Entry, Head, Id, MAX_SEGMENT_BYTES, Salt, Timestamp, VerifyKey};
+use vambrace_ledger::{Checkpoint, Digest, Encoded, Entry, Head, Id, MAX_SEGMENT_BYTES, Salt, Timestamp, VerifyKey};
 
 use crate::batch::{Batch, Change, Committed, Durability, Start};
 use crate::call::{self, CallRow, RecentCalls};
@@ -210,6 +210,8 @@ impl SqliteStore {
             guard.refuse(&against)?;
         }
         rotation::ensure(&connection, &database, &writer, &keys, &tide, now)?;
+        let seen = checkpoints::newest(&connection).map_err(sqlite)?;
+        let seen = seen.and_then(|row| Checkpoint::parse(row.note.as_bytes()).ok()).map(|(said, _)| said);
         let vault = Vault::open(&dir.keys())?;
         let life = Life::begin(dir.path())?;
         let wakes = Arc::new(Wakes::of(dir.wake()?, life.id()));
@@ -240,6 +242,7 @@ impl SqliteStore {
             copies,
             witness: options.witness.clone(),
             turn: Turn::default(),
+            seen,
         };
         let writer = Writer {
             database: database.clone(),

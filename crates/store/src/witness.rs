@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
-use vambrace_ledger::{Digest, Note};
+use serde_json::Value;
+use vambrace_ledger::{Digest, Line, Note};
 
 use crate::checkpoints;
 use crate::error::StoreError;
@@ -68,18 +69,23 @@ impl View<'_> {
         }
     }
 
-    /// The size of a witness that was acknowledged to be of another history.
+    /// The size of a witness that was acknowledged to be of another history. The row only says where the record of it
+    /// is; the record counts.
     fn acknowledged(&self) -> Result<u64, StoreError> {
-        let sql = "SELECT seq FROM projection WHERE name = 'witness.acknowledged'";
-        let size = self.connection.query_row(sql, (), |row| row.get::<_, i64>(0)).optional();
-        Ok(size.map_err(|error| self.sqlite(&error))?.unwrap_or(0).unsigned_abs())
+        let sql = "SELECT line FROM ledger WHERE seq = (SELECT segment FROM projection WHERE name = 'witness.acknowledged')";
+        let line = self.connection.query_row(sql, (), |row| row.get::<_, String>(0)).optional();
+        let line = line.map_err(|error| self.sqlite(&error))?.unwrap_or_default();
+        let sound = Line::read(line.as_bytes()).is_ok_and(|line| line.op == "recovery");
+        let said: Value = serde_json::from_str(&line).unwrap_or_default();
+        let is_one = sound && said.get("event_type").and_then(Value::as_str) == Some("rollback.acknowledged");
+        Ok(said.get("tree_size").and_then(Value::as_u64).filter(|_| is_one).unwrap_or(0))
     }
 
-    /// A witness of this size does not stop us any more. The caller is inside a transaction.
-    pub(crate) fn acknowledge(&self, size: u64) -> rusqlite::Result<()> {
+    /// A witness of this size does not stop us any more, as a record says. The caller is inside a transaction.
+    pub(crate) fn acknowledge(&self, size: u64, record: u64) -> rusqlite::Result<()> {
         let sql = "INSERT OR REPLACE INTO projection (name, seq, segment, offset)
-                   VALUES ('witness.acknowledged', ?1, 0, 0)";
-        self.connection.execute(sql, [signed(size)]).map(drop)
+                   VALUES ('witness.acknowledged', ?1, ?2, 0)";
+        self.connection.execute(sql, (signed(size), signed(record))).map(drop)
     }
 }
 

@@ -199,6 +199,8 @@ impl Machine {
         let keys = KeyFiles::of(&self.dir);
         rotation::ensure(&connection, &database, &writer, &keys, &tide, self.clock.now()).unwrap();
         let (chores, _) = channel();
+        let seen = checkpoints::newest(&connection).unwrap();
+        let seen = seen.map(|row| Checkpoint::parse(row.note.as_bytes()).unwrap().0);
         let keeper = Keeper {
             database,
             connection: Some(connection),
@@ -215,6 +217,7 @@ impl Machine {
             copies,
             witness: None,
             turn: crate::witness::Turn::default(),
+            seen,
         };
         (keeper, against)
     }

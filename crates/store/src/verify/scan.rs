@@ -132,12 +132,17 @@ impl Scan<'_> {
             }
             Ok::<(), StoreError>(())
         })?;
-        Ok(self.together(done.into_iter().flatten()))
+        let database = self.dir.database();
+        let began = open(self.dir).and_then(|connection| {
+            let claimed = claimed_head(&connection, self.start.size());
+            claimed.map_err(|error| StoreError::sqlite(&database, &error))
+        });
+        Ok(self.together(began?, done.into_iter().flatten()))
     }
 
     fn parts(&self) -> Vec<Part> {
         let start = signed(self.start.size());
-        let first = if start == 0 { i64::MIN } else { start };
+        let first = start;
         let mut parts = Vec::new();
         let mut from = first;
         for (number, (name, size)) in self.segments.iter().enumerate() {
@@ -191,10 +196,15 @@ impl Scan<'_> {
             payloads: Payloads::behind(before),
             findings: Findings::default(),
         };
-        if before > 0 {
+        // Only where the check begins in the middle of a segment. What stands before the first record of any other
+        // does not belong there.
+        if part.segment.is_some_and(|(name, _)| name.first_seq() <= before) {
             mirror.skip(before, &mut read.findings);
         }
         let mut wanted = self.wanted.range(before + 1..).copied().peekable();
+        if before == 0 {
+            below(connection, &mut read.findings)?;
+        }
         // As bytes: a text would be copied to get the zero behind it that C wants.
         let sql =
             "SELECT seq, CAST(line AS BLOB) FROM ledger WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
@@ -268,12 +278,16 @@ impl Scan<'_> {
         Ok(read)
     }
 
-    fn together(&self, parts: impl Iterator<Item = Box<Read>>) -> Scanned {
+    /// Puts the parts behind the record where the check began.
+    fn together(&self, began: Head, parts: impl Iterator<Item = Box<Read>>) -> Scanned {
         let mut all = Scanned {
             records: 0,
-            head: Head { seq: self.start.size(), hash: Digest::ZERO },
+            head: began,
             tree: self.start.clone(),
-            moments: Vec::new(),
+            moments: match began.seq {
+                0 => Vec::new(),
+                size => vec![(size, Some(self.start.clone()), began.hash)],
+            },
             nodes: Vec::new(),
             written: 0,
             special: Vec::new(),
@@ -307,6 +321,17 @@ impl Scan<'_> {
         all.nodes.sort_unstable_by_key(|(height, place, _)| (*height, *place));
         all
     }
+}
+
+/// Rows where no record can be.
+fn below(connection: &Connection, findings: &mut Findings) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM ledger WHERE seq < 1";
+    let rows: i64 = connection.query_row(sql, (), |row| row.get(0))?;
+    if rows > 0 {
+        let detail = format!("{rows} rows stand before the first record");
+        findings.fault(Place::Record(0), Kind::Reordered, detail);
+    }
+    Ok(())
 }
 
 /// The record before a part, as it claims to be.

@@ -95,6 +95,52 @@ fn one_core_and_many_find_the_same() {
     }
 }
 
+// B5: the table is rewritten and chained anew while a store is open, with everything that it keeps of the tree and of
+// checkpoints taken away
+#[test]
+fn a_history_that_was_rewritten_under_a_running_store_is_not_signed() {
+    for forgery in [Forgery::WithoutCheckpoints, Forgery::WithoutTree, Forgery::TreeOfItsOwn] {
+        let (_temp, home) = home();
+        let options = Options { anchors: Some(home.with_file_name("anchors")), ..quick() };
+        let store = SqliteStore::open(StateDir::open(&home).unwrap(), &options).unwrap();
+        let runtime = runtime();
+        let one = |n: i64| runtime.block_on(store.commit(start("s-1", &format!("c-{n}"), n)));
+        runtime.block_on(store.commit(Batch::durable(vec![], vec![session("s-1")]))).unwrap();
+        (0..12).for_each(|n| drop(one(n).unwrap()));
+        store.catch_up().unwrap();
+        let published = std::fs::read(home.join("ledger/checkpoint")).unwrap();
+
+        let forge = Forge { home: home.clone(), db: rusqlite::Connection::open(home.join("vambrace.db")).unwrap() };
+        let mut lines = forge.lines();
+        lines[5] = lines[5].replacen("INFO", "WARN", 1);
+        forge.sql("BEGIN IMMEDIATE");
+        forge.set_lines(&Forge::rechained(&lines, 5));
+        forge.fix_head();
+        match forgery {
+            Forgery::WithoutCheckpoints => {
+                forge.sql("DELETE FROM tree; DELETE FROM tree_nodes; DELETE FROM checkpoints");
+            }
+            Forgery::WithoutTree => forge.sql("DELETE FROM tree; DELETE FROM tree_nodes"),
+            Forgery::TreeOfItsOwn => forge.fix_tree(),
+        }
+        forge.sql("COMMIT");
+        drop(forge);
+        let _ = one(100);
+        assert!(store.catch_up().is_err(), "{forgery:?} was signed");
+        assert!(one(101).is_err(), "{forgery:?}: it goes on");
+        assert_eq!(std::fs::read(home.join("ledger/checkpoint")).unwrap(), published);
+        drop(store);
+        assert!(!looked(&home, &later()).findings.is_clean(), "{forgery:?}");
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Forgery {
+    WithoutCheckpoints,
+    WithoutTree,
+    TreeOfItsOwn,
+}
+
 /// Rounds of records, each an hour after the one before.
 fn hours(home: &Path, rounds: i64) {
     #[derive(Debug)]
@@ -144,6 +190,10 @@ fn a_check_since_a_moment_begins_at_the_checkpoint_before_it() {
         let connection = rusqlite::Connection::open(home.join("vambrace.db")).unwrap();
         connection.execute(sql, [i64::try_from(seq).unwrap()]).unwrap();
     };
+    // Nothing has come since.
+    let idle = looked(&home, &since(100));
+    assert!(idle.findings.is_clean(), "{:#?}", idle.findings);
+    assert_eq!((idle.records, idle.head, idle.root), (0, whole.head, whole.root));
     edit(whole.records - 2);
     assert!(!looked(&home, &since(3)).findings.is_clean());
 }

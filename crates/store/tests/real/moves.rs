@@ -91,6 +91,17 @@ pub(crate) const MOVES: &[Move] = &[
             hand.forge.sql(&format!("DELETE FROM checkpoints WHERE size > {keep}"));
         }
     }),
+    ("lines of old at the beginning of a segment", |hand| {
+        let path = hand.segment();
+        let old = hand.forge.lines().swap_remove(0);
+        let bytes = fs::read(&path).unwrap();
+        write(&path, &[old.as_bytes(), b"\n", &bytes].concat());
+    }),
+    ("a row before the first record", |hand| {
+        let seq = [0, -1, i64::MIN][hand.dice.below(3)];
+        let line = hand.forge.lines().swap_remove(0);
+        hand.forge.db.execute("INSERT INTO ledger VALUES (?1, ?2)", (seq, line)).unwrap();
+    }),
     ("cut a segment", |hand| {
         let path = hand.segment();
         let bytes = fs::read(&path).unwrap();
