@@ -112,12 +112,18 @@ impl Copies {
 
     /// Writes both in place of older ones. A copy that is ahead of us, or has another root at our size, was written for
     /// another history, and stays.
-    pub(crate) fn replace(&self, signed: &Checkpoint, note: &Note, database: &Path) -> Result<(), StoreError> {
+    pub(crate) fn replace(
+        &self,
+        signed: &Checkpoint,
+        note: &Note,
+        database: &Path,
+    ) -> Result<(), StoreError> {
         for path in [Some(&self.latest), self.anchor.as_ref()].into_iter().flatten() {
             let Ok(Some((there, _))) = self.read(path) else { continue };
             if there.size > signed.size || (there.size == signed.size && there.root != signed.root) {
                 let (file, size) = (path.display(), there.size);
-                let reason = format!("`{file}` holds a checkpoint of {size} records that it does not continue");
+                let reason =
+                    format!("`{file}` holds a checkpoint of {size} records that it does not continue");
                 return Err(StoreError::Damaged { path: database.to_owned(), reason });
             }
         }

@@ -12,8 +12,8 @@ use crate::error::StoreError;
 use crate::statements::signed;
 use crate::tree::{Node, Tree};
 
-/// Records that are added before what was made of them is stored.
-const PIECE: u64 = 1 << 16;
+/// Records that are added before what was made of them is stored; few in tests, so that they see several pieces.
+const PIECE: u64 = if cfg!(test) { 7 } else { 1 << 16 };
 
 /// The tree while lines are added to it.
 pub(crate) struct Growth<'a> {
@@ -92,9 +92,11 @@ impl<'a> Growth<'a> {
         let line = match line {
             Ok(line) if line.seq == next && line.prev_hash == tree.hash => line,
             Ok(line) => {
-                return Err(
-                    self.damaged(format!("record {} does not continue record {}", line.seq, next - 1))
-                );
+                return Err(self.damaged(format!(
+                    "record {} does not continue record {}",
+                    line.seq,
+                    next - 1
+                )));
             }
             Err(fault) => return Err(self.damaged(format!("record {next}: {fault}"))),
         };
@@ -157,7 +159,9 @@ fn continued(row: &CheckpointRow, seen: Option<&Checkpoint>, key: &SigningKey) -
         Some(seen) if seen.size == said.size && seen.root != said.root => {
             Err(unfit("is not the one that was signed"))
         }
-        Some(seen) if seen.size < said.size && !matches!(note.signed_by(&key.verify_key()), Signed::Yes(_)) => {
+        Some(seen)
+            if seen.size < said.size && !matches!(note.signed_by(&key.verify_key()), Signed::Yes(_)) =>
+        {
             Err(unfit("is not signed by our key"))
         }
         _ => Ok(said),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_core::redacted::Redacted;
 use vambrace_ledger::{
-    Checkpoint, Digest, Entry, Frontier, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName, Signed,
-    Timestamp, leaf,
+    Checkpoint, Digest, Entry, Frontier, Head, Id, Level, Line, MAX_LINE_BYTES, Note, Op, SegmentName,
+    Signed, Timestamp, leaf,
 };
 
 use crate::append::append;

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use vambrace_core::clock::Clock;
-use vambrace_ledger::{Checkpoint, Digest, Encoded, Entry, Head, Id, MAX_SEGMENT_BYTES, Salt, Timestamp, VerifyKey};
+use vambrace_ledger::{
+    Checkpoint, Digest, Encoded, Entry, Head, Id, MAX_SEGMENT_BYTES, Salt, Timestamp, VerifyKey,
+};
 
 use crate::batch::{Batch, Change, Committed, Durability, Start};
 use crate::call::{self, CallRow, RecentCalls};

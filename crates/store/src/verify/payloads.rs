@@ -81,8 +81,9 @@ impl Payloads {
 
     /// Every payload that is there; what is found leaves the list of what was named.
     fn compare(&mut self, connection: &Connection, findings: &mut Findings) -> rusqlite::Result<()> {
-        let mut statement = connection
-            .prepare("SELECT seq, field, salt, content FROM payloads WHERE seq > ?1 OR seq < 1 ORDER BY rowid")?;
+        let mut statement = connection.prepare(
+            "SELECT seq, field, salt, content FROM payloads WHERE seq > ?1 OR seq < 1 ORDER BY rowid",
+        )?;
         let mut rows = statement.query([crate::statements::signed(self.first)])?;
         while let Some(row) = rows.next()? {
             let seq = row.get::<_, i64>(0)?.unsigned_abs();
