@@ -14,17 +14,18 @@ use vambrace_core::block::BlockList;
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
 use crate::observe::Observer;
-use crate::order::{self, Task};
+use crate::order;
 use crate::outcome::{Captured, Exit, MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Spec};
 use crate::sys::message;
+use crate::task::Task;
 use crate::tier::Tier;
 use crate::wire::{self, Header, Mask, Order, Report, Request, Scratch};
 
 /// After the last process has ended nobody writes any more; this is for what nobody foresaw.
 const DRAIN: Duration = Duration::from_millis(200);
-const PIECE: usize = 64 << 10;
+const PIECE: usize = 256 << 10;
 /// Build folders that hold what others need: shown where the project has them, instead of a volume.
 const DEPENDENCIES: &[&str] = &["node_modules", ".venv", "venv", "vendor"];
 
@@ -124,6 +125,8 @@ impl Sandbox {
         let header = Header {
             tier,
             limits: spec.limits,
+            network: spec.network,
+            observe: spec.observe,
             owner: prepared.owner,
             task: prepared.task.as_ref().map(|task| order::bytes(&task.folder)),
         };
@@ -162,9 +165,7 @@ impl Sandbox {
         let base = rustix::fs::open(&workspace, flags, Mode::empty())
             .map_err(SandboxFault::system("cannot open the workspace"))?;
         let facts = rustix::fs::fstat(&base).map_err(SandboxFault::system("cannot look at the workspace"))?;
-        let names =
-            |list: &[String]| BlockList::new(list).map_err(|bad| SandboxFault::Refused(bad.to_string()));
-        let (masked, protected) = (names(&spec.masked)?, names(&spec.protected)?);
+        let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
             Filesystem::Deny | Filesystem::Write => Vec::new(),
             _ => self.masks(&workspace, base.as_fd(), spec, &masked)?,
@@ -175,7 +176,7 @@ impl Sandbox {
             }
             _ => Vec::new(),
         };
-        let task = if tier == Tier::NoUserns { Some(Arc::new(self.task()?)) } else { None };
+        let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
         let work = match &task {
             Some(task) if spec.filesystem == Filesystem::Write => Some(
                 rustix::fs::open(task.folder.join("work"), flags, Mode::empty())
@@ -240,7 +241,7 @@ impl Sandbox {
 
     /// Folders of this run alone. Root's are where an unprivileged user can get to.
     #[expect(clippy::disallowed_methods, reason = "folders of the state, which only this run's program sees")]
-    fn task(&self) -> Result<Task, SandboxFault> {
+    fn task(&self, filesystem: Filesystem) -> Result<Task, SandboxFault> {
         let base = if rustix::process::geteuid().is_root() {
             PathBuf::from("/tmp")
         } else {
@@ -248,20 +249,9 @@ impl Sandbox {
                 .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
             self.places.tasks.clone()
         };
-        let made = (|| {
-            let folder = base.canonicalize()?.join(format!("vambrace-task-{}", self.next_name()));
-            let mut maker = std::fs::DirBuilder::new();
-            std::os::unix::fs::DirBuilderExt::mode(&mut maker, 0o700);
-            maker.create(&folder)?;
-            for part in Task::PARTS {
-                maker.create(folder.join(part))?;
-            }
-            Ok(Task { folder })
-        })();
-        made.map_err(|source: std::io::Error| SandboxFault::System {
-            what: "cannot make a task's folder",
-            source,
-        })
+        let name = || format!("vambrace-task-{}", self.next_name());
+        let made = self.tasks.give(&base, filesystem, name);
+        made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
     }
 
     fn changes(
@@ -309,8 +299,8 @@ struct Prepared {
     order: Order,
     base: Arc<OwnedFd>,
     owner: (u32, u32),
-    masked: BlockList,
-    protected: BlockList,
+    masked: Arc<BlockList>,
+    protected: Arc<BlockList>,
     task: Option<Arc<Task>>,
     /// The folder that the program takes for the workspace, without namespaces.
     work: Option<OwnedFd>,
@@ -377,10 +367,9 @@ impl Reading {
         Self { handle: Some(handle), stream, captured: Captured::default() }
     }
 
-    fn read(&mut self, most: usize, output: &mut dyn FnMut(Stream, &[u8])) {
+    fn read(&mut self, most: usize, piece: &mut [u8], output: &mut dyn FnMut(Stream, &[u8])) {
         let Some(handle) = &self.handle else { return };
-        let mut piece = vec![0; PIECE];
-        match rustix::io::read(handle, &mut piece) {
+        match rustix::io::read(handle, &mut *piece) {
             Ok(0) => self.handle = None,
             Ok(read) => {
                 self.captured.total += read as u64;
@@ -400,6 +389,8 @@ impl Talk<'_> {
     fn listen(&mut self, output: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxFault> {
         let mut report_open = true;
         let mut listener_open = true;
+        // Not written to before something is read into it.
+        let mut piece = vec![0; PIECE];
         while report_open || self.streams.iter().any(|stream| stream.handle.is_some()) {
             let mut list = Vec::with_capacity(4);
             let mut what = Vec::with_capacity(4);
@@ -433,7 +424,7 @@ impl Talk<'_> {
                     Ready::Report => report_open = self.hear() && !self.said.ended,
                     Ready::Stream(at) => {
                         if let Some(stream) = self.streams.get_mut(at) {
-                            stream.read(self.most, output);
+                            stream.read(self.most, &mut piece, output);
                         }
                     }
                     Ready::Listener if flags.contains(PollFlags::IN) => {

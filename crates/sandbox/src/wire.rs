@@ -31,6 +31,8 @@ pub(crate) enum Request {
 pub(crate) struct Header {
     pub(crate) tier: Tier,
     pub(crate) limits: Limits,
+    pub(crate) network: Network,
+    pub(crate) observe: Observe,
     /// Who owns the workspace: as whom a root broker shows its files to the program.
     pub(crate) owner: (u32, u32),
     /// A folder of this run alone, removed at its end whoever is left to do so.

@@ -13,8 +13,8 @@ use vambrace_core::block::BlockList;
 
 use super::facts::{EntryKind, Facts};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
-use crate::order::Task;
 use crate::sys::mounting::open_beneath;
+use crate::task::Task;
 use crate::walk::join;
 use crate::wire::Bytes;
 
