@@ -249,7 +249,7 @@ impl Sandbox {
                 .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
             self.places.tasks.clone()
         };
-        let name = || format!("vambrace-task-{}", self.next_name());
+        let name = || format!("vambrace-task-{}", Self::next_name());
         let made = self.tasks.give(&base, filesystem, name);
         made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
     }

@@ -52,7 +52,6 @@ pub struct Sandbox {
     pub(crate) tasks: Arc<Tasks>,
     /// Lists of names that were compiled.
     names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
-    count: AtomicU64,
 }
 
 impl Sandbox {
@@ -79,7 +78,6 @@ impl Sandbox {
             walks: Mutex::new(HashMap::new()),
             tasks: Arc::default(),
             names: Mutex::new(HashMap::new()),
-            count: AtomicU64::new(0),
         })
     }
 
@@ -138,8 +136,9 @@ impl Sandbox {
     }
 
     /// A name for one run's folder.
-    pub(crate) fn next_name(&self) -> String {
-        format!("{}-{}", std::process::id(), self.count.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn next_name() -> String {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn confine(
         capability::drop_all().step("capabilities")?;
     }
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
-    limit(&order.limits, walls, as_whom).step("limits")?;
+    limit(&order.limits, walls, as_whom, stock).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
     if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
         return Ok(errno);
@@ -122,13 +122,13 @@ fn candidates(order: &Order) -> Result<Words, Errno> {
     Ok(Vec::new())
 }
 
-fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>) -> Result<(), Errno> {
+fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>, stock: &Stock) -> Result<(), Errno> {
     let processes = match walls {
         // Counted per sandbox: in a user namespace of its own, or under a user id of its own.
         Walls::Namespaces => limits.processes,
         // Counted with everything else that the user runs, but a user id of its own runs nothing else.
         Walls::LandlockOnly if as_whom.is_some() => limits.processes,
-        Walls::LandlockOnly => limits.processes.saturating_add(running()),
+        Walls::LandlockOnly => limits.processes.saturating_add(stock.others()),
     };
     for (resource, most) in [
         // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
@@ -149,11 +149,3 @@ fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>) -> Result<(),
     Ok(())
 }
 
-/// At least as many processes and threads as this user has now: those of the whole machine. To count one user's means
-/// to look at every process of the machine, which takes longer than to start one; the keeper counts the run's own.
-fn running() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "the kernel's own count of processes")]
-    let Ok(text) = std::fs::read_to_string("/proc/loadavg") else { return 0 };
-    let count = text.split_ascii_whitespace().nth(3).and_then(|word| word.split('/').nth(1)?.parse().ok());
-    count.unwrap_or(0)
-}

@@ -58,7 +58,7 @@ const ETC: &[&str] = &[
 
 /// Of `/proc` of the host, where there is no other.
 const PROC: &[&str] =
-    &["/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
+    &["/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
 
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
@@ -132,6 +132,11 @@ fn system(walls: Walls, abi: ABI) -> Result<RulesetCreated, RulesetError> {
     for path in DEVICES {
         rules = allow(rules, Path::new(path), look | AccessFs::WriteFile | truncate(abi) | ioctl(abi))?;
     }
+    if walls == Walls::LandlockOnly {
+        for path in PROC {
+            rules = allow(rules, Path::new(path), look)?;
+        }
+    }
     Ok(rules)
 }
 
@@ -181,9 +186,8 @@ fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Rules
             }
         }
         Walls::LandlockOnly => {
-            for path in PROC {
-                rules = allow(rules, Path::new(path), look)?;
-            }
+            // Its own folder of the host's, which the process that made the set could not name.
+            rules = allow(rules, Path::new("/proc/self"), look)?;
             if order.view == View::Read {
                 rules = allow_without(rules, &bytes(&order.workspace), &excluded, read)?;
             }
