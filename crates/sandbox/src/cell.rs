@@ -119,7 +119,8 @@ pub(crate) fn become_program(
 ) -> ! {
     let became = confine::confine(errand, walls, as_whom, stock);
     let told = match became {
-        Ok(errno) => Report::NotStarted { errno: errno.raw_os_error() },
+        Ok(confine::NotBegun::Refused(errno)) => Report::NotStarted { errno: errno.raw_os_error() },
+        Ok(confine::NotBegun::Replaced) => Report::Replaced,
         Err(Step { name, errno }) => Report::Failed { step: name.to_owned(), errno: errno.raw_os_error() },
     };
     // Whoever waits sees the end of this process even when nobody listens any more.

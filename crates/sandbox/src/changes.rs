@@ -22,6 +22,7 @@ use crate::sys::mounting::open_beneath;
 use crate::task::Task;
 
 pub(crate) use collect::{Collect, collect};
+pub(crate) use facts::digest;
 pub use facts::{EntryKind, Facts};
 
 /// What a program changed.

@@ -125,6 +125,7 @@ pub(crate) fn build(
     Ok(Order {
         tier,
         program: spec.program.as_bytes().to_vec(),
+        digest: spec.digest,
         path: path.iter().map(|folder| bytes(folder)).collect(),
         arguments,
         environment,

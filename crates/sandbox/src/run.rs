@@ -25,6 +25,8 @@ use crate::wire::{self, Header, Mask, Order, Report, Request, Scratch};
 
 /// After the last process has ended nobody writes any more; this is for what nobody foresaw.
 const DRAIN: Duration = Duration::from_millis(200);
+/// After so long without output whoever shows it is told.
+const IDLE: Duration = Duration::from_millis(50);
 const PIECE: usize = 256 << 10;
 /// Build folders that hold what others need: shown where the project has them, instead of a volume.
 const DEPENDENCIES: &[&str] = &["node_modules", ".venv", "venv", "vendor"];
@@ -48,7 +50,8 @@ pub enum Input<'a> {
 }
 
 impl Sandbox {
-    /// Runs a program and waits for its end. `output` sees every piece as it comes, up to the limit.
+    /// Runs a program and waits for its end. `output` sees every piece as it comes, up to the limit; an empty piece says
+    /// that nothing came for a while, so whoever holds something back to see more may let it go.
     ///
     /// A tier below the strongest is used only where the specification accepts it, and is named in the outcome.
     pub fn run(
@@ -321,6 +324,7 @@ struct Talk<'a> {
 #[derive(Default)]
 struct Said {
     failed: Option<String>,
+    replaced: bool,
     not_started: Option<Errno>,
     status: Option<i32>,
     over_memory: bool,
@@ -336,6 +340,10 @@ impl Said {
         if let Some(errno) = self.not_started {
             let program = spec.program.display().to_string();
             return Err(SandboxFault::CouldNotStart { program, why: errno.to_string() }.into());
+        }
+        if self.replaced {
+            let program = spec.program.display().to_string();
+            return Err(SandboxFault::Replaced { program }.into());
         }
         if let Some(step) = &self.failed {
             return Err(Attempt::Walls(step.clone()));
@@ -389,6 +397,8 @@ impl Talk<'_> {
     fn listen(&mut self, output: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxFault> {
         let mut report_open = true;
         let mut listener_open = true;
+        // Whether something came since it was last said that nothing comes.
+        let mut fresh = false;
         // Not written to before something is read into it.
         let mut piece = vec![0; PIECE];
         while report_open || self.streams.iter().any(|stream| stream.handle.is_some()) {
@@ -408,8 +418,22 @@ impl Talk<'_> {
                 list.push(PollFd::from_borrowed_fd(observer.listener(), PollFlags::IN));
                 what.push(Ready::Listener);
             }
-            let limit = (!report_open).then(|| Timespec::try_from(DRAIN).ok()).flatten();
+            let limit = if !report_open {
+                Some(DRAIN)
+            } else if fresh {
+                Some(IDLE)
+            } else {
+                None
+            };
+            let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
             match rustix::event::poll(&mut list, limit.as_ref()) {
+                Ok(0) if report_open => {
+                    fresh = false;
+                    for stream in &self.streams {
+                        output(stream.stream, &[]);
+                    }
+                    continue;
+                }
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
@@ -425,6 +449,7 @@ impl Talk<'_> {
                     Ready::Stream(at) => {
                         if let Some(stream) = self.streams.get_mut(at) {
                             stream.read(self.most, &mut piece, output);
+                            fresh = true;
                         }
                     }
                     Ready::Listener if flags.contains(PollFlags::IN) => {
@@ -456,6 +481,7 @@ impl Talk<'_> {
                 let why = Errno::from_raw_os_error(errno);
                 self.said.failed.get_or_insert(format!("{step}: {why}"));
             }
+            Ok(Report::Replaced) => self.said.replaced = true,
             Ok(Report::NotStarted { errno }) => self.said.not_started = Some(Errno::from_raw_os_error(errno)),
             Ok(Report::Exited { status, asked, peak_memory, memory_limited }) => {
                 self.said.status = Some(status);

@@ -55,6 +55,7 @@ pub(crate) struct Order {
     /// Looked up in `path` when it has no slash.
     pub(crate) program: Bytes,
     pub(crate) path: Vec<Bytes>,
+    pub(crate) digest: Option<[u8; 32]>,
     pub(crate) arguments: Vec<Bytes>,
     pub(crate) environment: Vec<Bytes>,
     pub(crate) cwd: Bytes,
@@ -120,6 +121,8 @@ pub(crate) enum Report {
     Listener,
     /// From the cell: the walls could not be built.
     Failed { step: String, errno: i32 },
+    /// From the program's process: the file is not the one that was meant.
+    Replaced,
     /// From the program's process: it could not become the program.
     NotStarted { errno: i32 },
     /// From the cell: how the program ended (a wait status). Every other process of the run has ended too.

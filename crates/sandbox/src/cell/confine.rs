@@ -2,12 +2,13 @@
 
 use std::os::fd::AsFd as _;
 
-use rustix::fs::{Access as Can, Mode};
+use rustix::fs::{Access as Can, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use rustix::thread::{Gid, Uid};
 
 use super::{Errand, Stock, rules, tell};
+use crate::changes::digest as digest_of;
 use crate::fault::{Named as _, Step};
 use crate::filter::{Profile, Walls};
 use crate::spec::{Limits, Observe};
@@ -52,7 +53,7 @@ pub(super) fn confine(
     walls: Walls,
     as_whom: Option<Identity>,
     stock: &mut Stock,
-) -> Result<Errno, Step> {
+) -> Result<NotBegun, Step> {
     let order = &errand.order;
     process::unblock_signals();
     rustix::process::setsid().step("session")?;
@@ -70,7 +71,7 @@ pub(super) fn confine(
     limit(&order.limits, walls, as_whom, stock).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
     if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
-        return Ok(errno);
+        return Ok(NotBegun::Refused(errno));
     }
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
     rules::landlock(order, walls, stock.base.take()).map_err(|errno| Step { name: "landlock", errno })?;
@@ -91,11 +92,38 @@ pub(super) fn confine(
         let listener = seccomp::install_with_listener(&filter).step("seccomp listener")?;
         tell(errand.report.as_fd(), &Report::Listener, &[listener.as_fd()]).step("seccomp listener")?;
     }
+    if let (Some(digest), Some(candidate)) = (order.digest, candidates.first()) {
+        return Ok(execute_pinned(candidate, digest, &arguments, &environment));
+    }
     let mut refused = Errno::NOENT;
     for candidate in candidates {
         refused = process::execute(&candidate, &arguments, &environment);
     }
-    Ok(refused)
+    Ok(NotBegun::Refused(refused))
+}
+
+/// Why the program did not begin.
+pub(super) enum NotBegun {
+    /// The kernel's word.
+    Refused(Errno),
+    /// The file is not the one that was meant.
+    Replaced,
+}
+
+/// Executes the very file that was hashed, by its handle: a name that leads elsewhere meanwhile changes nothing.
+fn execute_pinned(
+    program: &std::ffi::CStr,
+    digest: [u8; 32],
+    arguments: &[std::ffi::CString],
+    environment: &[std::ffi::CString],
+) -> NotBegun {
+    let opened = rustix::fs::open(program, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let opened = opened.map(std::fs::File::from).and_then(|file| Ok((digest_of(&file)?, file)));
+    match opened {
+        Ok((found, _)) if found != digest => NotBegun::Replaced,
+        Ok((_, file)) => NotBegun::Refused(process::execute_handle(file.as_fd(), arguments, environment)),
+        Err(errno) => NotBegun::Refused(errno),
+    }
 }
 
 type Words = Vec<std::ffi::CString>;
@@ -148,4 +176,3 @@ fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>, stock: &Stock
     }
     Ok(())
 }
-

@@ -57,8 +57,7 @@ const ETC: &[&str] = &[
 ];
 
 /// Of `/proc` of the host, where there is no other.
-const PROC: &[&str] =
-    &["/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
+const PROC: &[&str] = &["/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
 
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 

@@ -1,7 +1,6 @@
 //! What an entry is, so that two of them can be compared.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
@@ -92,7 +91,11 @@ impl Facts {
 }
 
 fn hash(root: BorrowedFd<'_>, path: &[u8]) -> Result<[u8; 32], Errno> {
-    let mut file = File::from(open_beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
+    digest(File::from(open_beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?))
+}
+
+/// SHA-256 of what is left to read of a file.
+pub(crate) fn digest(mut file: impl std::io::Read) -> Result<[u8; 32], Errno> {
     let mut digest = Sha256::new();
     let mut piece = vec![0; 64 << 10];
     loop {

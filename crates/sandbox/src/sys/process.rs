@@ -97,6 +97,28 @@ pub(crate) const OWN_START: i32 = -0x0076_616d;
 
 /// Becomes another program, named by its full path; returns only when that fails.
 pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> Errno {
+    execute_at(OWN_START, program, 0, arguments, environment)
+}
+
+/// Becomes the program that is open; a script must stay open for whoever reads it, so it is not closed then.
+pub(crate) fn execute_handle(
+    program: BorrowedFd<'_>,
+    arguments: &[CString],
+    environment: &[CString],
+) -> Errno {
+    if let Err(errno) = rustix::io::fcntl_setfd(program, rustix::io::FdFlags::empty()) {
+        return errno;
+    }
+    execute_at(program.as_raw_fd(), c"", libc::AT_EMPTY_PATH, arguments, environment)
+}
+
+fn execute_at(
+    folder: i32,
+    program: &CStr,
+    flags: libc::c_int,
+    arguments: &[CString],
+    environment: &[CString],
+) -> Errno {
     let ended = |list: &[CString]| -> Vec<*const libc::c_char> {
         list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
     };
@@ -105,11 +127,11 @@ pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CStr
     unsafe {
         libc::syscall(
             libc::SYS_execveat,
-            OWN_START,
+            folder,
             program.as_ptr(),
             arguments.as_ptr(),
             environment.as_ptr(),
-            0,
+            flags,
         )
     };
     last_errno()
