@@ -9,6 +9,7 @@
 //! and is told by name; nothing of the broker's descriptors is inherited.
 
 mod confine;
+mod count;
 mod dress;
 mod keeper;
 mod rules;
@@ -29,6 +30,7 @@ use crate::sys::{message, process};
 use crate::wire::{self, Identity, Order, Report};
 
 pub(crate) use confine::landlock_abi;
+pub(crate) use count::running;
 pub(crate) use keeper::{end_strays, keep};
 pub(crate) use shell::{NAMESPACES, Shell};
 pub(crate) use stock::Stock;
@@ -40,6 +42,8 @@ pub(crate) use template::{make as make_template, own_ids};
 pub(crate) struct Go {
     /// Whether the kernel limits the memory of the tree.
     pub(crate) memory_limited: bool,
+    /// How many processes the user has besides the run's, where that was counted a moment ago.
+    pub(crate) others: Option<u64>,
 }
 
 /// What came with an order.
@@ -102,7 +106,7 @@ pub(crate) fn receive(channel: BorrowedFd<'_>) -> Result<Errand, Errno> {
         (Some(of_owner), Some(of_root)) => Some(Ids { of_owner, of_root }),
         _ => None,
     };
-    Ok(Errand { order: wire::unpack_file(order)?, go, report, streams, ids })
+    Ok(Errand { order: wire::unpack_from(order)?, go, report, streams, ids })
 }
 
 /// Says something to the broker.

@@ -35,6 +35,8 @@ pub const ARGUMENT: &str = "sandbox-launcher";
 const FIRST_UID: u32 = 1_990_000_000;
 /// So long nothing else happened before a cell is made in advance.
 const QUIET: Duration = Duration::from_millis(1);
+/// A count of the user's processes that is older is made again.
+const FRESH: Duration = Duration::from_secs(2);
 /// How long the ends of all cells are waited for when the broker is gone.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 
@@ -57,6 +59,8 @@ struct Launcher {
     wanted_warm: usize,
     /// Keepers are small: one waits as soon as the first was needed.
     wanted_keepers: usize,
+    /// How many processes the user had when no run was on, and when that was.
+    others: Option<(u64, Instant)>,
     /// Folders of runs that have ended, as long as they are there.
     tasks: Vec<Bytes>,
     /// Root with its powers: cells need no user namespace, and take an unprivileged id.
@@ -111,6 +115,7 @@ impl Launcher {
             warm: Vec::new(),
             wanted_warm: 0,
             wanted_keepers: 0,
+            others: None,
             tasks: Vec::new(),
             powers: capability::may_administer(),
             proc: true,
@@ -229,6 +234,10 @@ impl Launcher {
         let tier = if walls == Walls::Namespaces { Tier::Full } else { Tier::NoUserns };
         match self.make_cell(Kind { walls, told: false }, self.proc, true, &Limits::default(), tier) {
             Ok(cell) => {
+                if walls == Walls::LandlockOnly && !cell.identity.taken && self.runs.is_empty() {
+                    // It takes half as long as to start a program.
+                    self.others = Some((cell::running(), Instant::now()));
+                }
                 if self.powers && walls == Walls::Namespaces {
                     let _ = self.maps.get((0, 0), cell.identity).map(drop);
                 }
@@ -274,7 +283,9 @@ impl Launcher {
             run::hand_over(task, cell.identity).map_err(at("task folder"))?;
         }
         cell.group.bound(&header.limits);
-        let go = Go { memory_limited: cell.group.limits_memory() };
+        let counted = self.others.filter(|(_, when)| when.elapsed() < FRESH && self.runs.is_empty());
+        let others = counted.map(|(count, _)| count);
+        let go = Go { memory_limited: cell.group.limits_memory(), others };
         let report = rustix::io::fcntl_dupfd_cloexec(report, 0).map_err(at("report"))?;
         let packed = wire::pack(&go).map_err(at("order"))?;
         let sent = message::send(cell.channel.as_fd(), &packed, &lent).map_err(at("order"));

@@ -111,8 +111,11 @@ impl Sandbox {
     ) -> Result<Outcome, Attempt> {
         let start = Instant::now();
         let since = now();
-        let prepared = self.prepare(spec, tier)?;
-        let order = wire::pack_file(&prepared.order).map_err(SandboxFault::system("the order"))?;
+        let ground = self.ground(spec, tier)?;
+        // A workspace that was never walked may take longer than the program is given.
+        let mut prepared =
+            if self.knows(spec, &ground) { None } else { Some(self.prepare(spec, tier, &ground)?) };
+        let (order_read, order_write) = pipe()?;
         let (report, theirs) = message::pair().map_err(SandboxFault::system("the run's socket"))?;
         let (out_read, out_write) = pipe()?;
         let (err_read, err_write) = pipe()?;
@@ -130,12 +133,19 @@ impl Sandbox {
             limits: spec.limits,
             network: spec.network,
             observe: spec.observe,
-            owner: prepared.owner,
-            task: prepared.task.as_ref().map(|task| order::bytes(&task.folder)),
+            owner: ground.owner,
+            task: ground.task.as_ref().map(|task| order::bytes(&task.folder)),
         };
-        let handles = [order.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
+        let handles = [order_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
         self.send(&Request::Run(header), &handles)?;
-        drop((theirs, out_write, err_write));
+        drop((order_read, theirs, out_write, err_write));
+        // While the cell is made, we look what is to be in it. Where that fails, the cell finds no order and goes.
+        let prepared = match prepared.take() {
+            Some(prepared) => prepared,
+            None => self.prepare(spec, tier, &ground)?,
+        };
+        // Where nobody reads it, the cell or the launcher says why, below.
+        let _ = wire::pack_into(&prepared.order, order_write);
         let mut talk = Talk {
             order: &prepared.order,
             report,
@@ -162,24 +172,39 @@ impl Sandbox {
         })
     }
 
-    fn prepare(&self, spec: &Spec, tier: Tier) -> Result<Prepared, Attempt> {
+    /// What the launcher needs to know before there is an order.
+    fn ground(&self, spec: &Spec, tier: Tier) -> Result<Ground, Attempt> {
         let workspace = order::workspace(spec)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(&workspace, flags, Mode::empty())
             .map_err(SandboxFault::system("cannot open the workspace"))?;
         let facts = rustix::fs::fstat(&base).map_err(SandboxFault::system("cannot look at the workspace"))?;
+        let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
+        Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
+    }
+
+    /// Whether the names of the workspace were walked before, or need not be.
+    fn knows(&self, spec: &Spec, ground: &Ground) -> bool {
+        let key = (ground.workspace.clone(), spec.masked.clone());
+        matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write)
+            || self.walks.lock().contains_key(&key)
+    }
+
+    fn prepare(&self, spec: &Spec, tier: Tier, ground: &Ground) -> Result<Prepared, Attempt> {
+        let Ground { workspace, base, task, .. } = ground;
+        let (base, task) = (Arc::clone(base), task.clone());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
             Filesystem::Deny | Filesystem::Write => Vec::new(),
-            _ => self.masks(&workspace, base.as_fd(), spec, &masked)?,
+            _ => self.masks(workspace, base.as_fd(), spec, &masked)?,
         };
         let scratch = match spec.filesystem {
             Filesystem::Read | Filesystem::ReadWrite | Filesystem::Speculative if tier != Tier::NoUserns => {
-                self.scratch(spec, &workspace)?
+                self.scratch(spec, workspace)?
             }
             _ => Vec::new(),
         };
-        let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
         let work = match &task {
             Some(task) if spec.filesystem == Filesystem::Write => Some(
                 rustix::fs::open(task.folder.join("work"), flags, Mode::empty())
@@ -188,17 +213,9 @@ impl Sandbox {
             _ => None,
         };
         let mut order =
-            order::build(spec, &workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
+            order::build(spec, workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
         order.guarded = vec![std::process::id(), self.launcher_id()];
-        Ok(Prepared {
-            order,
-            base: Arc::new(base),
-            owner: (facts.st_uid, facts.st_gid),
-            masked,
-            protected,
-            work,
-            task,
-        })
+        Ok(Prepared { order, base, masked, protected, work, task })
     }
 
     fn masks(
@@ -298,10 +315,16 @@ impl From<SandboxFault> for Attempt {
     }
 }
 
+struct Ground {
+    workspace: PathBuf,
+    base: Arc<OwnedFd>,
+    owner: (u32, u32),
+    task: Option<Arc<Task>>,
+}
+
 struct Prepared {
     order: Order,
     base: Arc<OwnedFd>,
-    owner: (u32, u32),
     masked: Arc<BlockList>,
     protected: Arc<BlockList>,
     task: Option<Arc<Task>>,

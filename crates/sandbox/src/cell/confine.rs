@@ -68,7 +68,7 @@ pub(super) fn confine(
         capability::drop_all().step("capabilities")?;
     }
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
-    limit(&order.limits, walls, as_whom, stock).step("limits")?;
+    limit(&order.limits, walls, as_whom, errand.go.others).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
     if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
         return Ok(NotBegun::Refused(errno));
@@ -150,13 +150,16 @@ fn candidates(order: &Order) -> Result<Words, Errno> {
     Ok(Vec::new())
 }
 
-fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>, stock: &Stock) -> Result<(), Errno> {
+fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>, others: Option<u64>) -> Result<(), Errno> {
     let processes = match walls {
         // Counted per sandbox: in a user namespace of its own, or under a user id of its own.
         Walls::Namespaces => limits.processes,
         // Counted with everything else that the user runs, but a user id of its own runs nothing else.
         Walls::LandlockOnly if as_whom.is_some() => limits.processes,
-        Walls::LandlockOnly => limits.processes.saturating_add(stock.others()),
+        Walls::LandlockOnly => {
+            let others = others.unwrap_or_else(super::running);
+            limits.processes.saturating_add(others)
+        }
     };
     for (resource, most) in [
         // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
