@@ -33,6 +33,8 @@ pub const ARGUMENT: &str = "sandbox-launcher";
 
 /// User ids that belong to nobody: past those that systemd and container programs give away.
 const FIRST_UID: u32 = 1_990_000_000;
+/// So many of them are used.
+const UNOWNED: u32 = 1000;
 /// So long nothing else happened before a cell is made in advance.
 const QUIET: Duration = Duration::from_millis(1);
 /// A count of the user's processes that is older is made again.
@@ -77,6 +79,33 @@ struct Staged {
     /// Whether it has a group, here or with a run: then it serves one run at a time.
     grouped: bool,
     group: Option<Group>,
+}
+
+/// The first of the ids that runs of a root broker get. A container may have only the lower ones: then its last ones.
+#[expect(clippy::disallowed_methods, reason = "the kernel's word on which ids there are")]
+fn unowned_ids() -> u32 {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    unowned_in(&map)
+}
+
+fn unowned_in(map: &str) -> u32 {
+    let ranges = map.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (first, count) = (words.next()?.parse::<u64>().ok()?, words.nth(1)?.parse::<u64>().ok()?);
+        Some((first, first + count))
+    });
+    let (low, high) = (u64::from(FIRST_UID), u64::from(FIRST_UID + UNOWNED));
+    let mut last = None;
+    for (first, end) in ranges {
+        if first <= low && high < end {
+            return FIRST_UID;
+        }
+        // Room for them above those that people and services have.
+        if end > first + 10_000 {
+            last = last.max(u32::try_from(end - u64::from(UNOWNED) - 2).ok());
+        }
+    }
+    last.unwrap_or(FIRST_UID)
 }
 
 /// What happened to a run.
@@ -371,7 +400,8 @@ impl Launcher {
             self.runs.iter().any(|run| run.identity().uid == uid)
                 || self.warm.iter().any(|cell| cell.identity.uid == uid)
         };
-        let uid = (FIRST_UID..FIRST_UID + 100_000).find(|uid| !used(*uid)).unwrap_or(FIRST_UID + 100_000);
+        let first = unowned_ids();
+        let uid = (first..first + UNOWNED).find(|uid| !used(*uid)).unwrap_or(first + UNOWNED);
         Identity { uid, gid: uid, taken }
     }
 
@@ -422,5 +452,18 @@ impl Launcher {
         let (task, stage, group) = run.finish(&kept);
         self.tasks.extend(task);
         self.give_back(stage, group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST_UID, unowned_in};
+
+    #[test]
+    fn ids_that_a_container_has_are_used_in_it() {
+        assert_eq!(unowned_in("         0          0 4294967295\n"), FIRST_UID);
+        assert_eq!(unowned_in("0 100000 65536\n"), 64_534);
+        assert_eq!(unowned_in("0 1000 1\n1 100000 65536\n"), 64_535);
+        assert_eq!(unowned_in(""), FIRST_UID);
     }
 }

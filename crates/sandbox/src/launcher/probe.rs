@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use rustix::process::WaitOptions;
 
-use super::FIRST_UID;
 use super::cgroup::Groups;
 use super::idmap;
 use crate::cell::{self, NAMESPACES, Shell};
@@ -24,8 +23,9 @@ const LEAST_LANDLOCK: i32 = 3;
 
 pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
     let uid = rustix::process::geteuid().as_raw();
+    let unowned = super::unowned_ids();
     let identity = if powers {
-        Identity { uid: FIRST_UID, gid: FIRST_UID, taken: true }
+        Identity { uid: unowned, gid: unowned, taken: true }
     } else {
         Identity { uid, gid: rustix::process::getegid().as_raw(), taken: false }
     };
