@@ -35,8 +35,8 @@ pub(crate) fn run(project: &Project) -> Outcome<ExitCode> {
     for (name, command) in peers(&toolbox, &binary, &stage) {
         match command {
             Some(command) => match stage.board(command) {
-                Some(board) => columns.push((name, board)),
-                None => println!("{name}: starts nothing here"),
+                Ok(board) => columns.push((name, board)),
+                Err(why) => println!("{name}: starts nothing here: {why}"),
             },
             None => println!("{name}: cannot be installed here"),
         }
@@ -114,13 +114,17 @@ impl Stage {
     }
 
     /// Runs every probe, each by itself: one that is killed does not keep the others from running.
-    fn board(&self, start: impl Fn(&str) -> Command) -> Option<Board> {
-        let list = Command::new(self.path("project/probes")).args(["probe", "names"]).output().ok()?;
+    /// What the first one said, when none was started.
+    fn board(&self, start: impl Fn(&str) -> Command) -> Result<Board, String> {
+        let said = |error: std::io::Error| error.to_string();
+        let list =
+            Command::new(self.path("project/probes")).args(["probe", "names"]).output().map_err(said)?;
         let names = String::from_utf8_lossy(&list.stdout).into_owned();
         let mut board = Board::new();
         let mut started = false;
+        let mut words = String::new();
         for name in names.lines() {
-            let mut broker = lowered(&mut Command::new("sleep")).arg("1000").spawn().ok()?;
+            let mut broker = lowered(&mut Command::new("sleep")).arg("1000").spawn().map_err(said)?;
             // A parent that may be ended.
             let probe = start(name);
             let mut parent = Command::new("sh");
@@ -136,12 +140,18 @@ impl Stage {
                 .stdin(Stdio::null())
                 .output();
             let _ = (broker.kill(), broker.wait());
-            let output = output.ok()?;
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            started |= said.contains("blocked") || said.contains("REACHED");
-            board.insert(name.to_owned(), said.contains("REACHED"));
+            let output = output.map_err(said)?;
+            if words.is_empty() {
+                words = String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned();
+            }
+            let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+            started |= answer.contains("blocked") || answer.contains("REACHED");
+            board.insert(name.to_owned(), answer.contains("REACHED"));
+            if !started && board.len() >= PATIENCE {
+                break;
+            }
         }
-        started.then_some(board)
+        if started { Ok(board) } else { Err(words) }
     }
 
     fn remove(self) {
@@ -150,6 +160,8 @@ impl Stage {
     }
 }
 
+/// After so many probes that were not even started, nobody waits for the others.
+const PATIENCE: usize = 5;
 /// The user that nobody is.
 const NOBODY: u32 = 65534;
 
@@ -189,6 +201,8 @@ fn peers<'a>(
     let system = |program: &str, package: &str, text: &str| {
         toolbox.system_program(program, package).then(|| with(program.into(), words(text), probes.clone()))
     };
+    // What srt wants to find.
+    toolbox.system_program("socat", "socat");
     vec![
         (
             "bare",
