@@ -119,7 +119,9 @@ fn what_the_configuration_bounds_is_bounded() {
     let home = Home::bare();
     home.user_config("sandbox: {memory: 64MiB, pids: 20, tmp: 1MiB, tier: namespaces}\n");
     let ran = home.run(words(&["--memory", "1G"], "head -c 3000000 /dev/zero >/tmp/x; wc -c </tmp/x"));
-    assert_eq!(ran.out.trim(), "1048576", "{ran:?}");
+    let written: u64 = ran.out.trim().parse().unwrap();
+    // Together with the few files that every run has.
+    assert!((900_000..=1 << 20).contains(&written), "{ran:?}");
     let ran = home.run(words(&[], "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 5 & done; echo all"));
     assert!(!ran.out.contains("all"), "{ran:?}");
 }

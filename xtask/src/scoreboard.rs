@@ -235,7 +235,7 @@ fn peers<'a>(
             "codex",
             toolbox
                 .node_program("@openai/codex", "codex")
-                .map(|program| with(program, words("sandbox linux --"), probes.clone())),
+                .map(|program| with(program, words("sandbox --"), probes.clone())),
         ),
     ]
 }
