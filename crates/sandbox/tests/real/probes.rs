@@ -403,6 +403,13 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Probe> {
 
 /// Runs one probe, or all, and says what happened; the code is that of one probe.
 pub(crate) fn main(name: &str) -> u8 {
+    if name == "exchange" {
+        let (one, other) = (c".git/config".as_ptr(), c"plain.txt".as_ptr());
+        let (here, swap) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
+        let done = unsafe { libc::syscall(libc::SYS_renameat2, here, one, here, other, swap) };
+        println!("{}", if done == 0 { "exchanged" } else { "refused" });
+        return 0;
+    }
     if name == "swapped_link" {
         return u8::from(super::tricks::swapped_link(100_000).is_ok());
     }
