@@ -72,8 +72,58 @@ fn only_allowed_variables_come_in() {
     let home = Home::bare();
     let ran = home.run(words(&[], "env"));
     assert!(!ran.out.contains(CANARY), "{}", ran.out);
-    let ran = home.run(words(&["--env", "SOME_*"], "env"));
-    assert!(ran.out.contains(CANARY), "{}", ran.out);
+    let ran = home.run(words(&["--env", "SOME_*"], "echo ${#SOME_TOKEN}"));
+    assert_eq!(ran.out, format!("{}\n", CANARY.len()));
+}
+
+// Research A 5, 120 and 121
+#[test]
+fn a_secret_that_a_program_prints_is_not_shown() {
+    let home = Home::bare();
+    let script = "echo \"plain $SOME_TOKEN\"; printf %s \"$SOME_TOKEN\" | base64; printf %s \"$SOME_TOKEN\" | od -An -tx1 | tr -d ' \\n'; \
+                  echo; printf canary-7f3a; sleep 0.1; echo 9c11-env; echo \"err $SOME_TOKEN\" >&2; echo x >\"name-$SOME_TOKEN\"";
+    let encoded = "Y2FuYXJ5LTdmM2E5YzExLWVudg";
+    let hex = "63616e6172792d37663361396331312d656e76";
+    for options in
+        [&["--env", "SOME_*", "--speculative"][..], &["--env", "SOME_*", "--speculative", "--json"]]
+    {
+        let ran = home.run(words(options, script));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        for secret in [CANARY, encoded, hex] {
+            assert!(!ran.out.contains(secret) && !ran.err.contains(secret), "{secret}: {ran:?}");
+        }
+        assert!(ran.out.contains("[REDACTED:"), "{ran:?}");
+    }
+}
+
+#[test]
+fn output_is_shown_while_the_program_runs() {
+    let home = Home::bare();
+    let mut child = home
+        .command(words(&["--filesystem", "read"], "echo first; cat >/dev/null; echo last"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 6];
+    // The program waits for the end of its input, which comes after this.
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+    assert_eq!(&said, b"first\n");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn what_the_configuration_bounds_is_bounded() {
+    let home = Home::bare();
+    home.user_config("sandbox: {memory: 64MiB, pids: 20, tmp: 1MiB, tier: namespaces}\n");
+    let ran = home.run(words(&["--memory", "1G"], "head -c 3000000 /dev/zero >/tmp/x; wc -c </tmp/x"));
+    let written: u64 = ran.out.trim().parse().unwrap();
+    // Together with the few files that every run has.
+    assert!((900_000..=1 << 20).contains(&written), "{ran:?}");
+    let ran = home.run(words(&[], "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 5 & done; echo all"));
+    assert!(!ran.out.contains("all"), "{ran:?}");
 }
 
 #[test]

@@ -2,10 +2,14 @@
 //!
 //! The probes are the program of the sandbox's tests (`real probe all`). Each peer gets the same folders; what it cannot
 //! do here is said. A probe that gets through is not always a flaw of a peer: defaults differ in what they promise.
+//!
+//! Probes that get through do what they do: they trace, stop and end the process that started them. So nobody runs as
+//! root here, and what they take for the broker and for their parent are stand-ins.
 
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::{fs::chown, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
 };
@@ -16,7 +20,7 @@ use crate::{
     fault::{Fault, Outcome, While},
     program::quietly,
     project::Project,
-    toolbox::Toolbox,
+    toolbox::{Toolbox, is_root},
 };
 
 /// A probe's name and whether it got through.
@@ -31,8 +35,8 @@ pub(crate) fn run(project: &Project) -> Outcome<ExitCode> {
     for (name, command) in peers(&toolbox, &binary, &stage) {
         match command {
             Some(command) => match stage.board(command) {
-                Some(board) => columns.push((name, board)),
-                None => println!("{name}: starts nothing here"),
+                Ok(board) => columns.push((name, board)),
+                Err(why) => println!("{name}: starts nothing here: {why}"),
             },
             None => println!("{name}: cannot be installed here"),
         }
@@ -87,7 +91,22 @@ impl Stage {
             fs::write(&path, text).when(|| format!("cannot write `{}`", path.display()))?;
         }
         fs::copy(probes, stage.path("project/probes")).when(|| "cannot copy the probes".to_owned())?;
+        if is_root() {
+            stage.hand_over(&stage.folder)?;
+        }
         Ok(stage)
+    }
+
+    /// Everything belongs to whom the probes run as.
+    fn hand_over(&self, path: &Path) -> Outcome<()> {
+        let said = || format!("cannot give `{}` away", path.display());
+        chown(path, Some(NOBODY), Some(NOBODY)).when(said)?;
+        if path.is_dir() {
+            for entry in fs::read_dir(path).when(said)? {
+                self.hand_over(&entry.when(said)?.path())?;
+            }
+        }
+        Ok(())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -95,33 +114,60 @@ impl Stage {
     }
 
     /// Runs every probe, each by itself: one that is killed does not keep the others from running.
-    fn board(&self, start: impl Fn(&str) -> Command) -> Option<Board> {
-        let list = Command::new(self.path("project/probes")).args(["probe", "names"]).output().ok()?;
+    /// What the first one said, when none was started.
+    fn board(&self, start: impl Fn(&str) -> Command) -> Result<Board, String> {
+        let said = |error: std::io::Error| error.to_string();
+        let list =
+            Command::new(self.path("project/probes")).args(["probe", "names"]).output().map_err(said)?;
         let names = String::from_utf8_lossy(&list.stdout).into_owned();
         let mut board = Board::new();
         let mut started = false;
+        let mut words = String::new();
         for name in names.lines() {
-            let output = start(name)
+            let mut broker = lowered(&mut Command::new("sleep")).arg("1000").spawn().map_err(said)?;
+            // A parent that may be ended.
+            let probe = start(name);
+            let mut parent = Command::new("sh");
+            parent.args(["-c", "\"$@\"; exit $?", "sh"]).arg(probe.get_program()).args(probe.get_args());
+            let output = lowered(&mut parent)
                 .current_dir(self.path("project"))
                 .env("ESCAPE_ROOM", &self.folder)
-                .env("ESCAPE_BROKER", std::process::id().to_string())
+                .env("ESCAPE_BROKER", broker.id().to_string())
                 .env("FAKE_API_KEY", "secret")
+                .env("LD_BIND_NOW", "1")
                 .env("HOME", self.path("home"))
                 .env("VAMBRACE_HOME", self.path("own-state"))
                 .stdin(Stdio::null())
-                .output()
-                .ok()?;
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            started |= said.contains("blocked") || said.contains("REACHED");
-            board.insert(name.to_owned(), said.contains("REACHED"));
+                .output();
+            let _ = (broker.kill(), broker.wait());
+            let output = output.map_err(said)?;
+            if words.is_empty() {
+                words = String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned();
+            }
+            let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+            started |= answer.contains("blocked") || answer.contains("REACHED");
+            board.insert(name.to_owned(), answer.contains("REACHED"));
+            if !started && board.len() >= PATIENCE {
+                break;
+            }
         }
-        started.then_some(board)
+        if started { Ok(board) } else { Err(words) }
     }
 
     fn remove(self) {
         // Only rubbish would be left.
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// After so many probes that were not even started, nobody waits for the others.
+const PATIENCE: usize = 5;
+/// The user that nobody is.
+const NOBODY: u32 = 65534;
+
+/// The same command as somebody without privileges.
+fn lowered(command: &mut Command) -> &mut Command {
+    if is_root() { command.uid(NOBODY).gid(NOBODY) } else { command }
 }
 
 type Start<'a> = Box<dyn Fn(&str) -> Command + 'a>;
@@ -155,6 +201,8 @@ fn peers<'a>(
     let system = |program: &str, package: &str, text: &str| {
         toolbox.system_program(program, package).then(|| with(program.into(), words(text), probes.clone()))
     };
+    // What srt wants to find.
+    toolbox.system_program("socat", "socat");
     vec![
         (
             "bare",
@@ -187,7 +235,7 @@ fn peers<'a>(
             "codex",
             toolbox
                 .node_program("@openai/codex", "codex")
-                .map(|program| with(program, words("sandbox linux --"), probes.clone())),
+                .map(|program| with(program, words("sandbox --"), probes.clone())),
         ),
     ]
 }

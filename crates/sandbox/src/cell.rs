@@ -1,17 +1,21 @@
-//! The inside: a process of its own per run, made by the launcher, that builds the walls around itself and then starts
-//! the program. Everything here runs in a process with one thread.
+//! The inside: a process of its own per run, made by a stage of the launcher, that builds the walls around itself and
+//! then starts the program. Everything here runs in a process with one thread.
 //!
-//! The order of work: what is the same for every run (`shell`), then the order is waited for, then what the order asks
-//! for (`dress`), then the privileges go (`confine`). So a cell can be made before anybody needs it.
+//! The order of work: what is the same for every run was made by the stage (`template`, `stock`), then what needs no
+//! order (`shell`), then the order is waited for, then what it asks for (`dress`), then the privileges go (`confine`).
+//! So a cell can be made before anybody needs it.
 //!
 //! **Invariants.** The program is started by a child whose every privilege is gone; a step that fails ends the cell
 //! and is told by name; nothing of the broker's descriptors is inherited.
 
 mod confine;
+mod count;
 mod dress;
 mod keeper;
 mod rules;
 mod shell;
+mod stock;
+mod template;
 mod watch;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -21,12 +25,16 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{Named as _, Step};
+use crate::spec::Limits;
 use crate::sys::{message, process};
 use crate::wire::{self, Identity, Order, Report};
 
 pub(crate) use confine::landlock_abi;
+pub(crate) use count::running;
 pub(crate) use keeper::{end_strays, keep};
 pub(crate) use shell::{NAMESPACES, Shell};
+pub(crate) use stock::Stock;
+pub(crate) use template::{make as make_template, own_ids};
 
 /// Launcher to cell. Handles: order, report, standard input, output, error, then the two id maps for a root broker:
 /// of the workspace's owner and of root.
@@ -34,6 +42,8 @@ pub(crate) use shell::{NAMESPACES, Shell};
 pub(crate) struct Go {
     /// Whether the kernel limits the memory of the tree.
     pub(crate) memory_limited: bool,
+    /// How many processes the user has besides the run's, where that was counted a moment ago.
+    pub(crate) others: Option<u64>,
 }
 
 /// What came with an order.
@@ -52,18 +62,18 @@ pub(crate) struct Ids {
 }
 
 /// Lives one run of tier full; never returns.
-pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool) -> ! {
-    let code = match run(channel, identity, proc) {
+pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> ! {
+    let code = match run(channel, identity, proc, stock) {
         Ok(()) => 0,
         Err(_) => 1,
     };
     process::leave(code)
 }
 
-fn run(channel: OwnedFd, identity: Identity, proc: bool) -> Result<(), Errno> {
-    let channel = process::keep_only(channel)?;
+fn run(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> Result<(), Errno> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let shell = Shell::build(identity, proc);
+    let ids = if identity.taken { Ok(()) } else { own_ids(identity).step("user namespace") };
+    let shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk));
     let errand = receive(channel.as_fd())?;
     // The launcher died before our death was tied to its: nobody would end us.
     drop(channel);
@@ -75,7 +85,7 @@ fn run(channel: OwnedFd, identity: Identity, proc: bool) -> Result<(), Errno> {
         tell(errand.report.as_fd(), &Report::Ready, &lent).step("report")?;
         drop(lent);
         drop(handles);
-        watch::start_and_wait(errand)
+        watch::start_and_wait(errand, stock)
     });
     if let Err(step) = finished {
         let failed = Report::Failed { step: step.name.to_owned(), errno: step.errno.raw_os_error() };
@@ -96,7 +106,7 @@ pub(crate) fn receive(channel: BorrowedFd<'_>) -> Result<Errand, Errno> {
         (Some(of_owner), Some(of_root)) => Some(Ids { of_owner, of_root }),
         _ => None,
     };
-    Ok(Errand { order: wire::unpack_file(order)?, go, report, streams, ids })
+    Ok(Errand { order: wire::unpack_from(order)?, go, report, streams, ids })
 }
 
 /// Says something to the broker.
@@ -105,10 +115,16 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: &Report, handles: &[BorrowedFd<
 }
 
 /// The child's part: become the program, or tell why not.
-pub(crate) fn become_program(errand: &Errand, walls: crate::filter::Walls, as_whom: Option<Identity>) -> ! {
-    let became = confine::confine(errand, walls, as_whom);
+pub(crate) fn become_program(
+    errand: &Errand,
+    walls: crate::filter::Walls,
+    as_whom: Option<Identity>,
+    stock: &mut Stock,
+) -> ! {
+    let became = confine::confine(errand, walls, as_whom, stock);
     let told = match became {
-        Ok(errno) => Report::NotStarted { errno: errno.raw_os_error() },
+        Ok(confine::NotBegun::Refused(errno)) => Report::NotStarted { errno: errno.raw_os_error() },
+        Ok(confine::NotBegun::Replaced) => Report::Replaced,
         Err(Step { name, errno }) => Report::Failed { step: name.to_owned(), errno: errno.raw_os_error() },
     };
     // Whoever waits sees the end of this process even when nobody listens any more.

@@ -18,10 +18,11 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::order::Task;
 use crate::sys::mounting::open_beneath;
+use crate::task::Task;
 
 pub(crate) use collect::{Collect, collect};
+pub(crate) use facts::digest;
 pub use facts::{EntryKind, Facts};
 
 /// What a program changed.

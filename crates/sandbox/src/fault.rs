@@ -26,6 +26,12 @@ pub enum SandboxFault {
         /// The kernel's word.
         why: String,
     },
+    /// The program's file is another one than was meant.
+    #[error("`{program}` was replaced: its digest is not the one that was agreed to")]
+    Replaced {
+        /// Which.
+        program: String,
+    },
     /// The launcher is gone.
     #[error("the launcher ended unexpectedly")]
     LauncherGone,
@@ -54,6 +60,7 @@ impl SandboxFault {
             Self::CouldNotStart { .. } => {
                 "name a program that is installed on the system, in the workspace or in a toolchain of the home folder"
             }
+            Self::Replaced { .. } => "look at the new file, then ask again",
             Self::LauncherGone => "try again; what it ran has ended with it",
             Self::System { .. } => "see the message",
         }

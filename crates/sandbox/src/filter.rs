@@ -16,7 +16,7 @@ use crate::sys::seccomp::Instruction;
 pub(crate) use calls::WRITE_FLAGS;
 
 /// What a filter is made for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub(crate) network: Network,
     pub(crate) observe: Observe,
@@ -25,6 +25,21 @@ pub(crate) struct Profile {
     pub(crate) walls: Walls,
     /// Processes that may not be signalled, where Landlock does not keep signals inside.
     pub(crate) guarded: Vec<u32>,
+    /// Of the calls that are judged, which.
+    pub(crate) part: Part,
+}
+
+/// A filter is checked and compiled by the kernel each time it is installed, and inherited for nothing. So what is the
+/// same for every run is installed once, in the stage, and only the rest with the program. Where several judge a call,
+/// the strictest word counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything; when refusals are to be told, none may be decided before.
+    Whole,
+    /// What nobody needs any more once a stage stands.
+    Early,
+    /// The rest.
+    Late,
 }
 
 /// What stands around the program besides the filter.
@@ -45,7 +60,7 @@ mod tests {
     use super::*;
 
     fn profile(walls: Walls, observe: Observe) -> Profile {
-        Profile { network: Network::None, observe, walls, guarded: vec![77] }
+        Profile { network: Network::None, observe, walls, guarded: vec![77], part: Part::Whole }
     }
 
     fn check(filter: &[Instruction], number: libc::c_long, arguments: [u64; 6], expected: u32) {
@@ -139,6 +154,35 @@ mod tests {
         check(&all, libc::SYS_ptrace, [0; 6], NOTIFY);
         let off = compile(&profile(Walls::Namespaces, Observe::Off));
         check(&off, libc::SYS_openat, write, ALLOW);
+    }
+
+    #[test]
+    fn both_parts_together_say_what_the_whole_says() {
+        let strictness = |said: u32| match said {
+            ALLOW => 0,
+            NOTIFY => 1,
+            _ => 2,
+        };
+        for walls in [Walls::Namespaces, Walls::LandlockOnly] {
+            for observe in [Observe::Off, Observe::Writes] {
+                let of = |part| compile(&Profile { part, ..profile(walls, observe) });
+                let (whole, early, late) = (of(Part::Whole), of(Part::Early), of(Part::Late));
+                assert!(late.len() * 2 < whole.len(), "{} of {}", late.len(), whole.len());
+                let arguments =
+                    [[0; 6], [77, 9, 0, 0, 0, 0], [1; 6], [u64::MAX; 6], [0, libc::TIOCSTI, 1, 0, 0, 0]];
+                for number in 0..480 {
+                    for arguments in arguments {
+                        let ask = |filter| run(filter, assemble::ARCHITECTURE, number, arguments);
+                        let both = [ask(&early), ask(&late)].into_iter().max_by_key(|said| strictness(*said));
+                        assert_eq!(
+                            both,
+                            Some(ask(&whole)),
+                            "{walls:?} {observe:?} call {number} {arguments:?}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod cgroup;
 mod idmap;
 mod probe;
 mod run;
+mod stage;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -16,22 +17,28 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use crate::cell::{self, Go};
-use crate::spec::Limits;
-use crate::sys::process::{Child, Side};
-use crate::sys::{capability, message, process};
+use crate::filter::Walls;
+use crate::spec::{Limits, Network, Observe};
+use crate::sys::process::Child;
+use crate::sys::{capability, message};
 use crate::tier::Tier;
 use crate::wire::{self, Bytes, Header, Identity, Report, Request};
 use cgroup::{Group, Groups};
 use idmap::IdMaps;
 use run::Run;
+use stage::{Kind, Stage, Wish};
 
 /// The hidden argument that makes a program the launcher.
 pub const ARGUMENT: &str = "sandbox-launcher";
 
 /// User ids that belong to nobody: past those that systemd and container programs give away.
 const FIRST_UID: u32 = 1_990_000_000;
+/// So many of them are used.
+const UNOWNED: u32 = 1000;
 /// So long nothing else happened before a cell is made in advance.
 const QUIET: Duration = Duration::from_millis(1);
+/// A count of the user's processes that is older is made again.
+const FRESH: Duration = Duration::from_secs(2);
 /// How long the ends of all cells are waited for when the broker is gone.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 
@@ -49,14 +56,56 @@ struct Launcher {
     groups: Groups,
     maps: IdMaps,
     runs: Vec<Run>,
+    stages: Vec<Staged>,
     warm: Vec<Cell>,
     wanted_warm: usize,
+    /// Keepers are small: one waits as soon as the first was needed.
+    wanted_keepers: usize,
+    /// How many processes the user had when no run was on, and when that was.
+    others: Option<(u64, Instant)>,
     /// Folders of runs that have ended, as long as they are there.
     tasks: Vec<Bytes>,
     /// Root with its powers: cells need no user namespace, and take an unprivileged id.
     powers: bool,
     /// Whether `/proc` can be mounted; known once probed or once a run said so.
     proc: bool,
+    landlock_abi: i32,
+}
+
+/// A stage, and the control group that it sits in unless a run has it now.
+struct Staged {
+    stage: Stage,
+    kind: Kind,
+    /// Whether it has a group, here or with a run: then it serves one run at a time.
+    grouped: bool,
+    group: Option<Group>,
+}
+
+/// The first of the ids that runs of a root broker get. A container may have only the lower ones: then its last ones.
+#[expect(clippy::disallowed_methods, reason = "the kernel's word on which ids there are")]
+fn unowned_ids() -> u32 {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    unowned_in(&map)
+}
+
+fn unowned_in(map: &str) -> u32 {
+    let ranges = map.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (first, count) = (words.next()?.parse::<u64>().ok()?, words.nth(1)?.parse::<u64>().ok()?);
+        Some((first, first + count))
+    });
+    let (low, high) = (u64::from(FIRST_UID), u64::from(FIRST_UID + UNOWNED));
+    let mut last = None;
+    for (first, end) in ranges {
+        if first <= low && high < end {
+            return FIRST_UID;
+        }
+        // Room for them above those that people and services have.
+        if end > first + 10_000 {
+            last = last.max(u32::try_from(end - u64::from(UNOWNED) - 2).ok());
+        }
+    }
+    last.unwrap_or(FIRST_UID)
 }
 
 /// What happened to a run.
@@ -68,14 +117,16 @@ struct Happened {
     out_of_memory: bool,
 }
 
-/// A cell that waits for its order.
+/// A cell or a keeper that waits for its order.
 struct Cell {
     child: Child,
     channel: OwnedFd,
     identity: Identity,
+    walls: Walls,
     proc: bool,
-    /// Made in advance.
-    group: Option<Group>,
+    group: Group,
+    /// Who made it.
+    stage: Pid,
 }
 
 impl Launcher {
@@ -89,11 +140,15 @@ impl Launcher {
             groups: Groups::find(),
             maps: IdMaps::default(),
             runs: Vec::new(),
+            stages: Vec::new(),
             warm: Vec::new(),
             wanted_warm: 0,
+            wanted_keepers: 0,
+            others: None,
             tasks: Vec::new(),
             powers: capability::may_administer(),
             proc: true,
+            landlock_abi: cell::landlock_abi(),
         })
     }
 
@@ -108,10 +163,10 @@ impl Launcher {
         for run in &mut self.runs {
             run.keep_time(now);
         }
-        let refill = self.warm.len() < self.wanted_warm;
+        let refill = self.missing();
         let next = self.runs.iter().filter_map(Run::next_moment).min();
         let wait = next.map(|moment| moment.saturating_duration_since(now));
-        let wait = if refill { Some(wait.map_or(QUIET, |wait| wait.min(QUIET))) } else { wait };
+        let wait = if refill.is_some() { Some(wait.map_or(QUIET, |wait| wait.min(QUIET))) } else { wait };
         let (asked, runs) = match self.poll(control, wait) {
             Ok(ready) => ready,
             Err(_) => return false,
@@ -136,21 +191,8 @@ impl Launcher {
             }
         } else if asked.intersects(PollFlags::HUP | PollFlags::ERR) {
             return false;
-        } else if refill && quiet {
-            match self.make_cell(self.proc) {
-                Ok(mut cell) => {
-                    // What a run needs of the kernel is there before it comes.
-                    let mut group = self.groups.make(&Limits::default(), Tier::Full);
-                    group.add(cell.child.pid);
-                    cell.group = Some(group);
-                    if self.powers {
-                        let _ = self.maps.get((0, 0), cell.identity).map(drop);
-                    }
-                    self.warm.push(cell);
-                }
-                // Not now; the next run makes its own and tells what is wrong.
-                Err(_) => self.wanted_warm = 0,
-            }
+        } else if let Some(walls) = refill.filter(|_| quiet) {
+            self.prepare(walls);
         }
         true
     }
@@ -199,7 +241,7 @@ impl Launcher {
                 if let Some(report) = handles.get(1)
                     && let Err((step, errno)) = self.start(header, &handles)
                 {
-                    let failed = Report::Failed { step: step.to_owned(), errno: errno.raw_os_error() };
+                    let failed = Report::Failed { step, errno: errno.raw_os_error() };
                     let _ = cell::tell(report.as_fd(), &failed, &[]);
                 }
             }
@@ -208,19 +250,57 @@ impl Launcher {
         }
     }
 
-    fn start(&mut self, header: Header, handles: &[OwnedFd]) -> Result<(), (&'static str, Errno)> {
-        let at = |step: &'static str| move |errno: Errno| (step, errno);
-        let report = handles.get(1).ok_or(("order", Errno::BADMSG))?;
-        let cell = match header.tier {
-            Tier::NoUserns => self.make_keeper().map_err(at("keeper"))?,
-            tier => {
-                let proc = tier == Tier::Full;
-                match self.warm.iter().position(|cell| cell.proc == proc) {
-                    Some(ready) => self.warm.swap_remove(ready),
-                    None => self.make_cell(proc).map_err(at("namespaces"))?,
+    /// Of what there are not as many in advance as there shall be.
+    fn missing(&self) -> Option<Walls> {
+        let ready = |walls: Walls| self.warm.iter().filter(|cell| cell.walls == walls).count();
+        [(Walls::LandlockOnly, self.wanted_keepers), (Walls::Namespaces, self.wanted_warm)]
+            .into_iter()
+            .find_map(|(walls, wanted)| (ready(walls) < wanted).then_some(walls))
+    }
+
+    /// What a run needs of the kernel is there before it comes.
+    fn prepare(&mut self, walls: Walls) {
+        let tier = if walls == Walls::Namespaces { Tier::Full } else { Tier::NoUserns };
+        match self.make_cell(Kind { walls, told: false }, self.proc, true, &Limits::default(), tier) {
+            Ok(cell) => {
+                if walls == Walls::LandlockOnly && !cell.identity.taken && self.runs.is_empty() {
+                    // It takes half as long as to start a program.
+                    self.others = Some((cell::running(), Instant::now()));
                 }
+                if self.powers && walls == Walls::Namespaces {
+                    let _ = self.maps.get((0, 0), cell.identity).map(drop);
+                }
+                self.warm.push(cell);
+            }
+            // Not now; the next run makes its own and tells what is wrong.
+            Err(_) => match walls {
+                Walls::Namespaces => self.wanted_warm = 0,
+                Walls::LandlockOnly => self.wanted_keepers = 0,
+            },
+        }
+    }
+
+    fn start(&mut self, header: Header, handles: &[OwnedFd]) -> Result<(), (String, Errno)> {
+        let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
+        let report = handles.get(1).ok_or(("order".to_owned(), Errno::BADMSG))?;
+        let (walls, proc) = match header.tier {
+            Tier::NoUserns => (Walls::LandlockOnly, self.proc),
+            tier => (Walls::Namespaces, tier == Tier::Full),
+        };
+        let kind = Kind { walls, told: header.observe == Observe::All };
+        let ready = |cell: &Cell| {
+            cell.walls == walls && (cell.proc == proc || walls == Walls::LandlockOnly) && !kind.told
+        };
+        let mut cell = match self.warm.iter().position(ready) {
+            Some(ready) => self.warm.swap_remove(ready),
+            None => {
+                let own_network = header.network != Network::None;
+                self.make_cell(kind, proc, own_network, &header.limits, header.tier)?
             }
         };
+        if walls == Walls::LandlockOnly {
+            self.wanted_keepers = 1;
+        }
         let mut lent: Vec<BorrowedFd<'_>> = handles.iter().take(5).map(|handle| handle.as_fd()).collect();
         let maps;
         if cell.identity.taken && header.tier != Tier::NoUserns {
@@ -231,39 +311,82 @@ impl Launcher {
         if let (Some(task), true) = (&header.task, cell.identity.taken) {
             run::hand_over(task, cell.identity).map_err(at("task folder"))?;
         }
-        let mut group = match cell.group {
-            Some(group) => group,
-            None => {
-                let mut group = self.groups.make(&header.limits, header.tier);
-                group.add(cell.child.pid);
-                group
-            }
-        };
-        group.bound(&header.limits);
-        let go = Go { memory_limited: group.limits_memory() };
+        cell.group.bound(&header.limits);
+        let counted = self.others.filter(|(_, when)| when.elapsed() < FRESH && self.runs.is_empty());
+        let others = counted.map(|(count, _)| count);
+        let go = Go { memory_limited: cell.group.limits_memory(), others };
         let report = rustix::io::fcntl_dupfd_cloexec(report, 0).map_err(at("report"))?;
         let packed = wire::pack(&go).map_err(at("order"))?;
         let sent = message::send(cell.channel.as_fd(), &packed, &lent).map_err(at("order"));
-        self.runs.push(Run::new(cell.child, cell.identity, report, group, header));
+        self.runs.push(Run::new(cell, report, header));
         sent
     }
 
-    fn make_cell(&mut self, proc: bool) -> Result<Cell, Errno> {
-        let identity = self.identity(self.powers);
-        let flags = if self.powers { cell::NAMESPACES } else { cell::NAMESPACES | libc::CLONE_NEWUSER };
-        let (ours, theirs) = message::pair()?;
-        match process::clone_into(flags)? {
-            Side::Child => cell::live(theirs, identity, proc),
-            Side::Parent(child) => Ok(Cell { child, channel: ours, identity, proc, group: None }),
+    fn make_cell(
+        &mut self,
+        kind: Kind,
+        proc: bool,
+        own_network: bool,
+        limits: &Limits,
+        tier: Tier,
+    ) -> Result<Cell, (String, Errno)> {
+        let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
+        let walls = kind.walls;
+        let root = rustix::process::geteuid().is_root();
+        let identity = self.identity(if walls == Walls::Namespaces { self.powers } else { root });
+        let (number, group) = self.stage(kind).map_err(at("namespaces"))?;
+        let mut group = group.unwrap_or_else(|| self.groups.make(limits, tier));
+        let Some(staged) = self.stages.get(number) else { return Err(("stage".to_owned(), Errno::SRCH)) };
+        let (ours, theirs) = message::pair().map_err(at("channel"))?;
+        let wish = Wish { identity, proc, own_network };
+        let birthplace = if group.lasts() { None } else { group.birthplace() };
+        let born = birthplace.is_some();
+        let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;
+        let made = match staged.stage.make(wish, theirs, birthplace) {
+            // Not every group can be born into; what was born elsewhere can still be moved.
+            Err(_) if born => staged.stage.make(wish, again, None).inspect(|child| group.add(child.pid)),
+            made => made,
+        };
+        match made {
+            Ok(child) => {
+                let stage = staged.stage.pid;
+                Ok(Cell { child, channel: ours, identity, walls, proc, group, stage })
+            }
+            Err(why) => {
+                // It may be gone, or unable: the next run gets another.
+                self.stages.swap_remove(number);
+                Err(why)
+            }
         }
     }
 
-    fn make_keeper(&mut self) -> Result<Cell, Errno> {
-        let identity = self.identity(rustix::process::geteuid().is_root());
-        let (ours, theirs) = message::pair()?;
-        match process::clone_into(0)? {
-            Side::Child => cell::keep(theirs, identity),
-            Side::Parent(child) => Ok(Cell { child, channel: ours, identity, proc: true, group: None }),
+    /// A stage that is free, with the group that it sits in.
+    fn stage(&mut self, kind: Kind) -> Result<(usize, Option<Group>), Errno> {
+        let free = |staged: &Staged| staged.kind == kind && (!staged.grouped || staged.group.is_some());
+        if let Some(number) = self.stages.iter().position(free) {
+            let mut group = self.stages.get_mut(number).and_then(|staged| staged.group.take());
+            if let Some(group) = &mut group {
+                group.begin_anew();
+            }
+            return Ok((number, group));
+        }
+        let stage = Stage::start(kind, self.powers, self.landlock_abi)?;
+        let mut group = None;
+        if self.groups.are_old() {
+            let mut made = self.groups.make(&Limits::default(), Tier::Full);
+            made.add(stage.pid);
+            group = Some(made).filter(Group::lasts);
+        }
+        self.stages.push(Staged { stage, kind, grouped: group.is_some(), group: None });
+        Ok((self.stages.len() - 1, group))
+    }
+
+    /// Takes back the group of a run that has ended.
+    fn give_back(&mut self, of: Pid, group: Group) {
+        let owner = self.stages.iter_mut().find(|staged| staged.stage.pid == of && staged.grouped);
+        // Without its stage, or made for one run: it is removed.
+        if let Some(owner) = owner.filter(|_| group.lasts()) {
+            owner.group = Some(group);
         }
     }
 
@@ -277,14 +400,17 @@ impl Launcher {
             self.runs.iter().any(|run| run.identity().uid == uid)
                 || self.warm.iter().any(|cell| cell.identity.uid == uid)
         };
-        let uid = (FIRST_UID..FIRST_UID + 100_000).find(|uid| !used(*uid)).unwrap_or(FIRST_UID + 100_000);
+        let first = unowned_ids();
+        let uid = (first..first + UNOWNED).find(|uid| !used(*uid)).unwrap_or(first + UNOWNED);
         Identity { uid, gid: uid, taken }
     }
 
     fn end_everything(&mut self) {
+        let mut groups = Vec::new();
         for cell in self.warm.drain(..) {
             let _ = rustix::process::pidfd_send_signal(&cell.child.handle, Signal::KILL);
             let _ = rustix::process::waitpid(Some(cell.child.pid), rustix::process::WaitOptions::empty());
+            groups.push(cell.group);
         }
         let start = Instant::now();
         for run in &mut self.runs {
@@ -303,6 +429,12 @@ impl Launcher {
                 self.runs.iter().map(|run| PollFd::new(run.handle(), PollFlags::IN)).collect();
             let _ = rustix::event::poll(&mut list, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }));
         }
+        // A group goes when nobody is in it any more: the stages first.
+        for staged in self.stages.drain(..) {
+            drop(staged.stage);
+            groups.extend(staged.group);
+        }
+        drop(groups);
         for task in self.tasks.drain(..) {
             run::remove(&task);
         }
@@ -312,10 +444,26 @@ impl Launcher {
     /// Takes an ended run and what it left.
     fn finish(&mut self, at: usize) {
         let run = self.runs.swap_remove(at);
+        let (runs, warm) = (self.runs.iter().map(Run::pid), self.warm.iter().map(|cell| cell.child.pid));
         let kept: Vec<Pid> =
-            self.runs.iter().map(Run::pid).chain(self.warm.iter().map(|cell| cell.child.pid)).collect();
+            runs.chain(warm).chain(self.stages.iter().map(|staged| staged.stage.pid)).collect();
         // The broker removes the folder when it has taken what is in it; when it goes before that, we do.
         self.tasks.retain(|task| run::exists(task));
-        self.tasks.extend(run.finish(&kept));
+        let (task, stage, group) = run.finish(&kept);
+        self.tasks.extend(task);
+        self.give_back(stage, group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST_UID, unowned_in};
+
+    #[test]
+    fn ids_that_a_container_has_are_used_in_it() {
+        assert_eq!(unowned_in("         0          0 4294967295\n"), FIRST_UID);
+        assert_eq!(unowned_in("0 100000 65536\n"), 64_534);
+        assert_eq!(unowned_in("0 1000 1\n1 100000 65536\n"), 64_535);
+        assert_eq!(unowned_in(""), FIRST_UID);
     }
 }

@@ -24,6 +24,8 @@ mod run;
 mod sandbox;
 mod spec;
 mod sys;
+mod talk;
+mod task;
 mod tier;
 mod walk;
 mod wire;

@@ -156,6 +156,7 @@ enum Say {
 
 impl Observer {
     pub(crate) fn new(listener: OwnedFd, order: &Order) -> Self {
+        notify::hand_over_directly(listener.as_fd());
         let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
         let workspace = path(&order.workspace);
         let mut places: Vec<(Vec<u8>, bool)> = order.write.iter().map(|path| (path.clone(), true)).collect();

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fault::SandboxFault;
 use crate::spec::{Filesystem, Spec};
+use crate::task::Task;
 use crate::tier::Tier;
 use crate::wire::{Bytes, Mask, Order, Scratch, View};
 
@@ -66,27 +67,6 @@ const DEFAULT_PATH: &[&str] =
 const DEFAULT_HOME: &str = "/home/agent";
 /// Always there (P5).
 const ALWAYS: &[&str] = &["PORT", "LANG", "PATH", "PWD", "HOME"];
-
-/// Folders of one run on the host; only without namespaces.
-#[derive(Debug)]
-pub(crate) struct Task {
-    pub(crate) folder: PathBuf,
-}
-
-impl Task {
-    pub(crate) const PARTS: &[&str] = &["work", "tmp", "home"];
-
-    fn part(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        // When we go before this, the launcher does it.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
 
 /// The workspace in full, and refused where it is no place to work in.
 pub(crate) fn workspace(spec: &Spec) -> Result<PathBuf, SandboxFault> {
@@ -145,6 +125,7 @@ pub(crate) fn build(
     Ok(Order {
         tier,
         program: spec.program.as_bytes().to_vec(),
+        digest: spec.digest,
         path: path.iter().map(|folder| bytes(folder)).collect(),
         arguments,
         environment,

@@ -1,30 +1,27 @@
-//! One run from the broker's side: order, pipes, reports, output, observer, changes. One thread, one loop.
+//! One run from the broker's side: what it needs, order, pipes, changes. The conversation itself is `talk`.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use vambrace_core::block::BlockList;
 
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
 use crate::observe::Observer;
-use crate::order::{self, Task};
-use crate::outcome::{Captured, Exit, MemoryBound, Outcome};
+use crate::order;
+use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Spec};
 use crate::sys::message;
+use crate::talk::{Reading, Said, Talk};
+use crate::task::Task;
 use crate::tier::Tier;
-use crate::wire::{self, Header, Mask, Order, Report, Request, Scratch};
+use crate::wire::{self, Header, Mask, Order, Request, Scratch};
 
-/// After the last process has ended nobody writes any more; this is for what nobody foresaw.
-const DRAIN: Duration = Duration::from_millis(200);
-const PIECE: usize = 64 << 10;
 /// Build folders that hold what others need: shown where the project has them, instead of a volume.
 const DEPENDENCIES: &[&str] = &["node_modules", ".venv", "venv", "vendor"];
 
@@ -47,7 +44,8 @@ pub enum Input<'a> {
 }
 
 impl Sandbox {
-    /// Runs a program and waits for its end. `output` sees every piece as it comes, up to the limit.
+    /// Runs a program and waits for its end. `output` sees every piece as it comes, up to the limit; an empty piece says
+    /// that nothing came for a while, so whoever holds something back to see more may let it go.
     ///
     /// A tier below the strongest is used only where the specification accepts it, and is named in the outcome.
     pub fn run(
@@ -107,8 +105,11 @@ impl Sandbox {
     ) -> Result<Outcome, Attempt> {
         let start = Instant::now();
         let since = now();
-        let prepared = self.prepare(spec, tier)?;
-        let order = wire::pack_file(&prepared.order).map_err(SandboxFault::system("the order"))?;
+        let ground = self.ground(spec, tier)?;
+        // A workspace that was never walked may take longer than the program is given.
+        let mut prepared =
+            if self.knows(spec, &ground) { None } else { Some(self.prepare(spec, tier, &ground)?) };
+        let (order_read, order_write) = pipe()?;
         let (report, theirs) = message::pair().map_err(SandboxFault::system("the run's socket"))?;
         let (out_read, out_write) = pipe()?;
         let (err_read, err_write) = pipe()?;
@@ -124,12 +125,21 @@ impl Sandbox {
         let header = Header {
             tier,
             limits: spec.limits,
-            owner: prepared.owner,
-            task: prepared.task.as_ref().map(|task| order::bytes(&task.folder)),
+            network: spec.network,
+            observe: spec.observe,
+            owner: ground.owner,
+            task: ground.task.as_ref().map(|task| order::bytes(&task.folder)),
         };
-        let handles = [order.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
+        let handles = [order_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
         self.send(&Request::Run(header), &handles)?;
-        drop((theirs, out_write, err_write));
+        drop((order_read, theirs, out_write, err_write));
+        // While the cell is made, we look what is to be in it. Where that fails, the cell finds no order and goes.
+        let prepared = match prepared.take() {
+            Some(prepared) => prepared,
+            None => self.prepare(spec, tier, &ground)?,
+        };
+        // Where nobody reads it, the cell or the launcher says why, below.
+        let _ = wire::pack_into(&prepared.order, order_write);
         let mut talk = Talk {
             order: &prepared.order,
             report,
@@ -156,26 +166,39 @@ impl Sandbox {
         })
     }
 
-    fn prepare(&self, spec: &Spec, tier: Tier) -> Result<Prepared, Attempt> {
+    /// What the launcher needs to know before there is an order.
+    fn ground(&self, spec: &Spec, tier: Tier) -> Result<Ground, Attempt> {
         let workspace = order::workspace(spec)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(&workspace, flags, Mode::empty())
             .map_err(SandboxFault::system("cannot open the workspace"))?;
         let facts = rustix::fs::fstat(&base).map_err(SandboxFault::system("cannot look at the workspace"))?;
-        let names =
-            |list: &[String]| BlockList::new(list).map_err(|bad| SandboxFault::Refused(bad.to_string()));
-        let (masked, protected) = (names(&spec.masked)?, names(&spec.protected)?);
+        let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
+        Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
+    }
+
+    /// Whether the names of the workspace were walked before, or need not be.
+    fn knows(&self, spec: &Spec, ground: &Ground) -> bool {
+        let key = (ground.workspace.clone(), spec.masked.clone());
+        matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write)
+            || self.walks.lock().contains_key(&key)
+    }
+
+    fn prepare(&self, spec: &Spec, tier: Tier, ground: &Ground) -> Result<Prepared, Attempt> {
+        let Ground { workspace, base, task, .. } = ground;
+        let (base, task) = (Arc::clone(base), task.clone());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
             Filesystem::Deny | Filesystem::Write => Vec::new(),
-            _ => self.masks(&workspace, base.as_fd(), spec, &masked)?,
+            _ => self.masks(workspace, base.as_fd(), spec, &masked)?,
         };
         let scratch = match spec.filesystem {
             Filesystem::Read | Filesystem::ReadWrite | Filesystem::Speculative if tier != Tier::NoUserns => {
-                self.scratch(spec, &workspace)?
+                self.scratch(spec, workspace)?
             }
             _ => Vec::new(),
         };
-        let task = if tier == Tier::NoUserns { Some(Arc::new(self.task()?)) } else { None };
         let work = match &task {
             Some(task) if spec.filesystem == Filesystem::Write => Some(
                 rustix::fs::open(task.folder.join("work"), flags, Mode::empty())
@@ -184,17 +207,9 @@ impl Sandbox {
             _ => None,
         };
         let mut order =
-            order::build(spec, &workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
+            order::build(spec, workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
         order.guarded = vec![std::process::id(), self.launcher_id()];
-        Ok(Prepared {
-            order,
-            base: Arc::new(base),
-            owner: (facts.st_uid, facts.st_gid),
-            masked,
-            protected,
-            work,
-            task,
-        })
+        Ok(Prepared { order, base, masked, protected, work, task })
     }
 
     fn masks(
@@ -240,7 +255,7 @@ impl Sandbox {
 
     /// Folders of this run alone. Root's are where an unprivileged user can get to.
     #[expect(clippy::disallowed_methods, reason = "folders of the state, which only this run's program sees")]
-    fn task(&self) -> Result<Task, SandboxFault> {
+    fn task(&self, filesystem: Filesystem) -> Result<Task, SandboxFault> {
         let base = if rustix::process::geteuid().is_root() {
             PathBuf::from("/tmp")
         } else {
@@ -248,20 +263,9 @@ impl Sandbox {
                 .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
             self.places.tasks.clone()
         };
-        let made = (|| {
-            let folder = base.canonicalize()?.join(format!("vambrace-task-{}", self.next_name()));
-            let mut maker = std::fs::DirBuilder::new();
-            std::os::unix::fs::DirBuilderExt::mode(&mut maker, 0o700);
-            maker.create(&folder)?;
-            for part in Task::PARTS {
-                maker.create(folder.join(part))?;
-            }
-            Ok(Task { folder })
-        })();
-        made.map_err(|source: std::io::Error| SandboxFault::System {
-            what: "cannot make a task's folder",
-            source,
-        })
+        let name = || format!("vambrace-task-{}", Self::next_name());
+        let made = self.tasks.give(&base, filesystem, name);
+        made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
     }
 
     fn changes(
@@ -293,7 +297,7 @@ impl Sandbox {
 }
 
 /// Why an attempt came to nothing.
-enum Attempt {
+pub(crate) enum Attempt {
     Fault(SandboxFault),
     /// The walls could not be built, at this step.
     Walls(String),
@@ -305,198 +309,21 @@ impl From<SandboxFault> for Attempt {
     }
 }
 
+struct Ground {
+    workspace: PathBuf,
+    base: Arc<OwnedFd>,
+    owner: (u32, u32),
+    task: Option<Arc<Task>>,
+}
+
 struct Prepared {
     order: Order,
     base: Arc<OwnedFd>,
-    owner: (u32, u32),
-    masked: BlockList,
-    protected: BlockList,
+    masked: Arc<BlockList>,
+    protected: Arc<BlockList>,
     task: Option<Arc<Task>>,
     /// The folder that the program takes for the workspace, without namespaces.
     work: Option<OwnedFd>,
-}
-
-/// The conversation of one run.
-struct Talk<'a> {
-    order: &'a Order,
-    report: OwnedFd,
-    streams: [Reading; 2],
-    most: usize,
-    observer: Option<Observer>,
-    layers: Vec<OwnedFd>,
-    said: Said,
-}
-
-/// What was reported so far.
-#[derive(Default)]
-struct Said {
-    failed: Option<String>,
-    not_started: Option<Errno>,
-    status: Option<i32>,
-    over_memory: bool,
-    oom: bool,
-    timed_out: bool,
-    peak_memory: Option<u64>,
-    memory_limited: bool,
-    ended: bool,
-}
-
-impl Said {
-    fn exit(&self, spec: &Spec) -> Result<Exit, Attempt> {
-        if let Some(errno) = self.not_started {
-            let program = spec.program.display().to_string();
-            return Err(SandboxFault::CouldNotStart { program, why: errno.to_string() }.into());
-        }
-        if let Some(step) = &self.failed {
-            return Err(Attempt::Walls(step.clone()));
-        }
-        if !self.ended {
-            return Err(SandboxFault::LauncherGone.into());
-        }
-        let killed = self.status.is_none_or(killed);
-        Ok(match self.status {
-            _ if self.timed_out => Exit::Timeout,
-            _ if self.over_memory || (self.oom && killed) => Exit::OutOfMemory,
-            Some(status) if libc::WIFSIGNALED(status) => Exit::Signal(libc::WTERMSIG(status)),
-            Some(status) => Exit::Code(libc::WEXITSTATUS(status)),
-            // The cell itself was ended, by nobody of ours.
-            None => Exit::Signal(libc::SIGKILL),
-        })
-    }
-}
-
-/// One of the two pipes.
-struct Reading {
-    handle: Option<OwnedFd>,
-    stream: Stream,
-    captured: Captured,
-}
-
-impl Reading {
-    fn new(handle: OwnedFd, stream: Stream) -> Self {
-        Self { handle: Some(handle), stream, captured: Captured::default() }
-    }
-
-    fn read(&mut self, most: usize, output: &mut dyn FnMut(Stream, &[u8])) {
-        let Some(handle) = &self.handle else { return };
-        let mut piece = vec![0; PIECE];
-        match rustix::io::read(handle, &mut piece) {
-            Ok(0) => self.handle = None,
-            Ok(read) => {
-                self.captured.total += read as u64;
-                let room = most.saturating_sub(self.captured.bytes.len()).min(read);
-                if let Some(kept) = piece.get(..room).filter(|kept| !kept.is_empty()) {
-                    self.captured.bytes.extend_from_slice(kept);
-                    output(self.stream, kept);
-                }
-            }
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(_) => self.handle = None,
-        }
-    }
-}
-
-impl Talk<'_> {
-    fn listen(&mut self, output: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxFault> {
-        let mut report_open = true;
-        let mut listener_open = true;
-        while report_open || self.streams.iter().any(|stream| stream.handle.is_some()) {
-            let mut list = Vec::with_capacity(4);
-            let mut what = Vec::with_capacity(4);
-            if report_open {
-                list.push(PollFd::new(&self.report, PollFlags::IN));
-                what.push(Ready::Report);
-            }
-            for (at, stream) in self.streams.iter().enumerate() {
-                if let Some(handle) = &stream.handle {
-                    list.push(PollFd::new(handle, PollFlags::IN));
-                    what.push(Ready::Stream(at));
-                }
-            }
-            if let Some(observer) = self.observer.as_ref().filter(|_| listener_open) {
-                list.push(PollFd::from_borrowed_fd(observer.listener(), PollFlags::IN));
-                what.push(Ready::Listener);
-            }
-            let limit = (!report_open).then(|| Timespec::try_from(DRAIN).ok()).flatten();
-            match rustix::event::poll(&mut list, limit.as_ref()) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(SandboxFault::System { what: "poll", source: errno.into() }),
-            }
-            let flags: Vec<PollFlags> = list.iter().map(PollFd::revents).collect();
-            for (what, flags) in what.into_iter().zip(flags) {
-                if flags.is_empty() {
-                    continue;
-                }
-                match what {
-                    Ready::Report => report_open = self.hear() && !self.said.ended,
-                    Ready::Stream(at) => {
-                        if let Some(stream) = self.streams.get_mut(at) {
-                            stream.read(self.most, output);
-                        }
-                    }
-                    Ready::Listener if flags.contains(PollFlags::IN) => {
-                        if let Some(observer) = &mut self.observer {
-                            observer.answer();
-                        }
-                    }
-                    // Nobody is left under the filter.
-                    Ready::Listener => listener_open = false,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes one report; `false` when there will be no more.
-    fn hear(&mut self) -> bool {
-        let Ok(received) = message::receive(self.report.as_fd()) else { return false };
-        if received.bytes.is_empty() {
-            return false;
-        }
-        match wire::unpack::<Report>(&received.bytes) {
-            Ok(Report::Ready) => self.layers = received.handles,
-            Ok(Report::Listener) => {
-                self.observer =
-                    received.handles.into_iter().next().map(|listener| Observer::new(listener, self.order));
-            }
-            Ok(Report::Failed { step, errno }) => {
-                let why = Errno::from_raw_os_error(errno);
-                self.said.failed.get_or_insert(format!("{step}: {why}"));
-            }
-            Ok(Report::NotStarted { errno }) => self.said.not_started = Some(Errno::from_raw_os_error(errno)),
-            Ok(Report::Exited { status, asked, peak_memory, memory_limited }) => {
-                self.said.status = Some(status);
-                self.said.timed_out = asked;
-                self.said.peak_memory = Some(peak_memory);
-                self.said.memory_limited = memory_limited;
-                // The launcher only cleans up now. One that was killed may have been so for want of memory: it knows.
-                self.said.ended = !killed(status);
-            }
-            Ok(Report::OverMemory) => self.said.over_memory = true,
-            Ok(Report::Ended { oom, timed_out, peak_memory, memory_limited }) => {
-                self.said.oom = oom;
-                self.said.timed_out |= timed_out;
-                self.said.peak_memory = peak_memory.or(self.said.peak_memory);
-                self.said.memory_limited = memory_limited;
-                self.said.ended = true;
-            }
-            Ok(Report::Features(_)) | Err(_) => {}
-        }
-        true
-    }
-}
-
-enum Ready {
-    Report,
-    Stream(usize),
-    Listener,
-}
-
-/// Whether somebody ended it; a shell tells that of what it ran by a code past 128.
-fn killed(status: i32) -> bool {
-    libc::WIFSIGNALED(status) || libc::WEXITSTATUS(status) == 128 + libc::SIGKILL
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxFault> {

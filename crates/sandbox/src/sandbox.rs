@@ -4,16 +4,18 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use vambrace_core::block::BlockList;
 
 use crate::cell;
 use crate::fault::SandboxFault;
 use crate::launcher;
 use crate::sys::message;
+use crate::task::Tasks;
 use crate::tier::{Features, Tier};
 use crate::walk::Walk;
 use crate::wire::{self, Report, Request};
@@ -35,6 +37,9 @@ impl Places {
     }
 }
 
+/// More lists than these are not remembered.
+const MOST_LISTS: usize = 64;
+
 /// A launcher and what is known about the kernel.
 #[derive(Debug)]
 pub struct Sandbox {
@@ -44,7 +49,9 @@ pub struct Sandbox {
     features: OnceLock<Features>,
     pub(crate) landlock_abi: i32,
     pub(crate) walks: Mutex<HashMap<(PathBuf, Vec<String>), Walk>>,
-    count: AtomicU64,
+    pub(crate) tasks: Arc<Tasks>,
+    /// Lists of names that were compiled.
+    names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
 }
 
 impl Sandbox {
@@ -69,7 +76,8 @@ impl Sandbox {
             features: OnceLock::new(),
             landlock_abi: cell::landlock_abi(),
             walks: Mutex::new(HashMap::new()),
-            count: AtomicU64::new(0),
+            tasks: Arc::default(),
+            names: Mutex::new(HashMap::new()),
         })
     }
 
@@ -112,9 +120,25 @@ impl Sandbox {
         only.or_else(|| self.features.get().and_then(Features::tier)).unwrap_or(Tier::Full)
     }
 
+    /// A list of names, compiled; most runs have the same ones.
+    pub(crate) fn names(&self, list: &[String]) -> Result<Arc<BlockList>, SandboxFault> {
+        if let Some(known) = self.names.lock().get(list) {
+            return Ok(Arc::clone(known));
+        }
+        let made = BlockList::new(list).map_err(|bad| SandboxFault::Refused(bad.to_string()))?;
+        let made = Arc::new(made);
+        let mut known = self.names.lock();
+        if known.len() >= MOST_LISTS {
+            known.clear();
+        }
+        known.insert(list.to_owned(), Arc::clone(&made));
+        Ok(made)
+    }
+
     /// A name for one run's folder.
-    pub(crate) fn next_name(&self) -> String {
-        format!("{}-{}", std::process::id(), self.count.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn next_name() -> String {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
     }
 }
 

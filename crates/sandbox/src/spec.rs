@@ -14,6 +14,8 @@ use crate::tier::Tier;
 pub struct Spec {
     /// The program: a path, or a name that is looked for in the sandbox's `PATH`.
     pub program: OsString,
+    /// The SHA-256 that the program's file must have; one that was replaced meanwhile is not started.
+    pub digest: Option<[u8; 32]>,
     /// Its arguments, without the program's own name.
     pub arguments: Vec<OsString>,
     /// Its whole environment besides the five names that are always there.
@@ -184,6 +186,7 @@ impl Spec {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Self {
             program: program.into(),
+            digest: None,
             arguments: Vec::new(),
             environment: Vec::new(),
             workspace: workspace.into(),

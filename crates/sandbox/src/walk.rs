@@ -2,6 +2,7 @@
 //! they were is not read again; a stamp that is too young to be trusted is.
 
 use std::collections::HashMap;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, StatxFlags, StatxTimestamp};
@@ -18,6 +19,9 @@ const YOUNG_NS: i128 = 50_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     folders: HashMap<Bytes, Folder>,
+    /// What was found last, and every folder with its stamp: as long as all stand, so does that.
+    last: Vec<Mask>,
+    stamps: Vec<(CString, Stamp)>,
 }
 
 #[derive(Debug)]
@@ -40,6 +44,14 @@ struct Stamp {
 impl Walk {
     /// The masks as of now.
     pub(crate) fn masks(&mut self, root: BorrowedFd<'_>, names: &BlockList) -> Result<Vec<Mask>, Errno> {
+        let stands = |(path, stamp): &(CString, Stamp)| look(root, path).is_ok_and(|(now, _)| now == *stamp);
+        if !self.stamps.is_empty() && self.stamps.iter().all(stands) {
+            return Ok(self.last.clone());
+        }
+        self.walk(root, names)
+    }
+
+    fn walk(&mut self, root: BorrowedFd<'_>, names: &BlockList) -> Result<Vec<Mask>, Errno> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
         let mut seen = HashMap::with_capacity(self.folders.len());
@@ -47,7 +59,7 @@ impl Walk {
         let mut ahead: Vec<(Bytes, Vec<u32>)> = vec![(Bytes::new(), Vec::new())];
         while let Some((path, mut modes)) = ahead.pop() {
             let name: &[u8] = if path.is_empty() { b"." } else { &path };
-            let (stamp, mode) = match look(root, name) {
+            let (stamp, mode) = match look(root, &CString::new(name).map_err(|_| Errno::INVAL)?) {
                 Ok(found) => found,
                 Err(errno) if path.is_empty() => return Err(errno),
                 // It went away or is not ours to see; then it is nobody's inside either.
@@ -70,12 +82,25 @@ impl Walk {
             seen.insert(path, folder);
         }
         self.folders = seen;
+        self.stamps.clear();
+        if self.folders.values().all(|folder| folder.settled) {
+            let stamps = self.folders.iter().filter_map(|(path, folder)| {
+                let name: &[u8] = if path.is_empty() { b"." } else { path };
+                Some((CString::new(name).ok()?, folder.stamp))
+            });
+            self.stamps.extend(stamps);
+            // Neighbours after each other: what the kernel found for one helps with the next.
+            self.stamps.sort_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        self.last.clone_from(&masks);
         Ok(masks)
     }
 }
 
-fn look(root: BorrowedFd<'_>, path: &[u8]) -> Result<(Stamp, u32), Errno> {
-    let facts = rustix::fs::statx(root, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS)?;
+fn look(root: BorrowedFd<'_>, path: &CStr) -> Result<(Stamp, u32), Errno> {
+    let wanted =
+        StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::INO | StatxFlags::MTIME | StatxFlags::CTIME;
+    let facts = rustix::fs::statx(root, path, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
     if FileType::from_raw_mode(facts.stx_mode.into()) != FileType::Directory {
         return Err(Errno::NOTDIR);
     }

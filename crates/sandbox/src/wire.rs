@@ -2,10 +2,9 @@
 //! is compact and carries no version.
 
 use std::ffi::CString;
-use std::io::{Read as _, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
 
-use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +30,8 @@ pub(crate) enum Request {
 pub(crate) struct Header {
     pub(crate) tier: Tier,
     pub(crate) limits: Limits,
+    pub(crate) network: Network,
+    pub(crate) observe: Observe,
     /// Who owns the workspace: as whom a root broker shows its files to the program.
     pub(crate) owner: (u32, u32),
     /// A folder of this run alone, removed at its end whoever is left to do so.
@@ -53,6 +54,7 @@ pub(crate) struct Order {
     /// Looked up in `path` when it has no slash.
     pub(crate) program: Bytes,
     pub(crate) path: Vec<Bytes>,
+    pub(crate) digest: Option<[u8; 32]>,
     pub(crate) arguments: Vec<Bytes>,
     pub(crate) environment: Vec<Bytes>,
     pub(crate) cwd: Bytes,
@@ -118,6 +120,8 @@ pub(crate) enum Report {
     Listener,
     /// From the cell: the walls could not be built.
     Failed { step: String, errno: i32 },
+    /// From the program's process: the file is not the one that was meant.
+    Replaced,
     /// From the program's process: it could not become the program.
     NotStarted { errno: i32 },
     /// From the cell: how the program ended (a wait status). Every other process of the run has ended too.
@@ -145,20 +149,17 @@ pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Errno
     postcard::from_bytes(bytes).map_err(|_| Errno::BADMSG)
 }
 
-/// Puts something of any size into a memory file.
-pub(crate) fn pack_file<T: Serialize>(message: &T) -> Result<OwnedFd, Errno> {
+/// Writes something of any size into a pipe and closes it: the end says that it is whole.
+pub(crate) fn pack_into<T: Serialize>(message: &T, pipe: OwnedFd) -> Result<(), Errno> {
     let bytes = pack(message)?;
-    let handle = rustix::fs::memfd_create(c"order", MemfdFlags::CLOEXEC)?;
-    let mut file = std::fs::File::from(handle);
-    file.write_all(&bytes).and_then(|()| file.rewind()).map_err(|_| Errno::NOSPC)?;
-    Ok(file.into())
+    // Whoever was to read it tells by another way why it does not.
+    std::fs::File::from(pipe).write_all(&bytes).map_err(|_| Errno::PIPE)
 }
 
-/// Takes it out again.
-pub(crate) fn unpack_file<T: for<'a> Deserialize<'a>>(handle: OwnedFd) -> Result<T, Errno> {
-    let mut bytes = Vec::new();
-    rustix::fs::seek(handle.as_fd(), rustix::fs::SeekFrom::Start(0))?;
-    std::fs::File::from(handle).read_to_end(&mut bytes).map_err(|_| Errno::IO)?;
+/// Waits for the whole of it.
+pub(crate) fn unpack_from<T: for<'a> Deserialize<'a>>(pipe: OwnedFd) -> Result<T, Errno> {
+    let mut bytes = Vec::with_capacity(4096);
+    std::fs::File::from(pipe).read_to_end(&mut bytes).map_err(|_| Errno::IO)?;
     unpack(&bytes)
 }
 

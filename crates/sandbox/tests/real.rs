@@ -21,7 +21,9 @@ mod real {
     pub(crate) mod files;
     pub(crate) mod kit;
     pub(crate) mod probes;
+    pub(crate) mod tiers;
     pub(crate) mod trees;
+    pub(crate) mod tricks;
 }
 
 use std::process::ExitCode;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["probe", name] => return ExitCode::from(real::probes::main(name)),
+        ["masked-proc", room] => real::tiers::behind_a_mask(room),
+        ["say-tier", room] => return real::tiers::say_tier(room),
         ["table"] => {
             real::escape::table();
             return ExitCode::SUCCESS;
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
     trials.extend(real::basics::trials());
     trials.extend(real::files::trials());
     trials.extend(real::trees::trials());
+    trials.extend(real::tiers::trials());
     trials.extend(real::escape::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -1,18 +1,20 @@
 //! `vambrace sandbox run`: any program inside the walls, with its own output, code and changes.
 
 mod grants;
+mod screen;
 mod told;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTier};
 use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_redact::Redactor;
 use vambrace_sandbox::{
     Direct, Exit, Filesystem, Input, Network, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH,
     Sandbox, SandboxFault, Spec, Stream, Tier,
@@ -20,22 +22,28 @@ use vambrace_sandbox::{
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
 use crate::failure::{Failure, exit};
-use crate::harmless::plain;
+use crate::found;
 use crate::out::{Out, Tone, paint};
 use crate::places;
+use crate::project::ProjectFiles;
+use crate::vault::Vault;
+use screen::Screen;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
-    let spec = spec(&wish)?;
+    let settings = settings(&wish)?;
+    let spec = bounded(spec(&wish)?, &settings.sandbox);
+    let redactor = Vault::open(&settings.secrets)?.redactor().clone();
     let sandbox = start()?;
-    let outcome = perform(&sandbox, &spec, *out)?;
+    let outcome = perform(&sandbox, &spec, &redactor, *out)?;
     let promoted = promote(&spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
     let grants = if wish.explain && failed { Some(explain(&sandbox, &spec)?) } else { None };
     if out.is_json() {
-        out.value(&told::json(&outcome, &promoted, grants.as_ref()));
+        out.value(&screen::clean_value(told::json(&outcome, &promoted, grants.as_ref()), &redactor)?);
     } else {
-        told::say(&outcome, &promoted, spec.filesystem == Filesystem::Speculative, *out);
+        let clean = |text: &str| screen::clean(text, &redactor);
+        told::say(&outcome, &promoted, spec.filesystem == Filesystem::Speculative, &clean, *out);
         if let Some(grants) = &grants {
             grants.say(*out);
         }
@@ -57,10 +65,34 @@ fn not_started(fault: &SandboxFault) -> Failure {
     let code = match fault {
         SandboxFault::Unavailable { .. } => ErrorCode::SandboxUnavailable,
         SandboxFault::Refused(_) | SandboxFault::CouldNotStart { .. } => ErrorCode::InvalidArguments,
+        SandboxFault::Replaced { .. } => ErrorCode::PermissionDenied,
         SandboxFault::LauncherGone | SandboxFault::System { .. } => ErrorCode::Internal,
     };
     let error = CallError::new(code, fault.to_string()).suggest(fault.suggestion());
     Failure { error, exit: exit::NOT_STARTED }
+}
+
+/// The configuration as it is: a project that is not trusted only narrows.
+fn settings(wish: &SandboxRun) -> Result<Effective, Failure> {
+    let files = ProjectFiles::open(&places::project(wish.workspace.as_deref())?)?;
+    found::combine(&found::find(&files, false)?).map_err(|errors| {
+        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
+        Failure::denied(ErrorCode::PermissionDenied, why, "`vambrace policy check` tells it again")
+    })
+}
+
+/// What the configuration bounds is bounded, whatever was asked for.
+fn bounded(mut spec: Spec, configured: &Configured) -> Spec {
+    let least = |asked: u64, most: Option<u64>| most.map_or(asked, |most| asked.min(most));
+    spec.limits.memory = least(spec.limits.memory, configured.memory);
+    spec.limits.processes = least(spec.limits.processes, configured.pids);
+    spec.limits.cpu_percent = least(spec.limits.cpu_percent, configured.cpu);
+    spec.limits.disk = least(spec.limits.disk, configured.tmp);
+    if configured.tier == DemandedTier::Namespaces {
+        spec.least = spec.least.max(Tier::FullNoProc);
+    }
+    spec
 }
 
 fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
@@ -146,27 +178,14 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     rest.ends_with(last)
 }
 
-fn perform(sandbox: &Sandbox, spec: &Spec, out: Out) -> Result<Outcome, Failure> {
-    let (stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let mut show = |stream: Stream, bytes: &[u8]| {
-        if out.is_json() {
-            return;
-        }
-        // Nobody is left to tell when the stream is gone.
-        let _ = match stream {
-            Stream::Out if stdout.is_terminal() => stdout.write_all(harmless(bytes).as_bytes()),
-            Stream::Out => stdout.write_all(bytes),
-            Stream::Err if stderr.is_terminal() => stderr.write_all(harmless(bytes).as_bytes()),
-            Stream::Err => stderr.write_all(bytes),
-        };
-        let _ = stdout.flush();
-    };
-    sandbox.run(spec, Input::From(stdin.as_fd()), &mut show).map_err(|fault| not_started(&fault))
-}
-
-/// A confined program does not drive the terminal.
-fn harmless(bytes: &[u8]) -> String {
-    plain(&String::from_utf8_lossy(bytes).replace('\r', ""))
+fn perform(sandbox: &Sandbox, spec: &Spec, redactor: &Redactor, out: Out) -> Result<Outcome, Failure> {
+    let stdin = std::io::stdin();
+    let mut screen = Screen::new(redactor, !out.is_json());
+    let mut show = |stream: Stream, bytes: &[u8]| screen.show(stream, bytes);
+    let outcome =
+        sandbox.run(spec, Input::From(stdin.as_fd()), &mut show).map_err(|fault| not_started(&fault))?;
+    screen.finish()?;
+    Ok(outcome)
 }
 
 /// What became of the changes: how many were taken over, or why none.

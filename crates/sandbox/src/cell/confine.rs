@@ -2,14 +2,15 @@
 
 use std::os::fd::AsFd as _;
 
-use rustix::fs::{Access as Can, Mode};
+use rustix::fs::{Access as Can, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use rustix::thread::{Gid, Uid};
 
-use super::{Errand, rules, tell};
+use super::{Errand, Stock, rules, tell};
+use crate::changes::digest as digest_of;
 use crate::fault::{Named as _, Step};
-use crate::filter::{self, Profile, Walls};
+use crate::filter::{Profile, Walls};
 use crate::spec::{Limits, Observe};
 use crate::sys::{capability, process, seccomp};
 use crate::wire::{Bytes, Identity, Order, Report, c_text};
@@ -44,30 +45,36 @@ fn take(identity: Identity) -> Result<(), Errno> {
 }
 
 /// Confines the calling process and makes it the program; gives the last exec's error when that fails.
-pub(super) fn confine(errand: &Errand, walls: Walls, as_whom: Option<Identity>) -> Result<Errno, Step> {
+///
+/// Until then the memory is shared with the process that waits for it: what is per memory and not per process (whether
+/// it can be looked into) is not touched here. The program gets memory of its own, which it may look into.
+pub(super) fn confine(
+    errand: &Errand,
+    walls: Walls,
+    as_whom: Option<Identity>,
+    stock: &mut Stock,
+) -> Result<NotBegun, Step> {
     let order = &errand.order;
-    process::default_signals();
+    process::unblock_signals();
     rustix::process::setsid().step("session")?;
     let [input, output, error] = &errand.streams;
     rustix::stdio::dup2_stdin(input).step("standard input")?;
     rustix::stdio::dup2_stdout(output).step("standard output")?;
     rustix::stdio::dup2_stderr(error).step("standard error")?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).step("dumpable")?;
     if let Some(identity) = as_whom {
         capability::drop_bounding();
         take(identity).step("identity")?;
         capability::drop_all().step("capabilities")?;
-        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).step("dumpable")?;
     }
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
-    limit(&order.limits, walls).step("limits")?;
+    limit(&order.limits, walls, as_whom, errand.go.others).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
     if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
-        return Ok(errno);
+        return Ok(NotBegun::Refused(errno));
     }
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
-    rules::landlock(order, walls).map_err(|errno| Step { name: "landlock", errno })?;
+    rules::landlock(order, walls, stock.base.take()).map_err(|errno| Step { name: "landlock", errno })?;
     let (arguments, environment) = words(order).step("arguments")?;
     let candidates = candidates(order).step("program")?;
     process::close_on_exec_from(3).step("descriptors")?;
@@ -76,19 +83,47 @@ pub(super) fn confine(errand: &Errand, walls: Walls, as_whom: Option<Identity>) 
         observe: order.observe,
         walls,
         guarded: if order.landlock_abi < 6 { order.guarded.clone() } else { Vec::new() },
+        part: stock.part,
     };
-    let filter = filter::compile(&profile);
+    let filter = stock.filter(&profile);
     if order.observe == Observe::Off {
         seccomp::install(&filter).step("seccomp")?;
     } else {
         let listener = seccomp::install_with_listener(&filter).step("seccomp listener")?;
         tell(errand.report.as_fd(), &Report::Listener, &[listener.as_fd()]).step("seccomp listener")?;
     }
+    if let (Some(digest), Some(candidate)) = (order.digest, candidates.first()) {
+        return Ok(execute_pinned(candidate, digest, &arguments, &environment));
+    }
     let mut refused = Errno::NOENT;
     for candidate in candidates {
         refused = process::execute(&candidate, &arguments, &environment);
     }
-    Ok(refused)
+    Ok(NotBegun::Refused(refused))
+}
+
+/// Why the program did not begin.
+pub(super) enum NotBegun {
+    /// The kernel's word.
+    Refused(Errno),
+    /// The file is not the one that was meant.
+    Replaced,
+}
+
+/// Executes the very file that was hashed, by its handle: a name that leads elsewhere meanwhile changes nothing.
+fn execute_pinned(
+    program: &std::ffi::CStr,
+    digest: [u8; 32],
+    arguments: &[std::ffi::CString],
+    environment: &[std::ffi::CString],
+) -> NotBegun {
+    let opened = rustix::fs::open(program, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let opened = opened.map(std::fs::File::from).and_then(|file| Ok((digest_of(&file)?, file)));
+    match opened {
+        Ok((found, _)) if found != digest => NotBegun::Replaced,
+        Ok((_, file)) => NotBegun::Refused(process::execute_handle(file.as_fd(), arguments, environment)),
+        Err(errno) => NotBegun::Refused(errno),
+    }
 }
 
 type Words = Vec<std::ffi::CString>;
@@ -100,8 +135,11 @@ fn words(order: &Order) -> Result<(Words, Words), Errno> {
 
 /// Where the program may be: as named, or the first of that name in `PATH`.
 fn candidates(order: &Order) -> Result<Words, Errno> {
-    if order.program.contains(&b'/') {
+    if order.program.starts_with(b"/") {
         return Ok(vec![c_text(&order.program)?]);
+    }
+    if order.program.contains(&b'/') {
+        return Ok(vec![c_text(&[order.cwd.as_slice(), b"/", &order.program].concat())?]);
     }
     for folder in &order.path {
         let path = c_text(&[folder.as_slice(), b"/", &order.program].concat())?;
@@ -112,12 +150,16 @@ fn candidates(order: &Order) -> Result<Words, Errno> {
     Ok(Vec::new())
 }
 
-fn limit(limits: &Limits, walls: Walls) -> Result<(), Errno> {
+fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>, others: Option<u64>) -> Result<(), Errno> {
     let processes = match walls {
         // Counted per sandbox: in a user namespace of its own, or under a user id of its own.
         Walls::Namespaces => limits.processes,
-        // Counted with everything else that the user runs.
-        Walls::LandlockOnly => limits.processes.saturating_add(running()),
+        // Counted with everything else that the user runs, but a user id of its own runs nothing else.
+        Walls::LandlockOnly if as_whom.is_some() => limits.processes,
+        Walls::LandlockOnly => {
+            let others = others.unwrap_or_else(super::running);
+            limits.processes.saturating_add(others)
+        }
     };
     for (resource, most) in [
         // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
@@ -136,22 +178,4 @@ fn limit(limits: &Limits, walls: Walls) -> Result<(), Errno> {
         rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
     Ok(())
-}
-
-/// How many processes and threads this user has now.
-fn running() -> u64 {
-    use std::os::unix::fs::MetadataExt as _;
-    #[expect(clippy::disallowed_methods, reason = "the kernel's own list of processes")]
-    let Ok(list) = std::fs::read_dir("/proc") else { return 0 };
-    let me = rustix::process::getuid().as_raw();
-    let threads = list.filter_map(|entry| {
-        let entry = entry.ok()?;
-        let process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
-        let mine = process && entry.metadata().ok()?.uid() == me;
-        // A folder for each thread, and the folder's own two names.
-        mine.then(|| {
-            entry.path().join("task").symlink_metadata().map_or(1, |facts| facts.nlink().saturating_sub(2))
-        })
-    });
-    threads.sum()
 }

@@ -3,20 +3,21 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 
-use super::shell::{SITE, Shell};
+use super::shell::{PRIVATE_SITE, Shell};
+use super::template::{SITE, SYSTEM};
 use super::{Errand, Ids};
 use crate::fault::{Named as _, Step};
 use crate::spec::Network;
 use crate::sys::mounting::{self, Access, trimmed};
 use crate::sys::process;
-use crate::wire::{Mask, Order, View};
+use crate::wire::{Bytes, Mask, Order, View};
 
-/// Where private folders and layers are while the room is furnished; gone before the program starts.
-const PRIVATE: &[u8] = b".private";
+/// Of the first folder of a path there is nothing of the host in the room, but for these.
+const THERE: &[&str] = &["dev", "proc", "tmp"];
 
 impl Shell {
     /// Furnishes the room and moves in. Gives the handles that outlive it: the upper layer and the merged view.
@@ -25,81 +26,51 @@ impl Shell {
         if order.network == Network::Loopback {
             process::loopback_up().step("loopback")?;
         }
-        let private = self.private(order).step("private folders")?;
+        if order.limits.disk != self.disk {
+            mounting::resize(self.private.as_fd(), order.limits.disk).step("private folders")?;
+        }
+        let mut grounds = Grounds::default();
+        grounds.lay(&self, &order.home).step("home folder")?;
+        self.lend(b"home", 0o700, &order.home).step("home folder")?;
         self.names(order).step("user database")?;
         let mut shown = self.paths(order, ids.as_ref());
         // The outer before what lies in it.
         shown.sort_by_key(|(path, ..)| trimmed(path).split(|byte| *byte == b'/').count());
         let mut handles = Vec::new();
         for (path, what) in shown {
+            grounds.lay(&self, &path).step("further path")?;
             match what {
                 Shown::Path(access, ids) => match self.show(&path, access, ids) {
                     // It was there when the order was written; a program without it is safe.
                     Err(Errno::NOENT) => {}
                     done => done.step("further path")?,
                 },
-                Shown::Workspace => handles = self.workspace(&private, order, ids.as_ref())?,
+                Shown::Workspace => handles = self.workspace(order, ids.as_ref())?,
             }
         }
         for path in &order.blank {
-            self.blank(&private, path).step("credential file")?;
+            self.blank(path).step("credential file")?;
         }
         for scratch in &order.scratch {
             self.scratch(order, &scratch.name, &scratch.folder, ids.as_ref()).step("scratch folder")?;
         }
-        drop(private);
+        grounds.close().step("new root")?;
         self.move_in().step("new root")?;
         Ok(handles)
     }
 
-    /// One file system, of a fixed size, for everything that the program writes.
-    fn private(&self, order: &Order) -> Result<OwnedFd, Errno> {
-        let size = order.limits.disk.to_string();
-        let (uid, gid) = (self.identity.uid.to_string(), self.identity.gid.to_string());
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let options: &[(&std::ffi::CStr, &[u8])] = &[
-            (c"size", size.as_bytes()),
-            (c"mode", b"0700"),
-            (c"uid", uid.as_bytes()),
-            (c"gid", gid.as_bytes()),
-        ];
-        let tree = mounting::make(c"tmpfs", options, &[], attributes)?;
-        let place = mounting::make_folder(self.root.as_fd(), PRIVATE)?;
-        mounting::attach(tree.as_fd(), place.as_fd())?;
-        for (name, mode, at) in [
-            ("tmp", 0o1777, Some(&b"tmp"[..])),
-            ("home", 0o700, Some(order.home.as_slice())),
-            ("shm", 0o1777, Some(b"dev/shm")),
-            ("upper", 0o755, None),
-            ("work", 0o755, None),
-            ("mask", 0o755, None),
-            ("lower", 0o755, None),
-        ] {
-            self.own_folder(&tree, name.as_bytes(), mode)?;
-            if let Some(at) = at {
-                self.lend(&tree, name.as_bytes(), at)?;
-            }
-        }
-        Ok(tree)
-    }
-
-    /// Shows a folder of the private file system at a place of the room.
-    fn lend(&self, private: &OwnedFd, name: &[u8], at: &[u8]) -> Result<(), Errno> {
-        let source = mounting::open_beneath(private.as_fd(), name, OFlags::PATH)?;
+    /// Shows a file or folder of the host at its own path.
+    fn show(&self, path: &[u8], access: Access, ids: Option<&OwnedFd>) -> Result<(), Errno> {
+        let source = mounting::open_source(self.host.as_fd(), path)?;
+        let folder = FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode) == FileType::Directory;
         let tree = mounting::clone_tree(source.as_fd())?;
-        let place = mounting::make_folder(self.root.as_fd(), at)?;
+        mounting::restrict(tree.as_fd(), access, ids.map(OwnedFd::as_fd))?;
+        let place = if folder {
+            mounting::make_folder(self.root.as_fd(), path)?
+        } else {
+            mounting::make_file(self.root.as_fd(), path)?
+        };
         mounting::attach(tree.as_fd(), place.as_fd())
-    }
-
-    /// A folder that belongs to whom the program runs as.
-    fn own_folder(&self, parent: &OwnedFd, name: &[u8], mode: u32) -> Result<(), Errno> {
-        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o700))?;
-        rustix::fs::chmodat(parent, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
-        if self.identity.taken {
-            let (uid, gid) = (Uid::from_raw(self.identity.uid), Gid::from_raw(self.identity.gid));
-            rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        Ok(())
     }
 
     /// Who the program finds itself to be.
@@ -113,7 +84,7 @@ impl Shell {
         for (name, text) in [("passwd", users), ("group", groups)] {
             let made = format!(".{name}");
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL;
-            let file = rustix::fs::openat(&self.root, &made, flags, Mode::from_raw_mode(0o444))?;
+            let file = rustix::fs::openat(&self.private, &made, flags, Mode::from_raw_mode(0o444))?;
             rustix::io::write(&file, text.as_bytes())?;
             let tree = mounting::clone_tree(file.as_fd())?;
             mounting::restrict(tree.as_fd(), Access::ReadOnly, None)?;
@@ -122,7 +93,6 @@ impl Shell {
             if let Ok(place) = mounting::open_beneath(self.root.as_fd(), path.as_bytes(), OFlags::PATH) {
                 mounting::attach(tree.as_fd(), place.as_fd())?;
             }
-            rustix::fs::unlinkat(&self.root, &made, AtFlags::empty())?;
         }
         Ok(())
     }
@@ -141,11 +111,14 @@ impl Shell {
         shown
     }
 
-    fn workspace(&self, private: &OwnedFd, order: &Order, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Step> {
+    fn workspace(&self, order: &Order, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Step> {
         let place = mounting::make_folder(self.root.as_fd(), &order.workspace).step("workspace")?;
-        let upper = mounting::open_beneath(private.as_fd(), b"upper", OFlags::RDONLY | OFlags::DIRECTORY)
-            .step("upper layer")?;
+        let open = |name: &[u8]| {
+            mounting::open_beneath(self.private.as_fd(), name, OFlags::RDONLY | OFlags::DIRECTORY)
+        };
         if order.view == View::Fresh {
+            self.own_folder(&self.private, b"upper", 0o755).step("workspace")?;
+            let upper = open(b"upper").step("workspace")?;
             let tree = mounting::clone_tree(upper.as_fd()).step("workspace")?;
             mounting::attach(tree.as_fd(), place.as_fd()).step("workspace")?;
             return Ok(vec![upper]);
@@ -155,19 +128,17 @@ impl Shell {
         let tree = mounting::clone_tree(source.as_fd()).step("workspace")?;
         mounting::restrict(tree.as_fd(), Access::ReadOnly, ids.map(|ids| ids.of_owner.as_fd()))
             .step("workspace")?;
-        let lower = mounting::open_beneath(private.as_fd(), b"lower", OFlags::PATH).step("lower layer")?;
+        let lower = self.own_folder(&self.private, b"lower", 0o755).step("lower layer")?;
         mounting::attach(tree.as_fd(), lower.as_fd()).step("lower layer")?;
-        self.masks(private, order, mode).step("mask layer")?;
-        for layer in ["upper", "mask"] {
-            rustix::fs::chmodat(private, layer, Mode::from_raw_mode(mode), AtFlags::empty())
-                .step("upper layer")?;
-        }
-        let site = format!("{SITE}/{}", String::from_utf8_lossy(PRIVATE));
-        let (below, above) = (format!("{site}/mask:{site}/lower"), format!("{site}/upper"));
-        let work = format!("{site}/work");
+        let mask = self.own_folder(&self.private, b"mask", mode).step("mask layer")?;
+        self.masks(&mask, order, mode).step("mask layer")?;
+        let below = format!("{PRIVATE_SITE}/mask:{PRIVATE_SITE}/lower");
+        let (above, work) = (format!("{PRIVATE_SITE}/upper"), format!("{PRIVATE_SITE}/work"));
         let mut options: Vec<(&std::ffi::CStr, &[u8])> = vec![(c"lowerdir", below.as_bytes())];
         let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         if order.view == View::Layered {
+            self.own_folder(&self.private, b"upper", mode).step("upper layer")?;
+            self.own_folder(&self.private, b"work", 0o755).step("upper layer")?;
             options.extend([(c"upperdir", above.as_bytes()), (c"workdir", work.as_bytes())]);
         } else {
             attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;
@@ -177,21 +148,20 @@ impl Shell {
         if order.view != View::Layered {
             return Ok(Vec::new());
         }
+        let upper = open(b"upper").step("upper layer")?;
         let view = mounting::open_beneath(merged.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY)
             .step("merged view")?;
         Ok(vec![upper, view])
     }
 
     /// Whiteouts in a layer of their own: names below it do not exist, and the workspace is not touched.
-    fn masks(&self, private: &OwnedFd, order: &Order, mode: u32) -> Result<(), Errno> {
+    fn masks(&self, mask: &OwnedFd, order: &Order, mode: u32) -> Result<(), Errno> {
         for scratch in order.scratch.iter().filter(|scratch| !scratch.name.contains(&b'/')) {
             // A place to mount on, whatever the project has there.
-            let mask = mounting::open_beneath(private.as_fd(), b"mask", OFlags::PATH | OFlags::DIRECTORY)?;
-            self.own_folder(&mask, &scratch.name, 0o755)?;
+            self.own_folder(mask, &scratch.name, 0o755)?;
         }
         for Mask { path, modes } in &order.masks {
-            let mut here =
-                mounting::open_beneath(private.as_fd(), b"mask", OFlags::PATH | OFlags::DIRECTORY)?;
+            let mut here = mounting::open_beneath(mask.as_fd(), b".", OFlags::PATH | OFlags::DIRECTORY)?;
             let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
             // The first mode is the workspace's own.
             let mut modes = modes.iter().skip(1).copied();
@@ -206,7 +176,7 @@ impl Shell {
                     break;
                 }
                 match self.own_folder(&here, name, modes.next().unwrap_or(mode) & 0o7777) {
-                    Ok(()) | Err(Errno::EXIST) => {}
+                    Ok(_) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
                 }
                 here = mounting::open_beneath(here.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY)?;
@@ -216,11 +186,11 @@ impl Shell {
     }
 
     /// Puts an empty file over one that is there.
-    fn blank(&self, private: &OwnedFd, path: &[u8]) -> Result<(), Errno> {
+    fn blank(&self, path: &[u8]) -> Result<(), Errno> {
         let Ok(place) = mounting::open_beneath(self.root.as_fd(), trimmed(path), OFlags::PATH) else {
             return Ok(());
         };
-        let empty = mounting::make_file(private.as_fd(), b"empty")?;
+        let empty = mounting::make_file(self.private.as_fd(), b"empty")?;
         let tree = mounting::clone_tree(empty.as_fd())?;
         mounting::restrict(tree.as_fd(), Access::ReadOnly, None)?;
         mounting::attach(tree.as_fd(), place.as_fd())
@@ -236,24 +206,47 @@ impl Shell {
         mounting::attach(tree.as_fd(), place.as_fd())
     }
 
-    /// The new root becomes the root; the old one, the layers and the private folders' own place are gone.
+    /// The new root becomes the root; the old one and the layers' own place are gone.
     fn move_in(self) -> Result<(), Errno> {
-        let private = format!("{SITE}/{}", String::from_utf8_lossy(PRIVATE));
-        rustix::mount::unmount(private.as_str(), UnmountFlags::DETACH)?;
-        rustix::fs::unlinkat(&self.root, PRIVATE, AtFlags::REMOVEDIR)?;
+        // Only the root itself: what is mounted in it has its own say.
+        mounting::close(self.root.as_fd())?;
         rustix::process::chdir(SITE)?;
         rustix::process::pivot_root(".", ".")?;
         rustix::mount::unmount(".", UnmountFlags::DETACH)?;
-        rustix::process::chdir("/")?;
-        // Only the root itself: what is mounted in it has its own say.
-        rustix::mount::mount_remount(
-            "/",
-            rustix::mount::MountFlags::BIND
-                | rustix::mount::MountFlags::RDONLY
-                | rustix::mount::MountFlags::NOSUID
-                | rustix::mount::MountFlags::NODEV,
-            "",
-        )
+        rustix::process::chdir("/")
+    }
+}
+
+/// The first folders of paths in which places for mounts are made: each a folder of the private file system, so that
+/// no other run learns of them.
+#[derive(Default)]
+struct Grounds {
+    laid: Vec<(Bytes, OwnedFd)>,
+}
+
+impl Grounds {
+    fn lay(&mut self, shell: &Shell, path: &[u8]) -> Result<(), Errno> {
+        let mut parts = trimmed(path).split(|byte| *byte == b'/');
+        let (Some(first), Some(second)) = (parts.next(), parts.next()) else { return Ok(()) };
+        let there = SYSTEM.iter().chain(THERE).any(|name| name.as_bytes() == first);
+        if there || self.laid.iter().any(|(name, _)| name == first) {
+            return Ok(());
+        }
+        let tree = shell.lend(&[b"ground-", first].concat(), 0o755, first)?;
+        if first == b"var" {
+            for (target, link) in [("/tmp", "tmp"), ("/run", "run")] {
+                if link.as_bytes() != second {
+                    rustix::fs::symlinkat(target, &tree, link)?;
+                }
+            }
+        }
+        self.laid.push((first.to_vec(), tree));
+        Ok(())
+    }
+
+    /// What was laid cannot be written any more.
+    fn close(self) -> Result<(), Errno> {
+        self.laid.iter().try_for_each(|(_, tree)| mounting::close(tree.as_fd()))
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::watch::{exited, reap};
-use super::{Errand, become_program, receive, tell};
+use super::{Errand, Stock, become_program, receive, tell};
 use crate::filter::Walls;
 use crate::sys::process;
 use crate::wire::{Identity, Report};
@@ -17,16 +17,15 @@ const LOOK_MS: u32 = 100;
 const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
 
 /// Keeps one run of tier no-userns; never returns.
-pub(crate) fn keep(channel: OwnedFd, identity: Identity) -> ! {
-    let code = match run(channel, identity) {
+pub(crate) fn keep(channel: OwnedFd, identity: Identity, stock: Stock) -> ! {
+    let code = match run(channel, identity, stock) {
         Ok(()) => 0,
         Err(_) => 1,
     };
     process::leave(code)
 }
 
-fn run(channel: OwnedFd, identity: Identity) -> Result<(), Errno> {
-    let channel = process::keep_only(channel)?;
+fn run(channel: OwnedFd, identity: Identity, mut stock: Stock) -> Result<(), Errno> {
     process::block_signals(WAITED_FOR)?;
     rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -34,9 +33,10 @@ fn run(channel: OwnedFd, identity: Identity) -> Result<(), Errno> {
     drop(channel);
     errand.order.guarded.push(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs());
     tell(errand.report.as_fd(), &Report::Ready, &[])?;
-    let Some(program) = process::fork()? else {
-        become_program(&errand, Walls::LandlockOnly, identity.taken.then_some(identity));
-    };
+    let as_whom = identity.taken.then_some(identity);
+    let program =
+        process::start_sharing(&mut || become_program(&errand, Walls::LandlockOnly, as_whom, &mut stock))?;
+    drop(stock);
     let Errand { report, order, go, streams, .. } = errand;
     drop(streams);
     let ended = wait(program, (!go.memory_limited).then_some(order.limits.memory));

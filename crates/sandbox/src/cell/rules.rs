@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::shell::SYSTEM;
+use super::template::SYSTEM;
 use crate::filter::Walls;
 use crate::wire::{Order, View};
 
@@ -57,18 +57,60 @@ const ETC: &[&str] = &[
 ];
 
 /// Of `/proc` of the host, where there is no other.
-const PROC: &[&str] =
-    &["/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
+const PROC: &[&str] = &["/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
 
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Puts the calling process under the rules.
-pub(super) fn landlock(order: &Order, walls: Walls) -> Result<(), Errno> {
-    restrict(order, walls).map_err(|_| Errno::NOTSUP)
+/// The rules that are the same for every run, in a set of their own that waits for the rest. Made in advance, because
+/// it names some fifty files; used once, because what is added to a set stays in it.
+pub(crate) struct Base {
+    rules: RulesetCreated,
+    walls: Walls,
+    abi: i32,
+    /// Rules name files, not paths: a file of `/etc` that was replaced since is none of them.
+    etc: Option<Stamp>,
 }
 
-fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
-    let abi = ABI::from(order.landlock_abi);
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    modified: i128,
+}
+
+/// Two changes within so many nanoseconds may leave the same stamp.
+const YOUNG_NS: i128 = 50_000_000;
+
+impl Base {
+    pub(crate) fn make(walls: Walls, abi: i32) -> Option<Self> {
+        let etc = stamp();
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+        let etc = etc.filter(|etc| now - etc.modified > YOUNG_NS);
+        Some(Self { rules: system(walls, ABI::from(abi)).ok()?, walls, abi, etc })
+    }
+
+    fn still_stands(&self, walls: Walls, abi: i32) -> bool {
+        self.walls == walls && self.abi == abi && self.etc.is_some() && self.etc == stamp()
+    }
+}
+
+fn stamp() -> Option<Stamp> {
+    let facts = rustix::fs::stat("/etc").ok()?;
+    let modified = i128::from(facts.st_mtime) * 1_000_000_000 + i128::from(facts.st_mtime_nsec);
+    Some(Stamp { inode: facts.st_ino, modified })
+}
+
+/// Puts the calling process under the rules.
+pub(super) fn landlock(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Errno> {
+    restrict(order, walls, base).map_err(|_| Errno::NOTSUP)
+}
+
+fn write_access(abi: ABI) -> BitFlags<AccessFs> {
+    AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | ioctl(abi))
+}
+
+/// What every program may.
+fn system(walls: Walls, abi: ABI) -> Result<RulesetCreated, RulesetError> {
     let all = AccessFs::from_all(abi);
     let mut rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(all)?;
     if abi >= ABI::V4 && walls == Walls::LandlockOnly {
@@ -78,7 +120,6 @@ fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
         rules = rules.scope(Scope::from_all(abi))?;
     }
     let read = AccessFs::from_read(abi);
-    let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | ioctl(abi));
     let look = AccessFs::ReadFile | AccessFs::ReadDir;
     let mut rules = rules.create()?;
     for name in SYSTEM.iter().filter(|name| **name != "etc") {
@@ -89,6 +130,28 @@ fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
     }
     for path in DEVICES {
         rules = allow(rules, Path::new(path), look | AccessFs::WriteFile | truncate(abi) | ioctl(abi))?;
+    }
+    if walls == Walls::LandlockOnly {
+        for path in PROC {
+            rules = allow(rules, Path::new(path), look)?;
+        }
+    }
+    Ok(rules)
+}
+
+fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), RulesetError> {
+    let abi = ABI::from(order.landlock_abi);
+    let (read, write) = (AccessFs::from_read(abi), write_access(abi));
+    let look = AccessFs::ReadFile | AccessFs::ReadDir;
+    let mut rules = match base.filter(|base| base.still_stands(walls, order.landlock_abi)) {
+        Some(base) => base.rules,
+        None => system(walls, abi)?,
+    };
+    if walls == Walls::Namespaces {
+        // Two names of `/etc` are files of this run.
+        for name in ["passwd", "group"] {
+            rules = allow(rules, &Path::new("/etc").join(name), look)?;
+        }
     }
     let bytes = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf();
     let excluded: Vec<PathBuf> = order
@@ -122,9 +185,8 @@ fn restrict(order: &Order, walls: Walls) -> Result<(), RulesetError> {
             }
         }
         Walls::LandlockOnly => {
-            for path in PROC {
-                rules = allow(rules, Path::new(path), look)?;
-            }
+            // Its own folder of the host's, which the process that made the set could not name.
+            rules = allow(rules, Path::new("/proc/self"), look)?;
             if order.view == View::Read {
                 rules = allow_without(rules, &bytes(&order.workspace), &excluded, read)?;
             }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::{Errand, become_program, tell};
+use super::{Errand, Stock, become_program, tell};
 use crate::fault::{Named as _, Step};
 use crate::filter::Walls;
 use crate::sys::process;
@@ -16,11 +16,12 @@ use crate::wire::Report;
 const LOOK_MS: u32 = 100;
 const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
 
-pub(super) fn start_and_wait(errand: Errand) -> Result<(), Step> {
+pub(super) fn start_and_wait(errand: Errand, mut stock: Stock) -> Result<(), Step> {
     process::block_signals(WAITED_FOR).step("signals")?;
-    let Some(program) = process::fork().step("fork")? else {
-        become_program(&errand, Walls::Namespaces, None);
-    };
+    let program =
+        process::start_sharing(&mut || become_program(&errand, Walls::Namespaces, None, &mut stock))
+            .step("program's process")?;
+    drop(stock);
     let Errand { report, order, go, streams, ids } = errand;
     drop(streams);
     drop(ids);

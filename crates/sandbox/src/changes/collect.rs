@@ -13,8 +13,8 @@ use vambrace_core::block::BlockList;
 
 use super::facts::{EntryKind, Facts};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
-use crate::order::Task;
 use crate::sys::mounting::open_beneath;
+use crate::task::Task;
 use crate::walk::join;
 use crate::wire::Bytes;
 
@@ -73,8 +73,8 @@ struct Found<'a> {
 impl Found<'_> {
     /// Everything in one folder of the upper layer.
     fn folder(&mut self, upper: BorrowedFd<'_>, path: Bytes) -> Result<(), Errno> {
-        let mut ahead = vec![path];
-        while let Some(path) = ahead.pop() {
+        let mut ahead = vec![(path, false)];
+        while let Some((path, new)) = ahead.pop() {
             let name: &[u8] = if path.is_empty() { b"." } else { &path };
             let handle = match open_beneath(upper, name, OFlags::RDONLY | OFlags::DIRECTORY) {
                 Err(Errno::ACCESS) => {
@@ -86,7 +86,7 @@ impl Found<'_> {
             if !self.fresh && is_opaque(&handle) {
                 self.deleted_below(&path)?;
             }
-            for (name, kind, whiteout) in entries(handle)? {
+            for (name, kind, whiteout) in entries(&handle)? {
                 let path = join(&path, &name);
                 if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
                     continue;
@@ -94,14 +94,16 @@ impl Found<'_> {
                 if whiteout && !self.fresh {
                     self.deleted(&path)?;
                 } else {
-                    let before = Facts::look(self.base, &path)?;
+                    // What lies in a new folder is new.
+                    let before = if new { None } else { Facts::look(self.base, &path)? };
                     if kind != FileType::Directory
                         && before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder)
                     {
                         self.deleted_below(&path)?;
                     }
-                    if self.entry(&path, before)? && kind == FileType::Directory {
-                        ahead.push(path);
+                    let is_new = before.is_none();
+                    if self.entry(&path, before, (handle.as_fd(), &name))? && kind == FileType::Directory {
+                        ahead.push((path, is_new));
                     }
                 }
             }
@@ -110,8 +112,15 @@ impl Found<'_> {
     }
 
     /// One entry that is there in the view; says whether what lies below is to be looked at.
-    fn entry(&mut self, path: &[u8], before: Option<Facts>) -> Result<bool, Errno> {
-        let Some(after) = Facts::look(self.view, path)? else { return Ok(false) };
+    /// `own` is where it lies in the upper layer: what the workspace does not have is nowhere else.
+    fn entry(
+        &mut self,
+        path: &[u8],
+        before: Option<Facts>,
+        own: (BorrowedFd<'_>, &[u8]),
+    ) -> Result<bool, Errno> {
+        let (root, name) = if before.is_none() { own } else { (self.view, path) };
+        let Some(after) = Facts::look(root, name)? else { return Ok(false) };
         let folder = after.kind == EntryKind::Folder;
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
         if let Some(why) = self.forbidden(path) {
@@ -139,7 +148,7 @@ impl Found<'_> {
             }
             _ => {}
         }
-        let after = match after.with_hash(self.view, path) {
+        let after = match after.with_hash(root, name) {
             Err(Errno::ACCESS) => {
                 self.withhold(path, Why::Unreadable);
                 return Ok(false);
@@ -220,7 +229,7 @@ impl Found<'_> {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 opened => opened?,
             };
-            for (name, ..) in entries(handle)? {
+            for (name, ..) in entries(&handle)? {
                 let path = join(&path, &name);
                 if Facts::look(self.view, &path)?.is_some() {
                     continue;
@@ -282,7 +291,7 @@ impl Found<'_> {
 }
 
 /// The names of a folder with their kinds, and whether each is a whiteout.
-fn entries(handle: OwnedFd) -> Result<Vec<(Bytes, FileType, bool)>, Errno> {
+fn entries(handle: &OwnedFd) -> Result<Vec<(Bytes, FileType, bool)>, Errno> {
     let mut list = Vec::new();
     let mut folder = Dir::read_from(handle.as_fd())?;
     while let Some(entry) = folder.read() {
@@ -294,7 +303,7 @@ fn entries(handle: OwnedFd) -> Result<Vec<(Bytes, FileType, bool)>, Errno> {
         let mut kind = entry.file_type();
         let mut whiteout = false;
         if matches!(kind, FileType::Unknown | FileType::CharacterDevice) {
-            let facts = rustix::fs::statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let facts = rustix::fs::statat(handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
             kind = FileType::from_raw_mode(facts.st_mode);
             whiteout = kind == FileType::CharacterDevice && facts.st_rdev == 0;
         }

@@ -1,7 +1,6 @@
 //! What an entry is, so that two of them can be compared.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
@@ -49,13 +48,20 @@ pub enum EntryKind {
 impl Facts {
     /// Looks at an entry beneath a folder; `None` when it is not there.
     pub(crate) fn look(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Self>, Errno> {
-        let handle = match open_beneath(root, path, OFlags::PATH) {
-            Ok(handle) => handle,
+        // A single name needs no way that could be led astray.
+        let single = !path.contains(&b'/') && path != b"..";
+        let opened = if single { None } else { Some(open_beneath(root, path, OFlags::PATH)) };
+        let found = match &opened {
+            None => rustix::fs::statx(root, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS),
+            Some(Ok(handle)) => rustix::fs::statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS),
+            Some(Err(errno)) => Err(*errno),
+        };
+        let facts = match found {
+            Ok(facts) => facts,
             // A link or a file where the path wants a folder: the path is not there.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(errno) => return Err(errno),
         };
-        let facts = rustix::fs::statx(&handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
         let kind = match FileType::from_raw_mode(facts.stx_mode.into()) {
             FileType::RegularFile => EntryKind::File,
             FileType::Directory => EntryKind::Folder,
@@ -63,7 +69,10 @@ impl Facts {
             _ => EntryKind::Special,
         };
         let target = if kind == EntryKind::Link {
-            let target = rustix::fs::readlinkat(&handle, c"", Vec::new())?;
+            let target = match &opened {
+                Some(Ok(handle)) => rustix::fs::readlinkat(handle, c"", Vec::new())?,
+                _ => rustix::fs::readlinkat(root, path, Vec::new())?,
+            };
             Some(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
         } else {
             None
@@ -92,9 +101,13 @@ impl Facts {
 }
 
 fn hash(root: BorrowedFd<'_>, path: &[u8]) -> Result<[u8; 32], Errno> {
-    let mut file = File::from(open_beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
+    digest(File::from(open_beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?))
+}
+
+/// SHA-256 of what is left to read of a file.
+pub(crate) fn digest(mut file: impl std::io::Read) -> Result<[u8; 32], Errno> {
     let mut digest = Sha256::new();
-    let mut piece = vec![0; 64 << 10];
+    let mut piece = [0; 32 << 10];
     loop {
         let read = file
             .read(&mut piece)

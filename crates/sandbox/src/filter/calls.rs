@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::assemble::{Rule, Test, Verdict};
-use super::{Profile, Walls};
+use super::{Part, Profile, Walls};
 use crate::spec::{Network, Observe};
 
 const NO: Verdict = Verdict::Refuse(libc::EPERM);
@@ -209,7 +209,48 @@ pub(crate) const WRITE_FLAGS: u32 =
     (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_TMPFILE & !libc::O_DIRECTORY)
         as u32;
 
+/// What a stage and what it makes still need before the program starts.
+const NEEDED_BEFORE: &[libc::c_long] = &[
+    libc::SYS_clone3,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_unshare,
+    libc::SYS_sethostname,
+    libc::SYS_socket,
+];
+
+/// The rules of a part of the filter. What is judged early is the same for every run.
 pub(super) fn rules(profile: &Profile) -> BTreeMap<u32, Rule> {
+    let early = |number: &u32| {
+        let number = libc::c_long::from(*number);
+        let per_run = SIGNALS.contains(&number) || number == libc::SYS_pidfd_send_signal;
+        !NEEDED_BEFORE.contains(&number) && !per_run
+    };
+    match profile.part {
+        Part::Whole => whole(profile),
+        Part::Early => {
+            let mut rules = whole(&Profile { observe: Observe::Off, ..profile.clone() });
+            rules.retain(|number, _| early(number));
+            rules
+        }
+        Part::Late => {
+            let judged = whole(&Profile { observe: Observe::Off, ..profile.clone() });
+            let mut rules = whole(profile);
+            rules.retain(|number, _| !(early(number) && judged.contains_key(number)));
+            rules
+        }
+    }
+}
+
+fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
     let mut rules = BTreeMap::new();
     // What is refused anyway is told as well, when everything is to be told.
     let no = if profile.observe == Observe::All { Verdict::Ask } else { NO };
@@ -246,6 +287,13 @@ fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
     for number in CHANGES {
         put(rules, *number, Rule::always(Verdict::Ask));
     }
+    // The run's own start was decided by whoever ordered it. A program that imitates it is only not told about.
+    let own = Test::Equal { argument: 0, value: crate::sys::process::OWN_START.cast_unsigned() };
+    put(
+        rules,
+        libc::SYS_execveat,
+        Rule { cases: vec![(vec![own], Verdict::Allow)], otherwise: Verdict::Ask },
+    );
     let open = |argument| match profile.observe {
         Observe::All => Rule::always(Verdict::Ask),
         _ => Rule::when(Test::AnyBit { argument, bits: WRITE_FLAGS }, Verdict::Ask),

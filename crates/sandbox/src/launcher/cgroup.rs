@@ -46,6 +46,8 @@ pub(super) struct Group {
     alarm: Option<OwnedFd>,
     /// The bounds that were written.
     limits: Option<Limits>,
+    /// How often memory had run out before the present run.
+    ooms_before: u64,
 }
 
 impl Groups {
@@ -90,6 +92,11 @@ impl Groups {
         }
     }
 
+    /// Whether some of them are of version 1.
+    pub(super) fn are_old(&self) -> bool {
+        self.memory.is_some() || self.processes.is_some() || self.cpu.is_some()
+    }
+
     /// A group for one run; every part that cannot be made is left out.
     pub(super) fn make(&self, limits: &Limits, tier: Tier) -> Group {
         let number = self.made.get();
@@ -113,6 +120,7 @@ impl Groups {
             unified: unified.and_then(|(base, controllers)| Some((make(base)?, *controllers))),
             alarm: None,
             limits: None,
+            ooms_before: 0,
         };
         group.alarm = group.memory.as_deref().and_then(|memory| alarm(memory).ok());
         group.bound(limits);
@@ -140,6 +148,30 @@ impl Groups {
 }
 
 impl Group {
+    /// Whether it is used again for another run: to move a process into a group of version 1 takes milliseconds, so a
+    /// stage stays in one and what it makes is born there.
+    pub(super) fn lasts(&self) -> bool {
+        self.memory.is_some() || self.processes.is_some() || self.cpu.is_some()
+    }
+
+    /// The folder of version 2 that a process can be born into.
+    pub(super) fn birthplace(&self) -> Option<OwnedFd> {
+        let (folder, _) = self.unified.as_ref()?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(folder, flags, Mode::empty()).ok()
+    }
+
+    /// Forgets what an earlier run did in it.
+    pub(super) fn begin_anew(&mut self) {
+        self.ooms_before = self.ooms();
+        if let Some(memory) = &self.memory {
+            let _ = fs::write(memory.join("memory.max_usage_in_bytes"), "0");
+        }
+        if let Some(alarm) = &self.alarm {
+            let _ = rustix::io::read(alarm, &mut [0_u8; 8]);
+        }
+    }
+
     /// Writes the bounds, unless they are written already; a part that does not take its bound is given up.
     pub(super) fn bound(&mut self, limits: &Limits) {
         if self.limits == Some(*limits) {
@@ -148,7 +180,8 @@ impl Group {
         let quota = limits.cpu_percent.saturating_mul(1000);
         let takes =
             |folder: &Path, file: &str, value: u64| fs::write(folder.join(file), value.to_string()).is_ok();
-        give_up_unless(&mut self.processes, |folder| takes(folder, "pids.max", limits.processes));
+        // The stage is in there too.
+        give_up_unless(&mut self.processes, |folder| takes(folder, "pids.max", limits.processes + 1));
         give_up_unless(&mut self.cpu, |folder| takes(folder, "cpu.cfs_quota_us", quota));
         give_up_unless(&mut self.memory, |folder| {
             // Memory and swap together must not be less than memory, before and after; not every kernel counts swap.
@@ -195,12 +228,17 @@ impl Group {
 
     /// Whether the kernel ended something in here for want of memory.
     pub(super) fn saw_oom(&self) -> bool {
+        self.ooms() > self.ooms_before
+    }
+
+    fn ooms(&self) -> u64 {
         let v1 = self.memory.as_ref().map(|folder| folder.join("memory.oom_control"));
         let v2 = self.unified.as_ref().map(|(folder, _)| folder.join("memory.events"));
-        [v1, v2].into_iter().flatten().any(|file| {
-            let text = fs::read_to_string(file).unwrap_or_default();
-            text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count.trim() != "0"))
-        })
+        let counts = [v1, v2].into_iter().flatten().filter_map(|file| {
+            let text = fs::read_to_string(file).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok())
+        });
+        counts.sum()
     }
 
     /// The most memory that was used, in bytes.
@@ -280,7 +318,7 @@ fn give_up_unless(folder: &mut Option<PathBuf>, works: impl FnOnce(&Path) -> boo
 fn alarm(memory: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let control = rustix::fs::open(memory.join("memory.oom_control"), flags, Mode::empty())?;
-    let alarm = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
+    let alarm = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let wish = format!("{} {}", alarm.as_raw_fd(), control.as_raw_fd());
     fs::write(memory.join("cgroup.event_control"), wish)
         .map_err(|error| Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)))?;

@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use rustix::process::WaitOptions;
 
-use super::FIRST_UID;
 use super::cgroup::Groups;
 use super::idmap;
 use crate::cell::{self, NAMESPACES, Shell};
@@ -24,12 +23,20 @@ const LEAST_LANDLOCK: i32 = 3;
 
 pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
     let uid = rustix::process::geteuid().as_raw();
+    let unowned = super::unowned_ids();
     let identity = if powers {
-        Identity { uid: FIRST_UID, gid: FIRST_UID, taken: true }
+        Identity { uid: unowned, gid: unowned, taken: true }
     } else {
         Identity { uid, gid: rustix::process::getegid().as_raw(), taken: false }
     };
-    let flags = if powers { NAMESPACES } else { NAMESPACES | libc::CLONE_NEWUSER };
+    let flags = NAMESPACES | libc::CLONE_NEWNET | if powers { 0 } else { libc::CLONE_NEWUSER };
+    let room = |proc: bool| -> Result<Shell, Step> {
+        if !powers {
+            cell::own_ids(identity).step("user namespace")?;
+        }
+        cell::make_template()?;
+        Shell::build(identity, proc, 1 << 20)
+    };
     let landlock_abi = cell::landlock_abi();
     let mut list = Vec::new();
     let mut put = |kind: FeatureKind, tried: Result<String, String>| {
@@ -38,9 +45,9 @@ pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
         list.push(Feature { kind, works, seen });
     };
     put(FeatureKind::Namespaces, in_child(flags, || Ok(())));
-    put(FeatureKind::Mounts, in_child(flags, || Shell::build(identity, false).map(drop)));
-    put(FeatureKind::Proc, in_child(flags, || Shell::build(identity, true).map(drop)));
-    put(FeatureKind::Overlay, in_child(flags, || Shell::build(identity, false).and_then(|_| overlay())));
+    put(FeatureKind::Mounts, in_child(flags, || room(false).map(drop)));
+    put(FeatureKind::Proc, in_child(flags, || room(true).map(drop)));
+    put(FeatureKind::Overlay, in_child(flags, || room(false).and_then(|_| overlay())));
     if powers {
         put(
             FeatureKind::Idmap,
@@ -64,6 +71,7 @@ pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
             observe,
             walls: Walls::Namespaces,
             guarded: Vec::new(),
+            part: filter::Part::Whole,
         })
     };
     put(
@@ -115,9 +123,7 @@ fn in_child(flags: libc::c_int, attempt: impl FnOnce() -> Result<(), Step>) -> R
 fn overlay() -> Result<(), Step> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     let tree = mounting::make(c"tmpfs", &[(c"mode", b"0755")], &[], attributes).step("tmpfs")?;
-    let site = mounting::make_folder(rustix::fs::CWD, b"tmp");
-    drop(site);
-    let place = rustix::fs::open("/sys/tmp", rustix::fs::OFlags::PATH, Mode::empty()).step("tmpfs")?;
+    let place = rustix::fs::open("/sys/run", rustix::fs::OFlags::PATH, Mode::empty()).step("tmpfs")?;
     mounting::attach(tree.as_fd(), place.as_fd()).step("tmpfs")?;
     for name in ["lower", "upper", "work", "mask"] {
         mounting::make_folder(tree.as_fd(), name.as_bytes()).step("layers")?;
@@ -125,12 +131,12 @@ fn overlay() -> Result<(), Step> {
     let whiteout = rustix::fs::makedev(0, 0);
     rustix::fs::mknodat(&tree, "mask/name", FileType::CharacterDevice, Mode::empty(), whiteout)
         .step("whiteout")?;
-    rustix::fs::setxattr("/sys/tmp/upper", "user.overlay.opaque", b"y", XattrFlags::empty())
+    rustix::fs::setxattr("/sys/run/upper", "user.overlay.opaque", b"y", XattrFlags::empty())
         .step("attributes on tmpfs (kernel 6.6)")?;
     let options: &[(&std::ffi::CStr, &[u8])] = &[
-        (c"lowerdir", b"/sys/tmp/mask:/sys/tmp/lower"),
-        (c"upperdir", b"/sys/tmp/upper"),
-        (c"workdir", b"/sys/tmp/work"),
+        (c"lowerdir", b"/sys/run/mask:/sys/run/lower"),
+        (c"upperdir", b"/sys/run/upper"),
+        (c"workdir", b"/sys/run/work"),
     ];
     mounting::make(c"overlay", options, &[c"userxattr"], attributes).step("overlay").map(drop)
 }

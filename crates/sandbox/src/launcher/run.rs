@@ -9,10 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, Gid, Uid};
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use super::Cell;
 use super::cgroup::Group;
 use crate::cell;
-use crate::order::Task;
 use crate::sys::process::Child;
+use crate::task::Task;
 use crate::tier::Tier;
 use crate::wire::{Bytes, Header, Identity, Report};
 
@@ -25,12 +26,14 @@ pub(super) struct Run {
     report: OwnedFd,
     group: Group,
     header: Header,
-    stage: Stage,
+    phase: Phase,
+    /// The process that made it.
+    made_by: Pid,
     timed_out: bool,
     oom: bool,
 }
 
-enum Stage {
+enum Phase {
     /// Until this moment it may run.
     Running(Instant),
     /// It was asked to end; until this moment it may.
@@ -45,21 +48,19 @@ pub(super) fn hand_over(task: &[u8], identity: Identity) -> Result<(), rustix::i
     let task = Path::new(std::ffi::OsStr::from_bytes(task));
     rustix::fs::chownat(rustix::fs::CWD, task, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
     for part in Task::PARTS {
-        rustix::fs::chownat(rustix::fs::CWD, task.join(part), uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        match rustix::fs::chownat(rustix::fs::CWD, task.join(part), uid, gid, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
     }
     Ok(())
 }
 
 impl Run {
-    pub(super) fn new(
-        child: Child,
-        identity: Identity,
-        report: OwnedFd,
-        group: Group,
-        header: Header,
-    ) -> Self {
-        let stage = Stage::Running(Instant::now() + header.limits.time);
-        Self { child, identity, report, group, header, stage, timed_out: false, oom: false }
+    pub(super) fn new(cell: Cell, report: OwnedFd, header: Header) -> Self {
+        let phase = Phase::Running(Instant::now() + header.limits.time);
+        let Cell { child, identity, group, stage: made_by, .. } = cell;
+        Self { child, identity, report, group, header, phase, made_by, timed_out: false, oom: false }
     }
 
     pub(super) fn handle(&self) -> &OwnedFd {
@@ -87,25 +88,25 @@ impl Run {
 
     /// When to look again.
     pub(super) fn next_moment(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Running(moment) | Stage::Grace(moment) => Some(moment),
-            Stage::Ending(moment) => moment,
+        match self.phase {
+            Phase::Running(moment) | Phase::Grace(moment) => Some(moment),
+            Phase::Ending(moment) => moment,
         }
     }
 
     /// Does what is due.
     pub(super) fn keep_time(&mut self, now: Instant) {
-        match self.stage {
-            Stage::Running(moment) if moment <= now => {
+        match self.phase {
+            Phase::Running(moment) if moment <= now => {
                 self.timed_out = true;
                 self.signal(Signal::TERM);
-                self.stage = Stage::Grace(now + self.header.limits.grace);
+                self.phase = Phase::Grace(now + self.header.limits.grace);
             }
-            Stage::Grace(moment) if moment <= now => self.kill(),
-            Stage::Ending(Some(moment)) if moment <= now => {
+            Phase::Grace(moment) if moment <= now => self.kill(),
+            Phase::Ending(Some(moment)) if moment <= now => {
                 self.group.kill();
                 self.signal(Signal::KILL);
-                self.stage = Stage::Ending(None);
+                self.phase = Phase::Ending(None);
             }
             _ => {}
         }
@@ -113,16 +114,16 @@ impl Run {
 
     /// Ends the whole tree.
     pub(super) fn kill(&mut self) {
-        if matches!(self.stage, Stage::Ending(_)) {
+        if matches!(self.phase, Phase::Ending(_)) {
             return;
         }
         if self.header.tier == Tier::NoUserns {
             self.signal(Signal::INT);
-            self.stage = Stage::Ending(Some(Instant::now() + KEEPERS_TIME));
+            self.phase = Phase::Ending(Some(Instant::now() + KEEPERS_TIME));
         } else {
             // The first process of a pid namespace takes all others with it.
             self.signal(Signal::KILL);
-            self.stage = Stage::Ending(None);
+            self.phase = Phase::Ending(None);
         }
     }
 
@@ -141,8 +142,8 @@ impl Run {
     }
 
     /// Takes the ended process, tells what the control group saw, and leaves nothing behind but the folder of its task,
-    /// which it gives. `kept` are the first processes of other runs.
-    pub(super) fn finish(mut self, kept: &[Pid]) -> Option<Bytes> {
+    /// who made it and its group, which it gives. `kept` are the first processes of other runs, and the stages.
+    pub(super) fn finish(self, kept: &[Pid]) -> (Option<Bytes>, Pid, Group) {
         let _ = rustix::process::waitpid(Some(self.child.pid), WaitOptions::empty());
         if self.header.tier == Tier::NoUserns {
             // Whoever the keeper did not get.
@@ -157,9 +158,7 @@ impl Run {
         };
         // A broker that is gone is noticed in the next round, and the folder is removed then.
         let _ = cell::tell(self.report.as_fd(), &ended, &[]);
-        // Nobody has to wait for this.
-        self.group.remove();
-        self.header.task
+        (self.header.task, self.made_by, self.group)
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
 use super::answer;
 
@@ -51,10 +51,31 @@ pub(crate) fn restrict_device(tree: BorrowedFd<'_>) -> Result<(), Errno> {
     set_attributes(tree, u64::from(set.bits()), None)
 }
 
+/// Makes one mount read-only, and none that lies in it.
+pub(crate) fn close(tree: BorrowedFd<'_>) -> Result<(), Errno> {
+    set_attributes_of(tree, libc::AT_EMPTY_PATH, u64::from(MountAttrFlags::MOUNT_ATTR_RDONLY.bits()), None)
+}
+
+/// Gives a file system in memory another size.
+pub(crate) fn resize(tree: BorrowedFd<'_>, size: u64) -> Result<(), Errno> {
+    let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
+    let picked = rustix::mount::fspick(tree, c"", flags)?;
+    rustix::mount::fsconfig_set_string(picked.as_fd(), c"size", size.to_string().as_bytes())?;
+    rustix::mount::fsconfig_reconfigure(picked.as_fd())
+}
+
 fn set_attributes(tree: BorrowedFd<'_>, set: u64, ids: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    set_attributes_of(tree, libc::AT_EMPTY_PATH | RECURSIVE, set, ids)
+}
+
+fn set_attributes_of(
+    tree: BorrowedFd<'_>,
+    flags: libc::c_int,
+    set: u64,
+    ids: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
     let userns_fd = ids.map_or(0, |ids| u64::try_from(ids.as_raw_fd()).unwrap_or(0));
     let attributes = MountAttr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd };
-    let flags = libc::AT_EMPTY_PATH | RECURSIVE;
     // SAFETY: the path is a C string, `attributes` outlives the call and its size is told.
     let done = unsafe {
         libc::syscall(

@@ -4,7 +4,7 @@
 //! so the child may allocate and take locks like any other program.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -41,13 +41,22 @@ struct CloneArgs {
 
 /// Forks into new namespaces; `flags` are `CLONE_NEW*`.
 pub(crate) fn clone_into(flags: libc::c_int) -> Result<Side, Errno> {
+    clone(CloneArgs { flags: flags as u64, exit_signal: libc::SIGCHLD as u64, ..CloneArgs::default() })
+}
+
+/// The same, but the new process is a child of this one's parent and, where a control group of version 2 is given,
+/// born into that: nothing is moved, which would wait for every processor of the machine.
+pub(crate) fn clone_beside(flags: libc::c_int, group: Option<BorrowedFd<'_>>) -> Result<Side, Errno> {
+    const INTO_GROUP: u64 = 0x2_0000_0000;
+    let group = group.and_then(|group| u64::try_from(group.as_raw_fd()).ok());
+    let flags = flags as u64 | libc::CLONE_PARENT as u64 | group.map_or(0, |_| INTO_GROUP);
+    clone(CloneArgs { flags, cgroup: group.unwrap_or(0), ..CloneArgs::default() })
+}
+
+fn clone(args: CloneArgs) -> Result<Side, Errno> {
     let mut handle: libc::c_int = -1;
-    let args = CloneArgs {
-        flags: flags as u64 | libc::CLONE_PIDFD as u64,
-        pidfd: (&raw mut handle) as u64,
-        exit_signal: libc::SIGCHLD as u64,
-        ..CloneArgs::default()
-    };
+    let flags = args.flags | libc::CLONE_PIDFD as u64;
+    let args = CloneArgs { flags, pidfd: (&raw mut handle) as u64, ..args };
     // SAFETY: without CLONE_VM this is a fork; `args` and `handle` outlive the call, and the caller has one thread.
     let pid = answer(unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) })?;
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
@@ -58,21 +67,73 @@ pub(crate) fn clone_into(flags: libc::c_int) -> Result<Side, Errno> {
     Ok(Side::Parent(Child { pid, handle }))
 }
 
-/// Forks through the C library, whose `clone` our own filter lets pass.
-pub(crate) fn fork() -> Result<Option<Pid>, Errno> {
-    // SAFETY: the caller has one thread, so the child inherits no lock that somebody else holds.
-    let pid = unsafe { libc::fork() };
-    if pid < 0 { Err(last_errno()) } else { Ok(Pid::from_raw(pid)) }
+/// Starts a process that shares this one's memory until it becomes another program or ends; this one waits for that.
+/// Cheaper than a fork, which copies the tables of all memory.
+pub(crate) fn start_sharing(child: &mut dyn FnMut()) -> Result<Pid, Errno> {
+    extern "C" fn enter(argument: *mut libc::c_void) -> libc::c_int {
+        let child = argument.cast::<&mut dyn FnMut()>();
+        // SAFETY: the pointer is that of `child` below, whose owner waits until this process has left its memory.
+        let child = unsafe { &mut *child };
+        child();
+        0
+    }
+    let mut child = child;
+    // Written to from its end, as the machine does; aligned for any value.
+    let mut stack = vec![0_u128; STACK / size_of::<u128>()];
+    let top = stack.as_mut_ptr_range().end;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack and `child` outlive the new process's use of this memory, because CLONE_VFORK keeps this process
+    // waiting that long; the caller has one thread, so nobody else runs in this memory meanwhile.
+    let pid = unsafe { libc::clone(enter, top.cast(), flags, (&raw mut child).cast()) };
+    drop(stack);
+    if pid < 0 { Err(last_errno()) } else { Pid::from_raw(pid).ok_or(Errno::SRCH) }
 }
 
-/// Becomes another program; returns only when that fails.
+const STACK: usize = 512 << 10;
+
+/// In the place of a folder handle, which an `execveat` with a full path does not look at: says to the filter that
+/// this start is the run's own, about which nobody has to be asked.
+pub(crate) const OWN_START: i32 = -0x0076_616d;
+
+/// Becomes another program, named by its full path; returns only when that fails.
 pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> Errno {
+    execute_at(OWN_START, program, 0, arguments, environment)
+}
+
+/// Becomes the program that is open; a script must stay open for whoever reads it, so it is not closed then.
+pub(crate) fn execute_handle(
+    program: BorrowedFd<'_>,
+    arguments: &[CString],
+    environment: &[CString],
+) -> Errno {
+    if let Err(errno) = rustix::io::fcntl_setfd(program, rustix::io::FdFlags::empty()) {
+        return errno;
+    }
+    execute_at(program.as_raw_fd(), c"", libc::AT_EMPTY_PATH, arguments, environment)
+}
+
+fn execute_at(
+    folder: i32,
+    program: &CStr,
+    flags: libc::c_int,
+    arguments: &[CString],
+    environment: &[CString],
+) -> Errno {
     let ended = |list: &[CString]| -> Vec<*const libc::c_char> {
         list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
     };
     let (arguments, environment) = (ended(arguments), ended(environment));
     // SAFETY: all three are null-terminated and live until the call returns.
-    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            folder,
+            program.as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            flags,
+        )
+    };
     last_errno()
 }
 
@@ -92,11 +153,16 @@ pub(crate) fn block_signals(signals: &[Signal]) -> Result<(), Errno> {
 
 /// Forgets every block and handler, as a program expects to find them.
 pub(crate) fn default_signals() {
-    let none = signal_set(&[]);
     for number in 1..=libc::SIGRTMAX() {
         // SAFETY: setting a disposition to its default is always allowed; refusals (KILL, STOP) are of no interest.
         unsafe { libc::signal(number, libc::SIG_DFL) };
     }
+    unblock_signals();
+}
+
+/// Forgets every block.
+pub(crate) fn unblock_signals() {
+    let none = signal_set(&[]);
     // SAFETY: `none` is initialised and outlives the call.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
 }
@@ -149,9 +215,14 @@ pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     answer(done).map(drop)
 }
 
+/// Leaves the network namespace for a new one in which nothing is.
+pub(crate) fn leave_network() -> Result<(), Errno> {
+    // SAFETY: no memory is involved, and the caller has one thread.
+    answer(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into()).map(drop)
+}
+
 /// Sets the interface `lo` up in the present network namespace.
 pub(crate) fn loopback_up() -> Result<(), Errno> {
-    use std::os::fd::AsRawFd as _;
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
     // SAFETY: all zeroes is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("basics::the_strongest_tier_works_here", the_strongest_tier_works_here),
         test("basics::the_environment_is_built_from_nothing", the_environment_is_built_from_nothing),
         test("basics::a_missing_program_is_said_to_be_missing", a_missing_program_is_said_to_be_missing),
+        test("basics::a_program_that_was_replaced_is_not_started", a_replaced_program),
     ]
 }
 
@@ -47,5 +48,32 @@ fn a_missing_program_is_said_to_be_missing() {
     for tier in TIERS {
         let fault = try_run(&in_tier(room.spec(Filesystem::Read, "no-such-program", &[]), tier)).unwrap_err();
         assert!(matches!(fault, SandboxFault::CouldNotStart { .. }), "{fault}");
+    }
+}
+
+// Research A 5, 123
+fn a_replaced_program() {
+    let room = Room::new();
+    room.write("project/tool", "#!/bin/sh\necho agreed\n");
+    let executable = || {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(room.path("project/tool"), mode).unwrap();
+    };
+    executable();
+    let digest = <sha2::Sha256 as sha2::Digest>::digest(room.read("project/tool").unwrap().as_bytes());
+    for tier in TIERS {
+        let mut spec = in_tier(room.spec(Filesystem::Read, "./tool", &[]), tier);
+        spec.digest = Some(digest.into());
+        check_out(&run(&spec), "agreed\n");
+        let mut system = in_tier(room.spec(Filesystem::Read, "/bin/echo", &["x"]), tier);
+        let echo = std::fs::read("/bin/echo").unwrap();
+        system.digest = Some(<sha2::Sha256 as sha2::Digest>::digest(echo).into());
+        check_out(&run(&system), "x\n");
+        room.write("project/tool", "#!/bin/sh\necho another\n");
+        executable();
+        let fault = try_run(&spec).unwrap_err();
+        assert!(matches!(fault, SandboxFault::Replaced { .. }), "{fault}");
+        room.write("project/tool", "#!/bin/sh\necho agreed\n");
+        executable();
     }
 }

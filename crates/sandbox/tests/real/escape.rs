@@ -8,8 +8,8 @@ use libtest_mimic::{Failed, Trial};
 use vambrace_sandbox::{Denial, Filesystem, Input, Observe, Operation, Outcome, Rule, Tier};
 
 use super::kit::{Room, TIERS, in_tier, out, sandbox};
-use super::probes::PROBES;
-use super::trees::{alive, groups, runs};
+use super::probes::all;
+use super::trees::{alive, children, groups, runs};
 
 /// What gets through, in which tier, and why that is no hole.
 const GETS_THROUGH: &[(&str, Option<Tier>, &str)] = &[
@@ -43,8 +43,9 @@ const EVENTS: &[(&str, Operation, Rule)] = &[
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> =
-        PROBES.iter().map(|(name, _)| Trial::test(format!("escape::{name}"), move || check(name))).collect();
+        all().map(|(name, _)| Trial::test(format!("escape::{name}"), move || check(name))).collect();
     trials.push(Trial::test("escape::nothing_is_left_on_the_host", nothing_is_left));
+    trials.push(Trial::test("escape::a_link_swapped_while_it_is_followed", swapped_link));
     trials
 }
 
@@ -59,6 +60,13 @@ impl Stage {
     fn new() -> Self {
         let room = Room::new();
         room.write("state/ledger", "in-the-ledger\n");
+        // Only root can make one that would mean something.
+        std::fs::copy("/usr/bin/id", room.path("project/set-id")).unwrap();
+        std::fs::set_permissions(
+            room.path("project/set-id"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o4755),
+        )
+        .unwrap();
         let name = format!("vambrace-escape-{}", std::process::id());
         let listeners = [
             UnixListener::bind(room.path("outside/socket")),
@@ -137,11 +145,29 @@ fn check(name: &'static str) -> Result<(), Failed> {
     Ok(())
 }
 
+// T13
+fn swapped_link() -> Result<(), Failed> {
+    let stage = Stage::new();
+    let program = std::env::current_exe().unwrap();
+    for tier in TIERS {
+        let mut spec =
+            stage.room.spec(Filesystem::Read, program.to_str().unwrap(), &["probe", "swapped_link"]);
+        spec.read = vec![program.clone()];
+        spec.environment = vec![("ESCAPE_ROOM".into(), stage.room.path("").into())];
+        // The tries are to be many, not told.
+        spec.observe = Observe::Off;
+        let outcome = super::kit::run(&in_tier(spec, tier));
+        assert_eq!(outcome.exit, vambrace_sandbox::Exit::Code(0), "{tier}");
+    }
+    Ok(())
+}
+
 /// After a whole pass: no process, control group, mount or folder.
 fn nothing_is_left() -> Result<(), Failed> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let state = tempfile::TempDir::new().unwrap();
     let own = super::kit::start(state.path());
+    own.keep_warm(2).unwrap();
     let room = Room::new();
     for tier in TIERS {
         for mode in [Filesystem::Deny, Filesystem::Read, Filesystem::Write] {
@@ -150,7 +176,12 @@ fn nothing_is_left() -> Result<(), Failed> {
         }
     }
     let launcher = own.launcher_id();
+    let helpers = children(launcher);
+    assert!(!helpers.is_empty(), "stages live as long as the launcher");
     drop(own);
+    for helper in helpers {
+        assert!(!runs(helper), "{helper}");
+    }
     assert_eq!(alive("vambrace-left"), [0_u32; 0]);
     assert_eq!(groups(launcher), [""; 0]);
     assert_eq!(std::fs::read_to_string("/proc/self/mounts").unwrap(), mounts);
@@ -162,15 +193,15 @@ fn nothing_is_left() -> Result<(), Failed> {
 /// Every probe with what stopped it, for people.
 pub(crate) fn table() {
     println!("{:<36} {:<9} {:<44} no-userns", "probe", "verdict", "full");
-    let (mut stopped_all, mut all) = (0, 0);
-    for (name, _) in PROBES {
+    let (mut stopped_all, mut count) = (0, 0);
+    for (name, _) in all() {
         let stage = Stage::new();
         let told = TIERS.map(|tier| verdict(&stage.run(name, tier)));
         let fine = told.iter().zip(TIERS).all(|((stopped, _), tier)| *stopped || gets_through(name, tier));
-        all += 1;
+        count += 1;
         stopped_all += usize::from(fine);
         let words = |at: usize| told[at].1.chars().take(43).collect::<String>();
         println!("{name:<36} {:<9} {:<44} {}", if fine { "expected" } else { "ESCAPED" }, words(0), words(1));
     }
-    println!("{stopped_all} of {all} as expected");
+    println!("{stopped_all} of {count} as expected");
 }

@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::folders_and_files_change_places", folders_and_files_change_places),
         test("files::speculative_changes_nothing", speculative_changes_nothing),
         test("files::protected_and_secret_names_are_never_promoted", protected_names),
+        test("files::exchanging_names_with_a_protected_one_changes_it_not", exchange),
         test("files::links_out_of_the_workspace_and_special_files_are_withheld", links_and_special_files),
         test("files::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
         test("files::a_promotion_checks_again_and_writes_nothing_when_stale", promotion_checks_again),
@@ -215,6 +216,19 @@ fn speculative_changes_nothing() {
     assert_eq!(room.listing("project"), before);
     promote(&outcome).unwrap();
     assert_eq!(room.read("project/plain.txt").as_deref(), Some("x\n"));
+}
+
+// Research A 5, 30
+fn exchange() {
+    let room = Room::new();
+    let program = std::env::current_exe().unwrap();
+    let mut spec = room.spec(Filesystem::ReadWrite, program.to_str().unwrap(), &["probe", "exchange"]);
+    spec.read = vec![program];
+    let outcome = run(&spec);
+    // Inside it may succeed; what counts is what is taken over.
+    assert!(matches!(out(&outcome).as_str(), "exchanged\n" | "refused\n"), "{}", out(&outcome));
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/.git/config").as_deref(), Some("[core]\n"));
 }
 
 fn protected_names() {

@@ -18,7 +18,7 @@ pub(crate) type Attempt = Result<(), Error>;
 pub(crate) type Probe = (&'static str, fn() -> Attempt);
 
 /// Every probe by its name.
-pub(crate) const PROBES: &[Probe] = &[
+const PROBES: &[Probe] = &[
     ("read_ssh_key", || read(room("home/.ssh/id_ed25519"))),
     ("read_outside_by_parent", || read("../outside/file".into())),
     ("read_outside_by_full_path", || read(room("outside/file"))),
@@ -396,14 +396,29 @@ pub(crate) const PROBES: &[Probe] = &[
 
 static ZERO: libc::c_int = 0;
 
+/// Those of this list and of the other.
+pub(crate) fn all() -> impl Iterator<Item = &'static Probe> {
+    PROBES.iter().chain(super::tricks::TRICKS)
+}
+
 /// Runs one probe, or all, and says what happened; the code is that of one probe.
 pub(crate) fn main(name: &str) -> u8 {
+    if name == "exchange" {
+        let (one, other) = (c".git/config".as_ptr(), c"plain.txt".as_ptr());
+        let (here, swap) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
+        let done = unsafe { libc::syscall(libc::SYS_renameat2, here, one, here, other, swap) };
+        println!("{}", if done == 0 { "exchanged" } else { "refused" });
+        return 0;
+    }
+    if name == "swapped_link" {
+        return u8::from(super::tricks::swapped_link(100_000).is_ok());
+    }
     if name == "names" {
-        PROBES.iter().for_each(|(probe, _)| println!("{probe}"));
+        all().for_each(|(probe, _)| println!("{probe}"));
         return 0;
     }
     // A refused write of too large a file must not end the whole list.
-    let chosen = PROBES.iter().filter(|(probe, _)| name == "all" || *probe == name);
+    let chosen = all().filter(|(probe, _)| name == "all" || *probe == name);
     let mut reached = 0;
     for (probe, attempt) in chosen {
         let said = match attempt() {
@@ -418,7 +433,7 @@ pub(crate) fn main(name: &str) -> u8 {
     u8::from(reached > 0)
 }
 
-fn room(name: &str) -> PathBuf {
+pub(crate) fn room(name: &str) -> PathBuf {
     Path::new(&std::env::var("ESCAPE_ROOM").unwrap_or_default()).join(name)
 }
 
@@ -427,7 +442,7 @@ fn broker() -> libc::pid_t {
 }
 
 /// A place where the program may write.
-fn scratch(name: &str) -> PathBuf {
+pub(crate) fn scratch(name: &str) -> PathBuf {
     Path::new(&std::env::var("TMPDIR").unwrap_or_else(|_| "/tmp".to_owned())).join(name)
 }
 

@@ -259,7 +259,7 @@ pub(crate) fn runs(pid: u32) -> bool {
 }
 
 /// The processes that a process started.
-fn children(pid: u32) -> Vec<u32> {
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let list = std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -9,7 +9,13 @@ use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
 /// On standard error, after the program's own words.
-pub(super) fn say(outcome: &Outcome, promoted: &Promoted, only_told: bool, out: Out) {
+pub(super) fn say(
+    outcome: &Outcome,
+    promoted: &Promoted,
+    only_told: bool,
+    clean: &dyn Fn(&str) -> String,
+    out: Out,
+) {
     for (name, stream) in [("standard output", &outcome.stdout), ("standard error", &outcome.stderr)] {
         if stream.truncated() {
             let (kept, total) = (stream.bytes.len(), stream.total);
@@ -26,7 +32,7 @@ pub(super) fn say(outcome: &Outcome, promoted: &Promoted, only_told: bool, out: 
             "{} {} {}: {} {}",
             paint(Tone::Bad, "denied:"),
             denial.operation.as_str(),
-            plain(&denial.path.display().to_string()),
+            plain(&clean(&denial.path.display().to_string())),
             denial.rule.as_str(),
             faint(format!("[{}, {}]", denial.source.as_str(), denial.certainty.as_str())),
         ));
@@ -34,19 +40,23 @@ pub(super) fn say(outcome: &Outcome, promoted: &Promoted, only_told: bool, out: 
     if let Some(changes) = &outcome.changes {
         for change in &changes.list {
             if only_told {
-                out.say(plain(changes.diff(change).trim_end()));
+                out.say(plain(clean(&changes.diff(change)).trim_end()));
             } else {
-                out.say(format!("{} {}", paint(Tone::Good, change.kind.as_str()), path(change)));
+                out.say(format!("{} {}", paint(Tone::Good, change.kind.as_str()), clean(&path(change))));
             }
         }
         for one in &changes.withheld {
             let why = one.why.as_str();
-            let name = plain(&one.path.display().to_string());
+            let name = plain(&clean(&one.path.display().to_string()));
             out.say(format!("{} {name}: {why}", paint(Tone::Care, "not taken over:")));
         }
     }
     if let Err(fault) = promoted {
-        out.say(format!("{} {}", paint(Tone::Bad, "changes not taken over:"), plain(&fault.to_string())));
+        out.say(format!(
+            "{} {}",
+            paint(Tone::Bad, "changes not taken over:"),
+            plain(&clean(&fault.to_string()))
+        ));
     }
     out.say(faint(format!("[tier {}]", outcome.tier)));
 }

@@ -1,0 +1,118 @@
+//! What a confined program says, on its way to the person: through the redactor, and harmless to a terminal.
+//!
+//! **Invariant.** No byte is shown that the redactor has not seen. Where it fails, nothing more is shown and the command
+//! fails.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use serde_json::Value;
+use vambrace_core::redacted::RedactError;
+use vambrace_redact::{Redactor, Stream as Filter};
+use vambrace_sandbox::Stream;
+
+use crate::failure::Failure;
+use crate::harmless::plain;
+
+/// Both streams.
+pub(super) struct Screen {
+    streams: [Filter; 2],
+    terminals: [bool; 2],
+    /// Not when everything is told at the end instead.
+    shown: bool,
+    failed: Option<RedactError>,
+}
+
+impl Screen {
+    pub(super) fn new(redactor: &Redactor, shown: bool) -> Self {
+        Self {
+            streams: [redactor.stream(), redactor.stream()],
+            terminals: [io::stdout().is_terminal(), io::stderr().is_terminal()],
+            shown,
+            failed: None,
+        }
+    }
+
+    /// A piece; an empty one says that nothing comes for now, and whole lines need not wait for more.
+    pub(super) fn show(&mut self, stream: Stream, bytes: &[u8]) {
+        self.pass(stream, |filter, clean| {
+            if bytes.is_empty() { filter.flush_idle(clean) } else { filter.push(bytes, clean) }
+        });
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        for stream in [Stream::Out, Stream::Err] {
+            self.pass(stream, |filter, clean| filter.finish(clean));
+        }
+        match self.failed {
+            None => Ok(()),
+            Some(error) => Err(Failure::failed(format!("output withheld: {error}"))),
+        }
+    }
+
+    fn pass(&mut self, stream: Stream, step: impl Fn(&mut Filter, &mut Vec<u8>) -> Result<(), RedactError>) {
+        if !self.shown || self.failed.is_some() {
+            return;
+        }
+        let ([out, err], [out_is_terminal, err_is_terminal]) = (&mut self.streams, self.terminals);
+        let (filter, terminal) = match stream {
+            Stream::Out => (out, out_is_terminal),
+            Stream::Err => (err, err_is_terminal),
+        };
+        let mut clean = Vec::new();
+        if let Err(error) = step(filter, &mut clean) {
+            self.failed = Some(error);
+            return;
+        }
+        let text;
+        let clean = if terminal {
+            text = harmless(&clean);
+            text.as_bytes()
+        } else {
+            clean.as_slice()
+        };
+        // Nobody is left to tell when the stream is gone.
+        let _ = match stream {
+            Stream::Out => write(io::stdout(), clean),
+            Stream::Err => write(io::stderr(), clean),
+        };
+    }
+}
+
+fn write(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes)?;
+    to.flush()
+}
+
+/// A confined program does not drive the terminal.
+fn harmless(bytes: &[u8]) -> String {
+    plain(&String::from_utf8_lossy(bytes).replace('\r', ""))
+}
+
+/// A text without secrets; one that cannot be judged is not shown.
+pub(super) fn clean(text: &str, redactor: &Redactor) -> String {
+    match redactor.redact_bytes(text.as_bytes()) {
+        Ok((clean, _)) => String::from_utf8_lossy(&clean).into_owned(),
+        Err(_) => "[withheld: the redactor failed]".to_owned(),
+    }
+}
+
+/// The same for every text of a value.
+pub(super) fn clean_value(mut value: Value, redactor: &Redactor) -> Result<Value, Failure> {
+    scrub(&mut value, redactor).map_err(|error| Failure::failed(format!("output withheld: {error}")))?;
+    Ok(value)
+}
+
+fn scrub(value: &mut Value, redactor: &Redactor) -> Result<(), RedactError> {
+    match value {
+        Value::String(text) => {
+            let (clean, count) = redactor.redact_bytes(text.as_bytes())?;
+            if count > 0 {
+                *text = String::from_utf8_lossy(&clean).into_owned();
+            }
+            Ok(())
+        }
+        Value::Array(list) => list.iter_mut().try_for_each(|one| scrub(one, redactor)),
+        Value::Object(map) => map.values_mut().try_for_each(|one| scrub(one, redactor)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
+}

@@ -1,0 +1,228 @@
+//! The conversation of one run: reports of launcher and cell, output, calls that wait for the observer. One loop.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::fault::SandboxFault;
+use crate::observe::Observer;
+use crate::outcome::{Captured, Exit};
+use crate::run::{Attempt, Stream};
+use crate::spec::Spec;
+use crate::sys::message;
+use crate::wire::{self, Order, Report};
+
+/// After the last process has ended nobody writes any more; this is for what nobody foresaw.
+const DRAIN: Duration = Duration::from_millis(200);
+/// After so long without output whoever shows it is told.
+const IDLE: Duration = Duration::from_millis(50);
+const PIECE: usize = 256 << 10;
+
+/// The conversation of one run.
+pub(crate) struct Talk<'a> {
+    pub(crate) order: &'a Order,
+    pub(crate) report: OwnedFd,
+    pub(crate) streams: [Reading; 2],
+    pub(crate) most: usize,
+    pub(crate) observer: Option<Observer>,
+    pub(crate) layers: Vec<OwnedFd>,
+    pub(crate) said: Said,
+}
+
+/// What was reported so far.
+#[derive(Default)]
+pub(crate) struct Said {
+    failed: Option<String>,
+    replaced: bool,
+    not_started: Option<Errno>,
+    status: Option<i32>,
+    over_memory: bool,
+    oom: bool,
+    timed_out: bool,
+    pub(crate) peak_memory: Option<u64>,
+    pub(crate) memory_limited: bool,
+    ended: bool,
+}
+
+impl Said {
+    pub(crate) fn exit(&self, spec: &Spec) -> Result<Exit, Attempt> {
+        if let Some(errno) = self.not_started {
+            let program = spec.program.display().to_string();
+            return Err(SandboxFault::CouldNotStart { program, why: errno.to_string() }.into());
+        }
+        if self.replaced {
+            let program = spec.program.display().to_string();
+            return Err(SandboxFault::Replaced { program }.into());
+        }
+        if let Some(step) = &self.failed {
+            return Err(Attempt::Walls(step.clone()));
+        }
+        if !self.ended {
+            return Err(SandboxFault::LauncherGone.into());
+        }
+        let killed = self.status.is_none_or(killed);
+        Ok(match self.status {
+            _ if self.timed_out => Exit::Timeout,
+            _ if self.over_memory || (self.oom && killed) => Exit::OutOfMemory,
+            Some(status) if libc::WIFSIGNALED(status) => Exit::Signal(libc::WTERMSIG(status)),
+            Some(status) => Exit::Code(libc::WEXITSTATUS(status)),
+            // The cell itself was ended, by nobody of ours.
+            None => Exit::Signal(libc::SIGKILL),
+        })
+    }
+}
+
+/// One of the two pipes.
+pub(crate) struct Reading {
+    handle: Option<OwnedFd>,
+    stream: Stream,
+    pub(crate) captured: Captured,
+}
+
+impl Reading {
+    pub(crate) fn new(handle: OwnedFd, stream: Stream) -> Self {
+        Self { handle: Some(handle), stream, captured: Captured::default() }
+    }
+
+    fn read(&mut self, most: usize, piece: &mut [u8], output: &mut dyn FnMut(Stream, &[u8])) {
+        let Some(handle) = &self.handle else { return };
+        match rustix::io::read(handle, &mut *piece) {
+            Ok(0) => self.handle = None,
+            Ok(read) => {
+                self.captured.total += read as u64;
+                let room = most.saturating_sub(self.captured.bytes.len()).min(read);
+                if let Some(kept) = piece.get(..room).filter(|kept| !kept.is_empty()) {
+                    self.captured.bytes.extend_from_slice(kept);
+                    output(self.stream, kept);
+                }
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(_) => self.handle = None,
+        }
+    }
+}
+
+impl Talk<'_> {
+    pub(crate) fn listen(&mut self, output: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxFault> {
+        let mut report_open = true;
+        let mut listener_open = true;
+        // Whether something came since it was last said that nothing comes.
+        let mut fresh = false;
+        // Not written to before something is read into it.
+        let mut piece = vec![0; PIECE];
+        while report_open || self.streams.iter().any(|stream| stream.handle.is_some()) {
+            let mut list = Vec::with_capacity(4);
+            let mut what = Vec::with_capacity(4);
+            if report_open {
+                list.push(PollFd::new(&self.report, PollFlags::IN));
+                what.push(Ready::Report);
+            }
+            for (at, stream) in self.streams.iter().enumerate() {
+                if let Some(handle) = &stream.handle {
+                    list.push(PollFd::new(handle, PollFlags::IN));
+                    what.push(Ready::Stream(at));
+                }
+            }
+            if let Some(observer) = self.observer.as_ref().filter(|_| listener_open) {
+                list.push(PollFd::from_borrowed_fd(observer.listener(), PollFlags::IN));
+                what.push(Ready::Listener);
+            }
+            let limit = if !report_open {
+                Some(DRAIN)
+            } else if fresh {
+                Some(IDLE)
+            } else {
+                None
+            };
+            let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+            match rustix::event::poll(&mut list, limit.as_ref()) {
+                Ok(0) if report_open => {
+                    fresh = false;
+                    for stream in &self.streams {
+                        output(stream.stream, &[]);
+                    }
+                    continue;
+                }
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(SandboxFault::System { what: "poll", source: errno.into() }),
+            }
+            let flags: Vec<PollFlags> = list.iter().map(PollFd::revents).collect();
+            for (what, flags) in what.into_iter().zip(flags) {
+                if flags.is_empty() {
+                    continue;
+                }
+                match what {
+                    Ready::Report => report_open = self.hear() && !self.said.ended,
+                    Ready::Stream(at) => {
+                        if let Some(stream) = self.streams.get_mut(at) {
+                            stream.read(self.most, &mut piece, output);
+                            fresh = true;
+                        }
+                    }
+                    Ready::Listener if flags.contains(PollFlags::IN) => {
+                        if let Some(observer) = &mut self.observer {
+                            observer.answer();
+                        }
+                    }
+                    // Nobody is left under the filter.
+                    Ready::Listener => listener_open = false,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one report; `false` when there will be no more.
+    fn hear(&mut self) -> bool {
+        let Ok(received) = message::receive(self.report.as_fd()) else { return false };
+        if received.bytes.is_empty() {
+            return false;
+        }
+        match wire::unpack::<Report>(&received.bytes) {
+            Ok(Report::Ready) => self.layers = received.handles,
+            Ok(Report::Listener) => {
+                self.observer =
+                    received.handles.into_iter().next().map(|listener| Observer::new(listener, self.order));
+            }
+            Ok(Report::Failed { step, errno }) => {
+                let why = Errno::from_raw_os_error(errno);
+                self.said.failed.get_or_insert(format!("{step}: {why}"));
+            }
+            Ok(Report::Replaced) => self.said.replaced = true,
+            Ok(Report::NotStarted { errno }) => self.said.not_started = Some(Errno::from_raw_os_error(errno)),
+            Ok(Report::Exited { status, asked, peak_memory, memory_limited }) => {
+                self.said.status = Some(status);
+                self.said.timed_out = asked;
+                self.said.peak_memory = Some(peak_memory);
+                self.said.memory_limited = memory_limited;
+                // The launcher only cleans up now. One that was killed may have been so for want of memory: it knows.
+                self.said.ended = !killed(status);
+            }
+            Ok(Report::OverMemory) => self.said.over_memory = true,
+            Ok(Report::Ended { oom, timed_out, peak_memory, memory_limited }) => {
+                self.said.oom = oom;
+                self.said.timed_out |= timed_out;
+                self.said.peak_memory = peak_memory.or(self.said.peak_memory);
+                self.said.memory_limited = memory_limited;
+                self.said.ended = true;
+            }
+            Ok(Report::Features(_)) | Err(_) => {}
+        }
+        true
+    }
+}
+
+enum Ready {
+    Report,
+    Stream(usize),
+    Listener,
+}
+
+/// Whether somebody ended it; a shell tells that of what it ran by a code past 128.
+fn killed(status: i32) -> bool {
+    libc::WIFSIGNALED(status) || libc::WEXITSTATUS(status) == 128 + libc::SIGKILL
+}

@@ -1,0 +1,136 @@
+//! Folders of one run on the host, where there is no file system of the run's own (tier no-userns): its home, its
+//! temporary files and, in mode `write`, the folder that it takes for the workspace.
+//!
+//! **Invariant.** No run finds anything of another: a folder is removed with the run, unless nothing was ever written
+//! into it; then the next run gets it, because making and removing folders costs as much as starting a program.
+#![expect(clippy::disallowed_methods, reason = "folders of the state, which only one run's program sees")]
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::spec::Filesystem;
+
+/// So many wait at most.
+const MOST: usize = 8;
+
+/// Folders that nobody has written to.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    untouched: Mutex<Vec<Parts>>,
+}
+
+/// Folders of one run.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) folder: PathBuf,
+    parts: Option<Parts>,
+    home: Weak<Tasks>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    folder: PathBuf,
+    /// Each with its times when it was made.
+    stamps: Vec<(&'static str, Times)>,
+}
+
+type Times = (i64, i64);
+
+impl Tasks {
+    /// Folders for a run, below `base`.
+    pub(crate) fn give(
+        self: &Arc<Self>,
+        base: &Path,
+        filesystem: Filesystem,
+        name: impl FnOnce() -> String,
+    ) -> io::Result<Task> {
+        let waiting = (filesystem != Filesystem::Write).then(|| self.untouched.lock().pop()).flatten();
+        let parts = match waiting {
+            Some(parts) => parts,
+            None => Parts::make(base.canonicalize()?.join(name()), Task::parts(filesystem))?,
+        };
+        Ok(Task { folder: parts.folder.clone(), parts: Some(parts), home: Arc::downgrade(self) })
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        for parts in self.untouched.get_mut().drain(..) {
+            parts.remove();
+        }
+    }
+}
+
+impl Task {
+    /// Every part that there may be.
+    pub(crate) const PARTS: &[&str] = &["tmp", "home", "work"];
+
+    fn parts(filesystem: Filesystem) -> &'static [&'static str] {
+        if filesystem == Filesystem::Write { Self::PARTS } else { &["tmp", "home"] }
+    }
+
+    pub(crate) fn part(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let Some(parts) = self.parts.take() else { return };
+        if let Some(home) = self.home.upgrade()
+            && parts.are_untouched()
+        {
+            let mut untouched = home.untouched.lock();
+            if untouched.len() < MOST {
+                return untouched.push(parts);
+            }
+        }
+        parts.remove();
+    }
+}
+
+impl Parts {
+    fn make(folder: PathBuf, names: &[&'static str]) -> io::Result<Self> {
+        let mut maker = fs::DirBuilder::new();
+        maker.mode(0o700).create(&folder)?;
+        let mut stamps = Vec::new();
+        for name in names {
+            let path = folder.join(name);
+            maker.create(&path)?;
+            stamps.push((*name, times(&path)?));
+        }
+        Ok(Self { folder, stamps })
+    }
+
+    /// Nothing is there, and nothing was. A name that came and went within one tick of the clock may leave no trace;
+    /// it left nothing else either.
+    fn are_untouched(&self) -> bool {
+        !self.stamps.iter().any(|(name, _)| *name == "work")
+            && self.stamps.iter().all(|(name, then)| {
+                let path = self.folder.join(name);
+                times(&path).is_ok_and(|now| now == *then)
+                    && fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none())
+            })
+    }
+
+    fn remove(&self) {
+        // Mostly nothing was written there.
+        for (name, _) in &self.stamps {
+            let _ = fs::remove_dir(self.folder.join(name));
+        }
+        if fs::remove_dir(&self.folder).is_err() {
+            // When we go before this, the launcher does it.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+fn times(path: &Path) -> io::Result<Times> {
+    let facts = fs::symlink_metadata(path)?;
+    Ok((facts.mtime(), facts.mtime_nsec()))
+}

@@ -1,0 +1,78 @@
+//! Further probes: programs that are started in roundabout ways keep the same walls.
+
+use std::fs::{self, File};
+use std::io::{Error, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::process::Command;
+
+use super::probes::{Attempt, Probe, room, scratch};
+
+/// Every one by its name.
+pub(crate) const TRICKS: &[Probe] = &[
+    // Research A 5, 60: set-user-id programs give nothing.
+    ("set_user_id_program", || {
+        let own = Command::new("./set-id").arg("-u").output();
+        let said = own.or_else(|_| Command::new("su").args(["-c", "id -u"]).output())?;
+        let root = String::from_utf8_lossy(&said.stdout).trim() == "0";
+        if root { Ok(()) } else { Err(Error::other("no gain")) }
+    }),
+    // 75: a program without a name has the same walls.
+    ("program_in_memory_reads_outside", || {
+        let memory = unsafe { libc::memfd_create(c"cat".as_ptr(), 0) };
+        if memory < 0 {
+            return Err(Error::last_os_error());
+        }
+        let mut copy = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(memory) };
+        copy.write_all(&fs::read("/bin/cat")?)?;
+        let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
+        shows_the_outside(Command::new(path).arg(room("outside/file")))
+    }),
+    // 76: the loader as the program, and a library before all others.
+    ("loader_starts_a_program", || {
+        let loader = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+        let loader = loader.into_iter().find(|path| fs::exists(path).unwrap_or(false));
+        let loader = loader.ok_or_else(|| Error::other("there is none"))?;
+        shows_the_outside(Command::new(loader).arg("/bin/cat").arg(room("outside/file")))
+    }),
+    ("library_before_all_others", || {
+        let mut command = Command::new("/bin/cat");
+        let outside = room("outside/file");
+        // The loader opens it by itself, before the program's first own line.
+        command.env("LD_PRELOAD", &outside).env("LD_DEBUG", "files").arg(outside);
+        shows_the_outside(&mut command)
+    }),
+    ("loader_variable_of_the_broker", || {
+        let arrived = std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("LD_"));
+        if arrived { Ok(()) } else { Err(Error::other("not passed on")) }
+    }),
+];
+
+/// Run by itself, because it takes its time. 26: a link that is swapped while it is followed leads nowhere else.
+pub(crate) fn swapped_link(tries: usize) -> Attempt {
+    let (link, plain) = (scratch("swapped"), scratch("plain"));
+    fs::write(&plain, "plain")?;
+    let outside = room("outside/file");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0_usize.. {
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+                let made = scratch("next");
+                let target = if round % 2 == 0 { &plain } else { &outside };
+                let _ = std::os::unix::fs::symlink(target, &made);
+                let _ = fs::rename(&made, &link);
+            }
+        });
+        let reached = (0..tries).any(|_| fs::read(&link).is_ok_and(|found| found != b"plain"));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        if reached { Ok(()) } else { Err(Error::other("never")) }
+    })
+}
+
+fn shows_the_outside(command: &mut Command) -> Attempt {
+    let said = command.output()?;
+    let reached = String::from_utf8_lossy(&said.stdout).contains("outside");
+    if reached { Ok(()) } else { Err(Error::other(String::from_utf8_lossy(&said.stderr).trim().to_owned())) }
+}
