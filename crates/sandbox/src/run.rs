@@ -13,11 +13,12 @@ use vambrace_core::block::BlockList;
 
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
+use crate::network::{Door, Sockets};
 use crate::observe::Observer;
 use crate::order::{self, Task};
 use crate::outcome::{Captured, Exit, MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
-use crate::spec::{Filesystem, Spec};
+use crate::spec::{Filesystem, Network, Spec};
 use crate::sys::message;
 use crate::tier::Tier;
 use crate::wire::{self, Header, Mask, Order, Report, Request, Scratch};
@@ -87,6 +88,14 @@ impl Sandbox {
         if tier < spec.least {
             return Err(SandboxFault::Unavailable { wanted: spec.least, reasons: reasons() });
         }
+        if spec.network == Network::Gated && spec.door.is_none() {
+            return Err(SandboxFault::Refused("a gated network needs somebody at the gate".to_owned()));
+        }
+        if tier == Tier::NoUserns && spec.network == Network::Gated {
+            let mut reasons = reasons();
+            reasons.push("tier no-userns has no network of its own, so none can be gated".to_owned());
+            return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
+        }
         let layered = matches!(spec.filesystem, Filesystem::ReadWrite | Filesystem::Speculative);
         if tier == Tier::NoUserns && layered {
             let mut reasons = reasons();
@@ -132,6 +141,7 @@ impl Sandbox {
         drop((theirs, out_write, err_write));
         let mut talk = Talk {
             order: &prepared.order,
+            door: spec.door.clone().filter(|_| spec.network == Network::Gated),
             report,
             streams: [Reading::new(out_read, Stream::Out), Reading::new(err_read, Stream::Err)],
             most: spec.limits.output,
@@ -319,6 +329,7 @@ struct Prepared {
 /// The conversation of one run.
 struct Talk<'a> {
     order: &'a Order,
+    door: Option<Arc<dyn Door>>,
     report: OwnedFd,
     streams: [Reading; 2],
     most: usize,
@@ -457,9 +468,16 @@ impl Talk<'_> {
         }
         match wire::unpack::<Report>(&received.bytes) {
             Ok(Report::Ready) => self.layers = received.handles,
+            Ok(Report::Network) => {
+                let mut handles = received.handles.into_iter();
+                if let (Some(door), Some(dns)) = (&self.door, handles.next()) {
+                    door.open(Sockets { dns, spare: handles.collect() });
+                }
+            }
             Ok(Report::Listener) => {
+                let listener = received.handles.into_iter().next();
                 self.observer =
-                    received.handles.into_iter().next().map(|listener| Observer::new(listener, self.order));
+                    listener.map(|listener| Observer::new(listener, self.order).at(self.door.clone()));
             }
             Ok(Report::Failed { step, errno }) => {
                 let why = Errno::from_raw_os_error(errno);

@@ -1,6 +1,7 @@
 //! `vambrace sandbox run`: any program inside the walls, with its own output, code and changes.
 
 mod grants;
+mod network;
 mod told;
 
 use std::env;
@@ -14,8 +15,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_sandbox::{
-    Direct, Exit, Filesystem, Input, Network, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH,
-    Sandbox, SandboxFault, Spec, Stream, Tier,
+    Direct, Exit, Filesystem, Input, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH, Sandbox,
+    SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
@@ -25,16 +26,23 @@ use crate::places;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
-    let spec = spec(&wish)?;
+    let mut spec = spec(&wish)?;
+    let gates = network::gates(&wish, &mut spec, *out)?;
     let sandbox = start()?;
+    let gate = gates.as_ref().map(network::Gates::gate);
+    spec.door = gate.clone().map(|gate| gate as _);
     let outcome = perform(&sandbox, &spec, *out)?;
+    let attempts = gate.map(|gate| gate.close());
     let promoted = promote(&spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
-    let grants = if wish.explain && failed { Some(explain(&sandbox, &spec)?) } else { None };
+    let grants = if wish.explain && failed { Some(explain(&sandbox, &spec, gates.as_ref())?) } else { None };
     if out.is_json() {
-        out.value(&told::json(&outcome, &promoted, grants.as_ref()));
+        out.value(&told::json(&outcome, &promoted, grants.as_ref(), attempts.as_ref()));
     } else {
         told::say(&outcome, &promoted, spec.filesystem == Filesystem::Speculative, *out);
+        if let Some(attempts) = &attempts {
+            network::say(attempts, *out);
+        }
         if let Some(grants) = &grants {
             grants.say(*out);
         }
@@ -74,14 +82,6 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
         (_, FilesystemMode::Read) => Filesystem::Read,
         (_, FilesystemMode::Write) => Filesystem::Write,
         (_, FilesystemMode::ReadWrite) => Filesystem::ReadWrite,
-    };
-    spec.network = match wish.network.as_str() {
-        "deny" => Network::None,
-        "loopback" => Network::Loopback,
-        other => {
-            let why = format!("network `{other}` is not offered yet");
-            return Err(Failure::usage(why, "`deny`, or `loopback` for programs that talk to themselves"));
-        }
     };
     spec.environment = environment(&wish.env);
     spec.limits.time = Duration::try_from_secs_f64(wish.timeout).map_err(|_| {
@@ -183,13 +183,23 @@ fn promote(spec: &Spec, outcome: &Outcome) -> Promoted {
 }
 
 /// Runs it once more with everything observed, and takes nothing over.
-fn explain(sandbox: &Sandbox, spec: &Spec) -> Result<grants::Grants, Failure> {
+fn explain(
+    sandbox: &Sandbox,
+    spec: &Spec,
+    gates: Option<&network::Gates>,
+) -> Result<grants::Grants, Failure> {
     let mut spec = spec.clone();
     spec.observe = Observe::All;
+    let gate = gates.map(network::Gates::gate);
+    spec.door = gate.clone().map(|gate| gate as _);
     if spec.filesystem == Filesystem::ReadWrite {
         spec.filesystem = Filesystem::Speculative;
     }
     let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
+    if let Some(gate) = gate {
+        // What it attempts is what it attempted before.
+        gate.close();
+    }
     Ok(grants::Grants::of(&outcome, &spec))
 }
 

@@ -10,7 +10,7 @@ use rustix::thread::{Gid, Uid};
 use super::{Errand, rules, tell};
 use crate::fault::{Named as _, Step};
 use crate::filter::{self, Profile, Walls};
-use crate::spec::{Limits, Observe};
+use crate::spec::{Limits, Network, Observe};
 use crate::sys::{capability, process, seccomp};
 use crate::wire::{Bytes, Identity, Order, Report, c_text};
 
@@ -78,7 +78,7 @@ pub(super) fn confine(errand: &Errand, walls: Walls, as_whom: Option<Identity>) 
         guarded: if order.landlock_abi < 6 { order.guarded.clone() } else { Vec::new() },
     };
     let filter = filter::compile(&profile);
-    if order.observe == Observe::Off {
+    if order.observe == Observe::Off && order.network != Network::Gated {
         seccomp::install(&filter).step("seccomp")?;
     } else {
         let listener = seccomp::install_with_listener(&filter).step("seccomp listener")?;

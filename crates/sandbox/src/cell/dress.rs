@@ -8,12 +8,13 @@ use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 
 use super::shell::{SITE, Shell};
-use super::{Errand, Ids};
+use super::{Errand, Ids, tell};
 use crate::fault::{Named as _, Step};
+use crate::network::inside;
 use crate::spec::Network;
 use crate::sys::mounting::{self, Access, trimmed};
 use crate::sys::process;
-use crate::wire::{Mask, Order, View};
+use crate::wire::{Mask, Order, Report, View};
 
 /// Where private folders and layers are while the room is furnished; gone before the program starts.
 const PRIVATE: &[u8] = b".private";
@@ -22,8 +23,14 @@ impl Shell {
     /// Furnishes the room and moves in. Gives the handles that outlive it: the upper layer and the merged view.
     pub(crate) fn dress(self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
         let Errand { order, ids, .. } = errand;
-        if order.network == Network::Loopback {
-            process::loopback_up().step("loopback")?;
+        match order.network {
+            Network::None => {}
+            Network::Loopback => process::loopback_up().step("loopback")?,
+            Network::Gated => {
+                let sockets = inside::set_up().step("network")?;
+                let lent: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
+                tell(errand.report.as_fd(), &Report::Network, &lent).step("network")?;
+            }
         }
         let private = self.private(order).step("private folders")?;
         self.names(order).step("user database")?;

@@ -274,7 +274,7 @@ fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
     let mut allowed = Vec::new();
     if profile.walls == Walls::Namespaces {
         allowed.push(vec![family(libc::AF_UNIX)]);
-        if profile.network == Network::Loopback {
+        if profile.network != Network::None {
             for internet in [libc::AF_INET, libc::AF_INET6] {
                 for (kind, protocols) in [(1, [0, 6]), (2, [0, 17])] {
                     for value in protocols {
@@ -285,7 +285,23 @@ fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
             }
         }
     }
+    // Where there is no network at all, whoever tries is told about.
+    let no =
+        if profile.network == Network::None && profile.observe != Observe::Off { Verdict::Ask } else { no };
     put(rules, libc::SYS_socket, Rule::only_when(allowed, no));
+    if profile.network == Network::Gated {
+        put(rules, libc::SYS_connect, Rule::always(Verdict::Ask));
+        // Connecting without `connect`; programs fall back.
+        let at_once = |argument| {
+            Rule::when(
+                Test::AnyBit { argument, bits: libc::MSG_FASTOPEN.unsigned_abs() },
+                Verdict::Refuse(libc::EOPNOTSUPP),
+            )
+        };
+        put(rules, libc::SYS_sendto, at_once(3));
+        put(rules, libc::SYS_sendmsg, at_once(2));
+        put(rules, libc::SYS_sendmmsg, at_once(3));
+    }
 }
 
 fn put(rules: &mut BTreeMap<u32, Rule>, number: libc::c_long, rule: Rule) {
