@@ -114,17 +114,22 @@ impl Gate {
         Arc::new(Self { inner: Arc::new(inner), runtime, stop, ports: Mutex::default() })
     }
 
-    /// Closes everything and tells what was attempted, and how many attempts more there were than are kept. Not to be
-    /// called from a task of the runtime.
+    /// Closes everything and tells what was attempted, and how many attempts more there were than are kept. Waits, so
+    /// another thread than the caller's must be at work for the runtime.
     pub fn close(&self) -> (Vec<Event>, u64) {
         let mut tasks = std::mem::take(&mut *self.ports.lock()).tasks;
-        self.runtime.block_on(async {
+        let (inner, stop) = (Arc::clone(&self.inner), self.stop.clone());
+        let (done, closed) = std::sync::mpsc::channel::<()>();
+        self.runtime.spawn(async move {
             if tasks.len() > 2 {
-                self.inner.last_words().await;
+                inner.last_words().await;
             }
-            let _ = self.stop.send(true);
+            let _ = stop.send(true);
             while tasks.join_next().await.is_some() {}
+            drop(done);
         });
+        // Nothing is ever sent: the end of the task is the message.
+        let _ = closed.recv();
         self.inner.log.read()
     }
 

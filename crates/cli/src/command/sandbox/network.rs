@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 use vambrace_egress::{Action, Caps, Event, Gate, Rules, Setting, Upstream};
 use vambrace_sandbox::{Network, Spec};
 
@@ -14,7 +14,7 @@ use crate::out::{Out, Tone, paint, plain};
 
 /// The gate's side of a run; none where the network is denied or its own.
 pub(super) struct Gates {
-    runtime: Runtime,
+    runtime: Handle,
     setting: Setting,
 }
 
@@ -42,18 +42,15 @@ pub(super) fn gates(wish: &SandboxRun, spec: &mut Spec, out: Out) -> Result<Opti
     })?;
     let caps =
         Caps { connections: wish.network_connections, bytes: wish.network_bytes, rate: wish.network_rate };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start the network's threads: {error}")))?;
+    let runtime = Handle::try_current()
+        .map_err(|error| Failure::failed(format!("nobody is there to serve the network: {error}")))?;
     Ok(Some(Gates { runtime, setting: Setting { caps, upstream, ..Setting::new(rules) } }))
 }
 
 impl Gates {
     /// A gate for one run.
     pub(super) fn gate(&self) -> Arc<Gate> {
-        Gate::new(self.setting.clone(), self.runtime.handle().clone())
+        Gate::new(self.setting.clone(), self.runtime.clone())
     }
 }
 
