@@ -15,7 +15,7 @@ use crate::decide::{Destination, Reason};
 use crate::event::Traffic;
 use crate::http::{self, Body, Chunks, To};
 use crate::names::HostName;
-use crate::relay::{Broken, Meter, Way};
+use crate::relay::{Broken, Meter, Way, reset};
 use crate::sniff::{self, First};
 
 /// From the first byte of a greeting or a head to its last.
@@ -53,17 +53,23 @@ impl Pass<'_> {
         let http = AtomicBool::new(false);
         let up = async {
             let _ended = speaks;
-            self.up(held.from_client, &switch, &http).await
+            unheard(self.up(held.from_client, &switch, &http).await)
         };
         let down = async {
             let way = self.down();
             way.release(&held.from_server).await?;
             let done = way.run(&mut |bytes| switch.see(bytes)).await;
             switch.over();
-            done
+            unheard(done)
         };
         match tokio::try_join!(up, down) {
-            Ok(_) | Err(Broken::Gone) => Ok(()),
+            Ok(_) | Err(Broken::Sink) => Ok(()),
+            Err(Broken::Source) => {
+                // Who is left sees that it was no ordinary end.
+                reset(self.client);
+                reset(self.server);
+                Ok(())
+            }
             Err(Broken::Reason(reason)) => {
                 let waits = self.traffic.received.load(Ordering::Relaxed) == 0;
                 Err(Refused { reason, http: http.load(Ordering::Relaxed) && waits })
@@ -150,7 +156,7 @@ impl Pass<'_> {
             looked = held.len();
             if fill(self.client, held, &mut limit).await? == 0 {
                 let nothing = held.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
-                return if nothing { Ok(None) } else { Err(Broken::Gone) };
+                return if nothing { Ok(None) } else { Err(Broken::Source) };
             }
         }
     }
@@ -177,11 +183,19 @@ impl Pass<'_> {
                         return Ok(held);
                     }
                     if fill(self.client, &mut held, &mut None).await? == 0 {
-                        return Err(Broken::Gone);
+                        return Err(Broken::Source);
                     }
                 }
             }
         }
+    }
+}
+
+/// That nobody listens any more in one direction does not end the other one.
+fn unheard(done: Result<(), Broken>) -> Result<(), Broken> {
+    match done {
+        Err(Broken::Sink) => Ok(()),
+        done => done,
     }
 }
 

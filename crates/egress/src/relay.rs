@@ -82,13 +82,16 @@ impl Meter {
 pub(crate) enum Broken {
     /// A cap or a judgement.
     Reason(Reason),
-    /// One of the two ends is gone.
-    Gone,
+    /// Who speaks is gone, without having come to an end.
+    Source,
+    /// Who listens is gone; what it said before may still be under way.
+    Sink,
 }
 
+/// Reading failed; failures of writing are told apart where they happen.
 impl From<io::Error> for Broken {
     fn from(_: io::Error) -> Self {
-        Self::Gone
+        Self::Source
     }
 }
 
@@ -127,7 +130,7 @@ impl Way<'_> {
 
     /// Passes the end of the direction on.
     pub(crate) fn end(&self) -> Result<(), Broken> {
-        rustix::net::shutdown(self.to, Shutdown::Write).map_err(|_| Broken::Gone)
+        rustix::net::shutdown(self.to, Shutdown::Write).map_err(|_| Broken::Sink)
     }
 
     /// Passes exactly so many bytes on.
@@ -135,7 +138,7 @@ impl Way<'_> {
         while left > 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
             match self.piece(most, &mut |_| {}).await? {
-                0 => return Err(Broken::Gone),
+                0 => return Err(Broken::Source),
                 read => left -= read as u64,
             }
         }
@@ -170,11 +173,8 @@ impl Way<'_> {
             return Ok((0, Vec::new()));
         }
         watch(bytes);
-        let written = match self.to.try_write(bytes) {
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error),
-        };
+        // What fails here fails again where the rest is written.
+        let written = self.to.try_write(bytes).unwrap_or(0);
         Ok((read, bytes.get(written..).unwrap_or_default().to_vec()))
     }
 
@@ -183,8 +183,10 @@ impl Way<'_> {
         while !bytes.is_empty() {
             match self.to.try_write(bytes) {
                 Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.to.writable().await?,
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.to.writable().await.map_err(|_| Broken::Sink)?;
+                }
+                Err(_) => return Err(Broken::Sink),
             }
         }
         Ok(())
@@ -207,9 +209,10 @@ impl Way<'_> {
             }
             let mut left = taken;
             while left > 0 {
-                let given = moved(self.to, Interest::WRITABLE, || splice(read_end, self.to, left)).await?;
+                let given = moved(self.to, Interest::WRITABLE, || splice(read_end, self.to, left)).await;
+                let given = given.map_err(|_| Broken::Sink)?;
                 if given == 0 {
-                    return Err(Broken::Gone);
+                    return Err(Broken::Sink);
                 }
                 left = left.saturating_sub(given);
             }

@@ -914,7 +914,7 @@ fn check(case: &Case) -> Result<Ran, String> {
         Some("another host was served".to_owned())
     } else if !event.is_empty() && !lines.iter().any(|line| line.starts_with(event)) {
         Some(format!("there is no event `{event}`"))
-    } else if event.ends_with("allowed") && refused {
+    } else if event.ends_with(" allowed") && refused {
         Some("something was refused".to_owned())
     } else if *leaves != Connection && !ran.reached.is_empty() {
         Some("a connection left".to_owned())

@@ -128,8 +128,7 @@ except OSError as error:
 
 fn last_words() -> Result<(), Failed> {
     // It sends and is gone; the server hears it all the same.
-    let script =
-        "import socket; s = socket.create_connection((\"good.example\", 22)); s.sendall(b\"x\" * 500)";
+    let script = "import socket; s = socket.create_connection((\"good.example\", 22)); s.sendall(b\"x\" * 499 + b\"\\n\")";
     let ran = stage().run(setting(&["good.example:22"]), "/usr/bin/python3", &["-c", script]);
     match ran.events.iter().find(|event| event.port == 22) {
         Some(event) if event.sent == 500 => Ok(()),

@@ -30,6 +30,7 @@ const THERE: &[&str] = &[
 /// $1 this program, $2 the folder of the world.
 const MAKING: &str = r#"
 set -e
+ulimit -n 4096 2>/dev/null || ulimit -n "$(ulimit -Hn)"
 self=$1; folder=$2; there=$3; shift 3
 ip link set lo up
 outside=$(readlink /proc/self/ns/net)

@@ -23,15 +23,21 @@ pub struct Datagram {
     pub to: Ipv6Addr,
 }
 
-/// Asks for the destination of each datagram.
+/// Asks for the destination of each datagram, and lets answers come from there: an IPv6 address that is only local by
+/// a route counts as nobody's otherwise.
 pub(crate) fn tell_destinations(socket: impl AsFd) -> Result<(), Errno> {
+    switch_on(&socket, libc::IPV6_RECVPKTINFO)?;
+    switch_on(&socket, libc::IPV6_FREEBIND)
+}
+
+fn switch_on(socket: impl AsFd, option: libc::c_int) -> Result<(), Errno> {
     let yes: libc::c_int = 1;
     // SAFETY: the kernel reads one integer of the length that is given.
     let done = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             libc::IPPROTO_IPV6,
-            libc::IPV6_RECVPKTINFO,
+            option,
             (&raw const yes).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )
