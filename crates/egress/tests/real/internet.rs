@@ -25,13 +25,17 @@ pub(crate) fn main(folder: &str) -> ExitCode {
         (5432, postgres),
     ] {
         let listener = TcpListener::bind(("::", port)).unwrap();
+        // A thousand callers at once are not kept waiting.
+        rustix::net::listen(&listener, 4096).unwrap();
         let (folder, tls) = (folder.clone(), Arc::clone(&tls));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let local = stream.local_addr().unwrap();
-                note(&folder, "connections", &format!("{} {}", local.ip().to_canonical(), local.port()));
-                let tls = Arc::clone(&tls);
-                thread::spawn(move || serve(stream, &tls));
+                let (tls, folder) = (Arc::clone(&tls), folder.clone());
+                thread::spawn(move || {
+                    let local = stream.local_addr().unwrap();
+                    note(&folder, "connections", &format!("{} {}", local.ip().to_canonical(), local.port()));
+                    serve(stream, &tls);
+                });
             }
         });
     }

@@ -99,11 +99,13 @@ impl Ran {
     pub(crate) fn told(&self) -> String {
         let mut events: Vec<String> = self.events.iter().map(line).collect();
         events.dedup();
+        let mut reached = self.reached.clone();
+        reached.dedup();
         format!(
             "said `{}`; stderr `{}`; reached {:?}; asked {:?}; events {events:#?}",
             self.out,
             String::from_utf8_lossy(&self.outcome.stderr.bytes),
-            self.reached,
+            reached,
             self.asked
         )
     }
