@@ -2,21 +2,27 @@
 //! judged, and one of those that passed is dialled, as a number. There is no second look-up for anybody to answer
 //! differently.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::decide::{Destination, Reason, Rules};
 use crate::names::HostName;
 
-const RESOLVING: Duration = Duration::from_secs(5);
+const RESOLVING: Duration = Duration::from_secs(10);
+/// Names that are asked for at the same time.
+const AT_ONCE: usize = 16;
 const DIALLING: Duration = Duration::from_secs(10);
 /// After so long the next address is tried beside the first (RFC 8305).
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -46,24 +52,57 @@ impl Resolve for SystemResolver {
     }
 }
 
+/// Questions to the resolver that are under way: connections for one name at the same time share one, and a program
+/// cannot make the machine ask more than a few at once.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    resolver: Arc<dyn Resolve>,
+    running: Mutex<HashMap<HostName, Arc<OnceCell<Found>>>>,
+    few: Semaphore,
+}
+
+/// The addresses of a name; none when it could not be resolved.
+type Found = Option<Arc<[IpAddr]>>;
+
+impl Lookups {
+    pub(crate) fn new(resolver: Arc<dyn Resolve>) -> Self {
+        Self { resolver, running: Mutex::default(), few: Semaphore::new(AT_ONCE) }
+    }
+
+    async fn find(&self, name: &HostName) -> Found {
+        let running = Arc::clone(self.running.lock().entry(name.clone()).or_default());
+        let ask = || async {
+            let _turn = self.few.acquire().await.ok()?;
+            Some(self.resolver.resolve(name).await.ok()?.into())
+        };
+        let found = running.get_or_init(ask).await.clone();
+        // Whoever comes from now on asks again.
+        let mut all = self.running.lock();
+        if all.get(name).is_some_and(|cell| Arc::ptr_eq(cell, &running)) {
+            all.remove(name);
+        }
+        found
+    }
+}
+
 /// Dials an allowed destination.
 pub(crate) async fn dial(
     rules: &Rules,
-    resolver: &dyn Resolve,
+    lookups: &Lookups,
     destination: &Destination,
     port: u16,
 ) -> Result<TcpStream, Reason> {
     let addresses = match destination {
-        Destination::Address(address) => vec![*address],
-        Destination::Name(name) => match timeout(RESOLVING, resolver.resolve(name)).await {
-            Ok(Ok(addresses)) => addresses,
-            Ok(Err(_)) => return Err(Reason::NotFound),
+        Destination::Address(address) => Arc::from([*address]),
+        Destination::Name(name) => match timeout(RESOLVING, lookups.find(name)).await {
+            Ok(Some(addresses)) => addresses,
+            Ok(None) => return Err(Reason::NotFound),
             Err(_) => return Err(Reason::Unreachable("the name was not resolved in time".to_owned())),
         },
     };
     let mut refused = None;
     let mut passed: Vec<SocketAddr> = Vec::new();
-    for address in addresses {
+    for address in addresses.iter() {
         let address = address.to_canonical();
         match judge(rules, destination, address, port) {
             Ok(()) if passed.len() < MOST => passed.push(SocketAddr::new(address, port)),
@@ -150,9 +189,7 @@ fn plain(error: &io::Error) -> String {
 mod tests {
     use super::*;
     use std::collections::VecDeque;
-    use std::sync::Arc;
 
-    use parking_lot::Mutex;
     use tokio::net::TcpListener;
 
     /// Answers differently each time.
@@ -165,6 +202,50 @@ mod tests {
             let answer = self.0.lock().pop_front().unwrap_or_default();
             Box::pin(async move { Ok(answer) })
         }
+    }
+
+    /// Answers when it is told to, and counts.
+    #[derive(Debug, Default)]
+    struct Waiting(Arc<tokio::sync::Notify>, Arc<Mutex<usize>>);
+
+    impl Resolve for Waiting {
+        fn resolve(&self, _: &HostName) -> Resolving {
+            *self.1.lock() += 1;
+            let told = Arc::clone(&self.0);
+            Box::pin(async move {
+                told.notified().await;
+                Ok(vec!["127.0.0.1".parse().unwrap()])
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_for_one_name_at_the_same_time_ask_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let list = Arc::new(rules(&[&format!("near.example:{port}"), "127.0.0.1"]));
+        let (told, count) = (Arc::<tokio::sync::Notify>::default(), Arc::<Mutex<usize>>::default());
+        let lookups = Arc::new(Lookups::new(Arc::new(Waiting(Arc::clone(&told), Arc::clone(&count)))));
+        let mut all = JoinSet::new();
+        for _ in 0..50 {
+            let (list, lookups) = (Arc::clone(&list), Arc::clone(&lookups));
+            all.spawn(async move { dial(&list, &lookups, &name("near.example"), port).await.is_ok() });
+        }
+        // One thread: when this goes on, every one of them waits.
+        tokio::task::yield_now().await;
+        told.notify_one();
+        while let Some(done) = all.join_next().await {
+            assert!(done.unwrap());
+        }
+        assert_eq!(*count.lock(), 1);
+        // The next one asks again.
+        told.notify_one();
+        assert!(dial(&list, &lookups, &name("near.example"), port).await.is_ok());
+        assert_eq!(*count.lock(), 2);
+    }
+
+    fn asked(resolver: &Arc<Changing>) -> Lookups {
+        Lookups::new(Arc::clone(resolver) as _)
     }
 
     fn changing(answers: &[&[&str]]) -> Arc<Changing> {
@@ -189,12 +270,12 @@ mod tests {
         let list = rules(&[&format!("rebind.example:{port}")]);
         for inside in ["127.0.0.1", "::1", "0.0.0.0", "::ffff:127.0.0.1", "10.0.0.1", "169.254.169.254"] {
             let resolver = changing(&[&[inside], &["93.184.216.34"]]);
-            let reason = dial(&list, resolver.as_ref(), &name("rebind.example"), port).await.unwrap_err();
+            let reason = dial(&list, &asked(&resolver), &name("rebind.example"), port).await.unwrap_err();
             assert_eq!(reason.code(), "special_address", "{inside}");
             assert_eq!(*resolver.1.lock(), 1);
         }
         assert_eq!(
-            dial(&list, changing(&[]).as_ref(), &name("rebind.example"), port).await.unwrap_err(),
+            dial(&list, &asked(&changing(&[])), &name("rebind.example"), port).await.unwrap_err(),
             Reason::NotFound
         );
     }
@@ -206,7 +287,7 @@ mod tests {
         let list = rules(&[&format!("near.example:{port}"), &format!("127.0.0.1:{port}")]);
         // The second is refused, the third has nobody listening.
         let resolver = changing(&[&["127.0.0.2", "127.0.0.1"]]);
-        let stream = dial(&list, resolver.as_ref(), &name("near.example"), port).await.unwrap();
+        let stream = dial(&list, &asked(&resolver), &name("near.example"), port).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap().to_string(), format!("127.0.0.1:{port}"));
     }
 
@@ -216,7 +297,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let list = rules(&[&format!("near.example:{port}"), "127.0.0.0/8"]);
         let resolver = changing(&[&["127.0.0.9", "127.0.0.8", "127.0.0.1"]]);
-        let stream = dial(&list, resolver.as_ref(), &name("near.example"), port).await.unwrap();
+        let stream = dial(&list, &asked(&resolver), &name("near.example"), port).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap().ip().to_string(), "127.0.0.1");
     }
 

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use vambrace_sandbox::network::{Door, Hint, Kind, Sockets};
 
-use crate::connect::{self, Resolve, SystemResolver};
+use crate::connect::{self, Lookups, Resolve, SystemResolver};
 use crate::decide::{Destination, Reason, Rules, Verdict};
 use crate::event::{Action, Event, Log, Ticket};
 use crate::pass::{Held, Pass, Speaks};
@@ -77,6 +77,7 @@ pub struct Gate {
 #[derive(Debug)]
 pub(crate) struct Inner {
     setting: Setting,
+    lookups: Lookups,
     meter: Meter,
     pub(crate) log: Arc<Log>,
     open: AtomicUsize,
@@ -105,6 +106,7 @@ impl Gate {
         raise_open_files();
         let inner = Inner {
             meter: Meter::new(setting.caps),
+            lookups: Lookups::new(Arc::clone(&setting.resolver)),
             setting,
             log: Arc::new(Log::new()),
             open: AtomicUsize::new(0),
@@ -301,7 +303,7 @@ impl Inner {
             let (stream, early) = upstream.dial(host, port).await?;
             return Ok(Dialled { stream, early, speaks });
         }
-        let stream = connect::dial(rules, self.setting.resolver.as_ref(), host, port).await?;
+        let stream = connect::dial(rules, &self.lookups, host, port).await?;
         ticket.dialled(stream.peer_addr().ok().map(|peer| peer.ip().to_canonical()));
         Ok(Dialled { stream, early: Vec::new(), speaks })
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock};
 
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use vambrace_egress::{Event, Gate, Rules, Setting};
+use vambrace_egress::{Event, Gate, Reason, Rules, Setting};
 use vambrace_sandbox::{Input, Network, Outcome, Places, Sandbox, Spec};
 
 use super::world;
@@ -67,7 +67,8 @@ impl Stage {
             self.sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap_or_else(|fault| panic!("{fault}"));
         let (events, _) = gate.close();
         // What was dialled arrives there, perhaps after the program has ended.
-        let dialled = events.iter().filter(|event| event.address.is_some_and(|address| !address.is_loopback()));
+        let dialled =
+            events.iter().filter(|event| event.address.is_some_and(|address| !address.is_loopback()));
         let expected = before[0].len() + dialled.count();
         let start = std::time::Instant::now();
         while lines("connections").len() < expected && start.elapsed().as_secs() < 20 {
@@ -113,7 +114,11 @@ impl Ran {
 
 /// An event in one line.
 pub(crate) fn line(event: &Event) -> String {
-    let reason = event.reason.as_ref().map_or("", |reason| reason.code());
+    let reason = match &event.reason {
+        Some(reason @ Reason::Unreachable(_)) => format!("{} ({reason})", reason.code()),
+        Some(reason) => reason.code().to_owned(),
+        None => String::new(),
+    };
     let port = if event.port == 0 { String::new() } else { format!(" {}", event.port) };
     format!("{} {}{port} {} {reason}", event.action.as_str(), event.host, event.verdict())
         .trim_end()
