@@ -122,7 +122,7 @@ except OSError as error:
     print("no" if error.errno == errno.EOPNOTSUPP else error)
 "#;
     let ran = stage().run(setting(&["allow"]), "/usr/bin/python3", &["-c", SCRIPT]);
-    let expected = vec!["no"; 12].join("\n");
+    let expected = ["no"; 12].join("\n");
     if ran.out == expected && ran.reached.is_empty() { Ok(()) } else { Err(ran.told().into()) }
 }
 
