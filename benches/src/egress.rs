@@ -22,7 +22,7 @@ use vambrace_sandbox::{Exit, Input, Network, Sandbox, Spec, Tier};
 use crate::{
     read::{micros, percentile},
     report::{Must, Report},
-    spawn::{Place, medians, spawned},
+    spawn::{Place, confined, medians, spawned},
 };
 
 /// The hidden arguments.
@@ -174,16 +174,23 @@ impl Stage<'_> {
             assert_eq!(outcome.exit, Exit::Code(0));
             micros(start)
         };
+        let closed = |sandbox: &Sandbox| confined(sandbox, &self.place.spec("empty", Tier::Full));
         let times = medians(
             SPAWNS,
-            &mut [&mut || spawned(&mut Command::new("/bin/true")), &mut || one(&self.sandbox), &mut || {
-                one(&warm)
-            }],
+            &mut [
+                &mut || spawned(&mut Command::new("/bin/true")),
+                &mut || one(&self.sandbox),
+                &mut || one(&warm),
+                &mut || closed(&self.sandbox),
+                &mut || closed(&warm),
+            ],
         );
-        let [bare, cold, warm] = times[..] else { panic!("{times:?}") };
+        let [bare, cold, warm, closed_cold, closed_warm] = times[..] else { panic!("{times:?}") };
         report.tell("bare posix_spawn of /bin/true, median", bare / 1e3, "ms");
         report.must("sandbox with allow-list, cold / bare", cold / bare, "times", Must::AtMost(4.5));
         report.must("sandbox with allow-list, warm / bare", warm / bare, "times", Must::AtMost(2.0));
+        report.tell("sandbox with allow-list / without network, cold", cold / closed_cold, "times");
+        report.tell("sandbox with allow-list / without network, warm", warm / closed_warm, "times");
     }
 }
 

@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-fn confined(sandbox: &Sandbox, spec: &Spec) -> f64 {
+pub(crate) fn confined(sandbox: &Sandbox, spec: &Spec) -> f64 {
     let start = Instant::now();
     let outcome = sandbox.run(spec, Input::Nothing, &mut |_, _| {});
     let time = micros(start);
