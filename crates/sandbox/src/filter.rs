@@ -115,6 +115,29 @@ mod tests {
     }
 
     #[test]
+    fn a_gated_network_asks_at_connect_and_tells_other_kinds_of_sockets() {
+        let gated = |observe| Profile { network: Network::Gated, ..profile(Walls::Namespaces, observe) };
+        let inet = libc::AF_INET as u64;
+        for observe in [Observe::Off, Observe::Writes] {
+            let filter = compile(&gated(observe));
+            check(&filter, libc::SYS_socket, [inet, 1, 0, 0, 0, 0], ALLOW);
+            check(&filter, libc::SYS_socket, [inet, 3, 1, 0, 0, 0], NOTIFY);
+            check(&filter, libc::SYS_socket, [inet, 1, 262, 0, 0, 0], NOTIFY);
+            check(&filter, libc::SYS_socket, [libc::AF_NETLINK as u64, 3, 0, 0, 0, 0], errno(libc::EPERM));
+            check(&filter, libc::SYS_connect, [0; 6], NOTIFY);
+            let at_once = libc::MSG_FASTOPEN as u64;
+            check(&filter, libc::SYS_sendto, [0, 0, 0, at_once, 0, 0], errno(libc::EOPNOTSUPP));
+            check(&filter, libc::SYS_sendto, [0; 6], ALLOW);
+            check(&filter, libc::SYS_sendmsg, [0, 0, at_once, 0, 0, 0], errno(libc::EOPNOTSUPP));
+            check(&filter, libc::SYS_sendmmsg, [0, 0, 0, at_once, 0, 0], errno(libc::EOPNOTSUPP));
+        }
+        // Without a gate nobody is asked.
+        let told = compile(&profile(Walls::Namespaces, Observe::Writes));
+        check(&told, libc::SYS_connect, [0; 6], ALLOW);
+        check(&told, libc::SYS_socket, [inet, 1, 0, 0, 0, 0], NOTIFY);
+    }
+
+    #[test]
     fn without_namespaces_sockets_attributes_and_foreign_signals_are_shut() {
         let filter = compile(&profile(Walls::LandlockOnly, Observe::Off));
         check(&filter, libc::SYS_socket, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], errno(libc::EPERM));

@@ -40,7 +40,8 @@ pub(crate) fn main(folder: &str) -> ExitCode {
         });
     }
     let socket = UdpSocket::bind("0.0.0.0:53").unwrap();
-    std::fs::write(folder.join("ready"), "").unwrap();
+    // Whoever made this world waits for it.
+    std::fs::write("/proc/self/fd/3", "listening\n").unwrap();
     names(&folder, &socket);
     ExitCode::SUCCESS
 }

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use vambrace_egress::{Event, Gate, Reason, Rules, Setting};
-use vambrace_sandbox::{Input, Network, Outcome, Places, Sandbox, Spec};
+use vambrace_sandbox::{Input, Network, Outcome, Places, Sandbox, SandboxFault, Spec};
 
 use super::world;
 
@@ -45,6 +45,14 @@ impl Stage {
         self.folder.path().canonicalize().unwrap().join("project")
     }
 
+    pub(crate) fn gate(&self, setting: Setting) -> Arc<Gate> {
+        Gate::new(setting, self.runtime.handle().clone())
+    }
+
+    pub(crate) fn try_run(&self, spec: &Spec) -> Result<Outcome, SandboxFault> {
+        self.sandbox.run(spec, Input::Nothing, &mut |_, _| {})
+    }
+
     pub(crate) fn probe(&self, rules: &[&str], words: &[&str]) -> Ran {
         let program = std::env::current_exe().unwrap();
         let words: Vec<&str> = ["probe"].iter().chain(words).copied().collect();
@@ -60,7 +68,7 @@ impl Stage {
         // What reaches the internet meanwhile is this run's.
         static ALONE: Mutex<()> = Mutex::new(());
         let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let gate = Gate::new(setting, self.runtime.handle().clone());
+        let gate = self.gate(setting);
         spec.door = Some(gate.clone());
         let before = ["connections", "names"].map(lines);
         let outcome =

@@ -2,6 +2,8 @@
 
 use libtest_mimic::{Failed, Trial};
 
+use vambrace_sandbox::{Network, SandboxFault, Spec, Tier};
+
 use super::kit::{Ran, line, setting, stage};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -10,6 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("programs::a_redirect_is_a_new_connection", redirect),
         Trial::test("programs::git_python_and_node_are_judged_alike", others),
         Trial::test("programs::sockets_of_other_kinds_do_not_exist", families),
+        Trial::test("programs::a_tier_without_a_network_of_its_own_refuses_to_gate_one", weaker),
         Trial::test("programs::what_was_sent_before_the_end_arrives", last_words),
     ]
 }
@@ -123,7 +126,22 @@ except OSError as error:
 "#;
     let ran = stage().run(setting(&["allow"]), "/usr/bin/python3", &["-c", SCRIPT]);
     let expected = ["no"; 12].join("\n");
-    if ran.out == expected && ran.reached.is_empty() { Ok(()) } else { Err(ran.told().into()) }
+    let told = ran.outcome.denials.iter().any(|denial| denial.path.as_os_str() == "socket");
+    if ran.out == expected && ran.reached.is_empty() && told { Ok(()) } else { Err(ran.told().into()) }
+}
+
+// Never silently weaker.
+fn weaker() -> Result<(), Failed> {
+    let mut spec = Spec::new("/bin/true", stage().project());
+    spec.network = Network::Gated;
+    let refused = |spec: &Spec, wanted: fn(&SandboxFault) -> bool| match stage().try_run(spec) {
+        Err(fault) if wanted(&fault) => Ok(()),
+        other => Err(Failed::from(format!("{other:?}"))),
+    };
+    refused(&spec, |fault| matches!(fault, SandboxFault::Refused(_)))?;
+    spec.door = Some(stage().gate(setting(&["allow"])));
+    spec.only = Some(Tier::NoUserns);
+    refused(&spec, |fault| matches!(fault, SandboxFault::Unavailable { .. }))
 }
 
 fn last_words() -> Result<(), Failed> {

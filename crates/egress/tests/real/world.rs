@@ -33,14 +33,17 @@ set -e
 ulimit -n 4096 2>/dev/null || ulimit -n "$(ulimit -Hn)"
 self=$1; folder=$2; there=$3; shift 3
 ip link set lo up
-outside=$(readlink /proc/self/ns/net)
+mkfifo "$folder/news"
 unshare --net sh -c '
   set -e
+  echo made >&3
   ip link set lo up
   for one in $2; do ip addr add $one dev lo nodad 2>/dev/null || ip addr add $one dev lo; done
-  exec "$0" internet "$1"' "$self" "$folder" "$there" &
+  exec "$0" internet "$1"' "$self" "$folder" "$there" 3>"$folder/news" &
 internet=$!
-while [ "$(readlink /proc/$internet/ns/net)" = "$outside" ]; do :; done
+# The end of the servers is the end of the news.
+exec 4<"$folder/news"
+read -r news <&4
 ip link add cable0 type veth peer name cable1 netns $internet
 ip addr add 203.0.113.1/24 dev cable0
 ip -6 addr add 2606:4700:ffff::1/64 dev cable0 nodad
@@ -53,8 +56,7 @@ ip route add default via 203.0.113.2
 ip -6 route add default via 2606:4700:ffff::2
 echo 'nameserver 203.0.113.2' >"$folder/resolv.conf"
 mount --bind "$folder/resolv.conf" /etc/resolv.conf
-# The servers say when they listen.
-while [ ! -e "$folder/ready" ]; do kill -0 $internet || exit 1; done
+read -r news <&4
 export EGRESS_WORLD="$folder"
 drop=
 [ "$(id -u)" = 0 ] || drop='setpriv --ambient-caps -all --inh-caps -all --'

@@ -285,10 +285,14 @@ fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
             }
         }
     }
-    // Where there is no network at all, whoever tries is told about.
-    let no =
-        if profile.network == Network::None && profile.observe != Observe::Off { Verdict::Ask } else { no };
-    put(rules, libc::SYS_socket, Rule::only_when(allowed, no));
+    // Who tries another kind of socket is told about, where somebody listens; but not who asks for the interfaces, as
+    // every look-up of a name does.
+    let listens = profile.observe != Observe::Off || profile.network == Network::Gated;
+    let mut sockets = Rule::only_when(allowed, if listens { Verdict::Ask } else { no });
+    if profile.observe != Observe::All {
+        sockets.cases.push((vec![family(libc::AF_NETLINK)], NO));
+    }
+    put(rules, libc::SYS_socket, sockets);
     if profile.network == Network::Gated {
         put(rules, libc::SYS_connect, Rule::always(Verdict::Ask));
         // Connecting without `connect`; programs fall back.
