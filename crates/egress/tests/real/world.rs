@@ -33,6 +33,9 @@ set -e
 ulimit -n 4096 2>/dev/null || ulimit -n "$(ulimit -Hn)"
 self=$1; folder=$2; there=$3; shift 3
 ip link set lo up
+trap '[ -z "$internet" ] || kill $internet; rm -rf "$folder"' EXIT
+trap 'exit 1' TERM INT HUP
+internet=
 mkfifo "$folder/news"
 unshare --net sh -c '
   set -e
@@ -62,7 +65,6 @@ drop=
 [ "$(id -u)" = 0 ] || drop='setpriv --ambient-caps -all --inh-caps -all --'
 status=0
 $drop "$self" "$@" || status=$?
-kill $internet
 exit $status
 "#;
 
