@@ -185,7 +185,7 @@ impl Rules {
         self.refused(address, port)?;
         match special(address) {
             None => Ok(()),
-            Some(kind) if self.lists(address, port, kind) || self.may_be_near(kind) => Ok(()),
+            Some(kind) if self.lists_address(address, port) || self.may_be_near(kind) => Ok(()),
             Some(kind) => Err(Reason::Special(kind)),
         }
     }
@@ -262,13 +262,6 @@ impl Rules {
             rule.refuses && rule.ports.contain(port) && network.contains(address)
         });
         refusing.map_or(Ok(()), |rule| Err(Reason::Refused(rule.text.as_str().into())))
-    }
-
-    fn lists(&self, address: IpAddr, port: u16, kind: Special) -> bool {
-        self.networks.iter().filter_map(|at| self.rules.get(*at)).any(|rule| {
-            let Subject::Network(network) = &rule.subject else { return false };
-            !rule.refuses && rule.ports.contain(port) && network.lists(address, kind)
-        })
     }
 
     /// The rules about a name: its own, then those of the names above it.
