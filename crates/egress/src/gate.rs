@@ -120,13 +120,9 @@ impl Gate {
     /// another thread than the caller's must be at work for the runtime.
     pub fn close(&self) -> (Vec<Event>, u64) {
         let mut tasks = std::mem::take(&mut *self.ports.lock()).tasks;
-        let (inner, stop) = (Arc::clone(&self.inner), self.stop.clone());
         let (done, closed) = std::sync::mpsc::channel::<()>();
+        let _ = self.stop.send(true);
         self.runtime.spawn(async move {
-            if tasks.len() > 2 {
-                inner.last_words().await;
-            }
-            let _ = stop.send(true);
             while tasks.join_next().await.is_some() {}
             drop(done);
         });
@@ -223,6 +219,8 @@ async fn accept(inner: Arc<Inner>, listener: TcpListener, mut stop: watch::Recei
             () = stopped(&mut stop) => break,
         }
     }
+    inner.take_the_rest(listener, &mut connections);
+    inner.last_words().await;
     connections.shutdown().await;
 }
 
@@ -243,20 +241,33 @@ impl Inner {
             reset(&client);
             return;
         }
-        let seat = Seat(Arc::clone(self));
+        let (seat, speaks) = (Seat(Arc::clone(self)), Speaks::new(&self.speaking));
         connections.spawn(async move {
             let _ = client.set_nodelay(true);
-            seat.0.serve(client, local).await;
+            seat.0.serve(client, local, speaks).await;
         });
     }
 
-    async fn serve(self: &Arc<Self>, client: TcpStream, local: SocketAddr) {
+    /// Takes what is connected and was not accepted yet: its program may have spoken and gone. The kernel is asked, not
+    /// the runtime, which may not have heard of it.
+    fn take_the_rest(self: &Arc<Self>, listener: TcpListener, connections: &mut JoinSet<()>) {
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok((client, _)) = listener.accept() {
+            if client.set_nonblocking(true).is_ok()
+                && let Ok(client) = TcpStream::from_std(client)
+            {
+                self.admit(client, connections);
+            }
+        }
+    }
+
+    async fn serve(self: &Arc<Self>, client: TcpStream, local: SocketAddr, speaks: Speaks) {
         let (address, port) = (local.ip().to_canonical(), local.port());
         if port == resolver::PORT {
             return resolver::stream(self, client).await;
         }
         if port == proxy::PORT && address.is_loopback() {
-            return proxy::serve(self, client).await;
+            return proxy::serve(self, client, speaks).await;
         }
         let host = match self.meaning(address) {
             Ok(host) => host,
@@ -266,7 +277,7 @@ impl Inner {
             }
         };
         let mut ticket = self.log.begin(Action::Connect, host.to_string(), port);
-        match self.reach(&host, port, &mut ticket).await {
+        match self.reach(&host, port, &mut ticket, speaks).await {
             Ok(dialled) => {
                 self.pass(&client, dialled, &host, Vec::new(), &mut ticket).await;
             }
@@ -292,8 +303,8 @@ impl Inner {
         host: &Destination,
         port: u16,
         ticket: &mut Ticket,
+        speaks: Speaks,
     ) -> Result<Dialled, Reason> {
-        let speaks = Speaks::new(&self.speaking);
         let rules = &self.setting.rules;
         match rules.judge(host, port) {
             Verdict::Allow(rule) => ticket.allowed_by(rule),
@@ -335,8 +346,6 @@ impl Inner {
     /// Waits until what ended programs have said is on its way.
     async fn last_words(&self) {
         let limit = tokio::time::Instant::now() + LAST_WORDS;
-        // What is connected and not yet accepted.
-        tokio::time::sleep(Duration::from_millis(1)).await;
         while self.speaking.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < limit {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 
 use crate::gate::Inner;
-use crate::pass::fill;
+use crate::pass::{Speaks, fill};
 
 pub use upstream::{BadProxy, Upstream};
 
@@ -19,7 +19,7 @@ pub use upstream::{BadProxy, Upstream};
 pub const PORT: u16 = 3128;
 
 /// Serves one connection to the proxy.
-pub(crate) async fn serve(gate: &Arc<Inner>, client: TcpStream) {
+pub(crate) async fn serve(gate: &Arc<Inner>, client: TcpStream, speaks: Speaks) {
     let mut held = Vec::new();
     // Whoever says nothing in time is not served.
     let limit = tokio::time::Instant::now() + crate::gate::GREETING;
@@ -28,8 +28,8 @@ pub(crate) async fn serve(gate: &Arc<Inner>, client: TcpStream) {
         _ => return,
     }
     if held.first() == Some(&5) {
-        socks::serve(gate, client, held, limit).await;
+        socks::serve(gate, client, held, limit, speaks).await;
     } else {
-        http_door::serve(gate, client, held, limit).await;
+        http_door::serve(gate, client, held, limit, speaks).await;
     }
 }

@@ -11,9 +11,15 @@ use crate::decide::Reason;
 use crate::event::Action;
 use crate::gate::{Inner, denial};
 use crate::http::{self, Body, Head, To};
-use crate::pass::fill;
+use crate::pass::{Speaks, fill};
 
-pub(super) async fn serve(gate: &Arc<Inner>, client: TcpStream, mut held: Vec<u8>, limit: Instant) {
+pub(super) async fn serve(
+    gate: &Arc<Inner>,
+    client: TcpStream,
+    mut held: Vec<u8>,
+    limit: Instant,
+    speaks: Speaks,
+) {
     let head = loop {
         match http::head(&held, None, To::Proxy) {
             Ok(Some(head)) => break head,
@@ -32,7 +38,9 @@ pub(super) async fn serve(gate: &Arc<Inner>, client: TcpStream, mut held: Vec<u8
     let port = target.port.unwrap_or(80);
     let mut ticket = gate.log.begin(Action::HttpProxy, target.host.to_string(), port);
     let ready = match prepare(&head, target.port, &mut held) {
-        Ok(first) => gate.reach(&target.host, port, &mut ticket).await.map(|dialled| (first, dialled)),
+        Ok(first) => {
+            gate.reach(&target.host, port, &mut ticket, speaks).await.map(|dialled| (first, dialled))
+        }
         Err(reason) => Err(reason),
     };
     match ready {

@@ -10,7 +10,7 @@ use crate::decide::{Destination, Reason};
 use crate::event::Action;
 use crate::gate::Inner;
 use crate::http::host_of;
-use crate::pass::fill;
+use crate::pass::{Speaks, fill};
 use crate::relay::Broken;
 
 const NO_AUTHENTICATION: u8 = 0;
@@ -28,7 +28,13 @@ enum Request {
     Refused(u8),
 }
 
-pub(super) async fn serve(gate: &Arc<Inner>, client: TcpStream, mut held: Vec<u8>, limit: Instant) {
+pub(super) async fn serve(
+    gate: &Arc<Inner>,
+    client: TcpStream,
+    mut held: Vec<u8>,
+    limit: Instant,
+    speaks: Speaks,
+) {
     let (host, port) = match greet(&client, &mut held, limit).await {
         Ok(Some(asked)) => asked,
         Ok(None) | Err(_) => return,
@@ -39,7 +45,7 @@ pub(super) async fn serve(gate: &Arc<Inner>, client: TcpStream, mut held: Vec<u8
     };
     let mut ticket = gate.log.begin(Action::Socks, shown, port);
     let dialled = match host {
-        Ok(host) => gate.reach(&host, port, &mut ticket).await.map(|dialled| (host, dialled)),
+        Ok(host) => gate.reach(&host, port, &mut ticket, speaks).await.map(|dialled| (host, dialled)),
         Err(_) => Err(Reason::BadName),
     };
     match dialled {
