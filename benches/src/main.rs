@@ -16,6 +16,7 @@ mod decide;
 mod diff;
 mod edit;
 mod edit_ast;
+mod egress;
 mod ledger;
 mod project;
 mod read;
@@ -52,6 +53,7 @@ const BENCHES: &[Bench] = &[
     ("diff", diff::run),
     ("edit", edit::run),
     ("edit-ast", edit_ast::run),
+    ("egress", egress::run),
     ("read", read::run),
     ("redact", redact::run),
     ("search", search::run),
@@ -68,6 +70,14 @@ fn main() -> std::process::ExitCode {
     }
     if std::env::args().nth(1).as_deref() == Some(spawn::WRITER) {
         spawn::write_files();
+        return std::process::ExitCode::SUCCESS;
+    }
+    if std::env::args().nth(1).as_deref() == Some(egress::CLIENT) {
+        egress::client();
+        return std::process::ExitCode::SUCCESS;
+    }
+    if std::env::args().nth(1).as_deref() == Some(egress::SERVER) {
+        egress::server();
         return std::process::ExitCode::SUCCESS;
     }
     let args = Args::parse();

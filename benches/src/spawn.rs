@@ -49,12 +49,12 @@ pub(crate) fn write_files() {
     }
 }
 
-struct Place {
+pub(crate) struct Place {
     folder: TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let base = std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let place = Self { folder: TempDir::new_in(base).unwrap() };
         for name in ["empty", "direct", "overlay"] {
@@ -63,22 +63,22 @@ impl Place {
         place
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
-    fn sandbox(&self) -> Sandbox {
+    pub(crate) fn sandbox(&self) -> Sandbox {
         Sandbox::start(&std::env::current_exe().unwrap(), Places::below(&self.path("state"))).unwrap()
     }
 
-    fn spec(&self, workspace: &str, tier: Tier) -> Spec {
+    pub(crate) fn spec(&self, workspace: &str, tier: Tier) -> Spec {
         let mut spec = Spec::new("/bin/true", self.path(workspace));
         spec.only = Some(tier);
         spec
     }
 }
 
-fn confined(sandbox: &Sandbox, spec: &Spec) -> f64 {
+pub(crate) fn confined(sandbox: &Sandbox, spec: &Spec) -> f64 {
     let start = Instant::now();
     let outcome = sandbox.run(spec, Input::Nothing, &mut |_, _| {});
     let time = micros(start);
@@ -87,7 +87,7 @@ fn confined(sandbox: &Sandbox, spec: &Spec) -> f64 {
 }
 
 /// `posix_spawn`: what the standard library uses when nothing is to be done between fork and exec.
-fn spawned(command: &mut Command) -> f64 {
+pub(crate) fn spawned(command: &mut Command) -> f64 {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let start = Instant::now();
     let status = command.status();
@@ -96,7 +96,7 @@ fn spawned(command: &mut Command) -> f64 {
     time
 }
 
-fn medians(rounds: usize, ways: &mut [&mut dyn FnMut() -> f64]) -> Vec<f64> {
+pub(crate) fn medians(rounds: usize, ways: &mut [&mut dyn FnMut() -> f64]) -> Vec<f64> {
     let mut times = vec![Vec::new(); ways.len()];
     for round in 0..=rounds {
         for (way, times) in ways.iter_mut().zip(&mut times) {

@@ -19,6 +19,7 @@ mod home;
 mod interop;
 mod ledger;
 mod mcp;
+mod network;
 mod payload;
 mod redact;
 mod rollback;

@@ -26,7 +26,7 @@ fn deadlines_missing_programs_and_missing_walls_have_codes_of_their_own() {
     assert_eq!(home.run(["sandbox", "run", "--", "no-such-program"]).code, 125);
     let ran = home.run(["sandbox", "run", "--read", "/no/such/path", "--", "true"]);
     assert_eq!(ran.code, 125, "{ran:?}");
-    let ran = home.run(["sandbox", "run", "--network", "example.org", "--", "true"]);
+    let ran = home.run(["sandbox", "run", "--network", "https://example.org/", "--", "true"]);
     assert_eq!(ran.code, 2, "{ran:?}");
 }
 

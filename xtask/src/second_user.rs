@@ -24,8 +24,14 @@ use crate::{
 const USER: u32 = 65534;
 
 /// The packages whose tests touch the kernel.
-const PACKAGES: &[&str] =
-    &["vambrace-workspace", "vambrace-store", "vambrace-witness", "vambrace-sandbox", "vambrace-tests"];
+const PACKAGES: &[&str] = &[
+    "vambrace-workspace",
+    "vambrace-store",
+    "vambrace-witness",
+    "vambrace-sandbox",
+    "vambrace-egress",
+    "vambrace-tests",
+];
 
 /// Tests that need what only the first user has, by a part of their name.
 const LEFT_OUT: &[(&str, &str)] = &[

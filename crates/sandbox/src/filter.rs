@@ -130,6 +130,29 @@ mod tests {
     }
 
     #[test]
+    fn a_gated_network_asks_at_connect_and_tells_other_kinds_of_sockets() {
+        let gated = |observe| Profile { network: Network::Gated, ..profile(Walls::Namespaces, observe) };
+        let inet = libc::AF_INET as u64;
+        for observe in [Observe::Off, Observe::Writes] {
+            let filter = compile(&gated(observe));
+            check(&filter, libc::SYS_socket, [inet, 1, 0, 0, 0, 0], ALLOW);
+            check(&filter, libc::SYS_socket, [inet, 3, 1, 0, 0, 0], NOTIFY);
+            check(&filter, libc::SYS_socket, [inet, 1, 262, 0, 0, 0], NOTIFY);
+            check(&filter, libc::SYS_socket, [libc::AF_NETLINK as u64, 3, 0, 0, 0, 0], errno(libc::EPERM));
+            check(&filter, libc::SYS_connect, [0; 6], NOTIFY);
+            let at_once = libc::MSG_FASTOPEN as u64;
+            check(&filter, libc::SYS_sendto, [0, 0, 0, at_once, 0, 0], errno(libc::EOPNOTSUPP));
+            check(&filter, libc::SYS_sendto, [0; 6], ALLOW);
+            check(&filter, libc::SYS_sendmsg, [0, 0, at_once, 0, 0, 0], errno(libc::EOPNOTSUPP));
+            check(&filter, libc::SYS_sendmmsg, [0, 0, 0, at_once, 0, 0], errno(libc::EOPNOTSUPP));
+        }
+        // Without a gate nobody is asked.
+        let told = compile(&profile(Walls::Namespaces, Observe::Writes));
+        check(&told, libc::SYS_connect, [0; 6], ALLOW);
+        check(&told, libc::SYS_socket, [inet, 1, 0, 0, 0, 0], NOTIFY);
+    }
+
+    #[test]
     fn without_namespaces_sockets_attributes_and_foreign_signals_are_shut() {
         let filter = compile(&profile(Walls::LandlockOnly, Observe::Off));
         check(&filter, libc::SYS_socket, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], errno(libc::EPERM));
@@ -164,9 +187,14 @@ mod tests {
             _ => 2,
         };
         for walls in [Walls::Namespaces, Walls::LandlockOnly] {
-            for observe in [Observe::Off, Observe::Writes] {
-                let of = |part| compile(&Profile { part, ..profile(walls, observe) });
-                let (whole, early, late) = (of(Part::Whole), of(Part::Early), of(Part::Late));
+            let networks = [Network::None, Network::Loopback, Network::Gated];
+            let observed = [Observe::Off, Observe::Writes];
+            for (network, observe) in networks.into_iter().flat_map(|one| observed.map(|other| (one, other)))
+            {
+                let of = |network, part| compile(&Profile { network, part, ..profile(walls, observe) });
+                // A stage does not know what network its runs will have.
+                let early = of(Network::None, Part::Early);
+                let (whole, late) = (of(network, Part::Whole), of(network, Part::Late));
                 assert!(late.len() * 2 < whole.len(), "{} of {}", late.len(), whole.len());
                 let arguments =
                     [[0; 6], [77, 9, 0, 0, 0, 0], [1; 6], [u64::MAX; 6], [0, libc::TIOCSTI, 1, 0, 0, 0]];
@@ -177,7 +205,7 @@ mod tests {
                         assert_eq!(
                             both,
                             Some(ask(&whole)),
-                            "{walls:?} {observe:?} call {number} {arguments:?}"
+                            "{walls:?} {network:?} {observe:?} call {number} {arguments:?}"
                         );
                     }
                 }

@@ -9,13 +9,14 @@
 //! is refused. The program never runs as user 0. Nothing survives a run: not its processes, mounts or control groups.
 //! The only crate with `unsafe`, all of it in `sys` and one call in `cell`.
 //!
-//! Deliberately absent: the network (the egress filter), decisions, records.
+//! Deliberately absent: what of the network is allowed (the egress gate), decisions, records.
 
 mod cell;
 mod changes;
 mod fault;
 mod filter;
 pub mod launcher;
+pub mod network;
 mod observe;
 mod order;
 mod outcome;

@@ -15,7 +15,7 @@ use crate::observe::Observer;
 use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
-use crate::spec::{Filesystem, Spec};
+use crate::spec::{Filesystem, Network, Spec};
 use crate::sys::message;
 use crate::talk::{Reading, Said, Talk};
 use crate::task::Task;
@@ -85,6 +85,14 @@ impl Sandbox {
         if tier < spec.least {
             return Err(SandboxFault::Unavailable { wanted: spec.least, reasons: reasons() });
         }
+        if spec.network == Network::Gated && spec.door.is_none() {
+            return Err(SandboxFault::Refused("a gated network needs somebody at the gate".to_owned()));
+        }
+        if tier == Tier::NoUserns && spec.network == Network::Gated {
+            let mut reasons = reasons();
+            reasons.push("tier no-userns has no network of its own, so none can be gated".to_owned());
+            return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
+        }
         let layered = matches!(spec.filesystem, Filesystem::ReadWrite | Filesystem::Speculative);
         if tier == Tier::NoUserns && layered {
             let mut reasons = reasons();
@@ -142,6 +150,7 @@ impl Sandbox {
         let _ = wire::pack_into(&prepared.order, order_write);
         let mut talk = Talk {
             order: &prepared.order,
+            door: spec.door.clone().filter(|_| spec.network == Network::Gated),
             report,
             streams: [Reading::new(out_read, Stream::Out), Reading::new(err_read, Stream::Err)],
             most: spec.limits.output,

@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use vambrace_core::block::hidden_from_programs;
 
 use serde::{Deserialize, Serialize};
 
+use crate::network::Door;
 use crate::tier::Tier;
 
 /// A program and its confinement.
@@ -42,6 +44,8 @@ pub struct Spec {
     pub path: Vec<PathBuf>,
     /// The network.
     pub network: Network,
+    /// Who stands outside it, when it is gated.
+    pub door: Option<Arc<dyn Door>>,
     /// Bounds.
     pub limits: Limits,
     /// Which denials are told.
@@ -88,6 +92,8 @@ pub enum Network {
     None,
     /// A loopback interface of the sandbox's own, for programs that talk to themselves.
     Loopback,
+    /// The same, and every other address leads to [`Spec::door`].
+    Gated,
 }
 
 /// Which calls are put before the observer.
@@ -200,6 +206,7 @@ impl Spec {
             home: None,
             path: Vec::new(),
             network: Network::None,
+            door: None,
             limits: Limits::default(),
             observe: Observe::Writes,
             least: Tier::NoUserns,

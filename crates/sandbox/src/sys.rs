@@ -2,6 +2,7 @@
 //! together; nothing here decides. All `unsafe` of the program is below this module.
 
 pub(crate) mod capability;
+pub(crate) mod datagram;
 pub(crate) mod message;
 pub(crate) mod mounting;
 pub(crate) mod notify;

@@ -1,12 +1,14 @@
 //! The conversation of one run: reports of launcher and cell, output, calls that wait for the observer. One loop.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::fault::SandboxFault;
+use crate::network::{Door, Sockets};
 use crate::observe::Observer;
 use crate::outcome::{Captured, Exit};
 use crate::run::{Attempt, Stream};
@@ -23,6 +25,7 @@ const PIECE: usize = 256 << 10;
 /// The conversation of one run.
 pub(crate) struct Talk<'a> {
     pub(crate) order: &'a Order,
+    pub(crate) door: Option<Arc<dyn Door>>,
     pub(crate) report: OwnedFd,
     pub(crate) streams: [Reading; 2],
     pub(crate) most: usize,
@@ -184,9 +187,16 @@ impl Talk<'_> {
         }
         match wire::unpack::<Report>(&received.bytes) {
             Ok(Report::Ready) => self.layers = received.handles,
+            Ok(Report::Network) => {
+                let mut handles = received.handles.into_iter();
+                if let (Some(door), Some(dns)) = (&self.door, handles.next()) {
+                    door.open(Sockets { dns, spare: handles.collect() });
+                }
+            }
             Ok(Report::Listener) => {
+                let listener = received.handles.into_iter().next();
                 self.observer =
-                    received.handles.into_iter().next().map(|listener| Observer::new(listener, self.order));
+                    listener.map(|listener| Observer::new(listener, self.order).at(self.door.clone()));
             }
             Ok(Report::Failed { step, errno }) => {
                 let why = Errno::from_raw_os_error(errno);

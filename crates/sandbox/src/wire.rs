@@ -116,6 +116,8 @@ pub(crate) enum Report {
     Features(Features),
     /// From the cell: the walls stand. Handles: the upper layer and the merged view, where there are any.
     Ready,
+    /// From the cell, before `Ready`: the network stands. Handles: its sockets.
+    Network,
     /// From the program's process before it starts. Handle: the listener.
     Listener,
     /// From the cell: the walls could not be built.

@@ -14,12 +14,13 @@ pub(crate) enum SandboxCommand {
 const SANDBOX_EXAMPLES: &str = "\
 What a program sees: the system read-only, a private /tmp and home folder, the toolchains of your home folder without
 their credentials, and the workspace as --filesystem says, without secret names (.env, secrets/, *.pem, private keys).
-No network. Names that run or configure something (.git/hooks, .git/config, editor settings ...) are never changed.
+No network unless --network says so. Names that run or configure something (.git/hooks, .git/config, editor settings ...) are never changed.
 
 Examples:
   vambrace sandbox run -- cargo test --offline
   vambrace sandbox run --filesystem readwrite -- ./fix-everything.sh
   vambrace sandbox run --speculative --json -- make format
+  vambrace sandbox run --network 'crates.io,*.crates.io' -- cargo fetch
   vambrace sandbox run --explain --timeout 10 -- ./installer";
 
 /// A program and its walls.
@@ -33,9 +34,23 @@ pub(crate) struct SandboxRun {
     /// Show the workspace and take changes like `readwrite`, but only tell them.
     #[arg(long, conflicts_with = "filesystem")]
     pub(crate) speculative: bool,
-    /// The network: `deny` has not even sockets, `loopback` a loopback interface of its own.
-    #[arg(long, value_name = "deny|loopback", default_value = "deny")]
+    /// The network: `deny` has not even sockets, `loopback` a loopback interface of its own, `allow` everything but
+    /// this machine and metadata addresses; or what may be reached: names (`example.com`, `*.example.com`, ports 80 and
+    /// 443), addresses and networks (`10.1.0.0/16`), each with or without `:PORT`; `!` before one refuses it.
+    #[arg(long, value_name = "deny|loopback|allow|HOST,...", default_value = "deny")]
     pub(crate) network: String,
+    /// Open connections at the same time.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub(crate) network_connections: usize,
+    /// Bytes over the network, in both directions together.
+    #[arg(long, value_name = "M", default_value = "16G", value_parser = size)]
+    pub(crate) network_bytes: u64,
+    /// Bytes a second over the network, in both directions together.
+    #[arg(long, value_name = "M", value_parser = size)]
+    pub(crate) network_rate: Option<u64>,
+    /// A proxy that connections go through; it resolves the names.
+    #[arg(long, value_name = "URL")]
+    pub(crate) upstream_proxy: Option<String>,
     /// Variables of your environment that the program gets; `*` stands for any letters.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) env: Vec<String>,

@@ -1,6 +1,7 @@
 //! `vambrace sandbox run`: any program inside the walls, with its own output, code and changes.
 
 mod grants;
+mod network;
 mod screen;
 mod told;
 
@@ -16,8 +17,8 @@ use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTi
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_redact::Redactor;
 use vambrace_sandbox::{
-    Direct, Exit, Filesystem, Input, Network, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH,
-    Sandbox, SandboxFault, Spec, Stream, Tier,
+    Direct, Exit, Filesystem, Input, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH, Sandbox,
+    SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
@@ -32,18 +33,26 @@ use screen::Screen;
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
     let settings = settings(&wish)?;
-    let spec = bounded(spec(&wish)?, &settings.sandbox);
+    let mut spec = bounded(spec(&wish)?, &settings.sandbox);
     let redactor = Vault::open(&settings.secrets)?.redactor().clone();
+    let gates = network::gates(&wish, &mut spec, *out)?;
     let sandbox = start()?;
+    let gate = gates.as_ref().map(network::Gates::gate);
+    spec.door = gate.clone().map(|gate| gate as _);
     let outcome = perform(&sandbox, &spec, &redactor, *out)?;
+    let attempts = gate.map(|gate| gate.close());
     let promoted = promote(&spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
-    let grants = if wish.explain && failed { Some(explain(&sandbox, &spec)?) } else { None };
+    let grants = if wish.explain && failed { Some(explain(&sandbox, &spec, gates.as_ref())?) } else { None };
     if out.is_json() {
-        out.value(&screen::clean_value(told::json(&outcome, &promoted, grants.as_ref()), &redactor)?);
+        let told = told::json(&outcome, &promoted, grants.as_ref(), attempts.as_ref());
+        out.value(&screen::clean_value(told, &redactor)?);
     } else {
         let clean = |text: &str| screen::clean(text, &redactor);
         told::say(&outcome, &promoted, spec.filesystem == Filesystem::Speculative, &clean, *out);
+        if let Some(attempts) = &attempts {
+            network::say(attempts, &clean, *out);
+        }
         if let Some(grants) = &grants {
             grants.say(*out);
         }
@@ -107,14 +116,6 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
         (_, FilesystemMode::Read) => Filesystem::Read,
         (_, FilesystemMode::Write) => Filesystem::Write,
         (_, FilesystemMode::ReadWrite) => Filesystem::ReadWrite,
-    };
-    spec.network = match wish.network.as_str() {
-        "deny" => Network::None,
-        "loopback" => Network::Loopback,
-        other => {
-            let why = format!("network `{other}` is not offered yet");
-            return Err(Failure::usage(why, "`deny`, or `loopback` for programs that talk to themselves"));
-        }
     };
     spec.environment = environment(&wish.env);
     spec.limits.time = Duration::try_from_secs_f64(wish.timeout).map_err(|_| {
@@ -203,13 +204,23 @@ fn promote(spec: &Spec, outcome: &Outcome) -> Promoted {
 }
 
 /// Runs it once more with everything observed, and takes nothing over.
-fn explain(sandbox: &Sandbox, spec: &Spec) -> Result<grants::Grants, Failure> {
+fn explain(
+    sandbox: &Sandbox,
+    spec: &Spec,
+    gates: Option<&network::Gates>,
+) -> Result<grants::Grants, Failure> {
     let mut spec = spec.clone();
     spec.observe = Observe::All;
+    let gate = gates.map(network::Gates::gate);
+    spec.door = gate.clone().map(|gate| gate as _);
     if spec.filesystem == Filesystem::ReadWrite {
         spec.filesystem = Filesystem::Speculative;
     }
     let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
+    if let Some(gate) = gate {
+        // What it attempts is what it attempted before.
+        gate.close();
+    }
     Ok(grants::Grants::of(&outcome, &spec))
 }
 

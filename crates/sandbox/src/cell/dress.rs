@@ -9,12 +9,13 @@ use rustix::mount::{MountAttrFlags, UnmountFlags};
 
 use super::shell::{PRIVATE_SITE, Shell};
 use super::template::{SITE, SYSTEM};
-use super::{Errand, Ids};
+use super::{Errand, Ids, tell};
 use crate::fault::{Named as _, Step};
+use crate::network::inside;
 use crate::spec::Network;
 use crate::sys::mounting::{self, Access, trimmed};
 use crate::sys::process;
-use crate::wire::{Bytes, Mask, Order, View};
+use crate::wire::{Bytes, Mask, Order, Report, View};
 
 /// Of the first folder of a path there is nothing of the host in the room, but for these.
 const THERE: &[&str] = &["dev", "proc", "tmp"];
@@ -23,8 +24,14 @@ impl Shell {
     /// Furnishes the room and moves in. Gives the handles that outlive it: the upper layer and the merged view.
     pub(crate) fn dress(self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
         let Errand { order, ids, .. } = errand;
-        if order.network == Network::Loopback {
-            process::loopback_up().step("loopback")?;
+        match order.network {
+            Network::None => {}
+            Network::Loopback => process::loopback_up().step("loopback")?,
+            Network::Gated => {
+                let sockets = inside::set_up().step("network")?;
+                let lent: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
+                tell(errand.report.as_fd(), &Report::Network, &lent).step("network")?;
+            }
         }
         if order.limits.disk != self.disk {
             mounting::resize(self.private.as_fd(), order.limits.disk).step("private folders")?;

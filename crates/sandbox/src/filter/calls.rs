@@ -209,6 +209,10 @@ pub(crate) const WRITE_FLAGS: u32 =
     (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_TMPFILE & !libc::O_DIRECTORY)
         as u32;
 
+/// Judged by the network of a run, which a stage does not know.
+const CONNECTING: &[libc::c_long] =
+    &[libc::SYS_connect, libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg];
+
 /// What a stage and what it makes still need before the program starts.
 const NEEDED_BEFORE: &[libc::c_long] = &[
     libc::SYS_clone3,
@@ -231,7 +235,9 @@ const NEEDED_BEFORE: &[libc::c_long] = &[
 pub(super) fn rules(profile: &Profile) -> BTreeMap<u32, Rule> {
     let early = |number: &u32| {
         let number = libc::c_long::from(*number);
-        let per_run = SIGNALS.contains(&number) || number == libc::SYS_pidfd_send_signal;
+        let per_run = SIGNALS.contains(&number)
+            || CONNECTING.contains(&number)
+            || number == libc::SYS_pidfd_send_signal;
         !NEEDED_BEFORE.contains(&number) && !per_run
     };
     match profile.part {
@@ -322,7 +328,7 @@ fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
     let mut allowed = Vec::new();
     if profile.walls == Walls::Namespaces {
         allowed.push(vec![family(libc::AF_UNIX)]);
-        if profile.network == Network::Loopback {
+        if profile.network != Network::None {
             for internet in [libc::AF_INET, libc::AF_INET6] {
                 for (kind, protocols) in [(1, [0, 6]), (2, [0, 17])] {
                     for value in protocols {
@@ -333,7 +339,27 @@ fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
             }
         }
     }
-    put(rules, libc::SYS_socket, Rule::only_when(allowed, no));
+    // Who tries another kind of socket is told about, where somebody listens; but not who asks for the interfaces, as
+    // every look-up of a name does.
+    let listens = profile.observe != Observe::Off || profile.network == Network::Gated;
+    let mut sockets = Rule::only_when(allowed, if listens { Verdict::Ask } else { no });
+    if profile.observe != Observe::All {
+        sockets.cases.push((vec![family(libc::AF_NETLINK)], NO));
+    }
+    put(rules, libc::SYS_socket, sockets);
+    if profile.network == Network::Gated {
+        put(rules, libc::SYS_connect, Rule::always(Verdict::Ask));
+        // Connecting without `connect`; programs fall back.
+        let at_once = |argument| {
+            Rule::when(
+                Test::AnyBit { argument, bits: libc::MSG_FASTOPEN.unsigned_abs() },
+                Verdict::Refuse(libc::EOPNOTSUPP),
+            )
+        };
+        put(rules, libc::SYS_sendto, at_once(3));
+        put(rules, libc::SYS_sendmsg, at_once(2));
+        put(rules, libc::SYS_sendmmsg, at_once(3));
+    }
 }
 
 fn put(rules: &mut BTreeMap<u32, Rule>, number: libc::c_long, rule: Rule) {

@@ -13,7 +13,7 @@ use rustix::net::{
 /// The most bytes of one message; whatever may be larger travels in a memory file.
 pub(crate) const MOST_BYTES: usize = 8192;
 /// The most descriptors of one message.
-pub(crate) const MOST_HANDLES: usize = 8;
+pub(crate) const MOST_HANDLES: usize = 40;
 
 /// Two connected ends that keep messages whole.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {

@@ -208,6 +208,17 @@ pub(crate) fn peak_memory_of_children() -> u64 {
     u64::try_from(used.ru_maxrss).unwrap_or(0).saturating_mul(1024)
 }
 
+/// A descriptor of another process or thread, as one of our own.
+pub(crate) fn borrow_handle(pid: u32, number: i32) -> Result<OwnedFd, Errno> {
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags};
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    // A thread by its own number since Linux 6.9 (PIDFD_THREAD); before that only the first one.
+    let threads = PidfdFlags::from_bits_retain(libc::O_EXCL.unsigned_abs());
+    let process = rustix::process::pidfd_open(pid, threads)
+        .or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty()))?;
+    rustix::process::pidfd_getfd(&process, number, PidfdGetfdFlags::empty())
+}
+
 /// Marks every descriptor from `first` on to be closed when a program starts.
 pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     // SAFETY: no memory is involved; descriptors stay open until the exec.

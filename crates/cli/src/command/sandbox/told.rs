@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vambrace_sandbox::{Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, MemoryBound, Outcome};
 
 use super::grants::Grants;
-use super::{Promoted, denial_json, faint};
+use super::{Promoted, denial_json, faint, network};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -69,7 +69,12 @@ fn path(change: &Change) -> String {
     }
 }
 
-pub(super) fn json(outcome: &Outcome, promoted: &Promoted, grants: Option<&Grants>) -> Value {
+pub(super) fn json(
+    outcome: &Outcome,
+    promoted: &Promoted,
+    grants: Option<&Grants>,
+    attempts: Option<&network::Attempts>,
+) -> Value {
     let (exit, signal) = match outcome.exit {
         Exit::Code(_) => ("code", None),
         Exit::Signal(number) => ("signal", Some(number)),
@@ -104,6 +109,9 @@ pub(super) fn json(outcome: &Outcome, promoted: &Promoted, grants: Option<&Grant
                 Err(fault) => (0, Some(fault.to_string())),
             };
             map.insert("promoted".to_owned(), json!({"changes": count, "fault": fault}));
+        }
+        if let Some(attempts) = attempts {
+            map.insert("network".to_owned(), network::json(attempts));
         }
         if let Some(grants) = grants {
             map.insert("explain".to_owned(), grants.as_json());

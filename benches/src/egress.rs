@@ -1,0 +1,322 @@
+//! What the gate to the network costs: connections and bytes from inside a sandbox through the gate to a server on the
+//! machine's loopback, beside the same client and server without a sandbox; a thousand connections at once; and the
+//! spawn of a sandbox with an allow-list beside a bare `posix_spawn`.
+//!
+//! Client and server are this program under hidden arguments. The client measures and says its figure.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::runtime::Runtime;
+use vambrace_egress::{Caps, Gate, HostName, Resolve, Resolving, Rules, Setting};
+use vambrace_sandbox::{Exit, Input, Network, Sandbox, Spec, Tier};
+
+use crate::{
+    read::{micros, percentile},
+    report::{Must, Report},
+    spawn::{Place, confined, medians, spawned},
+};
+
+/// The hidden arguments.
+pub(crate) const CLIENT: &str = "egress-client";
+pub(crate) const SERVER: &str = "egress-server";
+
+const ROUNDS: usize = 7;
+const CONNECTIONS: usize = 300;
+const BYTES: u64 = 512 << 20;
+const MANY: usize = 1000;
+const SPAWNS: usize = 100;
+const NAME: &str = "bench.example";
+
+pub(crate) fn run() -> Report {
+    let mut report = Report::new("egress");
+    let place = Place::new();
+    let server = Server::start();
+    let stage = Stage {
+        sandbox: place.sandbox(),
+        runtime: Runtime::new().unwrap(),
+        place: &place,
+        port: server.port,
+    };
+    stage.latency(&mut report);
+    stage.throughput(&mut report);
+    stage.parallel(&mut report);
+    stage.spawns(&mut report);
+    report
+}
+
+struct Stage<'a> {
+    sandbox: Sandbox,
+    runtime: Runtime,
+    place: &'a Place,
+    port: u16,
+}
+
+/// Knows one name.
+#[derive(Debug)]
+struct Near;
+
+impl Resolve for Near {
+    fn resolve(&self, _: &HostName) -> Resolving {
+        Box::pin(async { Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]) })
+    }
+}
+
+impl Stage<'_> {
+    fn gate(&self) -> Arc<Gate> {
+        let rules = [format!("127.0.0.1:{}", self.port), format!("{NAME}:{}", self.port)];
+        let rules = Rules::parse(rules.iter().map(String::as_str)).unwrap();
+        let setting = Setting {
+            resolver: Arc::new(Near),
+            caps: Caps { bytes: u64::MAX, ..Caps::default() },
+            ..Setting::new(rules)
+        };
+        Gate::new(setting, self.runtime.handle().clone())
+    }
+
+    /// The client inside; what it says.
+    fn inside(&self, host: &str, what: &str) -> f64 {
+        let program = std::env::current_exe().unwrap();
+        let mut spec = Spec::new(&program, self.place.path("empty"));
+        spec.arguments = [CLIENT, host, &self.port.to_string(), what].map(Into::into).to_vec();
+        spec.read = vec![program];
+        spec.network = Network::Gated;
+        spec.limits.open_files = 4096;
+        spec.limits.time = Duration::from_secs(300);
+        let gate = self.gate();
+        spec.door = Some(gate.clone());
+        let outcome = self.sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+        let (events, _) = gate.close();
+        let said = String::from_utf8_lossy(&outcome.stdout.bytes).trim().to_owned();
+        let wrong: Vec<_> = events.iter().filter(|event| event.reason.is_some()).collect();
+        assert!(outcome.exit == Exit::Code(0) && wrong.is_empty(), "{said} {wrong:?}");
+        said.parse().unwrap()
+    }
+
+    /// The same client without a sandbox.
+    fn outside(&self, what: &str) -> f64 {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([CLIENT, "127.0.0.1", &self.port.to_string(), what]);
+        let output = command.output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    }
+
+    fn latency(&self, report: &mut Report) {
+        let mut times = vec![Vec::new(); 3];
+        for _ in 0..ROUNDS {
+            times[0].push(self.outside("latency"));
+            times[1].push(self.inside("127.0.0.1", "latency"));
+            times[2].push(self.inside(NAME, "latency"));
+        }
+        let [direct, address, name] = [0, 1, 2].map(|at| percentile(&mut times[at], 50) / 1e3);
+        report.tell("connect, one byte there and back, without gate, p50", direct, "ms");
+        report.must("added by the gate, by address, p50", address - direct, "ms", Must::AtMost(0.3));
+        report.must("added by the gate, by name, p50", name - direct, "ms", Must::AtMost(0.3));
+    }
+
+    fn throughput(&self, report: &mut Report) {
+        for (what, said) in [("download", "to the program"), ("upload", "from the program")] {
+            let mut rates = vec![Vec::new(); 2];
+            for _ in 0..5 {
+                rates[0].push(self.outside(what));
+                rates[1].push(self.inside("127.0.0.1", what));
+            }
+            let [direct, gated] = [0, 1].map(|at| percentile(&mut rates[at], 50));
+            report.tell(format!("{said}, without gate"), direct / f64::from(1 << 20), "MiB/s");
+            report.must(format!("{said}, gate / without"), gated / direct, "times", Must::AtLeast(0.8));
+        }
+    }
+
+    fn parallel(&self, report: &mut Report) {
+        let before = memory();
+        let (most, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let watching = std::thread::spawn({
+            let (most, over) = (Arc::clone(&most), Arc::clone(&over));
+            move || {
+                while !over.load(Ordering::Relaxed) {
+                    most.fetch_max(memory(), Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+        });
+        let failed = self.inside(NAME, "parallel");
+        over.store(true, Ordering::Relaxed);
+        watching.join().unwrap();
+        let more = most.load(Ordering::Relaxed).saturating_sub(before);
+        report.must(format!("{MANY} connections at once, failed"), failed, "", Must::AtMost(0.0));
+        report.must(
+            "their memory in the broker",
+            more as f64 / f64::from(1 << 20),
+            "MiB",
+            Must::AtMost(64.0),
+        );
+    }
+
+    fn spawns(&self, report: &mut Report) {
+        let warm = self.place.sandbox();
+        warm.keep_warm(2).unwrap();
+        let one = |sandbox: &Sandbox| {
+            let mut spec = self.place.spec("empty", Tier::Full);
+            spec.network = Network::Gated;
+            let start = Instant::now();
+            let gate = self.gate();
+            spec.door = Some(gate.clone());
+            let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+            gate.close();
+            assert_eq!(outcome.exit, Exit::Code(0));
+            micros(start)
+        };
+        let closed = |sandbox: &Sandbox| confined(sandbox, &self.place.spec("empty", Tier::Full));
+        let times = medians(
+            SPAWNS,
+            &mut [
+                &mut || spawned(&mut Command::new("/bin/true")),
+                &mut || one(&self.sandbox),
+                &mut || one(&warm),
+                &mut || closed(&self.sandbox),
+                &mut || closed(&warm),
+            ],
+        );
+        let [bare, cold, warm, closed_cold, closed_warm] = times[..] else { panic!("{times:?}") };
+        report.tell("bare posix_spawn of /bin/true, median", bare / 1e3, "ms");
+        report.must("sandbox with allow-list, cold / bare", cold / bare, "times", Must::AtMost(4.5));
+        report.must("sandbox with allow-list, warm / bare", warm / bare, "times", Must::AtMost(2.0));
+        report.tell("sandbox with allow-list / without network, cold", cold / closed_cold, "times");
+        report.tell("sandbox with allow-list / without network, warm", warm / closed_warm, "times");
+    }
+}
+
+/// What this process has in memory, in bytes.
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = text.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// The client: connects to a host and port and says one figure.
+pub(crate) fn client() {
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let [host, port, what] = &words[..] else { panic!("{words:?}") };
+    let there = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), port.parse::<u16>().unwrap()));
+    let there: Vec<SocketAddr> = there.unwrap().collect();
+    let connect = |word: &[u8]| {
+        let mut stream = TcpStream::connect(&there[..]).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(word).unwrap();
+        stream
+    };
+    let figure = match what.as_str() {
+        "latency" => {
+            let mut times: Vec<f64> = (0..CONNECTIONS)
+                .map(|_| {
+                    let start = Instant::now();
+                    connect(&[1]).read_exact(&mut [0]).unwrap();
+                    micros(start)
+                })
+                .collect();
+            percentile(&mut times, 50)
+        }
+        "download" => {
+            let mut stream = connect(&[2]);
+            let mut buffer = vec![0; 256 << 10];
+            let start = Instant::now();
+            let mut got = 0;
+            while got < BYTES {
+                got += stream.read(&mut buffer).unwrap() as u64;
+            }
+            got as f64 / start.elapsed().as_secs_f64()
+        }
+        "upload" => {
+            let mut stream = connect(&[3]);
+            let buffer = vec![0; 256 << 10];
+            let start = Instant::now();
+            for _ in 0..BYTES / buffer.len() as u64 {
+                stream.write_all(&buffer).unwrap();
+            }
+            stream.read_exact(&mut [0]).unwrap();
+            BYTES as f64 / start.elapsed().as_secs_f64()
+        }
+        "parallel" => {
+            let mut open: Vec<TcpStream> = (0..MANY).map(|_| connect(&[4])).collect();
+            let failed = open.iter_mut().filter_map(|stream| stream.read_exact(&mut [0]).err()).count();
+            // All of them are open now; again.
+            let again = open
+                .iter_mut()
+                .filter_map(|stream| stream.write_all(&[4]).and_then(|()| stream.read_exact(&mut [0])).err());
+            (failed + again.count()) as f64
+        }
+        other => panic!("{other}"),
+    };
+    println!("{figure}");
+}
+
+/// The server: does what the first byte of a connection says.
+pub(crate) fn server() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("{}", listener.local_addr().unwrap().port());
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let serve = move || -> std::io::Result<()> {
+            stream.set_nodelay(true)?;
+            let mut first = [0];
+            stream.read_exact(&mut first)?;
+            let mut buffer = vec![0; if first[0] == 2 || first[0] == 3 { 256 << 10 } else { 1 }];
+            match first[0] {
+                2 => {
+                    for _ in 0..BYTES / buffer.len() as u64 {
+                        stream.write_all(&buffer)?;
+                    }
+                }
+                3 => {
+                    let mut got = 0;
+                    while got < BYTES {
+                        got += stream.read(&mut buffer)? as u64;
+                    }
+                    stream.write_all(&[1])?;
+                }
+                _ => loop {
+                    stream.write_all(&first)?;
+                    stream.read_exact(&mut first)?;
+                },
+            }
+            Ok(())
+        };
+        std::thread::Builder::new().stack_size(64 << 10).spawn(serve).unwrap();
+    }
+}
+
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .arg(SERVER)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { child, port: line.trim().parse().unwrap() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

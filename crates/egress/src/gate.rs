@@ -1,0 +1,385 @@
+//! The gate of one run: the sockets of its network namespace, DNS on one of them, connections on the others, ports
+//! opened when a program is about to use them, everything closed at the end.
+//!
+//! **Invariant.** The verdict that counts is the one at accept: the hint before it saves a program the wait and opens
+//! the port, and may be wrong in either direction without harm.
+
+mod resolver;
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use vambrace_sandbox::network::{Door, Hint, Kind, Sockets};
+
+use crate::connect::{self, Lookups, Resolve, SystemResolver};
+use crate::decide::{Destination, Reason, Rules, Verdict};
+use crate::event::{Action, Event, Log, Ticket};
+use crate::pass::{Held, Pass, Speaks};
+use crate::proxy::{self, Upstream};
+use crate::relay::{Caps, Meter, reset};
+use crate::synth::{Book, Meaning};
+
+/// How long a client of the proxy may take to say what it wants.
+pub(crate) const GREETING: Duration = Duration::from_secs(10);
+/// How long what a program sent before it ended may take to go out.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+const BACKLOG: i32 = 4096;
+
+/// What a gate is made of.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// What may be reached.
+    pub rules: Rules,
+    /// How much of it.
+    pub caps: Caps,
+    /// Who resolves names outside.
+    pub resolver: Arc<dyn Resolve>,
+    /// A proxy on the way out.
+    pub upstream: Option<Upstream>,
+    /// Names and their synthetic addresses; shared by the runs of a session.
+    pub book: Arc<Book>,
+}
+
+impl Setting {
+    /// Rules, and what holds when nobody says otherwise.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            caps: Caps::default(),
+            resolver: Arc::new(SystemResolver),
+            upstream: None,
+            book: Arc::default(),
+        }
+    }
+}
+
+/// The gate of one run.
+#[derive(Debug)]
+pub struct Gate {
+    inner: Arc<Inner>,
+    runtime: Handle,
+    stop: watch::Sender<bool>,
+    ports: Mutex<Ports>,
+}
+
+/// What every connection needs.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    setting: Setting,
+    lookups: Lookups,
+    meter: Meter,
+    pub(crate) log: Arc<Log>,
+    open: AtomicUsize,
+    /// Connections whose program may still have something to say.
+    speaking: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Default)]
+struct Ports {
+    spare: Vec<OwnedFd>,
+    opened: HashSet<(Option<IpAddr>, u16)>,
+    tasks: JoinSet<()>,
+}
+
+/// A connection to the server, and what it said already.
+pub(crate) struct Dialled {
+    stream: TcpStream,
+    early: Vec<u8>,
+    speaks: Speaks,
+}
+
+impl Gate {
+    /// A gate whose work is done by this runtime.
+    #[must_use]
+    pub fn new(setting: Setting, runtime: Handle) -> Arc<Self> {
+        raise_open_files();
+        let inner = Inner {
+            meter: Meter::new(setting.caps),
+            lookups: Lookups::new(Arc::clone(&setting.resolver)),
+            setting,
+            log: Arc::new(Log::new()),
+            open: AtomicUsize::new(0),
+            speaking: Arc::default(),
+        };
+        let (stop, _) = watch::channel(false);
+        Arc::new(Self { inner: Arc::new(inner), runtime, stop, ports: Mutex::default() })
+    }
+
+    /// Closes everything and tells what was attempted, and how many attempts more there were than are kept. Waits, so
+    /// another thread than the caller's must be at work for the runtime.
+    pub fn close(&self) -> (Vec<Event>, u64) {
+        let mut tasks = std::mem::take(&mut *self.ports.lock()).tasks;
+        let (done, closed) = std::sync::mpsc::channel::<()>();
+        let _ = self.stop.send(true);
+        self.runtime.spawn(async move {
+            while tasks.join_next().await.is_some() {}
+            drop(done);
+        });
+        // Nothing is ever sent: the end of the task is the message.
+        let _ = closed.recv();
+        self.inner.log.read()
+    }
+
+    /// Makes sure that somebody listens on a port: of every address, or of one.
+    fn listen(&self, only: Option<IpAddr>, port: u16) -> Result<(), Errno> {
+        let mut ports = self.ports.lock();
+        if ports.opened.contains(&(None, port)) || ports.opened.contains(&(only, port)) {
+            return Ok(());
+        }
+        let socket = ports.spare.pop().ok_or(Errno::MFILE)?;
+        let address = match only {
+            None => Ipv6Addr::UNSPECIFIED,
+            Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
+            Some(IpAddr::V6(address)) => address,
+        };
+        let bound = rustix::net::bind(&socket, &SocketAddrV6::new(address, port, 0, 0))
+            .and_then(|()| rustix::net::listen(&socket, BACKLOG));
+        if let Err(errno) = bound {
+            // The program itself listens there; the socket is as good as new.
+            ports.spare.push(socket);
+            return Err(errno);
+        }
+        let _inside = self.runtime.enter();
+        let listener = TcpListener::from_std(socket.into()).map_err(|_| Errno::IO)?;
+        let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
+        ports.tasks.spawn_on(accept(inner, listener, stop), &self.runtime);
+        ports.opened.insert((only, port));
+        Ok(())
+    }
+}
+
+impl Door for Gate {
+    fn open(&self, sockets: Sockets) {
+        let mut ports = self.ports.lock();
+        ports.spare = sockets.spare;
+        let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
+        ports.tasks.spawn_on(resolver::datagrams(inner, sockets.dns, stop), &self.runtime);
+        drop(ports);
+        // Without it a program falls back to datagrams, which are there.
+        let _ = self.listen(None, resolver::PORT);
+    }
+
+    fn hint(&self, to: SocketAddr, kind: Kind) -> Hint {
+        let (address, port) = (to.ip().to_canonical(), to.port());
+        // Programs ask the kernel for a route by connecting datagrams that they never send. What is sent finds nobody.
+        if kind == Kind::Datagram || port == 0 || port == resolver::PORT {
+            return Hint::GoOn;
+        }
+        let near = address.is_loopback() || address.is_unspecified();
+        if near {
+            let listed = self.inner.setting.rules.lists_address(address, port);
+            if listed || port == proxy::PORT {
+                // Where the program itself listens, it talks to itself.
+                let _ = self.listen(Some(address), port);
+            }
+            return Hint::GoOn;
+        }
+        let refused = match self.inner.meaning(address) {
+            Ok(destination) => match self.inner.setting.rules.judge(&destination, port) {
+                Verdict::Allow(_) => match self.listen(None, port) {
+                    Err(Errno::MFILE) => Some((destination.to_string(), Reason::Cap("ports"))),
+                    _ => None,
+                },
+                Verdict::Deny(reason) => Some((destination.to_string(), reason)),
+            },
+            Err(reason) => Some((address.to_string(), reason)),
+        };
+        match refused {
+            None => Hint::GoOn,
+            Some((host, reason)) => {
+                self.inner.log.begin(Action::Connect, host, port).failed(reason);
+                Hint::Refuse
+            }
+        }
+    }
+}
+
+/// Takes connections of one port until the gate closes.
+async fn accept(inner: Arc<Inner>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) => inner.admit(client, &mut connections),
+                // Out of descriptors: those that are open go on, the next is taken later.
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            },
+            Some(_) = connections.join_next() => {}
+            () = stopped(&mut stop) => break,
+        }
+    }
+    inner.take_the_rest(listener, &mut connections);
+    inner.last_words().await;
+    connections.shutdown().await;
+}
+
+/// Waits until the gate closes.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the gate is gone, which is the same.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+impl Inner {
+    fn admit(self: &Arc<Self>, client: TcpStream, connections: &mut JoinSet<()>) {
+        let Ok(local) = client.local_addr() else { return };
+        if self.open.fetch_add(1, Ordering::Relaxed) >= self.setting.caps.connections {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            let host =
+                self.meaning(local.ip()).map_or_else(|_| local.ip().to_string(), |host| host.to_string());
+            self.log.begin(Action::Connect, host, local.port()).failed(Reason::Cap("connections"));
+            reset(&client);
+            return;
+        }
+        let (seat, speaks) = (Seat(Arc::clone(self)), Speaks::new(&self.speaking));
+        connections.spawn(async move {
+            let _ = client.set_nodelay(true);
+            seat.0.serve(client, local, speaks).await;
+        });
+    }
+
+    /// Takes what is connected and was not accepted yet: its program may have spoken and gone. The kernel is asked, not
+    /// the runtime, which may not have heard of it.
+    fn take_the_rest(self: &Arc<Self>, listener: TcpListener, connections: &mut JoinSet<()>) {
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok((client, _)) = listener.accept() {
+            if client.set_nonblocking(true).is_ok()
+                && let Ok(client) = TcpStream::from_std(client)
+            {
+                self.admit(client, connections);
+            }
+        }
+    }
+
+    async fn serve(self: &Arc<Self>, client: TcpStream, local: SocketAddr, speaks: Speaks) {
+        let (address, port) = (local.ip().to_canonical(), local.port());
+        if port == resolver::PORT {
+            return resolver::stream(self, client).await;
+        }
+        if port == proxy::PORT && address.is_loopback() {
+            return proxy::serve(self, client, speaks).await;
+        }
+        let host = match self.meaning(address) {
+            Ok(host) => host,
+            Err(reason) => {
+                self.log.begin(Action::Connect, address.to_string(), port).failed(reason);
+                return reset(&client);
+            }
+        };
+        let mut ticket = self.log.begin(Action::Connect, host.to_string(), port);
+        match self.reach(&host, port, &mut ticket, speaks).await {
+            Ok(dialled) => {
+                self.pass(&client, dialled, &host, Vec::new(), &mut ticket).await;
+            }
+            Err(reason) => {
+                ticket.failed(reason);
+                reset(&client);
+            }
+        }
+    }
+
+    /// What an address stands for.
+    fn meaning(&self, address: IpAddr) -> Result<Destination, Reason> {
+        match self.setting.book.meaning(address) {
+            Meaning::Name(name) => Ok(Destination::Name(name)),
+            Meaning::Itself => Ok(Destination::Address(address.to_canonical())),
+            Meaning::Nothing => Err(Reason::UnknownAddress),
+        }
+    }
+
+    /// Judges a destination and dials it.
+    pub(crate) async fn reach(
+        &self,
+        host: &Destination,
+        port: u16,
+        ticket: &mut Ticket,
+        speaks: Speaks,
+    ) -> Result<Dialled, Reason> {
+        let rules = &self.setting.rules;
+        match rules.judge(host, port) {
+            Verdict::Allow(rule) => ticket.allowed_by(rule),
+            Verdict::Deny(reason) => return Err(reason),
+        }
+        if let Some(upstream) = &self.setting.upstream {
+            let (stream, early) = upstream.dial(host, port).await?;
+            return Ok(Dialled { stream, early, speaks });
+        }
+        let stream = connect::dial(rules, &self.lookups, host, port).await?;
+        ticket.dialled(stream.peer_addr().ok().map(|peer| peer.ip().to_canonical()));
+        Ok(Dialled { stream, early: Vec::new(), speaks })
+    }
+
+    /// Passes a connection on, to its end.
+    pub(crate) async fn pass(
+        &self,
+        client: &TcpStream,
+        dialled: Dialled,
+        host: &Destination,
+        from_client: Vec<u8>,
+        ticket: &mut Ticket,
+    ) {
+        let Dialled { stream, early, speaks } = dialled;
+        let traffic = Arc::clone(&ticket.traffic);
+        let pass = Pass { client, server: &stream, host, meter: &self.meter, traffic: &traffic };
+        let held = Held { from_client, from_server: early };
+        let Err(refused) = pass.run(held, speaks).await else { return };
+        reset(&stream);
+        if refused.http {
+            // Best effort: who does not read it sees the end.
+            let _ = client.try_write(&denial(&refused.reason));
+        } else {
+            reset(client);
+        }
+        ticket.failed(refused.reason);
+    }
+
+    /// Waits until what ended programs have said is on its way.
+    async fn last_words(&self) {
+        let limit = tokio::time::Instant::now() + LAST_WORDS;
+        while self.speaking.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < limit {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// The seat of one connection.
+struct Seat(Arc<Inner>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A refusal in HTTP.
+pub(crate) fn denial(reason: &Reason) -> Vec<u8> {
+    let words = format!("denied by the network policy: {reason}\n");
+    format!(
+        "HTTP/1.1 403 Forbidden\r\nX-Vambrace-Denied: {}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{words}",
+        reason.code(),
+        words.len(),
+    )
+    .into_bytes()
+}
+
+/// A thousand connections are two thousand sockets and some pipes; what a program started by us may have is set for
+/// it alone.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    if now.current < now.maximum || now.maximum.is_none() {
+        // It may be forbidden: then there are fewer connections.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+}

@@ -1,0 +1,174 @@
+//! Requests as attackers write them.
+
+use super::*;
+use proptest::prelude::*;
+
+fn name(text: &str) -> Destination {
+    Destination::Name(HostName::parse(text).unwrap())
+}
+
+fn judge(text: &str) -> Result<Option<Head>, Reason> {
+    head(text.as_bytes(), Some(&name("good.com")), To::Server)
+}
+
+#[track_caller]
+fn passes(text: &str, body: Body) {
+    let head = judge(text).unwrap().unwrap();
+    assert_eq!((head.length, head.body), (text.len(), body), "{text}");
+}
+
+#[track_caller]
+fn refused(text: &str, code: &str) {
+    assert_eq!(judge(text).unwrap_err().code(), code, "{text}");
+}
+
+// P3
+#[test]
+fn requests_for_the_host_pass() {
+    passes("GET / HTTP/1.1\r\nHost: good.com\r\n\r\n", Body::Length(0));
+    passes("GET / HTTP/1.1\r\nHOST: GOOD.com.:80\r\n\r\n", Body::Length(0));
+    passes("GET http://good.com/x HTTP/1.1\r\nHost: good.com\r\n\r\n", Body::Length(0));
+    passes("GET / HTTP/1.0\r\n\r\n", Body::Length(0));
+    passes("OPTIONS * HTTP/1.1\r\nHost: good.com\r\n\r\n", Body::Length(0));
+    passes("GET /?next=http://evil.com/ HTTP/1.1\r\nHost: good.com\r\n\r\n", Body::Length(0));
+    passes("POST / HTTP/1.1\r\nHost: good.com\r\nContent-Length: 12\r\n\r\n", Body::Length(12));
+    passes("POST / HTTP/1.1\r\nHost: good.com\r\nTransfer-Encoding: Chunked\r\n\r\n", Body::Chunked);
+    assert_eq!(judge("GET / HTTP/1.1\r\nHost: good.com\r\n"), Ok(None));
+}
+
+// P3: fronting
+#[test]
+fn requests_for_another_host_are_refused() {
+    refused("GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n", "name_mismatch");
+    refused("GET / HTTP/1.1\r\nHost: sub.good.com\r\n\r\n", "name_mismatch");
+    refused("GET http://evil.com/ HTTP/1.1\r\nHost: good.com\r\n\r\n", "name_mismatch");
+    refused("GET http://good.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n", "name_mismatch");
+    refused("GET / HTTP/1.0\r\nHost: evil.com\r\n\r\n", "name_mismatch");
+    refused("GET / HTTP/1.1\r\nHost: good.com\r\nHost: evil.com\r\n\r\n", "not_understood");
+    refused("GET / HTTP/1.1\r\nHost: good.com\r\nhost: good.com\r\n\r\n", "not_understood");
+    refused("GET / HTTP/1.1\r\n\r\n", "not_understood");
+    refused("GET http://evil.com@good.com/ HTTP/1.1\r\nHost: good.com\r\n\r\n", "bad_name");
+    refused("GET / HTTP/1.1\r\nHost: good.com@evil.com\r\n\r\n", "bad_name");
+    refused("GET / HTTP/1.1\r\nHost: good.com,evil.com\r\n\r\n", "bad_name");
+    refused("GET / HTTP/1.1\r\nHost: 0x7f.1\r\n\r\n", "bad_name");
+    refused("GET / HTTP/1.1\r\nHost:\r\n\r\n", "bad_name");
+    refused("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "name_mismatch");
+    refused("GET https://good.com/ HTTP/1.1\r\nHost: good.com\r\n\r\n", "not_understood");
+    refused("CONNECT evil.com:443 HTTP/1.1\r\nHost: good.com\r\n\r\n", "not_understood");
+    refused("GET evil.com HTTP/1.1\r\nHost: good.com\r\n\r\n", "not_understood");
+}
+
+#[test]
+fn what_two_servers_read_differently_is_refused() {
+    let with = |headers: &str| format!("POST / HTTP/1.1\r\nHost: good.com\r\n{headers}\r\n");
+    for headers in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Content-Length: 5, 5\r\n",
+        "Content-Length: +5\r\n",
+        "Content-Length: 0x5\r\n",
+        "Content-Length: -1\r\n",
+        "Content-Length: 99999999999999999999\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked, identity\r\n",
+        "Transfer-Encoding : chunked\r\n",
+        "X: 1\r\n Transfer-Encoding: chunked\r\n",
+        "Upgrade: h2c\r\nConnection: upgrade\r\n",
+        "X\0: 1\r\n",
+    ] {
+        assert_eq!(judge(&with(headers)).unwrap_err().code(), "not_understood", "{headers}");
+    }
+    refused("POST / HTTP/1.0\r\nHost: good.com\r\nTransfer-Encoding: chunked\r\n\r\n", "not_understood");
+    refused(&format!("GET / HTTP/1.1\r\nX: {}\r\n", "a".repeat(MOST_HEAD)), "not_understood");
+    assert!(judge(&with("Upgrade: websocket\r\n")).unwrap().unwrap().upgrade);
+}
+
+#[test]
+fn a_proxy_request_names_its_server() {
+    let read = |text: &str| head(text.as_bytes(), None, To::Proxy);
+    let target = |text: &str| read(text).unwrap().unwrap().target.unwrap();
+    let there = target("GET http://good.com:8080/x HTTP/1.1\r\nHost: good.com:8080\r\n\r\n");
+    assert_eq!(there, Authority { host: name("good.com"), port: Some(8080) });
+    let there = target("CONNECT [2606:4700::1]:443 HTTP/1.1\r\nHost: [2606:4700::1]:443\r\n\r\n");
+    assert_eq!(
+        there,
+        Authority { host: Destination::Address("2606:4700::1".parse().unwrap()), port: Some(443) }
+    );
+    for (text, code) in [
+        ("GET http://good.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n", "name_mismatch"),
+        ("CONNECT good.com:443 HTTP/1.1\r\nHost: evil.com\r\n\r\n", "name_mismatch"),
+        ("CONNECT evil.com%00.good.com:443 HTTP/1.1\r\nHost: x\r\n\r\n", "bad_name"),
+        ("CONNECT good.com:0 HTTP/1.1\r\nHost: good.com\r\n\r\n", "bad_name"),
+        ("CONNECT good.com:80:443 HTTP/1.1\r\nHost: good.com\r\n\r\n", "bad_name"),
+        ("CONNECT [::1%25lo]:443 HTTP/1.1\r\nHost: good.com\r\n\r\n", "bad_name"),
+        ("GET / HTTP/1.1\r\nHost: good.com\r\n\r\n", "not_understood"),
+        ("GET ftp://good.com/ HTTP/1.1\r\nHost: good.com\r\n\r\n", "not_understood"),
+    ] {
+        assert_eq!(read(text).unwrap_err().code(), code, "{text}");
+    }
+    let text =
+        b"GET http://good.com/a?b HTTP/1.1\r\nHost: good.com\r\nProxy-Authorization: x\r\nA: b\r\n\r\n";
+    let written = String::from_utf8(for_server(text).unwrap()).unwrap();
+    assert_eq!(written, "GET /a?b HTTP/1.1\r\nHost: good.com\r\nA: b\r\n\r\n");
+    let text = b"GET http://good.com?b HTTP/1.1\r\nHost: good.com\r\n\r\n";
+    assert!(for_server(text).unwrap().starts_with(b"GET /?b HTTP/1.1\r\n"));
+}
+
+#[test]
+fn chunks_are_followed_to_their_end_however_they_are_cut() {
+    let body = b"4;ext=1\r\nWiki\r\n5\r\npedia\r\n0\r\nTrailer: x\r\n\r\nGET / HTTP/1.1\r\n";
+    let end = body.len() - b"GET / HTTP/1.1\r\n".len();
+    for piece in 1..body.len() {
+        let mut chunks = Chunks::default();
+        let mut at = 0;
+        for part in body.chunks(piece) {
+            if chunks.done() {
+                break;
+            }
+            at += chunks.take(part).unwrap();
+        }
+        assert_eq!((at, chunks.done()), (end, true), "pieces of {piece}");
+    }
+    for bad in [
+        &b"4\nWiki"[..],
+        b"4\r\nWikiX\r\n",
+        b"4\r\nWiki\n",
+        b"-1\r\n",
+        b"0x4\r\n",
+        b"\r\n",
+        b"4 4\r\n",
+        b"4\r;\r\n",
+        b"ffffffffffffffff\r\n",
+        b"zz\r\n",
+    ] {
+        assert!(Chunks::default().take(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+    }
+    assert!(Chunks::default().take(&[b'1'; 5000]).is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_head_is_judged_without_harm(text in "(GET|POST|CONNECT) [ -~]{0,30} HTTP/1.[01]\r\n([A-Za-z-]{1,10}:[ -~]{0,20}\r\n){0,5}\r\n") {
+        let _ = head(text.as_bytes(), Some(&name("good.com")), To::Server);
+        let _ = head(text.as_bytes(), None, To::Proxy);
+    }
+
+    #[test]
+    fn a_host_that_passes_is_the_expected_one(host in "[a-zA-Z.:@%/0-9\\[\\] -]{0,20}") {
+        let text = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        if let Ok(Some(_)) = head(text.as_bytes(), Some(&name("a.b")), To::Server) {
+            let bare = host.trim().to_ascii_lowercase();
+            let bare = bare.split(':').next().unwrap().trim_end_matches('.');
+            prop_assert_eq!(bare, "a.b");
+        }
+    }
+
+    #[test]
+    fn chunks_take_no_more_than_they_are_given(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(taken) = Chunks::default().take(&bytes) {
+            prop_assert!(taken <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The explicit proxy in HTTP: CONNECT, and plain requests with a whole URL. One connection serves one host: a request
+//! for another one on the same connection is refused like any other that names the wrong host.
+
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::socks::say;
+use crate::decide::Reason;
+use crate::event::Action;
+use crate::gate::{Inner, denial};
+use crate::http::{self, Body, Head, To};
+use crate::pass::{Speaks, fill};
+
+pub(super) async fn serve(
+    gate: &Arc<Inner>,
+    client: TcpStream,
+    mut held: Vec<u8>,
+    limit: Instant,
+    speaks: Speaks,
+) {
+    let head = loop {
+        match http::head(&held, None, To::Proxy) {
+            Ok(Some(head)) => break head,
+            Ok(None) => {}
+            Err(reason) => {
+                gate.log.begin(Action::HttpProxy, first_line(&held), 0).failed(reason.clone());
+                let _ = say(&client, &denial(&reason)).await;
+                return;
+            }
+        }
+        if !matches!(fill(&client, &mut held, &mut Some(limit)).await, Ok(read) if read > 0) {
+            return;
+        }
+    };
+    let Some(target) = head.target.clone() else { return };
+    let port = target.port.unwrap_or(80);
+    let mut ticket = gate.log.begin(Action::HttpProxy, target.host.to_string(), port);
+    let ready = match prepare(&head, target.port, &mut held) {
+        Ok(first) => {
+            gate.reach(&target.host, port, &mut ticket, speaks).await.map(|dialled| (first, dialled))
+        }
+        Err(reason) => Err(reason),
+    };
+    match ready {
+        Ok((first, dialled)) => {
+            let told = if head.connect {
+                say(&client, b"HTTP/1.1 200 Connection established\r\n\r\n").await
+            } else {
+                Ok(())
+            };
+            if told.is_ok() {
+                gate.pass(&client, dialled, &target.host, [first, held].concat(), &mut ticket).await;
+            }
+        }
+        Err(reason) => {
+            let _ = say(&client, &denial(&reason)).await;
+            ticket.failed(reason);
+        }
+    }
+}
+
+/// What goes to the server first; the head is taken out of what is held.
+fn prepare(head: &Head, port: Option<u16>, held: &mut Vec<u8>) -> Result<Vec<u8>, Reason> {
+    let rest = held.split_off(head.length.min(held.len()));
+    let whole = std::mem::replace(held, rest);
+    if head.connect {
+        let plain = port.is_some() && head.body == Body::Length(0);
+        return if plain {
+            Ok(Vec::new())
+        } else {
+            Err(Reason::NotUnderstood("a CONNECT that cannot be read"))
+        };
+    }
+    http::for_server(&whole).ok_or(Reason::NotUnderstood("a request that cannot be read"))
+}
+
+/// For an event about a request that could not be read.
+fn first_line(bytes: &[u8]) -> String {
+    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    line.iter().take(200).copied().flat_map(std::ascii::escape_default).map(char::from).collect()
+}

@@ -1,0 +1,214 @@
+//! SOCKS5 (RFC 1928): no authentication, CONNECT only.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::decide::{Destination, Reason};
+use crate::event::Action;
+use crate::gate::Inner;
+use crate::http::host_of;
+use crate::pass::{Speaks, fill};
+use crate::relay::Broken;
+
+const NO_AUTHENTICATION: u8 = 0;
+const NOTHING_ACCEPTED: u8 = 0xff;
+const GENERAL_FAILURE: u8 = 1;
+const NOT_ALLOWED: u8 = 2;
+const HOST_UNREACHABLE: u8 = 4;
+const COMMAND_NOT_SUPPORTED: u8 = 7;
+const TYPE_NOT_SUPPORTED: u8 = 8;
+
+/// What a request says.
+#[derive(Debug, PartialEq, Eq)]
+enum Request {
+    Connect { host: Result<Destination, Vec<u8>>, port: u16, length: usize },
+    Refused(u8),
+}
+
+pub(super) async fn serve(
+    gate: &Arc<Inner>,
+    client: TcpStream,
+    mut held: Vec<u8>,
+    limit: Instant,
+    speaks: Speaks,
+) {
+    let (host, port) = match greet(&client, &mut held, limit).await {
+        Ok(Some(asked)) => asked,
+        Ok(None) | Err(_) => return,
+    };
+    let shown = match &host {
+        Ok(host) => host.to_string(),
+        Err(bytes) => bytes.escape_ascii().to_string(),
+    };
+    let mut ticket = gate.log.begin(Action::Socks, shown, port);
+    let dialled = match host {
+        Ok(host) => gate.reach(&host, port, &mut ticket, speaks).await.map(|dialled| (host, dialled)),
+        Err(_) => Err(Reason::BadName),
+    };
+    match dialled {
+        Ok((host, dialled)) => {
+            if say(&client, &answer(0)).await.is_ok() {
+                gate.pass(&client, dialled, &host, held, &mut ticket).await;
+            }
+        }
+        Err(reason) => {
+            let code = if reason.is_refusal() { NOT_ALLOWED } else { HOST_UNREACHABLE };
+            ticket.failed(reason);
+            let _ = say(&client, &answer(code)).await;
+        }
+    }
+}
+
+/// Greeting and request; what follows them stays held.
+async fn greet(
+    client: &TcpStream,
+    held: &mut Vec<u8>,
+    limit: Instant,
+) -> Result<Option<(Result<Destination, Vec<u8>>, u16)>, Broken> {
+    let mut limit = Some(limit);
+    let methods = loop {
+        match held.as_slice() {
+            [5, count, rest @ ..] if rest.len() >= usize::from(*count) => {
+                let end = 2 + usize::from(*count);
+                let methods: Vec<u8> = held.drain(..end).skip(2).collect();
+                break methods;
+            }
+            _ => {}
+        }
+        if fill(client, held, &mut limit).await? == 0 {
+            return Ok(None);
+        }
+    };
+    if !methods.contains(&NO_AUTHENTICATION) {
+        say(client, &[5, NOTHING_ACCEPTED]).await?;
+        return Ok(None);
+    }
+    say(client, &[5, NO_AUTHENTICATION]).await?;
+    loop {
+        match request(held) {
+            Some(Request::Connect { host, port, length }) => {
+                held.drain(..length.min(held.len()));
+                return Ok(Some((host, port)));
+            }
+            Some(Request::Refused(code)) => {
+                say(client, &answer(code)).await?;
+                return Ok(None);
+            }
+            None => {}
+        }
+        if fill(client, held, &mut limit).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+/// Reads a request; nothing while it is not all there.
+fn request(bytes: &[u8]) -> Option<Request> {
+    let (version, command, kind, rest) = match bytes {
+        [version, command, _, kind, rest @ ..] => (*version, *command, *kind, rest),
+        _ => return None,
+    };
+    if version != 5 {
+        return Some(Request::Refused(GENERAL_FAILURE));
+    }
+    if command != 1 {
+        return Some(Request::Refused(COMMAND_NOT_SUPPORTED));
+    }
+    let (host, length) = match kind {
+        1 => {
+            let four: [u8; 4] = rest.get(..4)?.try_into().ok()?;
+            (Ok(Destination::Address(Ipv4Addr::from(four).into())), 4)
+        }
+        4 => {
+            let six: [u8; 16] = rest.get(..16)?.try_into().ok()?;
+            (Ok(Destination::Address(IpAddr::from(Ipv6Addr::from(six)).to_canonical())), 16)
+        }
+        3 => {
+            let length = usize::from(*rest.first()?);
+            let name = rest.get(1..=length)?;
+            let text = std::str::from_utf8(name).ok();
+            let host = text.and_then(|text| host_of(text).ok()).ok_or_else(|| name.to_vec());
+            (host, length + 1)
+        }
+        _ => return Some(Request::Refused(TYPE_NOT_SUPPORTED)),
+    };
+    let port: [u8; 2] = rest.get(length..length + 2)?.try_into().ok()?;
+    Some(Request::Connect { host, port: u16::from_be_bytes(port), length: 4 + length + 2 })
+}
+
+fn answer(code: u8) -> [u8; 10] {
+    [5, code, 0, 1, 0, 0, 0, 0, 0, 0]
+}
+
+pub(super) async fn say(stream: &TcpStream, mut bytes: &[u8]) -> Result<(), Broken> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn named(name: &[u8]) -> Vec<u8> {
+        [&[5, 1, 0, 3, name.len() as u8][..], name, &[1, 0xbb]].concat()
+    }
+
+    #[test]
+    fn requests_are_read_when_they_are_whole() {
+        let bytes = named(b"example.com");
+        for end in 0..bytes.len() {
+            assert_eq!(request(&bytes[..end]), None);
+        }
+        let host = host_of("example.com").unwrap();
+        assert_eq!(
+            request(&bytes),
+            Some(Request::Connect { host: Ok(host), port: 443, length: bytes.len() })
+        );
+        assert_eq!(request(&[5, 2, 0, 1]), Some(Request::Refused(COMMAND_NOT_SUPPORTED)));
+        assert_eq!(request(&[5, 3, 0, 1]), Some(Request::Refused(COMMAND_NOT_SUPPORTED)));
+        assert_eq!(request(&[4, 1, 0, 1]), Some(Request::Refused(GENERAL_FAILURE)));
+        assert_eq!(request(&[5, 1, 0, 9]), Some(Request::Refused(TYPE_NOT_SUPPORTED)));
+    }
+
+    // P3: the NUL byte that fooled a suffix check
+    #[test]
+    fn names_that_are_none_are_no_hosts() {
+        for name in [
+            &b"evil.com\0.google.com"[..],
+            b"evil.com%00.google.com",
+            b"a b",
+            b"\xff\xfe",
+            b"",
+            b"127.1",
+            b"0x7f000001",
+        ] {
+            match request(&named(name)) {
+                Some(Request::Connect { host: Err(kept), .. }) => assert_eq!(kept, name),
+                other => panic!("{other:?}"),
+            }
+        }
+        // An address as text is that address.
+        let Some(Request::Connect { host, .. }) = request(&named(b"127.0.0.1")) else { panic!() };
+        assert_eq!(host, Ok(Destination::Address("127.0.0.1".parse().unwrap())));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            if let Some(Request::Connect { length, .. }) = request(&bytes) {
+                prop_assert!(length <= bytes.len());
+            }
+        }
+    }
+}

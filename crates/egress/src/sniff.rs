@@ -1,0 +1,266 @@
+//! The first bytes of a connection: is it TLS, and for which name; is it HTTP; or something that says no name.
+//!
+//! The reader is incremental and bounded: it says [`First::More`] until it is sure, never looks past its limits, and
+//! what it cannot make sense of within them is refused by the caller.
+
+/// The most bytes that are held before it must be clear what they are.
+pub(crate) const MOST: usize = 32 << 10;
+
+/// What the first bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum First {
+    /// Not clear yet.
+    More,
+    /// TLS, with the name that it asks for, if any.
+    Tls(Option<Vec<u8>>),
+    /// HTTP/1; requests follow.
+    Http,
+    /// Neither.
+    Other,
+    /// It pretends to be something and is not.
+    Bad(&'static str),
+}
+
+/// Looks at the bytes so far.
+pub(crate) fn first(bytes: &[u8]) -> First {
+    match bytes.first() {
+        None => First::More,
+        Some(0x16) => hello(bytes),
+        // Empty lines before a request are skipped by servers, so here too.
+        Some(byte) if byte.is_ascii_alphabetic() || matches!(byte, b'\r' | b'\n') => line(bytes),
+        Some(_) => First::Other,
+    }
+}
+
+/// A text protocol: HTTP when its first line says so.
+fn line(bytes: &[u8]) -> First {
+    const LONGEST: usize = 16 << 10;
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
+    if start > 16 {
+        return First::Bad("it begins with empty lines");
+    }
+    let rest = bytes.get(start..).unwrap_or_default();
+    let end = rest.iter().position(|byte| *byte == b'\n');
+    let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let known = METHODS.contains(&word) && word.len() < line.len();
+    if line.iter().any(|byte| !matches!(byte, b' '..=b'~' | b'\t' | 0x80..)) && !known {
+        return First::Other;
+    }
+    if end.is_none() {
+        return if line.len() > LONGEST { First::Bad("its first line does not end") } else { First::More };
+    }
+    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    if line.starts_with(b"PRI * HTTP/2") {
+        return First::Bad("HTTP/2 without TLS cannot be judged");
+    }
+    let http = version.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"HTTP/"));
+    match (http, known) {
+        (true, _) => First::Http,
+        (false, true) => First::Bad("a request without a version names no host"),
+        (false, false) => First::Other,
+    }
+}
+
+const METHODS: &[&[u8]] =
+    &[b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH", b"PRI"];
+
+/// A TLS ClientHello, which may come in several records.
+fn hello(bytes: &[u8]) -> First {
+    const BAD: First = First::Bad("its TLS greeting cannot be read");
+    let mut greeting = Vec::new();
+    let mut rest = bytes;
+    loop {
+        let (kind, major, length) = match rest {
+            [] => break,
+            [kind, major, _, high, low, ..] => {
+                (*kind, *major, usize::from(u16::from_be_bytes([*high, *low])))
+            }
+            [0x16, 3, ..] | [0x16] => break,
+            _ => return BAD,
+        };
+        if kind != 0x16 || major != 3 || length == 0 || length > 16 << 10 {
+            return BAD;
+        }
+        let content = rest.get(5..).unwrap_or_default();
+        greeting.extend_from_slice(content.get(..length).unwrap_or(content));
+        match content.get(length..) {
+            Some(after) => rest = after,
+            None => break,
+        }
+        if whole(&greeting) {
+            break;
+        }
+    }
+    match greeting.first() {
+        None => return First::More,
+        Some(1) => {}
+        Some(_) => return BAD,
+    }
+    if !whole(&greeting) {
+        return if bytes.len() >= MOST { BAD } else { First::More };
+    }
+    server_name(&greeting).map_or(BAD, First::Tls)
+}
+
+fn whole(greeting: &[u8]) -> bool {
+    match greeting {
+        [_, a, b, c, body @ ..] => {
+            body.len() >= usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c)
+        }
+        _ => false,
+    }
+}
+
+/// The name in a whole greeting; outer `None` when it is malformed or says two.
+fn server_name(greeting: &[u8]) -> Option<Option<Vec<u8>>> {
+    let mut reader = Reader(greeting);
+    reader.take(1)?;
+    let mut body = reader.vector(3)?;
+    // Version and random.
+    body.take(34)?;
+    let _session = body.vector(1)?;
+    let _ciphers = body.vector(2)?;
+    let _compression = body.vector(1)?;
+    if body.0.is_empty() {
+        return Some(None);
+    }
+    let mut extensions = body.vector(2)?;
+    if !body.0.is_empty() {
+        return None;
+    }
+    let mut name = None;
+    while !extensions.0.is_empty() {
+        let kind = extensions.take(2)?;
+        let mut content = extensions.vector(2)?;
+        if kind != [0, 0] {
+            continue;
+        }
+        let mut list = content.vector(2)?;
+        while !list.0.is_empty() {
+            let host = list.take(1)? == [0];
+            let value = list.vector(2)?;
+            if !host || name.is_some() || value.0.is_empty() {
+                return None;
+            }
+            name = Some(value.0.to_vec());
+        }
+        if name.is_none() || !content.0.is_empty() {
+            return None;
+        }
+    }
+    Some(name)
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// What follows a length of so many bytes.
+    fn vector(&mut self, width: usize) -> Option<Reader<'a>> {
+        let length = self.take(width)?.iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte));
+        self.take(length).map(Reader)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A greeting as programs send it, with these names in it.
+    pub(crate) fn greeting(names: &[&[u8]]) -> Vec<u8> {
+        let vector = |width: usize, content: &[u8]| {
+            let length = (content.len() as u32).to_be_bytes();
+            [&length[4 - width..], content].concat()
+        };
+        let list: Vec<u8> = names.iter().flat_map(|name| [vec![0], vector(2, name)].concat()).collect();
+        let sni = [vec![0, 0], vector(2, &vector(2, &list))].concat();
+        let other = [vec![0, 43], vector(2, &[2, 3, 4])].concat();
+        let extensions = if names.is_empty() { other } else { [other, sni].concat() };
+        let body =
+            [vec![3, 3], vec![7; 32], vec![0], vector(2, &[0x13, 1]), vec![1, 0], vector(2, &extensions)]
+                .concat();
+        [vec![1], vector(3, &body)].concat()
+    }
+
+    pub(crate) fn records(greeting: &[u8], piece: usize) -> Vec<u8> {
+        let record = |part: &[u8]| [&[0x16, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+        greeting.chunks(piece).flat_map(record).collect()
+    }
+
+    #[test]
+    fn the_name_in_a_greeting_is_found_however_it_is_cut() {
+        let hello = greeting(&[b"example.com"]);
+        for piece in [1, 2, 5, 100, 16000] {
+            let bytes = records(&hello, piece);
+            assert_eq!(first(&bytes), First::Tls(Some(b"example.com".to_vec())), "records of {piece}");
+            for end in 0..bytes.len() {
+                assert_eq!(first(&bytes[..end]), First::More, "{end} of {}", bytes.len());
+            }
+        }
+        assert_eq!(first(&records(&greeting(&[]), 1000)), First::Tls(None));
+    }
+
+    #[test]
+    fn greetings_that_say_two_things_are_refused() {
+        assert!(matches!(first(&records(&greeting(&[b"a.com", b"b.com"]), 1000)), First::Bad(_)));
+        assert!(matches!(first(&records(&greeting(&[b""]), 1000)), First::Bad(_)));
+        let mut wrong = records(&greeting(&[b"a.com"]), 1000);
+        wrong[5] = 2;
+        assert!(matches!(first(&wrong), First::Bad(_)));
+        assert!(matches!(first(&[0x16, 3, 1, 0, 0]), First::Bad(_)));
+        assert!(matches!(first(&[0x16, 2, 0, 0, 5, 1]), First::Bad(_)));
+        assert!(matches!(first(&[0x16, 3, 1, 0xff, 0xff, 1]), First::Bad(_)));
+    }
+
+    #[test]
+    fn http_is_known_by_its_first_line() {
+        for (bytes, expected) in [
+            (&b"GET / HTTP/1.1\r\n"[..], First::Http),
+            (b"\r\nGET / HTTP/1.1\r\n", First::Http),
+            (b"PROPFIND /x HTTP/1.0\n", First::Http),
+            (b"get / http/1.1\r\n", First::Http),
+            (b"GET /\x01 HTTP/1.1\r\n", First::Http),
+            (b"G", First::More),
+            (b"GET / HTTP/1.1", First::More),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", First::Other),
+            (b"EHLO me\r\n", First::Other),
+            (b"\0\0\0\x08\x04\xd2\x16\x2f", First::Other),
+            (b"BitTorrent\x13protocol", First::Other),
+            (b"GET /\r\n", First::Bad("a request without a version names no host")),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", First::Bad("HTTP/2 without TLS cannot be judged")),
+        ] {
+            assert_eq!(first(bytes), expected, "{}", String::from_utf8_lossy(bytes));
+        }
+        assert!(matches!(first(&[b'A'; 20_000]), First::Bad(_)));
+        assert!(matches!(first(&[b'\n'; 40]), First::Bad(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_looked_at_without_harm(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), tls in any::<bool>()) {
+            if tls && bytes.len() > 6 {
+                bytes[..6].copy_from_slice(&[0x16, 3, 1, 0, 200, 1]);
+            }
+            first(&bytes);
+        }
+
+        #[test]
+        fn a_changed_greeting_never_says_another_name_silently(at in 0_usize..200, value in any::<u8>()) {
+            let mut bytes = records(&greeting(&[b"example.com"]), 1000);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = value;
+            }
+            if let First::Tls(Some(name)) = first(&bytes) {
+                prop_assert!(name.len() <= 11);
+            }
+        }
+    }
+}

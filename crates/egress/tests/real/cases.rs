@@ -1,0 +1,995 @@
+//! The escape suite, network part: a table. Each case says what the program hears, which event must appear, and whether
+//! anything may reach the internet or its name server. `real table` prints it.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::sync::Once;
+
+use libtest_mimic::{Failed, Trial};
+use vambrace_egress::{Caps, Setting};
+
+use super::kit::{Ran, line, setting, stage};
+
+/// What may leave the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    /// Not even a question.
+    Nothing,
+    /// A question for an allowed name, and no connection.
+    Names,
+    /// A connection; what goes over it is in what the program hears.
+    Connection,
+}
+use Leaves::{Connection, Names, Nothing};
+
+/// Name, rules, the probe's words, what it hears, the event, what leaves.
+type Case =
+    (&'static str, &'static [&'static str], &'static [&'static str], &'static str, &'static str, Leaves);
+
+const GET: &str = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
+const GOOD: &[&str] = &["good.example"];
+const OPEN: &[&str] = &["allow"];
+const NET: &[&str] = &["93.184.216.32/29"];
+const SERVED: &str = "served good.example";
+const NO: &str = "ERROR PermissionDenied";
+
+/// P3: by name.
+const BY_NAME: &[Case] = &[
+    (
+        "listed host",
+        GOOD,
+        &["tcp", "good.example", "80", GET],
+        SERVED,
+        "connect good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "other host",
+        GOOD,
+        &["tcp", "evil.example", "80", GET],
+        "no such name",
+        "dns evil.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "secret in a name",
+        GOOD,
+        &["tcp", "c2VjcmV0.evil.example", "80", ""],
+        "no such name",
+        "dns c2vjcmv0.evil.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "name below a listed host",
+        GOOD,
+        &["tcp", "www.good.example", "80", ""],
+        "no such name",
+        "dns www.good.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "listed host as prefix",
+        GOOD,
+        &["tcp", "good.example.evil.example", "80", ""],
+        "no such name",
+        "dns good.example.evil.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "upper case",
+        GOOD,
+        &["tcp", "GOOD.Example", "80", GET],
+        SERVED,
+        "connect good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "wildcard, deep below",
+        &["*.good.example"],
+        &["tcp", "a.b.c.good.example", "22", ""],
+        NO,
+        "connect a.b.c.good.example 22 denied port_not_allowed",
+        Nothing,
+    ),
+    (
+        "wildcard, deep below, port",
+        &["*.good.example:22"],
+        &["tcp", "a.b.c.good.example", "22", ""],
+        "SSH-2.0-test",
+        "connect a.b.c.good.example 22 allowed",
+        Connection,
+    ),
+    (
+        "wildcard, not itself",
+        &["*.good.example"],
+        &["tcp", "good.example", "80", GET],
+        "no such name",
+        "dns good.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "refusing rule",
+        &["allow", "!evil.example"],
+        &["tcp", "evil.example", "80", ""],
+        "no such name",
+        "dns evil.example denied refused_by_rule",
+        Nothing,
+    ),
+    (
+        "international name",
+        &["bücher.example:22"],
+        &["tcp", "xn--bcher-kva.example", "22", ""],
+        "SSH-2.0-test",
+        "connect xn--bcher-kva.example 22 allowed",
+        Connection,
+    ),
+    (
+        "other port of a listed host",
+        GOOD,
+        &["tcp", "good.example", "22", ""],
+        NO,
+        "connect good.example 22 denied port_not_allowed",
+        Nothing,
+    ),
+    (
+        "the proxy's port number elsewhere",
+        GOOD,
+        &["tcp", "good.example", "3128", GET],
+        NO,
+        "connect good.example 3128 denied port_not_allowed",
+        Nothing,
+    ),
+    (
+        "over IPv6 alone",
+        &["six.example:22"],
+        &["tcp", "six.example", "22", ""],
+        "SSH-2.0-test",
+        "connect six.example 22 allowed",
+        Connection,
+    ),
+    (
+        "numeric spelling",
+        OPEN,
+        &["tcp", "0x7f.1", "8080", ""],
+        "no such name",
+        "dns 0x7f.1 denied bad_name",
+        Nothing,
+    ),
+    (
+        "name without address",
+        &["silent.example"],
+        &["tcp", "silent.example", "80", ""],
+        "ERROR ConnectionReset",
+        "connect silent.example 80 failed not_found",
+        Names,
+    ),
+    (
+        "resolver of one's own choice",
+        GOOD,
+        &["dns", "8.8.8.8", "good.example"],
+        "GOT 198.18.",
+        "dns good.example allowed",
+        Nothing,
+    ),
+    (
+        "resolver over IPv6",
+        GOOD,
+        &["dns", "2001:4860:4860::8888", "good.example"],
+        "GOT fd76:",
+        "dns good.example allowed",
+        Nothing,
+    ),
+    (
+        "resolver over TCP",
+        GOOD,
+        &["dns-tcp", "9.9.9.9", "good.example"],
+        "GOT 198.18.",
+        "dns good.example allowed",
+        Nothing,
+    ),
+    (
+        "refused name over TCP",
+        GOOD,
+        &["dns-tcp", "9.9.9.9", "evil.example"],
+        "no such name",
+        "dns evil.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "server speaks first",
+        &["good.example:22"],
+        &["tcp", "good.example", "22", ""],
+        "SSH-2.0-test",
+        "connect good.example 22 allowed",
+        Connection,
+    ),
+    (
+        "binary protocol",
+        &["good.example:5432"],
+        &["tcp", "good.example", "5432", "\\0\\0\\0\\x08\\x04\\xd2\\x16\\x2f"],
+        "GOT N",
+        "connect good.example 5432 allowed",
+        Connection,
+    ),
+];
+
+/// P2, P3: by address.
+const BY_ADDRESS: &[Case] = &[
+    (
+        "address of a listed host",
+        GOOD,
+        &["tcp", "93.184.216.34", "80", GET],
+        NO,
+        "connect 93.184.216.34 80 denied address_not_allowed",
+        Nothing,
+    ),
+    (
+        "network, first address",
+        NET,
+        &["tcp", "93.184.216.32", "80", GET],
+        SERVED,
+        "connect 93.184.216.32 80 allowed",
+        Connection,
+    ),
+    (
+        "network, last address, any port",
+        NET,
+        &["tcp", "93.184.216.39", "22", ""],
+        "SSH-2.0-test",
+        "connect 93.184.216.39 22 allowed",
+        Connection,
+    ),
+    (
+        "network, before the first",
+        NET,
+        &["tcp", "93.184.216.31", "80", GET],
+        NO,
+        "connect 93.184.216.31 80 denied address_not_allowed",
+        Nothing,
+    ),
+    (
+        "network, after the last",
+        NET,
+        &["tcp", "93.184.216.40", "80", GET],
+        NO,
+        "connect 93.184.216.40 80 denied address_not_allowed",
+        Nothing,
+    ),
+    (
+        "network with a port, another one",
+        &["93.184.216.32/29:80"],
+        &["tcp", "93.184.216.34", "22", ""],
+        NO,
+        "connect 93.184.216.34 22 denied port_not_allowed",
+        Nothing,
+    ),
+    (
+        "IPv6 address of a listed host",
+        GOOD,
+        &["tcp", "2606:4700::1", "80", GET],
+        NO,
+        "connect 2606:4700::1 80 denied address_not_allowed",
+        Nothing,
+    ),
+    (
+        "IPv6 network",
+        &["2606:4700::/32"],
+        &["tcp", "2606:4700::1", "80", GET],
+        SERVED,
+        "connect 2606:4700::1 80 allowed",
+        Connection,
+    ),
+    (
+        "IPv4 in IPv6's clothes, not listed",
+        GOOD,
+        &["tcp", "::ffff:93.184.216.35", "80", GET],
+        NO,
+        "connect 93.184.216.35 80 denied address_not_allowed",
+        Nothing,
+    ),
+    (
+        "IPv4 in IPv6's clothes, listed",
+        NET,
+        &["tcp", "::ffff:93.184.216.35", "80", GET],
+        SERVED,
+        "connect 93.184.216.35 80 allowed",
+        Connection,
+    ),
+    (
+        "private address",
+        GOOD,
+        &["tcp", "10.9.8.7", "80", GET],
+        NO,
+        "connect 10.9.8.7 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "private address, everything as network",
+        &["0.0.0.0/0"],
+        &["tcp", "10.9.8.7", "80", GET],
+        NO,
+        "connect 10.9.8.7 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "private address, listed",
+        &["10.9.8.0/24"],
+        &["tcp", "10.9.8.7", "80", GET],
+        SERVED,
+        "connect 10.9.8.7 80 allowed",
+        Connection,
+    ),
+    (
+        "private address, open network",
+        OPEN,
+        &["tcp", "10.9.8.7", "80", GET],
+        SERVED,
+        "connect 10.9.8.7 80 allowed",
+        Connection,
+    ),
+    (
+        "any address, open network",
+        OPEN,
+        &["tcp", "93.184.216.35", "22", ""],
+        "SSH-2.0-test",
+        "connect 93.184.216.35 22 allowed",
+        Connection,
+    ),
+    (
+        "metadata, open network",
+        OPEN,
+        &["tcp", "169.254.169.254", "80", GET],
+        NO,
+        "connect 169.254.169.254 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata of Alibaba, open network",
+        OPEN,
+        &["tcp", "100.100.100.200", "80", GET],
+        NO,
+        "connect 100.100.100.200 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata of Azure, open network",
+        OPEN,
+        &["tcp", "168.63.129.16", "80", GET],
+        NO,
+        "connect 168.63.129.16 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata over IPv6, open network",
+        OPEN,
+        &["tcp", "fd00:ec2::254", "80", GET],
+        NO,
+        "connect fd00:ec2::254 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata mapped, open network",
+        OPEN,
+        &["tcp", "::ffff:169.254.169.254", "80", GET],
+        NO,
+        "connect 169.254.169.254 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata by NAT64, open network",
+        OPEN,
+        &["tcp", "64:ff9b::a9fe:a9fe", "80", GET],
+        NO,
+        "connect 64:ff9b::a9fe:a9fe 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata by 6to4, open network",
+        OPEN,
+        &["tcp", "2002:a9fe:a9fe::1", "80", GET],
+        NO,
+        "connect 2002:a9fe:a9fe::1 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata, its whole network listed",
+        &["169.254.0.0/16"],
+        &["tcp", "169.254.169.254", "80", GET],
+        NO,
+        "connect 169.254.169.254 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata, listed by itself",
+        &["169.254.169.254"],
+        &["tcp", "169.254.169.254", "80", GET],
+        SERVED,
+        "connect 169.254.169.254 80 allowed",
+        Connection,
+    ),
+    (
+        "loopback is the sandbox's own",
+        OPEN,
+        &["tcp", "127.0.0.1", "8080", ""],
+        "ERROR ConnectionRefused",
+        "",
+        Nothing,
+    ),
+    ("loopback over IPv6", OPEN, &["tcp", "::1", "8080", ""], "ERROR ConnectionRefused", "", Nothing),
+    ("nobody's address", OPEN, &["tcp", "0.0.0.0", "8080", ""], "ERROR ConnectionRefused", "", Nothing),
+    (
+        "the machine's loopback, listed",
+        &["127.0.0.1:8080"],
+        &["tcp", "127.0.0.1", "8080", ""],
+        "GOT the machine",
+        "connect 127.0.0.1 8080 allowed",
+        Nothing,
+    ),
+    (
+        "the machine's own address",
+        OPEN,
+        &["tcp", "2606:4700:ffff::1", "8080", ""],
+        "ERROR",
+        "connect 2606:4700:ffff::1 8080 denied this_machine",
+        Nothing,
+    ),
+    ("a server inside", GOOD, &["own"], "GOT myself", "", Nothing),
+    (
+        "an address that DNS never gave",
+        GOOD,
+        &["tcp", "198.18.77.77", "80", GET],
+        NO,
+        "connect 198.18.77.77 80 denied unknown_address",
+        Nothing,
+    ),
+    (
+        "QUIC",
+        GOOD,
+        &["udp", "good.example", "443"],
+        "ERROR ConnectionRefused",
+        "dns good.example allowed",
+        Nothing,
+    ),
+    ("datagrams", OPEN, &["udp", "93.184.216.34", "123"], "ERROR ConnectionRefused", "", Nothing),
+];
+
+/// P3: names that lead inside.
+const REBINDING: &[Case] = &[
+    (
+        "to a private address",
+        &["private.example"],
+        &["tcp", "private.example", "80", GET],
+        "ERROR ConnectionReset",
+        "connect private.example 80 denied special_address",
+        Names,
+    ),
+    (
+        "to a private address, listed",
+        &["private.example:22", "10.9.8.0/24"],
+        &["tcp", "private.example", "22", ""],
+        "SSH-2.0-test",
+        "connect private.example 22 allowed",
+        Connection,
+    ),
+    (
+        "to metadata",
+        &["metadata.example"],
+        &["tcp", "metadata.example", "80", GET],
+        "ERROR ConnectionReset",
+        "connect metadata.example 80 denied special_address",
+        Names,
+    ),
+    (
+        "to metadata, open network",
+        OPEN,
+        &["tcp", "metadata.example", "80", GET],
+        "ERROR ConnectionReset",
+        "connect metadata.example 80 denied special_address",
+        Names,
+    ),
+    (
+        "to metadata over IPv6",
+        OPEN,
+        &["tcp", "metadata6.example", "80", GET],
+        "ERROR ConnectionReset",
+        "connect metadata6.example 80 denied special_address",
+        Names,
+    ),
+    (
+        "to metadata by NAT64",
+        OPEN,
+        &["tcp", "nat64.example", "80", GET],
+        "ERROR ConnectionReset",
+        "connect nat64.example 80 denied special_address",
+        Names,
+    ),
+    (
+        "to the machine's loopback",
+        OPEN,
+        &["tcp", "loopback.example", "8080", ""],
+        "ERROR ConnectionReset",
+        "connect loopback.example 8080 denied special_address",
+        Names,
+    ),
+    (
+        "to the machine",
+        OPEN,
+        &["tcp", "machine.example", "8080", ""],
+        "ERROR ConnectionReset",
+        "connect machine.example 8080 denied",
+        Names,
+    ),
+    (
+        "one private, one not",
+        &["mixed.example:22"],
+        &["tcp", "mixed.example", "22", ""],
+        "SSH-2.0-test",
+        "connect mixed.example 22 allowed",
+        Connection,
+    ),
+    (
+        "outside at first",
+        &["rebind.example:*"],
+        &["tcp", "rebind.example", "22", ""],
+        "SSH-2.0-test",
+        "connect rebind.example 22 allowed",
+        Connection,
+    ),
+    (
+        "inside from then on",
+        &["rebind.example:*"],
+        &["tcp", "rebind.example", "8080", ""],
+        "ERROR ConnectionReset",
+        "connect rebind.example 8080 denied special_address",
+        Names,
+    ),
+];
+
+const MISMATCH: &str = "connect good.example 80 denied name_mismatch";
+const UNCLEAR: &str = "connect good.example 80 denied not_understood";
+
+/// P3: the names that a connection says itself.
+const INSIDE: &[Case] = &[
+    (
+        "SNI agrees",
+        GOOD,
+        &["tls", "good.example", "good.example"],
+        "GOT ",
+        "connect good.example 443 allowed",
+        Connection,
+    ),
+    (
+        "SNI of another host",
+        GOOD,
+        &["tls", "good.example", "evil.example"],
+        "ERROR",
+        "connect good.example 443 denied name_mismatch",
+        Connection,
+    ),
+    (
+        "SNI below the host",
+        GOOD,
+        &["tls", "good.example", "www.good.example"],
+        "ERROR",
+        "connect good.example 443 denied name_mismatch",
+        Connection,
+    ),
+    (
+        "SNI with a NUL",
+        GOOD,
+        &["tls", "good.example", "good.example\\0.evil.example"],
+        "ERROR",
+        "connect good.example 443 denied bad_name",
+        Connection,
+    ),
+    (
+        "Host of another host",
+        GOOD,
+        &["tcp", "good.example", "80", "GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        MISMATCH,
+        Connection,
+    ),
+    (
+        "two Hosts",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "GET / HTTP/1.1\\r\\nHost: good.example\\r\\nHost: evil.example\\r\\n\\r\\n",
+        ],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "whole URL of another host",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "GET http://evil.example/ HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n",
+        ],
+        "403 Forbidden",
+        MISMATCH,
+        Connection,
+    ),
+    (
+        "CONNECT further",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "CONNECT evil.example:443 HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n",
+        ],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "two lengths",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "POST / HTTP/1.1\\r\\nHost: good.example\\r\\nContent-Length: 5\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n",
+        ],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "HTTP/2 without TLS",
+        GOOD,
+        &["tcp", "good.example", "80", "PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n"],
+        "ERROR",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "upgrade to HTTP/2",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "GET / HTTP/1.1\\r\\nHost: good.example\\r\\nUpgrade: h2c\\r\\n\\r\\n",
+        ],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "second request for another host",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n",
+        ],
+        "",
+        MISMATCH,
+        Connection,
+    ),
+    (
+        "request hidden in a body",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "POST / HTTP/1.1\\r\\nHost: good.example\\r\\nContent-Length: 4\\r\\n\\r\\nabcdGET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n",
+        ],
+        "",
+        MISMATCH,
+        Connection,
+    ),
+    (
+        "another protocol, agreed",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "GET /upgrade HTTP/1.1\\r\\nHost: good.example\\r\\nUpgrade: echo\\r\\n\\r\\nping",
+        ],
+        "||ping",
+        "connect good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "another protocol, not agreed",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "GET / HTTP/1.1\\r\\nHost: good.example\\r\\nUpgrade: echo\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n",
+        ],
+        "",
+        MISMATCH,
+        Connection,
+    ),
+    (
+        "chunks",
+        GOOD,
+        &[
+            "tcp",
+            "good.example",
+            "80",
+            "POST / HTTP/1.1\\r\\nHost: good.example\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n",
+        ],
+        SERVED,
+        "connect good.example 80 allowed",
+        Connection,
+    ),
+];
+
+/// The explicit proxy.
+const PROXY: &[Case] = &[
+    (
+        "CONNECT",
+        GOOD,
+        &[
+            "proxy",
+            "CONNECT good.example:80 HTTP/1.1\\r\\nHost: good.example:80\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n",
+        ],
+        SERVED,
+        "http_proxy good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "CONNECT to another host",
+        GOOD,
+        &["proxy", "CONNECT evil.example:443 HTTP/1.1\\r\\nHost: evil.example:443\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy evil.example 443 denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "CONNECT to another port",
+        GOOD,
+        &["proxy", "CONNECT good.example:22 HTTP/1.1\\r\\nHost: good.example:22\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy good.example 22 denied port_not_allowed",
+        Nothing,
+    ),
+    (
+        "CONNECT to loopback",
+        OPEN,
+        &["proxy", "CONNECT 127.0.0.1:8080 HTTP/1.1\\r\\nHost: 127.0.0.1:8080\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy 127.0.0.1 8080 denied special_address",
+        Nothing,
+    ),
+    (
+        "CONNECT to metadata",
+        OPEN,
+        &["proxy", "CONNECT 169.254.169.254:80 HTTP/1.1\\r\\nHost: x.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy CONNECT 169.254.169.254:80 HTTP/1.1 denied name_mismatch",
+        Nothing,
+    ),
+    (
+        "CONNECT, then another host inside",
+        GOOD,
+        &[
+            "proxy",
+            "CONNECT good.example:80 HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n",
+        ],
+        "",
+        "http_proxy good.example 80 denied name_mismatch",
+        Connection,
+    ),
+    (
+        "plain request",
+        GOOD,
+        &["proxy", "GET http://good.example/ HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n"],
+        SERVED,
+        "http_proxy good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "plain request to another host",
+        GOOD,
+        &["proxy", "GET http://evil.example/ HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy evil.example 80 denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "plain request, other Host",
+        GOOD,
+        &["proxy", "GET http://good.example/ HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy GET http://good.example/ HTTP/1.1 denied name_mismatch",
+        Nothing,
+    ),
+    (
+        "plain request, rebinding",
+        &["private.example"],
+        &["proxy", "GET http://private.example/ HTTP/1.1\\r\\nHost: private.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy private.example 80 denied special_address",
+        Names,
+    ),
+    (
+        "SOCKS",
+        GOOD,
+        &["socks", "good.example", "80", GET],
+        SERVED,
+        "socks good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "SOCKS to another host",
+        GOOD,
+        &["socks", "evil.example", "80", GET],
+        "socks says 2",
+        "socks evil.example 80 denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "SOCKS with a NUL",
+        GOOD,
+        &["socks", "evil.example\\0.good.example", "80", GET],
+        "socks says 2",
+        "socks evil.example\\x00.good.example 80 denied bad_name",
+        Nothing,
+    ),
+    (
+        "SOCKS to loopback",
+        OPEN,
+        &["socks", "127.0.0.1", "8080", ""],
+        "socks says 2",
+        "socks 127.0.0.1 8080 denied special_address",
+        Nothing,
+    ),
+    (
+        "SOCKS to a number",
+        OPEN,
+        &["socks", "2130706433", "8080", ""],
+        "socks says 2",
+        "socks 2130706433 8080 denied bad_name",
+        Nothing,
+    ),
+];
+
+const GROUPS: &[(&str, &[Case])] = &[
+    ("by_name", BY_NAME),
+    ("by_address", BY_ADDRESS),
+    ("rebinding", REBINDING),
+    ("inside", INSIDE),
+    ("proxy", PROXY),
+];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let group = |(name, cases): &(&'static str, &'static [Case])| {
+        let cases = *cases;
+        Trial::test(format!("escape::{name}_every_case_has_its_verdict_and_event"), move || check_all(cases))
+    };
+    let mut trials: Vec<Trial> = GROUPS.iter().map(group).collect();
+    trials.extend([
+        Trial::test("caps::connections_past_the_cap_are_refused_and_the_others_served", connections),
+        Trial::test("caps::slow_clients_hold_nobody_up", slow),
+        Trial::test("caps::bytes_past_the_cap_do_not_pass", bytes),
+        Trial::test("caps::a_program_opens_no_more_ports_than_there_are", ports),
+        Trial::test("caps::a_thousand_connections_are_served", thousand),
+    ]);
+    trials
+}
+
+/// The machine's own server, on its loopback and every other address of it.
+fn machine() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let listener = TcpListener::bind("[::]:8080").unwrap();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.write_all(b"the machine");
+            }
+        });
+    });
+}
+
+fn check_all(cases: &[Case]) -> Result<(), Failed> {
+    machine();
+    let failed: Vec<String> = cases.iter().filter_map(|case| check(case).err()).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
+}
+
+fn check(case: &Case) -> Result<Ran, String> {
+    let (name, rules, words, hears, event, leaves) = case;
+    let ran = stage().probe(rules, words);
+    let lines: Vec<String> = ran.events.iter().map(line).collect();
+    let refused = ran.events.iter().any(|event| event.reason.is_some());
+    let fault = if !ran.out.contains(hears) {
+        Some(format!("`{hears}` is not heard"))
+    } else if ran.out.contains("served evil.example") {
+        Some("another host was served".to_owned())
+    } else if !event.is_empty() && !lines.iter().any(|line| line.starts_with(event)) {
+        Some(format!("there is no event `{event}`"))
+    } else if event.ends_with(" allowed") && refused {
+        Some("something was refused".to_owned())
+    } else if *leaves != Connection && !ran.reached.is_empty() {
+        Some("a connection left".to_owned())
+    } else if *leaves == Connection && ran.reached.is_empty() {
+        Some("no connection left".to_owned())
+    } else if *leaves == Nothing && !ran.asked.is_empty() {
+        Some("a question left".to_owned())
+    } else {
+        None
+    };
+    match fault {
+        None => Ok(ran),
+        Some(fault) => Err(format!("{name}: {fault}: {}", ran.told())),
+    }
+}
+
+/// Prints every case with what became of it.
+pub(crate) fn table() {
+    machine();
+    println!("| group | case | verdict | as expected |\n|---|---|---|---|");
+    for (group, cases) in GROUPS {
+        for case in *cases {
+            let (name, _, _, _, event, _) = case;
+            let expected = if check(case).is_ok() { "yes" } else { "NO" };
+            let verdict = event.split(" denied ").nth(1).unwrap_or(if event.is_empty() {
+                "nobody there"
+            } else {
+                "allowed"
+            });
+            println!("| {group} | {name} | {verdict} | {expected} |");
+        }
+    }
+}
+
+fn with_caps(caps: Caps, words: &[&str]) -> Ran {
+    let setting = Setting { caps, ..setting(&["good.example:*"]) };
+    let words: Vec<&str> = ["probe"].iter().chain(words).copied().collect();
+    stage().run(setting, std::env::current_exe().unwrap().to_str().unwrap(), &words)
+}
+
+fn expect(ran: &Ran, said: &str, event: &str) -> Result<(), Failed> {
+    let found = event.is_empty() || ran.events.iter().any(|one| line(one) == event);
+    if ran.out.contains(said) && found {
+        Ok(())
+    } else {
+        Err(format!("`{said}` `{event}`: {}", ran.told()).into())
+    }
+}
+
+fn connections() -> Result<(), Failed> {
+    let caps = Caps { connections: 20, ..Caps::default() };
+    let ran = with_caps(caps, &["many", "good.example", "80", "50"]);
+    expect(&ran, "20 served", "connect good.example 80 denied cap")
+}
+
+fn slow() -> Result<(), Failed> {
+    let ran = with_caps(Caps::default(), &["slow", "good.example", "80", "200"]);
+    expect(&ran, "served good.example", "connect good.example 80 allowed")
+}
+
+fn bytes() -> Result<(), Failed> {
+    let caps = Caps { bytes: 1 << 20, ..Caps::default() };
+    let get = "GET /large HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
+    let ran = with_caps(caps, &["tcp", "good.example", "80", get]);
+    expect(&ran, "", "connect good.example 80 denied cap")?;
+    if ran.out.len() < 2 << 20 { Ok(()) } else { Err("too much passed".into()) }
+}
+
+fn ports() -> Result<(), Failed> {
+    let ran = with_caps(Caps::default(), &["ports", "good.example", "40"]);
+    // One of the sockets is for DNS.
+    expect(&ran, "9 refused", "connect good.example 10031 denied cap")
+}
+
+fn thousand() -> Result<(), Failed> {
+    let ran = with_caps(Caps::default(), &["many", "good.example", "80", "1000"]);
+    expect(&ran, "1000 served, 0 not, 0 refused", "connect good.example 80 allowed")
+}

@@ -1,0 +1,197 @@
+//! The servers of the test's internet, on every address that it has: HTTP, HTTPS, an SSH banner, Postgres' refusal of
+//! TLS, and a name server that rebinds. Each writes down what it saw, before it answers.
+
+use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+pub(crate) fn main(folder: &str) -> ExitCode {
+    let folder = PathBuf::from(folder);
+    let tls = tls();
+    for (port, serve) in [
+        (80, http as fn(TcpStream, &Arc<ServerConfig>)),
+        (8080, http),
+        (3128, http),
+        (443, https),
+        (22, ssh),
+        (5432, postgres),
+    ] {
+        let listener = TcpListener::bind(("::", port)).unwrap();
+        // A thousand callers at once are not kept waiting.
+        rustix::net::listen(&listener, 4096).unwrap();
+        let (folder, tls) = (folder.clone(), Arc::clone(&tls));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (tls, folder) = (Arc::clone(&tls), folder.clone());
+                thread::spawn(move || {
+                    let local = stream.local_addr().unwrap();
+                    note(&folder, "connections", &format!("{} {}", local.ip().to_canonical(), local.port()));
+                    serve(stream, &tls);
+                });
+            }
+        });
+    }
+    let socket = UdpSocket::bind("0.0.0.0:53").unwrap();
+    // Whoever made this world waits for it.
+    std::fs::write("/proc/self/fd/3", "listening\n").unwrap();
+    names(&folder, &socket);
+    ExitCode::SUCCESS
+}
+
+pub(crate) fn note(folder: &Path, name: &str, line: &str) {
+    let mut file = OpenOptions::new().create(true).append(true).open(folder.join(name)).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+fn tls() -> Arc<ServerConfig> {
+    let names = ["good.example", "www.good.example", "evil.example"].map(str::to_owned).to_vec();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    Arc::new(config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap())
+}
+
+/// Answers each request of a connection with the host that it names.
+fn http(stream: TcpStream, _: &Arc<ServerConfig>) {
+    answer(stream);
+}
+
+fn https(stream: TcpStream, tls: &Arc<ServerConfig>) {
+    answer(StreamOwned::new(ServerConnection::new(Arc::clone(tls)).unwrap(), stream));
+}
+
+fn answer(mut stream: impl std::io::Read + std::io::Write) {
+    let mut held = Vec::new();
+    loop {
+        while let Some(end) = held.windows(4).position(|part| part == b"\r\n\r\n") {
+            let rest = held.split_off(end + 4);
+            let head = String::from_utf8_lossy(&held).into_owned();
+            held = rest;
+            let host = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("host").then(|| value.trim().to_owned())
+            });
+            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            let (code, extra) = match path.as_str() {
+                "/away" => ("302 Found", "Location: http://evil.example/\r\n"),
+                "/upgrade" => ("101 Switching Protocols", "Upgrade: echo\r\nConnection: upgrade\r\n"),
+                _ => ("200 OK", ""),
+            };
+            let body = if path == "/large" {
+                "x".repeat(3 << 20)
+            } else {
+                format!("served {}\n", host.unwrap_or_default())
+            };
+            let length = if code.starts_with("101") {
+                String::new()
+            } else {
+                format!("Content-Length: {}\r\n", body.len())
+            };
+            let sent = stream.write_all(format!("HTTP/1.1 {code}\r\n{extra}{length}\r\n").as_bytes());
+            if code.starts_with("101") {
+                let mut more = [0; 100];
+                let read = stream.read(&mut more).unwrap_or(0);
+                let _ = stream.write_all(&more[..read]);
+                return;
+            }
+            if sent.and_then(|()| stream.write_all(body.as_bytes())).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+        let mut more = [0; 4096];
+        match stream.read(&mut more) {
+            Ok(read) if read > 0 => held.extend_from_slice(&more[..read]),
+            _ => return,
+        }
+    }
+}
+
+/// The server speaks first.
+fn ssh(mut stream: TcpStream, _: &Arc<ServerConfig>) {
+    let _ = stream.write_all(b"SSH-2.0-test\r\n");
+    let mut more = [0; 1000];
+    let read = stream.read(&mut more).unwrap_or(0);
+    let _ = stream.write_all(&more[..read]);
+}
+
+/// The client speaks first, in binary: "may I use TLS", "no".
+fn postgres(mut stream: TcpStream, _: &Arc<ServerConfig>) {
+    let mut asked = [0; 8];
+    if stream.read_exact(&mut asked).is_ok() && asked[4..] == [4, 210, 22, 47] {
+        let _ = stream.write_all(b"N");
+        let mut more = [0; 1000];
+        let _ = stream.read(&mut more);
+        let _ = stream.write_all(b"E\0\0\0\x19SFATAL\0C28000\0Mno\0\0");
+    }
+}
+
+/// What the name server says.
+fn zone(name: &str, rebinds: &AtomicUsize) -> Vec<IpAddr> {
+    let list: &[&str] = match name {
+        "good.example" | "www.good.example" | "a.b.c.good.example" | "xn--bcher-kva.example" => {
+            &["93.184.216.34", "2606:4700::1"]
+        }
+        "four.example" => &["93.184.216.34"],
+        "six.example" => &["2606:4700::1"],
+        "evil.example" => &["93.184.216.35"],
+        "private.example" | "cname.example" => &["10.9.8.7"],
+        "metadata.example" => &["169.254.169.254"],
+        "metadata6.example" => &["fd00:ec2::254"],
+        "nat64.example" => &["64:ff9b::a9fe:a9fe"],
+        "loopback.example" => &["127.0.0.1", "::1"],
+        "machine.example" => &["203.0.113.1", "2606:4700:ffff::1"],
+        "mixed.example" => &["10.9.8.7", "93.184.216.34"],
+        "silent.example" => &[],
+        // Outside the first time, inside from then on.
+        "rebind.example" if rebinds.fetch_add(1, Ordering::Relaxed) == 0 => &["93.184.216.34"],
+        "rebind.example" => &["127.0.0.1"],
+        _ => &[],
+    };
+    list.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn names(folder: &Path, socket: &UdpSocket) {
+    let rebinds = AtomicUsize::new(0);
+    let mut packet = [0; 600];
+    while let Ok((length, from)) = socket.recv_from(&mut packet) {
+        let query = &packet[..length];
+        let (mut at, mut labels) = (12, Vec::new());
+        while query[at] != 0 {
+            let end = at + 1 + usize::from(query[at]);
+            labels.push(String::from_utf8_lossy(&query[at + 1..end]).into_owned());
+            at = end;
+        }
+        let name = labels.join(".").to_ascii_lowercase();
+        let six = query[at + 2] == 28;
+        let end = at + 5;
+        if !(six && name == "rebind.example") {
+            note(folder, "names", &name);
+        }
+        // A name that changes its mind has no second family to do so in.
+        let all = if six && name == "rebind.example" { Vec::new() } else { zone(&name, &rebinds) };
+        let answers: Vec<Vec<u8>> = all
+            .into_iter()
+            .filter(|address| address.is_ipv6() == six)
+            .map(|address| match address {
+                IpAddr::V4(four) => four.octets().to_vec(),
+                IpAddr::V6(six) => six.octets().to_vec(),
+            })
+            .collect();
+        let mut reply = query[..end].to_vec();
+        reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, answers.len() as u8, 0, 0, 0, 0]);
+        for address in answers {
+            reply.extend([0xc0, 12, 0, if six { 28 } else { 1 }, 0, 1, 0, 0, 0, 0, 0, address.len() as u8]);
+            reply.extend(address);
+        }
+        let _ = socket.send_to(&reply, from);
+    }
+}

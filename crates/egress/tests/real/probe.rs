@@ -1,0 +1,230 @@
+//! What runs inside: a program that knows of no proxy, no resolver library and no manners. It says what it got.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn main(words: &[&str]) -> ExitCode {
+    let got =
+        match words {
+            ["tcp", host, port, text] => tcp(host, port.parse().unwrap(), &unescaped(text)),
+            ["many", host, port, count] => many(host, port.parse().unwrap(), count.parse().unwrap()),
+            ["slow", host, port, count] => slow(host, port.parse().unwrap(), count.parse().unwrap()),
+            ["proxy", text] => tcp("127.0.0.1", 3128, &unescaped(text)),
+            ["socks", host, port, text] => {
+                socks(host.replace("\\0", "\0").as_bytes(), port.parse().unwrap(), &unescaped(text))
+            }
+            ["udp", host, port] => udp(host, port.parse().unwrap()),
+            ["dns", server, name] => dns(server, name, false)
+                .map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string())),
+            ["dns-tcp", server, name] => dns(server, name, true)
+                .map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string())),
+            ["tls", host, name] => tcp(host, 443, &hello(name.replace("\\0", "\0").as_bytes())),
+            ["own"] => own(),
+            ["ports", host, count] => ports(host, count.parse().unwrap()),
+            _ => panic!("{words:?}"),
+        };
+    match got {
+        Ok(text) => println!("GOT {text}"),
+        Err(error) => println!("ERROR {:?} {error}", error.kind()),
+    }
+    ExitCode::SUCCESS
+}
+
+/// With `\r`, `\n`, `\0` and `\xNN`.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut letters = text.bytes();
+    let mut bytes = Vec::new();
+    while let Some(letter) = letters.next() {
+        bytes.push(match letter {
+            b'\\' => match letters.next().unwrap() {
+                b'r' => b'\r',
+                b'n' => b'\n',
+                b'0' => 0,
+                b'x' => {
+                    let digits = [letters.next().unwrap(), letters.next().unwrap()];
+                    u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
+                }
+                other => other,
+            },
+            other => other,
+        });
+    }
+    bytes
+}
+
+/// An address as it is, a name by a question of our own.
+fn address(host: &str) -> std::io::Result<IpAddr> {
+    if let Ok(address) = host.parse() {
+        return Ok(address);
+    }
+    dns("127.0.0.1", host, false)?.ok_or_else(|| std::io::Error::other("no such name"))
+}
+
+fn connect(host: &str, port: u16) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(SocketAddr::new(address(host)?, port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn tcp(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
+    let mut stream = connect(host, port)?;
+    if !text.is_empty() {
+        stream.write_all(text)?;
+    }
+    heard(&mut stream)
+}
+
+/// Everything until nothing more comes for a moment.
+fn heard(stream: &mut TcpStream) -> std::io::Result<String> {
+    let mut all = Vec::new();
+    let mut more = [0; 4096];
+    loop {
+        match stream.read(&mut more) {
+            Ok(0) if all.is_empty() => return Err(std::io::Error::other("closed without a word")),
+            Ok(0) => break,
+            Ok(read) => all.extend_from_slice(&more[..read]),
+            Err(_) if !all.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+        stream.set_read_timeout(Some(Duration::from_millis(300)))?;
+    }
+    Ok(String::from_utf8_lossy(&all).replace("\r\n", "|").replace('\n', "|"))
+}
+
+fn many(host: &str, port: u16, count: usize) -> std::io::Result<String> {
+    let there = SocketAddr::new(address(host)?, port);
+    let mut open = Vec::new();
+    let mut failed = 0;
+    for _ in 0..count {
+        match TcpStream::connect(there) {
+            Ok(stream) => open.push(stream),
+            Err(_) => failed += 1,
+        }
+    }
+    let mut served = 0;
+    for stream in &mut open {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let asked = stream.write_all(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        let mut answer = [0; 12];
+        if asked.and_then(|()| stream.read_exact(&mut answer)).is_ok() && &answer == b"HTTP/1.1 200" {
+            served += 1;
+        }
+    }
+    Ok(format!("{served} served, {} not, {failed} refused", open.len() - served))
+}
+
+/// Connections that begin a request and say no more, and one that means it.
+fn slow(host: &str, port: u16, count: usize) -> std::io::Result<String> {
+    let there = SocketAddr::new(address(host)?, port);
+    let mut open = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(there)?;
+        stream.write_all(b"GET / HT")?;
+        open.push(stream);
+    }
+    tcp(host, port, format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
+}
+
+fn socks(host: &[u8], port: u16, text: &[u8]) -> std::io::Result<String> {
+    let mut stream = connect("127.0.0.1", 3128)?;
+    stream.write_all(&[5, 1, 0])?;
+    stream.read_exact(&mut [0; 2])?;
+    stream.write_all(&[&[5, 1, 0, 3, host.len() as u8][..], host, &port.to_be_bytes()].concat())?;
+    let mut answer = [0; 10];
+    stream.read_exact(&mut answer)?;
+    if answer[1] != 0 {
+        return Err(std::io::Error::other(format!("socks says {}", answer[1])));
+    }
+    stream.write_all(text)?;
+    heard(&mut stream)
+}
+
+fn udp(host: &str, port: u16) -> std::io::Result<String> {
+    let there = SocketAddr::new(address(host)?, port);
+    let socket = UdpSocket::bind(if there.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+    socket.connect(there)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.send(b"hello")?;
+    let mut more = [0; 100];
+    // The refusal comes back as the answer.
+    let read = socket.recv(&mut more)?;
+    Ok(String::from_utf8_lossy(&more[..read]).into_owned())
+}
+
+fn dns(server: &str, name: &str, stream: bool) -> std::io::Result<Option<IpAddr>> {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        query.push(label.len() as u8);
+        query.extend(label.as_bytes());
+    }
+    let server: IpAddr = server.parse().unwrap();
+    let kind = if server.is_ipv6() { 28 } else { 1 };
+    query.extend([0, 0, kind, 0, 1]);
+    let mut answer = vec![0; 600];
+    if stream {
+        let mut stream = TcpStream::connect((server, 53))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        // In two pieces.
+        stream.write_all(&(query.len() as u16).to_be_bytes())?;
+        stream.write_all(&query)?;
+        let mut length = [0; 2];
+        stream.read_exact(&mut length)?;
+        answer.truncate(usize::from(u16::from_be_bytes(length)));
+        stream.read_exact(&mut answer)?;
+    } else {
+        let socket = UdpSocket::bind(if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+        // Connected: an answer from another address than the one that was asked would not arrive.
+        socket.connect((server, 53))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.send(&query)?;
+        let read = socket.recv(&mut answer)?;
+        answer.truncate(read);
+    }
+    if answer[3] & 15 != 0 || answer[7] == 0 {
+        return Ok(None);
+    }
+    Ok(Some(if kind == 28 {
+        let six: [u8; 16] = answer[answer.len() - 16..].try_into().unwrap();
+        Ipv6Addr::from(six).into()
+    } else {
+        let four: [u8; 4] = answer[answer.len() - 4..].try_into().unwrap();
+        Ipv4Addr::from(four).into()
+    }))
+}
+
+/// Many ports of one host.
+fn ports(host: &str, count: u16) -> std::io::Result<String> {
+    let there = address(host)?;
+    let refused = |port: &u16| {
+        TcpStream::connect((there, *port))
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    let refused = (10_000..10_000 + count).filter(refused).count();
+    Ok(format!("{refused} refused"))
+}
+
+/// A server of our own, inside.
+fn own() -> std::io::Result<String> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:8080")?;
+    let serving = std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"myself"));
+    let mut text = String::new();
+    TcpStream::connect("127.0.0.1:8080")?.read_to_string(&mut text)?;
+    serving.join().unwrap()?;
+    Ok(text)
+}
+
+/// A greeting of TLS with this name, by hand.
+fn hello(name: &[u8]) -> Vec<u8> {
+    let vector =
+        |width: usize, content: &[u8]| [&(content.len() as u32).to_be_bytes()[4 - width..], content].concat();
+    let sni = [vec![0, 0], vector(2, &vector(2, &[vec![0], vector(2, name)].concat()))].concat();
+    let versions = [vec![0, 43], vector(2, &[2, 3, 4])].concat();
+    let extensions = vector(2, &[versions, sni].concat());
+    let body = [vec![3, 3], vec![7; 32], vec![0], vector(2, &[0x13, 1]), vec![1, 0], extensions].concat();
+    let greeting = [vec![1], vector(3, &body)].concat();
+    [&[0x16, 3, 1][..], &(greeting.len() as u16).to_be_bytes(), &greeting].concat()
+}

@@ -1,0 +1,155 @@
+//! Programs as people use them, none of which is told of a proxy.
+
+use libtest_mimic::{Failed, Trial};
+
+use vambrace_sandbox::{Network, SandboxFault, Spec, Tier};
+
+use super::kit::{Ran, line, setting, stage};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("programs::curl_gets_what_is_allowed_and_nothing_else", curl),
+        Trial::test("programs::a_redirect_is_a_new_connection", redirect),
+        Trial::test("programs::git_python_and_node_are_judged_alike", others),
+        Trial::test("programs::sockets_of_other_kinds_do_not_exist", families),
+        Trial::test("programs::a_tier_without_a_network_of_its_own_refuses_to_gate_one", weaker),
+        Trial::test("programs::what_was_sent_before_the_end_arrives", last_words),
+    ]
+}
+
+fn shell(rules: &[&str], script: &str) -> Ran {
+    stage().run(setting(rules), "/bin/sh", &["-c", script])
+}
+
+#[track_caller]
+fn expect(ran: &Ran, said: &str, events: &[&str]) -> Result<(), Failed> {
+    let lines: Vec<String> = ran.events.iter().map(line).collect();
+    let missing: Vec<&&str> =
+        events.iter().filter(|event| !lines.iter().any(|line| line == **event)).collect();
+    if ran.out.contains(said) && missing.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("`{said}` {missing:?}: {}", ran.told()).into())
+    }
+}
+
+// P3, P12
+fn curl() -> Result<(), Failed> {
+    let ran = shell(&["good.example"], "curl -sS http://good.example/ && curl -sSk https://good.example/");
+    expect(
+        &ran,
+        "served good.example\nserved good.example",
+        &["connect good.example 80 allowed", "connect good.example 443 allowed"],
+    )?;
+    let ran = shell(
+        &["good.example"],
+        "curl -sSk -m 10 https://evil.example/ 2>&1; curl -sS -m 10 http://93.184.216.35/ 2>&1",
+    );
+    expect(
+        &ran,
+        "Could not resolve host",
+        &["dns evil.example denied host_not_allowed", "connect 93.184.216.35 80 denied address_not_allowed"],
+    )?;
+    // The name for the server and the name for the gate are two.
+    let script = "curl -sSk -m 10 --connect-to evil.example:443:good.example:443 https://evil.example/ 2>&1";
+    expect(&shell(&["good.example"], script), "", &["connect good.example 443 denied name_mismatch"])?;
+    let script = "curl -sSk -x socks5h://127.0.0.1:3128 https://good.example/ && curl -sSk -x http://127.0.0.1:3128 https://good.example/";
+    let both = ["socks good.example 443 allowed", "http_proxy good.example 443 allowed"];
+    expect(&shell(&["good.example"], script), "served good.example\nserved good.example", &both)
+}
+
+// P3
+fn redirect() -> Result<(), Failed> {
+    let ran = shell(&["good.example"], "curl -sSL -m 10 http://good.example/away 2>&1");
+    expect(
+        &ran,
+        "Could not resolve host: evil.example",
+        &["connect good.example 80 allowed", "dns evil.example denied host_not_allowed"],
+    )
+}
+
+fn others() -> Result<(), Failed> {
+    let get = |url: &str| {
+        [
+            ("git", format!("git ls-remote {url}x 2>&1")),
+            (
+                "python3",
+                format!(
+                    "/usr/bin/python3 -c 'import urllib.request as u; print(u.urlopen(\"{url}\").read())' 2>&1"
+                ),
+            ),
+            (
+                "node",
+                format!(
+                    "node -e 'fetch(\"{url}\").then(r => r.text()).then(console.log, e => console.log(String(e)))' 2>&1"
+                ),
+            ),
+        ]
+    };
+    for (program, script) in get("http://good.example/") {
+        let ran = shell(&["good.example"], &script);
+        expect(&ran, "", &["connect good.example 80 allowed"]).map_err(|fault| said(program, fault))?;
+        if program != "git" {
+            expect(&ran, "served good.example", &[]).map_err(|fault| said(program, fault))?;
+        }
+    }
+    for (program, script) in get("http://evil.example/") {
+        let ran = shell(&["good.example"], &script);
+        expect(&ran, "", &["dns evil.example denied host_not_allowed"])
+            .map_err(|fault| said(program, fault))?;
+        if !ran.reached.is_empty() || !ran.asked.is_empty() {
+            return Err(format!("{program}: {}", ran.told()).into());
+        }
+    }
+    Ok(())
+}
+
+fn said(program: &str, fault: Failed) -> Failed {
+    format!("{program}: {}", fault.message().unwrap_or_default()).into()
+}
+
+fn families() -> Result<(), Failed> {
+    const SCRIPT: &str = r#"
+import socket, errno
+for family, kind, protocol in [(2, 3, 1), (2, 2, 1), (10, 3, 58), (2, 1, 262), (2, 1, 132), (2, 5, 132), (17, 3, 0), (16, 3, 0), (40, 1, 0), (38, 5, 0), (2, 2, 136)]:
+    try:
+        socket.socket(family, kind, protocol)
+        print("made", family, kind, protocol)
+    except OSError as error:
+        print("no" if error.errno in (errno.EPERM, errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT, errno.EAFNOSUPPORT) else error)
+s = socket.socket()
+try:
+    s.sendto(b"GET / HTTP/1.0\r\n\r\n", socket.MSG_FASTOPEN, ("93.184.216.34", 80))
+    print("sent")
+except OSError as error:
+    print("no" if error.errno == errno.EOPNOTSUPP else error)
+"#;
+    let ran = stage().run(setting(&["allow"]), "/usr/bin/python3", &["-c", SCRIPT]);
+    let expected = ["no"; 12].join("\n");
+    let told = ran.outcome.denials.iter().any(|denial| denial.path.as_os_str() == "socket");
+    if ran.out == expected && ran.reached.is_empty() && told { Ok(()) } else { Err(ran.told().into()) }
+}
+
+// Never silently weaker.
+fn weaker() -> Result<(), Failed> {
+    let mut spec = Spec::new("/bin/true", stage().project());
+    spec.network = Network::Gated;
+    let refused = |spec: &Spec, wanted: fn(&SandboxFault) -> bool| match stage().try_run(spec) {
+        Err(fault) if wanted(&fault) => Ok(()),
+        other => Err(Failed::from(format!("{other:?}"))),
+    };
+    refused(&spec, |fault| matches!(fault, SandboxFault::Refused(_)))?;
+    spec.door = Some(stage().gate(setting(&["allow"])));
+    spec.only = Some(Tier::NoUserns);
+    refused(&spec, |fault| matches!(fault, SandboxFault::Unavailable { .. }))
+}
+
+fn last_words() -> Result<(), Failed> {
+    // It sends and is gone; the server hears it all the same.
+    let script = "import socket; s = socket.create_connection((\"good.example\", 22)); s.sendall(b\"x\" * 499 + b\"\\n\")";
+    let ran = stage().run(setting(&["good.example:22"]), "/usr/bin/python3", &["-c", script]);
+    match ran.events.iter().find(|event| event.port == 22) {
+        Some(event) if event.sent == 500 => Ok(()),
+        _ => Err(ran.told().into()),
+    }
+}

@@ -1,0 +1,113 @@
+//! `vambrace sandbox run --network`: what a program reaches, what is told, which words are refused.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use crate::home::{Home, Ran};
+
+/// A server on the machine's loopback that answers each connection with one line.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut asked = [0; 100];
+            let _ = stream.read(&mut asked);
+            let _ = stream.write_all(b"served\n");
+        }
+    });
+    port
+}
+
+/// Bash needs nothing but itself to connect.
+fn ask(home: &Home, network: &str, place: &str, options: &[&str]) -> Ran {
+    let script = format!("exec 3<>/dev/tcp/{place} && echo hello >&3 && cat <&3");
+    let mut words = vec!["sandbox", "run", "--network", network];
+    words.extend(options);
+    words.extend(["--", "/bin/bash", "-c", &script]);
+    home.run(words)
+}
+
+// P2, P12: network deny blocks http
+#[test]
+fn a_denied_network_has_no_sockets_and_tells_who_tried() {
+    let (home, port) = (Home::bare(), server());
+    let ran = ask(&home, "deny", &format!("127.0.0.1/{port}"), &["--json"]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    let told = ran.json();
+    assert_eq!(told["stdout"], "");
+    let denials = told["denials"].as_array().unwrap();
+    assert!(denials.iter().any(|denial| denial["path"] == "socket"), "{denials:?}");
+    assert!(told.get("network").is_none());
+}
+
+// P3, P9
+#[test]
+fn a_listed_address_is_reached_and_every_attempt_is_told() {
+    let (home, port) = (Home::bare(), server());
+    let ran = ask(&home, &format!("127.0.0.1:{port}"), &format!("127.0.0.1/{port}"), &["--json"]);
+    let told = ran.json();
+    assert_eq!((ran.code, &told["stdout"]), (0, &"served\n".into()), "{told}");
+    let [event] = &told["network"]["events"].as_array().unwrap()[..] else { panic!("{told}") };
+    let facts =
+        ["phase", "action", "host", "verdict", "status", "address"].map(|key| event[key].as_str().unwrap());
+    assert_eq!(facts, ["egress", "connect", "127.0.0.1", "allowed", "ok", "127.0.0.1"]);
+    assert_eq!(
+        (&event["port"], &event["sent_bytes"], &event["received_bytes"]),
+        (&port.into(), &6.into(), &7.into())
+    );
+    assert!(event["duration_ms"].as_f64().unwrap() > 0.0);
+}
+
+// P2, P3
+#[test]
+fn what_is_not_listed_is_refused_by_name_and_by_address() {
+    let (home, port) = (Home::bare(), server());
+    let ran = ask(&home, "good.example", "evil.example/80", &[]);
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("denied: dns evil.example: no rule allows this host"), "{}", ran.err);
+    let ran = ask(&home, "allow", "169.254.169.254/80", &[]);
+    assert!(ran.err.contains("denied: connect 169.254.169.254:80: a cloud metadata address"), "{}", ran.err);
+    // The machine's loopback is not the sandbox's.
+    let ran = ask(&home, "allow", &format!("127.0.0.1/{port}"), &[]);
+    assert!(ran.code != 0 && !ran.out.contains("served"), "{ran:?}");
+}
+
+#[test]
+fn words_that_are_no_rules_say_what_to_write() {
+    let home = Home::bare();
+    for (network, hint) in [
+        ("https://example.org/x", "example.org"),
+        ("*", "allow"),
+        ("10.1.2.3/8", "10.0.0.0/8"),
+        ("127.1", "four decimal"),
+    ] {
+        let ran = home.run(["sandbox", "run", "--network", network, "--", "true"]);
+        assert!(ran.code == 2 && ran.err.contains(hint), "{network}: {ran:?}");
+    }
+    let ran = home.run(["sandbox", "run", "--network", "*.github.io", "--", "true"]);
+    assert!(ran.code == 0 && ran.err.contains("anybody can register"), "{ran:?}");
+    let ran =
+        home.run(["sandbox", "run", "--network", "a.com", "--upstream-proxy", "nonsense", "--", "true"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+}
+
+// S3: never silently weaker
+#[test]
+fn an_upstream_proxy_is_asked_for_the_name() {
+    let home = Home::bare();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let heard = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut asked = vec![0; 1000];
+        let read = stream.read(&mut asked).unwrap();
+        asked.truncate(read);
+        // What follows the answer is the server's first word.
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nserved by proxy\n").unwrap();
+        String::from_utf8(asked).unwrap()
+    });
+    let ran = ask(&home, "db.example:5432", "db.example/5432", &["--upstream-proxy", &proxy]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "served by proxy\n"), "{ran:?}");
+    assert!(heard.join().unwrap().starts_with("CONNECT db.example:5432 HTTP/1.1\r\n"));
+}
