@@ -197,7 +197,8 @@ fn proofs_and_folders_are_checked_offline_by_the_second_verifier() {
 fn a_record_is_proved_by_the_hash_of_an_answer() {
     let home = Home::new();
     let answer = home.run(["call", "read_file", "path=docs/guide.md", "--json"]).json();
-    let hash = answer["details"]["audit"]["event_hash"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+    let hash =
+        answer["details"]["audit"]["event_hash"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
     let proof = home.run(["audit", "prove", &hash, "--json"]).json();
     let record: serde_json::Value = serde_json::from_str(proof["record"].as_str().unwrap()).unwrap();
     assert_eq!(record["event_hash"], hash.as_str());
