@@ -191,3 +191,35 @@ fn proofs_and_folders_are_checked_offline_by_the_second_verifier() {
     let (code, said) = second_verifier(&home, &[other_state.to_str().unwrap(), "--checkpoint", "kept.txt"]);
     assert_eq!((code, said.contains("other_ledger")), (6, true), "{said}");
 }
+
+// L9: what an answer hands out is what proves it
+#[test]
+fn a_record_is_proved_by_the_hash_of_an_answer() {
+    let home = Home::new();
+    let answer = home.run(["call", "read_file", "path=docs/guide.md", "--json"]).json();
+    let hash =
+        answer["details"]["audit"]["event_hash"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+    let proof = home.run(["audit", "prove", &hash, "--json"]).json();
+    let record: serde_json::Value = serde_json::from_str(proof["record"].as_str().unwrap()).unwrap();
+    assert_eq!(record["event_hash"], hash.as_str());
+    assert_eq!(proof["index"].as_u64().unwrap() + 1, record["seq"].as_u64().unwrap());
+    let bare = hash.strip_prefix("sha256:").unwrap();
+    assert_eq!(home.run(["audit", "prove", bare]).code, 0);
+    // The hash before it is named by this record, and is another one's.
+    let before = record["prev_hash"].as_str().unwrap();
+    let proof = home.run(["audit", "prove", before, "--json"]).json();
+    assert!(proof["record"].as_str().unwrap().contains(&format!("\"event_hash\":\"{before}\"")));
+    for (which, words) in [(&*"0".repeat(64), "no record"), ("x", "neither a record nor an event hash")] {
+        let ran = home.run(["audit", "prove", which]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.err.contains(words) && ran.err.contains("hint:"), "{ran:?}");
+    }
+}
+
+#[test]
+fn no_lines_of_a_ledger_are_not_an_empty_ledger() {
+    let home = Home::new();
+    home.run(["call", "read_file", "path=docs/guide.md"]);
+    let ran = home.run(["audit", "tail", "-n", "0"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""));
+}

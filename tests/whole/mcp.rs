@@ -1,7 +1,9 @@
 //! The MCP server over plain pipes: what it answers to well-formed, odd and hostile messages.
 
+mod bounds;
+
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -16,7 +18,10 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(home: &Home, args: &[&str]) -> Self {
-        let mut command = home.command(["mcp"].iter().chain(args));
+        Self::spawn(home.command(["mcp"].iter().chain(args)))
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
@@ -26,11 +31,15 @@ impl Server {
     /// A server that has shaken hands.
     pub(crate) fn greeted(home: &Home, args: &[&str]) -> Self {
         let mut server = Self::start(home, args);
-        let info = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}});
-        let answer = server.ask("initialize", info);
-        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
-        server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        server.greet();
         server
+    }
+
+    fn greet(&mut self) {
+        let info = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}});
+        let answer = self.ask("initialize", info);
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     }
 
     pub(crate) fn send(&mut self, line: &str) {

@@ -29,6 +29,7 @@ pub struct Broker {
 }
 
 /// Everything a broker is made of.
+#[derive(Clone)]
 pub struct Parts {
     /// The tools.
     pub catalogue: Arc<Catalogue>,
@@ -118,6 +119,12 @@ impl Broker {
         let tools = parts.catalogue.tools().map(|tool| tool.facts());
         let asks = tools.filter(|tool| asks(tool)).map(|tool| tool.name.to_string()).collect();
         Self { parts, offered, asks, known: Mutex::new(None) }
+    }
+
+    /// The same under another policy.
+    #[must_use]
+    pub fn under(&self, policy: Policy) -> Self {
+        Self::new(Parts { policy: Arc::new(policy), ..self.parts.clone() })
     }
 
     /// The tools that some call of this role and skill could use, in the order of the catalogue.

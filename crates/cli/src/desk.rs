@@ -5,6 +5,8 @@
     reason = "the files of the organisation and the user are read by their path"
 )]
 
+mod refusing;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,7 +72,7 @@ pub(crate) struct Desk {
     store: Arc<SqliteStore>,
     revision: Digest,
     damage: Option<String>,
-    vault: Vault,
+    vault: Arc<Vault>,
     trusted_clients: Vec<String>,
 }
 
@@ -237,7 +239,7 @@ impl Desk {
         };
         let Loaded { settings, policy, workspace } = loaded;
         let damage = policy.damage.clone();
-        let vault = Vault::open(&settings.secrets)?;
+        let vault = Arc::new(Vault::open(&settings.secrets)?);
         let redactor: Arc<dyn Redact> = Arc::new(vault.redactor().clone());
         let trusted_clients = settings.approvals.trusted_clients.clone();
         let parts = Parts {

@@ -9,13 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 pub const ALWAYS_BLOCKED: &[&str] = &[
     ".env",
     ".env~",
-    ".env.bak",
-    ".env.local",
-    ".env.*.local",
-    ".env.development",
-    ".env.test",
-    ".env.staging",
-    ".env.production",
+    ENV_FILES,
     ".envrc",
     ".git/",
     "secrets/",
@@ -30,6 +24,12 @@ pub const ALWAYS_BLOCKED: &[&str] = &[
     ".vambrace/",
     ".agentzero_audit.jsonl",
 ];
+
+/// Every further file of an environment, but not what [`SAMPLES`] tells.
+const ENV_FILES: &str = ".env.*";
+
+/// Endings of files that are made to be shared: `.env.*` does not mean them. A pattern that names them does.
+const SAMPLES: &[&str] = &[".example", ".sample", ".template", ".dist", ".defaults"];
 
 /// Of these, what a confined program may read all the same, since tools need it (T12).
 const NEEDED_BY_PROGRAMS: &[&str] = &[".git/", "node_modules/"];
@@ -113,9 +113,14 @@ impl BlockList {
     }
 
     fn match_folded(&self, folded: &str) -> Option<&str> {
-        let hit = *self.set.matches(folded).first()?;
-        self.patterns.get(hit).map(String::as_str)
+        let hits = self.set.matches(folded);
+        let mut patterns = hits.iter().filter_map(|hit| self.patterns.get(*hit)).map(String::as_str);
+        patterns.find(|pattern| *pattern != ENV_FILES || !is_sample(folded))
     }
+}
+
+fn is_sample(folded: &str) -> bool {
+    SAMPLES.iter().any(|ending| folded.ends_with(ending))
 }
 
 /// Folds a path to the form in which blocked names are compared.
@@ -189,6 +194,17 @@ mod tests {
             ".vambrace/config.yaml",
             ".env/x",
             ".env.production",
+            ".env.prod",
+            "a/.ENV.Prod",
+            ".env.local.php",
+            ".env.example.local",
+            ".env.example.bak",
+            ".env.example~",
+            ".env.examples",
+            ".env.dist/.env",
+            ".env.prod/example.example",
+            ".env.\u{ff50}rod",
+            ".env.prod .",
         ] {
             check(path, true);
         }
@@ -197,6 +213,12 @@ mod tests {
             "src/main.rs",
             "environment",
             ".env.example",
+            "a/.env.EXAMPLE",
+            ".env.sample",
+            ".env.template",
+            ".env.dist",
+            ".env.defaults",
+            ".env.production.example",
             "env",
             "gitignore",
             ".gitignore",
@@ -209,6 +231,15 @@ mod tests {
             "pem",
         ] {
             check(path, false);
+        }
+    }
+
+    // B4: samples are for sharing unless somebody says otherwise
+    #[test]
+    fn a_pattern_that_names_a_sample_blocks_it() {
+        for pattern in [".env.example", "**/.env.*", ".env*"] {
+            let list = BlockList::with_defaults(&[pattern]).unwrap();
+            assert_eq!(list.blocks("a/.env.example"), Some(pattern));
         }
     }
 

@@ -70,8 +70,8 @@ pub(crate) enum AuditCommand {
     Checkpoint,
     /// Prove that a record is in the ledger: a file that others can check offline.
     Prove {
-        /// The number of the record.
-        record: u64,
+        /// The number of the record, or its `event_hash` as an answer tells it.
+        record: String,
         /// Prove it against this checkpoint instead of the newest.
         #[arg(long, value_name = "FILE")]
         checkpoint: Option<PathBuf>,

@@ -111,15 +111,41 @@ pub(crate) enum ObserveMode {
     All,
 }
 
-/// Bytes, with K, M or G.
+/// Bytes, with K, M or G, also written KB or KiB: always powers of 1024.
 fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) =
-        match text.trim_end_matches(['B', 'b', 'i']).split_at_checked(text.len().saturating_sub(1)) {
-            Some((number, unit)) if unit.eq_ignore_ascii_case("k") => (number, 1 << 10),
-            Some((number, unit)) if unit.eq_ignore_ascii_case("m") => (number, 1 << 20),
-            Some((number, unit)) if unit.eq_ignore_ascii_case("g") => (number, 1 << 30),
-            _ => (text, 1),
-        };
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.strip_prefix(number).unwrap_or_default().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err("the unit is K, M or G".to_owned()),
+    };
     let number: u64 = number.trim().parse().map_err(|_| "a number, with K, M or G after it".to_owned())?;
     number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_and_without_units() {
+        for (text, bytes) in [
+            ("7", 7),
+            ("7B", 7),
+            ("7k", 7 << 10),
+            ("7KB", 7 << 10),
+            ("64MiB", 64 << 20),
+            ("64 MiB", 64 << 20),
+            ("2m", 2 << 20),
+            ("1G", 1 << 30),
+            ("1gib", 1 << 30),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "0", "M", "MiB", "1i", "1iB", "1T", "1MM", "-1", "1.5G", "1é", "99999999999G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
 }

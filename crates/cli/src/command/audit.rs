@@ -53,7 +53,7 @@ pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failu
         }
         AuditCommand::Checkpoint => proof::checkpoint(*out).await?,
         AuditCommand::Prove { record, checkpoint } => {
-            proof::prove(record, checkpoint.as_deref(), *out).await?
+            proof::prove(&record, checkpoint.as_deref(), *out).await?
         }
         AuditCommand::Consistency { old, new } => proof::consistency(&old, new.as_deref(), *out).await?,
         AuditCommand::RotateKey => proof::rotate(*out).await?,
@@ -89,7 +89,7 @@ async fn tail(lines: usize, follow: bool, out: Out) -> Result<(), Failure> {
         None => store.head().await?.seq,
     };
     print(&records, out);
-    if records.is_empty() && !follow {
+    if last == 0 && !follow {
         out.say("the ledger has no records yet");
     }
     if follow { follow_from(last, &store, out).await } else { Ok(()) }

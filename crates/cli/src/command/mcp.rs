@@ -2,6 +2,8 @@
 //! holds what the role may use; every call walks the corridor; what is not declared is not there.
 
 mod asking;
+mod line;
+mod wire;
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -10,18 +12,19 @@ use std::time::{Duration, Instant};
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, ContentBlock, Implementation, ListPromptsRequestMethod, ListPromptsResult,
-    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
-    ServerConfig, Tool, ToolAnnotations,
+    CompleteResult, ContentBlock, CustomRequest, CustomResult, ErrorCode, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use vambrace_broker::{Ending, Peer, RawCall, envelope_schema};
 
 use self::asking::{Asking, Back, Reply};
+use self::wire::Wire;
 use crate::args::Seat;
 use crate::desk::Desk;
 use crate::failure::Failure;
@@ -41,10 +44,12 @@ pub(crate) async fn run(seat: &Seat, out: &Out) -> Result<ExitCode, Failure> {
         // The client hears the same with every call.
         out.failure(&failure);
     }
-    let server =
-        Server { seat: seat.clone(), now: Mutex::new(Now { desk: Arc::new(desk), looked: Instant::now() }) };
+    let desk = Arc::new(desk);
+    let (input, output) = rmcp::transport::stdio_pipes();
+    let wire = Wire::new(input, output, Arc::clone(&desk));
+    let server = Server { seat: seat.clone(), now: Mutex::new(Now { desk, looked: Instant::now() }) };
     let running = server
-        .serve(rmcp::transport::stdio_pipes())
+        .serve(wire)
         .await
         .map_err(|error| Failure::failed(format!("the client did not speak MCP: {error}")))?;
     running.waiting().await.map_err(|error| Failure::failed(format!("the server ended: {error}")))?;
@@ -63,12 +68,16 @@ struct Now {
 }
 
 impl Server {
-    /// The desk under the configuration as it was a second ago at most. Where it cannot be opened anew the call fails.
+    /// The desk under the configuration as it was a second ago at most. Where it cannot be opened anew, one that denies
+    /// every call and says why.
     async fn desk(&self) -> Result<Arc<Desk>, ErrorData> {
         let mut now = self.now.lock().await;
         if now.looked.elapsed() >= LOOK {
             if now.desk.is_outdated().await {
-                let renewed = now.desk.renewed(&self.seat).await;
+                let renewed = match now.desk.renewed(&self.seat).await {
+                    Err(failure) => now.desk.closed(&failure),
+                    renewed => renewed,
+                };
                 now.desk = Arc::new(
                     renewed.map_err(|failure| ErrorData::internal_error(failure.error.message, None))?,
                 );
@@ -92,6 +101,25 @@ fn described(tool: &dyn vambrace_tools::Tool) -> Tool {
     described.output_schema = Some(object(&envelope_schema(&about.output)));
     described.annotations = Some(annotations);
     described
+}
+
+const CALL_HINT: &str = "send {\"name\": \"read_file\", \"arguments\": {\"path\": \"...\"}}; `tools/list` tells the arguments of every tool";
+const LIST_HINT: &str = "leave the parameters out";
+
+/// What is wrong with the parameters of a call.
+fn bad_call(params: Option<&Value>) -> (&'static str, &'static str) {
+    let Some(params) = params.and_then(Value::as_object) else {
+        return ("`tools/call` needs parameters: an object with `name` and `arguments`", CALL_HINT);
+    };
+    let words = match (params.get("name"), params.get("arguments")) {
+        (None, _) => "`name` is missing: the name of a tool",
+        (Some(name), _) if !name.is_string() => "`name` is not a string: it is the name of a tool",
+        (_, Some(arguments)) if !arguments.is_object() && !arguments.is_null() => {
+            "`arguments` is not an object"
+        }
+        _ => "the parameters of `tools/call` besides `name` and `arguments` are not those of the protocol",
+    };
+    (words, CALL_HINT)
 }
 
 /// The caller, with the name its client gives itself: a label for the record, nothing is decided by it.
@@ -150,6 +178,29 @@ impl ServerHandler for Server {
         };
         result.structured_content = Some(answer.envelope());
         Ok(result.into())
+    }
+
+    /// What is not a request of the protocol as it stands there: another method, or ours with the wrong parameters.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let params = request.params.as_ref();
+        let (words, suggestion) = match request.method.as_str() {
+            "tools/call" => bad_call(params),
+            "tools/list" => {
+                ("the parameters of `tools/list` are not an object with a `cursor` at most", LIST_HINT)
+            }
+            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+        };
+        let tool = params.and_then(|params| params.get("name")).and_then(Value::as_str);
+        // Nothing was done, so a ledger that takes no records does not keep the answer back.
+        let _ = self.desk().await?.note_unreadable(words, tool).await;
+        Err(ErrorData::invalid_params(
+            words,
+            Some(json!({"code": "InvalidArguments", "suggestion": suggestion})),
+        ))
     }
 
     // Not declared, so not there: the library would answer these with empty lists.

@@ -54,7 +54,12 @@ impl Checker<'_> {
             Kind::List(item) => self.list(node, item, path),
             Kind::Argv => match &node.value {
                 Value::Text(_) => self.text(node, path, argv_text),
-                Value::List(words) if words.is_empty() => self.refuse(node.at, path, "must not be empty", ""),
+                Value::List(words) if words.is_empty() => self.refuse(
+                    node.at,
+                    path,
+                    "must not be empty",
+                    "name a program, for example `[npm, test]`",
+                ),
                 _ => self.list(node, Item::Text, path),
             },
             kind => self.scalar(node, kind, path),
@@ -93,7 +98,7 @@ impl Checker<'_> {
     fn completeness(&mut self, node: &Node, shape: &Shape, path: &str) {
         if shape.key.path == "secrets.scopes.NAME" && node.get("env").is_some() == node.get("file").is_some()
         {
-            self.refuse(node.at, path, "must have either `env` or `file`", "");
+            self.refuse(node.at, path, "must have either `env` or `file`", "keep one of the two");
         }
         // One without the other could meet the other half of another file.
         if shape.key.path == "audit.witness" && node.get("url").is_some() != node.get("key").is_some() {
@@ -166,7 +171,7 @@ impl Checker<'_> {
         if !matches!(node.value, Value::List(_)) {
             let hint = match &node.value {
                 Value::Text(text) => format!("write `[{}]`", quoted(text)),
-                _ => String::new(),
+                _ => TABLE_HINT.to_owned(),
             };
             let message = format!("expected a list of texts, found {}", node.found());
             return self.refuse(node.at, path, message, hint);
@@ -244,20 +249,25 @@ impl Checker<'_> {
                 Value::Int(value) => value.to_string(),
                 _ => String::new(),
             };
-            let message = if min == max {
-                format!("`{found}` is not supported, only `{min}` is")
+            let (message, hint) = if min == max {
+                (format!("`{found}` is not supported, only `{min}` is"), format!("write `{min}`"))
             } else {
-                format!("`{found}` is out of range: from {min} to {max}")
+                // A number that does not fit is negative where it was read as one, else too large.
+                let low = value.map_or(found.starts_with('-'), |value| value < min);
+                let near = if low { min } else { max };
+                let message = format!("`{found}` is out of range: from {min} to {max}");
+                (message, format!("the nearest valid value is `{near}`"))
             };
-            self.refuse(node.at, path, message, "");
+            self.refuse(node.at, path, message, hint);
         }
     }
 
     fn wrong(&mut self, node: &Node, path: &str, expected: &str) {
-        self.refuse(node.at, path, format!("expected {expected}, found {}", node.found()), "");
+        self.refuse(node.at, path, format!("expected {expected}, found {}", node.found()), TABLE_HINT);
     }
 }
 
+const TABLE_HINT: &str = "`vambrace config reference` tells what every key takes";
 const NAME_HINT: &str = "a name starts with a letter and has letters, digits, `_` and `-`, at most 64";
 
 /// Letters, digits, `_` and `-`, starting with a letter.

@@ -39,7 +39,7 @@ pub(crate) fn guard(text: &str) -> Result<(), (Place, String, &'static str)> {
                 openers += 1;
             }
             if openers >= MAX_INDENT {
-                return Err((at(column), too_deep(), ""));
+                return Err((at(column), too_deep(), DEEP_HINT));
             }
             if c == '&' && (before.is_whitespace() || matches!(before, '[' | '{' | ',' | '-' | ':' | '?')) {
                 anchors += 1;
@@ -57,6 +57,9 @@ pub(crate) fn guard(text: &str) -> Result<(), (Place, String, &'static str)> {
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
+
+/// What is said about nesting.
+pub(crate) const DEEP_HINT: &str = "a configuration is flat: is this the right file?";
 
 pub(crate) fn too_deep() -> String {
     format!("nested deeper than {MAX_DEPTH} levels")

@@ -63,7 +63,7 @@ pub static KEYS: &[Key] = &[
     key("workspace.service_root", Path, Preset::Text("."), Inside, "the folder of the service, relative to the project root"),
     key("workspace.isolation", Choice(Isolation::NAMES), Preset::Text("strict"), Narrowest(AnyTrusted), "strict: own service and shared paths; shared: sibling services too, for reading"),
     key("workspace.shared_paths", List(Item::Folder), Preset::List(&["shared/", "contracts/", "shared_contracts/", "docs/policies/"]), Intersect(Covers::Folder), "folders of the project root that are readable as `project:...`"),
-    key("workspace.block", List(Item::Block), Preset::List(ALWAYS_BLOCKED), Union, "names that no agent reads, lists or searches, at any depth"),
+    key("workspace.block", List(Item::Block), Preset::List(ALWAYS_BLOCKED), Union, "names that no agent reads, lists or searches, at any depth; of `.env.*` not what ends in `.example`, `.sample`, `.template`, `.dist`, `.defaults`"),
     key("workspace.create_in", List(Item::CreateFolder), Preset::List(&[".", "src/", "lib/", "tests/", "docs/", "scripts/"]), Intersect(Covers::Folder), "folders where new files are allowed; `.` is the root level alone, `**` everywhere"),
     key("workspace.delete_in", List(Item::CreateFolder), Preset::List(&[]), Intersect(Covers::Folder), "folders where files may be deleted, beside those where new ones are allowed"),
     key("workspace.write_executables", Bool, Preset::Bool(false), Switch(false, AboveProject), "whether `.exe .bin .so .dll` are written at all, as HIGH"),

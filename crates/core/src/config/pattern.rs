@@ -13,17 +13,20 @@ use crate::tool;
 /// Why a text does not fit: a message, and a hint that may be empty.
 pub(crate) type Misfit = (String, String);
 
+/// How a glob is written.
+const GLOB_HINT: &str = "`*` is any run of characters in a name, `**` any folders, `[ab]` and `{a,b}` one of these; `[[]` is a bracket itself";
+
 /// Checks one text of a list and returns the form in which it is kept.
 pub(crate) fn kept_form(item: Item, text: &str) -> Result<String, Misfit> {
     if text.trim().is_empty() {
-        return Err(("must not be empty".to_owned(), String::new()));
+        return Err(("must not be empty".to_owned(), "write a value, or remove the entry".to_owned()));
     }
     match item {
         Item::Text => Ok(text.to_owned()),
         Item::Glob => path_glob(text),
         Item::Block => match BlockList::new([text]) {
             Ok(_) => Ok(text.to_owned()),
-            Err(bad) => Err((format!("is not a valid glob: {}", bad.why), String::new())),
+            Err(bad) => Err((format!("is not a valid glob: {}", bad.why), GLOB_HINT.to_owned())),
         },
         Item::Folder => folder(text),
         Item::CreateFolder => match text {
@@ -46,7 +49,7 @@ pub(crate) fn choice(names: &[&'static str], text: &str) -> Result<String, Misfi
     }
     let hint = match nearest(text, names.iter().copied()) {
         Some(near) => format!("the nearest valid value is `{near}`"),
-        None => String::new(),
+        None => "write one of them as it stands here".to_owned(),
     };
     Err((format!("must be one of {}", listed(names)), hint))
 }
@@ -83,14 +86,14 @@ fn folder(text: &str) -> Result<String, Misfit> {
     if text.contains(['*', '?', '[', '{']) {
         let plain = text.trim_end_matches('*').trim_end_matches('/');
         let hint = if plain.contains(['*', '?', '[', '{']) || plain.is_empty() {
-            String::new()
+            "name the folders one by one: a folder includes everything below it".to_owned()
         } else {
             format!("write `{plain}/`: a folder includes everything below it")
         };
         return Err(("must be a folder, not a glob".to_owned(), hint));
     }
     match clean_path(text)?.as_str() {
-        "." => Err(("must name a folder below the root".to_owned(), String::new())),
+        "." => Err(("must name a folder below the root".to_owned(), "for example `src/`".to_owned())),
         path => Ok(format!("{path}/")),
     }
 }
@@ -102,7 +105,10 @@ fn path_glob(text: &str) -> Result<String, Misfit> {
         return Err(("must not be absolute".to_owned(), hint));
     }
     if body.split('/').any(|name| name == "..") {
-        return Err(("must not contain `..`".to_owned(), String::new()));
+        return Err((
+            "must not contain `..`".to_owned(),
+            "paths are relative to the service root".to_owned(),
+        ));
     }
     if body.starts_with('!') {
         let hint = "a glob cannot take back another one; write a rule of its own".to_owned();
@@ -115,7 +121,7 @@ fn path_glob(text: &str) -> Result<String, Misfit> {
     }
     match PathGlobs::new([text], Purpose::Narrow, &Ground::plain()) {
         Ok(_) => Ok(text.to_owned()),
-        Err(bad) => Err((format!("is not a valid glob: {}", bad.why), String::new())),
+        Err(bad) => Err((format!("is not a valid glob: {}", bad.why), GLOB_HINT.to_owned())),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 
 use super::fault::{ConfigError, harmless, quoted};
-use super::guard::{guard, too_deep, untabbed};
+use super::guard::{DEEP_HINT, guard, too_deep, untabbed};
 
 /// The deepest nesting.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -149,7 +149,7 @@ pub(crate) fn load(text: &str, file: &str) -> Result<Node, Vec<ConfigError>> {
         let hint = if line.chars().take_while(|c| c.is_whitespace()).any(|c| c == '\t') {
             "indent with spaces: YAML does not allow tabs there"
         } else {
-            ""
+            "look for a missing quote, bracket, colon or indentation there or just above"
         };
         let message = format!("not valid YAML: {}", harmless(error.info(), 200));
         duplicates.push(fault(at, &message, hint));
@@ -199,7 +199,7 @@ impl Reader<'_> {
         let at = place(&node.span.start);
         let mut value = Value::Null;
         if depth > MAX_DEPTH {
-            self.refuse(at, "", too_deep(), "");
+            self.refuse(at, "", too_deep(), DEEP_HINT);
             return Node { at, value };
         }
         if self.chars.get(node.span.start.index()) == Some(&'*') {

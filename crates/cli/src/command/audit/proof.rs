@@ -10,8 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
 use vambrace_ledger::{Checkpoint, Note, is_consistent, is_included, leaf};
-use vambrace_store::{SqliteStore, Store as _};
+use vambrace_store::{Query, Record, SqliteStore, Store as _};
 
+use super::PIECE;
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -32,9 +33,10 @@ pub(super) async fn checkpoint(out: Out) -> Result<(), Failure> {
 }
 
 /// The proof that a record is in the ledger of a checkpoint (C2SP tlog-proof), with the record itself inside.
-pub(super) async fn prove(seq: u64, kept: Option<&Path>, out: Out) -> Result<(), Failure> {
+pub(super) async fn prove(which: &str, kept: Option<&Path>, out: Out) -> Result<(), Failure> {
     let store = caught_up().await?;
-    let record = store.record(seq).await?.ok_or_else(|| no_record(seq))?;
+    let record = find(which, &store).await?;
+    let seq = record.seq;
     let (checkpoint, note) = match kept {
         Some(file) => read(file)?,
         None => newest(&store)?,
@@ -59,6 +61,32 @@ pub(super) async fn prove(seq: u64, kept: Option<&Path>, out: Out) -> Result<(),
         out.foreign(&format!("{text}\n{note}"));
     }
     Ok(())
+}
+
+/// The record of a number or of an event hash.
+async fn find(which: &str, store: &SqliteStore) -> Result<Record, Failure> {
+    if let Ok(seq) = which.parse() {
+        return store.record(seq).await?.ok_or_else(|| no_record(which));
+    }
+    let digits = which.strip_prefix("sha256:").unwrap_or(which);
+    let hash = Digest::from_hex(digits.as_bytes()).ok_or_else(|| {
+        let hint = "write the number of a record, or the `event_hash` of an answer; `vambrace audit tail --json` shows both";
+        Failure::usage(format!("`{which}` is neither a record nor an event hash"), hint)
+    })?;
+    let text = hash.to_string();
+    let mut last = 0;
+    loop {
+        let records = store.records(Query::after(last, PIECE)).await?;
+        last = records.last().ok_or_else(|| no_record(which))?.seq;
+        let is_it = |record: &Record| {
+            // Looked for as text first: few lines name a hash, and only one has it as its own.
+            record.line.contains(&text)
+                && record.fields().get("event_hash").and_then(Value::as_str) == Some(&text)
+        };
+        if let Some(record) = records.into_iter().find(is_it) {
+            return Ok(record);
+        }
+    }
 }
 
 /// The proof that one checkpoint's ledger is the beginning of another's.
@@ -164,8 +192,8 @@ fn texts(proof: &[Digest]) -> Vec<String> {
     proof.iter().map(ToString::to_string).collect()
 }
 
-fn no_record(seq: u64) -> Failure {
-    Failure::usage(format!("there is no record {seq}"), "`vambrace audit tail` shows the newest ones")
+fn no_record(which: &str) -> Failure {
+    Failure::usage(format!("there is no record `{which}`"), "`vambrace audit tail` shows the newest ones")
 }
 
 fn contradicted(why: &str) -> Failure {

@@ -8,6 +8,33 @@ fn check(text: &str, expected: &[&str]) {
     assert_eq!(got, expected, "{text:?}");
 }
 
+// No fault without a way out
+#[test]
+fn every_fault_says_what_to_do() {
+    for text in [
+        "a: [",
+        "a: 'b",
+        "version: 2\n",
+        "profile: nonsense\n",
+        "profile:\n",
+        "workspace: {block: ['a[']}\n",
+        "workspace: {block: ['']}\n",
+        "workspace: {block: {a: b}}\n",
+        "workspace: {create_in: ['*/*']}\n",
+        "workspace: {create_in: ['/']}\n",
+        "limits: {read_bytes: 99999999999999999999}\n",
+        "limits: {regex_ms: 10001}\n",
+        "approvals: {rules: [{paths: ['a/../b', 'a['], decision: ask}]}\n",
+        "tools: {toolchain: {test: []}}\n",
+        "secrets: {scopes: {A: {}}}\n",
+        "secrets: 5\n",
+    ] {
+        let got = errors(text);
+        assert!(!got.is_empty(), "{text:?}");
+        assert!(got.iter().all(|error| !error.hint.is_empty()), "{text:?} {got:#?}");
+    }
+}
+
 fn loads(text: &str) {
     check(text, &[]);
 }
@@ -56,9 +83,9 @@ fn all_faults_are_told() {
         "profile: codng\nlimits:\n  read_bytes: many\n  regex_ms: 0\nworkspace:\n  block: ['a[']\n  isolation: Strict\n",
         &[
             ".vambrace/config.yaml:1:10: profile: `codng` must be one of `readonly`, `coding`, `messaging`, `ci`\nhint: the nearest valid value is `coding`",
-            ".vambrace/config.yaml:3:15: limits.read_bytes: expected a number of bytes such as `131072` or `100MiB`, found text `many`",
-            ".vambrace/config.yaml:4:13: limits.regex_ms: `0` is out of range: from 1 to 10000",
-            ".vambrace/config.yaml:6:11: workspace.block[0]: `a[` is not a valid glob: unclosed character class; missing ']'",
+            ".vambrace/config.yaml:3:15: limits.read_bytes: expected a number of bytes such as `131072` or `100MiB`, found text `many`\nhint: `vambrace config reference` tells what every key takes",
+            ".vambrace/config.yaml:4:13: limits.regex_ms: `0` is out of range: from 1 to 10000\nhint: the nearest valid value is `1`",
+            ".vambrace/config.yaml:6:11: workspace.block[0]: `a[` is not a valid glob: unclosed character class; missing ']'\nhint: `*` is any run of characters in a name, `**` any folders, `[ab]` and `{a,b}` one of these; `[[]` is a bracket itself",
             ".vambrace/config.yaml:7:14: workspace.isolation: `Strict` must be one of `strict`, `shared`\nhint: the nearest valid value is `strict`",
         ],
     );
@@ -67,29 +94,55 @@ fn all_faults_are_told() {
 #[test]
 fn wrong_types() {
     let at = ".vambrace/config.yaml:1";
-    check("limits: 5\n", &[&format!("{at}:9: limits: expected a mapping, found number `5`")]);
-    check("limits: []\n", &[&format!("{at}:9: limits: expected a mapping, found a list")]);
+    check(
+        "limits: 5\n",
+        &[&format!(
+            "{at}:9: limits: expected a mapping, found number `5`\nhint: `vambrace config reference` tells what every key takes"
+        )],
+    );
+    check(
+        "limits: []\n",
+        &[&format!(
+            "{at}:9: limits: expected a mapping, found a list\nhint: `vambrace config reference` tells what every key takes"
+        )],
+    );
     check(
         "profile: 1\n",
         &[&format!("{at}:10: profile: expected text, found number `1`\nhint: put it in quotes")],
     );
-    check("profile:\n", &[&format!("{at}:8: profile: expected text, found nothing")]);
-    check("version: 2\n", &[&format!("{at}:10: version: `2` is not supported, only `1` is")]);
+    check(
+        "profile:\n",
+        &[&format!(
+            "{at}:8: profile: expected text, found nothing\nhint: `vambrace config reference` tells what every key takes"
+        )],
+    );
+    check(
+        "version: 2\n",
+        &[&format!("{at}:10: version: `2` is not supported, only `1` is\nhint: write `1`")],
+    );
     check(
         "tools: {shell_exec: yes}\n",
-        &[&format!("{at}:21: tools.shell_exec: expected `true` or `false`, found text `yes`")],
+        &[&format!(
+            "{at}:21: tools.shell_exec: expected `true` or `false`, found text `yes`\nhint: `vambrace config reference` tells what every key takes"
+        )],
     );
     check(
         "limits: {regex_ms: 1.5}\n",
-        &[&format!("{at}:20: limits.regex_ms: expected a whole number, found number `1.5`")],
+        &[&format!(
+            "{at}:20: limits.regex_ms: expected a whole number, found number `1.5`\nhint: `vambrace config reference` tells what every key takes"
+        )],
     );
     check(
         "limits: {read_bytes: -1}\n",
-        &[&format!("{at}:22: limits.read_bytes: `-1` is out of range: from 1 to 104857600")],
+        &[&format!(
+            "{at}:22: limits.read_bytes: `-1` is out of range: from 1 to 104857600\nhint: the nearest valid value is `1`"
+        )],
     );
     check(
         "limits: {read_bytes: 1GiB}\n",
-        &[&format!("{at}:22: limits.read_bytes: `1GiB` is out of range: from 1 to 104857600")],
+        &[&format!(
+            "{at}:22: limits.read_bytes: `1GiB` is out of range: from 1 to 104857600\nhint: the nearest valid value is `104857600`"
+        )],
     );
     check(
         "network: {allow: example.com}\n",
@@ -131,17 +184,27 @@ fn wrong_types() {
             "{at}:9: roles.a b: must be a name\nhint: a name starts with a letter and has letters, digits, `_` and `-`, at most 64"
         )],
     );
-    check("- a\n", &[&format!("{at}:1: expected a mapping, found a list")]);
-    check("just words\n", &[&format!("{at}:1: expected a mapping, found text `just words`")]);
+    check(
+        "- a\n",
+        &[&format!(
+            "{at}:1: expected a mapping, found a list\nhint: `vambrace config reference` tells what every key takes"
+        )],
+    );
+    check(
+        "just words\n",
+        &[&format!(
+            "{at}:1: expected a mapping, found text `just words`\nhint: `vambrace config reference` tells what every key takes"
+        )],
+    );
     check(
         "limits: {calls_per_minute: lots}\n",
         &[&format!(
-            "{at}:28: limits.calls_per_minute: expected a whole number or a mapping of `default` and tools, found text `lots`"
+            "{at}:28: limits.calls_per_minute: expected a whole number or a mapping of `default` and tools, found text `lots`\nhint: `vambrace config reference` tells what every key takes"
         )],
     );
     check(
         "secrets: {scopes: {A: {env: X, file: y}}}\n",
-        &[&format!("{at}:23: secrets.scopes.A: must have either `env` or `file`")],
+        &[&format!("{at}:23: secrets.scopes.A: must have either `env` or `file`\nhint: keep one of the two")],
     );
     check(
         "tools: {toolchain: {test: 'a | b'}}\n",
@@ -237,14 +300,17 @@ fn yaml_that_only_serves_surprises_is_refused() {
     one("version: 1\n---\nversion: 1\n", "3:1: a second document\nhint: keep one document: remove `---`");
     one("1: x\n", "1:1: a key must be text, found number `1`\nhint: put it in quotes");
     one("a\0b: 1\n", "1:2: a NUL character\nhint: the file is not text");
-    one(&"[".repeat(100), "2:1: not valid YAML: while parsing a node, did not find expected node content");
+    one(
+        &"[".repeat(100),
+        "2:1: not valid YAML: while parsing a node, did not find expected node content\nhint: look for a missing quote, bracket, colon or indentation there or just above",
+    );
     one(
         "audit:\n\tmirror: a\n",
         "2:2: not valid YAML: tabs disallowed within this context (block indentation)\nhint: indent with spaces: YAML does not allow tabs there",
     );
     one(
         &format!("audit: {{export: {{a: {}{}}}}}", "[".repeat(70), "]".repeat(70)),
-        "1:83: nested deeper than 64 levels",
+        "1:83: nested deeper than 64 levels\nhint: a configuration is flat: is this the right file?",
     );
     one(
         &"a".repeat(1024 * 1024 + 1),

@@ -79,7 +79,7 @@ fn faults_of_older_layouts_keep_their_names() {
         got,
         [
             ".vambrace/config.yaml:2:3: file_broker.max_read_bytes_hrd: unknown key\nhint: the nearest valid key is `max_read_bytes_hard`",
-            ".vambrace/config.yaml:3:25: file_broker.max_write_bytes_hard: `0` is out of range: from 1 to 104857600",
+            ".vambrace/config.yaml:3:25: file_broker.max_write_bytes_hard: `0` is out of range: from 1 to 104857600\nhint: the nearest valid value is `1`",
             ".vambrace/config.yaml:4:28: scope.service_isolation: `STRCT` must be one of `STRICT`, `SHARED`, `strict`, `shared`\nhint: the nearest valid value is `STRICT`",
         ]
     );

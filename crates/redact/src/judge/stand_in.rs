@@ -1,0 +1,74 @@
+//! What only stands for a value: placeholders, references to other places, the printed examples of standards.
+
+use crate::bytes::{at, begins, contains, entropy};
+
+const PUBLISHED: &str = include_str!("../../rules/published.txt");
+const LONGEST_PLACEHOLDER: usize = 128;
+/// Texts that a placeholder contains.
+#[rustfmt::skip]
+const PLACEHOLDERS: &[&str] = &[
+    "example", "sample", "placeholder", "changeme", "change_me", "change-me", "change-this", "changethis",
+    "replace", "your_", "your-", "yourp", "yours", "yourt", "yoursecret", "insert", "redacted", "xxxx", "****",
+    "....", "dummy", "fixme", "<", "{{", "${", "$(", "not-a", "not_a", "todo", "my-secret", "my_secret", "mysecret",
+    "supersecret", "super-secret", "super_secret", "fake", "mock", "secret-key", "secret_key", "secretkey",
+    "api-key", "api_key", "apikey", "access_token", "accesstoken", "access-token", "goes-here", "goes_here",
+    "goeshere", "notasecret", "topsecret", "top-secret", "undefined", "123456789012345678901234567890",
+];
+
+/// How a reference to another place begins.
+#[rustfmt::skip]
+const REFERENCES: &[&str] = &[
+    "$", "%(", "%{", "{", "#{", "@{", "@", "process.env", "os.environ", "os.getenv", "getenv", "env.", "env(",
+    "config.", "secrets.", "secret.", "var.", "vars.", "local.", "data.", "self.", "this.", "params.", "args.",
+    "options.", "settings.", "vault:", "op://", "arn:", "projects/", "kms:", "ref+", "!", "http://", "https://",
+    "file:", "/", "./", "../", "~/", "\\\\", "c:\\", "sha256:", "sha512-", "sha1-", "data:", "urn:", "mailto:", "&",
+    "*", "(", "[", "function", "new ", "await ", "return ",
+];
+
+/// Whether a standard or a manual prints it as its example.
+pub(crate) fn is_published(value: &[u8]) -> bool {
+    PUBLISHED.lines().any(|line| line.as_bytes() == value && !line.starts_with('#'))
+}
+
+/// Whether it only stands for a value: `${VAR}`, `<password>`, `changeme`, a path, an address.
+pub(crate) fn is_placeholder(value: &[u8]) -> bool {
+    // Placeholders are short; a long value is not searched to its end for each of the words.
+    let value = value.get(..LONGEST_PLACEHOLDER).unwrap_or(value);
+    let first = at(value, 0);
+    let one_letter = value.iter().all(|byte| *byte == first);
+    one_letter
+        || contains(value, b"[REDACTED:")
+        || PLACEHOLDERS.iter().any(|word| contains(value, word.as_bytes()))
+        || REFERENCES
+            .iter()
+            .any(|start| begins(value, start.as_bytes()) && !stands_alone(value, start.as_bytes()))
+        || (first == b'%' && value.last() == Some(&b'%'))
+        || (first == b'_' && value.last() == Some(&b'_'))
+        || value == b"REDACTED"
+        || value.windows(2).any(|two| two == b"..")
+}
+
+/// A sign that begins references also begins passwords: `$ecret1!`, `@dm1n-77`, `/x9Kd8..`.
+fn stands_alone(value: &[u8], start: &[u8]) -> bool {
+    let tail = value.get(start.len()..).unwrap_or_default();
+    match start {
+        b"$" | b"@" | b"*" | b"&" | b"!" => {
+            let odd = tail.iter().any(|byte| {
+                !byte.is_ascii_alphanumeric()
+                    && !matches!(
+                        byte,
+                        b'_' | b'.' | b':' | b'-' | b'>' | b'{' | b'}' | b'(' | b')' | b'[' | b']'
+                    )
+            });
+            odd && tail.iter().any(u8::is_ascii_digit) && tail.len() >= 6
+        }
+        b"/" => {
+            tail.len() >= 24
+                && tail.iter().filter(|byte| **byte == b'/').count() <= tail.len() / 12
+                && entropy(tail) > 4.0
+                && tail.iter().any(u8::is_ascii_digit)
+                && tail.iter().any(u8::is_ascii_uppercase)
+        }
+        _ => false,
+    }
+}
