@@ -192,7 +192,7 @@ fn proofs_and_folders_are_checked_offline_by_the_second_verifier() {
     assert_eq!((code, said.contains("other_ledger")), (6, true), "{said}");
 }
 
-// L9: what an answer hands out is what proves it
+// What an answer hands out is what proves it
 #[test]
 fn a_record_is_proved_by_the_hash_of_an_answer() {
     let home = Home::new();

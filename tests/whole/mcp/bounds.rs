@@ -147,7 +147,7 @@ fn few_files(home: &Home) -> Server {
     server
 }
 
-// A6: calls that wait for a person keep the others waiting, but not the answers, questions and second thoughts of the client
+// Calls that wait for a person keep the others waiting, but not the answers, questions and second thoughts of the client
 #[test]
 fn what_is_no_call_overtakes_calls_that_wait_for_a_seat() {
     let home = Home::new();
@@ -194,7 +194,7 @@ fn what_is_no_call_overtakes_calls_that_wait_for_a_seat() {
     assert_eq!(home.records().iter().filter(|record| record["op"] == "read_file").count(), 1);
 }
 
-// T3, S1: every call of a flood is answered by the corridor, with few files too
+// T3: every call of a flood is answered by the corridor, with few files too
 #[test]
 fn more_calls_than_files_wait_in_line() {
     const CALLS: u64 = 3_000;
@@ -228,7 +228,7 @@ fn more_calls_than_files_wait_in_line() {
     assert_eq!(ended, CALLS as usize);
 }
 
-// P9: what cannot be opened anew denies, with a code, on record
+// T3: what cannot be opened anew denies, with a code, on record
 #[test]
 fn a_project_that_cannot_be_opened_any_more_denies() {
     let home = Home::new();
