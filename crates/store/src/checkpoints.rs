@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use vambrace_ledger::{Checkpoint, Id, Note, Timestamp};
+use vambrace_ledger::{Checkpoint, Digest, Id, Note, Timestamp};
 
 use crate::error::StoreError;
 use crate::files::{self, Disk, OsDisk};
@@ -90,6 +90,9 @@ pub(crate) struct Copies {
     disk: Arc<dyn Disk>,
     latest: PathBuf,
     anchor: Option<PathBuf>,
+    /// Which ledger a state folder has: a file beside the anchors, so that a folder that was emptied is not new.
+    place: Option<PathBuf>,
+    writer: String,
 }
 
 impl Copies {
@@ -99,7 +102,10 @@ impl Copies {
 
     pub(crate) fn on(disk: Arc<dyn Disk>, latest: PathBuf, anchors: Option<&Path>, writer: &Id) -> Self {
         let anchor = anchors.map(|folder| folder.join(format!("{writer}.checkpoint")));
-        Self { disk, latest, anchor }
+        let name = Digest::of(latest.as_os_str().as_encoded_bytes()).hex();
+        let name = name.first_chunk::<16>().map(|name| String::from_utf8_lossy(name).into_owned());
+        let place = anchors.zip(name).map(|(folder, name)| folder.join(format!("{name}.place")));
+        Self { disk, latest, anchor, place, writer: writer.to_string() }
     }
 
     pub(crate) fn latest(&self) -> &Path {
@@ -138,7 +144,29 @@ impl Copies {
         let folder = anchor.parent().map_or(Ok(()), |folder| self.disk.make_folder(folder));
         folder
             .and_then(|()| files::replace(&*self.disk, anchor, note.as_bytes()))
+            .and_then(|()| self.mark_place())
             .map_err(|error| StoreError::Io(format!("the anchor `{}`: {error}", anchor.display())))
+    }
+
+    fn mark_place(&self) -> io::Result<()> {
+        let Some(place) = &self.place else { return Ok(()) };
+        if files::read(&*self.disk, place, MOST)?.is_some_and(|there| there == self.writer.as_bytes()) {
+            return Ok(());
+        }
+        files::replace(&*self.disk, place, self.writer.as_bytes())
+    }
+
+    /// The file that says which ledger was here, and the last checkpoint of that one; none when it is ours.
+    pub(crate) fn other_here(&self) -> Option<(&Path, (Checkpoint, Note))> {
+        let place = self.place.as_deref()?;
+        let there = files::read(&*self.disk, place, MOST).ok().flatten()?;
+        // The name of a ledger is one of a file, and nothing else.
+        let other = Id::new(std::str::from_utf8(&there).ok()?).ok()?;
+        if other.as_str() == self.writer || other.as_str().contains(['/', '.']) {
+            return None;
+        }
+        let anchor = place.with_file_name(format!("{other}.checkpoint"));
+        Some((place, self.read(&anchor).ok().flatten()?))
     }
 
     /// One of the two.
@@ -166,5 +194,6 @@ impl Copies {
 
 /// Reads a checkpoint file: none when there is none, an error in words when it is no checkpoint.
 pub(crate) fn read_file(path: &Path) -> Result<Option<(Checkpoint, Note)>, String> {
-    Copies { disk: OsDisk::shared(), latest: path.to_owned(), anchor: None }.read(path)
+    let disk = OsDisk::shared();
+    Copies { disk, latest: path.to_owned(), anchor: None, place: None, writer: String::new() }.read(path)
 }

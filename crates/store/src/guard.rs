@@ -60,6 +60,11 @@ impl Guard<'_> {
         for (what, path) in copies {
             self.copy(what, path, &mut found).map_err(|error| self.sqlite(&error))?;
         }
+        if let Some((place, said)) = self.copies.other_here() {
+            let (origin, size) = (&said.0.origin, said.0.size);
+            let why = format!("the ledger of this folder was `{origin}` with {size} records, and this is another");
+            found.push(Contradiction { why, said: Some(said), file: Some(place.to_owned()) });
+        }
         Ok(found)
     }
 

@@ -207,6 +207,11 @@ impl SqliteStore {
         };
         let against = guard.look()?;
         if !against.is_empty() && options.acknowledge_rollback {
+            if head.seq == 0 {
+                // A ledger begins with its key.
+                rotation::ensure(&connection, &database, &writer, &keys, &tide, now)?;
+                guard.head = writer_and_head(&connection, &database)?.1;
+            }
             guard.acknowledge(&against, &writer, now)?;
         } else {
             guard.refuse(&against)?;

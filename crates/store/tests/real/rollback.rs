@@ -20,10 +20,12 @@ fn try_open(home: &Path, options: &Options) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(StateDir::open(home)?, options)
 }
 
+/// The files of a folder, but for those that say which ledger is where.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".place"))
         .collect();
     names.sort();
     names
@@ -88,6 +90,34 @@ fn a_folder_set_back_as_a_whole_is_refused_at_the_start_and_goes_on_when_somebod
             again.findings
         );
     }
+}
+
+// B5
+#[test]
+fn a_folder_that_was_emptied_or_exchanged_is_not_a_new_one() {
+    let (ours, other) = (story(1, 9, 30_000), story(1, 4, 30_000));
+    let temp = crate::forge::folder();
+    let (home, anchors) = (temp.path().join("state"), temp.path().join("anchors"));
+    for replace in [None, Some(&other.image)] {
+        let _ = fs::remove_dir_all(&anchors);
+        ours.image.put(&home);
+        let record = Batch::durable(vec![Entry::new(Op::ToolStart, at(60_000))], vec![]);
+        let store = try_open(&home, &options(&anchors)).unwrap();
+        runtime().block_on(store.commit(record)).unwrap();
+        drop(store);
+        fs::remove_dir_all(&home).unwrap();
+        replace.iter().for_each(|image| image.put(&home));
+        for _ in 0..2 {
+            assert!(matches!(try_open(&home, &options(&anchors)), Err(StoreError::RolledBack { .. })));
+        }
+        drop(try_open(&home, &Options { acknowledge_rollback: true, ..options(&anchors) }).unwrap());
+        let report = looked(&home, &against(&anchors));
+        assert!(report.findings.is_clean(), "{:#?}", report.findings);
+        assert!(report.findings.notes().iter().any(|note| note.kind == Kind::Rollback));
+        drop(try_open(&home, &options(&anchors)).unwrap());
+    }
+    // Another folder is another place.
+    drop(try_open(&temp.path().join("elsewhere"), &options(&anchors)).unwrap());
 }
 
 // B5
