@@ -25,6 +25,14 @@ pub enum StoreError {
         /// Its permissions.
         mode: u32,
     },
+    /// Somebody other than the owner could read a key, or it is somebody else's.
+    #[error("the key `{path}` can be read by others or is not yours (mode {mode:03o})")]
+    KeyExposed {
+        /// Which file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// The file in its place is no database of ours, or a damaged one.
     #[error("the database `{path}` is damaged or not ours: {reason}")]
     Damaged {
@@ -87,6 +95,9 @@ impl StoreError {
                 "check that VAMBRACE_HOME names a folder of yours that can be written, then run `vambrace doctor`"
             }
             Self::Exposed { .. } => "run `chmod 700` on the folder after checking who changed it",
+            Self::KeyExposed { .. } => {
+                "run `chmod 600` on the file after checking who changed it, and `vambrace audit rotate-key` if others could read it"
+            }
             Self::Damaged { .. } => {
                 "keep a copy, run `vambrace audit verify` on it, and restore the file from a backup"
             }

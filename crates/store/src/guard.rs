@@ -62,7 +62,8 @@ impl Guard<'_> {
         }
         if let Some((place, said)) = self.copies.other_here() {
             let (origin, size) = (&said.0.origin, said.0.size);
-            let why = format!("the ledger of this folder was `{origin}` with {size} records, and this is another");
+            let why =
+                format!("the ledger of this folder was `{origin}` with {size} records, and this is another");
             found.push(Contradiction { why, said: Some(said), file: Some(place.to_owned()) });
         }
         Ok(found)

@@ -76,7 +76,7 @@ impl KeyFiles {
         };
         let facts = file.metadata().map_err(|error| StoreError::folder(path, error))?;
         if facts.mode() & 0o077 != 0 || facts.uid() != rustix::process::geteuid().as_raw() {
-            return Err(StoreError::Exposed { path: path.to_owned(), mode: facts.mode() & 0o777 });
+            return Err(StoreError::KeyExposed { path: path.to_owned(), mode: facts.mode() & 0o777 });
         }
         let mut bytes = Vec::new();
         file.take(MOST).read_to_end(&mut bytes).map_err(|error| StoreError::folder(path, error))?;

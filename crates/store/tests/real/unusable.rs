@@ -56,6 +56,16 @@ fn a_database_or_folder_that_others_can_write_is_refused() {
 }
 
 #[test]
+fn a_key_that_others_can_read_is_refused_by_its_name() {
+    let (_temp, home) = made();
+    let key = home.join("keys/ledger.key");
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let error = refused(&home);
+    assert!(matches!(error, StoreError::KeyExposed { .. }), "{error}");
+    assert!(error.to_string().contains("ledger.key") && error.suggestion().contains("chmod 600"), "{error}");
+}
+
+#[test]
 fn a_newer_schema_is_refused() {
     let (_temp, home) = made();
     let connection = rusqlite::Connection::open(home.join("vambrace.db")).unwrap();
