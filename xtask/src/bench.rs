@@ -23,6 +23,9 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
             println!("gitleaks cannot be had: `redact` tells its figures without that peer");
         }
     }
+    if name.is_none_or(|name| name == "edit") && !toolbox.strace() {
+        println!("strace cannot be had: `edit` does not count the syncs of the whole program");
+    }
     if name.is_none_or(|name| name == "spawn") && !toolbox.bubblewrap() {
         println!("bubblewrap cannot be had: `spawn` tells its figures without that peer");
     }

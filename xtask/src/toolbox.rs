@@ -115,6 +115,11 @@ impl<'a> Toolbox<'a> {
         self.folder.join(SCANNERS.name).join("bin/kingfisher")
     }
 
+    /// Whether strace is there, got in the same way.
+    pub(crate) fn strace(&self) -> bool {
+        self.system_program("strace", "strace")
+    }
+
     /// Whether bubblewrap is there, installed by the system's package program where root may do that.
     pub(crate) fn bubblewrap(&self) -> bool {
         self.system_program("bwrap", "bubblewrap")
