@@ -153,6 +153,11 @@ fn only_the_key_or_a_token_that_decides_decides() {
     let ran = with(&home, &[("VAMBRACE_TOKEN", &secret)], &["approvals", "approve", &id]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(read(&home, "a.txt").as_deref(), Some("a\n"));
+    // Who decides questions makes nobody who decides, and takes no token back.
+    for args in [vec!["token", "create", "admin"], vec!["token", "revoke", &approver]] {
+        let ran = with(&home, &[("VAMBRACE_TOKEN", &secret)], &args);
+        assert_eq!(ran.code, 4, "{args:?}: {ran:?}");
+    }
     assert_eq!(decide(&home, &["token", "revoke", &approver]).code, 0);
     let id = propose(&home, "write_file", json!({"path": "b.txt", "content": "b\n"}));
     let ran = with(&home, &[("VAMBRACE_TOKEN", &secret)], &["approvals", "approve", &id]);

@@ -266,6 +266,26 @@ fn signals_and_sizes_leave_the_terminal_usable() {
 }
 
 #[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let home = Home::new();
+    let desk = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&desk).unwrap();
+    unlockpt(&desk).unwrap();
+    resize(&desk, 24, 80);
+    let seat = ioctl_tiocgptpeer(&desk, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    let side = || Stdio::from(seat.try_clone().unwrap());
+    let mut command = home.command(["approvals", "watch"]);
+    command.env("TERM", "xterm-256color").stdin(side()).stdout(side()).stderr(side());
+    let mut child = command.spawn().unwrap();
+    drop((command, seat));
+    let mut desk = File::from(desk);
+    assert!(desk.read(&mut [0; 4096]).unwrap() > 0, "it draws");
+    drop(desk);
+    // Without looking for it, it would read nothing for ever.
+    assert!(!child.wait().unwrap().success());
+}
+
+#[test]
 fn without_a_terminal_it_says_what_works() {
     let home = Home::new();
     for args in [vec!["approvals", "watch"], vec!["approvals", "watch", "--json"]] {

@@ -27,6 +27,8 @@ const AT_ONCE_MS: i64 = 60_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Consent {
     pub(crate) id: Id,
+    /// The plan that was asked about: whatever is agreed to of it, it must still be that one.
+    pub(crate) asked: Digest,
     pub(crate) part: Part,
     /// What was shown; `None` for a part that nobody looked at before: it is agreed to as it is planned.
     pub(crate) shown: Option<Digest>,

@@ -70,6 +70,12 @@ impl Decider {
         self.everybody || self.user == user
     }
 
+    /// Whether it may make and take back tokens, and trust projects: the approver key and tokens of kind admin.
+    #[must_use]
+    pub fn administers(&self) -> bool {
+        self.everybody
+    }
+
     /// Signs a decision.
     pub fn sign(&self, decision: &Decision) -> Result<Note, CallError> {
         decision.sign(&self.key).map_err(|error| CallError::new(ErrorCode::Internal, error.to_string()))

@@ -128,6 +128,7 @@ impl Broker {
         trail.hitl = Some(self.new_id("hitl-"));
         trail.consent = Some(Consent {
             id: trail.hitl.clone().unwrap_or_else(|| change.id.clone()),
+            asked: Digest::ZERO,
             part: Part::Whole,
             shown: None,
             proposed: None,
@@ -237,6 +238,7 @@ impl Broker {
         };
         trail.consent = Some(Consent {
             id: row.id.clone(),
+            asked: row.digest,
             proposed,
             shown: if choice.part == Part::Whole { Some(row.digest) } else { choice.shown },
             part: choice.part,

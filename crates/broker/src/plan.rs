@@ -49,8 +49,16 @@ pub(crate) fn plan(broker: &Broker, admitted: Admitted, trail: &mut Trail) -> Re
         (Prepared { effects: by_name(&args), ..Prepared::nothing() }, None)
     };
     let (prepared, refused) = planned;
+    // The numbers of hunks, and content that somebody edited, speak of the whole as it was shown.
+    let asked = trail.consent.as_ref().filter(|_| part != Part::Whole && refused.is_none());
+    if asked.is_some_and(|consent| consent.asked != stated(&tool, &args, &prepared, None).digest()) {
+        return Err(CallError::new(
+            ErrorCode::StaleBase,
+            "what was asked about is not what would happen now: the files have changed",
+        ));
+    }
     let prepared = vambrace_tools::amend(&broker.parts.room, prepared, &part)?;
-    finish(broker, &tool, args, prepared, refused, session, trail)
+    finish(broker, &tool, &args, prepared, refused, session, trail)
 }
 
 /// The plan of a change that undoes another one.
@@ -62,7 +70,7 @@ pub(crate) fn plan_back(
 ) -> Result<Planned, CallError> {
     let (tool, args, session) = admitted.into_parts();
     let prepared = vambrace_tools::undo(&broker.parts.room, back)?;
-    finish(broker, &tool, args, prepared, None, session, trail)
+    finish(broker, &tool, &args, prepared, None, session, trail)
 }
 
 /// What was proposed could be planned then: now that it cannot, the files are others.
@@ -79,7 +87,7 @@ fn stale(error: CallError) -> CallError {
 fn finish(
     broker: &Broker,
     tool: &Arc<dyn Tool>,
-    args: Value,
+    args: &Value,
     mut prepared: Prepared,
     refused: Option<CallError>,
     session: SessionView,
@@ -92,16 +100,21 @@ fn finish(
     prepared.risk = broker.parts.policy.writing.raise(prepared.risk, &prepared.effects);
     trail.risk = Some(prepared.risk.level.as_str());
     trail.change = prepared.work.change().map(Drafted::of);
-    let plan = Plan {
+    let plan = stated(tool, args, &prepared, refused);
+    trail.class = class_of(&plan);
+    Ok(Planned { plan, prepared, session })
+}
+
+/// What was prepared, as it is decided about.
+fn stated(tool: &Arc<dyn Tool>, args: &Value, prepared: &Prepared, refused: Option<CallError>) -> Plan {
+    Plan {
         tool: tool.facts().clone(),
-        args,
+        args: args.clone(),
         effects: prepared.effects.clone(),
         binds: prepared.work.change().map(|draft| draft.changes.digest()),
         risk: prepared.risk.clone(),
         refused,
-    };
-    trail.class = class_of(&plan);
-    Ok(Planned { plan, prepared, session })
+    }
 }
 
 /// The effects that the arguments name, without a look at what is there.

@@ -35,6 +35,7 @@ impl Broker {
         let mut trail = Trail::reopen(self, &call, &row);
         trail.consent = Some(Consent {
             id: row.id.clone(),
+            asked: row.digest,
             part,
             shown: None,
             proposed: None,

@@ -29,7 +29,9 @@ impl Permitted {
 pub(crate) async fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Result<Permitted, Stop> {
     let (prepared, decision, refused) = decided.into_parts();
     let now = broker.parts.clock.now();
-    let vouchers = vouchers(broker, &decision, trail).await?;
+    // What is refused now is refused for its own reason, whatever was agreed to before.
+    let denied = decision.verdict.answer() == Answer::Deny;
+    let vouchers = if denied { Vec::new() } else { vouchers(broker, &decision, trail).await? };
     match vambrace_core::settle::settle(&decision, &vouchers, now) {
         Settlement::Permitted(permit) => {
             if !permit.vouchers().is_empty() {
@@ -124,5 +126,7 @@ fn note(trail: &mut Trail, reasons: &[Reason]) {
     trail.reasons = reasons
         .iter()
         .map(|reason| format!("{}: {} [{}]", reason.layer.as_str(), reason.why, reason.at))
+        // A name with a line break must not look like a reason of its own.
+        .map(|reason| reason.replace(char::is_control, " "))
         .collect();
 }

@@ -115,6 +115,16 @@ async fn make_with(store: &SqliteStore, phrase: &Passphrase) -> Result<SigningKe
     Ok(key)
 }
 
+/// Who decides, and may change who else does.
+pub(crate) async fn administrator(store: &SqliteStore, out: Out) -> Result<Decider, Failure> {
+    let decider = decider(store, out).await?;
+    if decider.administers() {
+        return Ok(decider);
+    }
+    let hint = "use the approver key (without VAMBRACE_TOKEN) or a token of kind admin";
+    Err(Failure::denied(ErrorCode::PermissionDenied, "this token decides questions and nothing else", hint))
+}
+
 /// Signs the trust in a project's configuration. Where there is no key and nobody to make one for, trust is not signed.
 pub(crate) async fn sign_trust(
     store: &SqliteStore,
@@ -125,7 +135,7 @@ pub(crate) async fn sign_trust(
     if !ensure(store, out).await? && variable(TOKEN).is_none() {
         return Ok(None);
     }
-    let decider = decider(store, out).await?;
+    let decider = administrator(store, out).await?;
     let hex: String = project.hex().iter().take(16).map(|digit| char::from(*digit)).collect();
     let about = Id::new(&format!("trust-{hex}")).map_err(|bad| Failure::failed(bad.to_string()))?;
     let now = SystemClock.now();

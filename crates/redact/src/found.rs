@@ -1,6 +1,6 @@
 //! What one anchor yields: the rule, parser or known value it leads to is asked, within the view that the pass gives.
 
-use crate::bytes::{begins, part};
+use crate::bytes::{at, before, begins, part};
 use crate::context::{Assigned, Given, assigned};
 use crate::finding::{Layer, Span};
 use crate::judge::{Standing, is_published, is_secret, is_uuid};
@@ -148,7 +148,9 @@ impl<'a> Found<'a> {
         {
             self.push(span, kinds.password, Layer::Context);
         }
-        let Some(found) = assigned(view, start, after) else { return };
+        // `pwd=` and `pass:` are found with their sign, which is no part of the name.
+        let signed = matches!(at(view, start), b'p' | b'P') && matches!(before(view, after), b'=' | b':');
+        let Some(found) = assigned(view, start, after - usize::from(signed)) else { return };
         let name = part(view, found.name.0, found.name.1);
         let value = part(view, found.value.0, found.value.1);
         if (name.eq_ignore_ascii_case(b"auth") || name.eq_ignore_ascii_case(b"_auth"))

@@ -155,13 +155,20 @@ fn is_piece(line: &str) -> bool {
     !bare.is_empty() && bare.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))
 }
 
-/// A line of a key as the redactor replaces it.
+/// A line of a key as the redactor replaces it: as its first line; where it is too short or too odd for one, behind
+/// others; and if it fits nowhere, as a key that stands for it.
 fn masked(line: &str, redactor: &dyn Redact) -> Result<String, CallError> {
-    let clean = redacted(&format!("{FIRST}{line}\n{FILLING}"), redactor)?;
-    if clean.contains(FIRST.trim_end()) {
-        return Err(CallError::new(ErrorCode::Internal, "a line of a private key could not be masked"));
+    for key in [
+        format!("{FIRST}{line}\n{FILLING}"),
+        format!("{FIRST}{FILLING}{line}\n"),
+        format!("{FIRST}{FILLING}"),
+    ] {
+        let clean = redacted(&key, redactor)?;
+        if !clean.contains(FIRST.trim_end()) && !clean.contains(line.trim()) {
+            return Ok(clean.trim_end().to_owned());
+        }
     }
-    Ok(clean.trim_end().to_owned())
+    Err(CallError::new(ErrorCode::Internal, "a line of a private key could not be masked"))
 }
 
 fn redacted(text: &str, redactor: &dyn Redact) -> Result<String, CallError> {

@@ -356,6 +356,36 @@ async fn hunks_and_edited_content_are_agreed_to_as_they_are() {
     assert_eq!(file(&kit, "src/n.txt").as_deref(), Some("human\n"));
 }
 
+// 003: a yes to a part or to other content is a yes to what was shown, as it was shown
+#[tokio::test]
+async fn a_part_of_a_proposal_whose_base_changed_is_not_applied() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    let lines = |changed: &[usize]| -> String {
+        (1..=60)
+            .map(|n| if changed.contains(&n) { format!("LINE {n}\n") } else { format!("line {n}\n") })
+            .collect()
+    };
+    let parts = [
+        |path| Part::Hunks(vec![(path, vec![1])]),
+        |path| Part::Files(vec![path]),
+        |path| Part::Edited(vec![(path, b"mine\n".to_vec())]),
+    ];
+    for (n, part) in parts.into_iter().enumerate() {
+        let path = format!("src/long-{n}.txt");
+        put(&kit, &path, &lines(&[]));
+        let answer = propose(&broker, "write_file", json!({"path": path, "content": lines(&[2, 55])})).await;
+        // The first change comes to be in another way: what was the second hunk is the first now.
+        put(&kit, &path, &lines(&[2]));
+        let previewed = broker.preview(&id(&answer), part(path.clone()), &ada()).await.unwrap_err();
+        assert_eq!(previewed.code, ErrorCode::StaleBase, "{previewed:?}");
+        let choice = Choice { part: part(path.clone()), ..Choice::once() };
+        let error = broker.approve(&id(&answer), choice, &ada()).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::StaleBase, "{error:?}");
+        assert_eq!(file(&kit, &path).unwrap(), lines(&[2]));
+    }
+}
+
 // B7: rollback restores what was there, if nothing changed since, and is a change of its own
 #[tokio::test]
 async fn a_rollback_restores_what_was_there_or_refuses() {

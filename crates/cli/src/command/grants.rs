@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::digest::Digest;
+use vambrace_core::error::ErrorCode;
 use vambrace_ledger::{Decision, Op, Reach, Status, Verb};
 use vambrace_store::{AskChange, Batch, Entry, GrantRow, Store as _};
 
@@ -69,6 +70,10 @@ async fn revoke(word: &str, out: Out) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(why, "`vambrace grants list` lists them"));
     };
     let decider = approver::decider(&store, out).await?;
+    if !decider.decides_for(&grant.user) {
+        let why = format!("grant `{}` is another user's", plain(word));
+        return Err(Failure::denied(ErrorCode::PermissionDenied, why, "use a token of kind admin"));
+    }
     let now = SystemClock.now();
     let plan = Digest::of(grant.id.as_str().as_bytes());
     let decision = Decision {

@@ -42,7 +42,7 @@ async fn create(
     out: Out,
 ) -> Result<ExitCode, Failure> {
     let store = desk::open_store()?;
-    let decider = approver::decider(&store, out).await?;
+    let decider = approver::administrator(&store, out).await?;
     let now = SystemClock.now();
     let token = Token::make()?;
     let key = if kind.decides() { Some(token.key()?.verify_key()) } else { None };
@@ -124,7 +124,7 @@ async fn revoke(id: &str, out: Out) -> Result<ExitCode, Failure> {
         let why = format!("there is no token `{}`", plain(id));
         return Err(Failure::usage(why, "`vambrace token list` lists them"));
     };
-    let decider = approver::decider(&store, out).await?;
+    let decider = approver::administrator(&store, out).await?;
     let now = SystemClock.now();
     let decision = Decision {
         about: row.id.clone(),

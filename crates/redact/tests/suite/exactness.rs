@@ -98,6 +98,9 @@ fn contexts_tell_secrets() {
     for (text, secret) in [
         ("password = \"tr0ub4dor&3\"", "tr0ub4dor&3"),
         ("DB_PASSWORD=hunter2", "hunter2"),
+        ("Uid=sa;Pwd=aB3dE6gH9jK2;Database=x", "aB3dE6gH9jK2"),
+        ("pwd: \"aB3dE6gH9jK2\"", "aB3dE6gH9jK2"),
+        ("pass=aB3dE6gH9jK2", "aB3dE6gH9jK2"),
         ("password: Summer2024!", "Summer2024!"),
         (
             "{\"auths\": {\"https://index.docker.io/v1/\": {\"auth\": \"YWRhOmh1bnRlcjIy\"}}}",

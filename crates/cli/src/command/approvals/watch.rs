@@ -153,7 +153,7 @@ impl Watcher {
     /// What was typed or changed in size, one event after the other.
     fn typed(&mut self) -> Result<Vec<Effect>, Failure> {
         let mut effects = Vec::new();
-        while keys::poll(Duration::ZERO).map_err(fault)? {
+        while !self.keyboard_gone()? && keys::poll(Duration::ZERO).map_err(fault)? {
             let event = match keys::read().map_err(fault)? {
                 keys::Event::Key(key) if key.kind != keys::KeyEventKind::Release => Event::Key(key),
                 keys::Event::Paste(text) => Event::Paste(text),
@@ -168,6 +168,11 @@ impl Watcher {
         }
         self.keyboard.drained();
         Ok(effects)
+    }
+
+    /// An error when the terminal was closed.
+    fn keyboard_gone(&self) -> Result<bool, Failure> {
+        if Keyboard::is_gone() { Err(fault(std::io::ErrorKind::BrokenPipe.into())) } else { Ok(false) }
     }
 
     /// The open questions as they are now.

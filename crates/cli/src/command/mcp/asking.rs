@@ -21,6 +21,7 @@ use vambrace_broker::{Answer, Choice, Decider, Patience, Peer, RawCall, Waiting,
 use vambrace_store::Store as _;
 
 use crate::approver;
+use crate::command::audit::one_line;
 use crate::desk::Desk;
 use crate::failure::Failure;
 use crate::harmless::plain;
@@ -191,7 +192,7 @@ impl Asking<'_> {
         let found = look(self.desk.store().questions(), id).await.ok()?;
         let row = found.question?;
         let mut message =
-            format!("{} wants: {} ({} risk)\n", plain(&row.agent), plain(&row.summary), row.risk);
+            format!("{} wants: {} ({} risk)\n", one_line(&row.agent), one_line(&row.summary), row.risk);
         for why in row.why.lines() {
             message.push_str(&format!("why: {}\n", plain(why)));
         }
@@ -239,7 +240,7 @@ impl Beat {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let words = format!(
             "waiting for a person: {} ({}, {} s left)",
-            plain(&waiting.summary),
+            one_line(&waiting.summary),
             waiting.id,
             waiting.seconds
         );

@@ -203,7 +203,15 @@ impl Keyboard {
 
     /// Whether a read would bring something at once.
     pub(crate) fn is_readable() -> bool {
-        wait(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+        wait(Some(&NOW))
+    }
+
+    /// Whether the terminal was closed: then whoever reads keys from it would never come back.
+    pub(crate) fn is_gone() -> bool {
+        let stdin = stdin();
+        let mut waits = [PollFd::new(&stdin, PollFlags::IN)];
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        poll(&mut waits, Some(&NOW)).is_ok() && waits.iter().any(|wait| wait.revents().intersects(gone))
     }
 
     /// Reads what is there, past every buffer.
@@ -211,6 +219,8 @@ impl Keyboard {
         rustix::io::read(stdin(), bytes).map_err(|errno| fault(errno.into()))
     }
 }
+
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 fn wait(longest: Option<&Timespec>) -> bool {
     let stdin = stdin();
