@@ -118,7 +118,9 @@ impl<'a> Growth<'a> {
             let mut rows = statement.query((signed(have), signed(self.upto))).map_err(sqlite)?;
             while let Some(row) = rows.next().map_err(sqlite)? {
                 let seq = row.get::<_, i64>(0).map_err(sqlite)?.unsigned_abs();
-                self.take(seq, row.get_ref(1).map_err(sqlite)?.as_bytes().unwrap_or_default())?;
+                let line =
+                    row.get_ref(1).map_err(sqlite)?.as_bytes().map_err(|error| sqlite(error.into()))?;
+                self.take(seq, line)?;
             }
         }
         let size = self.grown.size();

@@ -192,10 +192,10 @@ impl Keeper {
         }
         // The file first: whoever finds the row finds the file too.
         let newest = grown.as_ref().and_then(Grown::newest);
-        if let Some(note) = newest {
-            let signed = Checkpoint::of(note).map_err(|error| StoreError::Io(error.to_string()))?;
-            self.copies.replace(&signed, note, &self.database)?;
-            self.seen = Some(signed);
+        let signed = newest.map(Checkpoint::of).transpose();
+        let signed = signed.map_err(|error| StoreError::Io(error.to_string()))?;
+        if let (Some(signed), Some(note)) = (&signed, newest) {
+            self.copies.replace(signed, note, &self.database)?;
         }
         self.writer.acquire(PATIENCE)?;
         let stored = connection.unchecked_transaction().and_then(|transaction| {
@@ -203,6 +203,10 @@ impl Keeper {
             grown.as_ref().map_or(Ok(()), |grown| grown.store(&transaction))?;
             transaction.commit()
         });
+        // Only what the table has was seen: where storing fails, for want of room or of the lock, it is signed again.
+        if stored.is_ok() {
+            self.seen = signed.or(self.seen.take());
+        }
         let due =
             stored.and_then(|()| seal::is_due(connection, Cursor::read(connection)?, self.max_segment, now));
         let sealed = match due {

@@ -151,7 +151,7 @@ impl Projection<'_> {
             && let Some(row) = rows.next().map_err(sqlite)?
         {
             lines.last = row.get::<_, i64>(0).map_err(sqlite)?.unsigned_abs();
-            let line = row.get_ref(1).map_err(sqlite)?.as_bytes().unwrap_or_default();
+            let line = row.get_ref(1).map_err(sqlite)?.as_bytes().map_err(|error| sqlite(error.into()))?;
             show(lines.last, line)?;
             lines.sealed = seal::is_seal(line);
             lines.bytes.extend_from_slice(line);

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use vambrace_core::clock::Clock;
 use vambrace_ledger::{Kind, Timestamp};
@@ -131,6 +132,29 @@ fn a_history_that_was_rewritten_under_a_running_store_is_not_signed() {
         drop(store);
         assert!(!looked(&home, &later()).findings.is_clean(), "{forgery:?}");
     }
+}
+
+// B5: what is published and could not be stored is signed again, and is no contradiction
+#[test]
+fn a_checkpoint_that_could_not_be_stored_closes_nothing() {
+    let (_temp, home) = home();
+    let options = Options { projection_interval: Duration::from_secs(3600), ..quick() };
+    let store = SqliteStore::open(StateDir::open(&home).unwrap(), &options).unwrap();
+    let runtime = runtime();
+    runtime.block_on(store.commit(Batch::durable(vec![], vec![session("s-1")]))).unwrap();
+    runtime.block_on(store.commit(start("s-1", "c-1", 1))).unwrap();
+    // Somebody else holds the writer's lock for longer than the keeper waits.
+    let lock = fs::File::open(home.join("writer.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert!(store.catch_up().is_err());
+    assert!(home.join("ledger/checkpoint").exists(), "it was published before");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).unwrap();
+    store.catch_up().unwrap();
+    runtime.block_on(store.commit(start("s-1", "c-2", 2))).unwrap();
+    store.catch_up().unwrap();
+    drop(store);
+    let report = looked(&home, &later());
+    assert!(report.findings.is_clean() && report.anchored == report.records, "{report:?}");
 }
 
 #[derive(Debug, Clone, Copy)]
