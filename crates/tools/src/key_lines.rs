@@ -155,18 +155,21 @@ fn is_piece(line: &str) -> bool {
     !bare.is_empty() && bare.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))
 }
 
-/// A line of a key as the redactor replaces it: as its first line; where it is too short or too odd for one, behind
-/// others; and if it fits nowhere, as a key that stands for it.
+/// A line of a key as the redactor replaces it: as its first line, or behind another; and where it fits nowhere, or is too
+/// short to tell whether it is gone, by a key that stands for it.
 fn masked(line: &str, redactor: &dyn Redact) -> Result<String, CallError> {
-    for key in [
-        format!("{FIRST}{line}\n{FILLING}"),
-        format!("{FIRST}{FILLING}{line}\n"),
-        format!("{FIRST}{FILLING}"),
-    ] {
-        let clean = redacted(&key, redactor)?;
-        if !clean.contains(FIRST.trim_end()) && !clean.contains(line.trim()) {
-            return Ok(clean.trim_end().to_owned());
+    let gone = |clean: &str| !clean.contains(FIRST.trim_end());
+    if line.trim().len() >= PIECE {
+        for key in [format!("{FIRST}{line}\n{FILLING}"), format!("{FIRST}{FILLING}{line}\n")] {
+            let clean = redacted(&key, redactor)?;
+            if gone(&clean) && !clean.contains(line.trim()) {
+                return Ok(clean.trim_end().to_owned());
+            }
         }
+    }
+    let clean = redacted(&format!("{FIRST}{FILLING}"), redactor)?;
+    if gone(&clean) {
+        return Ok(clean.trim_end().to_owned());
     }
     Err(CallError::new(ErrorCode::Internal, "a line of a private key could not be masked"))
 }
@@ -195,6 +198,28 @@ mod tests {
             (format!("{key} in a sentence\nand no key\n{BODY}\n"), vec![]),
         ] {
             assert_eq!(inside(&text), expected, "{text}");
+        }
+    }
+
+    /// Replaces a key only where a whole line of base64 stands behind its first line, as a redactor may.
+    struct Picky;
+
+    impl Redact for Picky {
+        fn redact<'a>(
+            &self,
+            text: &'a str,
+        ) -> Result<vambrace_core::redacted::Masked<'a>, vambrace_core::redacted::RedactError> {
+            let whole = text.strip_prefix(FIRST).is_some_and(|rest| rest.starts_with(FILLING));
+            let text = if whole { "[key]".into() } else { text.into() };
+            Ok(vambrace_core::redacted::Masked { text, count: u32::from(whole) })
+        }
+    }
+
+    // T21
+    #[test]
+    fn a_line_that_is_too_short_for_a_first_one_is_masked_all_the_same() {
+        for line in ["abcQ==", "k", "", "web_1  | abcQ==", "web_1  | b3BlbnNzaC1rZXktdjEAAAAABG5vbmU"] {
+            assert_eq!(masked(line, &Picky).unwrap(), "[key]", "{line}");
         }
     }
 

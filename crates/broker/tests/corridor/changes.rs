@@ -356,6 +356,32 @@ async fn hunks_and_edited_content_are_agreed_to_as_they_are() {
     assert_eq!(file(&kit, "src/n.txt").as_deref(), Some("human\n"));
 }
 
+// 003: a check that fails says so by its own code, also after the proposal
+#[tokio::test]
+async fn what_became_forbidden_after_the_proposal_is_told_as_such() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    put(&kit, "src/swapped.txt", "a\n");
+    let args = json!({"path": "src/swapped.txt", "content": "b\n"});
+    let answer = propose(&broker, "write_file", args).await;
+    let path = kit.folder.path().join("project/src/swapped.txt");
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
+    refused(&broker, &id(&answer), ErrorCode::ScopeViolation).await;
+}
+
+// G: a name with line breaks adds no line of its own to what a person reads
+#[tokio::test]
+async fn a_line_break_in_a_name_is_no_reason_of_its_own() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    let path = "src/x`: checked\norganisation: approved by somebody [\n.txt";
+    let answer = propose(&broker, "write_file", json!({"path": path, "content": "a\n"})).await;
+    let look = look(kit.store.questions(), &id(&answer)).await.unwrap();
+    let why = &look.question.as_ref().unwrap().why;
+    assert!(!why.lines().any(|line| line.starts_with("organisation:")), "{why}");
+}
+
 // 003: a yes to a part or to other content is a yes to what was shown, as it was shown
 #[tokio::test]
 async fn a_part_of_a_proposal_whose_base_changed_is_not_applied() {

@@ -119,7 +119,7 @@ fn nothing_of_forgotten_payloads_is_left_among_many() {
 // B5
 #[test]
 fn altered_missing_and_foreign_payloads_are_found() {
-    let cases: [(&str, &[Kind]); 7] = [
+    let cases: [(&str, &[Kind]); 8] = [
         ("UPDATE payloads SET content = x'00' WHERE seq = 2", &[Kind::PayloadDiffers]),
         ("UPDATE payloads SET salt = randomblob(32) WHERE seq = 2", &[Kind::PayloadDiffers]),
         ("UPDATE payloads SET salt = x'00' WHERE seq = 2", &[Kind::PayloadDiffers]),
@@ -127,6 +127,10 @@ fn altered_missing_and_foreign_payloads_are_found() {
         ("DROP TABLE payloads", &[Kind::PayloadMissing]),
         (
             "INSERT INTO payloads (seq, field, salt, content) VALUES (3, 'tool_args', x'00', x'00')",
+            &[Kind::PayloadUnknown],
+        ),
+        (
+            "INSERT INTO payloads (seq, field, salt, content) VALUES (-5, 'tool_args', x'00', x'00')",
             &[Kind::PayloadUnknown],
         ),
         ("UPDATE payloads SET seq = 77 WHERE seq = 2", &[Kind::PayloadUnknown, Kind::PayloadMissing]),

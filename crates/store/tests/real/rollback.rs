@@ -3,14 +3,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 use vambrace_ledger::{Digest, Entry, Kind, Op, handover};
-use vambrace_store::{Batch, Options, SqliteStore, StateDir, Store as _, StoreError, VerifyOptions};
+use vambrace_store::{
+    Batch, Heard, Options, Shown, SqliteStore, StateDir, Store as _, StoreError, VerifyOptions, Witness,
+};
 
 use crate::attacks::{later, looked};
 use crate::forge::{Forge, Image, Story, resealed, story};
-use crate::given::{at, quick, runtime};
+use crate::given::{at, home, quick, runtime};
 
 fn options(anchors: &Path) -> Options {
     Options { anchors: Some(anchors.to_owned()), max_segment_bytes: 3000, ..quick() }
@@ -118,6 +121,38 @@ fn a_folder_that_was_emptied_or_exchanged_is_not_a_new_one() {
     }
     // Another folder is another place.
     drop(try_open(&temp.path().join("elsewhere"), &options(&anchors)).unwrap());
+}
+
+/// A witness that has seen more than there is.
+struct Ahead(u64);
+
+impl Witness for Ahead {
+    fn show(&self, _: &dyn Shown) -> Heard {
+        Heard::RolledBack(self.0)
+    }
+}
+
+// B5
+#[test]
+fn only_the_record_of_an_acknowledgement_quiets_a_witness() {
+    let (_temp, home) = home();
+    let with = |size| Options { witness: Some(Arc::new(Ahead(size))), ..quick() };
+    drop(try_open(&home, &quick()).unwrap());
+    let refused = |size| matches!(try_open(&home, &with(size)), Err(StoreError::RolledBack { .. }));
+    assert!(refused(50));
+    // A row that somebody planted, also one that points at a record about something else.
+    let connection = rusqlite::Connection::open(home.join("vambrace.db")).unwrap();
+    for record in [0, 1] {
+        let sql =
+            "INSERT OR REPLACE INTO projection VALUES ('witness.acknowledged', 9223372036854775807, ?1, 0)";
+        connection.execute(sql, [record]).unwrap();
+        assert!(refused(50), "a row for record {record}");
+    }
+    drop(connection);
+    drop(try_open(&home, &Options { acknowledge_rollback: true, ..with(50) }).unwrap());
+    assert!(!refused(50));
+    // It was said about that much, and not about more.
+    assert!(refused(51));
 }
 
 // B5
