@@ -37,6 +37,7 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
     let toolbox = Toolbox::open(project)?;
     if extent == Extent::Full {
         toolbox.clients()?;
+        toolbox.confined_programs();
         toolbox.deny()?;
         if let Err(fault) = toolbox.nextest() {
             println!("nextest cannot be had, `cargo test` does its work\n{fault}");

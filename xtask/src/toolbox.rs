@@ -115,6 +115,16 @@ impl<'a> Toolbox<'a> {
         self.folder.join(SCANNERS.name).join("bin/kingfisher")
     }
 
+    /// The programs that tests run inside a sandbox, which shows the system's and not ours. Those that are missing here are
+    /// left out by the tests themselves, which say so.
+    pub(crate) fn confined_programs(&self) {
+        let programs =
+            [("curl", "curl"), ("git", "git"), ("node", "nodejs"), ("/usr/bin/python3", "python3")];
+        for (program, package) in programs {
+            self.system_program(program, package);
+        }
+    }
+
     /// Whether strace is there, got in the same way.
     pub(crate) fn strace(&self) -> bool {
         self.system_program("strace", "strace")
@@ -128,8 +138,15 @@ impl<'a> Toolbox<'a> {
     /// A peer that only the system's package program has.
     pub(crate) fn system_program(&self, program: &str, package: &str) -> bool {
         if on_path(program).is_none() && is_root() && on_path("apt-get").is_some() {
-            // Without it the comparison is shorter, and says so.
-            let _ = quietly(Command::new("apt-get").args(["install", "--yes", "--quiet", package]));
+            let install = || {
+                let mut command = Command::new("apt-get");
+                command.args(["install", "--yes", "--quiet", "--no-install-recommends", package]);
+                quietly(command.env("DEBIAN_FRONTEND", "noninteractive"))
+            };
+            // A fresh system has no lists yet. Without the program there is less to compare, and that is said.
+            if install().is_err() {
+                let _ = quietly(Command::new("apt-get").arg("update")).and_then(|_| install());
+            }
         }
         on_path(program).is_some()
     }
