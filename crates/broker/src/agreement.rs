@@ -147,11 +147,10 @@ impl Broker {
         });
         let outcome = Some(self.keep(hitl.as_str(), outcome.to_string().as_bytes())?);
         let finish = CallFinish { id: trail.call.clone(), state: CallState::Completed, at: now, error: None };
-        let mut changes = self.end(trail, finish)?;
-        changes.push(Change::Event(self.check_event(trail, EventStatus::Ok)?));
         let mut event = self.event(trail, Phase::Call, "call", EventStatus::Ok)?;
         event.attempt = Some(1);
-        changes.push(Change::Event(event));
+        let events = vec![self.check_event(trail, EventStatus::Ok)?, event];
+        let mut changes = self.end(trail, finish, events)?;
         changes.push(AskChange::Settle { id: hitl, state: ProposalState::Applied, outcome, at: now }.into());
         if let Some(id) = trail.consent.as_ref().and_then(|consent| consent.undoes.clone()) {
             changes.push(AskChange::RolledBack { id, at: now }.into());

@@ -111,8 +111,7 @@ impl Broker {
         let mut event = self.event(trail, Phase::Call, "call", EventStatus::Ok)?;
         event.attempt = Some(1);
         let check = self.check_event(trail, EventStatus::Ok)?;
-        let mut changes = self.end(trail, finish)?;
-        changes.extend([Change::Event(check), Change::Event(event)]);
+        let changes = self.end(trail, finish, vec![check, event])?;
         let batch = Batch::lazy(vec![entry], changes).from_reserve();
         let committed = self.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
@@ -190,9 +189,10 @@ impl Broker {
             row.counted &= error.code != ErrorCode::RateLimited;
             changes.push(Change::InsertCall(row));
         }
+        let mut events = Vec::with_capacity(2);
         if trail.verdict.is_some() {
             let status = if standing == Standing::Error { EventStatus::Ok } else { EventStatus::Denied };
-            changes.push(Change::Event(self.check_event(trail, status)?));
+            events.push(self.check_event(trail, status)?);
         }
         let (phase, action, status) = match standing {
             Standing::Error if trail.started.is_none() => (Phase::Call, "plan", EventStatus::Error),
@@ -206,21 +206,28 @@ impl Broker {
             event.violation_type = Some(Redacted::literal(kind));
             event.attempted_action = self.target(trail)?;
         }
-        changes.push(Change::Event(event));
-        changes.extend(self.end(trail, finish)?);
+        events.push(event);
+        changes.extend(self.end(trail, finish, events)?);
         Ok(())
     }
 
-    /// The end of a call's row, which may only now be made.
-    pub(crate) fn end(&self, trail: &Trail, finish: CallFinish) -> Result<Vec<Change>, CallError> {
+    /// The last events of a call and the end of its row, which may only now be made.
+    pub(crate) fn end(
+        &self,
+        trail: &Trail,
+        finish: CallFinish,
+        events: Vec<TimelineEvent>,
+    ) -> Result<Vec<Change>, CallError> {
         let mut changes = Vec::with_capacity(4);
         if trail.row_later && trail.started.is_some() {
             let mut row = self.call_row(trail, finish.state)?;
             row.first_seq = trail.started;
             row.finished = Some(finish.at);
             row.error = finish.error.map(|code| Redacted::literal(code.as_str()));
+            row.events = events;
             changes.push(Change::InsertCall(row));
         } else {
+            changes.extend(events.into_iter().map(Change::Event));
             changes.push(Change::FinishCall(finish));
         }
         Ok(changes)

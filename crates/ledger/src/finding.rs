@@ -25,8 +25,8 @@ words! {
         Duplicate = "duplicate",
         /// A record that belongs elsewhere.
         Reordered = "reordered",
-        /// The head row does not name the newest record.
-        HeadMismatch = "head_mismatch",
+        /// Nobody knows whose records these are.
+        WriterMissing = "writer_missing",
         /// The time of a record is before that of its predecessor.
         ClockWentBack = "clock_went_back",
         /// A segment does not say what the table says.
@@ -85,8 +85,8 @@ pub enum Place {
     Record(u64),
     /// A line of a segment, counted from one.
     Segment(SegmentName, u64),
-    /// The head row.
-    Head,
+    /// Who writes.
+    Writer,
     /// A checkpoint: where it was found, and its size.
     Checkpoint(String, u64),
     /// The key of the ledger.
@@ -102,7 +102,7 @@ impl fmt::Display for Place {
         match self {
             Self::Record(seq) => write!(f, "record {seq}"),
             Self::Segment(name, line) => write!(f, "segment {name} line {line}"),
-            Self::Head => f.write_str("head row"),
+            Self::Writer => f.write_str("writer row"),
             Self::Checkpoint(from, size) => write!(f, "checkpoint at {size} ({from})"),
             Self::Key => f.write_str("key"),
             Self::Tree => f.write_str("tree"),

@@ -48,7 +48,6 @@ fn transaction(
         written.push(Sealed { seq, prev_hash: head.hash, event_hash: line.event_hash() });
         head = Head { seq, hash: line.event_hash() };
     }
-    statements.set_head(head)?;
     also(&written)?;
     statements.commit()?;
     Ok(written)

@@ -4,6 +4,7 @@ use rusqlite::Row;
 use vambrace_core::ErrorCode;
 use vambrace_ledger::{Digest, Id, Text, Timestamp, words};
 
+use crate::event::TimelineEvent;
 use crate::read::{digest, id, stamp, stamp_or_none, word};
 
 words! {
@@ -60,6 +61,8 @@ pub struct CallRow<T = Text> {
     pub first_seq: Option<u64>,
     /// The last record about it. Filled in by the store.
     pub last_seq: Option<u64>,
+    /// Its events, where it is over when it gets its row. On the way out they come from [`crate::Store::events`].
+    pub events: Vec<TimelineEvent<T>>,
 }
 
 impl<T> CallRow<T> {
@@ -78,6 +81,7 @@ impl<T> CallRow<T> {
             error: None,
             first_seq: None,
             last_seq: None,
+            events: Vec::new(),
         }
     }
 }
@@ -105,8 +109,9 @@ pub struct RecentCalls {
 }
 
 pub(crate) const INSERT: &str =
-    "INSERT INTO calls (id, session, tool, state, started, counted, plan_digest, finished, error, first_seq, last_seq)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    "INSERT INTO calls (id, session, tool, state, started, counted, plan_digest, finished, error, first_seq, last_seq,
+                        events)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 pub(crate) const SET: &str = "UPDATE calls SET state = ?2 WHERE id = ?1 AND finished IS NULL";
 pub(crate) const FINISH: &str = "UPDATE calls SET state = ?2, finished = ?3, error = ?4, last_seq = ?5
      WHERE id = ?1 AND finished IS NULL";
@@ -133,6 +138,7 @@ impl CallRow<String> {
             error: row.get(8)?,
             first_seq: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
             last_seq: row.get::<_, Option<i64>>(10)?.map(i64::unsigned_abs),
+            events: Vec::new(),
         })
     }
 }

@@ -133,7 +133,7 @@ impl Desk {
             return Err(job);
         }
         let mut group = [job];
-        let written = writer.serve(connection, &mut group);
+        let written = writer.serve_locked(connection, &mut group);
         let untidy = writer.is_untidy();
         drop(pen);
         let outcome = written.map(|written| written.settle(&self.tide));

@@ -116,6 +116,35 @@ pub(crate) const OF_CALL: &str =
             status, error, message, attempt, duration_us
      FROM events WHERE call = ?1 ORDER BY n";
 
+// The same columns of events that lie in the row of their call.
+pub(crate) const IN_ROW: &str =
+    "SELECT calls.id, value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6, value->>7,
+            value->>8, value->>9, value->>10, value->>11, value->>12
+     FROM calls, json_each(calls.events) WHERE calls.id = ?1 ORDER BY key";
+
+/// Events as the row of their call has them; none where it has none.
+pub(crate) fn in_row(events: &[TimelineEvent<Text>]) -> Option<String> {
+    let columns = events.iter().map(|e| {
+        (
+            e.ts.millis(),
+            e.phase.as_str(),
+            e.action.get(),
+            e.tool.get(),
+            e.policy.as_ref().map(Text::get),
+            e.verdict.as_ref().map(Text::get),
+            e.violation_type.as_ref().map(Text::get),
+            e.attempted_action.as_ref().map(Text::get),
+            e.status.as_str(),
+            e.error.map(ErrorCode::as_str),
+            e.message.as_ref().map(Text::get),
+            e.attempt,
+            e.duration_us,
+        )
+    });
+    let rows: Vec<_> = columns.collect();
+    if rows.is_empty() { None } else { serde_json::to_string(&rows).ok() }
+}
+
 impl TimelineEvent<String> {
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let code = |text: &str| ErrorCode::ALL.iter().copied().find(|code| code.as_str() == text);

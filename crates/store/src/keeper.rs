@@ -18,6 +18,7 @@ use crate::growth::{Grown, Growth};
 use crate::keys::{self, KeyFiles};
 use crate::lock::FolderLock;
 use crate::projection::{Cursor, Projection};
+use crate::read::newest_seq;
 use crate::rotation;
 use crate::schema;
 use crate::seal;
@@ -170,8 +171,7 @@ impl Keeper {
     fn step(&mut self) -> Result<bool, StoreError> {
         let connection = open(&mut self.connection, &self.database)?;
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&self.database, &error);
-        let head = "SELECT seq FROM head WHERE id = 1";
-        let upto = connection.query_row(head, (), |row| row.get::<_, i64>(0)).map_err(sqlite)?.unsigned_abs();
+        let upto = newest_seq(connection).map_err(sqlite)?;
         // What is told elsewhere must not be lost by a power cut here.
         self.tide.flush()?;
         let key = signing_key(&self.keys, connection, &self.database)?;

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
-use vambrace_ledger::{Digest, Id, Timestamp};
+use vambrace_ledger::{Digest, Head, Id, Line, Timestamp};
 
 use crate::error::StoreError;
 use crate::schema;
+
+/// The newest record, for [`head`].
+pub(crate) const NEWEST_RECORD: &str = "SELECT seq, line FROM ledger ORDER BY seq DESC LIMIT 1";
 
 /// Connections that are kept for the next reader.
 const KEPT: usize = 4;
@@ -63,6 +66,20 @@ impl Readers {
     ) -> Result<Vec<T>, StoreError> {
         self.with(|connection| connection.prepare_cached(sql)?.query_map(parameters, read)?.collect())
     }
+}
+
+/// The head of the chain, as its newest record says; none when that is damaged.
+pub(crate) fn head(row: &Row<'_>) -> rusqlite::Result<Option<Head>> {
+    let hash = row.get_ref(1)?.as_bytes().ok().and_then(Line::claimed_hash);
+    let seq = u64::try_from(row.get::<_, i64>(0)?).ok().filter(|seq| *seq > 0);
+    Ok(seq.zip(hash).map(|(seq, hash)| Head { seq, hash }))
+}
+
+/// The number of the newest record.
+pub(crate) fn newest_seq(connection: &Connection) -> rusqlite::Result<u64> {
+    let seq: Option<i64> =
+        connection.prepare_cached("SELECT max(seq) FROM ledger")?.query_row((), |row| row.get(0))?;
+    Ok(seq.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0))
 }
 
 fn bad(column: usize, kind: Type, what: &'static str) -> rusqlite::Error {

@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sql/0002.sql"),
     include_str!("sql/0003.sql"),
     include_str!("sql/0004.sql"),
+    include_str!("sql/0005.sql"),
 ];
 
 /// Opens for writing. The caller holds the writer lock: switching to a log and migrating do not go well
@@ -171,7 +172,7 @@ mod tests {
     fn opening_twice_migrates_once() {
         let (_temp, path) = database();
         let writer = |c: &Connection| -> String {
-            c.query_row("SELECT writer FROM head", (), |row| row.get(0)).unwrap()
+            c.query_row("SELECT name FROM writer", (), |row| row.get(0)).unwrap()
         };
         let first = writer(&open_for_writing(&path).unwrap());
         let again = open_for_writing(&path).unwrap();

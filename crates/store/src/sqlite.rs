@@ -8,7 +8,7 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 use vambrace_core::clock::Clock;
 use vambrace_ledger::{
     Checkpoint, Digest, Encoded, Entry, Head, Id, MAX_SEGMENT_BYTES, Salt, Timestamp, VerifyKey,
@@ -28,7 +28,7 @@ use crate::keys::{self, KeyFiles};
 use crate::life::Life;
 use crate::lock::FolderLock;
 use crate::questions::Questions;
-use crate::read::{Readers, stamp_or_none};
+use crate::read::{self, Readers, stamp_or_none};
 use crate::record::{Query, Record};
 use crate::reserve::Reserve;
 use crate::rotation;
@@ -131,15 +131,13 @@ fn refuse_orphans(files: &dyn SegmentFiles, database: &Path) -> Result<(), Store
 
 pub(crate) fn writer_and_head(connection: &Connection, database: &Path) -> Result<(Id, Head), StoreError> {
     let damaged = |reason: String| StoreError::Damaged { path: database.to_owned(), reason };
-    let sql = "SELECT writer, seq, event_hash FROM head WHERE id = 1";
-    let row = |row: &rusqlite::Row<'_>| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
-    };
-    let (writer, seq, hash) =
-        connection.query_row(sql, (), row).map_err(|error| StoreError::sqlite(database, &error))?;
+    let sqlite = |error: rusqlite::Error| StoreError::sqlite(database, &error);
+    let name = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    let writer = connection.query_row("SELECT name FROM writer WHERE id = 1", (), name).map_err(sqlite)?;
     let writer = Id::new(&writer).map_err(|error| damaged(format!("its writer is {error}")))?;
-    let hash = hash.parse().map_err(|error| damaged(format!("its head row is {error}")))?;
-    Ok((writer, Head { seq: seq.unsigned_abs(), hash }))
+    let head = connection.query_row(read::NEWEST_RECORD, (), read::head).optional().map_err(sqlite)?;
+    let head = head.unwrap_or(Some(Head::EMPTY));
+    Ok((writer, head.ok_or_else(|| damaged("its newest record is no record".to_owned()))?))
 }
 
 /// Shows the witness what is there before anything is added to it.
@@ -457,7 +455,11 @@ impl Store for SqliteStore {
     }
 
     fn events<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>> {
-        Box::pin(async move { self.readers.all(event::OF_CALL, [call], TimelineEvent::read) })
+        Box::pin(async move {
+            let mut events = self.readers.all(event::IN_ROW, [call], TimelineEvent::read)?;
+            events.extend(self.readers.all(event::OF_CALL, [call], TimelineEvent::read)?);
+            Ok(events)
+        })
     }
 
     fn violations_since<'a>(
@@ -517,16 +519,11 @@ impl Store for SqliteStore {
 
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
         Box::pin(async move {
-            let sql = "SELECT seq, event_hash FROM head WHERE id = 1";
-            let found = self
-                .readers
-                .one(sql, (), |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, String>(1)?)))?;
-            let damaged = || StoreError::Damaged {
+            let found = self.readers.one(read::NEWEST_RECORD, (), read::head)?;
+            found.unwrap_or(Some(Head::EMPTY)).ok_or_else(|| StoreError::Damaged {
                 path: self.dir.database(),
-                reason: "the head row is missing or damaged".into(),
-            };
-            let (seq, hash) = found.ok_or_else(damaged)?;
-            Ok(Head { seq, hash: hash.parse().map_err(|_| damaged())? })
+                reason: "its newest record is no record".into(),
+            })
         })
     }
 }

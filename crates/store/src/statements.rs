@@ -1,11 +1,11 @@
 //! The statements that write. Each is prepared when first needed and kept by its connection.
 
-use rusqlite::{CachedStatement, Connection, Params};
-use vambrace_ledger::{Digest, Head, Id, Payload, Text};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params};
+use vambrace_ledger::{Head, Id, Payload, Text};
 
 use crate::batch::Change;
 use crate::error::StoreError;
-use crate::{call, event, payload, session, trust, violation};
+use crate::{call, event, payload, read, session, trust, violation};
 
 /// How many statements a writing connection has to keep.
 pub(crate) const KEPT: usize = 64;
@@ -19,7 +19,6 @@ enum Which {
     Release,
     Undo,
     Head,
-    SetHead,
     Append,
     OpenSession,
     SetSession,
@@ -36,14 +35,13 @@ enum Which {
     Forget,
 }
 
-const SQL: [&str; 21] = [
+const SQL: [&str; 20] = [
     "BEGIN IMMEDIATE",
     "COMMIT",
     "SAVEPOINT batch",
     "RELEASE batch",
     "ROLLBACK TO batch",
-    "SELECT seq, event_hash FROM head WHERE id = 1",
-    "UPDATE head SET seq = ?1, event_hash = ?2 WHERE id = 1",
+    read::NEWEST_RECORD,
     "INSERT INTO ledger (seq, line) VALUES (?1, ?2)",
     session::INSERT,
     session::SET,
@@ -122,16 +120,9 @@ impl<'c> Statements<'c> {
     }
 
     pub(crate) fn head(&mut self) -> Result<Head, Refusal> {
-        let (seq, hash) = self
-            .get(Which::Head)?
-            .query_row((), |row| Ok((row.get::<_, i64>(0)?, row.get_ref(1)?.as_str()?.parse::<Digest>())))?;
-        let hash = hash
-            .map_err(|error| Refusal::Store(StoreError::Io(format!("the head row is damaged: {error}"))))?;
-        Ok(Head { seq: seq.unsigned_abs(), hash })
-    }
-
-    pub(crate) fn set_head(&mut self, head: Head) -> rusqlite::Result<()> {
-        self.execute(Which::SetHead, (signed(head.seq), head.hash.to_string())).map(drop)
+        let head = self.get(Which::Head)?.query_row((), read::head).optional()?;
+        let damaged = || Refusal::Store(StoreError::Io("the newest record is damaged".to_owned()));
+        head.unwrap_or(Some(Head::EMPTY)).ok_or_else(damaged)
     }
 
     pub(crate) fn append(&mut self, seq: u64, line: &str) -> rusqlite::Result<()> {
@@ -190,6 +181,7 @@ impl<'c> Statements<'c> {
                         text(c.error.as_ref()),
                         c.first_seq.or(first).map(signed),
                         last.map(signed),
+                        event::in_row(&c.events),
                     ),
                 )?;
             }

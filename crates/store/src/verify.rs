@@ -1,4 +1,4 @@
-//! The check of a state folder: the chain of the table, the head row, the segments against the table byte for byte,
+//! The check of a state folder: the chain of the table, the segments against the table byte for byte,
 //! the tree over the records, and every checkpoint that can be found against that tree. It only reads, goes on after
 //! what it finds, and works on a copy and on a damaged database.
 //!
@@ -28,6 +28,7 @@ use crate::error::StoreError;
 use crate::keys::{self, KeyFiles};
 use crate::mirror::Mirror;
 use crate::projection::Cursor;
+use crate::read::newest_seq;
 use crate::schema;
 use crate::state_dir::StateDir;
 use crate::statements::signed;
@@ -41,7 +42,7 @@ const GRACE_MS: i64 = 10_000;
 pub struct Progress {
     /// Records that were checked.
     pub records: u64,
-    /// Records that there are, as the head row says.
+    /// Records that there are, as the table says.
     pub total: u64,
 }
 
@@ -140,7 +141,7 @@ struct Check<'a> {
 /// What the table says about itself, read before its records.
 struct Said {
     writer: String,
-    head: Option<Head>,
+    size: u64,
     tree: Option<Tree>,
     nodes: Vec<Node>,
     rows: Vec<CheckpointRow>,
@@ -151,20 +152,15 @@ impl Said {
     /// All of one moment.
     fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let moment = connection.unchecked_transaction()?;
-        let writer = "SELECT writer FROM head WHERE id = 1";
+        let writer = "SELECT name FROM writer WHERE id = 1";
         Ok(Self {
             writer: moment.query_row(writer, (), |row| row.get(0)).optional()?.unwrap_or_default(),
-            head: head_row(&moment)?,
+            size: newest_seq(&moment)?,
             tree: Tree::read(&moment)?,
             nodes: tree::nodes(&moment)?,
             rows: checkpoints::all(&moment)?,
             keys: keys::rows(&moment)?,
         })
-    }
-
-    /// How many records there were, as far as the head row is one.
-    fn size(&self) -> u64 {
-        self.head.map_or(u64::MAX, |head| head.seq)
     }
 }
 
@@ -187,6 +183,9 @@ impl Check<'_> {
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&database, &error);
         let said = Said::read(connection).map_err(sqlite)?;
         let mut findings = Findings::default();
+        if said.writer.is_empty() {
+            findings.fault(Place::Writer, Kind::WriterMissing, "it is missing");
+        }
         let (sources, mut unchecked) = self.sources(&said, &mut findings);
         let start = self.start(connection, &said, &mut findings).map_err(sqlite)?;
         let sizes =
@@ -197,22 +196,21 @@ impl Check<'_> {
             writer: &said.writer,
             cursor,
             start: start.clone(),
-            wanted: sizes.chain(said.head.map(|head| head.seq)).collect(),
-            total: said.head.map_or(0, |head| head.seq),
+            wanted: sizes.chain([said.size]).collect(),
+            total: said.size,
             signed,
         };
         let mut scanned = scan.run(self.options.jobs, progress)?;
         findings.append(std::mem::take(&mut scanned.findings));
         std::mem::take(&mut scanned.payloads).finish(connection, &mut findings).map_err(sqlite)?;
         self.cursor_segment(cursor, start.size(), &scanned, &mut findings);
-        heads(said.head, head_row(connection).map_err(sqlite)?, &scanned, &mut findings);
         tree_kept(&said, start.size(), &scanned, &mut findings);
 
         // Records about keys are looked at however old they are: each stands on signatures of its own.
         let before =
             lines(connection, said.keys.iter().map(|(seq, _)| *seq), start.size()).map_err(sqlite)?;
         let keyring = Keyring::of(&said.writer, before.iter().chain(&scanned.special), &mut findings);
-        keyring.repeated(&said.keys, said.size(), &mut findings);
+        keyring.repeated(&said.keys, said.size, &mut findings);
         let newer = || {
             let rows = keys::rows(connection)?.into_iter();
             Ok(rows.filter(|(seq, _)| *seq > scanned.head.seq).map(|(_, key)| key).collect())
@@ -223,7 +221,7 @@ impl Check<'_> {
             writer: &said.writer,
             keyring: &keyring,
             scanned: &scanned,
-            upto: said.size(),
+            upto: said.size,
             anchored: start.size(),
         };
         let skipped = evidence.check(&sources, &said.rows, start.size(), &mut findings);
@@ -379,7 +377,7 @@ impl Check<'_> {
 pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     let path = dir.database();
     let read = |connection: &Connection| {
-        let count = "SELECT count(*) FROM head";
+        let count = "SELECT count(*) FROM writer";
         connection.query_row(count, (), |row| row.get::<_, i64>(0)).map_err(|e| StoreError::sqlite(&path, &e))
     };
     let connection = schema::open_for_reading(&path)?;
@@ -407,42 +405,6 @@ fn lines(
             .extend(statement.query_row([signed(seq)], |row| row.get(0)).optional()?.map(|line| (seq, line)));
     }
     Ok(lines)
-}
-
-fn head_row(connection: &Connection) -> rusqlite::Result<Option<Head>> {
-    let sql = "SELECT seq, event_hash FROM head WHERE id = 1";
-    let row = connection
-        .query_row(sql, (), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
-        .optional()?;
-    Ok(row.and_then(|(seq, hash)| {
-        let hash: Digest = hash.parse().ok()?;
-        Some(Head { seq: u64::try_from(seq).ok()?, hash })
-    }))
-}
-
-/// What the head row says against what the table has. It is read before the records and after them: a running
-/// store may add some in between.
-fn heads(before: Option<Head>, after: Option<Head>, scanned: &Scanned, findings: &mut Findings) {
-    let last = scanned.head;
-    let (Some(before), Some(after)) = (before, after) else {
-        findings.fault(Place::Head, Kind::HeadMismatch, "it is missing or damaged");
-        return;
-    };
-    let there = if before.seq == 0 { Some(Digest::ZERO) } else { scanned.hash_at(before.seq) };
-    let detail = match there {
-        None => format!(
-            "it names record {} as the newest, the table ends at record {}: records were cut off",
-            before.seq, last.seq
-        ),
-        Some(there) if there != before.hash => {
-            format!("it names `{}`, record {} has `{there}`", before.hash, before.seq)
-        }
-        Some(_) if last.seq > after.seq => {
-            format!("it names record {}, the table goes on to record {}", after.seq, last.seq)
-        }
-        Some(_) => return,
-    };
-    findings.fault(Place::Head, Kind::HeadMismatch, detail);
 }
 
 /// What is kept of the tree against the tree of the records.

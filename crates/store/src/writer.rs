@@ -1,5 +1,5 @@
-//! Writing a group of batches: one transaction under the folder's lock. The chain continues from the head row
-//! that is read inside the transaction, so it does not matter which process wrote last.
+//! Writing a group of batches: one transaction under the folder's lock. The chain continues from the newest
+//! record, which is read inside the transaction, so it does not matter which process wrote last.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,14 +93,27 @@ impl Written {
 }
 
 impl Writer {
-    /// Writes a group. After a failure that leaves the disk in doubt nothing is accepted any more.
+    /// Waits for its turn among the processes, and writes a group.
     pub(crate) fn serve<J: AsMut<Job>>(
         &mut self,
         connection: &Connection,
         group: &mut [J],
     ) -> Result<Written, StoreError> {
         self.tide.check()?;
-        match self.write(connection, group) {
+        self.lock.acquire(self.patience)?;
+        self.serve_locked(connection, group)
+    }
+
+    /// Writes a group under the lock of the folder, which is given back. After a failure that leaves the disk in doubt
+    /// nothing is accepted any more.
+    pub(crate) fn serve_locked<J: AsMut<Job>>(
+        &mut self,
+        connection: &Connection,
+        group: &mut [J],
+    ) -> Result<Written, StoreError> {
+        let result = self.tide.check().and_then(|()| self.write(connection, group));
+        self.lock.release();
+        match result {
             Ok(refused) => {
                 let commit = self.tide.committed();
                 let sealed = |job: &mut J| job.as_mut().sealed.len() as u64;
@@ -157,7 +170,6 @@ impl Writer {
         connection: &Connection,
         group: &mut [J],
     ) -> Result<Vec<Refused>, StoreError> {
-        self.lock.acquire(self.patience)?;
         let result = match self.reserve.ensure() {
             Ok(()) => match self.together(connection, group) {
                 Err(error @ StoreError::Full(_)) if group.iter_mut().any(may_use_reserve) => {
@@ -169,12 +181,10 @@ impl Writer {
             short => short.map(|()| Vec::new()),
         };
         self.tight = matches!(result, Err(StoreError::Full(_)));
-        let result = match result {
+        match result {
             Err(error @ StoreError::Full(_)) => self.without_room(connection, group, &error),
             other => other,
-        };
-        self.lock.release();
-        result
+        }
     }
 
     /// Only what may use the reserve.
@@ -248,8 +258,7 @@ impl Writer {
         apart: bool,
     ) -> Result<Vec<Refused>, Refusal> {
         statements.begin()?;
-        let before = statements.head()?;
-        let mut head = before;
+        let mut head = statements.head()?;
         let mut refused = Vec::with_capacity(group.len());
         if !apart {
             insert_calls(statements, group, head.seq)?;
@@ -278,9 +287,6 @@ impl Writer {
                 }
                 Err(error) => return Err(Refusal::Store(error)),
             }
-        }
-        if head != before {
-            statements.set_head(head)?;
         }
         statements.commit()?;
         Ok(refused)

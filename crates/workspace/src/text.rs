@@ -179,8 +179,13 @@ pub(crate) fn indent_of(text: &[u8]) -> Indent {
 
 /// Whether the head of a file says that it is not text: a NUL byte, or a tenth of control characters.
 pub(crate) fn looks_binary(head: &[u8]) -> bool {
-    let control = |byte: &&u8| matches!(**byte, 0x01..=0x07 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
-    memchr::memchr(0, head).is_some() || head.iter().filter(control).count() * 10 > head.len()
+    // Without branches, so that the compiler looks at many bytes at once.
+    let control = |byte: &u8| {
+        let harmless = (byte.wrapping_sub(0x08) < 3) | (byte.wrapping_sub(0x0c) < 2) | (*byte == 0x1b);
+        u8::from(((*byte < 0x20) & !harmless) | (*byte == 0x7f))
+    };
+    let controls = |piece: &[u8]| usize::from(piece.iter().map(control).sum::<u8>());
+    memchr::memchr(0, head).is_some() || head.chunks(255).map(controls).sum::<usize>() * 10 > head.len()
 }
 
 /// Whether bytes start as files with this extension do; true for extensions we know nothing about.

@@ -66,7 +66,7 @@ pub(super) struct Machine {
 
 /// The tables that matter, and the two places where they are copied to.
 const TABLES: [&str; 7] =
-    ["head", "ledger", "projection", "tree", "tree_nodes", "checkpoints", "ledger_keys"];
+    ["writer", "ledger", "projection", "tree", "tree_nodes", "checkpoints", "ledger_keys"];
 const COPIES: [&str; 2] = ["one", "two"];
 
 impl Machine {
@@ -349,7 +349,7 @@ fn copy(connection: &Connection, from: &str, to: &str) {
         }
     }
     // Records are only ever added.
-    run(format!("DELETE FROM {to}.ledger WHERE seq > (SELECT max(seq) FROM {from}.head)"));
+    run(format!("DELETE FROM {to}.ledger WHERE seq > (SELECT max(seq) FROM {from}.ledger)"));
     let last = format!("SELECT ifnull(max(seq), 0) FROM {to}.ledger");
     run(format!("INSERT INTO {to}.ledger SELECT * FROM {from}.ledger WHERE seq > ({last})"));
     run("COMMIT".to_owned());

@@ -241,7 +241,7 @@ impl Scan<'_> {
                 read.payloads.feed(seq, line);
                 sealed = false;
                 if let Some(said) = said {
-                    // Without a head row nobody knows whose it is.
+                    // Without a writer row nobody knows whose it is.
                     if said.writer != self.writer && !self.writer.is_empty() {
                         let detail = format!("it was written by `{}`", said.writer);
                         read.findings.fault(Place::Record(seq), Kind::OtherLedger, detail);

@@ -85,7 +85,6 @@ const HONEST: &[Move] = &[
         );
         lines.push(resealed(&line, lines.len() + 1, last["event_hash"].as_str().unwrap().parse().unwrap()));
         hand.forge.set_lines(&lines);
-        hand.forge.fix_head();
         hand.forge.fix_segments();
         hand.forge.fix_tree();
     }),

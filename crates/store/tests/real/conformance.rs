@@ -4,8 +4,8 @@ use vambrace_core::ErrorCode;
 use vambrace_core::redacted::Redacted;
 use vambrace_ledger::{Digest, Op, SessionChange, Status};
 use vambrace_store::{
-    Batch, CallFinish, CallState, Change, Entry, EventStatus, Order, Phase, Query, SessionState, SqliteStore,
-    Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
+    Batch, CallFinish, CallRow, CallState, Change, Entry, EventStatus, Order, Phase, Query, SessionState,
+    SqliteStore, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
 };
 
 use crate::given::{KEY, at, clean, home, id, open, runtime, session, start, text};
@@ -198,6 +198,19 @@ fn the_timeline_of_a_call_keeps_its_order() {
         assert_eq!(actions, ["check", "violation", "answer"]);
         assert_eq!((events[1].error, events[1].duration_ms()), (Some(ErrorCode::Policy), 1.5));
         assert_eq!(store.events("c-2").await.unwrap(), []);
+        // A call that is over when it gets its row brings its events along.
+        let mut row = CallRow::executing(id("c-3"), id("s-1"), Redacted::literal("http"), at(1));
+        let mut said = event(Phase::Policy, "check", EventStatus::Ok);
+        said.policy = Some(text("words with \"quotes\", \u{e4} and \\"));
+        (said.attempt, said.duration_us) = (Some(2), 1500);
+        row.events = vec![said, event(Phase::Call, "call", EventStatus::Timeout)];
+        row.events[1].call = id("c-3");
+        store.commit(Batch::lazy(vec![], vec![Change::InsertCall(row)])).await.unwrap();
+        let events = store.events("c-3").await.unwrap();
+        assert_eq!(events.iter().map(|event| event.call.as_str()).collect::<Vec<_>>(), ["c-3", "c-3"]);
+        assert_eq!(events[0].policy.as_deref(), Some("words with \"quotes\", \u{e4} and \\"));
+        assert_eq!((events[0].attempt, events[0].duration_us, events[0].ts), (Some(2), 1500, at(1)));
+        assert_eq!((events[1].phase, events[1].status), (Phase::Call, EventStatus::Timeout));
     });
 }
 

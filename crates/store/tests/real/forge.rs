@@ -176,14 +176,6 @@ impl Forge {
         self.sql("COMMIT");
     }
 
-    /// The head row names the last line.
-    pub(crate) fn fix_head(&self) {
-        let lines = self.lines();
-        let hash = lines.last().map_or(Digest::ZERO.to_string(), |line| hash_of(line).to_string());
-        let seq = i64::try_from(lines.len()).unwrap();
-        self.db.execute("UPDATE head SET seq = ?1, event_hash = ?2", (seq, hash)).unwrap();
-    }
-
     /// The segments say what the table says, cut where they were cut, and the cursor stands at their end.
     pub(crate) fn fix_segments(&self) {
         let lines = self.lines();

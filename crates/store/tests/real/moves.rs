@@ -49,14 +49,8 @@ pub(crate) const MOVES: &[Move] = &[
         let sql = "UPDATE checkpoints SET note = CAST(?2 AS TEXT) WHERE size = ?1";
         hand.forge.db.execute(sql, (size, bytes)).unwrap();
     }),
-    ("bit of the tree, a head or a key row", |hand| {
-        let columns = [
-            ("tree", "edge"),
-            ("tree", "hash"),
-            ("head", "writer"),
-            ("head", "event_hash"),
-            ("ledger_keys", "key"),
-        ];
+    ("bit of the tree, the writer or a key row", |hand| {
+        let columns = [("tree", "edge"), ("tree", "hash"), ("writer", "name"), ("ledger_keys", "key")];
         let (table, column) = columns[hand.dice.below(columns.len())];
         let sql = format!(
             "SELECT CAST({column} AS BLOB) FROM {table} WHERE rowid = (SELECT max(rowid) FROM {table})"
@@ -69,18 +63,17 @@ pub(crate) const MOVES: &[Move] = &[
         );
         hand.forge.db.execute(&sql, [bytes]).unwrap();
     }),
-    ("a number of the tree, a head, a key or a checkpoint row", |hand| {
-        let columns = [("tree", "size"), ("head", "seq"), ("ledger_keys", "seq"), ("checkpoints", "size")];
+    ("a number of the tree, a key or a checkpoint row", |hand| {
+        let columns = [("tree", "size"), ("ledger_keys", "seq"), ("checkpoints", "size")];
         let (table, column) = columns[hand.dice.below(columns.len())];
         let by = 1_i64 << hand.dice.below(12);
         hand.forge.sql(&format!(
             "UPDATE {table} SET {column} = {column} + {by} WHERE rowid = (SELECT max(rowid) FROM {table})"
         ));
     }),
-    ("cut the table, head corrected", |hand| {
+    ("cut the table", |hand| {
         let keep = hand.line();
         hand.forge.sql(&format!("DELETE FROM ledger WHERE seq > {keep}"));
-        hand.forge.fix_head();
     }),
     ("cut everything but the checkpoints", |hand| {
         let keep = hand.line();
@@ -149,7 +142,6 @@ pub(crate) const MOVES: &[Move] = &[
         let (mut lines, at) = (hand.forge.lines(), hand.line());
         hand.falsify(&mut lines, at);
         hand.forge.set_lines(&Forge::rechained(&lines, at));
-        hand.forge.fix_head();
         hand.forge.fix_segments();
     }),
     ("rewrite, chain and tree anew", |hand| {
@@ -256,7 +248,6 @@ impl Hand<'_> {
             0 => self.forge.set_lines(lines),
             1 => {
                 self.forge.set_lines(&Forge::rechained(lines, from));
-                self.forge.fix_head();
                 self.forge.fix_segments();
             }
             _ => {
@@ -267,7 +258,6 @@ impl Hand<'_> {
     }
 
     fn settle(&self) {
-        self.forge.fix_head();
         self.forge.fix_segments();
         self.forge.fix_tree();
     }
@@ -283,7 +273,7 @@ impl Hand<'_> {
 
 /// Replaces the keys: every record and every checkpoint is made anew, perfectly, by somebody with keys of his own.
 pub(crate) fn replace_keys(forge: &Forge, falsify: impl Fn(usize, &mut Value)) -> SigningKey {
-    let writer: String = forge.db.query_row("SELECT writer FROM head", (), |row| row.get(0)).unwrap();
+    let writer: String = forge.db.query_row("SELECT name FROM writer", (), |row| row.get(0)).unwrap();
     let origin = format!("vambrace/{writer}");
     let keys = [1, 2, 3].map(|n| SigningKey::new(&origin, vambrace_ledger::KeyKind::Log, &[n; 32]).unwrap());
     let (mut lines, mut tree, mut now): (Vec<String>, _, _) = (Vec::new(), Frontier::new(), 0);
@@ -326,7 +316,6 @@ pub(crate) fn replace_keys(forge: &Forge, falsify: impl Fn(usize, &mut Value)) -
         lines.push(line);
     }
     forge.set_lines(&lines);
-    forge.fix_head();
     forge.fix_segments();
     forge.fix_tree();
     forge.fix_checkpoints(&|said, _| {

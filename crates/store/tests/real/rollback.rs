@@ -199,7 +199,6 @@ fn a_table_that_was_rewritten_is_refused_and_stays_a_finding_when_it_is_acknowle
     let at = lines.len() - 4;
     lines[at] = lines[at].replacen("INFO", "WARN", 1);
     forge.set_lines(&Forge::rechained(&lines, at));
-    forge.fix_head();
     forge.fix_segments();
     forge.fix_tree();
     drop(forge);
@@ -295,7 +294,6 @@ fn a_key_that_takes_over_by_itself_is_found() {
     let line = format!("{body},\"note\":{},\"prev_hash\":\"\"", Value::from(note.to_string()));
     lines.push(resealed(&line, lines.len() + 1, last));
     forge.set_lines(&lines);
-    forge.fix_head();
     forge.fix_segments();
     forge.fix_tree();
     let row = (i64::try_from(lines.len()).unwrap(), own.verify_key().to_string());

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, ClientRequest, GetExtensions as _, JsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientNotification, ClientRequest, GetExtensions as _, JsonRpcMessage, JsonRpcRequest, RequestId,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
@@ -216,6 +218,11 @@ fn message(line: &[u8]) -> Result<Option<Message>, Refusal> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii();
     if line.is_empty() {
         return Ok(None);
+    }
+    // Nearly every message is a call; the library would try it against every other kind of message first.
+    if let Ok(JsonRpcRequest { jsonrpc, id, request }) = serde_json::from_slice(line) {
+        let request = ClientRequest::CallToolRequest(request);
+        return Ok(Some(JsonRpcMessage::Request(JsonRpcRequest { jsonrpc, id, request })));
     }
     if let Ok(message) = serde_json::from_slice(line) {
         return Ok(Some(message));
