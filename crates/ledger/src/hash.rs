@@ -25,10 +25,33 @@ pub(crate) fn pair(first: &[u8], prefix: u8, second: &[u8]) -> (Digest, Digest) 
     let Some((start, rest)) = second.split_first_chunk::<{ BLOCK - 1 }>() else {
         return (Digest::of(first), Digest::of(&[&[prefix], second].concat()));
     };
-    let ((a, a_rest), (b, b_rest)) = (first.as_chunks::<BLOCK>(), rest.as_chunks::<BLOCK>());
-    let (a_end, b_end) = (padded(a_rest, first.len()), padded(b_rest, second.len() + 1));
+    let mut state = START;
+    compress256(&mut state, &[headed(prefix, start)]);
+    alternately((START, first, first.len()), (state, rest, second.len() + 1))
+}
+
+/// The digests of a prefix and either text as one.
+pub(crate) fn prefixed_pair(prefix: u8, first: &[u8], second: &[u8]) -> (Digest, Digest) {
+    let split = |text| <[u8]>::split_first_chunk::<{ BLOCK - 1 }>(text);
+    let (Some((start, rest)), Some((other_start, other_rest))) = (split(first), split(second)) else {
+        return (prefixed(prefix, first), prefixed(prefix, second));
+    };
     let (mut left, mut right) = (START, START);
-    compress256(&mut right, &[headed(prefix, start)]);
+    compress256(&mut left, &[headed(prefix, start)]);
+    compress256(&mut right, &[headed(prefix, other_start)]);
+    alternately((left, rest, first.len() + 1), (right, other_rest, second.len() + 1))
+}
+
+/// Where a hash stands, what is still to come, and how long the whole text is.
+type Begun<'a> = ([u32; 8], &'a [u8], usize);
+
+/// Ends two hashes, a block of each in turn.
+fn alternately(
+    (mut left, first, length): Begun<'_>,
+    (mut right, second, other_length): Begun<'_>,
+) -> (Digest, Digest) {
+    let ((a, a_rest), (b, b_rest)) = (first.as_chunks::<BLOCK>(), second.as_chunks::<BLOCK>());
+    let (a_end, b_end) = (padded(a_rest, length), padded(b_rest, other_length));
     for (one, other) in a.iter().zip(b) {
         compress256(&mut left, std::slice::from_ref(one));
         compress256(&mut right, std::slice::from_ref(other));
@@ -132,6 +155,8 @@ mod tests {
                 assert_eq!(first, Digest::of(&text[..other]));
                 assert_eq!(second, Digest::of(&[&[9], &text[..length]].concat()));
                 assert_eq!(second, prefixed(9, &text[..length]));
+                let both = prefixed_pair(9, &text[..length], &text[..other]);
+                assert_eq!(both, (second, prefixed(9, &text[..other])));
             }
         }
     }

@@ -40,7 +40,7 @@ pub use export::{Format, Tie};
 pub use finding::{Finding, Findings, Kind, Place};
 pub use id::{BadId, Id};
 pub use key::{BadKey, KeyKind, SigningKey, VerifyKey};
-pub use line::{Fault, Line, LineReader};
+pub use line::{Fault, Line, LineReader, SignedLine};
 pub use note::{BadNote, Note, Signed};
 pub use op::{Level, Op, SessionChange, Status};
 pub use parsed::fields;
@@ -49,5 +49,5 @@ pub use proof::{MOST_HASHES, consistency, inclusion, is_consistent, is_included}
 pub use seal::{Encoded, MAX_LINE_BYTES, SealError, SealedLine, VERSION, seal};
 pub use segment::{MAX_SEGMENT_BYTES, SegmentName};
 pub use timestamp::{BadTimestamp, Timestamp};
-pub use tree::{Frontier, Stretch, leaf, node};
+pub use tree::{Frontier, Stretch, leaf, leaves, node};
 pub use verify::{Head, Verifier};

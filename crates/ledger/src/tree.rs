@@ -15,6 +15,12 @@ pub fn leaf(line: &[u8]) -> Digest {
     hash::prefixed(LEAF, line)
 }
 
+/// The leaves of two lines, faster than one after the other.
+#[must_use]
+pub fn leaves(first: &[u8], second: &[u8]) -> (Digest, Digest) {
+    hash::prefixed_pair(LEAF, first, second)
+}
+
 /// The node above two others.
 #[must_use]
 pub fn node(left: &Digest, right: &Digest) -> Digest {

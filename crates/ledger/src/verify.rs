@@ -3,7 +3,7 @@
 
 use crate::digest::Digest;
 use crate::finding::{Findings, Kind, Place};
-use crate::line::{Fault, Line, LineReader};
+use crate::line::{Fault, Line, LineReader, SignedLine, unhex};
 use crate::timestamp::Timestamp;
 
 /// Between processes a few milliseconds are ordinary: records are stamped before they queue for the writer.
@@ -23,10 +23,27 @@ impl Head {
     pub const EMPTY: Self = Self { seq: 0, hash: Digest::ZERO };
 }
 
+/// A hash as it was read: under a signed root its digits are only compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hash {
+    Digest(Digest),
+    Digits([u8; 64]),
+}
+
+impl Hash {
+    fn digest(&self) -> Digest {
+        match self {
+            Self::Digest(digest) => *digest,
+            Self::Digits(digits) => unhex(digits).unwrap_or(Digest::ZERO),
+        }
+    }
+}
+
 /// Checks lines in the order of the chain.
 #[derive(Debug, Clone)]
 pub struct Verifier {
-    head: Head,
+    seq: u64,
+    hash: Hash,
     latest: Option<Timestamp>,
     minute: Minute,
     records: u64,
@@ -49,7 +66,14 @@ impl Verifier {
     /// A check that goes on behind a record that is known.
     #[must_use]
     pub fn after(head: Head) -> Self {
-        Self { head, latest: None, minute: Minute::default(), records: 0, reader: LineReader::default() }
+        Self {
+            seq: head.seq,
+            hash: Hash::Digest(head.hash),
+            latest: None,
+            minute: Minute::default(),
+            records: 0,
+            reader: LineReader::default(),
+        }
     }
 
     /// Takes the next line, without its newline. Returns what it says when it can be read, and its leaf.
@@ -63,16 +87,32 @@ impl Verifier {
         self.take(place, line, read, found)
     }
 
-    /// The same for a line whose leaf stands under a signed root, as [`LineReader::read_signed`] has it. Whoever calls
-    /// this has to hold the root against the signature, and everything against [`Verifier::feed`] where that fails.
+    /// Takes a line whose leaf stands under a signed root. Whoever calls this has to hold the root against the
+    /// signature, and everything against [`Verifier::feed`] where that fails.
     pub fn feed_signed<'l>(
         &mut self,
         place: &Place,
         line: &'l [u8],
         found: &mut Findings,
-    ) -> (Option<Line<'l>>, Digest) {
-        let read = self.reader.read_signed(line);
-        self.take(place, line, read, found)
+    ) -> Option<SignedLine<'l>> {
+        self.records += 1;
+        match SignedLine::read(line) {
+            Ok(read) => {
+                self.follow(
+                    place,
+                    read.seq,
+                    read.ts,
+                    Hash::Digits(*read.prev),
+                    Hash::Digits(*read.hash),
+                    found,
+                );
+                Some(read)
+            }
+            Err(fault) => {
+                self.stumble(place, line, &fault, found);
+                None
+            }
+        }
     }
 
     fn take<'l>(
@@ -85,31 +125,34 @@ impl Verifier {
         self.records += 1;
         let read = match read {
             Ok(read) => {
-                self.follow(place, &read, found);
+                let (prev, own) = (Hash::Digest(read.prev_hash), Hash::Digest(read.event_hash));
+                self.follow(place, read.seq, read.ts.as_bytes(), prev, own, found);
                 Some(read)
             }
             Err(fault) => {
-                let kind = match fault {
-                    Fault::Malformed(_) => Kind::Malformed,
-                    Fault::UnknownVersion(_) => Kind::UnknownVersion,
-                    Fault::WrongHash { .. } => Kind::WrongHash,
-                };
-                found.fault(place.clone(), kind, fault.to_string());
-                // What the line claims is taken for the lines behind it: the fault itself is on record.
-                self.head = Head {
-                    seq: Line::claimed_seq(line).unwrap_or(self.head.seq.saturating_add(1)),
-                    hash: Line::claimed_hash(line).unwrap_or(Digest::ZERO),
-                };
+                self.stumble(place, line, &fault, found);
                 None
             }
         };
         (read, leaf)
     }
 
+    /// What the line claims is taken for the lines behind it: the fault itself is on record.
+    fn stumble(&mut self, place: &Place, line: &[u8], fault: &Fault, found: &mut Findings) {
+        let kind = match fault {
+            Fault::Malformed(_) => Kind::Malformed,
+            Fault::UnknownVersion(_) => Kind::UnknownVersion,
+            Fault::WrongHash { .. } => Kind::WrongHash,
+        };
+        found.fault(place.clone(), kind, fault.to_string());
+        self.seq = Line::claimed_seq(line).unwrap_or(self.seq.saturating_add(1));
+        self.hash = Hash::Digest(Line::claimed_hash(line).unwrap_or(Digest::ZERO));
+    }
+
     /// The last line that was taken.
     #[must_use]
     pub fn head(&self) -> Head {
-        self.head
+        Head { seq: self.seq, hash: self.hash.digest() }
     }
 
     /// How many lines were taken.
@@ -118,33 +161,33 @@ impl Verifier {
         self.records
     }
 
-    fn follow(&mut self, place: &Place, line: &Line<'_>, found: &mut Findings) {
-        let next = self.head.seq.saturating_add(1);
-        if line.seq == next {
-            if line.prev_hash != self.head.hash {
-                let detail = format!(
-                    "names `{}` as the record before, which has `{}`",
-                    line.prev_hash, self.head.hash
-                );
-                found.fault(place.clone(), Kind::BrokenLink, detail);
+    fn follow(&mut self, place: &Place, seq: u64, ts: &[u8], prev: Hash, own: Hash, found: &mut Findings) {
+        let next = self.seq.saturating_add(1);
+        if seq == next {
+            if prev != self.hash {
+                let (named, before) = (prev.digest(), self.hash.digest());
+                if named != before {
+                    let detail = format!("names `{named}` as the record before, which has `{before}`");
+                    found.fault(place.clone(), Kind::BrokenLink, detail);
+                }
             }
-        } else if line.seq > next {
-            let detail = format!("records {next} to {} are missing", line.seq - 1);
+        } else if seq > next {
+            let detail = format!("records {next} to {} are missing", seq - 1);
             found.fault(place.clone(), Kind::Gap, detail);
-        } else if line.seq == self.head.seq {
-            found.fault(place.clone(), Kind::Duplicate, format!("record {} is here twice", line.seq));
+        } else if seq == self.seq {
+            found.fault(place.clone(), Kind::Duplicate, format!("record {seq} is here twice"));
             return;
         } else {
-            let detail = format!("record {} stands behind record {}", line.seq, self.head.seq);
+            let detail = format!("record {seq} stands behind record {}", self.seq);
             found.fault(place.clone(), Kind::Reordered, detail);
             return;
         }
-        self.head = Head { seq: line.seq, hash: line.event_hash };
-        self.clock(place, line, found);
+        (self.seq, self.hash) = (seq, own);
+        self.clock(place, ts, found);
     }
 
-    fn clock(&mut self, place: &Place, line: &Line<'_>, found: &mut Findings) {
-        let Some(ts) = self.minute.parse(line.ts) else {
+    fn clock(&mut self, place: &Place, ts: &[u8], found: &mut Findings) {
+        let Some(ts) = self.minute.parse(ts) else {
             found.fault(place.clone(), Kind::Malformed, "the time is not one");
             return;
         };
@@ -161,23 +204,23 @@ impl Verifier {
 /// The minute of the last time that was read: the next one is nearly always of the same.
 #[derive(Debug, Clone, Default)]
 struct Minute {
-    text: String,
+    text: Vec<u8>,
     start: i64,
 }
 
 impl Minute {
-    fn parse(&mut self, text: &str) -> Option<Timestamp> {
+    fn parse(&mut self, text: &[u8]) -> Option<Timestamp> {
         if !self.text.is_empty()
-            && let Some(&[a, b, b'.', c, d, e, b'Z']) = text.strip_prefix(&self.text).map(str::as_bytes)
+            && let Some(&[a, b, b'.', c, d, e, b'Z']) = text.strip_prefix(self.text.as_slice())
             && [a, b, c, d, e].iter().all(u8::is_ascii_digit)
             && a < b'6'
         {
             let digits = [a, b, c, d, e].iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
             return Some(Timestamp::from_millis(self.start + digits));
         }
-        let ts = Timestamp::parse(text).ok()?;
+        let ts = Timestamp::parse(std::str::from_utf8(text).ok()?).ok()?;
         self.text.clear();
-        self.text.push_str(text.get(..17)?);
+        self.text.extend_from_slice(text.get(..17)?);
         self.start = ts.millis() - ts.millis().rem_euclid(60_000);
         Some(ts)
     }
@@ -191,17 +234,17 @@ mod tests {
     fn times_of_one_minute_read_like_any_other() {
         let mut minute = Minute::default();
         let honest = Timestamp::from_millis(1_785_000_000_123).to_string();
-        assert_eq!(minute.parse(&honest), Timestamp::parse(&honest).ok());
+        assert_eq!(minute.parse(honest.as_bytes()), Timestamp::parse(&honest).ok());
         for at in 0..honest.len() {
             for byte in b'!'..=b'~' {
                 let mut text = honest.clone().into_bytes();
                 text[at] = byte;
                 let text = String::from_utf8(text).unwrap();
-                minute.parse(&honest);
-                assert_eq!(minute.parse(&text), Timestamp::parse(&text).ok(), "{text}");
+                minute.parse(honest.as_bytes());
+                assert_eq!(minute.parse(text.as_bytes()), Timestamp::parse(&text).ok(), "{text}");
             }
         }
-        assert_eq!(minute.parse(honest.trim_end_matches('Z')), None);
+        assert_eq!(minute.parse(honest.trim_end_matches('Z').as_bytes()), None);
     }
 
     use crate::entry::Entry;

@@ -21,10 +21,10 @@ struct Walk {
 static QUESTION: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"hitl_id\":"));
 
 /// Whether a line is needed for this check.
-pub(super) fn concerns(op: &str, line: &[u8]) -> bool {
+pub(super) fn concerns(op: &[u8], line: &[u8]) -> bool {
     match op {
-        "policy.change" | "tool.approval" | "grant" => true,
-        "tool.start" => QUESTION.find(line).is_some(),
+        b"policy.change" | b"tool.approval" | b"grant" => true,
+        b"tool.start" => QUESTION.find(line).is_some(),
         _ => false,
     }
 }

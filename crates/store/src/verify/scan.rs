@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 use rusqlite::{Connection, OptionalExtension};
-use vambrace_ledger::{Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Stretch, Verifier};
+use vambrace_ledger::{
+    Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Stretch, Verifier, leaf, leaves,
+};
 
 use super::payloads::Payloads;
 use super::{Progress, decisions, open};
@@ -21,9 +23,6 @@ use crate::tree::{KEPT_FROM, Node};
 
 /// Rows are read in pieces, so that no long read keeps the log of a running store from starting over.
 const PIECE: i64 = 4096;
-
-/// As much as SQLite ever maps.
-const MAPPED: i64 = 0x7fff_0000;
 
 /// What to read.
 pub(super) struct Scan<'a> {
@@ -89,13 +88,62 @@ struct Part {
 struct Read {
     records: u64,
     head: Option<Head>,
-    leaves: Stretch,
+    leaves: Leaves,
     moments: Vec<(u64, Stretch, Digest)>,
-    nodes: Vec<Node>,
     written: u64,
     special: Vec<(u64, String)>,
     payloads: Payloads,
     findings: Findings,
+}
+
+/// The leaves of a part. Two lines are hashed at a time, which is faster.
+struct Leaves {
+    stretch: Stretch,
+    /// Roots of subtrees that the table keeps.
+    nodes: Vec<Node>,
+    /// A line that waits for the next one.
+    held: Vec<u8>,
+    holds: bool,
+}
+
+impl Leaves {
+    fn behind(before: u64) -> Self {
+        Self { stretch: Stretch::starting(before), nodes: Vec::new(), held: Vec::new(), holds: false }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        if self.holds {
+            let (first, second) = leaves(&self.held, line);
+            self.holds = false;
+            self.push(first);
+            self.push(second);
+        } else {
+            self.held.clear();
+            self.held.extend_from_slice(line);
+            self.holds = true;
+        }
+    }
+
+    /// Takes a leaf that is known already.
+    fn leaf(&mut self, leaf: Digest) {
+        self.settle();
+        self.push(leaf);
+    }
+
+    /// Nothing waits any more.
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.holds) {
+            self.push(leaf(&self.held));
+        }
+    }
+
+    fn push(&mut self, leaf: Digest) {
+        self.stretch.push_telling(leaf, |height, place, root| {
+            if height >= KEPT_FROM {
+                self.nodes.push((height, place, root));
+            }
+        });
+    }
 }
 
 enum Told {
@@ -161,10 +209,7 @@ impl Scan<'_> {
     }
 
     fn work(&self, parts: &[Part], next: &AtomicUsize, tell: &Sender<Told>) {
-        let connection = open(self.dir).inspect(|connection| {
-            // Pages are looked at where they lie. Somebody who cuts the file meanwhile ends the check, as no success.
-            let _ = connection.pragma_update(None, "mmap_size", MAPPED);
-        });
+        let connection = open(self.dir);
         while let Some((number, part)) = {
             let number = next.fetch_add(1, Ordering::Relaxed);
             parts.get(number).map(|part| (number, part))
@@ -188,9 +233,8 @@ impl Scan<'_> {
         let mut read = Read {
             records: 0,
             head: None,
-            leaves: Stretch::starting(before),
+            leaves: Leaves::behind(before),
             moments: Vec::new(),
-            nodes: Vec::new(),
             written: 0,
             special: Vec::new(),
             payloads: Payloads::behind(before),
@@ -220,45 +264,41 @@ impl Scan<'_> {
                 let line = row.get_ref(1)?.as_bytes()?;
                 let seq = last.unsigned_abs();
                 let place = Place::Record(seq);
-                let (said, leaf) = if seq <= self.signed {
-                    verifier.feed_signed(&place, line, &mut read.findings)
+                let said = if seq <= self.signed {
+                    read.leaves.line(line);
+                    let said = verifier.feed_signed(&place, line, &mut read.findings);
+                    said.map(|said| (said.seq, said.writer, said.op))
                 } else {
-                    verifier.feed(&place, line, &mut read.findings)
+                    let (said, leaf) = verifier.feed(&place, line, &mut read.findings);
+                    read.leaves.leaf(leaf);
+                    said.map(|said| (said.seq, said.writer.as_bytes(), said.op.as_bytes()))
                 };
-                let claimed = said.map_or_else(|| Line::claimed_seq(line), |said| Some(said.seq));
+                let claimed = said.map_or_else(|| Line::claimed_seq(line), |(claimed, ..)| Some(claimed));
                 if let Some(claimed) = claimed.filter(|claimed| signed(*claimed) != last) {
                     let detail = format!("row {last} holds record {claimed}");
                     read.findings.fault(place, Kind::Reordered, detail);
                 }
-                read.leaves.push_telling(leaf, |height, place, root| {
-                    if height >= KEPT_FROM {
-                        read.nodes.push((height, place, root));
-                    }
-                });
                 if seq >= self.cursor.segment && seq <= self.cursor.seq {
                     read.written += line.len() as u64 + 1;
                 }
                 read.payloads.feed(seq, line);
                 sealed = false;
-                if let Some(said) = said {
+                if let Some((_, writer, op)) = said {
                     // Without a writer row nobody knows whose it is.
-                    if said.writer != self.writer && !self.writer.is_empty() {
-                        let detail = format!("it was written by `{}`", said.writer);
+                    if writer != self.writer.as_bytes() && !self.writer.is_empty() {
+                        let detail = format!("it was written by `{}`", String::from_utf8_lossy(writer));
                         read.findings.fault(Place::Record(seq), Kind::OtherLedger, detail);
                     }
-                    if matches!(said.op, "checkpoint" | "ledger.key" | "recovery") {
-                        sealed = seal::is_seal(line);
+                    let of_itself = matches!(op, b"checkpoint" | b"ledger.key" | b"recovery");
+                    sealed = of_itself && seal::is_seal(line);
+                    if of_itself || decisions::concerns(op, line) {
                         read.special.push((seq, String::from_utf8_lossy(line).into_owned()));
                     }
                 }
-                if let Some(said) = said
-                    && decisions::concerns(said.op, line)
-                {
-                    read.special.push((seq, String::from_utf8_lossy(line).into_owned()));
-                }
                 while wanted.next_if(|size| *size < seq).is_some() {}
                 if wanted.next_if_eq(&seq).is_some() {
-                    read.moments.push((seq, read.leaves.clone(), verifier.head().hash));
+                    read.leaves.settle();
+                    read.moments.push((seq, read.leaves.stretch.clone(), verifier.head().hash));
                 }
                 mirror.compare(seq, line, &mut read.findings);
             }
@@ -267,6 +307,7 @@ impl Scan<'_> {
                 break;
             }
         }
+        read.leaves.settle();
         read.records = verifier.records();
         read.head = (read.records > 0).then(|| verifier.head());
         let written = if part.is_last { self.cursor.seq } else { u64::MAX };
@@ -297,7 +338,7 @@ impl Scan<'_> {
         for part in parts {
             all.records += part.records;
             all.written += part.written;
-            all.nodes.extend(part.nodes);
+            all.nodes.extend(part.leaves.nodes);
             all.head = part.head.unwrap_or(all.head);
             for (size, leaves, hash) in part.moments {
                 let mut tree = all.tree.clone();
@@ -305,7 +346,7 @@ impl Scan<'_> {
                 all.moments.push((size, whole.then_some(tree), hash));
             }
             let nodes = &mut all.nodes;
-            let joined = part.leaves.join_telling(&mut all.tree, |height, place, root| {
+            let joined = part.leaves.stretch.join_telling(&mut all.tree, |height, place, root| {
                 if height >= KEPT_FROM {
                     nodes.push((height, place, root));
                 }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -12,6 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
@@ -30,6 +31,9 @@ const OWN_FILES: u64 = 64;
 const WAITING: usize = 256;
 /// Answers that wait to be written before nothing more is read.
 const ANSWERS: usize = 64;
+/// How long the next request is looked out for before going to sleep: an agent that works asks again at once, and
+/// being woken takes longer than all of a small call.
+const LINGER: Duration = Duration::from_micros(50);
 /// How long the last answers may take when the client is gone.
 const LAST: Duration = Duration::from_secs(5);
 
@@ -91,13 +95,16 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (out, answers) = mpsc::channel(ANSWERS);
+        let seats = Seats::new();
         let (refused, refusals) = mpsc::channel(1);
-        let tasks =
-            vec![tokio::spawn(refuse(refusals, out.clone(), desk)), tokio::spawn(write(answers, output))];
+        let tasks = vec![
+            tokio::spawn(refuse(refusals, out.clone(), desk)),
+            tokio::spawn(write(answers, output, seats.clone())),
+        ];
         Self {
             lines: Lines::new(input),
             ended: false,
-            seats: Arc::new(Semaphore::new(seats())),
+            seats: seats.free,
             waiting: VecDeque::new(),
             out: Some(out),
             refused: Some(refused),
@@ -258,11 +265,36 @@ fn sit(message: &mut Message, seat: OwnedSemaphorePermit) {
     }
 }
 
-/// As many as there can be files for.
-fn seats() -> usize {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let seats = (files.saturating_sub(OWN_FILES) / CALL_FILES).clamp(2, SEATS);
-    usize::try_from(seats).unwrap_or(2)
+/// The seats for requests.
+#[derive(Clone)]
+struct Seats {
+    all: usize,
+    free: Arc<Semaphore>,
+}
+
+impl Seats {
+    /// As many as there can be files for.
+    fn new() -> Self {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let seats = (files.saturating_sub(OWN_FILES) / CALL_FILES).clamp(2, SEATS);
+        let all = usize::try_from(seats).unwrap_or(2);
+        Self { all, free: Arc::new(Semaphore::new(all)) }
+    }
+
+    /// Stays awake for a moment while nothing is in hand, until something can be read.
+    fn linger(&self) {
+        let began = Instant::now();
+        while self.free.available_permits() == self.all && began.elapsed() < LINGER {
+            let input = std::io::stdin();
+            let now =
+                rustix::event::poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&Timespec::default()));
+            if now != Ok(0) {
+                return;
+            }
+            // Whoever else wants the processor has it.
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Puts refused lines on record and answers them, one by one.
@@ -277,7 +309,7 @@ async fn refuse(mut refusals: Receiver<Refusal>, out: Sender<Vec<u8>>, desk: Arc
 }
 
 /// Writes lines until there are no more or nobody reads them.
-async fn write<W: AsyncWrite + Unpin>(mut lines: Receiver<Vec<u8>>, mut output: W) {
+async fn write<W: AsyncWrite + Unpin>(mut lines: Receiver<Vec<u8>>, mut output: W, seats: Seats) {
     while let Some(mut line) = lines.recv().await {
         line.push(b'\n');
         let written = async {
@@ -286,6 +318,9 @@ async fn write<W: AsyncWrite + Unpin>(mut lines: Receiver<Vec<u8>>, mut output: 
         };
         if written.await.is_err() {
             return;
+        }
+        if lines.is_empty() {
+            seats.linger();
         }
     }
 }
