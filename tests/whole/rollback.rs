@@ -42,6 +42,11 @@ fn a_folder_that_was_set_back_is_refused_until_somebody_says_so_on_record() {
     assert_eq!(found.code, 6, "{found:?}");
     assert!(found.out.contains("shorter_than_checkpoint"), "{}", found.out);
 
+    // What is left can still be looked at.
+    let left = home.run(["audit", "tail", "--json"]);
+    assert_eq!((left.code, left.out.matches("\"op\":\"tool.start\"").count()), (0, 2), "{left:?}");
+    assert_eq!(home.run(["audit", "query", "--tool", "read_file", "--json"]).code, 0);
+
     let told = home.run(["call", "read_file", "path=src/main.rs", "--acknowledge-rollback"]);
     assert_eq!(told.code, 0, "{told:?}");
     let records = home.run(["audit", "query", "--op", "recovery", "--json"]);

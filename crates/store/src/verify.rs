@@ -377,8 +377,8 @@ impl Check<'_> {
 pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     let path = dir.database();
     let read = |connection: &Connection| {
-        let count = "SELECT count(*) FROM writer";
-        connection.query_row(count, (), |row| row.get::<_, i64>(0)).map_err(|e| StoreError::sqlite(&path, &e))
+        let some = connection.query_row("SELECT 1 FROM ledger LIMIT 1", (), |_| Ok(())).optional();
+        some.map_err(|error| StoreError::sqlite(&path, &error))
     };
     let connection = schema::open_for_reading(&path)?;
     match read(&connection) {

@@ -15,7 +15,7 @@ use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::near::nearest;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_ledger::{Op, Status};
-use vambrace_store::{Query, Record, SqliteStore, StateDir, Store as _};
+use vambrace_store::{Query, Reader, Record, SqliteStore, StateDir};
 
 pub(crate) use told::{one_line, time};
 
@@ -44,7 +44,7 @@ pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failu
                 limit,
                 ..Query::default()
             };
-            query_ledger(query, *out).await?;
+            query_ledger(&query, *out)?;
         }
         AuditCommand::Verify { home, since, checkpoint, key, jobs, thorough } => {
             let since = since.as_deref().map(moment).transpose()?;
@@ -66,11 +66,21 @@ pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens the ledger to look at it; looking at one that is not there must not make it.
+/// Opens the ledger to work with it; working with one that is not there must not make it.
 pub(crate) fn ledger() -> Result<Arc<SqliteStore>, Failure> {
+    there()?;
+    desk::open_store()
+}
+
+/// Opens the ledger to look at its records, even where it contradicts its checkpoints and nothing else is possible.
+fn reader() -> Result<Reader, Failure> {
+    Ok(Reader::open(there()?)?)
+}
+
+fn there() -> Result<StateDir, Failure> {
     let state = places::state()?;
-    let there = StateDir::existing(&state).is_ok_and(|dir| dir.database().try_exists().unwrap_or(true));
-    if there { desk::open_store() } else { Err(no_ledger(&state)) }
+    let dir = StateDir::existing(&state).ok().filter(|dir| dir.database().try_exists().unwrap_or(true));
+    dir.ok_or_else(|| no_ledger(&state))
 }
 
 fn no_ledger(place: &std::path::Path) -> Failure {
@@ -81,24 +91,24 @@ fn no_ledger(place: &std::path::Path) -> Failure {
 }
 
 async fn tail(lines: usize, follow: bool, out: Out) -> Result<(), Failure> {
-    let store = ledger()?;
-    let mut records = store.records(Query::newest(lines)).await?;
+    let reader = reader()?;
+    let mut records = reader.records(&Query::newest(lines))?;
     records.reverse();
     let last = match records.last() {
         Some(record) => record.seq,
-        None => store.head().await?.seq,
+        None => reader.newest()?,
     };
     print(&records, out);
     if last == 0 && !follow {
         out.say("the ledger has no records yet");
     }
-    if follow { follow_from(last, &store, out).await } else { Ok(()) }
+    if follow { follow_from(last, &reader, out).await } else { Ok(()) }
 }
 
-async fn follow_from(mut last: u64, store: &SqliteStore, out: Out) -> Result<(), Failure> {
+async fn follow_from(mut last: u64, reader: &Reader, out: Out) -> Result<(), Failure> {
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
-        let more = store.records(Query::after(last, PIECE)).await?;
+        let more = reader.records(&Query::after(last, PIECE))?;
         print(&more, out);
         last = more.last().map_or(last, |newest| newest.seq);
         if more.len() < PIECE {
@@ -110,9 +120,9 @@ async fn follow_from(mut last: u64, store: &SqliteStore, out: Out) -> Result<(),
     }
 }
 
-async fn query_ledger(query: Query, out: Out) -> Result<(), Failure> {
+fn query_ledger(query: &Query, out: Out) -> Result<(), Failure> {
     let limit = query.limit;
-    let records = ledger()?.records(query).await?;
+    let records = reader()?.records(query)?;
     print(&records, out);
     if records.is_empty() && !out.is_json() {
         out.say("no record fits");
