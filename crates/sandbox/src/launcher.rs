@@ -206,7 +206,7 @@ impl Launcher {
         let mut list = vec![PollFd::from_borrowed_fd(control, PollFlags::IN)];
         for run in &self.runs {
             list.push(PollFd::new(run.handle(), PollFlags::IN));
-            list.push(PollFd::new(run.report(), PollFlags::empty()));
+            list.extend(run.report().map(|report| PollFd::new(report, PollFlags::empty())));
             list.extend(run.alarm().map(|alarm| PollFd::new(alarm, PollFlags::IN)));
         }
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
@@ -219,7 +219,7 @@ impl Launcher {
         let asked = next();
         let happened = self.runs.iter().map(|run| Happened {
             ended: next().contains(PollFlags::IN),
-            left: next().intersects(PollFlags::HUP | PollFlags::ERR),
+            left: run.report().is_some() && next().intersects(PollFlags::HUP | PollFlags::ERR),
             out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
         });
         Ok((asked, happened.collect()))

@@ -67,8 +67,10 @@ impl Run {
         &self.child.handle
     }
 
-    pub(super) fn report(&self) -> &OwnedFd {
-        &self.report
+    /// Says when nobody waits for the run any more; asked until it is being ended, because from then on it says so
+    /// without end, and whoever is to end would not get to it.
+    pub(super) fn report(&self) -> Option<&OwnedFd> {
+        (!matches!(self.phase, Phase::Ending(_))).then_some(&self.report)
     }
 
     /// Readable once memory ran out; asked for until that happened.

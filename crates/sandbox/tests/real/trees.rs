@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Exit, Filesystem, Input, Spec, Stream, Tier};
+use vambrace_sandbox::{Exit, Filesystem, Input, Observe, Spec, Stream, Tier};
 
 use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start, test};
 
@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("trees::a_killed_launcher_leaves_no_process", a_killed_launcher),
         test("trees::runs_beside_each_other_do_not_meet", runs_beside_each_other),
         test("trees::warm_cells_are_used_once_and_refilled", warm_cells),
+        test("trees::the_launcher_does_not_spin_while_it_ends_a_run", no_spinning),
     ]
 }
 
@@ -331,6 +332,45 @@ fn warm_cells() {
         assert!(said.ends_with("plain\n") && !said.contains('x'), "{said}");
         assert_eq!(outcome.tier, Tier::Full);
     }
+}
+
+/// A launcher that spins keeps whom it ends from ending, when its priority is real-time.
+fn no_spinning() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    let room = Room::new();
+    let mark = mark("spin");
+    let script = format!("echo x; sleep 1000; : {mark}");
+    let mut spec = in_tier(room.shell(Filesystem::Read, &script), Tier::NoUserns);
+    spec.observe = Observe::Off;
+    let launcher = sandbox.launcher_id();
+    let before = ticks(launcher);
+    let left = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        sandbox.run(&spec, Input::Nothing, &mut |_, _| {
+            // The keeper cannot end anything now, and nobody waits for the run any more.
+            for keeper in children(launcher).into_iter().filter(|child| !children(*child).is_empty()) {
+                unsafe { libc::kill(i32::try_from(keeper).unwrap(), libc::SIGSTOP) };
+            }
+            panic!("the caller goes away");
+        })
+    }));
+    assert!(left.is_err());
+    let start = Instant::now();
+    while !alive(&mark).is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the tree was not ended");
+        std::thread::yield_now();
+    }
+    let spent = ticks(launcher) - before;
+    assert!(spent < 10, "{spent} hundredths of a second for 0.4 s of waiting");
+}
+
+/// Processor time of a process, in hundredths of a second.
+fn ticks(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, after) = text.rsplit_once(')').unwrap();
+    let numbers: Vec<u64> =
+        after.split_ascii_whitespace().skip(11).take(2).map(|n| n.parse().unwrap()).collect();
+    numbers.iter().sum()
 }
 
 /// The broker of [`a_killed_broker_leaves_nothing`]: tier, room, script.
