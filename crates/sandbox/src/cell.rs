@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::{Named as _, Step};
 use crate::spec::Limits;
-use crate::sys::{message, process};
+use crate::sys::{capability, message, process};
 use crate::wire::{self, Identity, Order, Report};
 
 pub(crate) use confine::landlock_abi;
@@ -72,7 +72,12 @@ pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool, stock: Stoc
 
 fn run(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> Result<(), Errno> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let ids = if identity.taken { Ok(()) } else { own_ids(identity).step("user namespace") };
+    let ids = if identity.taken {
+        Ok(())
+    } else {
+        capability::drop_bounding();
+        own_ids(identity).step("user namespace")
+    };
     let shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk));
     let errand = receive(channel.as_fd())?;
     // The launcher died before our death was tied to its: nobody would end us.
@@ -81,9 +86,10 @@ fn run(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> Result
     let finished = shell.and_then(|shell| {
         let handles = shell.dress(&errand)?;
         confine::give_up(identity)?;
-        let lent: Vec<BorrowedFd<'_>> = handles.iter().map(OwnedFd::as_fd).collect();
-        tell(errand.report.as_fd(), &Report::Ready, &lent).step("report")?;
-        drop(lent);
+        if !handles.is_empty() {
+            let lent: Vec<BorrowedFd<'_>> = handles.iter().map(OwnedFd::as_fd).collect();
+            tell(errand.report.as_fd(), &Report::Layers, &lent).step("report")?;
+        }
         drop(handles);
         watch::start_and_wait(errand, stock)
     });
@@ -115,13 +121,14 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: &Report, handles: &[BorrowedFd<
 }
 
 /// The child's part: become the program, or tell why not.
-pub(crate) fn become_program(
+fn become_program(
     errand: &Errand,
     walls: crate::filter::Walls,
     as_whom: Option<Identity>,
+    ready: confine::Ready,
     stock: &mut Stock,
 ) -> ! {
-    let became = confine::confine(errand, walls, as_whom, stock);
+    let became = confine::confine(errand, walls, as_whom, ready, stock);
     let told = match became {
         Ok(confine::NotBegun::Refused(errno)) => Report::NotStarted { errno: errno.raw_os_error() },
         Ok(confine::NotBegun::Replaced) => Report::Replaced,

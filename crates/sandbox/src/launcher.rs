@@ -37,6 +37,8 @@ const FIRST_UID: u32 = 1_990_000_000;
 const UNOWNED: u32 = 1000;
 /// So long nothing else happened before a cell is made in advance.
 const QUIET: Duration = Duration::from_millis(1);
+/// So long while something runs: making a cell takes as long as a short program, and would be in its way.
+const QUIET_BESIDE_RUNS: Duration = Duration::from_millis(30);
 /// A count of the user's processes that is older is made again.
 const FRESH: Duration = Duration::from_secs(2);
 /// How long the ends of all cells are waited for when the broker is gone.
@@ -59,8 +61,9 @@ struct Launcher {
     stages: Vec<Staged>,
     warm: Vec<Cell>,
     wanted_warm: usize,
-    /// Keepers are small: one waits as soon as the first was needed.
+    /// Keepers are small: one waits as soon as the first was needed, for a run that is observed as the last one was.
     wanted_keepers: usize,
+    expected: Option<Observe>,
     /// How many processes the user had when no run was on, and when that was.
     others: Option<(u64, Instant)>,
     /// Folders of runs that have ended, as long as they are there.
@@ -117,6 +120,15 @@ struct Happened {
     out_of_memory: bool,
 }
 
+/// What a cell or a keeper is made for.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    proc: bool,
+    own_network: bool,
+    expected: Option<Observe>,
+    tier: Tier,
+}
+
 /// A cell or a keeper that waits for its order.
 struct Cell {
     child: Child,
@@ -124,6 +136,7 @@ struct Cell {
     identity: Identity,
     walls: Walls,
     proc: bool,
+    expected: Option<Observe>,
     group: Group,
     /// Who made it.
     stage: Pid,
@@ -144,6 +157,7 @@ impl Launcher {
             warm: Vec::new(),
             wanted_warm: 0,
             wanted_keepers: 0,
+            expected: None,
             others: None,
             tasks: Vec::new(),
             powers: capability::may_administer(),
@@ -166,7 +180,8 @@ impl Launcher {
         let refill = self.missing();
         let next = self.runs.iter().filter_map(Run::next_moment).min();
         let wait = next.map(|moment| moment.saturating_duration_since(now));
-        let wait = if refill.is_some() { Some(wait.map_or(QUIET, |wait| wait.min(QUIET))) } else { wait };
+        let quiet = if self.runs.is_empty() { QUIET } else { QUIET_BESIDE_RUNS };
+        let wait = if refill.is_some() { Some(wait.map_or(quiet, |wait| wait.min(quiet))) } else { wait };
         let (asked, runs) = match self.poll(control, wait) {
             Ok(ready) => ready,
             Err(_) => return false,
@@ -261,7 +276,9 @@ impl Launcher {
     /// What a run needs of the kernel is there before it comes.
     fn prepare(&mut self, walls: Walls) {
         let tier = if walls == Walls::Namespaces { Tier::Full } else { Tier::NoUserns };
-        match self.make_cell(Kind { walls, told: false }, self.proc, true, &Limits::default(), tier) {
+        let expected = self.expected.filter(|_| walls == Walls::LandlockOnly);
+        let asked = Asked { proc: self.proc, own_network: true, expected, tier };
+        match self.make_cell(Kind { walls, told: false }, asked, &Limits::default()) {
             Ok(cell) => {
                 if walls == Walls::LandlockOnly && !cell.identity.taken && self.runs.is_empty() {
                     // It takes half as long as to start a program.
@@ -289,17 +306,27 @@ impl Launcher {
         };
         let kind = Kind { walls, told: header.observe == Observe::All };
         let ready = |cell: &Cell| {
-            cell.walls == walls && (cell.proc == proc || walls == Walls::LandlockOnly) && !kind.told
+            let fits = match walls {
+                Walls::Namespaces => cell.proc == proc,
+                Walls::LandlockOnly => cell
+                    .expected
+                    .is_none_or(|expected| (expected, Network::None) == (header.observe, header.network)),
+            };
+            cell.walls == walls && fits && !kind.told
         };
         let mut cell = match self.warm.iter().position(ready) {
             Some(ready) => self.warm.swap_remove(ready),
             None => {
                 let own_network = header.network != Network::None;
-                self.make_cell(kind, proc, own_network, &header.limits, header.tier)?
+                let asked = Asked { proc, own_network, expected: None, tier: header.tier };
+                self.make_cell(kind, asked, &header.limits)?
             }
         };
         if walls == Walls::LandlockOnly {
             self.wanted_keepers = 1;
+            // An older Landlock needs a filter that names processes, which differ.
+            let usual = header.observe == Observe::Writes && self.landlock_abi >= 6;
+            self.expected = usual.then_some(header.observe);
         }
         let mut lent: Vec<BorrowedFd<'_>> = handles.iter().take(5).map(|handle| handle.as_fd()).collect();
         let maps;
@@ -322,23 +349,17 @@ impl Launcher {
         sent
     }
 
-    fn make_cell(
-        &mut self,
-        kind: Kind,
-        proc: bool,
-        own_network: bool,
-        limits: &Limits,
-        tier: Tier,
-    ) -> Result<Cell, (String, Errno)> {
+    fn make_cell(&mut self, kind: Kind, asked: Asked, limits: &Limits) -> Result<Cell, (String, Errno)> {
         let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
         let walls = kind.walls;
         let root = rustix::process::geteuid().is_root();
         let identity = self.identity(if walls == Walls::Namespaces { self.powers } else { root });
         let (number, group) = self.stage(kind).map_err(at("namespaces"))?;
-        let mut group = group.unwrap_or_else(|| self.groups.make(limits, tier));
+        let mut group = group.unwrap_or_else(|| self.groups.make(limits, asked.tier));
         let Some(staged) = self.stages.get(number) else { return Err(("stage".to_owned(), Errno::SRCH)) };
         let (ours, theirs) = message::pair().map_err(at("channel"))?;
-        let wish = Wish { identity, proc, own_network };
+        let Asked { proc, own_network, expected, .. } = asked;
+        let wish = Wish { identity, proc, own_network, expected };
         let birthplace = if group.lasts() { None } else { group.birthplace() };
         let born = birthplace.is_some();
         let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;
@@ -350,7 +371,7 @@ impl Launcher {
         match made {
             Ok(child) => {
                 let stage = staged.stage.pid;
-                Ok(Cell { child, channel: ours, identity, walls, proc, group, stage })
+                Ok(Cell { child, channel: ours, identity, walls, proc, expected, group, stage })
             }
             Err(why) => {
                 // It may be gone, or unable: the next run gets another.

@@ -210,7 +210,7 @@ impl Talk<'_> {
             return false;
         }
         match wire::unpack::<Report>(&received.bytes) {
-            Ok(Report::Ready) => self.layers = received.handles,
+            Ok(Report::Layers) => self.layers = received.handles,
             Ok(Report::Network) => {
                 let mut handles = received.handles.into_iter();
                 if let (Some(door), Some(dns)) = (&self.door, handles.next()) {

@@ -114,9 +114,9 @@ pub(crate) struct Scratch {
 pub(crate) enum Report {
     /// From the launcher: what the kernel can do.
     Features(Features),
-    /// From the cell: the walls stand. Handles: the upper layer and the merged view, where there are any.
-    Ready,
-    /// From the cell, before `Ready`: the network stands. Handles: its sockets.
+    /// From the cell, where there is an upper layer. Handles: that and, with an overlay, the merged view.
+    Layers,
+    /// From the cell: the network stands. Handles: its sockets.
     Network,
     /// From the program's process before it starts. Handle: the listener.
     Listener,

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::{Errand, Stock, become_program, tell};
+use super::{Errand, Stock, become_program, confine, tell};
 use crate::fault::{Named as _, Step};
 use crate::filter::Walls;
 use crate::sys::process;
@@ -18,9 +18,10 @@ const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
 
 pub(super) fn start_and_wait(errand: Errand, mut stock: Stock) -> Result<(), Step> {
     process::block_signals(WAITED_FOR).step("signals")?;
-    let program =
-        process::start_sharing(&mut || become_program(&errand, Walls::Namespaces, None, &mut stock))
-            .step("program's process")?;
+    let program = process::start_sharing(&mut || {
+        become_program(&errand, Walls::Namespaces, None, confine::Ready::default(), &mut stock)
+    })
+    .step("program's process")?;
     drop(stock);
     let Errand { report, order, go, streams, ids } = errand;
     drop(streams);

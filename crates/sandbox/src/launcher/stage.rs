@@ -24,7 +24,7 @@ use crate::fault::{Named as _, Step};
 use crate::filter::{self, Part, Profile, Walls};
 use crate::spec::{Network, Observe};
 use crate::sys::process::{self, Child, Side};
-use crate::sys::{message, seccomp};
+use crate::sys::{capability, message, seccomp};
 use crate::wire::{self, Identity};
 
 /// So long nothing was asked for before the next run is prepared: a run that has just begun comes first.
@@ -37,6 +37,8 @@ pub(super) struct Wish {
     pub(super) proc: bool,
     /// A network namespace that the cell may set up.
     pub(super) own_network: bool,
+    /// What will be asked for, where that is a guess that the run must agree with (tier no-userns).
+    pub(super) expected: Option<Observe>,
 }
 
 /// What became of it. Handle: the new process's, where there is one.
@@ -131,6 +133,8 @@ impl Serving {
         process::default_signals();
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let template = if walls == Walls::Namespaces { prepare(powers) } else { Ok(()) };
+        // Inherited by every cell; forty calls that no run has to wait for.
+        capability::drop_bounding();
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let part = if told || template.is_err() { Part::Whole } else { Part::Late };
         if part == Part::Late {
@@ -173,7 +177,7 @@ impl Serving {
                     let stock = self.stock.take();
                     match self.walls {
                         Walls::Namespaces => cell::live(new_channel, wish.identity, wish.proc, stock),
-                        Walls::LandlockOnly => cell::keep(new_channel, wish.identity, stock),
+                        Walls::LandlockOnly => cell::keep(new_channel, wish.identity, wish.expected, stock),
                     }
                 }
                 Ok(Side::Parent(child)) => (Made::Process(child.pid.as_raw_nonzero().get()), Some(child)),
