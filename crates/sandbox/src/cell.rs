@@ -62,15 +62,15 @@ pub(crate) struct Ids {
 }
 
 /// Lives one run of tier full; never returns.
-pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> ! {
-    let code = match run(channel, identity, proc, stock) {
+pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], stock: Stock) -> ! {
+    let code = match run(channel, identity, proc, home, stock) {
         Ok(()) => 0,
         Err(_) => 1,
     };
     process::leave(code)
 }
 
-fn run(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> Result<(), Errno> {
+fn run(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], stock: Stock) -> Result<(), Errno> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let ids = if identity.taken {
         Ok(())
@@ -78,7 +78,7 @@ fn run(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> Result
         capability::drop_bounding();
         own_ids(identity).step("user namespace")
     };
-    let shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk));
+    let shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk, home));
     let errand = receive(channel.as_fd())?;
     // The launcher died before our death was tied to its: nobody would end us.
     drop(channel);

@@ -4,6 +4,7 @@
 
 mod cgroup;
 mod idmap;
+mod pool;
 mod probe;
 mod run;
 mod stage;
@@ -14,27 +15,23 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 
 use crate::cell::{self, Go};
 use crate::filter::Walls;
-use crate::spec::{Limits, Network, Observe};
-use crate::sys::process::Child;
+use crate::spec::{Network, Observe};
 use crate::sys::{capability, message};
 use crate::tier::Tier;
-use crate::wire::{self, Bytes, Header, Identity, Report, Request};
-use cgroup::{Group, Groups};
+use crate::wire::{self, Bytes, Header, Report, Request};
+use cgroup::Groups;
 use idmap::IdMaps;
+use pool::{Asked, Cell, Staged};
 use run::Run;
-use stage::{Kind, Stage, Wish};
+use stage::Kind;
 
 /// The hidden argument that makes a program the launcher.
 pub const ARGUMENT: &str = "sandbox-launcher";
 
-/// User ids that belong to nobody: past those that systemd and container programs give away.
-const FIRST_UID: u32 = 1_990_000_000;
-/// So many of them are used.
-const UNOWNED: u32 = 1000;
 /// So long nothing else happened before a cell is made in advance.
 const QUIET: Duration = Duration::from_millis(1);
 /// So long while something runs: making a cell takes as long as a short program, and would be in its way.
@@ -64,6 +61,8 @@ struct Launcher {
     /// Keepers are small: one waits as soon as the first was needed, for a run that is observed as the last one was.
     wanted_keepers: usize,
     expected: Option<Observe>,
+    /// Where the last run of the other tiers had its home folder.
+    home: Bytes,
     /// How many processes the user had when no run was on, and when that was.
     others: Option<(u64, Instant)>,
     /// Folders of runs that have ended, as long as they are there.
@@ -75,42 +74,6 @@ struct Launcher {
     landlock_abi: i32,
 }
 
-/// A stage, and the control group that it sits in unless a run has it now.
-struct Staged {
-    stage: Stage,
-    kind: Kind,
-    /// Whether it has a group, here or with a run: then it serves one run at a time.
-    grouped: bool,
-    group: Option<Group>,
-}
-
-/// The first of the ids that runs of a root broker get. A container may have only the lower ones: then its last ones.
-#[expect(clippy::disallowed_methods, reason = "the kernel's word on which ids there are")]
-fn unowned_ids() -> u32 {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    unowned_in(&map)
-}
-
-fn unowned_in(map: &str) -> u32 {
-    let ranges = map.lines().filter_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (first, count) = (words.next()?.parse::<u64>().ok()?, words.nth(1)?.parse::<u64>().ok()?);
-        Some((first, first + count))
-    });
-    let (low, high) = (u64::from(FIRST_UID), u64::from(FIRST_UID + UNOWNED));
-    let mut last = None;
-    for (first, end) in ranges {
-        if first <= low && high < end {
-            return FIRST_UID;
-        }
-        // Room for them above those that people and services have.
-        if end > first + 10_000 {
-            last = last.max(u32::try_from(end - u64::from(UNOWNED) - 2).ok());
-        }
-    }
-    last.unwrap_or(FIRST_UID)
-}
-
 /// What happened to a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Happened {
@@ -118,28 +81,6 @@ struct Happened {
     /// Its broker does not wait for it any more.
     left: bool,
     out_of_memory: bool,
-}
-
-/// What a cell or a keeper is made for.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    proc: bool,
-    own_network: bool,
-    expected: Option<Observe>,
-    tier: Tier,
-}
-
-/// A cell or a keeper that waits for its order.
-struct Cell {
-    child: Child,
-    channel: OwnedFd,
-    identity: Identity,
-    walls: Walls,
-    proc: bool,
-    expected: Option<Observe>,
-    group: Group,
-    /// Who made it.
-    stage: Pid,
 }
 
 impl Launcher {
@@ -158,6 +99,7 @@ impl Launcher {
             wanted_warm: 0,
             wanted_keepers: 0,
             expected: None,
+            home: Bytes::new(),
             others: None,
             tasks: Vec::new(),
             powers: capability::may_administer(),
@@ -265,38 +207,6 @@ impl Launcher {
         }
     }
 
-    /// Of what there are not as many in advance as there shall be.
-    fn missing(&self) -> Option<Walls> {
-        let ready = |walls: Walls| self.warm.iter().filter(|cell| cell.walls == walls).count();
-        [(Walls::LandlockOnly, self.wanted_keepers), (Walls::Namespaces, self.wanted_warm)]
-            .into_iter()
-            .find_map(|(walls, wanted)| (ready(walls) < wanted).then_some(walls))
-    }
-
-    /// What a run needs of the kernel is there before it comes.
-    fn prepare(&mut self, walls: Walls) {
-        let tier = if walls == Walls::Namespaces { Tier::Full } else { Tier::NoUserns };
-        let expected = self.expected.filter(|_| walls == Walls::LandlockOnly);
-        let asked = Asked { proc: self.proc, own_network: true, expected, tier };
-        match self.make_cell(Kind { walls, told: false }, asked, &Limits::default()) {
-            Ok(cell) => {
-                if walls == Walls::LandlockOnly && !cell.identity.taken && self.runs.is_empty() {
-                    // It takes half as long as to start a program.
-                    self.others = Some((cell::running(), Instant::now()));
-                }
-                if self.powers && walls == Walls::Namespaces {
-                    let _ = self.maps.get((0, 0), cell.identity).map(drop);
-                }
-                self.warm.push(cell);
-            }
-            // Not now; the next run makes its own and tells what is wrong.
-            Err(_) => match walls {
-                Walls::Namespaces => self.wanted_warm = 0,
-                Walls::LandlockOnly => self.wanted_keepers = 0,
-            },
-        }
-    }
-
     fn start(&mut self, header: Header, handles: &[OwnedFd]) -> Result<(), (String, Errno)> {
         let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
         let report = handles.get(1).ok_or(("order".to_owned(), Errno::BADMSG))?;
@@ -307,7 +217,7 @@ impl Launcher {
         let kind = Kind { walls, told: header.observe == Observe::All };
         let ready = |cell: &Cell| {
             let fits = match walls {
-                Walls::Namespaces => cell.proc == proc,
+                Walls::Namespaces => cell.proc == proc && cell.home == header.home,
                 Walls::LandlockOnly => cell
                     .expected
                     .is_none_or(|expected| (expected, Network::None) == (header.observe, header.network)),
@@ -318,11 +228,14 @@ impl Launcher {
             Some(ready) => self.warm.swap_remove(ready),
             None => {
                 let own_network = header.network != Network::None;
-                let asked = Asked { proc, own_network, expected: None, tier: header.tier };
+                let (home, tier) = (header.home.clone(), header.tier);
+                let asked = Asked { proc, own_network, expected: None, home, tier };
                 self.make_cell(kind, asked, &header.limits)?
             }
         };
-        if walls == Walls::LandlockOnly {
+        if walls == Walls::Namespaces {
+            self.home.clone_from(&header.home);
+        } else {
             self.wanted_keepers = 1;
             // An older Landlock needs a filter that names processes, which differ.
             let usual = header.observe == Observe::Writes && self.landlock_abi >= 6;
@@ -349,88 +262,10 @@ impl Launcher {
         sent
     }
 
-    fn make_cell(&mut self, kind: Kind, asked: Asked, limits: &Limits) -> Result<Cell, (String, Errno)> {
-        let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
-        let walls = kind.walls;
-        let root = rustix::process::geteuid().is_root();
-        let identity = self.identity(if walls == Walls::Namespaces { self.powers } else { root });
-        let (number, group) = self.stage(kind).map_err(at("namespaces"))?;
-        let mut group = group.unwrap_or_else(|| self.groups.make(limits, asked.tier));
-        let Some(staged) = self.stages.get(number) else { return Err(("stage".to_owned(), Errno::SRCH)) };
-        let (ours, theirs) = message::pair().map_err(at("channel"))?;
-        let Asked { proc, own_network, expected, .. } = asked;
-        let wish = Wish { identity, proc, own_network, expected };
-        let birthplace = if group.lasts() { None } else { group.birthplace() };
-        let born = birthplace.is_some();
-        let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;
-        let made = match staged.stage.make(wish, theirs, birthplace) {
-            // Not every group can be born into; what was born elsewhere can still be moved.
-            Err(_) if born => staged.stage.make(wish, again, None).inspect(|child| group.add(child.pid)),
-            made => made,
-        };
-        match made {
-            Ok(child) => {
-                let stage = staged.stage.pid;
-                Ok(Cell { child, channel: ours, identity, walls, proc, expected, group, stage })
-            }
-            Err(why) => {
-                // It may be gone, or unable: the next run gets another.
-                self.stages.swap_remove(number);
-                Err(why)
-            }
-        }
-    }
-
-    /// A stage that is free, with the group that it sits in.
-    fn stage(&mut self, kind: Kind) -> Result<(usize, Option<Group>), Errno> {
-        let free = |staged: &Staged| staged.kind == kind && (!staged.grouped || staged.group.is_some());
-        if let Some(number) = self.stages.iter().position(free) {
-            let mut group = self.stages.get_mut(number).and_then(|staged| staged.group.take());
-            if let Some(group) = &mut group {
-                group.begin_anew();
-            }
-            return Ok((number, group));
-        }
-        let stage = Stage::start(kind, self.powers, self.landlock_abi)?;
-        let mut group = None;
-        if self.groups.are_old() {
-            let mut made = self.groups.make(&Limits::default(), Tier::Full);
-            made.add(stage.pid);
-            group = Some(made).filter(Group::lasts);
-        }
-        self.stages.push(Staged { stage, kind, grouped: group.is_some(), group: None });
-        Ok((self.stages.len() - 1, group))
-    }
-
-    /// Takes back the group of a run that has ended.
-    fn give_back(&mut self, of: Pid, group: Group) {
-        let owner = self.stages.iter_mut().find(|staged| staged.stage.pid == of && staged.grouped);
-        // Without its stage, or made for one run: it is removed.
-        if let Some(owner) = owner.filter(|_| group.lasts()) {
-            owner.group = Some(group);
-        }
-    }
-
-    /// The user's own ids, or for root the first of the unowned ones that nobody uses now.
-    fn identity(&self, taken: bool) -> Identity {
-        if !taken {
-            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-            return Identity { uid, gid, taken };
-        }
-        let used = |uid: u32| {
-            self.runs.iter().any(|run| run.identity().uid == uid)
-                || self.warm.iter().any(|cell| cell.identity.uid == uid)
-        };
-        let first = unowned_ids();
-        let uid = (first..first + UNOWNED).find(|uid| !used(*uid)).unwrap_or(first + UNOWNED);
-        Identity { uid, gid: uid, taken }
-    }
-
     fn end_everything(&mut self) {
         let mut groups = Vec::new();
         for cell in self.warm.drain(..) {
-            let _ = rustix::process::pidfd_send_signal(&cell.child.handle, Signal::KILL);
-            let _ = rustix::process::waitpid(Some(cell.child.pid), rustix::process::WaitOptions::empty());
+            pool::end(&cell.child);
             groups.push(cell.group);
         }
         let start = Instant::now();
@@ -473,18 +308,5 @@ impl Launcher {
         let (task, stage, group) = run.finish(&kept);
         self.tasks.extend(task);
         self.give_back(stage, group);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FIRST_UID, unowned_in};
-
-    #[test]
-    fn ids_that_a_container_has_are_used_in_it() {
-        assert_eq!(unowned_in("         0          0 4294967295\n"), FIRST_UID);
-        assert_eq!(unowned_in("0 100000 65536\n"), 64_534);
-        assert_eq!(unowned_in("0 1000 1\n1 100000 65536\n"), 64_535);
-        assert_eq!(unowned_in(""), FIRST_UID);
     }
 }

@@ -136,6 +136,7 @@ impl Sandbox {
             network: spec.network,
             observe: spec.observe,
             owner: ground.owner,
+            home: if tier == Tier::NoUserns { Vec::new() } else { order::bytes(&order::home(spec, None)) },
             task: ground.task.as_ref().map(|task| order::bytes(&task.folder)),
         };
         let handles = [order_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];

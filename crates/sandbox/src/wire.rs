@@ -34,6 +34,8 @@ pub(crate) struct Header {
     pub(crate) observe: Observe,
     /// Who owns the workspace: as whom a root broker shows its files to the program.
     pub(crate) owner: (u32, u32),
+    /// Where the home folder is shown; nowhere in tier no-userns, where the task has one.
+    pub(crate) home: Bytes,
     /// A folder of this run alone, removed at its end whoever is left to do so.
     pub(crate) task: Option<Bytes>,
 }

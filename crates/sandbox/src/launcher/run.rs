@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, Gid, Uid};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::Cell;
 use super::cgroup::Group;
+use super::pool::Cell;
 use crate::cell;
 use crate::sys::process::Child;
 use crate::task::Task;
