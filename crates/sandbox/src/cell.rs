@@ -22,12 +22,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 
 use crate::fault::{Named as _, Step};
 use crate::spec::Limits;
 use crate::sys::{capability, message, process};
-use crate::wire::{self, Identity, Order, Report};
+use crate::wire::{self, Go, Identity, Order, Report};
 
 pub(crate) use confine::landlock_abi;
 pub(crate) use count::running;
@@ -35,16 +34,6 @@ pub(crate) use keeper::{end_strays, keep};
 pub(crate) use shell::{NAMESPACES, Shell};
 pub(crate) use stock::Stock;
 pub(crate) use template::{make as make_template, own_ids};
-
-/// Launcher to cell. Handles: order, report, standard input, output, error, then the two id maps for a root broker:
-/// of the workspace's owner and of root.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Go {
-    /// Whether the kernel limits the memory of the tree.
-    pub(crate) memory_limited: bool,
-    /// How many processes the user has besides the run's, where that was counted a moment ago.
-    pub(crate) others: Option<u64>,
-}
 
 /// What came with an order.
 pub(crate) struct Errand {

@@ -17,16 +17,17 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::cell::{self, Go};
+use crate::cell;
 use crate::filter::Walls;
 use crate::spec::{Network, Observe};
 use crate::sys::{capability, message};
 use crate::tier::Tier;
-use crate::wire::{self, Bytes, Header, Report, Request};
+use crate::wire::{self, Bytes, Go, Header, Report, Request};
 use cgroup::Groups;
 use idmap::IdMaps;
-use pool::{Asked, Cell, Staged};
+use pool::{Asked, Cell, Guess, Staged};
 use run::Run;
+pub(crate) use run::hand_over;
 use stage::Kind;
 
 /// The hidden argument that makes a program the launcher.
@@ -36,8 +37,6 @@ pub const ARGUMENT: &str = "sandbox-launcher";
 const QUIET: Duration = Duration::from_millis(1);
 /// So long while something runs: making a cell takes as long as a short program, and would be in its way.
 const QUIET_BESIDE_RUNS: Duration = Duration::from_millis(30);
-/// A count of the user's processes that is older is made again.
-const FRESH: Duration = Duration::from_secs(2);
 /// How long the ends of all cells are waited for when the broker is gone.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 
@@ -58,13 +57,11 @@ struct Launcher {
     stages: Vec<Staged>,
     warm: Vec<Cell>,
     wanted_warm: usize,
-    /// Keepers are small: one waits as soon as the first was needed, for a run that is observed as the last one was.
+    /// Keepers are small: one waits as soon as the first was needed.
     wanted_keepers: usize,
-    expected: Option<Observe>,
-    /// Where the last run of the other tiers had its home folder.
-    home: Bytes,
-    /// How many processes the user had when no run was on, and when that was.
-    others: Option<(u64, Instant)>,
+    guess: Guess,
+    /// How many cells were made; the number of the last.
+    made: u64,
     /// Folders of runs that have ended, as long as they are there.
     tasks: Vec<Bytes>,
     /// Root with its powers: cells need no user namespace, and take an unprivileged id.
@@ -98,9 +95,8 @@ impl Launcher {
             warm: Vec::new(),
             wanted_warm: 0,
             wanted_keepers: 0,
-            expected: None,
-            home: Bytes::new(),
-            others: None,
+            guess: Guess::default(),
+            made: 0,
             tasks: Vec::new(),
             powers: capability::may_administer(),
             proc: true,
@@ -149,7 +145,7 @@ impl Launcher {
         } else if asked.intersects(PollFlags::HUP | PollFlags::ERR) {
             return false;
         } else if let Some(walls) = refill.filter(|_| quiet) {
-            self.prepare(walls);
+            self.prepare(walls, control);
         }
         true
     }
@@ -193,10 +189,16 @@ impl Launcher {
                 let _ = cell::tell(report.as_fd(), &Report::Features(features), &[]);
             }
             Ok(Request::Warm(wanted)) => self.wanted_warm = wanted,
-            Ok(Request::Run(header)) => {
+            Ok(Request::Begun { header, cell }) => {
+                if let Some(report) = handles.next() {
+                    self.begun(header, cell, report);
+                }
+            }
+            Ok(Request::Return(number)) => self.take_back(number),
+            Ok(Request::Run { header, cell }) => {
                 let handles: Vec<OwnedFd> = handles.collect();
                 if let Some(report) = handles.get(1)
-                    && let Err((step, errno)) = self.start(header, &handles)
+                    && let Err((step, errno)) = self.start(header, cell, &handles)
                 {
                     let failed = Report::Failed { step, errno: errno.raw_os_error() };
                     let _ = cell::tell(report.as_fd(), &failed, &[]);
@@ -207,7 +209,13 @@ impl Launcher {
         }
     }
 
-    fn start(&mut self, header: Header, handles: &[OwnedFd]) -> Result<(), (String, Errno)> {
+    /// Starts a run in a cell that was offered, or in one of its own.
+    fn start(
+        &mut self,
+        header: Header,
+        number: Option<u64>,
+        handles: &[OwnedFd],
+    ) -> Result<(), (String, Errno)> {
         let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
         let report = handles.get(1).ok_or(("order".to_owned(), Errno::BADMSG))?;
         let (walls, proc) = match header.tier {
@@ -215,17 +223,8 @@ impl Launcher {
             tier => (Walls::Namespaces, tier == Tier::Full),
         };
         let kind = Kind { walls, told: header.observe == Observe::All };
-        let ready = |cell: &Cell| {
-            let fits = match walls {
-                Walls::Namespaces => cell.proc == proc && cell.home == header.home,
-                Walls::LandlockOnly => cell
-                    .expected
-                    .is_none_or(|expected| (expected, Network::None) == (header.observe, header.network)),
-            };
-            cell.walls == walls && fits && !kind.told
-        };
-        let mut cell = match self.warm.iter().position(ready) {
-            Some(ready) => self.warm.swap_remove(ready),
+        let mut cell = match number.and_then(|number| self.take_offered(number)) {
+            Some(cell) => cell,
             None => {
                 let own_network = header.network != Network::None;
                 let (home, tier) = (header.home.clone(), header.tier);
@@ -233,14 +232,7 @@ impl Launcher {
                 self.make_cell(kind, asked, &header.limits)?
             }
         };
-        if walls == Walls::Namespaces {
-            self.home.clone_from(&header.home);
-        } else {
-            self.wanted_keepers = 1;
-            // An older Landlock needs a filter that names processes, which differ.
-            let usual = header.observe == Observe::Writes && self.landlock_abi >= 6;
-            self.expected = usual.then_some(header.observe);
-        }
+        self.learn(&header);
         let mut lent: Vec<BorrowedFd<'_>> = handles.iter().take(5).map(|handle| handle.as_fd()).collect();
         let maps;
         if cell.identity.taken && header.tier != Tier::NoUserns {
@@ -249,17 +241,24 @@ impl Launcher {
             lent.push(maps.1.as_fd());
         }
         if let (Some(task), true) = (&header.task, cell.identity.taken) {
-            run::hand_over(task, cell.identity).map_err(at("task folder"))?;
+            hand_over(task, cell.identity).map_err(at("task folder"))?;
         }
         cell.group.bound(&header.limits);
-        let counted = self.others.filter(|(_, when)| when.elapsed() < FRESH && self.runs.is_empty());
-        let others = counted.map(|(count, _)| count);
-        let go = Go { memory_limited: cell.group.limits_memory(), others };
+        let go = Go { memory_limited: cell.group.limits_memory(), others: None };
         let report = rustix::io::fcntl_dupfd_cloexec(report, 0).map_err(at("report"))?;
         let packed = wire::pack(&go).map_err(at("order"))?;
         let sent = message::send(cell.channel.as_fd(), &packed, &lent).map_err(at("order"));
         self.runs.push(Run::new(cell, report, header));
         sent
+    }
+
+    /// A cell that was offered has got its order from the broker itself.
+    fn begun(&mut self, header: Header, number: u64, report: OwnedFd) {
+        self.learn(&header);
+        // Of another number nothing was offered: the report closes, and who waits hears that.
+        if let Some(cell) = self.take_offered(number) {
+            self.runs.push(Run::new(cell, report, header));
+        }
     }
 
     fn end_everything(&mut self) {

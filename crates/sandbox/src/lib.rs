@@ -18,6 +18,7 @@ mod filter;
 pub mod launcher;
 pub mod network;
 mod observe;
+mod offer;
 mod order;
 mod outcome;
 mod promote;

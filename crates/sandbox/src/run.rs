@@ -20,7 +20,7 @@ use crate::sys::message;
 use crate::talk::{Reading, Said, Talk};
 use crate::task::Task;
 use crate::tier::Tier;
-use crate::wire::{self, Header, Mask, Order, Request, Scratch};
+use crate::wire::{self, Header, Mask, Order, Scratch};
 
 /// Build folders that hold what others need: shown where the project has them, instead of a volume.
 const DEPENDENCIES: &[&str] = &["node_modules", ".venv", "venv", "vendor"];
@@ -140,7 +140,8 @@ impl Sandbox {
             task: ground.task.as_ref().map(|task| order::bytes(&task.folder)),
         };
         let handles = [order_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
-        self.send(&Request::Run(header), &handles)?;
+        let _running = self.one_more();
+        self.begin(header, handles)?;
         drop((order_read, theirs, out_write, err_write));
         // While the cell is made, we look what is to be in it. Where that fails, the cell finds no order and goes.
         let prepared = match prepared.take() {

@@ -14,6 +14,7 @@ use vambrace_core::block::BlockList;
 use crate::cell;
 use crate::fault::SandboxFault;
 use crate::launcher;
+use crate::offer::Offered;
 use crate::sys::message;
 use crate::task::Tasks;
 use crate::tier::{Features, Tier};
@@ -52,6 +53,9 @@ pub struct Sandbox {
     pub(crate) tasks: Arc<Tasks>,
     /// Lists of names that were compiled.
     names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
+    pub(crate) offers: Mutex<Vec<Offered>>,
+    /// How many runs are on.
+    active: Arc<()>,
 }
 
 impl Sandbox {
@@ -78,6 +82,8 @@ impl Sandbox {
             walks: Mutex::new(HashMap::new()),
             tasks: Arc::default(),
             names: Mutex::new(HashMap::new()),
+            offers: Mutex::default(),
+            active: Arc::default(),
         })
     }
 
@@ -105,6 +111,20 @@ impl Sandbox {
     #[must_use]
     pub fn launcher_id(&self) -> u32 {
         self.launcher.lock().id()
+    }
+
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// Counts a run as long as it is kept.
+    pub(crate) fn one_more(&self) -> Arc<()> {
+        Arc::clone(&self.active)
+    }
+
+    /// Whether no more than one run is on.
+    pub(crate) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.active) <= 2
     }
 
     pub(crate) fn send(&self, request: &Request, handles: &[BorrowedFd<'_>]) -> Result<(), SandboxFault> {

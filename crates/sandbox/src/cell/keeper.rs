@@ -36,7 +36,8 @@ fn run(
     mut stock: Stock,
 ) -> Result<(), Errno> {
     process::block_signals(WAITED_FOR)?;
-    rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
+    // While this process stands still only this signal reaches it; what waits for the order goes with it.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let me = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(me))?;
     let as_whom = identity.taken.then_some(identity);
@@ -51,6 +52,7 @@ fn run(
         let errand = came.insert(errand);
         become_program(errand, Walls::LandlockOnly, as_whom, ready, &mut stock)
     })?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
     // The descriptors were shared: the program's streams are not ours to keep.
     let nowhere = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nowhere)?;
@@ -58,8 +60,8 @@ fn run(
     rustix::stdio::dup2_stderr(&nowhere)?;
     drop((nowhere, stock));
     // Without an order nobody waits for anything.
-    let Some(Errand { report, order, go, streams, .. }) = came else { return Ok(()) };
-    drop(streams);
+    // The pipes stay open to the end: whoever reads them is woken by the report, once, and not by every end of a pipe.
+    let Some(Errand { report, order, go, streams: _open, .. }) = came else { return Ok(()) };
     let ended = wait(program, (!go.memory_limited).then_some(order.limits.memory));
     end_all();
     let told = match ended {

@@ -23,8 +23,8 @@ pub(super) fn start_and_wait(errand: Errand, mut stock: Stock) -> Result<(), Ste
     })
     .step("program's process")?;
     drop(stock);
-    let Errand { report, order, go, streams, ids } = errand;
-    drop(streams);
+    // The pipes stay open to the end: whoever reads them is woken by the report, once, and not by every end of a pipe.
+    let Errand { report, order, go, streams: _open, ids } = errand;
     drop(ids);
     let watched = (!go.memory_limited).then_some(order.limits.memory);
     let interval = watched.map(|_| LOOK_MS);

@@ -1,8 +1,7 @@
 //! What is made in advance: stages, and cells and keepers that wait for their order, each used once. A guess (where the
 //! home folder is, what is observed) that a run does not agree with is ended when it is quiet, never bent.
 
-use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -12,12 +11,13 @@ use super::cgroup::Group;
 use super::stage::{Kind, Stage, Wish};
 use crate::cell;
 use crate::filter::Walls;
+use crate::offer::now_ms;
 use crate::order::DEFAULT_HOME;
 use crate::spec::{Limits, Observe};
 use crate::sys::message;
 use crate::sys::process::Child;
 use crate::tier::Tier;
-use crate::wire::{Bytes, Identity};
+use crate::wire::{self, Bytes, Go, Header, Identity, Offer};
 
 /// User ids that belong to nobody: past those that systemd and container programs give away.
 const FIRST_UID: u32 = 1_990_000_000;
@@ -69,15 +69,29 @@ pub(super) struct Asked {
     pub(super) tier: Tier,
 }
 
+/// What the next run will probably want: what the last one wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Guess {
+    expected: Option<Observe>,
+    home: Bytes,
+    owner: (u32, u32),
+    limits: Limits,
+}
+
+impl Default for Guess {
+    fn default() -> Self {
+        let home = DEFAULT_HOME.as_bytes().to_vec();
+        Self { expected: None, home, owner: (0, 0), limits: Limits::default() }
+    }
+}
+
 /// A cell or a keeper that waits for its order.
 pub(super) struct Cell {
+    pub(super) number: u64,
     pub(super) child: Child,
     pub(super) channel: OwnedFd,
     pub(super) identity: Identity,
     pub(super) walls: Walls,
-    pub(super) proc: bool,
-    pub(super) expected: Option<Observe>,
-    pub(super) home: Bytes,
     pub(super) group: Group,
     /// Who made it.
     pub(super) stage: Pid,
@@ -86,49 +100,81 @@ pub(super) struct Cell {
 impl Launcher {
     /// Of what there are not as many in advance as there shall be.
     pub(super) fn missing(&self) -> Option<Walls> {
-        let ready = |walls: Walls| {
-            self.warm.iter().filter(|cell| cell.walls == walls && self.is_expected(cell)).count()
-        };
+        let ready = |walls: Walls| self.warm.iter().filter(|cell| cell.walls == walls).count();
         [(Walls::LandlockOnly, self.wanted_keepers), (Walls::Namespaces, self.wanted_warm)]
             .into_iter()
             .find_map(|(walls, wanted)| (ready(walls) < wanted).then_some(walls))
     }
 
-    /// Whether the next run will probably want it.
-    fn is_expected(&self, cell: &Cell) -> bool {
-        match cell.walls {
-            Walls::Namespaces => self.home.is_empty() || cell.home == self.home,
-            Walls::LandlockOnly => cell.expected == self.expected,
+    /// The next run will probably be like this one.
+    pub(super) fn learn(&mut self, header: &Header) {
+        self.guess.limits = header.limits;
+        if header.tier == Tier::NoUserns {
+            self.wanted_keepers = 1;
+            // An older Landlock needs a filter that names processes, which differ.
+            let usual = header.observe == Observe::Writes && self.landlock_abi >= 6;
+            self.guess.expected = usual.then_some(header.observe);
+        } else {
+            self.guess.home.clone_from(&header.home);
+            self.guess.owner = header.owner;
         }
     }
 
-    /// What a run needs of the kernel is there before it comes.
-    pub(super) fn prepare(&mut self, walls: Walls) {
-        if let Some(at) = self.warm.iter().position(|cell| cell.walls == walls && !self.is_expected(cell)) {
-            let Cell { child, stage, group, .. } = self.warm.swap_remove(at);
-            end(&child);
-            return self.give_back(stage, group);
-        }
-        let tier = if walls == Walls::Namespaces { Tier::Full } else { Tier::NoUserns };
-        let expected = self.expected.filter(|_| walls == Walls::LandlockOnly);
-        let home = if self.home.is_empty() { DEFAULT_HOME.as_bytes().to_vec() } else { self.home.clone() };
-        let asked = Asked { proc: self.proc, own_network: true, expected, home, tier };
-        match self.make_cell(Kind { walls, told: false }, asked, &Limits::default()) {
-            Ok(cell) => {
-                if walls == Walls::LandlockOnly && !cell.identity.taken && self.runs.is_empty() {
-                    // It takes half as long as to start a program.
-                    self.others = Some((cell::running(), Instant::now()));
-                }
-                if self.powers && walls == Walls::Namespaces {
-                    let _ = self.maps.get((0, 0), cell.identity).map(drop);
-                }
-                self.warm.push(cell);
-            }
+    /// What a run needs of the kernel is there before it comes, and the broker is told.
+    pub(super) fn prepare(&mut self, walls: Walls, control: BorrowedFd<'_>) {
+        if self.make_offer(walls, control).is_err() {
             // Not now; the next run makes its own and tells what is wrong.
-            Err(_) => match walls {
+            match walls {
                 Walls::Namespaces => self.wanted_warm = 0,
                 Walls::LandlockOnly => self.wanted_keepers = 0,
-            },
+            }
+        }
+    }
+
+    fn make_offer(&mut self, walls: Walls, control: BorrowedFd<'_>) -> Result<(), (String, Errno)> {
+        let at = |errno| ("offer".to_owned(), errno);
+        let Guess { expected, home, owner, limits } = self.guess.clone();
+        let expected = expected.filter(|_| walls == Walls::LandlockOnly);
+        let tier = match walls {
+            Walls::LandlockOnly => Tier::NoUserns,
+            Walls::Namespaces if self.proc => Tier::Full,
+            Walls::Namespaces => Tier::FullNoProc,
+        };
+        let asked = Asked { proc: self.proc, own_network: true, expected, home: home.clone(), tier };
+        let mut cell = self.make_cell(Kind { walls, told: false }, asked, &limits)?;
+        // A group that lasts may have the bounds of another run.
+        cell.group.bound(&limits);
+        let identity = cell.identity;
+        // It takes half as long as to start a program.
+        let count = walls == Walls::LandlockOnly && !identity.taken && self.runs.is_empty();
+        let others = count.then(cell::running);
+        let maps = if identity.taken && walls == Walls::Namespaces {
+            Some(self.maps.get(owner, identity).map_err(at)?)
+        } else {
+            None
+        };
+        let go = Go { memory_limited: cell.group.limits_memory(), others };
+        let (number, counted) = (cell.number, now_ms());
+        let offer = Offer { number, tier, identity, expected, home, owner, limits, go, counted };
+        let mut handles = vec![cell.channel.as_fd()];
+        handles.extend(maps.iter().flat_map(|(of_owner, of_root)| [of_owner.as_fd(), of_root.as_fd()]));
+        message::send(control, &wire::pack(&offer).map_err(at)?, &handles).map_err(at)?;
+        drop(handles);
+        self.warm.push(cell);
+        Ok(())
+    }
+
+    /// A cell that the broker uses.
+    pub(super) fn take_offered(&mut self, number: u64) -> Option<Cell> {
+        let at = self.warm.iter().position(|cell| cell.number == number)?;
+        Some(self.warm.swap_remove(at))
+    }
+
+    /// A cell that the broker does not want.
+    pub(super) fn take_back(&mut self, number: u64) {
+        if let Some(Cell { child, stage, group, .. }) = self.take_offered(number) {
+            end(&child);
+            self.give_back(stage, group);
         }
     }
 
@@ -159,17 +205,8 @@ impl Launcher {
         match made {
             Ok(child) => {
                 let stage = staged.stage.pid;
-                Ok(Cell {
-                    child,
-                    channel: ours,
-                    identity,
-                    walls,
-                    proc,
-                    expected,
-                    home: wish.home,
-                    group,
-                    stage,
-                })
+                self.made += 1;
+                Ok(Cell { number: self.made, child, channel: ours, identity, walls, group, stage })
             }
             Err(why) => {
                 // It may be gone, or unable: the next run gets another.

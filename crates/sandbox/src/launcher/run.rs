@@ -43,7 +43,7 @@ enum Phase {
 }
 
 /// Makes whom the program runs as the owner of its folders.
-pub(super) fn hand_over(task: &[u8], identity: Identity) -> Result<(), rustix::io::Errno> {
+pub(crate) fn hand_over(task: &[u8], identity: Identity) -> Result<(), rustix::io::Errno> {
     let (uid, gid) = (Some(Uid::from_raw(identity.uid)), Some(Gid::from_raw(identity.gid)));
     let task = Path::new(std::ffi::OsStr::from_bytes(task));
     rustix::fs::chownat(rustix::fs::CWD, task, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;

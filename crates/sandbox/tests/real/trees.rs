@@ -23,6 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("trees::a_killed_launcher_leaves_no_process", a_killed_launcher),
         test("trees::runs_beside_each_other_do_not_meet", runs_beside_each_other),
         test("trees::warm_cells_are_used_once_and_refilled", warm_cells),
+        test("trees::a_cell_that_was_made_for_something_else_is_not_used", wrong_guesses),
+        test("trees::a_killed_launcher_takes_along_what_waits", what_waits_goes_along),
         test("trees::the_launcher_does_not_spin_while_it_ends_a_run", no_spinning),
     ]
 }
@@ -332,6 +334,66 @@ fn warm_cells() {
         assert!(said.ends_with("plain\n") && !said.contains('x'), "{said}");
         assert_eq!(outcome.tier, Tier::Full);
     }
+}
+
+/// What is made in advance is made for a run like the last one; here none is like the last one.
+fn wrong_guesses() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    sandbox.keep_warm(2).unwrap();
+    let room = Room::new();
+    room.write("other-home/x", "");
+    for round in 0..24_u32 {
+        let script = "echo $HOME; ls -A ~; ulimit -n; echo x 2>/dev/null >/etc/hosts; echo y >~/y";
+        let mut spec = room.shell(Filesystem::Read, script);
+        spec.home = Some(room.path(if round % 2 == 0 { "home" } else { "other-home" }));
+        spec.observe = if round % 3 == 0 { Observe::Off } else { Observe::Writes };
+        spec.limits.open_files = 100 + u64::from(round);
+        spec.limits.memory = if round % 5 == 0 { 1 << 30 } else { 2 << 30 };
+        let spec = in_tier(spec, TIERS[usize::from(round % 4 > 1)]);
+        let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+        let said = out(&outcome);
+        let lines: Vec<&str> = said.lines().collect();
+        let [home, files] = lines.as_slice() else { panic!("{round}: {said} {}", err(&outcome)) };
+        assert_eq!(*files, spec.limits.open_files.to_string());
+        if spec.only == Some(Tier::Full) {
+            assert_eq!(std::path::Path::new(home), spec.home.unwrap());
+        }
+        let told = outcome.denials.iter().any(|denial| denial.path.ends_with("hosts"));
+        assert_eq!(told, spec.observe == Observe::Writes, "{round}: {:?}", outcome.denials);
+    }
+}
+
+fn what_waits_goes_along() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    sandbox.keep_warm(1).unwrap();
+    let room = Room::new();
+    for tier in TIERS {
+        let spec = in_tier(room.shell(Filesystem::Read, "true"), tier);
+        sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+    }
+    // A stage for each tier, a cell, and a keeper with the process that is to be the program.
+    let launcher = sandbox.launcher_id();
+    let below = || -> Vec<u32> {
+        let mut found = children(launcher);
+        found.extend(found.clone().into_iter().flat_map(children));
+        found
+    };
+    let begin = Instant::now();
+    while below().len() < 5 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", below());
+        std::thread::yield_now();
+    }
+    let waiting = below();
+    unsafe { libc::kill(i32::try_from(launcher).unwrap(), libc::SIGKILL) };
+    while waiting.iter().any(|pid| runs(*pid)) {
+        assert!(begin.elapsed() < Duration::from_secs(40), "{waiting:?}");
+        std::thread::yield_now();
+    }
+    drop(sandbox);
+    drop(start(state.path()));
+    assert_eq!(groups(launcher), [""; 0]);
 }
 
 /// A launcher that spins keeps whom it ends from ending, when its priority is real-time.
