@@ -26,22 +26,25 @@ pub(crate) struct Offered {
 }
 
 impl Sandbox {
-    /// Has a run started. Handles: order, report, standard input, output, error.
-    pub(crate) fn begin(&self, header: Header, handles: [BorrowedFd<'_>; 5]) -> Result<(), SandboxFault> {
-        let Some(offered) = self.offered(&header)? else {
-            return self.send(&Request::Run { header, cell: None }, &handles);
-        };
+    /// Has a run started. Handles: order, report, standard input, output, error. Gives what the launcher is still to hear
+    /// of it (with the report): later, because it would be in the way of the cell now.
+    pub(crate) fn begin(
+        &self,
+        header: Header,
+        handles: [BorrowedFd<'_>; 5],
+    ) -> Result<Option<Request>, SandboxFault> {
+        let run = |header, cell| self.send(&Request::Run { header, cell }, &handles).map(|()| None);
+        let Some(offered) = self.offered(&header)? else { return run(header, None) };
         let cell = offered.offer.number;
         if !offered.is_bound_as(&header.limits) {
-            return self.send(&Request::Run { header, cell: Some(cell) }, &handles);
+            return run(header, Some(cell));
         }
         // One that is gone takes no order; then nothing was started.
         if offered.order(&header, handles, self.is_alone()).is_err() {
             self.send(&Request::Return(cell), &[])?;
-            return self.send(&Request::Run { header, cell: None }, &handles);
+            return run(header, None);
         }
-        let [_, report, ..] = handles;
-        self.send(&Request::Begun { header, cell }, &[report])
+        Ok(Some(Request::Begun { header, cell }))
     }
 
     /// A cell that fits. One that was made for something else goes back, so that the launcher learns.

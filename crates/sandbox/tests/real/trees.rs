@@ -84,7 +84,7 @@ fn a_program_may_clean_up() {
     let room = Room::new();
     for tier in TIERS {
         let script = "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.05; done";
-        let mut spec = limited(in_tier(room.shell(Filesystem::Read, script), tier), 200);
+        let mut spec = limited(in_tier(room.shell(Filesystem::Read, script), tier), 600);
         spec.limits.grace = Duration::from_secs(5);
         let outcome = run(&spec);
         assert_eq!((outcome.exit, out(&outcome).as_str()), (Exit::Timeout, "cleaned\n"), "{tier}");
