@@ -170,6 +170,8 @@ impl Drop for Sandbox {
             Err(_) => return,
         };
         self.control = ours;
+        // What waits for an order of ours waits no more.
+        self.offers.get_mut().clear();
         let _ = self.launcher.lock().wait();
     }
 }

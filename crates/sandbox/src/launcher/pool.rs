@@ -144,24 +144,25 @@ impl Launcher {
         let mut cell = self.make_cell(Kind { walls, told: false }, asked, &limits)?;
         // A group that lasts may have the bounds of another run.
         cell.group.bound(&limits);
-        let identity = cell.identity;
+        let (number, identity) = (cell.number, cell.identity);
+        let memory_limited = cell.group.limits_memory();
+        let channel = rustix::io::fcntl_dupfd_cloexec(&cell.channel, 0);
+        // From here on it is ended with the others, whether anybody hears of it or not.
+        self.warm.push(cell);
+        let channel = channel.map_err(at)?;
         // It takes half as long as to start a program.
         let count = walls == Walls::LandlockOnly && !identity.taken && self.runs.is_empty();
-        let others = count.then(cell::running);
+        let go = Go { memory_limited, others: count.then(cell::running) };
+        let counted = now_ms();
         let maps = if identity.taken && walls == Walls::Namespaces {
             Some(self.maps.get(owner, identity).map_err(at)?)
         } else {
             None
         };
-        let go = Go { memory_limited: cell.group.limits_memory(), others };
-        let (number, counted) = (cell.number, now_ms());
         let offer = Offer { number, tier, identity, expected, home, owner, limits, go, counted };
-        let mut handles = vec![cell.channel.as_fd()];
+        let mut handles = vec![channel.as_fd()];
         handles.extend(maps.iter().flat_map(|(of_owner, of_root)| [of_owner.as_fd(), of_root.as_fd()]));
-        message::send(control, &wire::pack(&offer).map_err(at)?, &handles).map_err(at)?;
-        drop(handles);
-        self.warm.push(cell);
-        Ok(())
+        message::send(control, &wire::pack(&offer).map_err(at)?, &handles).map_err(at)
     }
 
     /// A cell that the broker uses.
