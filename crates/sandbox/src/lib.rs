@@ -36,7 +36,7 @@ pub use changes::{Change, ChangeKind, Changes, EntryKind, Facts, Why, Withheld};
 pub use fault::SandboxFault;
 pub use observe::{Certainty, Denial, Operation, Rule, Source};
 pub use outcome::{Captured, Exit, MemoryBound, Outcome};
-pub use promote::{Direct, Promote, PromoteFault, Promoted};
+pub use promote::{Journaled, Promote, PromoteFault, Promoted};
 pub use run::{Input, Stream};
 pub use sandbox::{Places, Sandbox};
 pub use spec::{Filesystem, Limits, Network, Observe, PROTECTED, SCRATCH, Spec};

@@ -28,13 +28,19 @@ pub struct Places {
     pub tasks: PathBuf,
     /// Build folders that outlive a run.
     pub scratch: PathBuf,
+    /// Notes of changes that are being taken over.
+    pub promotions: PathBuf,
 }
 
 impl Places {
     /// Below a state folder.
     #[must_use]
     pub fn below(state: &Path) -> Self {
-        Self { tasks: state.join("tasks"), scratch: state.join("scratch") }
+        Self {
+            tasks: state.join("tasks"),
+            scratch: state.join("scratch"),
+            promotions: state.join("promotions"),
+        }
     }
 }
 
@@ -105,6 +111,12 @@ impl Sandbox {
     /// Keeps so many cells ready for runs of tier full; each is used once.
     pub fn keep_warm(&self, cells: usize) -> Result<(), SandboxFault> {
         self.send(&Request::Warm(cells), &[])
+    }
+
+    /// The folders that it was started with.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The launcher's process id.

@@ -13,6 +13,7 @@ use vambrace_core::block::BlockList;
 
 use super::facts::{EntryKind, Facts};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
+use crate::promote::UNFINISHED;
 use crate::sys::mounting::open_beneath;
 use crate::task::Task;
 use crate::walk::join;
@@ -273,6 +274,10 @@ impl Found<'_> {
 
     fn forbidden(&self, path: &[u8]) -> Option<Why> {
         let text = String::from_utf8_lossy(path);
+        // What lies in such a folder is put into place after a crash.
+        if text.split('/').any(|part| part.starts_with(UNFINISHED)) {
+            return Some(Why::Protected);
+        }
         if self.masked.blocks(&text).is_some() {
             Some(Why::Masked)
         } else if self.protected.blocks(&text).is_some() {
