@@ -13,7 +13,7 @@ use std::{
 
 use tempfile::TempDir;
 use vambrace_sandbox::{
-    Direct, Exit, Filesystem, Input, Observe, Outcome, Places, Promote as _, Sandbox, Spec, Tier,
+    Exit, Filesystem, Input, Journaled, Observe, Outcome, Places, Promote as _, Sandbox, Spec, Tier,
 };
 
 use crate::{
@@ -244,7 +244,7 @@ fn many_files(place: &Place, report: &mut Report) {
         let copy = place.path("overlay").join(format!("{round}-copy"));
         assert!(Command::new("cp").arg("-a").arg(&folder).arg(&copy).status().unwrap().success());
         copied.push(micros(start));
-        promoted.push(promotion(&outcome));
+        promoted.push(promotion(&sandbox, &outcome));
         assert!(same(&folder, &workspace));
     }
     let direct = percentile(&mut direct, 50);
@@ -269,10 +269,10 @@ fn written(sandbox: &Sandbox, spec: &Spec) -> (Outcome, f64) {
     (outcome, time)
 }
 
-fn promotion(outcome: &Outcome) -> f64 {
+fn promotion(sandbox: &Sandbox, outcome: &Outcome) -> f64 {
     let changes = outcome.changes.as_ref().unwrap();
     let start = Instant::now();
-    let done = Direct::over(changes).unwrap().promote(changes).unwrap();
+    let done = Journaled::over(changes, sandbox.places()).unwrap().promote(changes).unwrap();
     assert_eq!(done.changes, FILES + FILES / 100);
     micros(start)
 }

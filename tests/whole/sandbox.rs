@@ -2,6 +2,9 @@
 
 use crate::home::{CANARY, Home};
 
+/// The hash of "n" and a newline.
+const N_AND_NEWLINE: &str = "sha256:a4fb621495a0122493b2203591c448903c472e306a1ede54fabad829e01075c0";
+
 /// The program's own words with a shell's script.
 fn words<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
     let mut words = vec!["sandbox", "run"];
@@ -30,6 +33,17 @@ fn deadlines_missing_programs_and_missing_walls_have_codes_of_their_own() {
     assert_eq!(ran.code, 2, "{ran:?}");
 }
 
+#[test]
+fn a_program_that_is_another_file_than_was_named_is_not_started() {
+    let home = Home::bare();
+    let other = "00".repeat(32);
+    let ran = home.run(["sandbox", "run", "--sha256", other.as_str(), "--", "/bin/sh", "-c", "echo started"]);
+    assert_eq!((ran.code, ran.out.as_str()), (125, ""), "{ran:?}");
+    assert!(ran.err.contains("was replaced"), "{}", ran.err);
+    let ran = home.run(["sandbox", "run", "--sha256", "00", "--", "true"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+}
+
 // P4, T12
 #[test]
 fn a_speculative_run_tells_its_changes_and_makes_none() {
@@ -46,6 +60,7 @@ fn a_speculative_run_tells_its_changes_and_makes_none() {
     withheld.sort();
     assert_eq!(withheld, [".env", ".mcp.json"]);
     assert!(told["changes"][0]["diff"].as_str().unwrap().contains("+more"), "{told}");
+    assert_eq!(told["changes"][1]["after"]["hash"], N_AND_NEWLINE, "{told}");
     assert_eq!(told["sandbox_tier"], "full");
     assert_eq!(std::fs::read_to_string(home.project().join("docs/guide.md")).unwrap(), "# Guide\n");
     assert!(!home.project().join("new.txt").exists());

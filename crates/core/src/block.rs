@@ -22,6 +22,7 @@ pub const ALWAYS_BLOCKED: &[&str] = &[
     ".netrc",
     ".pgpass",
     ".vambrace/",
+    ".vambrace-unfinished-*",
     ".agentzero_audit.jsonl",
 ];
 

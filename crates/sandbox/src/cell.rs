@@ -22,12 +22,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 
 use crate::fault::{Named as _, Step};
 use crate::spec::Limits;
-use crate::sys::{message, process};
-use crate::wire::{self, Identity, Order, Report};
+use crate::sys::{capability, message, process};
+use crate::wire::{self, Go, Identity, Order, Report};
 
 pub(crate) use confine::landlock_abi;
 pub(crate) use count::running;
@@ -35,16 +34,6 @@ pub(crate) use keeper::{end_strays, keep};
 pub(crate) use shell::{NAMESPACES, Shell};
 pub(crate) use stock::Stock;
 pub(crate) use template::{make as make_template, own_ids};
-
-/// Launcher to cell. Handles: order, report, standard input, output, error, then the two id maps for a root broker:
-/// of the workspace's owner and of root.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Go {
-    /// Whether the kernel limits the memory of the tree.
-    pub(crate) memory_limited: bool,
-    /// How many processes the user has besides the run's, where that was counted a moment ago.
-    pub(crate) others: Option<u64>,
-}
 
 /// What came with an order.
 pub(crate) struct Errand {
@@ -62,18 +51,23 @@ pub(crate) struct Ids {
 }
 
 /// Lives one run of tier full; never returns.
-pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> ! {
-    let code = match run(channel, identity, proc, stock) {
+pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], stock: Stock) -> ! {
+    let code = match run(channel, identity, proc, home, stock) {
         Ok(()) => 0,
         Err(_) => 1,
     };
     process::leave(code)
 }
 
-fn run(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> Result<(), Errno> {
+fn run(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], stock: Stock) -> Result<(), Errno> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let ids = if identity.taken { Ok(()) } else { own_ids(identity).step("user namespace") };
-    let shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk));
+    let ids = if identity.taken {
+        Ok(())
+    } else {
+        capability::drop_bounding();
+        own_ids(identity).step("user namespace")
+    };
+    let shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk, home));
     let errand = receive(channel.as_fd())?;
     // The launcher died before our death was tied to its: nobody would end us.
     drop(channel);
@@ -81,9 +75,10 @@ fn run(channel: OwnedFd, identity: Identity, proc: bool, stock: Stock) -> Result
     let finished = shell.and_then(|shell| {
         let handles = shell.dress(&errand)?;
         confine::give_up(identity)?;
-        let lent: Vec<BorrowedFd<'_>> = handles.iter().map(OwnedFd::as_fd).collect();
-        tell(errand.report.as_fd(), &Report::Ready, &lent).step("report")?;
-        drop(lent);
+        if !handles.is_empty() {
+            let lent: Vec<BorrowedFd<'_>> = handles.iter().map(OwnedFd::as_fd).collect();
+            tell(errand.report.as_fd(), &Report::Layers, &lent).step("report")?;
+        }
         drop(handles);
         watch::start_and_wait(errand, stock)
     });
@@ -115,13 +110,14 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: &Report, handles: &[BorrowedFd<
 }
 
 /// The child's part: become the program, or tell why not.
-pub(crate) fn become_program(
+fn become_program(
     errand: &Errand,
     walls: crate::filter::Walls,
     as_whom: Option<Identity>,
+    ready: confine::Ready,
     stock: &mut Stock,
 ) -> ! {
-    let became = confine::confine(errand, walls, as_whom, stock);
+    let became = confine::confine(errand, walls, as_whom, ready, stock);
     let told = match became {
         Ok(confine::NotBegun::Refused(errno)) => Report::NotStarted { errno: errno.raw_os_error() },
         Ok(confine::NotBegun::Replaced) => Report::Replaced,

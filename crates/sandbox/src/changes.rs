@@ -146,6 +146,13 @@ impl Changes {
         open(self.view.as_fd(), path)
     }
 
+    /// SHA-256 of a file as the program left it; a new one may be read for that now.
+    #[must_use]
+    pub fn hash_after(&self, change: &Change) -> Option<[u8; 32]> {
+        let after = change.after.as_ref().filter(|after| after.kind == EntryKind::File)?;
+        after.hash.or_else(|| digest(std::fs::File::from(self.open_after(&change.path).ok()?)).ok())
+    }
+
     /// A change in words: a unified diff of text, a line with hash and size of anything else.
     #[must_use]
     pub fn diff(&self, change: &Change) -> String {

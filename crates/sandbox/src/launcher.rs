@@ -4,6 +4,7 @@
 
 mod cgroup;
 mod idmap;
+mod pool;
 mod probe;
 mod run;
 mod stage;
@@ -14,31 +15,28 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 
-use crate::cell::{self, Go};
+use crate::cell;
 use crate::filter::Walls;
-use crate::spec::{Limits, Network, Observe};
-use crate::sys::process::Child;
+use crate::spec::{Network, Observe};
 use crate::sys::{capability, message};
 use crate::tier::Tier;
-use crate::wire::{self, Bytes, Header, Identity, Report, Request};
-use cgroup::{Group, Groups};
+use crate::wire::{self, Bytes, Go, Header, Report, Request};
+use cgroup::Groups;
 use idmap::IdMaps;
+use pool::{Asked, Cell, Guess, Staged};
 use run::Run;
-use stage::{Kind, Stage, Wish};
+pub(crate) use run::hand_over;
+use stage::Kind;
 
 /// The hidden argument that makes a program the launcher.
 pub const ARGUMENT: &str = "sandbox-launcher";
 
-/// User ids that belong to nobody: past those that systemd and container programs give away.
-const FIRST_UID: u32 = 1_990_000_000;
-/// So many of them are used.
-const UNOWNED: u32 = 1000;
 /// So long nothing else happened before a cell is made in advance.
 const QUIET: Duration = Duration::from_millis(1);
-/// A count of the user's processes that is older is made again.
-const FRESH: Duration = Duration::from_secs(2);
+/// So long while something runs: making a cell takes as long as a short program, and would be in its way.
+const QUIET_BESIDE_RUNS: Duration = Duration::from_millis(30);
 /// How long the ends of all cells are waited for when the broker is gone.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 
@@ -61,8 +59,9 @@ struct Launcher {
     wanted_warm: usize,
     /// Keepers are small: one waits as soon as the first was needed.
     wanted_keepers: usize,
-    /// How many processes the user had when no run was on, and when that was.
-    others: Option<(u64, Instant)>,
+    guess: Guess,
+    /// How many cells were made; the number of the last.
+    made: u64,
     /// Folders of runs that have ended, as long as they are there.
     tasks: Vec<Bytes>,
     /// Root with its powers: cells need no user namespace, and take an unprivileged id.
@@ -72,42 +71,6 @@ struct Launcher {
     landlock_abi: i32,
 }
 
-/// A stage, and the control group that it sits in unless a run has it now.
-struct Staged {
-    stage: Stage,
-    kind: Kind,
-    /// Whether it has a group, here or with a run: then it serves one run at a time.
-    grouped: bool,
-    group: Option<Group>,
-}
-
-/// The first of the ids that runs of a root broker get. A container may have only the lower ones: then its last ones.
-#[expect(clippy::disallowed_methods, reason = "the kernel's word on which ids there are")]
-fn unowned_ids() -> u32 {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    unowned_in(&map)
-}
-
-fn unowned_in(map: &str) -> u32 {
-    let ranges = map.lines().filter_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (first, count) = (words.next()?.parse::<u64>().ok()?, words.nth(1)?.parse::<u64>().ok()?);
-        Some((first, first + count))
-    });
-    let (low, high) = (u64::from(FIRST_UID), u64::from(FIRST_UID + UNOWNED));
-    let mut last = None;
-    for (first, end) in ranges {
-        if first <= low && high < end {
-            return FIRST_UID;
-        }
-        // Room for them above those that people and services have.
-        if end > first + 10_000 {
-            last = last.max(u32::try_from(end - u64::from(UNOWNED) - 2).ok());
-        }
-    }
-    last.unwrap_or(FIRST_UID)
-}
-
 /// What happened to a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Happened {
@@ -115,18 +78,6 @@ struct Happened {
     /// Its broker does not wait for it any more.
     left: bool,
     out_of_memory: bool,
-}
-
-/// A cell or a keeper that waits for its order.
-struct Cell {
-    child: Child,
-    channel: OwnedFd,
-    identity: Identity,
-    walls: Walls,
-    proc: bool,
-    group: Group,
-    /// Who made it.
-    stage: Pid,
 }
 
 impl Launcher {
@@ -144,7 +95,8 @@ impl Launcher {
             warm: Vec::new(),
             wanted_warm: 0,
             wanted_keepers: 0,
-            others: None,
+            guess: Guess::default(),
+            made: 0,
             tasks: Vec::new(),
             powers: capability::may_administer(),
             proc: true,
@@ -166,7 +118,8 @@ impl Launcher {
         let refill = self.missing();
         let next = self.runs.iter().filter_map(Run::next_moment).min();
         let wait = next.map(|moment| moment.saturating_duration_since(now));
-        let wait = if refill.is_some() { Some(wait.map_or(QUIET, |wait| wait.min(QUIET))) } else { wait };
+        let quiet = if self.runs.is_empty() { QUIET } else { QUIET_BESIDE_RUNS };
+        let wait = if refill.is_some() { Some(wait.map_or(quiet, |wait| wait.min(quiet))) } else { wait };
         let (asked, runs) = match self.poll(control, wait) {
             Ok(ready) => ready,
             Err(_) => return false,
@@ -192,7 +145,7 @@ impl Launcher {
         } else if asked.intersects(PollFlags::HUP | PollFlags::ERR) {
             return false;
         } else if let Some(walls) = refill.filter(|_| quiet) {
-            self.prepare(walls);
+            self.prepare(walls, control);
         }
         true
     }
@@ -206,7 +159,7 @@ impl Launcher {
         let mut list = vec![PollFd::from_borrowed_fd(control, PollFlags::IN)];
         for run in &self.runs {
             list.push(PollFd::new(run.handle(), PollFlags::IN));
-            list.push(PollFd::new(run.report(), PollFlags::empty()));
+            list.extend(run.report().map(|report| PollFd::new(report, PollFlags::empty())));
             list.extend(run.alarm().map(|alarm| PollFd::new(alarm, PollFlags::IN)));
         }
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
@@ -219,7 +172,7 @@ impl Launcher {
         let asked = next();
         let happened = self.runs.iter().map(|run| Happened {
             ended: next().contains(PollFlags::IN),
-            left: next().intersects(PollFlags::HUP | PollFlags::ERR),
+            left: run.report().is_some() && next().intersects(PollFlags::HUP | PollFlags::ERR),
             out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
         });
         Ok((asked, happened.collect()))
@@ -236,10 +189,16 @@ impl Launcher {
                 let _ = cell::tell(report.as_fd(), &Report::Features(features), &[]);
             }
             Ok(Request::Warm(wanted)) => self.wanted_warm = wanted,
-            Ok(Request::Run(header)) => {
+            Ok(Request::Begun { header, cell }) => {
+                if let Some(report) = handles.next() {
+                    self.begun(header, cell, report);
+                }
+            }
+            Ok(Request::Return(number)) => self.take_back(number),
+            Ok(Request::Run { header, cell }) => {
                 let handles: Vec<OwnedFd> = handles.collect();
                 if let Some(report) = handles.get(1)
-                    && let Err((step, errno)) = self.start(header, &handles)
+                    && let Err((step, errno)) = self.start(header, cell, &handles)
                 {
                     let failed = Report::Failed { step, errno: errno.raw_os_error() };
                     let _ = cell::tell(report.as_fd(), &failed, &[]);
@@ -250,37 +209,13 @@ impl Launcher {
         }
     }
 
-    /// Of what there are not as many in advance as there shall be.
-    fn missing(&self) -> Option<Walls> {
-        let ready = |walls: Walls| self.warm.iter().filter(|cell| cell.walls == walls).count();
-        [(Walls::LandlockOnly, self.wanted_keepers), (Walls::Namespaces, self.wanted_warm)]
-            .into_iter()
-            .find_map(|(walls, wanted)| (ready(walls) < wanted).then_some(walls))
-    }
-
-    /// What a run needs of the kernel is there before it comes.
-    fn prepare(&mut self, walls: Walls) {
-        let tier = if walls == Walls::Namespaces { Tier::Full } else { Tier::NoUserns };
-        match self.make_cell(Kind { walls, told: false }, self.proc, true, &Limits::default(), tier) {
-            Ok(cell) => {
-                if walls == Walls::LandlockOnly && !cell.identity.taken && self.runs.is_empty() {
-                    // It takes half as long as to start a program.
-                    self.others = Some((cell::running(), Instant::now()));
-                }
-                if self.powers && walls == Walls::Namespaces {
-                    let _ = self.maps.get((0, 0), cell.identity).map(drop);
-                }
-                self.warm.push(cell);
-            }
-            // Not now; the next run makes its own and tells what is wrong.
-            Err(_) => match walls {
-                Walls::Namespaces => self.wanted_warm = 0,
-                Walls::LandlockOnly => self.wanted_keepers = 0,
-            },
-        }
-    }
-
-    fn start(&mut self, header: Header, handles: &[OwnedFd]) -> Result<(), (String, Errno)> {
+    /// Starts a run in a cell that was offered, or in one of its own.
+    fn start(
+        &mut self,
+        header: Header,
+        number: Option<u64>,
+        handles: &[OwnedFd],
+    ) -> Result<(), (String, Errno)> {
         let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
         let report = handles.get(1).ok_or(("order".to_owned(), Errno::BADMSG))?;
         let (walls, proc) = match header.tier {
@@ -288,19 +223,16 @@ impl Launcher {
             tier => (Walls::Namespaces, tier == Tier::Full),
         };
         let kind = Kind { walls, told: header.observe == Observe::All };
-        let ready = |cell: &Cell| {
-            cell.walls == walls && (cell.proc == proc || walls == Walls::LandlockOnly) && !kind.told
-        };
-        let mut cell = match self.warm.iter().position(ready) {
-            Some(ready) => self.warm.swap_remove(ready),
+        let mut cell = match number.and_then(|number| self.take_offered(number)) {
+            Some(cell) => cell,
             None => {
                 let own_network = header.network != Network::None;
-                self.make_cell(kind, proc, own_network, &header.limits, header.tier)?
+                let (home, tier) = (header.home.clone(), header.tier);
+                let asked = Asked { proc, own_network, expected: None, home, tier };
+                self.make_cell(kind, asked, &header.limits)?
             }
         };
-        if walls == Walls::LandlockOnly {
-            self.wanted_keepers = 1;
-        }
+        self.learn(&header);
         let mut lent: Vec<BorrowedFd<'_>> = handles.iter().take(5).map(|handle| handle.as_fd()).collect();
         let maps;
         if cell.identity.taken && header.tier != Tier::NoUserns {
@@ -309,12 +241,10 @@ impl Launcher {
             lent.push(maps.1.as_fd());
         }
         if let (Some(task), true) = (&header.task, cell.identity.taken) {
-            run::hand_over(task, cell.identity).map_err(at("task folder"))?;
+            hand_over(task, cell.identity).map_err(at("task folder"))?;
         }
         cell.group.bound(&header.limits);
-        let counted = self.others.filter(|(_, when)| when.elapsed() < FRESH && self.runs.is_empty());
-        let others = counted.map(|(count, _)| count);
-        let go = Go { memory_limited: cell.group.limits_memory(), others };
+        let go = Go { memory_limited: cell.group.limits_memory(), others: None };
         let report = rustix::io::fcntl_dupfd_cloexec(report, 0).map_err(at("report"))?;
         let packed = wire::pack(&go).map_err(at("order"))?;
         let sent = message::send(cell.channel.as_fd(), &packed, &lent).map_err(at("order"));
@@ -322,94 +252,19 @@ impl Launcher {
         sent
     }
 
-    fn make_cell(
-        &mut self,
-        kind: Kind,
-        proc: bool,
-        own_network: bool,
-        limits: &Limits,
-        tier: Tier,
-    ) -> Result<Cell, (String, Errno)> {
-        let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
-        let walls = kind.walls;
-        let root = rustix::process::geteuid().is_root();
-        let identity = self.identity(if walls == Walls::Namespaces { self.powers } else { root });
-        let (number, group) = self.stage(kind).map_err(at("namespaces"))?;
-        let mut group = group.unwrap_or_else(|| self.groups.make(limits, tier));
-        let Some(staged) = self.stages.get(number) else { return Err(("stage".to_owned(), Errno::SRCH)) };
-        let (ours, theirs) = message::pair().map_err(at("channel"))?;
-        let wish = Wish { identity, proc, own_network };
-        let birthplace = if group.lasts() { None } else { group.birthplace() };
-        let born = birthplace.is_some();
-        let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;
-        let made = match staged.stage.make(wish, theirs, birthplace) {
-            // Not every group can be born into; what was born elsewhere can still be moved.
-            Err(_) if born => staged.stage.make(wish, again, None).inspect(|child| group.add(child.pid)),
-            made => made,
-        };
-        match made {
-            Ok(child) => {
-                let stage = staged.stage.pid;
-                Ok(Cell { child, channel: ours, identity, walls, proc, group, stage })
-            }
-            Err(why) => {
-                // It may be gone, or unable: the next run gets another.
-                self.stages.swap_remove(number);
-                Err(why)
-            }
+    /// A cell that was offered has got its order from the broker itself.
+    fn begun(&mut self, header: Header, number: u64, report: OwnedFd) {
+        self.learn(&header);
+        // Of another number nothing was offered: the report closes, and who waits hears that.
+        if let Some(cell) = self.take_offered(number) {
+            self.runs.push(Run::new(cell, report, header));
         }
-    }
-
-    /// A stage that is free, with the group that it sits in.
-    fn stage(&mut self, kind: Kind) -> Result<(usize, Option<Group>), Errno> {
-        let free = |staged: &Staged| staged.kind == kind && (!staged.grouped || staged.group.is_some());
-        if let Some(number) = self.stages.iter().position(free) {
-            let mut group = self.stages.get_mut(number).and_then(|staged| staged.group.take());
-            if let Some(group) = &mut group {
-                group.begin_anew();
-            }
-            return Ok((number, group));
-        }
-        let stage = Stage::start(kind, self.powers, self.landlock_abi)?;
-        let mut group = None;
-        if self.groups.are_old() {
-            let mut made = self.groups.make(&Limits::default(), Tier::Full);
-            made.add(stage.pid);
-            group = Some(made).filter(Group::lasts);
-        }
-        self.stages.push(Staged { stage, kind, grouped: group.is_some(), group: None });
-        Ok((self.stages.len() - 1, group))
-    }
-
-    /// Takes back the group of a run that has ended.
-    fn give_back(&mut self, of: Pid, group: Group) {
-        let owner = self.stages.iter_mut().find(|staged| staged.stage.pid == of && staged.grouped);
-        // Without its stage, or made for one run: it is removed.
-        if let Some(owner) = owner.filter(|_| group.lasts()) {
-            owner.group = Some(group);
-        }
-    }
-
-    /// The user's own ids, or for root the first of the unowned ones that nobody uses now.
-    fn identity(&self, taken: bool) -> Identity {
-        if !taken {
-            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-            return Identity { uid, gid, taken };
-        }
-        let used = |uid: u32| {
-            self.runs.iter().any(|run| run.identity().uid == uid)
-                || self.warm.iter().any(|cell| cell.identity.uid == uid)
-        };
-        let first = unowned_ids();
-        let uid = (first..first + UNOWNED).find(|uid| !used(*uid)).unwrap_or(first + UNOWNED);
-        Identity { uid, gid: uid, taken }
     }
 
     fn end_everything(&mut self) {
         let mut groups = Vec::new();
         for cell in self.warm.drain(..) {
-            let _ = rustix::process::pidfd_send_signal(&cell.child.handle, Signal::KILL);
-            let _ = rustix::process::waitpid(Some(cell.child.pid), rustix::process::WaitOptions::empty());
+            pool::end(&cell.child);
             groups.push(cell.group);
         }
         let start = Instant::now();
@@ -452,18 +307,5 @@ impl Launcher {
         let (task, stage, group) = run.finish(&kept);
         self.tasks.extend(task);
         self.give_back(stage, group);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FIRST_UID, unowned_in};
-
-    #[test]
-    fn ids_that_a_container_has_are_used_in_it() {
-        assert_eq!(unowned_in("         0          0 4294967295\n"), FIRST_UID);
-        assert_eq!(unowned_in("0 100000 65536\n"), 64_534);
-        assert_eq!(unowned_in("0 1000 1\n1 100000 65536\n"), 64_535);
-        assert_eq!(unowned_in(""), FIRST_UID);
     }
 }

@@ -64,7 +64,7 @@ const SYSTEM: &[&str] =
 
 const DEFAULT_PATH: &[&str] =
     &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-const DEFAULT_HOME: &str = "/home/agent";
+pub(crate) const DEFAULT_HOME: &str = "/home/agent";
 /// Always there (P5).
 const ALWAYS: &[&str] = &["PORT", "LANG", "PATH", "PWD", "HOME"];
 
@@ -85,6 +85,15 @@ pub(crate) fn workspace(spec: &Spec) -> Result<PathBuf, SandboxFault> {
     Ok(workspace)
 }
 
+/// Where the program finds its home folder.
+pub(crate) fn home(spec: &Spec, task: Option<&Task>) -> PathBuf {
+    match (&spec.home, task) {
+        (_, Some(task)) => task.part("home"),
+        (Some(home), None) => home.canonicalize().unwrap_or_else(|_| home.clone()),
+        (None, None) => PathBuf::from(DEFAULT_HOME),
+    }
+}
+
 pub(crate) fn build(
     spec: &Spec,
     workspace: &Path,
@@ -100,11 +109,7 @@ pub(crate) fn build(
         Filesystem::Write => View::Fresh,
         Filesystem::ReadWrite | Filesystem::Speculative => View::Layered,
     };
-    let home = match (&spec.home, task) {
-        (_, Some(task)) => task.part("home"),
-        (Some(home), None) => home.canonicalize().unwrap_or_else(|_| home.clone()),
-        (None, None) => PathBuf::from(DEFAULT_HOME),
-    };
+    let home = home(spec, task);
     let toolchains = toolchains(spec, workspace);
     let mut write = spec.write.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
     let read = spec.read.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;

@@ -1,10 +1,11 @@
 //! Taking changes over into the workspace.
 //!
-//! The seam is one trait: whoever applies changes with a journal implements it. [`Direct`] writes at once, through
+//! The seam is one trait; [`Journaled`] leaves all or none after a crash. It works through
 //! handles beneath the workspace: a new file appears whole under its name or not at all, a changed one is replaced
 //! whole, and nothing is overwritten that is not what the program saw.
 
-use std::collections::BTreeMap;
+mod journal;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -12,11 +13,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, SeekFrom, Uid};
 use rustix::io::Errno;
 
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
-use crate::sys::mounting::open_beneath;
+
+pub use journal::Journaled;
 
 /// Takes changes over.
 pub trait Promote {
@@ -49,64 +51,29 @@ pub enum PromoteFault {
     },
 }
 
-/// Writes at once, without a journal.
+/// The workspace that changes are taken over into.
 #[derive(Debug)]
-pub struct Direct {
+struct Target {
     root: Arc<OwnedFd>,
     /// Who owns what is made; only root can give it away.
     owner: Option<(Uid, Gid)>,
 }
 
 /// A name that nobody else uses, for the moment between writing and renaming.
-const UNFINISHED: &str = ".vambrace-unfinished-";
+pub(crate) const UNFINISHED: &str = ".vambrace-unfinished-";
 
-impl Direct {
-    /// Into the workspace that the changes were made over.
-    pub fn over(changes: &Changes) -> Result<Self, Errno> {
-        let facts = rustix::fs::fstat(&*changes.base)?;
-        let owner = rustix::process::geteuid()
-            .is_root()
-            .then(|| (Uid::from_raw(facts.st_uid), Gid::from_raw(facts.st_gid)));
-        Ok(Self { root: Arc::clone(&changes.base), owner })
-    }
-}
-
-impl Promote for Direct {
-    fn promote(&self, changes: &Changes) -> Result<Promoted, PromoteFault> {
-        for change in &changes.list {
-            self.stands(changes, change)?;
-        }
-        let mut work = Work { direct: self, changes, folders: BTreeMap::new() };
-        let mut done = 0;
-        // Folders and files first, outer before inner by the order of paths; what goes away last, inner before outer.
-        let gone = |change: &&Change| change.kind == ChangeKind::Deleted;
-        let made = changes.list.iter().filter(|change| !gone(change));
-        let gone = changes.list.iter().rev().filter(gone);
-        // A file in the place of a folder, and the other way round, needs the place free.
-        let (replaced, made): (Vec<_>, Vec<_>) = made.partition(|change| changes_kind(change));
-        for change in gone.clone().filter(|change| replaced.iter().any(|r| change.path.starts_with(&r.path)))
-        {
-            done += work.delete(change).map_err(|why| fault(change, why, done))?;
-        }
-        for change in replaced.iter().chain(&made) {
-            done += work.make(change).map_err(|why| fault(change, why, done))?;
-        }
-        for change in gone.filter(|change| !replaced.iter().any(|r| change.path.starts_with(&r.path))) {
-            done += work.delete(change).map_err(|why| fault(change, why, done))?;
-        }
-        Ok(Promoted { changes: done })
-    }
-}
-
-fn fault(change: &Change, why: Errno, written: usize) -> PromoteFault {
-    PromoteFault::Write { path: change.path.clone(), why, written }
+/// Whom root gives what it makes in a workspace.
+fn owner_of(workspace: &OwnedFd) -> Result<Option<(Uid, Gid)>, Errno> {
+    let facts = rustix::fs::fstat(workspace)?;
+    let owner = || (Uid::from_raw(facts.st_uid), Gid::from_raw(facts.st_gid));
+    Ok(rustix::process::geteuid().is_root().then(owner))
 }
 
 fn changes_kind(change: &Change) -> bool {
     matches!((&change.before, &change.after), (Some(before), Some(after)) if before.kind != after.kind)
 }
 
-impl Direct {
+impl Target {
     /// Whether what the change was made over is still there, untouched.
     fn stands(&self, changes: &Changes, change: &Change) -> Result<(), PromoteFault> {
         let stale = |path: &Path| PromoteFault::StaleBase(path.to_owned());
@@ -141,94 +108,6 @@ fn same(now: Option<&Facts>, expected: Option<&Facts>, since: i128) -> bool {
                 && expected.changed <= since
         }
         _ => false,
-    }
-}
-
-struct Work<'a> {
-    direct: &'a Direct,
-    changes: &'a Changes,
-    folders: BTreeMap<Vec<u8>, OwnedFd>,
-}
-
-impl Work<'_> {
-    /// The folder that an entry lies in, open, and the entry's name.
-    fn parent<'p>(&mut self, path: &'p Path) -> Result<(BorrowedFd<'_>, &'p OsStr), Errno> {
-        let name = path.file_name().ok_or(Errno::INVAL)?;
-        let above = path.parent().map(|above| above.as_os_str().as_bytes().to_vec()).unwrap_or_default();
-        if !self.folders.contains_key(&above) {
-            let at: &[u8] = if above.is_empty() { b"." } else { &above };
-            let opened = open_beneath(self.direct.root.as_fd(), at, OFlags::RDONLY | OFlags::DIRECTORY)?;
-            // Few at once: neighbours follow each other.
-            if self.folders.len() > 32 {
-                self.folders.clear();
-            }
-            self.folders.insert(above.clone(), opened);
-        }
-        let folder = self.folders.get(&above).ok_or(Errno::BADF)?;
-        Ok((folder.as_fd(), name))
-    }
-
-    fn make(&mut self, change: &Change) -> Result<usize, Errno> {
-        let Some(after) = &change.after else { return Ok(0) };
-        let (changes, owner) = (self.changes, self.direct.owner);
-        if let ChangeKind::Renamed { from } = &change.kind {
-            let root = self.direct.root.as_fd();
-            let (folder, name) = self.parent(&change.path)?;
-            let above = from.parent().map(|above| above.as_os_str().as_bytes()).unwrap_or_default();
-            let above: &[u8] = if above.is_empty() { b"." } else { above };
-            let old = open_beneath(root, above, OFlags::PATH | OFlags::DIRECTORY)?;
-            let old_name = from.file_name().ok_or(Errno::INVAL)?;
-            rustix::fs::renameat_with(&old, old_name, folder, name, RenameFlags::NOREPLACE)?;
-            return Ok(1);
-        }
-        if changes_kind(change) {
-            self.delete(change)?;
-        }
-        let replaces = change.before.is_some() && !changes_kind(change);
-        let (folder, name) = self.parent(&change.path)?;
-        match (after.kind, &change.kind) {
-            (_, ChangeKind::Mode) => {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-                let file = open_beneath(folder, name.as_bytes(), flags)?;
-                rustix::fs::fchmod(&file, Mode::from_raw_mode(after.mode))?;
-            }
-            (EntryKind::Folder, _) => {
-                rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o700))?;
-                let made = open_beneath(folder, name.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY)?;
-                give(&made, owner)?;
-                rustix::fs::fchmod(&made, Mode::from_raw_mode(after.mode))?;
-            }
-            (EntryKind::Link, _) => {
-                let target = after.target.as_ref().ok_or(Errno::INVAL)?;
-                if replaces {
-                    rustix::fs::unlinkat(folder, name, AtFlags::empty())?;
-                }
-                rustix::fs::symlinkat(target.as_os_str(), folder, name)?;
-                if let Some((uid, gid)) = owner {
-                    rustix::fs::chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
-                }
-            }
-            (EntryKind::File, _) => {
-                let content = changes.open_after(&change.path)?;
-                let mode = Mode::from_raw_mode(after.mode);
-                write_file(folder, name, &content, after.size, mode, owner, replaces)?;
-            }
-            (EntryKind::Special, _) => return Err(Errno::INVAL),
-        }
-        Ok(1)
-    }
-
-    fn delete(&mut self, change: &Change) -> Result<usize, Errno> {
-        let folder_itself = change.before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
-        let (folder, name) = self.parent(&change.path)?;
-        let flags = if folder_itself { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        match rustix::fs::unlinkat(folder, name, flags) {
-            // Already removed to make room for something else of that name.
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
-        }
-        self.folders.retain(|path, _| !Path::new(OsStr::from_bytes(path)).starts_with(&change.path));
-        Ok(1)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::sys::message;
 use crate::talk::{Reading, Said, Talk};
 use crate::task::Task;
 use crate::tier::Tier;
-use crate::wire::{self, Header, Mask, Order, Request, Scratch};
+use crate::wire::{self, Header, Mask, Order, Scratch};
 
 /// Build folders that hold what others need: shown where the project has them, instead of a volume.
 const DEPENDENCIES: &[&str] = &["node_modules", ".venv", "venv", "vendor"];
@@ -136,18 +136,29 @@ impl Sandbox {
             network: spec.network,
             observe: spec.observe,
             owner: ground.owner,
+            home: if tier == Tier::NoUserns { Vec::new() } else { order::bytes(&order::home(spec, None)) },
             task: ground.task.as_ref().map(|task| order::bytes(&task.folder)),
         };
         let handles = [order_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
-        self.send(&Request::Run(header), &handles)?;
-        drop((order_read, theirs, out_write, err_write));
+        let _running = self.one_more();
+        let untold = self.begin(header, handles)?;
+        drop((order_read, out_write, err_write));
         // While the cell is made, we look what is to be in it. Where that fails, the cell finds no order and goes.
         let prepared = match prepared.take() {
-            Some(prepared) => prepared,
-            None => self.prepare(spec, tier, &ground)?,
+            Some(prepared) => Ok(prepared),
+            None => self.prepare(spec, tier, &ground),
         };
-        // Where nobody reads it, the cell or the launcher says why, below.
-        let _ = wire::pack_into(&prepared.order, order_write);
+        if let Ok(prepared) = &prepared {
+            // Where nobody reads it, the cell or the launcher says why, below.
+            let _ = wire::pack_into(&prepared.order, order_write);
+        } else {
+            drop(order_write);
+        }
+        if let Some(request) = untold {
+            self.send(&request, &[theirs.as_fd()])?;
+        }
+        drop(theirs);
+        let prepared = prepared?;
         let mut talk = Talk {
             order: &prepared.order,
             door: spec.door.clone().filter(|_| spec.network == Network::Gated),

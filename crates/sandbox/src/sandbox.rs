@@ -14,6 +14,7 @@ use vambrace_core::block::BlockList;
 use crate::cell;
 use crate::fault::SandboxFault;
 use crate::launcher;
+use crate::offer::Offered;
 use crate::sys::message;
 use crate::task::Tasks;
 use crate::tier::{Features, Tier};
@@ -27,13 +28,19 @@ pub struct Places {
     pub tasks: PathBuf,
     /// Build folders that outlive a run.
     pub scratch: PathBuf,
+    /// Notes of changes that are being taken over.
+    pub promotions: PathBuf,
 }
 
 impl Places {
     /// Below a state folder.
     #[must_use]
     pub fn below(state: &Path) -> Self {
-        Self { tasks: state.join("tasks"), scratch: state.join("scratch") }
+        Self {
+            tasks: state.join("tasks"),
+            scratch: state.join("scratch"),
+            promotions: state.join("promotions"),
+        }
     }
 }
 
@@ -52,6 +59,9 @@ pub struct Sandbox {
     pub(crate) tasks: Arc<Tasks>,
     /// Lists of names that were compiled.
     names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
+    pub(crate) offers: Mutex<Vec<Offered>>,
+    /// How many runs are on.
+    active: Arc<()>,
 }
 
 impl Sandbox {
@@ -78,6 +88,8 @@ impl Sandbox {
             walks: Mutex::new(HashMap::new()),
             tasks: Arc::default(),
             names: Mutex::new(HashMap::new()),
+            offers: Mutex::default(),
+            active: Arc::default(),
         })
     }
 
@@ -101,10 +113,30 @@ impl Sandbox {
         self.send(&Request::Warm(cells), &[])
     }
 
+    /// The folders that it was started with.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// The launcher's process id.
     #[must_use]
     pub fn launcher_id(&self) -> u32 {
         self.launcher.lock().id()
+    }
+
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// Counts a run as long as it is kept.
+    pub(crate) fn one_more(&self) -> Arc<()> {
+        Arc::clone(&self.active)
+    }
+
+    /// Whether no more than one run is on.
+    pub(crate) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.active) <= 2
     }
 
     pub(crate) fn send(&self, request: &Request, handles: &[BorrowedFd<'_>]) -> Result<(), SandboxFault> {
@@ -150,6 +182,8 @@ impl Drop for Sandbox {
             Err(_) => return,
         };
         self.control = ours;
+        // What waits for an order of ours waits no more.
+        self.offers.get_mut().clear();
         let _ = self.launcher.lock().wait();
     }
 }

@@ -16,8 +16,10 @@ use crate::spec::Spec;
 use crate::sys::message;
 use crate::wire::{self, Order, Report};
 
-/// After the last process has ended nobody writes any more; this is for what nobody foresaw.
+/// When the launcher is gone, and nobody says whether the last process has ended.
 const DRAIN: Duration = Duration::from_millis(200);
+/// A pipe holds less than so many pieces.
+const MOST_LEFT: usize = 64;
 /// After so long without output whoever shows it is told.
 const IDLE: Duration = Duration::from_millis(50);
 const PIECE: usize = 256 << 10;
@@ -107,6 +109,21 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// What is in the pipe, without waiting for more.
+    fn read_rest(&mut self, most: usize, piece: &mut [u8], output: &mut dyn FnMut(Stream, &[u8])) {
+        for _ in 0..MOST_LEFT {
+            let Some(handle) = &self.handle else { return };
+            let mut list = [PollFd::new(handle, PollFlags::IN)];
+            let waits = rustix::event::poll(&mut list, Some(&Timespec::default()));
+            if !waits.is_ok_and(|ready| ready > 0) {
+                return;
+            }
+            self.read(most, piece, output);
+        }
+    }
+}
+
 impl Talk<'_> {
     pub(crate) fn listen(&mut self, output: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxFault> {
         let mut report_open = true;
@@ -116,6 +133,13 @@ impl Talk<'_> {
         // Not written to before something is read into it.
         let mut piece = vec![0; PIECE];
         while report_open || self.streams.iter().any(|stream| stream.handle.is_some()) {
+            if self.said.ended {
+                // Nobody is left who writes. Others may still have the pipes open: they are not waited for.
+                for stream in &mut self.streams {
+                    stream.read_rest(self.most, &mut piece, output);
+                }
+                break;
+            }
             let mut list = Vec::with_capacity(4);
             let mut what = Vec::with_capacity(4);
             if report_open {
@@ -186,7 +210,7 @@ impl Talk<'_> {
             return false;
         }
         match wire::unpack::<Report>(&received.bytes) {
-            Ok(Report::Ready) => self.layers = received.handles,
+            Ok(Report::Layers) => self.layers = received.handles,
             Ok(Report::Network) => {
                 let mut handles = received.handles.into_iter();
                 if let (Some(door), Some(dns)) = (&self.door, handles.next()) {

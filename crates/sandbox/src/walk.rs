@@ -1,7 +1,10 @@
 //! Which names of a workspace are masked: a walk over folder handles, kept between runs. A folder whose stamps are as
-//! they were is not read again; a stamp that is too young to be trusted is.
+//! they were is not read again; a stamp that is too young to be trusted is. From the second unchanged look on the kernel
+//! tells what changes ([`vigil`]), where it can: then nothing is looked at that did not change.
 
-use std::collections::HashMap;
+mod vigil;
+
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -11,6 +14,7 @@ use vambrace_core::block::BlockList;
 
 use crate::sys::mounting::open_beneath;
 use crate::wire::{Bytes, Mask};
+use vigil::{Seen, Vigil};
 
 /// Two changes within so many nanoseconds may leave the same stamp.
 const YOUNG_NS: i128 = 50_000_000;
@@ -22,6 +26,9 @@ pub(crate) struct Walk {
     /// What was found last, and every folder with its stamp: as long as all stand, so does that.
     last: Vec<Mask>,
     stamps: Vec<(CString, Stamp)>,
+    vigil: Option<Vigil>,
+    /// Whether it was tried to watch and could not be.
+    unwatchable: bool,
 }
 
 #[derive(Debug)]
@@ -44,20 +51,100 @@ struct Stamp {
 impl Walk {
     /// The masks as of now.
     pub(crate) fn masks(&mut self, root: BorrowedFd<'_>, names: &BlockList) -> Result<Vec<Mask>, Errno> {
-        let stands = |(path, stamp): &(CString, Stamp)| look(root, path).is_ok_and(|(now, _)| now == *stamp);
-        if !self.stamps.is_empty() && self.stamps.iter().all(stands) {
+        match self.vigil.as_ref().map(|vigil| vigil.seen(root)) {
+            Some(Seen::Nothing) => return Ok(self.last.clone()),
+            Some(Seen::Files(folders)) if self.read_again(root, names, &folders).is_some() => {
+                return Ok(self.last.clone());
+            }
+            _ => self.vigil = None,
+        }
+        if !self.stamps.is_empty() && self.stand(root) {
+            self.watch(root);
             return Ok(self.last.clone());
         }
         self.walk(root, names)
     }
 
-    fn walk(&mut self, root: BorrowedFd<'_>, names: &BlockList) -> Result<Vec<Mask>, Errno> {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
-        let mut seen = HashMap::with_capacity(self.folders.len());
+    fn stand(&self, root: BorrowedFd<'_>) -> bool {
+        let stands = |(path, stamp): &(CString, Stamp)| look(root, path).is_ok_and(|(now, _)| now == *stamp);
+        self.stamps.iter().all(stands)
+    }
+
+    /// From here on the kernel tells.
+    fn watch(&mut self, root: BorrowedFd<'_>) {
+        if self.unwatchable {
+            return;
+        }
+        let vigil = Vigil::begin(root, self.stamps.iter().map(|(path, _)| path.to_bytes()));
+        self.unwatchable = vigil.is_none();
+        // What happened before a folder was watched left its stamp.
+        self.vigil = vigil.filter(|_| self.stand(root));
+    }
+
+    /// Reads some folders in which only names of files changed; nothing when more did.
+    fn read_again(
+        &mut self,
+        root: BorrowedFd<'_>,
+        names: &BlockList,
+        folders: &HashSet<Bytes>,
+    ) -> Option<()> {
+        let now = now();
+        // A stamp that is too young must not be trusted once nobody watches any more.
+        self.stamps.clear();
+        for name in folders {
+            let path: &[u8] = if name == b"." { b"" } else { name };
+            let known = self.folders.get_mut(path)?;
+            let (stamp, mode) = look(root, &CString::new(name.as_slice()).ok()?).ok()?;
+            let handle = open_beneath(root, name, OFlags::RDONLY | OFlags::DIRECTORY).ok()?;
+            let fresh = read(handle, path, stamp, mode, now, names).ok()?;
+            let same = known.stamp.inode == stamp.inode
+                && known.mode == fresh.mode
+                && known.folders.iter().collect::<HashSet<_>>() == fresh.folders.iter().collect();
+            if !same {
+                return None;
+            }
+            *known = fresh;
+        }
+        self.last = self.found();
+        self.stamp();
+        Some(())
+    }
+
+    /// The masks of the folders as they are known.
+    fn found(&self) -> Vec<Mask> {
         let mut masks = Vec::new();
         let mut ahead: Vec<(Bytes, Vec<u32>)> = vec![(Bytes::new(), Vec::new())];
         while let Some((path, mut modes)) = ahead.pop() {
+            let Some(folder) = self.folders.get(&path) else { continue };
+            modes.push(folder.mode);
+            masks.extend(
+                folder.masked.iter().map(|name| Mask { path: join(&path, name), modes: modes.clone() }),
+            );
+            ahead.extend(folder.folders.iter().map(|name| (join(&path, name), modes.clone())));
+        }
+        masks
+    }
+
+    /// Notes every stamp, if all can be trusted.
+    fn stamp(&mut self) {
+        self.stamps.clear();
+        if !self.folders.values().all(|folder| folder.settled) {
+            return;
+        }
+        let stamps = self.folders.iter().filter_map(|(path, folder)| {
+            let name: &[u8] = if path.is_empty() { b"." } else { path };
+            Some((CString::new(name).ok()?, folder.stamp))
+        });
+        self.stamps.extend(stamps);
+        // Neighbours after each other: what the kernel found for one helps with the next.
+        self.stamps.sort_by(|(one, _), (other, _)| one.cmp(other));
+    }
+
+    fn walk(&mut self, root: BorrowedFd<'_>, names: &BlockList) -> Result<Vec<Mask>, Errno> {
+        let now = now();
+        let mut seen = HashMap::with_capacity(self.folders.len());
+        let mut ahead: Vec<Bytes> = vec![Bytes::new()];
+        while let Some(path) = ahead.pop() {
             let name: &[u8] = if path.is_empty() { b"." } else { &path };
             let (stamp, mode) = match look(root, &CString::new(name).map_err(|_| Errno::INVAL)?) {
                 Ok(found) => found,
@@ -74,27 +161,20 @@ impl Walk {
                     Err(_) => continue,
                 },
             };
-            modes.push(folder.mode);
-            masks.extend(
-                folder.masked.iter().map(|name| Mask { path: join(&path, name), modes: modes.clone() }),
-            );
-            ahead.extend(folder.folders.iter().map(|name| (join(&path, name), modes.clone())));
+            ahead.extend(folder.folders.iter().map(|name| join(&path, name)));
             seen.insert(path, folder);
         }
         self.folders = seen;
-        self.stamps.clear();
-        if self.folders.values().all(|folder| folder.settled) {
-            let stamps = self.folders.iter().filter_map(|(path, folder)| {
-                let name: &[u8] = if path.is_empty() { b"." } else { path };
-                Some((CString::new(name).ok()?, folder.stamp))
-            });
-            self.stamps.extend(stamps);
-            // Neighbours after each other: what the kernel found for one helps with the next.
-            self.stamps.sort_by(|(one, _), (other, _)| one.cmp(other));
-        }
-        self.last.clone_from(&masks);
-        Ok(masks)
+        self.stamp();
+        self.last = self.found();
+        Ok(self.last.clone())
     }
+}
+
+/// The time that stamps are compared with.
+fn now() -> i128 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
 fn look(root: BorrowedFd<'_>, path: &CStr) -> Result<(Stamp, u32), Errno> {
@@ -182,5 +262,115 @@ mod tests {
         std::fs::create_dir_all(at("new/deep")).unwrap();
         std::fs::write(at("new/deep/x.pem"), "x").unwrap();
         assert_eq!(names(&mut walk, folder.path()), [".env", "a/b/key.PEM", "a/b/secrets", "new/deep/x.pem"]);
+    }
+
+    /// A walk over folders that are watched, and old enough to be trusted.
+    fn watched(folder: &std::path::Path) -> Walk {
+        let mut walk = Walk::default();
+        while walk.vigil.is_none() {
+            names(&mut walk, folder);
+            assert!(!walk.unwatchable, "the temporary folder cannot be watched");
+        }
+        walk
+    }
+
+    // T12
+    #[test]
+    fn what_happens_while_it_is_watched_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("a/b")).unwrap();
+        let mut walk = watched(folder.path());
+        assert_eq!(names(&mut walk, folder.path()), [""; 0]);
+        std::fs::write(at("a/b/.env"), "x").unwrap();
+        assert_eq!(names(&mut walk, folder.path()), ["a/b/.env"]);
+        assert!(walk.vigil.is_some(), "one file is no reason to look at everything");
+        std::fs::rename(at("a/b/.env"), at("a/plain")).unwrap();
+        assert_eq!(names(&mut walk, folder.path()), [""; 0]);
+        std::fs::rename(at("a/plain"), at("key.pem")).unwrap();
+        assert_eq!(names(&mut walk, folder.path()), ["key.pem"]);
+        assert!(walk.vigil.is_some());
+        // Folders: made, moved in with something in them, replaced.
+        std::fs::create_dir_all(at("n/m")).unwrap();
+        std::fs::write(at("n/m/.env"), "x").unwrap();
+        assert_eq!(names(&mut walk, folder.path()), ["key.pem", "n/m/.env"]);
+        let mut walk = watched(folder.path());
+        let other = tempfile::tempdir_in(folder.path().parent().unwrap()).unwrap();
+        std::fs::write(other.path().join("x.pem"), "x").unwrap();
+        std::fs::rename(other.path(), at("a/moved")).unwrap();
+        assert_eq!(names(&mut walk, folder.path()), ["a/moved/x.pem", "key.pem", "n/m/.env"]);
+        let mut walk = watched(folder.path());
+        std::fs::rename(at("a"), at("c")).unwrap();
+        std::fs::create_dir(at("a")).unwrap();
+        std::fs::write(at("a/.env"), "x").unwrap();
+        std::fs::remove_file(at("c/moved/x.pem")).unwrap();
+        assert_eq!(names(&mut walk, folder.path()), ["a/.env", "key.pem", "n/m/.env"]);
+    }
+
+    #[test]
+    fn another_folder_in_the_workspaces_place_is_walked() {
+        let outer = tempfile::tempdir().unwrap();
+        let (one, other) = (outer.path().join("one"), outer.path().join("other"));
+        for folder in [&one, &other] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::fs::write(other.join(".env"), "x").unwrap();
+        let mut walk = watched(&one);
+        assert_eq!(names(&mut walk, &other), [".env"]);
+    }
+
+    #[test]
+    fn a_mode_that_changes_is_told() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        std::fs::write(folder.path().join("a/.env"), "x").unwrap();
+        let mut walk = watched(folder.path());
+        std::fs::set_permissions(folder.path().join("a"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(names(&mut walk, folder.path()), ["a/.env"]);
+        assert_eq!(
+            walk.last.first().and_then(|mask| mask.modes.last()).map(|mode| mode & 0o777),
+            Some(0o700)
+        );
+    }
+
+    #[test]
+    fn many_changes_at_once_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut walk = watched(folder.path());
+        for number in 0..30_000 {
+            std::fs::write(folder.path().join("x"), "x").unwrap();
+            std::fs::remove_file(folder.path().join("x")).unwrap();
+            if number == 20_000 {
+                std::fs::write(folder.path().join(".env"), "x").unwrap();
+            }
+        }
+        assert_eq!(names(&mut walk, folder.path()), [".env"]);
+    }
+
+    #[test]
+    fn a_file_system_mounted_below_is_walked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        std::fs::create_dir(path.join("m")).unwrap();
+        // A thread may have mounts of its own, where the user may mount at all.
+        let found = std::thread::spawn(move || {
+            // SAFETY: no memory is involved; only this thread's mounts become its own.
+            if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+                return None;
+            }
+            let private =
+                rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+            rustix::mount::mount_change("/", private).unwrap();
+            let mut walk = watched(&path);
+            let flags = rustix::mount::MountFlags::empty();
+            rustix::mount::mount("none", path.join("m"), "tmpfs", flags, None).unwrap();
+            std::fs::write(path.join("m/.env"), "x").unwrap();
+            Some(names(&mut walk, &path))
+        });
+        match found.join().unwrap() {
+            Some(found) => assert_eq!(found, ["m/.env"]),
+            None => eprintln!("skipped: this user may not mount"),
+        }
     }
 }

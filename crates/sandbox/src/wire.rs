@@ -19,8 +19,12 @@ pub(crate) type Bytes = Vec<u8>;
 pub(crate) enum Request {
     /// Try the kernel's features; the answer comes on the report socket.
     Probe,
-    /// Run something.
-    Run(Header),
+    /// Run something: in the cell of this number, which was offered, or in one that is made now.
+    Run { header: Header, cell: Option<u64> },
+    /// The cell of this number has got its order. Handle: report.
+    Begun { header: Header, cell: u64 },
+    /// The cell of this number is not what is wanted.
+    Return(u64),
     /// Keep so many cells ready.
     Warm(usize),
 }
@@ -34,8 +38,39 @@ pub(crate) struct Header {
     pub(crate) observe: Observe,
     /// Who owns the workspace: as whom a root broker shows its files to the program.
     pub(crate) owner: (u32, u32),
+    /// Where the home folder is shown; nowhere in tier no-userns, where the task has one.
+    pub(crate) home: Bytes,
     /// A folder of this run alone, removed at its end whoever is left to do so.
     pub(crate) task: Option<Bytes>,
+}
+
+/// Launcher to broker: a cell that waits for its order. It is the broker's from then on, to be used or returned.
+/// Handles: its channel, and where the broker is root the two id maps. What was guessed must agree with the run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    pub(crate) number: u64,
+    pub(crate) tier: Tier,
+    pub(crate) identity: Identity,
+    /// A guess, in tier no-userns: how the run is observed.
+    pub(crate) expected: Option<Observe>,
+    /// A guess, in the other tiers: where the home folder is, and whose the workspace is.
+    pub(crate) home: Bytes,
+    pub(crate) owner: (u32, u32),
+    /// What its control group is bound to.
+    pub(crate) limits: Limits,
+    pub(crate) go: Go,
+    /// When the user's processes were counted, in milliseconds since the machine started.
+    pub(crate) counted: u64,
+}
+
+/// Whoever has the order to the cell. Handles: order, report, standard input, output, error, then the two id maps for
+/// a root broker: of the workspace's owner and of root.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Go {
+    /// Whether the kernel limits the memory of the tree.
+    pub(crate) memory_limited: bool,
+    /// How many processes the user has besides the run's, where that was counted a moment ago.
+    pub(crate) others: Option<u64>,
 }
 
 /// Launcher to cell, as whom to run.
@@ -114,9 +149,9 @@ pub(crate) struct Scratch {
 pub(crate) enum Report {
     /// From the launcher: what the kernel can do.
     Features(Features),
-    /// From the cell: the walls stand. Handles: the upper layer and the merged view, where there are any.
-    Ready,
-    /// From the cell, before `Ready`: the network stands. Handles: its sockets.
+    /// From the cell, where there is an upper layer. Handles: that and, with an overlay, the merged view.
+    Layers,
+    /// From the cell: the network stands. Handles: its sockets.
     Network,
     /// From the program's process before it starts. Handle: the listener.
     Listener,

@@ -39,6 +39,10 @@ fn main() -> ExitCode {
         ["probe", name] => return ExitCode::from(real::probes::main(name)),
         ["masked-proc", room] => real::tiers::behind_a_mask(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
+        ["promoter", room] => {
+            real::files::promoter(room);
+            return ExitCode::SUCCESS;
+        }
         ["table"] => {
             real::escape::table();
             return ExitCode::SUCCESS;

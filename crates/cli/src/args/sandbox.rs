@@ -86,6 +86,9 @@ pub(crate) struct SandboxRun {
     /// grants it would need.
     #[arg(long)]
     pub(crate) explain: bool,
+    /// The SHA-256 that the program's file must have, in hexadecimal: another file under its name is not started.
+    #[arg(long, value_name = "HEX", value_parser = digest)]
+    pub(crate) sha256: Option<[u8; 32]>,
     /// The workspace; the nearest folder upwards with a `.vambrace` in it, else the current folder, when left out.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
@@ -125,9 +128,41 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
 }
 
+fn digest(text: &str) -> Result<[u8; 32], String> {
+    let pairs: Option<Vec<u8>> = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| {
+            let pair =
+                std::str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            u8::from_str_radix(pair, 16).ok()
+        })
+        .collect();
+    pairs
+        .filter(|_| text.len() == 64)
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| "64 hexadecimal digits".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digests_are_64_hexadecimal_digits() {
+        assert_eq!(digest(&"0aF9".repeat(16)), Ok([0x0a, 0xf9].repeat(16).try_into().unwrap()));
+        for text in [
+            "",
+            "0a",
+            &"0a".repeat(31),
+            &"0a".repeat(33),
+            &"0g".repeat(32),
+            &"+1".repeat(32),
+            &"é1".repeat(16),
+        ] {
+            assert!(digest(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_are_read_with_and_without_units() {

@@ -17,8 +17,8 @@ use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTi
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_redact::Redactor;
 use vambrace_sandbox::{
-    Direct, Exit, Filesystem, Input, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH, Sandbox,
-    SandboxFault, Spec, Stream, Tier,
+    Exit, Filesystem, Input, Journaled, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH,
+    Sandbox, SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
@@ -41,7 +41,7 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     spec.door = gate.clone().map(|gate| gate as _);
     let outcome = perform(&sandbox, &spec, &redactor, *out)?;
     let attempts = gate.map(|gate| gate.close());
-    let promoted = promote(&spec, &outcome);
+    let promoted = promote(&sandbox, &spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
     let grants = if wish.explain && failed { Some(explain(&sandbox, &spec, gates.as_ref())?) } else { None };
     if out.is_json() {
@@ -67,7 +67,10 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
 /// A sandbox whose launcher is this program.
 pub(crate) fn start() -> Result<Sandbox, Failure> {
     let program = env::current_exe().map_err(|error| Failure::failed(format!("this program: {error}")))?;
-    Sandbox::start(&program, Places::below(&places::state()?)).map_err(|fault| not_started(&fault))
+    let places = Places::below(&places::state()?);
+    // What a crash left half taken over.
+    Journaled::recover(&places);
+    Sandbox::start(&program, places).map_err(|fault| not_started(&fault))
 }
 
 fn not_started(fault: &SandboxFault) -> Failure {
@@ -110,6 +113,7 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     let program = words.next().cloned().unwrap_or_default();
     let mut spec = Spec::new(program, &workspace);
     spec.arguments = words.cloned().collect();
+    spec.digest = wish.sha256;
     spec.filesystem = match (wish.speculative, wish.filesystem) {
         (true, _) => Filesystem::Speculative,
         (_, FilesystemMode::Deny) => Filesystem::Deny,
@@ -192,12 +196,15 @@ fn perform(sandbox: &Sandbox, spec: &Spec, redactor: &Redactor, out: Out) -> Res
 /// What became of the changes: how many were taken over, or why none.
 type Promoted = Result<usize, PromoteFault>;
 
-fn promote(spec: &Spec, outcome: &Outcome) -> Promoted {
+fn promote(sandbox: &Sandbox, spec: &Spec, outcome: &Outcome) -> Promoted {
     let takes_over = matches!(spec.filesystem, Filesystem::Write | Filesystem::ReadWrite);
     match &outcome.changes {
         Some(changes) if takes_over => {
             let fault = |why| PromoteFault::Write { path: spec.workspace.clone(), why, written: 0 };
-            Direct::over(changes).map_err(fault)?.promote(changes).map(|done| done.changes)
+            Journaled::over(changes, sandbox.places())
+                .map_err(fault)?
+                .promote(changes)
+                .map(|done| done.changes)
         }
         _ => Ok(0),
     }

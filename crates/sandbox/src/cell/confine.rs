@@ -1,6 +1,6 @@
 //! Giving everything up: limits, identity, privileges, Landlock, the filter; then the program.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::fs::{Access as Can, Mode, OFlags};
 use rustix::io::Errno;
@@ -22,9 +22,9 @@ pub(crate) fn landlock_abi() -> i32 {
     i32::try_from(version).unwrap_or(0).max(0)
 }
 
-/// The first process gives up what it does not need any more.
+/// The first process gives up what it does not need any more. What a program could be given by a file is out of bounds
+/// since the stage, or since the cell's user namespace began.
 pub(super) fn give_up(identity: Identity) -> Result<(), Step> {
-    capability::drop_bounding();
     take(identity).step("identity")?;
     capability::drop_all().step("capabilities")?;
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
@@ -44,6 +44,48 @@ fn take(identity: Identity) -> Result<(), Errno> {
     rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
 
+/// What of the confinement stands before there is an order.
+#[derive(Default)]
+pub(super) struct Ready {
+    done: bool,
+    /// The filter that was expected to be asked for, and where its calls are answered.
+    filter: Option<(Profile, OwnedFd)>,
+}
+
+/// The part that needs no order, in a process that waits for one. What fails here is left, and tried again and told when
+/// there is somebody to tell.
+pub(super) fn get_ready(
+    walls: Walls,
+    as_whom: Option<Identity>,
+    expected: Option<Observe>,
+    stock: &Stock,
+) -> Ready {
+    if begin(as_whom).is_err() {
+        return Ready::default();
+    }
+    // A filter that asks somebody is installed only where it will be asked for: it cannot be taken away.
+    let filter = expected.filter(|observe| *observe == Observe::Writes).and_then(|observe| {
+        let profile =
+            Profile { network: Network::None, observe, walls, guarded: Vec::new(), part: stock.part };
+        rustix::thread::set_no_new_privs(true).ok()?;
+        let listener = seccomp::install_with_listener(&stock.filter(&profile)).ok()?;
+        Some((profile, listener))
+    });
+    Ready { done: true, filter }
+}
+
+/// A session of its own, as whom it shall be.
+fn begin(as_whom: Option<Identity>) -> Result<(), Step> {
+    process::unblock_signals();
+    rustix::process::setsid().step("session")?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    if let Some(identity) = as_whom {
+        take(identity).step("identity")?;
+        capability::drop_all().step("capabilities")?;
+    }
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")
+}
+
 /// Confines the calling process and makes it the program; gives the last exec's error when that fails.
 ///
 /// Until then the memory is shared with the process that waits for it: what is per memory and not per process (whether
@@ -52,22 +94,17 @@ pub(super) fn confine(
     errand: &Errand,
     walls: Walls,
     as_whom: Option<Identity>,
+    ready: Ready,
     stock: &mut Stock,
 ) -> Result<NotBegun, Step> {
     let order = &errand.order;
-    process::unblock_signals();
-    rustix::process::setsid().step("session")?;
+    if !ready.done {
+        begin(as_whom)?;
+    }
     let [input, output, error] = &errand.streams;
     rustix::stdio::dup2_stdin(input).step("standard input")?;
     rustix::stdio::dup2_stdout(output).step("standard output")?;
     rustix::stdio::dup2_stderr(error).step("standard error")?;
-    rustix::process::umask(Mode::from_raw_mode(0o022));
-    if let Some(identity) = as_whom {
-        capability::drop_bounding();
-        take(identity).step("identity")?;
-        capability::drop_all().step("capabilities")?;
-    }
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
     limit(&order.limits, walls, as_whom, errand.go.others).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
     if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
@@ -85,11 +122,15 @@ pub(super) fn confine(
         guarded: if order.landlock_abi < 6 { order.guarded.clone() } else { Vec::new() },
         part: stock.part,
     };
-    let filter = stock.filter(&profile);
-    if order.observe == Observe::Off && order.network != Network::Gated {
-        seccomp::install(&filter).step("seccomp")?;
-    } else {
-        let listener = seccomp::install_with_listener(&filter).step("seccomp listener")?;
+    let silent = order.observe == Observe::Off && order.network != Network::Gated;
+    let listener = match ready.filter {
+        Some((installed, listener)) if installed == profile => Some(listener),
+        // It would ask somebody who is not there.
+        Some(_) => return Err(Step { name: "seccomp", errno: Errno::INVAL }),
+        None if silent => seccomp::install(&stock.filter(&profile)).step("seccomp").map(|()| None)?,
+        None => Some(seccomp::install_with_listener(&stock.filter(&profile)).step("seccomp listener")?),
+    };
+    if let Some(listener) = listener {
         tell(errand.report.as_fd(), &Report::Listener, &[listener.as_fd()]).step("seccomp listener")?;
     }
     if let (Some(digest), Some(candidate)) = (order.digest, candidates.first()) {

@@ -22,7 +22,7 @@ const THERE: &[&str] = &["dev", "proc", "tmp"];
 
 impl Shell {
     /// Furnishes the room and moves in. Gives the handles that outlive it: the upper layer and the merged view.
-    pub(crate) fn dress(self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
+    pub(crate) fn dress(mut self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
         let Errand { order, ids, .. } = errand;
         match order.network {
             Network::None => {}
@@ -36,10 +36,10 @@ impl Shell {
         if order.limits.disk != self.disk {
             mounting::resize(self.private.as_fd(), order.limits.disk).step("private folders")?;
         }
-        let mut grounds = Grounds::default();
-        grounds.lay(&self, &order.home).step("home folder")?;
-        self.lend(b"home", 0o700, &order.home).step("home folder")?;
-        self.names(order).step("user database")?;
+        if order.home != self.home {
+            return Err(Step { name: "home folder", errno: Errno::INVAL });
+        }
+        let mut grounds = std::mem::take(&mut self.grounds);
         let mut shown = self.paths(order, ids.as_ref());
         // The outer before what lies in it.
         shown.sort_by_key(|(path, ..)| trimmed(path).split(|byte| *byte == b'/').count());
@@ -78,30 +78,6 @@ impl Shell {
             mounting::make_file(self.root.as_fd(), path)?
         };
         mounting::attach(tree.as_fd(), place.as_fd())
-    }
-
-    /// Who the program finds itself to be.
-    fn names(&self, order: &Order) -> Result<(), Errno> {
-        let home = String::from_utf8_lossy(&order.home).into_owned();
-        let (uid, gid) = (self.identity.uid, self.identity.gid);
-        let users = format!(
-            "agent:x:{uid}:{gid}:agent:{home}:/bin/sh\nroot:x:0:0:root:/:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n"
-        );
-        let groups = format!("agent:x:{gid}:\nroot:x:0:\nnogroup:x:65534:\n");
-        for (name, text) in [("passwd", users), ("group", groups)] {
-            let made = format!(".{name}");
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL;
-            let file = rustix::fs::openat(&self.private, &made, flags, Mode::from_raw_mode(0o444))?;
-            rustix::io::write(&file, text.as_bytes())?;
-            let tree = mounting::clone_tree(file.as_fd())?;
-            mounting::restrict(tree.as_fd(), Access::ReadOnly, None)?;
-            let path = format!("etc/{name}");
-            // A system without such a file has no names to replace.
-            if let Ok(place) = mounting::open_beneath(self.root.as_fd(), path.as_bytes(), OFlags::PATH) {
-                mounting::attach(tree.as_fd(), place.as_fd())?;
-            }
-        }
-        Ok(())
     }
 
     fn paths<'a>(&self, order: &Order, ids: Option<&'a Ids>) -> Vec<(Vec<u8>, Shown<'a>)> {
@@ -227,12 +203,12 @@ impl Shell {
 /// The first folders of paths in which places for mounts are made: each a folder of the private file system, so that
 /// no other run learns of them.
 #[derive(Default)]
-struct Grounds {
+pub(super) struct Grounds {
     laid: Vec<(Bytes, OwnedFd)>,
 }
 
 impl Grounds {
-    fn lay(&mut self, shell: &Shell, path: &[u8]) -> Result<(), Errno> {
+    pub(super) fn lay(&mut self, shell: &Shell, path: &[u8]) -> Result<(), Errno> {
         let mut parts = trimmed(path).split(|byte| *byte == b'/');
         let (Some(first), Some(second)) = (parts.next(), parts.next()) else { return Ok(()) };
         let there = SYSTEM.iter().chain(THERE).any(|name| name.as_bytes() == first);

@@ -3,12 +3,14 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::watch::{exited, reap};
-use super::{Errand, Stock, become_program, receive, tell};
+use super::{Errand, Stock, become_program, confine, receive, tell};
 use crate::filter::Walls;
+use crate::spec::Observe;
 use crate::sys::process;
 use crate::wire::{Identity, Report};
 
@@ -17,28 +19,53 @@ const LOOK_MS: u32 = 100;
 const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
 
 /// Keeps one run of tier no-userns; never returns.
-pub(crate) fn keep(channel: OwnedFd, identity: Identity, stock: Stock) -> ! {
-    let code = match run(channel, identity, stock) {
+pub(crate) fn keep(channel: OwnedFd, identity: Identity, expected: Option<Observe>, stock: Stock) -> ! {
+    let code = match run(channel, identity, expected, stock) {
         Ok(()) => 0,
         Err(_) => 1,
     };
     process::leave(code)
 }
 
-fn run(channel: OwnedFd, identity: Identity, mut stock: Stock) -> Result<(), Errno> {
+/// The program's process is made at once and waits for the order itself, so nobody has to be woken between the order and
+/// the program. Until the program begins it shares memory and descriptors with this process, which stands still.
+fn run(
+    channel: OwnedFd,
+    identity: Identity,
+    expected: Option<Observe>,
+    mut stock: Stock,
+) -> Result<(), Errno> {
     process::block_signals(WAITED_FOR)?;
-    rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let mut errand = receive(channel.as_fd())?;
-    drop(channel);
-    errand.order.guarded.push(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs());
-    tell(errand.report.as_fd(), &Report::Ready, &[])?;
+    // While this process stands still only this signal reaches it; what waits for the order goes with it.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let me = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(me))?;
     let as_whom = identity.taken.then_some(identity);
-    let program =
-        process::start_sharing(&mut || become_program(&errand, Walls::LandlockOnly, as_whom, &mut stock))?;
-    drop(stock);
-    let Errand { report, order, go, streams, .. } = errand;
-    drop(streams);
+    let mut channel = Some(channel);
+    let mut came: Option<Errand> = None;
+    let program = process::start_sharing_all(&mut || {
+        let ready = confine::get_ready(Walls::LandlockOnly, as_whom, expected, &stock);
+        // The keeper was ended before our death was tied to its: nobody would end us.
+        if rustix::process::getppid() != Some(me) {
+            process::leave(1)
+        }
+        let Some(Ok(mut errand)) = channel.take().map(|channel| receive(channel.as_fd())) else {
+            process::leave(1)
+        };
+        errand.order.guarded.push(me.as_raw_nonzero().get().unsigned_abs());
+        let errand = came.insert(errand);
+        become_program(errand, Walls::LandlockOnly, as_whom, ready, &mut stock)
+    })?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
+    // The descriptors were shared: the program's streams are not ours to keep.
+    let nowhere = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    rustix::stdio::dup2_stderr(&nowhere)?;
+    drop((nowhere, stock));
+    // Without an order nobody waits for anything.
+    // The pipes stay open to the end: whoever reads them is woken by the report, once, and not by every end of a pipe.
+    let Some(Errand { report, order, go, streams: _open, .. }) = came else { return Ok(()) };
     let ended = wait(program, (!go.memory_limited).then_some(order.limits.memory));
     end_all();
     let told = match ended {

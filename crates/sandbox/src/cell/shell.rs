@@ -1,5 +1,5 @@
-//! The part of the walls of one run that needs no order: a copy of the template as the root to be, `/proc`, and the
-//! file system for everything that the program writes. Made in advance in a warm cell.
+//! The part of the walls of one run that needs no order: a copy of the template as the root to be, `/proc`, the file
+//! system for everything that the program writes, the home folder and who the program is. Made in advance in a warm cell.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -7,10 +7,11 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 
+use super::dress::Grounds;
 use super::template::SITE;
 use crate::fault::{Named as _, Step};
-use crate::sys::mounting;
-use crate::wire::Identity;
+use crate::sys::mounting::{self, Access};
+use crate::wire::{Bytes, Identity};
 
 /// Of every cell; a launcher without the powers of root adds a user namespace.
 pub(crate) const NAMESPACES: libc::c_int =
@@ -29,10 +30,13 @@ pub(crate) struct Shell {
     /// Whatever the program writes, in folders of one file system of a fixed size.
     pub(super) private: OwnedFd,
     pub(super) disk: u64,
+    /// Where the home folder is shown.
+    pub(super) home: Bytes,
+    pub(super) grounds: Grounds,
 }
 
 impl Shell {
-    pub(crate) fn build(identity: Identity, proc: bool, disk: u64) -> Result<Self, Step> {
+    pub(crate) fn build(identity: Identity, proc: bool, disk: u64, home: &[u8]) -> Result<Self, Step> {
         rustix::system::sethostname(b"sandbox").step("host name")?;
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let host = rustix::fs::open(c"/", folder, Mode::empty()).step("root folder")?;
@@ -48,9 +52,15 @@ impl Shell {
         let private = make_private(identity, disk).step("private folders")?;
         let place = rustix::fs::open(PRIVATE_SITE, folder, Mode::empty()).step("private folders")?;
         mounting::attach(private.as_fd(), place.as_fd()).step("private folders")?;
-        let shell = Self { identity, host, root, private, disk };
+        let mut shell =
+            Self { identity, host, root, private, disk, home: home.to_vec(), grounds: Grounds::default() };
         shell.lend(b"tmp", 0o1777, b"tmp").step("private folders")?;
         shell.lend(b"shm", 0o1777, b"dev/shm").step("private folders")?;
+        let mut grounds = Grounds::default();
+        grounds.lay(&shell, home).step("home folder")?;
+        shell.lend(b"home", 0o700, home).step("home folder")?;
+        shell.names().step("user database")?;
+        shell.grounds = grounds;
         Ok(shell)
     }
 
@@ -61,6 +71,30 @@ impl Shell {
         let place = mounting::make_folder(self.root.as_fd(), at)?;
         mounting::attach(tree.as_fd(), place.as_fd())?;
         Ok(tree)
+    }
+
+    /// Who the program finds itself to be.
+    fn names(&self) -> Result<(), Errno> {
+        let home = String::from_utf8_lossy(&self.home).into_owned();
+        let (uid, gid) = (self.identity.uid, self.identity.gid);
+        let users = format!(
+            "agent:x:{uid}:{gid}:agent:{home}:/bin/sh\nroot:x:0:0:root:/:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+        );
+        let groups = format!("agent:x:{gid}:\nroot:x:0:\nnogroup:x:65534:\n");
+        for (name, text) in [("passwd", users), ("group", groups)] {
+            let made = format!(".{name}");
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL;
+            let file = rustix::fs::openat(&self.private, &made, flags, Mode::from_raw_mode(0o444))?;
+            rustix::io::write(&file, text.as_bytes())?;
+            let tree = mounting::clone_tree(file.as_fd())?;
+            mounting::restrict(tree.as_fd(), Access::ReadOnly, None)?;
+            let path = format!("etc/{name}");
+            // A system without such a file has no names to replace.
+            if let Ok(place) = mounting::open_beneath(self.root.as_fd(), path.as_bytes(), OFlags::PATH) {
+                mounting::attach(tree.as_fd(), place.as_fd())?;
+            }
+        }
+        Ok(())
     }
 
     /// A folder that belongs to whom the program runs as.

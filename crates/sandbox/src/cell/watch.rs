@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::{Errand, Stock, become_program, tell};
+use super::{Errand, Stock, become_program, confine, tell};
 use crate::fault::{Named as _, Step};
 use crate::filter::Walls;
 use crate::sys::process;
@@ -18,12 +18,13 @@ const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
 
 pub(super) fn start_and_wait(errand: Errand, mut stock: Stock) -> Result<(), Step> {
     process::block_signals(WAITED_FOR).step("signals")?;
-    let program =
-        process::start_sharing(&mut || become_program(&errand, Walls::Namespaces, None, &mut stock))
-            .step("program's process")?;
+    let program = process::start_sharing(&mut || {
+        become_program(&errand, Walls::Namespaces, None, confine::Ready::default(), &mut stock)
+    })
+    .step("program's process")?;
     drop(stock);
-    let Errand { report, order, go, streams, ids } = errand;
-    drop(streams);
+    // The pipes stay open to the end: whoever reads them is woken by the report, once, and not by every end of a pipe.
+    let Errand { report, order, go, streams: _open, ids } = errand;
     drop(ids);
     let watched = (!go.memory_limited).then_some(order.limits.memory);
     let interval = watched.map(|_| LOOK_MS);

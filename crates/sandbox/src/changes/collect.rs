@@ -1,6 +1,6 @@
 //! Walking the upper layer and comparing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,6 +13,7 @@ use vambrace_core::block::BlockList;
 
 use super::facts::{EntryKind, Facts};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
+use crate::promote::UNFINISHED;
 use crate::sys::mounting::open_beneath;
 use crate::task::Task;
 use crate::walk::join;
@@ -52,7 +53,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
     };
     found.folder(upper.as_fd(), Bytes::new())?;
     let (changes, withheld) = (found.changes, found.withheld);
-    let list = with_renames(changes.into_values().collect());
+    let list = with_renames(changes.into_values().collect(), view.as_fd());
     Ok(Changes { list, withheld, base: what.base, view, _folder: what.folder, since: what.since })
 }
 
@@ -148,7 +149,9 @@ impl Found<'_> {
             }
             _ => {}
         }
-        let after = match after.with_hash(root, name) {
+        // A new file is compared with nothing; it is read once somebody wants to know.
+        let unread = before.is_none() && after.mode & 0o400 != 0;
+        let after = match if unread { Ok(after) } else { after.with_hash(root, name) } {
             Err(Errno::ACCESS) => {
                 self.withhold(path, Why::Unreadable);
                 return Ok(false);
@@ -271,6 +274,10 @@ impl Found<'_> {
 
     fn forbidden(&self, path: &[u8]) -> Option<Why> {
         let text = String::from_utf8_lossy(path);
+        // What lies in such a folder is put into place after a crash.
+        if text.split('/').any(|part| part.starts_with(UNFINISHED)) {
+            return Some(Why::Protected);
+        }
         if self.masked.blocks(&text).is_some() {
             Some(Why::Masked)
         } else if self.protected.blocks(&text).is_some() {
@@ -337,33 +344,35 @@ fn leads_outside(path: &[u8], target: &Path) -> bool {
     false
 }
 
-/// A deleted file and a created one with the same content and mode are one file that moved.
-fn with_renames(list: Vec<Change>) -> Vec<Change> {
-    let key =
-        |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.hash, facts.mode));
-    let mut gone: HashMap<_, Vec<PathBuf>> = HashMap::new();
+/// A deleted file and a created one with the same content and mode are one file that moved. A new file is read for that
+/// only where a file of its size and mode is gone.
+fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<Change> {
+    let looks =
+        |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.size, facts.mode));
+    let mut sizes = HashSet::new();
+    let mut gone: HashMap<_, Vec<(PathBuf, Facts)>> = HashMap::new();
     for change in list.iter().filter(|change| change.kind == ChangeKind::Deleted) {
-        if let Some(key) = change.before.as_ref().and_then(key) {
-            gone.entry(key).or_default().push(change.path.clone());
+        if let Some((before, key)) = change.before.as_ref().and_then(|facts| Some((facts, looks(facts)?))) {
+            sizes.insert(key);
+            let same = gone.entry((before.hash, before.mode)).or_default();
+            same.push((change.path.clone(), before.clone()));
         }
     }
-    let mut moved: HashMap<PathBuf, Facts> = HashMap::new();
-    let mut named: Vec<Change> = Vec::with_capacity(list.len());
-    for mut change in list.iter().cloned() {
-        if change.kind == ChangeKind::Created
-            && let Some(key) = change.after.as_ref().and_then(key)
-            && let Some(from) = gone.get_mut(&key).and_then(Vec::pop)
-        {
-            change.before = list.iter().find(|one| one.path == from).and_then(|one| one.before.clone());
-            if let Some(before) = &change.before {
-                moved.insert(from.clone(), before.clone());
-            }
+    let mut moved: HashSet<PathBuf> = HashSet::new();
+    for change in list.iter_mut().filter(|change| change.kind == ChangeKind::Created) {
+        let maybe = change.after.as_ref().and_then(looks).is_some_and(|key| sizes.contains(&key));
+        let Some(after) = change.after.clone().filter(|_| maybe) else { continue };
+        // One that cannot be read any more is not known to have moved.
+        let Ok(after) = after.with_hash(view, change.path.as_os_str().as_bytes()) else { continue };
+        if let Some((from, before)) = gone.get_mut(&(after.hash, after.mode)).and_then(Vec::pop) {
+            moved.insert(from.clone());
+            change.before = Some(before);
             change.kind = ChangeKind::Renamed { from };
         }
-        named.push(change);
+        change.after = Some(after);
     }
-    named.retain(|change| !(change.kind == ChangeKind::Deleted && moved.contains_key(&change.path)));
-    named
+    list.retain(|change| !(change.kind == ChangeKind::Deleted && moved.contains(&change.path)));
+    list
 }
 
 #[cfg(test)]

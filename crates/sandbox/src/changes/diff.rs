@@ -34,7 +34,12 @@ pub(super) fn diff(changes: &Changes, change: &Change) -> String {
                     let (from, to) = (name(before.is_some(), "a"), name(after.is_some(), "b"));
                     format!("--- {from}\n+++ {to}\n{}", unified(&old, &new))
                 }
-                _ => format!("{} {path}: {} -> {}\n", change.kind.as_str(), told(before), told(after)),
+                _ => {
+                    let after =
+                        after.map(|facts| Facts { hash: changes.hash_after(change), ..facts.clone() });
+                    let (old, new) = (told(before), told(after.as_ref()));
+                    format!("{} {path}: {old} -> {new}\n", change.kind.as_str())
+                }
             }
         }
     }

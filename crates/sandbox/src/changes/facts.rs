@@ -20,7 +20,7 @@ pub struct Facts {
     pub mode: u32,
     /// Bytes of content; 0 of a folder.
     pub size: u64,
-    /// SHA-256 of a file's content, once it was read.
+    /// SHA-256 of a file's content, once it was read: always where it is compared with another, so not of every new one.
     pub hash: Option<[u8; 32]>,
     /// Where a link leads.
     pub target: Option<PathBuf>,

@@ -23,7 +23,7 @@ const LEAST_LANDLOCK: i32 = 3;
 
 pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
     let uid = rustix::process::geteuid().as_raw();
-    let unowned = super::unowned_ids();
+    let unowned = super::pool::unowned_ids();
     let identity = if powers {
         Identity { uid: unowned, gid: unowned, taken: true }
     } else {
@@ -35,7 +35,7 @@ pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
             cell::own_ids(identity).step("user namespace")?;
         }
         cell::make_template()?;
-        Shell::build(identity, proc, 1 << 20)
+        Shell::build(identity, proc, 1 << 20, b"/home/agent")
     };
     let landlock_abi = cell::landlock_abi();
     let mut list = Vec::new();

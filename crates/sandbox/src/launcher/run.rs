@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, Gid, Uid};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::Cell;
 use super::cgroup::Group;
+use super::pool::Cell;
 use crate::cell;
 use crate::sys::process::Child;
 use crate::task::Task;
@@ -43,7 +43,7 @@ enum Phase {
 }
 
 /// Makes whom the program runs as the owner of its folders.
-pub(super) fn hand_over(task: &[u8], identity: Identity) -> Result<(), rustix::io::Errno> {
+pub(crate) fn hand_over(task: &[u8], identity: Identity) -> Result<(), rustix::io::Errno> {
     let (uid, gid) = (Some(Uid::from_raw(identity.uid)), Some(Gid::from_raw(identity.gid)));
     let task = Path::new(std::ffi::OsStr::from_bytes(task));
     rustix::fs::chownat(rustix::fs::CWD, task, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -67,8 +67,10 @@ impl Run {
         &self.child.handle
     }
 
-    pub(super) fn report(&self) -> &OwnedFd {
-        &self.report
+    /// Says when nobody waits for the run any more; asked until it is being ended, because from then on it says so
+    /// without end, and whoever is to end would not get to it.
+    pub(super) fn report(&self) -> Option<&OwnedFd> {
+        (!matches!(self.phase, Phase::Ending(_))).then_some(&self.report)
     }
 
     /// Readable once memory ran out; asked for until that happened.

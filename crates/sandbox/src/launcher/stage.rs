@@ -24,19 +24,23 @@ use crate::fault::{Named as _, Step};
 use crate::filter::{self, Part, Profile, Walls};
 use crate::spec::{Network, Observe};
 use crate::sys::process::{self, Child, Side};
-use crate::sys::{message, seccomp};
-use crate::wire::{self, Identity};
+use crate::sys::{capability, message, seccomp};
+use crate::wire::{self, Bytes, Identity};
 
 /// So long nothing was asked for before the next run is prepared: a run that has just begun comes first.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
 
 /// What to make. Handles: the new process's channel, and its control group of version 2 where it is to have one.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Wish {
     pub(super) identity: Identity,
     pub(super) proc: bool,
     /// A network namespace that the cell may set up.
     pub(super) own_network: bool,
+    /// What will be asked for, where that is a guess that the run must agree with (tier no-userns).
+    pub(super) expected: Option<Observe>,
+    /// Where the home folder is shown (the other tiers).
+    pub(super) home: Bytes,
 }
 
 /// What became of it. Handle: the new process's, where there is one.
@@ -87,14 +91,14 @@ impl Stage {
     /// Makes a cell or a keeper.
     pub(super) fn make(
         &self,
-        wish: Wish,
+        wish: &Wish,
         channel: OwnedFd,
         group: Option<OwnedFd>,
     ) -> Result<Child, (String, Errno)> {
         let at = |errno| ("stage".to_owned(), errno);
         let mut handles = vec![channel.as_fd()];
         handles.extend(group.as_ref().map(OwnedFd::as_fd));
-        message::send(self.channel.as_fd(), &wire::pack(&wish).map_err(at)?, &handles).map_err(at)?;
+        message::send(self.channel.as_fd(), &wire::pack(wish).map_err(at)?, &handles).map_err(at)?;
         let received = message::receive(self.channel.as_fd()).map_err(at)?;
         match wire::unpack(&received.bytes).map_err(at)? {
             Made::Process(pid) => {
@@ -131,6 +135,8 @@ impl Serving {
         process::default_signals();
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let template = if walls == Walls::Namespaces { prepare(powers) } else { Ok(()) };
+        // Inherited by every cell; forty calls that no run has to wait for.
+        capability::drop_bounding();
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let part = if told || template.is_err() { Part::Whole } else { Part::Late };
         if part == Part::Late {
@@ -164,7 +170,7 @@ impl Serving {
                 return;
             };
             let group = handles.next();
-            let made = self.make(wish, group.as_ref());
+            let made = self.make(&wish, group.as_ref());
             let (said, child) = match made {
                 Ok(Side::Child) => {
                     // Nothing of the stage's goes along.
@@ -172,8 +178,10 @@ impl Serving {
                     drop(group);
                     let stock = self.stock.take();
                     match self.walls {
-                        Walls::Namespaces => cell::live(new_channel, wish.identity, wish.proc, stock),
-                        Walls::LandlockOnly => cell::keep(new_channel, wish.identity, stock),
+                        Walls::Namespaces => {
+                            cell::live(new_channel, wish.identity, wish.proc, &wish.home, stock)
+                        }
+                        Walls::LandlockOnly => cell::keep(new_channel, wish.identity, wish.expected, stock),
                     }
                 }
                 Ok(Side::Parent(child)) => (Made::Process(child.pid.as_raw_nonzero().get()), Some(child)),
@@ -201,7 +209,7 @@ impl Serving {
         self.stock.fill(self.walls, self.landlock_abi);
     }
 
-    fn make(&mut self, wish: Wish, group: Option<&OwnedFd>) -> Result<Side, Step> {
+    fn make(&mut self, wish: &Wish, group: Option<&OwnedFd>) -> Result<Side, Step> {
         self.template?;
         let mut flags = 0;
         if self.walls == Walls::Namespaces {

@@ -3,7 +3,9 @@
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// No program that is started later can have a capability. Before the identity changes: it needs one itself.
+/// No program that is started later, by this process or by one that it makes, can have a capability; this one keeps its
+/// own. A new user namespace begins with all of them, so there it is to be done again. Before the identity changes: it
+/// needs a capability itself.
 pub(crate) fn drop_bounding() {
     for number in 0..64_u32 {
         // SAFETY: no memory is involved. Numbers that the kernel does not know are refused with EINVAL.

@@ -45,11 +45,19 @@ pub(crate) struct Received {
 
 /// Receives one message.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
+    receive_with(socket, RecvFlags::CMSG_CLOEXEC)
+}
+
+/// Receives one message that is there already; `AGAIN` when none is.
+pub(crate) fn receive_now(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
+    receive_with(socket, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
+}
+
+fn receive_with(socket: BorrowedFd<'_>, flags: RecvFlags) -> Result<Received, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
     let mut bytes = vec![0; MOST_BYTES];
     loop {
         let mut extra = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC;
         match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut extra, flags) {
             Ok(got) => {
                 let mut handles = Vec::new();

@@ -7,6 +7,7 @@ use super::kit::{Room, TIERS, check_out, in_tier, out, run, sandbox, test, try_r
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
+        test("basics::no_file_can_give_a_program_a_capability", no_file_can_give_a_capability),
         test("basics::a_program_runs_and_its_code_comes_back", a_program_runs_and_its_code_comes_back),
         test("basics::the_strongest_tier_works_here", the_strongest_tier_works_here),
         test("basics::the_environment_is_built_from_nothing", the_environment_is_built_from_nothing),
@@ -75,5 +76,18 @@ fn a_replaced_program() {
         assert!(matches!(fault, SandboxFault::Replaced { .. }), "{fault}");
         room.write("project/tool", "#!/bin/sh\necho agreed\n");
         executable();
+    }
+}
+
+// P4
+fn no_file_can_give_a_capability() {
+    let room = Room::new();
+    for tier in TIERS {
+        // An ordinary user without a namespace cannot bound itself; there no_new_privs stands alone.
+        if tier == Tier::NoUserns && !rustix::process::geteuid().is_root() {
+            continue;
+        }
+        let spec = in_tier(room.shell(Filesystem::Read, "exec grep CapBnd /proc/self/status"), tier);
+        check_out(&run(&spec), "CapBnd:\t0000000000000000\n");
     }
 }

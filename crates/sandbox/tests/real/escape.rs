@@ -3,12 +3,13 @@
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Arc, Mutex, Weak};
 
 use libtest_mimic::{Failed, Trial};
-use vambrace_sandbox::{Denial, Filesystem, Input, Observe, Operation, Outcome, Rule, Tier};
+use vambrace_sandbox::{Denial, Filesystem, Input, Observe, Operation, Outcome, Rule, Sandbox, Tier};
 
 use super::kit::{Room, TIERS, in_tier, out, sandbox};
-use super::probes::all;
+use super::probes::{all, segment_key};
 use super::trees::{alive, children, groups, runs};
 
 /// What gets through, in which tier, and why that is no hole.
@@ -44,6 +45,7 @@ const EVENTS: &[(&str, Operation, Rule)] = &[
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> =
         all().map(|(name, _)| Trial::test(format!("escape::{name}"), move || check(name))).collect();
+    trials.push(Trial::test("escape::no_probe_gets_through_in_cells_made_in_advance", in_advance));
     trials.push(Trial::test("escape::nothing_is_left_on_the_host", nothing_is_left));
     trials.push(Trial::test("escape::a_link_swapped_while_it_is_followed", swapped_link));
     trials
@@ -53,7 +55,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 struct Stage {
     room: Room,
     _listeners: Vec<UnixListener>,
-    memory: i32,
+    _memory: Arc<Segment>,
 }
 
 impl Stage {
@@ -74,11 +76,18 @@ impl Stage {
             // Another test of this process may hold the name; then that one listens.
             UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()),
         ];
-        let memory = unsafe { libc::shmget(0x0056_414d, 4096, libc::IPC_CREAT | 0o666) };
-        Self { room, _listeners: listeners.into_iter().flatten().collect(), memory }
+        Self {
+            room,
+            _listeners: listeners.into_iter().flatten().collect(),
+            _memory: Segment::of_this_process(),
+        }
     }
 
     fn run(&self, name: &str, tier: Tier) -> Outcome {
+        self.run_in(sandbox(), name, tier, Observe::All)
+    }
+
+    fn run_in(&self, sandbox: &Sandbox, name: &str, tier: Tier, observe: Observe) -> Outcome {
         let program = std::env::current_exe().unwrap();
         let mut spec = self.room.spec(Filesystem::Read, program.to_str().unwrap(), &["probe", name]);
         spec.read = vec![program];
@@ -87,16 +96,34 @@ impl Stage {
             ("ESCAPE_BROKER".into(), std::process::id().to_string().into()),
         ];
         spec.limits.memory = 512 << 20;
-        spec.observe = Observe::All;
-        sandbox()
+        spec.observe = observe;
+        sandbox
             .run(&in_tier(spec, tier), Input::Nothing, &mut |_, _| {})
             .unwrap_or_else(|fault| panic!("{fault}"))
     }
 }
 
-impl Drop for Stage {
+/// Shared memory of the host, one for all tests of this process, gone after the last.
+struct Segment(i32);
+
+impl Segment {
+    fn of_this_process() -> Arc<Self> {
+        static SEGMENT: Mutex<Weak<Segment>> = Mutex::new(Weak::new());
+        let mut known = SEGMENT.lock().unwrap();
+        known.upgrade().unwrap_or_else(|| {
+            let key = segment_key(std::process::id());
+            let made = unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | 0o666) };
+            assert!(made >= 0, "{}", std::io::Error::last_os_error());
+            let made = Arc::new(Self(made));
+            *known = Arc::downgrade(&made);
+            made
+        })
+    }
+}
+
+impl Drop for Segment {
     fn drop(&mut self) {
-        let _ = self.memory;
+        unsafe { libc::shmctl(self.0, libc::IPC_RMID, std::ptr::null_mut()) };
     }
 }
 
@@ -143,6 +170,25 @@ fn check(name: &'static str) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// When everything is observed nothing is made in advance, so the probes run once more as ordinary runs do.
+fn in_advance() -> Result<(), Failed> {
+    let state = tempfile::TempDir::new().unwrap();
+    let own = super::kit::start(state.path());
+    own.keep_warm(2).unwrap();
+    let stage = Stage::new();
+    let before = ["project", "outside", "home", "state"].map(|part| stage.room.listing_shallow(part));
+    for (name, _) in all() {
+        for tier in TIERS {
+            let (stopped, words) = verdict(&stage.run_in(&own, name, tier, Observe::Writes));
+            if !stopped && !gets_through(name, tier) {
+                return Err(format!("{name} got through in tier {tier}: {words}").into());
+            }
+        }
+    }
+    let after = ["project", "outside", "home", "state"].map(|part| stage.room.listing_shallow(part));
+    if before == after { Ok(()) } else { Err("a probe left a trace".into()) }
 }
 
 // T13

@@ -4,7 +4,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 
 use libtest_mimic::Trial;
 use vambrace_sandbox::{
-    ChangeKind, Direct, Exit, Filesystem, Outcome, Promote as _, PromoteFault, Tier, Why,
+    ChangeKind, Exit, Filesystem, Journaled, Outcome, Places, Promote as _, PromoteFault, Tier, Why,
 };
 
 use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, test, try_run};
@@ -32,6 +32,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::toolchains_are_shown_without_credentials_and_nothing_else_of_home", toolchains),
         test("files::extra_paths_are_readable_or_writable", extra_paths),
         test("files::names_that_are_no_text_come_over", names_that_are_no_text),
+        test("files::a_crash_while_changes_are_taken_over_leaves_all_or_none", crash_leaves_all_or_none),
+        test("files::after_a_crash_a_later_change_of_somebody_else_stays", later_changes_stay),
+        test("files::a_folder_that_looks_like_a_journals_is_never_promoted", forged_journal),
         test("files::tier_no_userns_refuses_what_it_cannot_do", no_userns_refuses),
     ]
 }
@@ -50,7 +53,12 @@ fn withheld(outcome: &Outcome) -> Vec<(String, Why)> {
 
 fn promote(outcome: &Outcome) -> Result<usize, PromoteFault> {
     let changes = outcome.changes.as_ref().unwrap();
-    Direct::over(changes).unwrap().promote(changes).map(|done| done.changes)
+    let state = tempfile::TempDir::new().unwrap();
+    let places = Places::below(state.path());
+    let done = Journaled::over(changes, &places).unwrap().promote(changes).map(|done| done.changes);
+    let notes = std::fs::read_dir(places.promotions).map_or(0, Iterator::count);
+    assert_eq!(notes, 0, "whatever happened, nothing is left to be done");
+    done
 }
 
 // T12
@@ -489,4 +497,130 @@ fn no_userns_refuses() {
     spec.least = Tier::Full;
     let fault = try_run(&spec).unwrap_err();
     assert!(fault.to_string().contains("`full` is not available"), "{fault}");
+}
+
+/// How many files of each kind the promoter changes.
+const MANY: usize = 150;
+
+/// The process of [`crash_leaves_all_or_none`]: changes a project and takes that over.
+pub(crate) fn promoter(room: &str) {
+    use std::io::Write as _;
+    let room = std::path::Path::new(room);
+    let sandbox = super::kit::start(&room.join("state"));
+    let script = "for i in $(seq MANY); do echo new >new/$i; echo new >old/$i; rm gone/$i; done; mkdir made; ln -s x link; mv a b"
+        .replace("MANY", &MANY.to_string());
+    let mut spec = vambrace_sandbox::Spec::new("sh", room.join("project"));
+    spec.arguments = vec!["-c".into(), script.into()];
+    spec.filesystem = Filesystem::ReadWrite;
+    let outcome = sandbox.run(&spec, vambrace_sandbox::Input::Nothing, &mut |_, _| {}).unwrap();
+    let changes = outcome.changes.as_ref().unwrap();
+    let promotion = Journaled::over(changes, sandbox.places()).unwrap();
+    println!("promoting");
+    std::io::stdout().flush().unwrap();
+    promotion.promote(changes).unwrap();
+}
+
+/// A project for it, with its files.
+fn many_files() -> Room {
+    let room = Room::new();
+    for number in 1..=MANY {
+        room.write(&format!("project/old/{number}"), "old\n");
+        room.write(&format!("project/gone/{number}"), "gone\n");
+    }
+    std::fs::create_dir(room.path("project/new")).unwrap();
+    room.write("project/a", "moves\n");
+    room
+}
+
+/// Starts the promoter and ends it at a moment.
+fn kill_promoter(room: &Room, when: impl Fn() -> bool) {
+    use std::io::BufRead as _;
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["promoter", room.path("").to_str().unwrap()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "promoting\n");
+    while !when() && child.try_wait().unwrap().is_none() {
+        std::hint::spin_loop();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn state_of(room: &Room) -> [usize; 4] {
+    let count = |folder: &str| std::fs::read_dir(room.path(folder)).unwrap().count();
+    let new =
+        (1..=MANY).filter(|n| room.read(&format!("project/old/{n}")).as_deref() == Some("new\n")).count();
+    let others = ["project/made", "project/link", "project/b"];
+    let there = others.iter().filter(|name| room.path(name).symlink_metadata().is_ok()).count();
+    [count("project/new"), new, MANY - count("project/gone"), there]
+}
+
+// A6
+fn crash_leaves_all_or_none() {
+    let (mut all, mut none, mut recovered) = (0, 0, 0);
+    // From before anything is written to after the end, and surely in the middle.
+    for round in 0..15_u64 {
+        let room = many_files();
+        let begin = std::cell::OnceCell::new();
+        let half = room.path(&format!("project/new/{}", 1 + round % 100));
+        kill_promoter(&room, || match round % 3 {
+            0 => half.exists(),
+            _ => {
+                begin.get_or_init(std::time::Instant::now).elapsed()
+                    > std::time::Duration::from_micros(round * 700)
+            }
+        });
+        recovered += Journaled::recover(&Places::below(&room.path("state")));
+        match state_of(&room) {
+            [0, 0, 0, 0] => none += 1,
+            [MANY, MANY, MANY, 3] => all += 1,
+            half => panic!("round {round}: {half:?}"),
+        }
+        let left = std::fs::read_dir(room.project()).unwrap().filter(|entry| {
+            entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".vambrace-unfinished")
+        });
+        assert_eq!(left.count(), 0);
+        assert_eq!(std::fs::read_dir(room.path("state/promotions")).map_or(0, Iterator::count), 0);
+    }
+    println!("all {all}, none {none}, recovered {recovered}");
+    assert!(none > 0 && recovered > 0, "all {all}, none {none}, recovered {recovered}");
+}
+
+fn later_changes_stay() {
+    // Until a kill fell between the note and the end.
+    for _ in 0..30 {
+        let room = many_files();
+        kill_promoter(&room, || room.read("project/old/1").as_deref() == Some("new\n"));
+        let [_, new, ..] = state_of(&room);
+        let unfinished = new > 0 && new < MANY;
+        if !unfinished {
+            continue;
+        }
+        let untouched =
+            (1..=MANY).find(|n| room.read(&format!("project/old/{n}")).as_deref() == Some("old\n"));
+        let mine = format!("project/old/{}", untouched.unwrap());
+        room.write(&mine, "mine\n");
+        assert_eq!(Journaled::recover(&Places::below(&room.path("state"))), 1);
+        assert_eq!(room.read(&mine).as_deref(), Some("mine\n"));
+        let [added, new, gone, others] = state_of(&room);
+        assert_eq!((added, new, gone, others), (MANY, MANY - 1, MANY, 3));
+        return;
+    }
+    panic!("no kill fell into the middle");
+}
+
+/// What lies there is put into place by whoever recovers, so no program may leave any.
+fn forged_journal() {
+    let room = Room::new();
+    let script = "mkdir .vambrace-unfinished-1-1 src/.vambrace-unfinished-2; echo x >.vambrace-unfinished-1-1/0; \
+                  echo x >src/.vambrace-unfinished-2/0; echo y >fine";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    promote(&outcome).unwrap();
+    assert_eq!(changes(&outcome), ["created fine"]);
+    assert!(!room.path("project/.vambrace-unfinished-1-1").exists());
+    assert!(!room.path("project/src/.vambrace-unfinished-2").exists());
 }

@@ -345,7 +345,9 @@ const PROBES: &[Probe] = &[
         let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
         std::os::unix::net::UnixStream::connect_addr(&address).map(drop)
     }),
-    ("host_shared_memory", || number(unsafe { libc::shmget(0x0056_414d, 4096, 0) }.into()).map(drop)),
+    ("host_shared_memory", || {
+        number(unsafe { libc::shmget(segment_key(broker().unsigned_abs()), 4096, 0) }.into()).map(drop)
+    }),
     ("internet_socket", || {
         number(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) }.into()).map(drop)
     }),
@@ -439,6 +441,11 @@ pub(crate) fn room(name: &str) -> PathBuf {
 
 fn broker() -> libc::pid_t {
     std::env::var("ESCAPE_BROKER").ok().and_then(|pid| pid.parse().ok()).unwrap_or(1)
+}
+
+/// The key of a segment of shared memory that belongs to this process.
+pub(crate) fn segment_key(process: u32) -> libc::key_t {
+    libc::key_t::try_from(0x5600_0000 | (process & 0x00ff_ffff)).unwrap_or(1)
 }
 
 /// A place where the program may write.

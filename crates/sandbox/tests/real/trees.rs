@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Exit, Filesystem, Input, Spec, Stream, Tier};
+use vambrace_sandbox::{Exit, Filesystem, Input, Observe, Spec, Stream, Tier};
 
 use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start, test};
 
@@ -23,6 +23,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("trees::a_killed_launcher_leaves_no_process", a_killed_launcher),
         test("trees::runs_beside_each_other_do_not_meet", runs_beside_each_other),
         test("trees::warm_cells_are_used_once_and_refilled", warm_cells),
+        test("trees::a_cell_that_was_made_for_something_else_is_not_used", wrong_guesses),
+        test("trees::a_killed_launcher_takes_along_what_waits", what_waits_goes_along),
+        test("trees::the_launcher_does_not_spin_while_it_ends_a_run", no_spinning),
     ]
 }
 
@@ -81,7 +84,7 @@ fn a_program_may_clean_up() {
     let room = Room::new();
     for tier in TIERS {
         let script = "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.05; done";
-        let mut spec = limited(in_tier(room.shell(Filesystem::Read, script), tier), 200);
+        let mut spec = limited(in_tier(room.shell(Filesystem::Read, script), tier), 600);
         spec.limits.grace = Duration::from_secs(5);
         let outcome = run(&spec);
         assert_eq!((outcome.exit, out(&outcome).as_str()), (Exit::Timeout, "cleaned\n"), "{tier}");
@@ -331,6 +334,105 @@ fn warm_cells() {
         assert!(said.ends_with("plain\n") && !said.contains('x'), "{said}");
         assert_eq!(outcome.tier, Tier::Full);
     }
+}
+
+/// What is made in advance is made for a run like the last one; here none is like the last one.
+fn wrong_guesses() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    sandbox.keep_warm(2).unwrap();
+    let room = Room::new();
+    room.write("other-home/x", "");
+    for round in 0..24_u32 {
+        let script = "echo $HOME; ls -A ~; ulimit -n; echo x 2>/dev/null >/etc/hosts; echo y >~/y";
+        let mut spec = room.shell(Filesystem::Read, script);
+        spec.home = Some(room.path(if round % 2 == 0 { "home" } else { "other-home" }));
+        spec.observe = if round % 3 == 0 { Observe::Off } else { Observe::Writes };
+        spec.limits.open_files = 100 + u64::from(round);
+        spec.limits.memory = if round % 5 == 0 { 1 << 30 } else { 2 << 30 };
+        let spec = in_tier(spec, TIERS[usize::from(round % 4 > 1)]);
+        let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+        let said = out(&outcome);
+        let lines: Vec<&str> = said.lines().collect();
+        let [home, files] = lines.as_slice() else { panic!("{round}: {said} {}", err(&outcome)) };
+        assert_eq!(*files, spec.limits.open_files.to_string());
+        if spec.only == Some(Tier::Full) {
+            assert_eq!(std::path::Path::new(home), spec.home.unwrap());
+        }
+        let told = outcome.denials.iter().any(|denial| denial.path.ends_with("hosts"));
+        assert_eq!(told, spec.observe == Observe::Writes, "{round}: {:?}", outcome.denials);
+    }
+}
+
+fn what_waits_goes_along() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    sandbox.keep_warm(1).unwrap();
+    let room = Room::new();
+    for tier in TIERS {
+        let spec = in_tier(room.shell(Filesystem::Read, "true"), tier);
+        sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+    }
+    // A stage for each tier, a cell, and a keeper with the process that is to be the program.
+    let launcher = sandbox.launcher_id();
+    let below = || -> Vec<u32> {
+        let mut found = children(launcher);
+        found.extend(found.clone().into_iter().flat_map(children));
+        found
+    };
+    let begin = Instant::now();
+    while below().len() < 5 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", below());
+        std::thread::yield_now();
+    }
+    let waiting = below();
+    unsafe { libc::kill(i32::try_from(launcher).unwrap(), libc::SIGKILL) };
+    while waiting.iter().any(|pid| runs(*pid)) {
+        assert!(begin.elapsed() < Duration::from_secs(40), "{waiting:?}");
+        std::thread::yield_now();
+    }
+    drop(sandbox);
+    drop(start(state.path()));
+    assert_eq!(groups(launcher), [""; 0]);
+}
+
+/// A launcher that spins keeps whom it ends from ending, when its priority is real-time.
+fn no_spinning() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    let room = Room::new();
+    let mark = mark("spin");
+    let script = format!("echo x; sleep 1000; : {mark}");
+    let mut spec = in_tier(room.shell(Filesystem::Read, &script), Tier::NoUserns);
+    spec.observe = Observe::Off;
+    let launcher = sandbox.launcher_id();
+    let before = ticks(launcher);
+    let left = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        sandbox.run(&spec, Input::Nothing, &mut |_, _| {
+            // The keeper cannot end anything now, and nobody waits for the run any more.
+            for keeper in children(launcher).into_iter().filter(|child| !children(*child).is_empty()) {
+                unsafe { libc::kill(i32::try_from(keeper).unwrap(), libc::SIGSTOP) };
+            }
+            panic!("the caller goes away");
+        })
+    }));
+    assert!(left.is_err());
+    let start = Instant::now();
+    while !alive(&mark).is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the tree was not ended");
+        std::thread::yield_now();
+    }
+    let spent = ticks(launcher) - before;
+    assert!(spent < 10, "{spent} hundredths of a second for 0.4 s of waiting");
+}
+
+/// Processor time of a process, in hundredths of a second.
+fn ticks(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, after) = text.rsplit_once(')').unwrap();
+    let numbers: Vec<u64> =
+        after.split_ascii_whitespace().skip(11).take(2).map(|n| n.parse().unwrap()).collect();
+    numbers.iter().sum()
 }
 
 /// The broker of [`a_killed_broker_leaves_nothing`]: tier, room, script.

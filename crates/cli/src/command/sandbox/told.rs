@@ -125,9 +125,13 @@ fn change_json(changes: &Changes, change: &Change) -> Value {
         ChangeKind::Renamed { from } => Some(from.display().to_string()),
         _ => None,
     };
+    let after = change
+        .after
+        .as_ref()
+        .map(|after| facts(&Facts { hash: changes.hash_after(change), ..after.clone() }));
     json!({
         "path": change.path.display().to_string(), "kind": change.kind.as_str(), "from": from,
-        "before": change.before.as_ref().map(facts), "after": change.after.as_ref().map(facts),
+        "before": change.before.as_ref().map(facts), "after": after,
         "diff": changes.diff(change),
     })
 }

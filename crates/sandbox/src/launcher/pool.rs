@@ -1,0 +1,283 @@
+//! What is made in advance: stages, and cells and keepers that wait for their order, each used once. A guess (where the
+//! home folder is, what is observed) that a run does not agree with is ended when it is quiet, never bent.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+use super::Launcher;
+use super::cgroup::Group;
+use super::stage::{Kind, Stage, Wish};
+use crate::cell;
+use crate::filter::Walls;
+use crate::offer::now_ms;
+use crate::order::DEFAULT_HOME;
+use crate::spec::{Limits, Observe};
+use crate::sys::message;
+use crate::sys::process::Child;
+use crate::tier::Tier;
+use crate::wire::{self, Bytes, Go, Header, Identity, Offer};
+
+/// User ids that belong to nobody: past those that systemd and container programs give away.
+const FIRST_UID: u32 = 1_990_000_000;
+/// So many of them are used.
+const UNOWNED: u32 = 1000;
+/// A stage, and the control group that it sits in unless a run has it now.
+pub(super) struct Staged {
+    pub(super) stage: Stage,
+    pub(super) kind: Kind,
+    /// Whether it has a group, here or with a run: then it serves one run at a time.
+    pub(super) grouped: bool,
+    pub(super) group: Option<Group>,
+}
+
+/// The first of the ids that runs of a root broker get. A container may have only the lower ones: then its last ones.
+#[expect(clippy::disallowed_methods, reason = "the kernel's word on which ids there are")]
+pub(super) fn unowned_ids() -> u32 {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    unowned_in(&map)
+}
+
+fn unowned_in(map: &str) -> u32 {
+    let ranges = map.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (first, count) = (words.next()?.parse::<u64>().ok()?, words.nth(1)?.parse::<u64>().ok()?);
+        Some((first, first + count))
+    });
+    let (low, high) = (u64::from(FIRST_UID), u64::from(FIRST_UID + UNOWNED));
+    let mut last = None;
+    for (first, end) in ranges {
+        if first <= low && high < end {
+            return FIRST_UID;
+        }
+        // Room for them above those that people and services have.
+        if end > first + 10_000 {
+            last = last.max(u32::try_from(end - u64::from(UNOWNED) - 2).ok());
+        }
+    }
+    last.unwrap_or(FIRST_UID)
+}
+
+/// What a cell or a keeper is made for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) proc: bool,
+    pub(super) own_network: bool,
+    pub(super) expected: Option<Observe>,
+    pub(super) home: Bytes,
+    pub(super) tier: Tier,
+}
+
+/// What the next run will probably want: what the last one wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Guess {
+    expected: Option<Observe>,
+    home: Bytes,
+    owner: (u32, u32),
+    limits: Limits,
+}
+
+impl Default for Guess {
+    fn default() -> Self {
+        let home = DEFAULT_HOME.as_bytes().to_vec();
+        Self { expected: None, home, owner: (0, 0), limits: Limits::default() }
+    }
+}
+
+/// A cell or a keeper that waits for its order.
+pub(super) struct Cell {
+    pub(super) number: u64,
+    pub(super) child: Child,
+    pub(super) channel: OwnedFd,
+    pub(super) identity: Identity,
+    pub(super) walls: Walls,
+    pub(super) group: Group,
+    /// Who made it.
+    pub(super) stage: Pid,
+}
+
+impl Launcher {
+    /// Of what there are not as many in advance as there shall be.
+    pub(super) fn missing(&self) -> Option<Walls> {
+        let ready = |walls: Walls| self.warm.iter().filter(|cell| cell.walls == walls).count();
+        [(Walls::LandlockOnly, self.wanted_keepers), (Walls::Namespaces, self.wanted_warm)]
+            .into_iter()
+            .find_map(|(walls, wanted)| (ready(walls) < wanted).then_some(walls))
+    }
+
+    /// The next run will probably be like this one.
+    pub(super) fn learn(&mut self, header: &Header) {
+        self.guess.limits = header.limits;
+        if header.tier == Tier::NoUserns {
+            self.wanted_keepers = 1;
+            // An older Landlock needs a filter that names processes, which differ.
+            let usual = header.observe == Observe::Writes && self.landlock_abi >= 6;
+            self.guess.expected = usual.then_some(header.observe);
+        } else {
+            self.guess.home.clone_from(&header.home);
+            self.guess.owner = header.owner;
+        }
+    }
+
+    /// What a run needs of the kernel is there before it comes, and the broker is told.
+    pub(super) fn prepare(&mut self, walls: Walls, control: BorrowedFd<'_>) {
+        if self.make_offer(walls, control).is_err() {
+            // Not now; the next run makes its own and tells what is wrong.
+            match walls {
+                Walls::Namespaces => self.wanted_warm = 0,
+                Walls::LandlockOnly => self.wanted_keepers = 0,
+            }
+        }
+    }
+
+    fn make_offer(&mut self, walls: Walls, control: BorrowedFd<'_>) -> Result<(), (String, Errno)> {
+        let at = |errno| ("offer".to_owned(), errno);
+        let Guess { expected, home, owner, limits } = self.guess.clone();
+        let expected = expected.filter(|_| walls == Walls::LandlockOnly);
+        let tier = match walls {
+            Walls::LandlockOnly => Tier::NoUserns,
+            Walls::Namespaces if self.proc => Tier::Full,
+            Walls::Namespaces => Tier::FullNoProc,
+        };
+        let asked = Asked { proc: self.proc, own_network: true, expected, home: home.clone(), tier };
+        let mut cell = self.make_cell(Kind { walls, told: false }, asked, &limits)?;
+        // A group that lasts may have the bounds of another run.
+        cell.group.bound(&limits);
+        let (number, identity) = (cell.number, cell.identity);
+        let memory_limited = cell.group.limits_memory();
+        let channel = rustix::io::fcntl_dupfd_cloexec(&cell.channel, 0);
+        // From here on it is ended with the others, whether anybody hears of it or not.
+        self.warm.push(cell);
+        let channel = channel.map_err(at)?;
+        // It takes half as long as to start a program.
+        let count = walls == Walls::LandlockOnly && !identity.taken && self.runs.is_empty();
+        let go = Go { memory_limited, others: count.then(cell::running) };
+        let counted = now_ms();
+        let maps = if identity.taken && walls == Walls::Namespaces {
+            Some(self.maps.get(owner, identity).map_err(at)?)
+        } else {
+            None
+        };
+        let offer = Offer { number, tier, identity, expected, home, owner, limits, go, counted };
+        let mut handles = vec![channel.as_fd()];
+        handles.extend(maps.iter().flat_map(|(of_owner, of_root)| [of_owner.as_fd(), of_root.as_fd()]));
+        message::send(control, &wire::pack(&offer).map_err(at)?, &handles).map_err(at)
+    }
+
+    /// A cell that the broker uses.
+    pub(super) fn take_offered(&mut self, number: u64) -> Option<Cell> {
+        let at = self.warm.iter().position(|cell| cell.number == number)?;
+        Some(self.warm.swap_remove(at))
+    }
+
+    /// A cell that the broker does not want.
+    pub(super) fn take_back(&mut self, number: u64) {
+        if let Some(Cell { child, stage, group, .. }) = self.take_offered(number) {
+            end(&child);
+            self.give_back(stage, group);
+        }
+    }
+
+    pub(super) fn make_cell(
+        &mut self,
+        kind: Kind,
+        asked: Asked,
+        limits: &Limits,
+    ) -> Result<Cell, (String, Errno)> {
+        let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
+        let walls = kind.walls;
+        let root = rustix::process::geteuid().is_root();
+        let identity = self.identity(if walls == Walls::Namespaces { self.powers } else { root });
+        let (number, group) = self.stage(kind).map_err(at("namespaces"))?;
+        let mut group = group.unwrap_or_else(|| self.groups.make(limits, asked.tier));
+        let Some(staged) = self.stages.get(number) else { return Err(("stage".to_owned(), Errno::SRCH)) };
+        let (ours, theirs) = message::pair().map_err(at("channel"))?;
+        let Asked { proc, own_network, expected, home, .. } = asked;
+        let wish = Wish { identity, proc, own_network, expected, home };
+        let birthplace = if group.lasts() { None } else { group.birthplace() };
+        let born = birthplace.is_some();
+        let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;
+        let made = match staged.stage.make(&wish, theirs, birthplace) {
+            // Not every group can be born into; what was born elsewhere can still be moved.
+            Err(_) if born => staged.stage.make(&wish, again, None).inspect(|child| group.add(child.pid)),
+            made => made,
+        };
+        match made {
+            Ok(child) => {
+                let stage = staged.stage.pid;
+                self.made += 1;
+                Ok(Cell { number: self.made, child, channel: ours, identity, walls, group, stage })
+            }
+            Err(why) => {
+                // It may be gone, or unable: the next run gets another.
+                self.stages.swap_remove(number);
+                Err(why)
+            }
+        }
+    }
+
+    /// A stage that is free, with the group that it sits in.
+    fn stage(&mut self, kind: Kind) -> Result<(usize, Option<Group>), Errno> {
+        let free = |staged: &Staged| staged.kind == kind && (!staged.grouped || staged.group.is_some());
+        if let Some(number) = self.stages.iter().position(free) {
+            let mut group = self.stages.get_mut(number).and_then(|staged| staged.group.take());
+            if let Some(group) = &mut group {
+                group.begin_anew();
+            }
+            return Ok((number, group));
+        }
+        let stage = Stage::start(kind, self.powers, self.landlock_abi)?;
+        let mut group = None;
+        if self.groups.are_old() {
+            let mut made = self.groups.make(&Limits::default(), Tier::Full);
+            made.add(stage.pid);
+            group = Some(made).filter(Group::lasts);
+        }
+        self.stages.push(Staged { stage, kind, grouped: group.is_some(), group: None });
+        Ok((self.stages.len() - 1, group))
+    }
+
+    /// Takes back the group of a run that has ended.
+    pub(super) fn give_back(&mut self, of: Pid, group: Group) {
+        let owner = self.stages.iter_mut().find(|staged| staged.stage.pid == of && staged.grouped);
+        // Without its stage, or made for one run: it is removed.
+        if let Some(owner) = owner.filter(|_| group.lasts()) {
+            owner.group = Some(group);
+        }
+    }
+
+    /// The user's own ids, or for root the first of the unowned ones that nobody uses now.
+    fn identity(&self, taken: bool) -> Identity {
+        if !taken {
+            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            return Identity { uid, gid, taken };
+        }
+        let used = |uid: u32| {
+            self.runs.iter().any(|run| run.identity().uid == uid)
+                || self.warm.iter().any(|cell| cell.identity.uid == uid)
+        };
+        let first = unowned_ids();
+        let uid = (first..first + UNOWNED).find(|uid| !used(*uid)).unwrap_or(first + UNOWNED);
+        Identity { uid, gid: uid, taken }
+    }
+}
+
+/// Ends a cell that nobody used.
+pub(super) fn end(child: &Child) {
+    let _ = rustix::process::pidfd_send_signal(&child.handle, Signal::KILL);
+    let _ = rustix::process::waitpid(Some(child.pid), rustix::process::WaitOptions::empty());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST_UID, unowned_in};
+
+    #[test]
+    fn ids_that_a_container_has_are_used_in_it() {
+        assert_eq!(unowned_in("         0          0 4294967295\n"), FIRST_UID);
+        assert_eq!(unowned_in("0 100000 65536\n"), 64_534);
+        assert_eq!(unowned_in("0 1000 1\n1 100000 65536\n"), 64_535);
+        assert_eq!(unowned_in(""), FIRST_UID);
+    }
+}

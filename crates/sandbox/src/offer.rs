@@ -1,0 +1,106 @@
+//! Cells that the launcher has offered: a run whose wishes were guessed right hands its order to the cell itself, so that
+//! nobody is woken in between, and the launcher, who ends it in time and cleans up, hears of it meanwhile.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::time::ClockId;
+
+use crate::fault::SandboxFault;
+use crate::launcher;
+use crate::sandbox::Sandbox;
+use crate::spec::{Limits, Network, Observe};
+use crate::sys::message;
+use crate::tier::Tier;
+use crate::wire::{self, Go, Header, Offer, Request};
+
+/// A count of the user's processes that is older is made again, in milliseconds.
+const FRESH_MS: u64 = 2000;
+
+/// A cell that waits for an order of ours.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    offer: Offer,
+    channel: OwnedFd,
+    maps: Vec<OwnedFd>,
+}
+
+impl Sandbox {
+    /// Has a run started. Handles: order, report, standard input, output, error. Gives what the launcher is still to hear
+    /// of it (with the report): later, because it would be in the way of the cell now.
+    pub(crate) fn begin(
+        &self,
+        header: Header,
+        handles: [BorrowedFd<'_>; 5],
+    ) -> Result<Option<Request>, SandboxFault> {
+        let run = |header, cell| self.send(&Request::Run { header, cell }, &handles).map(|()| None);
+        let Some(offered) = self.offered(&header)? else { return run(header, None) };
+        let cell = offered.offer.number;
+        if !offered.is_bound_as(&header.limits) {
+            return run(header, Some(cell));
+        }
+        // One that is gone takes no order; then nothing was started.
+        if offered.order(&header, handles, self.is_alone()).is_err() {
+            self.send(&Request::Return(cell), &[])?;
+            return run(header, None);
+        }
+        Ok(Some(Request::Begun { header, cell }))
+    }
+
+    /// A cell that fits. One that was made for something else goes back, so that the launcher learns.
+    fn offered(&self, header: &Header) -> Result<Option<Offered>, SandboxFault> {
+        let mut offers = self.offers.lock();
+        while let Ok(received) = message::receive_now(self.control()) {
+            let mut handles = received.handles.into_iter();
+            let (Ok(offer), Some(channel)) = (wire::unpack(&received.bytes), handles.next()) else { break };
+            offers.push(Offered { offer, channel, maps: handles.collect() });
+        }
+        if header.observe == Observe::All {
+            return Ok(None);
+        }
+        if let Some(at) = offers.iter().position(|offered| offered.fits(header)) {
+            return Ok(Some(offers.swap_remove(at)));
+        }
+        if let Some(at) = offers.iter().position(|offered| offered.offer.tier == header.tier) {
+            let returned = offers.swap_remove(at).offer.number;
+            self.send(&Request::Return(returned), &[])?;
+        }
+        Ok(None)
+    }
+}
+
+impl Offered {
+    fn fits(&self, header: &Header) -> bool {
+        let Offer { tier, expected, home, owner, identity, .. } = &self.offer;
+        *tier == header.tier
+            && match tier {
+                Tier::NoUserns => expected
+                    .is_none_or(|expected| (expected, Network::None) == (header.observe, header.network)),
+                _ => *home == header.home && (!identity.taken || *owner == header.owner),
+            }
+    }
+
+    /// Whether the control group needs no other bounds.
+    fn is_bound_as(&self, limits: &Limits) -> bool {
+        let bounds = |limits: &Limits| (limits.memory, limits.processes, limits.cpu_percent);
+        bounds(&self.offer.limits) == bounds(limits)
+    }
+
+    fn order(&self, header: &Header, handles: [BorrowedFd<'_>; 5], alone: bool) -> Result<(), Errno> {
+        let Offer { identity, go, counted, .. } = &self.offer;
+        if let (Some(task), true) = (&header.task, identity.taken) {
+            launcher::hand_over(task, *identity)?;
+        }
+        let counted = go.others.filter(|_| alone && now_ms().saturating_sub(*counted) < FRESH_MS);
+        let go = Go { others: counted, ..*go };
+        let mut lent = handles.to_vec();
+        lent.extend(self.maps.iter().map(OwnedFd::as_fd));
+        message::send(self.channel.as_fd(), &wire::pack(&go)?, &lent)
+    }
+}
+
+/// Milliseconds since the machine started.
+pub(crate) fn now_ms() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+}

@@ -1,0 +1,457 @@
+//! Taking changes over so that a crash leaves all of them or none: everything new is written beside its place first, then
+//! what is to be done is noted, then it is done; who comes after a crash does it again.
+//!
+//! The note lies in the state folder, which no agent and no confined program can write; in the workspace lies only what
+//! is to be moved into place, in one folder, and only meanwhile. Each step can be done twice.
+#![expect(clippy::disallowed_methods, reason = "notes in the state folder, which no program sees")]
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Promote, PromoteFault, Promoted, Target, UNFINISHED, changes_kind, copy, give, owner_of, write_file,
+};
+use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
+use crate::sandbox::Places;
+use crate::sys::mounting::open_beneath;
+use crate::wire::{self, Bytes};
+
+/// With a journal in the state folder.
+#[derive(Debug)]
+pub struct Journaled {
+    target: Target,
+    notes: PathBuf,
+    workspace: PathBuf,
+}
+
+/// What is noted.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    workspace: Bytes,
+    /// Device and number: another folder in its place is not touched.
+    identity: (u64, u64),
+    /// The folder in the workspace with what is new.
+    beside: String,
+    /// Nothing while that is still being written.
+    steps: Option<Vec<Step>>,
+    /// Since when the machine runs, where what is new was not brought to the disk: after a power cut it may be empty.
+    unsynced_since: Option<String>,
+}
+
+/// So many new files are brought to the disk one by one; with more of them that would take longer than copying.
+const MOST_SYNCED: usize = 64;
+
+/// Whether a step may have been done by somebody who is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    First,
+    Again,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Step {
+    Folder {
+        path: Bytes,
+        mode: u32,
+    },
+    /// A file or link that lies beside under this number.
+    Place {
+        path: Bytes,
+        number: u64,
+        before: Option<Before>,
+    },
+    Mode {
+        path: Bytes,
+        mode: u32,
+    },
+    Rename {
+        from: Bytes,
+        to: Bytes,
+    },
+    Delete {
+        path: Bytes,
+        folder: bool,
+        before: Option<Before>,
+    },
+}
+
+/// Number and last change of what was there: after a crash, somebody else's later change of it wins.
+type Before = (u64, i128);
+
+impl Journaled {
+    /// Into the workspace that the changes were made over.
+    pub fn over(changes: &Changes, places: &Places) -> Result<Self, Errno> {
+        let target = Target { root: Arc::clone(&changes.base), owner: owner_of(&changes.base)? };
+        let itself = format!("/proc/self/fd/{}", changes.base.as_raw_fd());
+        let workspace = rustix::fs::readlink(itself, Vec::new())?.into_bytes();
+        Ok(Self { target, notes: places.promotions.clone(), workspace: OsString::from_vec(workspace).into() })
+    }
+
+    /// Finishes what a crash has left, in any workspace, or takes it away where it had only begun; says how many it
+    /// finished.
+    pub fn recover(places: &Places) -> usize {
+        let Ok(list) = fs::read_dir(&places.promotions) else { return 0 };
+        list.filter_map(Result::ok).filter(|entry| recover_one(&entry.path()).unwrap_or(false)).count()
+    }
+}
+
+impl Promote for Journaled {
+    fn promote(&self, changes: &Changes) -> Result<Promoted, PromoteFault> {
+        for change in &changes.list {
+            self.target.stands(changes, change)?;
+        }
+        let fault = |why| PromoteFault::Write { path: self.workspace.clone(), why, written: 0 };
+        let mut journal = Journal::begin(self).map_err(fault)?;
+        let steps = match journal.write(changes, &self.target) {
+            Ok(steps) => steps,
+            Err((path, why)) => {
+                journal.clear();
+                return Err(PromoteFault::Write { path, why, written: 0 });
+            }
+        };
+        if let Err(why) = journal.commit(steps.clone()) {
+            journal.clear();
+            return Err(fault(why));
+        }
+        for (done, step) in steps.iter().enumerate() {
+            if let Err(why) = journal.place(step, &self.target, Turn::First) {
+                journal.clear();
+                let path = PathBuf::from(OsStr::from_bytes(step.path()));
+                return Err(PromoteFault::Write { path, why, written: done });
+            }
+        }
+        journal.clear();
+        Ok(Promoted { changes: changes.list.len() })
+    }
+}
+
+/// One promotion that is going on.
+struct Journal {
+    root: OwnedFd,
+    beside: OwnedFd,
+    note: Note,
+    file: PathBuf,
+    /// Locked as long as we live.
+    lock: File,
+}
+
+impl Journal {
+    fn begin(whose: &Journaled) -> Result<Self, Errno> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{number}", std::process::id());
+        let root = rustix::io::fcntl_dupfd_cloexec(&*whose.target.root, 0)?;
+        let facts = rustix::fs::fstat(&root)?;
+        fs::create_dir_all(&whose.notes).map_err(|error| errno(&error))?;
+        let file = whose.notes.join(&name);
+        let lock = File::create_new(&file).map_err(|error| errno(&error))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let beside = format!("{UNFINISHED}{name}");
+        let note = Note {
+            workspace: whose.workspace.as_os_str().as_bytes().to_vec(),
+            identity: (facts.st_dev, facts.st_ino),
+            beside: beside.clone(),
+            steps: None,
+            unsynced_since: None,
+        };
+        // Noted before it is there, so that nothing stays in the workspace.
+        write_note(&lock, &note)?;
+        rustix::fs::mkdirat(&root, &beside, Mode::from_raw_mode(0o700))?;
+        let beside = open_beneath(root.as_fd(), beside.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(Self { root, beside, note, file, lock })
+    }
+
+    /// One that a process left which is gone.
+    fn again(note: Note, file: &Path, lock: File) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(note.workspace.as_slice(), flags, Mode::empty())?;
+        let facts = rustix::fs::fstat(&root)?;
+        if (facts.st_dev, facts.st_ino) != note.identity {
+            return Err(Errno::STALE);
+        }
+        let beside = open_beneath(root.as_fd(), note.beside.as_bytes(), flags)?;
+        Ok(Self { root, beside, note, file: file.to_owned(), lock })
+    }
+
+    /// Everything new, beside its place; gives what is to be done.
+    fn write(&mut self, changes: &Changes, target: &Target) -> Result<Vec<Step>, (PathBuf, Errno)> {
+        let gone = |change: &&Change| change.kind == ChangeKind::Deleted;
+        let (replaced, made): (Vec<_>, Vec<_>) =
+            changes.list.iter().filter(|change| !gone(change)).partition(|change| changes_kind(change));
+        let makes_room = |change: &&Change| replaced.iter().any(|one| change.path.starts_with(&one.path));
+        let mut steps: Vec<Step> = Vec::with_capacity(changes.list.len());
+        // What goes away: inner before outer, and first where something else takes its place.
+        let going = || changes.list.iter().rev().filter(gone);
+        steps.extend(going().filter(makes_room).map(delete));
+        for (number, change) in replaced.iter().chain(&made).enumerate() {
+            let at = |why| (change.path.clone(), why);
+            if changes_kind(change) {
+                steps.push(delete(change));
+            }
+            let number = number as u64;
+            steps.extend(self.write_one(change, number, changes, target).map_err(at)?);
+        }
+        steps.extend(going().filter(|change| !makes_room(change)).map(delete));
+        Ok(steps)
+    }
+
+    fn write_one(
+        &self,
+        change: &Change,
+        number: u64,
+        changes: &Changes,
+        target: &Target,
+    ) -> Result<Option<Step>, Errno> {
+        let path = change.path.as_os_str().as_bytes().to_vec();
+        let Some(after) = &change.after else { return Ok(None) };
+        let before = before(change).filter(|_| !changes_kind(change));
+        let name = number.to_string();
+        Ok(Some(match (&change.kind, after.kind) {
+            (ChangeKind::Renamed { from }, _) => {
+                Step::Rename { from: from.as_os_str().as_bytes().to_vec(), to: path }
+            }
+            (ChangeKind::Mode, _) => Step::Mode { path, mode: after.mode },
+            (_, EntryKind::Folder) => Step::Folder { path, mode: after.mode },
+            (_, EntryKind::Link) => {
+                let leads_to = after.target.as_ref().ok_or(Errno::INVAL)?;
+                rustix::fs::symlinkat(leads_to.as_os_str(), &self.beside, &name)?;
+                if let Some((uid, gid)) = target.owner {
+                    let flags = AtFlags::SYMLINK_NOFOLLOW;
+                    rustix::fs::chownat(&self.beside, &name, Some(uid), Some(gid), flags)?;
+                }
+                Step::Place { path, number, before }
+            }
+            (_, EntryKind::File) => {
+                let content = changes.open_after(&change.path)?;
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(&self.beside, &name, flags, Mode::from_raw_mode(0o600))?;
+                copy(&content, &file, after.size)?;
+                give(&file, target.owner)?;
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(after.mode))?;
+                Step::Place { path, number, before }
+            }
+            (_, EntryKind::Special) => return Err(Errno::INVAL),
+        }))
+    }
+
+    /// From here on it will be done, by whomever.
+    fn commit(&mut self, steps: Vec<Step>) -> Result<(), Errno> {
+        let new = steps.iter().filter_map(|step| match step {
+            Step::Place { number, .. } => Some(number.to_string()),
+            _ => None,
+        });
+        let new: Vec<String> = new.collect();
+        if new.len() > MOST_SYNCED {
+            self.note.unsynced_since = Some(boot());
+        } else {
+            for name in new {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                match rustix::fs::openat(&self.beside, name, flags, Mode::empty()) {
+                    Ok(file) => rustix::fs::fsync(&file)?,
+                    // A link, which the folder holds itself; or nobody may read it, not even we.
+                    Err(Errno::LOOP | Errno::ACCESS) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+            rustix::fs::fsync(&self.beside)?;
+        }
+        self.note.steps = Some(steps);
+        write_note(&self.lock, &self.note)
+    }
+
+    /// One step, which may have been done before.
+    fn place(&self, step: &Step, target: &Target, turn: Turn) -> Result<(), Errno> {
+        let (folder, name) = parent(self.root.as_fd(), step.path())?;
+        if turn == Turn::Again && !self.is_as_it_was(step)? {
+            return Ok(());
+        }
+        match step {
+            Step::Folder { path, mode } => {
+                match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o700)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno),
+                }
+                let made = open_beneath(self.root.as_fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+                give(&made, target.owner)?;
+                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))
+            }
+            Step::Place { number, before, .. } => {
+                let flags = if before.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+                let from = number.to_string();
+                match rustix::fs::renameat_with(&self.beside, &from, &folder, name, flags) {
+                    // It is in its place already.
+                    Err(Errno::NOENT) => Ok(()),
+                    Err(Errno::XDEV) => self.place_elsewhere(&from, &folder, name, before.is_some(), target),
+                    done => done,
+                }
+            }
+            Step::Mode { path, mode } => {
+                let file = open_beneath(self.root.as_fd(), path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))
+            }
+            Step::Rename { from, .. } => {
+                let (old, old_name) = parent(self.root.as_fd(), from)?;
+                match rustix::fs::renameat_with(&old, old_name, &folder, name, RenameFlags::NOREPLACE) {
+                    Err(Errno::NOENT) => Ok(()),
+                    done => done,
+                }
+            }
+            Step::Delete { folder: whole, .. } => {
+                let flags = if *whole { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+                match rustix::fs::unlinkat(&folder, name, flags) {
+                    Ok(()) | Err(Errno::NOENT) => Ok(()),
+                    Err(errno) => Err(errno),
+                }
+            }
+        }
+    }
+
+    /// Into a folder on another file system.
+    fn place_elsewhere(
+        &self,
+        from: &str,
+        folder: &OwnedFd,
+        name: &OsStr,
+        replaces: bool,
+        target: &Target,
+    ) -> Result<(), Errno> {
+        let facts = rustix::fs::statat(&self.beside, from, AtFlags::SYMLINK_NOFOLLOW)?;
+        if rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Symlink {
+            let target = rustix::fs::readlinkat(&self.beside, from, Vec::new())?;
+            if replaces {
+                rustix::fs::unlinkat(folder, name, AtFlags::empty())?;
+            }
+            rustix::fs::symlinkat(target, folder, name)?;
+        } else {
+            let content = open_beneath(self.beside.as_fd(), from.as_bytes(), OFlags::RDONLY)?;
+            let size = u64::try_from(facts.st_size).unwrap_or(0);
+            let mode = Mode::from_raw_mode(facts.st_mode & 0o777);
+            write_file(folder.as_fd(), name, &content, size, mode, target.owner, replaces)?;
+        }
+        rustix::fs::unlinkat(&self.beside, from, AtFlags::empty())
+    }
+
+    /// Whether nobody changed since what a step replaces or removes.
+    fn is_as_it_was(&self, step: &Step) -> Result<bool, Errno> {
+        let (Step::Place { path, before: Some(before), .. }
+        | Step::Delete { path, before: Some(before), folder: false }) = step
+        else {
+            return Ok(true);
+        };
+        let now = Facts::look(self.root.as_fd(), path)?;
+        Ok(now.is_some_and(|now| (now.inode, now.changed) == *before))
+    }
+
+    /// Nothing is left to do.
+    fn clear(&self) {
+        remove_beside(self.root.as_fd(), &self.beside, &self.note.beside);
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+impl Step {
+    fn path(&self) -> &[u8] {
+        match self {
+            Self::Folder { path, .. }
+            | Self::Place { path, .. }
+            | Self::Mode { path, .. }
+            | Self::Delete { path, .. } => path,
+            Self::Rename { to, .. } => to,
+        }
+    }
+}
+
+fn before(change: &Change) -> Option<Before> {
+    change.before.as_ref().map(|before| (before.inode, before.changed))
+}
+
+fn delete(change: &Change) -> Step {
+    let folder = change.before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
+    Step::Delete { path: change.path.as_os_str().as_bytes().to_vec(), folder, before: before(change) }
+}
+
+fn parent<'p>(root: BorrowedFd<'_>, path: &'p [u8]) -> Result<(OwnedFd, &'p OsStr), Errno> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let name = path.file_name().ok_or(Errno::INVAL)?;
+    let above = path.parent().map(|above| above.as_os_str().as_bytes()).filter(|above| !above.is_empty());
+    Ok((open_beneath(root, above.unwrap_or(b"."), OFlags::PATH | OFlags::DIRECTORY)?, name))
+}
+
+/// Adds a note: its length, its hash, itself. The last one that is whole counts.
+fn write_note(mut file: &File, note: &Note) -> Result<(), Errno> {
+    let bytes = wire::pack(note)?;
+    let mut record = (bytes.len() as u64).to_le_bytes().to_vec();
+    record.extend_from_slice(&Sha256::digest(&bytes));
+    record.extend_from_slice(&bytes);
+    file.write_all(&record).and_then(|()| file.sync_data()).map_err(|error| errno(&error))
+}
+
+fn last_note(mut bytes: &[u8]) -> Option<Note> {
+    let mut last = None;
+    while let Some((length, rest)) = bytes.split_first_chunk::<8>()
+        && let Some((hash, rest)) = rest.split_first_chunk::<32>()
+        && let Ok(length) = usize::try_from(u64::from_le_bytes(*length))
+        && let Some((note, rest)) = rest.split_at_checked(length)
+        && Sha256::digest(note).as_slice() == hash
+    {
+        last = wire::unpack(note).ok();
+        bytes = rest;
+    }
+    last
+}
+
+/// Finishes one promotion whose process is gone, or takes away what it had only begun; says whether it finished one.
+fn recover_one(file: &Path) -> Result<bool, Errno> {
+    let lock = File::open(file).map_err(|error| errno(&error))?;
+    // Its process lives.
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    let bytes = fs::read(file).map_err(|error| errno(&error))?;
+    let found = last_note(&bytes).and_then(|note| Journal::again(note, file, lock).ok());
+    let Some(journal) = found else {
+        // Nothing was begun, or the workspace or what lay in it is gone.
+        let _ = fs::remove_file(file);
+        return Ok(false);
+    };
+    let owner = owner_of(&journal.root)?;
+    let target = Target { root: Arc::new(rustix::io::fcntl_dupfd_cloexec(&journal.root, 0)?), owner };
+    let finished = journal.note.steps.is_some();
+    let trusted = journal.note.unsynced_since.as_ref().is_none_or(|since| *since == boot());
+    for step in journal.note.steps.iter().flatten().filter(|_| trusted) {
+        // What somebody else has put in its way stays.
+        let _ = journal.place(step, &target, Turn::Again);
+    }
+    journal.clear();
+    Ok(finished)
+}
+
+/// What the kernel calls the time since it started.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Takes away a folder with files in it, and no more than that.
+fn remove_beside(root: BorrowedFd<'_>, beside: &OwnedFd, name: &str) {
+    if let Ok(mut list) = rustix::fs::Dir::read_from(beside) {
+        while let Some(Ok(entry)) = list.read() {
+            if entry.file_name() != c"." && entry.file_name() != c".." {
+                let _ = rustix::fs::unlinkat(beside, entry.file_name(), AtFlags::empty());
+            }
+        }
+    }
+    let _ = rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR);
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
+}
