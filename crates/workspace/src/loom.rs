@@ -161,6 +161,8 @@ pub struct Draft {
     pub diff: Vec<u8>,
     /// What a reader should know.
     pub notes: Vec<Note>,
+    /// What the files hold now, in the order of `changes`; nothing for a new one.
+    pub bases: Vec<Arc<Vec<u8>>>,
 }
 
 impl Draft {
@@ -331,7 +333,9 @@ impl Workspace {
             let note = |report| change.after().map(|after| Note::Parse { path: after.path.clone(), report });
             notes.extend(parsing.and_then(Parsing::end).and_then(note));
         }
-        Ok(Draft { changes, diff: text.unwrap_or_default(), notes })
+        let base = |change: &FileChange| files.iter().find(|(own, _)| own.path() == change.path());
+        let bases = changes.files().iter().filter_map(base).map(|(_, base)| Arc::clone(base)).collect();
+        Ok(Draft { changes, diff: text.unwrap_or_default(), notes, bases })
     }
 
     /// For a known language and a file that is not too large.
