@@ -208,7 +208,7 @@ fn an_edited_change_and_a_part_are_agreed_to_with_keys() {
     ada.types("\t ");
     ada.waits_for(&["1 marked"]);
     ada.types("p");
-    ada.waits_for(&["What would be applied instead of the proposal", "CREATE FILE src/two.rs"]);
+    ada.waits_for(&["What would be applied instead of the proposal", "CREATE FILE src/two.rs", "y agrees"]);
     ada.types("y");
     ada.waits_for(&["applied: CREATE FILE src/two.rs"]);
     assert_eq!((read(&home, "src/one.rs"), read(&home, "src/two.rs").as_deref()), (None, Some("two\n")));
@@ -265,9 +265,57 @@ fn signals_and_sizes_leave_the_terminal_usable() {
     }
 }
 
+// T25: everything that would agree, typed before anything is on the screen, agrees to nothing
+#[test]
+fn what_is_typed_ahead_agrees_to_nothing() {
+    let home = Home::new();
+    let patch = "--- /dev/null\n+++ b/src/one.rs\n@@ -0,0 +1 @@\n+one\n--- /dev/null\n+++ b/src/two.rs\n@@ -0,0 +1 @@\n+two\n";
+    propose(&home, "apply_patch", json!({"patch": patch}));
+    let mut ada = Person::watching(&home, &[("VAMBRACE_PASSPHRASE", PHRASE)]);
+    // The kernel keeps these until the program reads them.
+    ada.types("yyy\rcy");
+    ada.waits_for(&["+one", "+two", "y once"]);
+    assert_eq!(read(&home, "src/one.rs"), None);
+    // The part is worked out while more is typed.
+    ada.types(" pyyyy\r\r");
+    ada.waits_for(&["What would be applied instead of the proposal", "y agrees"]);
+    assert_eq!((read(&home, "src/one.rs"), read(&home, "src/two.rs")), (None, None));
+    ada.types("y");
+    ada.waits_for(&["applied: CREATE FILE src/one.rs"]);
+    assert_eq!((read(&home, "src/one.rs").as_deref(), read(&home, "src/two.rs")), (Some("one\n"), None));
+    ada.types("q");
+    assert_eq!(ada.leaves().0, Some(0));
+}
+
+// B6: nobody agrees to what does not fit on the screen
+#[test]
+fn a_tiny_screen_takes_no_yes() {
+    let home = Home::new();
+    propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
+    let mut ada = Person::watching(&home, &[("VAMBRACE_PASSPHRASE", PHRASE)]);
+    ada.waits_for(&["CREATE FILE src/new.rs", "y once"]);
+    ada.screen.screen_mut().set_size(lines(5), lines(60));
+    resize(&ada.keyboard, 5, 60);
+    signal(&ada, Signal::WINCH);
+    ada.waits_for(&["too small to agree"]);
+    ada.types("y");
+    ada.waits_for(&["the screen is too small"]);
+    ada.types("q");
+    assert_eq!(ada.leaves().0, Some(0));
+    assert_eq!(read(&home, "src/new.rs"), None);
+}
+
+// The terminal may go at any moment, also with keys on the way
 #[test]
 fn a_terminal_that_goes_away_ends_it() {
+    for keys in ["", "jjjjkkkk\x1b[A", "y"] {
+        gone_with(keys);
+    }
+}
+
+fn gone_with(keys: &str) {
     let home = Home::new();
+    propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
     let desk = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&desk).unwrap();
     unlockpt(&desk).unwrap();
@@ -280,6 +328,7 @@ fn a_terminal_that_goes_away_ends_it() {
     drop((command, seat));
     let mut desk = File::from(desk);
     assert!(desk.read(&mut [0; 4096]).unwrap() > 0, "it draws");
+    desk.write_all(keys.as_bytes()).unwrap();
     drop(desk);
     // Without looking for it, it would read nothing for ever.
     assert!(!child.wait().unwrap().success());
