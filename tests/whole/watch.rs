@@ -31,6 +31,10 @@ struct Person {
 
 impl Person {
     fn watching(home: &Home, variables: &[(&str, &str)]) -> Self {
+        Self::at(home, &["approvals", "watch"], variables)
+    }
+
+    fn at(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let desk = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&desk).unwrap();
         unlockpt(&desk).unwrap();
@@ -39,7 +43,7 @@ impl Person {
         let before = tcgetattr(&seat).unwrap();
         let side = || Stdio::from(seat.try_clone().unwrap());
         let child = home
-            .command(["approvals", "watch"])
+            .command(args)
             .env("TERM", "xterm-256color")
             .envs(variables.iter().copied())
             .stdin(side())
@@ -342,4 +346,61 @@ fn without_a_terminal_it_says_what_works() {
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(format!("{}{}", ran.out, ran.err).contains("approvals list"), "{ran:?}");
     }
+}
+
+// Issue 5.4: whatever ends the wait for a passphrase, the terminal shows again what is typed
+#[test]
+fn an_interrupted_passphrase_prompt_leaves_the_terminal_as_it_was() {
+    let interrupts: [(&str, Option<Signal>, i32); 5] = [
+        ("\x03", None, 130),
+        ("\x04", None, 130),
+        ("", Some(Signal::INT), 130),
+        ("", Some(Signal::TERM), 143),
+        ("", Some(Signal::HUP), 129),
+    ];
+    for (keys, end, expected) in interrupts {
+        let home = Home::new();
+        let id = propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
+        let mut ada = Person::at(&home, &["approvals", "approve", &id], &[]);
+        ada.waits_for(&["New passphrase:"]);
+        ada.types("half of it");
+        ada.types(keys);
+        if let Some(end) = end {
+            signal(&ada, end);
+        }
+        let (code, raw) = ada.leaves();
+        assert_eq!(code, Some(expected), "{keys:?} {end:?}");
+        assert!(!stands_in(&raw, "half of it"));
+        assert_eq!(read(&home, "src/new.rs"), None);
+    }
+}
+
+// B7: at the plain prompt too, what is agreed to is what was shown
+#[test]
+fn approving_hunks_shows_what_would_be_applied_first() {
+    let home = Home::new();
+    let text = |changed: &[usize]| -> String {
+        (1..=60)
+            .map(|n| if changed.contains(&n) { format!("LINE {n}\n") } else { format!("line {n}\n") })
+            .collect()
+    };
+    home.write("src/long.txt", &text(&[]));
+    let id = propose(&home, "write_file", json!({"path": "src/long.txt", "content": text(&[2, 30, 55])}));
+    let args = ["approvals", "approve", &id, "--hunks", "src/long.txt:1", "--hunks", "./src/long.txt:3"];
+    let mut ada = Person::at(&home, &args, &[("VAMBRACE_PASSPHRASE", PHRASE)]);
+    ada.waits_for(&["Agree? [y/N]"]);
+    let raw = String::from_utf8_lossy(&ada.raw).into_owned();
+    let (_, shown) = raw.split_once("What would be applied instead of the proposal").unwrap();
+    assert!(shown.contains("+LINE 2") && shown.contains("+LINE 55") && !shown.contains("LINE 30"), "{shown}");
+    assert_eq!(read(&home, "src/long.txt"), Some(text(&[])));
+    ada.types("y\r");
+    assert_eq!(ada.leaves().0, Some(0));
+    assert_eq!(read(&home, "src/long.txt"), Some(text(&[2, 55])));
+    let listed = home.run(["proposals", "list", "--json"]).json();
+    assert_eq!(listed[0]["as_proposed"], false);
+    // The agent hears it when it comes back.
+    let args = json!({"path": "src/long.txt", "content": text(&[2, 30, 55])});
+    let (code, heard) = home.call("write_file", &args.to_string());
+    assert_eq!((code, &heard["data"]["as_proposed"]), (0, &json!(false)), "{heard}");
+    assert_eq!(heard["data"]["not_applied"], json!([{"path": "src/long.txt", "hunks": [2]}]));
 }

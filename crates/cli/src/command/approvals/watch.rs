@@ -7,7 +7,6 @@ mod hunks;
 mod keys;
 mod page;
 mod ready;
-mod secret;
 mod state;
 mod terminal;
 #[cfg(test)]
@@ -25,7 +24,6 @@ use zeroize::Zeroizing;
 use self::draw::Asking;
 use self::editor::Copy;
 use self::keys::{Keys, Typed};
-use self::secret::{Line, Progress};
 use self::state::{Effect, Event, State};
 use self::terminal::{Keyboard, Outside, Screen, Signals, fault};
 use super::{desk_of, questions, told};
@@ -35,6 +33,7 @@ use crate::failure::Failure;
 use crate::harmless::plain;
 use crate::machine::SystemClock;
 use crate::out::Out;
+use crate::secret::{Line, Progress};
 
 /// The clock on the screen goes on at least so often.
 const TICK: Duration = Duration::from_millis(250);

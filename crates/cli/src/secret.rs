@@ -1,5 +1,5 @@
-//! A passphrase that is typed while the screen is up: read byte by byte, shown nowhere, wiped when it is dropped. It does not
-//! pass the library that reads the other keys, which would keep it in its buffers.
+//! A passphrase that is typed, at a prompt or while the screen is up: taken byte by byte, shown nowhere, wiped when it is
+//! dropped. It does not pass what reads the other keys, which would keep it in its buffers.
 
 use zeroize::{Zeroize as _, Zeroizing};
 
