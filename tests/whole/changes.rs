@@ -375,3 +375,50 @@ fn trust_takes_the_key_once_there_is_one() {
     assert!(trusted["note"].as_str().unwrap().contains("decision trust"), "{trusted}");
     assert_eq!(home.run(["audit", "verify"]).code, 0);
 }
+
+// T7: lines that stay complete a secret as well as lines that come
+#[test]
+fn a_secret_completed_by_lines_that_stay_is_refused() {
+    let home = Home::new();
+    let body = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtz\n".repeat(6);
+    let (first, last) =
+        (format!("-----BEGIN {} KEY-----\n", "PRIVATE"), format!("-----END {} KEY-----\n", "PRIVATE"));
+    let refused = |path: &str, content: &str, tool: &str, args: Value| {
+        home.write(path, content);
+        let (code, answer) = home.call(tool, &args.to_string());
+        assert_eq!(answer["error"]["code"], "SecretInContent", "{code} {answer}");
+        assert_eq!(read(&home, path).as_deref(), Some(content));
+    };
+    // The first line is put above a body that stands there.
+    let edit = |spec: &str, operation: &str, content: &str| json!({"path": "src/k.txt", "edits": [{"operation": operation, "spec": spec, "content": content}]});
+    let args = edit("# here\n", "append_after", &first);
+    refused("src/k.txt", &format!("# here\n{body}"), "edit_file", args);
+    // What kept them apart goes: nothing is added at all.
+    let args = edit("not a key\n", "delete", "");
+    refused("src/k.txt", &format!("{first}not a key\n{body}{last}"), "edit_file", args);
+    // A placeholder by another spelling.
+    let args = edit("secret: x\n", "replace", "secret: [redacted:env:0123abcd]\n");
+    refused("src/k.txt", "secret: x\n", "edit_file", args);
+    // What stood there may stay beside other changes.
+    home.write("src/k.txt", &format!("a\n{first}{body}{last}"));
+    propose(&home, "edit_file", edit("a\n", "replace", "b\n"));
+}
+
+// A12: a token past its time is not told as one that counts
+#[test]
+fn an_expired_token_is_listed_as_such() {
+    let home = Home::new();
+    let made = |days: &str| decide(&home, &["token", "create", "approver", "--days", days, "--json"]).json();
+    let (over, counts) = (made("0")["id"].clone(), made("1")["id"].clone());
+    let listed = home.run(["token", "list", "--json"]).json();
+    for row in listed.as_array().unwrap() {
+        let expected = if row["id"] == over { "expired" } else { "counts" };
+        assert_eq!(row["state"], expected, "{row}");
+    }
+    let out = home.run(["token", "list"]).out;
+    let state = |id: &Value| {
+        let line = out.lines().find(|line| line.starts_with(id.as_str().unwrap())).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    assert_eq!((state(&over), state(&counts)), ("expired".to_owned(), "counts".to_owned()));
+}
