@@ -2,7 +2,7 @@
 //! that decides; looking takes neither. What is told of a question is `told.rs`.
 #![expect(clippy::disallowed_methods, reason = "edited content is read from the file that the person names")]
 
-mod card;
+pub(crate) mod card;
 mod diff;
 pub(crate) mod told;
 mod watch;

@@ -13,7 +13,7 @@ use vambrace_store::ApprovalRow;
 
 use super::page::{self, Page};
 use super::ready::{Readiness, Step, Wait};
-use crate::command::approvals::card::short;
+use crate::command::approvals::card::name;
 use crate::command::approvals::diff::Diff;
 use crate::command::audit::one_line;
 use crate::out::Tone;
@@ -101,20 +101,6 @@ impl Ask {
 
     pub(crate) fn id(&self) -> &str {
         self.row().map(|row| row.id.as_str()).unwrap_or_default()
-    }
-
-    /// What must be typed to agree to a HIGH question: the name of what it is about, or of the plan where nobody could type
-    /// that name.
-    fn name(&self) -> String {
-        let row = self.row();
-        let path = self.look.files.first().map(|file| file.path.as_str());
-        let name = path.and_then(|path| path.rsplit('/').next()).or(row.map(|row| row.tool.as_str()));
-        let typable = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic());
-        match (name.filter(typable), row) {
-            (Some(name), _) => name.to_owned(),
-            (None, Some(row)) => short(row.digest),
-            (None, None) => String::new(),
-        }
     }
 }
 
@@ -408,7 +394,7 @@ impl State {
         let high = ask.row().is_some_and(|row| row.risk == "HIGH");
         let wanted = match reach {
             Reach::Session => Some("session".to_owned()),
-            _ if high => Some(ask.name()),
+            _ if high => Some(name(&ask.look)),
             _ => None,
         };
         self.mode = Mode::Agreeing(Agreeing {
