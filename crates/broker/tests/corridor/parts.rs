@@ -1,12 +1,16 @@
 //! A part of a proposal, or other content for it: which part is meant, and what the agent hears of it.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use vambrace_broker::{Broker, Choice, Part};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
+use vambrace_store::{Options, SqliteStore, StateDir};
 
 use crate::changes::{DEV, ada, file, id, propose};
-use crate::kit::{Kit, call};
+use crate::faults::{Failing, Fuse};
+use crate::kit::{Kit, call, parts};
 
 fn put(kit: &Kit, path: &str, content: &str) {
     std::fs::write(kit.folder.path().join("project").join(path), content).unwrap();
@@ -116,4 +120,49 @@ async fn edited_content_of_a_renamed_file_lands_under_its_new_name() {
     let choice = Choice { part: edited("src/new.txt"), ..Choice::once() };
     let error = broker.approve(&id(&asked), choice, &ada()).await.unwrap_err();
     assert!(error.message.contains("is deleted by this proposal"), "{error:?}");
+}
+
+// A8, issue 5.7: whoever agrees to a part is gone after any step; the part is there or nothing is, and the agent hears which
+#[tokio::test]
+async fn a_part_that_is_cut_off_anywhere_is_whole_and_told_as_a_part() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    let (project, state) = (kit.folder.path().join("project"), kit.folder.path().join("state"));
+    let (mut recovered, mut untouched) = (0, 0);
+    for at in 0.. {
+        let path = format!("src/cut-{at}.txt");
+        put(&kit, &path, &lines(&[]));
+        let args = json!({"path": path, "content": lines(&[2, 55])});
+        let asked = propose(&broker, "write_file", args.clone()).await;
+        let fuse = Fuse::new(at);
+        {
+            let dir = StateDir::open(&state).unwrap();
+            let store = Arc::new(SqliteStore::open(dir, &Options::new(kit.clock.clone())).unwrap());
+            let failing = Failing { store, fuse: Arc::clone(&fuse), kept: Arc::default() };
+            let doomed = parts(&project, DEV, None, Arc::new(failing), kit.clock.clone());
+            let choice = Choice { part: hunks(&[(&path, &[2])]), ..Choice::once() };
+            // What it answers is heard by nobody.
+            let _ = Broker::new(doomed).approve(&id(&asked), choice, &ada()).await;
+        }
+        broker.recover().await.unwrap();
+        let now = file(&kit, &path).unwrap();
+        let heard = call(&broker, "write_file", args).await;
+        if now == lines(&[]) {
+            untouched += 1;
+            assert_ne!(heard["data"]["applied"], true, "{heard}");
+        } else {
+            assert_eq!(now, lines(&[55]), "half of a part");
+            assert_eq!(
+                (&heard["data"]["applied"], &heard["data"]["as_proposed"]),
+                (&json!(true), &json!(false)),
+                "{heard}"
+            );
+            assert_eq!(heard["data"]["files"][0]["after_hash"], Digest::of(now.as_bytes()).to_string());
+            recovered += usize::from(fuse.is_spent());
+        }
+        if !fuse.is_spent() {
+            break;
+        }
+    }
+    assert!(recovered > 0 && untouched > 0, "{recovered} recovered, {untouched} untouched");
 }
