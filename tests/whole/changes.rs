@@ -80,6 +80,45 @@ fn ids_are_found_by_their_end() {
     assert_eq!((none.code, none.json()["error"]["code"].as_str()), (4, Some("ProposalNotFound")));
 }
 
+// 003: the workflow of a rejection; nothing changes, the agent hears why, and the proposal is used up
+#[test]
+fn a_rejected_proposal_changes_nothing_and_the_agent_hears_why() {
+    let home = Home::new();
+    home.write("src/kept.rs", "old\n");
+    let args = json!({"path": "src/kept.rs", "content": "new\n"});
+    let id = propose(&home, "write_file", args.clone());
+    assert_eq!(decide(&home, &["proposals", "reject", &id, "--reason", "keep it"]).code, 0);
+    assert_eq!(read(&home, "src/kept.rs").as_deref(), Some("old\n"));
+    let (code, heard) = home.call("write_file", &args.to_string());
+    assert_eq!((code, heard["error"]["code"].as_str()), (4, Some("ApprovalRejected")), "{heard}");
+    assert!(heard["error"]["message"].as_str().unwrap().contains("keep it"), "{heard}");
+    let late = decide(&home, &["proposals", "apply", &id, "--json"]);
+    assert_eq!((late.code, late.json()["error"]["code"].as_str()), (4, Some("ProposalUsed")), "{late:?}");
+    assert_eq!(read(&home, "src/kept.rs").as_deref(), Some("old\n"));
+    let rejected =
+        home.records().into_iter().filter(|record| record["event_type"] == "approval.rejected").count();
+    assert_eq!(rejected, 1);
+}
+
+// 003: the workflow of a modification: approved under its path, and refused under another or when somebody was faster
+#[test]
+fn an_existing_file_is_modified_under_its_own_path_only_while_it_is_the_same() {
+    let home = Home::new();
+    home.write("src/kept.rs", "old\n");
+    let id = propose(&home, "write_file", json!({"path": "src/kept.rs", "content": "new\n"}));
+    let code = |ran: &Ran| ran.json()["error"]["code"].as_str().unwrap_or_default().to_owned();
+    let other = decide(&home, &["proposals", "apply", &id, "--path", "src/main.rs", "--json"]);
+    assert_eq!(code(&other), "PathMismatch", "{other:?}");
+    let applied = decide(&home, &["proposals", "apply", &id, "--path", "src/kept.rs", "--json"]);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    assert_eq!(read(&home, "src/kept.rs").as_deref(), Some("new\n"));
+    let id = propose(&home, "write_file", json!({"path": "src/kept.rs", "content": "newer\n"}));
+    home.write("src/kept.rs", "by hand\n");
+    let stale = decide(&home, &["proposals", "apply", &id, "--json"]);
+    assert_eq!(code(&stale), "StaleBase", "{stale:?}");
+    assert_eq!(read(&home, "src/kept.rs").as_deref(), Some("by hand\n"));
+}
+
 // A13 scenario 2: HIGH, asked, shown, approved, applied; the waiting agent gets the result
 #[test]
 fn scenario_2_the_agent_wants_to_change_config_json() {
@@ -300,6 +339,39 @@ fn a_form_of_a_trusted_client_decides() {
     assert_eq!(home.run(["audit", "verify"]).code, 0);
 }
 
+// A5, A7: in a form too, HIGH takes its name and not a click, and nobody agrees to what the form does not show
+#[test]
+fn a_form_takes_the_name_of_what_is_high_and_shows_all_or_decides_nothing() {
+    let home = Home::new();
+    home.user_config(CLIENTS);
+    let mut server = greeted(&home, json!({"elicitation": {}}));
+    let mut said = |path: &str, content: &str, said: Value| {
+        let params = json!({"name": "write_file", "arguments": {"path": path, "content": content}});
+        server
+            .send(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string());
+        let (id, shown) = form(&mut server);
+        let result = json!({"action": "accept", "content": said});
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
+        let answer = server.receive().unwrap();
+        (shown, answer["result"]["structuredContent"].clone())
+    };
+    for wrong in [json!({"decision": "approve"}), json!({"decision": "approve", "name": "yes"})] {
+        let (shown, answer) = said("config.json", "{}\n", wrong);
+        assert!(
+            shown["requestedSchema"]["properties"]["name"]["title"].as_str().unwrap().contains("config.json")
+        );
+        assert_eq!(answer["details"]["status"], "hitl_required", "{answer}");
+        assert_eq!(read(&home, "config.json"), None);
+    }
+    let (_, answer) = said("config.json", "{}\n", json!({"decision": "approve", "name": "config.json"}));
+    assert_eq!(answer["data"]["applied"], true, "{answer}");
+    let long = "a line that stands for many others\n".repeat(1000);
+    let (shown, answer) = said("long.txt", &long, json!({"decision": "approve"}));
+    assert!(shown["message"].as_str().unwrap().contains("too long for a form"), "{shown}");
+    assert_eq!(answer["details"]["status"], "hitl_required", "{answer}");
+    assert_eq!(read(&home, "long.txt"), None);
+}
+
 // A12, issue 5: the form of any other client shows how to decide and decides nothing, whatever it answers
 #[test]
 fn a_form_of_another_client_decides_nothing() {
@@ -374,4 +446,51 @@ fn trust_takes_the_key_once_there_is_one() {
     let trusted = home.records().into_iter().rfind(|record| record["event_type"] == "policy.trust").unwrap();
     assert!(trusted["note"].as_str().unwrap().contains("decision trust"), "{trusted}");
     assert_eq!(home.run(["audit", "verify"]).code, 0);
+}
+
+// T7: lines that stay complete a secret as well as lines that come
+#[test]
+fn a_secret_completed_by_lines_that_stay_is_refused() {
+    let home = Home::new();
+    let body = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtz\n".repeat(6);
+    let (first, last) =
+        (format!("-----BEGIN {} KEY-----\n", "PRIVATE"), format!("-----END {} KEY-----\n", "PRIVATE"));
+    let refused = |path: &str, content: &str, tool: &str, args: Value| {
+        home.write(path, content);
+        let (code, answer) = home.call(tool, &args.to_string());
+        assert_eq!(answer["error"]["code"], "SecretInContent", "{code} {answer}");
+        assert_eq!(read(&home, path).as_deref(), Some(content));
+    };
+    // The first line is put above a body that stands there.
+    let edit = |spec: &str, operation: &str, content: &str| json!({"path": "src/k.txt", "edits": [{"operation": operation, "spec": spec, "content": content}]});
+    let args = edit("# here\n", "append_after", &first);
+    refused("src/k.txt", &format!("# here\n{body}"), "edit_file", args);
+    // What kept them apart goes: nothing is added at all.
+    let args = edit("not a key\n", "delete", "");
+    refused("src/k.txt", &format!("{first}not a key\n{body}{last}"), "edit_file", args);
+    // A placeholder by another spelling.
+    let args = edit("secret: x\n", "replace", "secret: [redacted:env:0123abcd]\n");
+    refused("src/k.txt", "secret: x\n", "edit_file", args);
+    // What stood there may stay beside other changes.
+    home.write("src/k.txt", &format!("a\n{first}{body}{last}"));
+    propose(&home, "edit_file", edit("a\n", "replace", "b\n"));
+}
+
+// A12: a token past its time is not told as one that counts
+#[test]
+fn an_expired_token_is_listed_as_such() {
+    let home = Home::new();
+    let made = |days: &str| decide(&home, &["token", "create", "approver", "--days", days, "--json"]).json();
+    let (over, counts) = (made("0")["id"].clone(), made("1")["id"].clone());
+    let listed = home.run(["token", "list", "--json"]).json();
+    for row in listed.as_array().unwrap() {
+        let expected = if row["id"] == over { "expired" } else { "counts" };
+        assert_eq!(row["state"], expected, "{row}");
+    }
+    let out = home.run(["token", "list"]).out;
+    let state = |id: &Value| {
+        let line = out.lines().find(|line| line.starts_with(id.as_str().unwrap())).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    assert_eq!((state(&over), state(&counts)), ("expired".to_owned(), "counts".to_owned()));
 }

@@ -31,6 +31,10 @@ struct Person {
 
 impl Person {
     fn watching(home: &Home, variables: &[(&str, &str)]) -> Self {
+        Self::at(home, &["approvals", "watch"], variables)
+    }
+
+    fn at(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let desk = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&desk).unwrap();
         unlockpt(&desk).unwrap();
@@ -39,7 +43,7 @@ impl Person {
         let before = tcgetattr(&seat).unwrap();
         let side = || Stdio::from(seat.try_clone().unwrap());
         let child = home
-            .command(["approvals", "watch"])
+            .command(args)
             .env("TERM", "xterm-256color")
             .envs(variables.iter().copied())
             .stdin(side())
@@ -208,7 +212,7 @@ fn an_edited_change_and_a_part_are_agreed_to_with_keys() {
     ada.types("\t ");
     ada.waits_for(&["1 marked"]);
     ada.types("p");
-    ada.waits_for(&["What would be applied instead of the proposal", "CREATE FILE src/two.rs"]);
+    ada.waits_for(&["What would be applied instead of the proposal", "CREATE FILE src/two.rs", "y agrees"]);
     ada.types("y");
     ada.waits_for(&["applied: CREATE FILE src/two.rs"]);
     assert_eq!((read(&home, "src/one.rs"), read(&home, "src/two.rs").as_deref()), (None, Some("two\n")));
@@ -265,9 +269,57 @@ fn signals_and_sizes_leave_the_terminal_usable() {
     }
 }
 
+// T25: everything that would agree, typed before anything is on the screen, agrees to nothing
+#[test]
+fn what_is_typed_ahead_agrees_to_nothing() {
+    let home = Home::new();
+    let patch = "--- /dev/null\n+++ b/src/one.rs\n@@ -0,0 +1 @@\n+one\n--- /dev/null\n+++ b/src/two.rs\n@@ -0,0 +1 @@\n+two\n";
+    propose(&home, "apply_patch", json!({"patch": patch}));
+    let mut ada = Person::watching(&home, &[("VAMBRACE_PASSPHRASE", PHRASE)]);
+    // The kernel keeps these until the program reads them.
+    ada.types("yyy\rcy");
+    ada.waits_for(&["+one", "+two", "y once"]);
+    assert_eq!(read(&home, "src/one.rs"), None);
+    // The part is worked out while more is typed.
+    ada.types(" pyyyy\r\r");
+    ada.waits_for(&["What would be applied instead of the proposal", "y agrees"]);
+    assert_eq!((read(&home, "src/one.rs"), read(&home, "src/two.rs")), (None, None));
+    ada.types("y");
+    ada.waits_for(&["applied: CREATE FILE src/one.rs"]);
+    assert_eq!((read(&home, "src/one.rs").as_deref(), read(&home, "src/two.rs")), (Some("one\n"), None));
+    ada.types("q");
+    assert_eq!(ada.leaves().0, Some(0));
+}
+
+// B6: nobody agrees to what does not fit on the screen
+#[test]
+fn a_tiny_screen_takes_no_yes() {
+    let home = Home::new();
+    propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
+    let mut ada = Person::watching(&home, &[("VAMBRACE_PASSPHRASE", PHRASE)]);
+    ada.waits_for(&["CREATE FILE src/new.rs", "y once"]);
+    ada.screen.screen_mut().set_size(lines(5), lines(60));
+    resize(&ada.keyboard, 5, 60);
+    signal(&ada, Signal::WINCH);
+    ada.waits_for(&["too small to agree"]);
+    ada.types("y");
+    ada.waits_for(&["the screen is too small"]);
+    ada.types("q");
+    assert_eq!(ada.leaves().0, Some(0));
+    assert_eq!(read(&home, "src/new.rs"), None);
+}
+
+// The terminal may go at any moment, also with keys on the way
 #[test]
 fn a_terminal_that_goes_away_ends_it() {
+    for keys in ["", "jjjjkkkk\x1b[A", "y"] {
+        gone_with(keys);
+    }
+}
+
+fn gone_with(keys: &str) {
     let home = Home::new();
+    propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
     let desk = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&desk).unwrap();
     unlockpt(&desk).unwrap();
@@ -280,6 +332,7 @@ fn a_terminal_that_goes_away_ends_it() {
     drop((command, seat));
     let mut desk = File::from(desk);
     assert!(desk.read(&mut [0; 4096]).unwrap() > 0, "it draws");
+    desk.write_all(keys.as_bytes()).unwrap();
     drop(desk);
     // Without looking for it, it would read nothing for ever.
     assert!(!child.wait().unwrap().success());
@@ -293,4 +346,61 @@ fn without_a_terminal_it_says_what_works() {
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(format!("{}{}", ran.out, ran.err).contains("approvals list"), "{ran:?}");
     }
+}
+
+// Issue 5.4: whatever ends the wait for a passphrase, the terminal shows again what is typed
+#[test]
+fn an_interrupted_passphrase_prompt_leaves_the_terminal_as_it_was() {
+    let interrupts: [(&str, Option<Signal>, i32); 5] = [
+        ("\x03", None, 130),
+        ("\x04", None, 130),
+        ("", Some(Signal::INT), 130),
+        ("", Some(Signal::TERM), 143),
+        ("", Some(Signal::HUP), 129),
+    ];
+    for (keys, end, expected) in interrupts {
+        let home = Home::new();
+        let id = propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
+        let mut ada = Person::at(&home, &["approvals", "approve", &id], &[]);
+        ada.waits_for(&["New passphrase:"]);
+        ada.types("half of it");
+        ada.types(keys);
+        if let Some(end) = end {
+            signal(&ada, end);
+        }
+        let (code, raw) = ada.leaves();
+        assert_eq!(code, Some(expected), "{keys:?} {end:?}");
+        assert!(!stands_in(&raw, "half of it"));
+        assert_eq!(read(&home, "src/new.rs"), None);
+    }
+}
+
+// B7: at the plain prompt too, what is agreed to is what was shown
+#[test]
+fn approving_hunks_shows_what_would_be_applied_first() {
+    let home = Home::new();
+    let text = |changed: &[usize]| -> String {
+        (1..=60)
+            .map(|n| if changed.contains(&n) { format!("LINE {n}\n") } else { format!("line {n}\n") })
+            .collect()
+    };
+    home.write("src/long.txt", &text(&[]));
+    let id = propose(&home, "write_file", json!({"path": "src/long.txt", "content": text(&[2, 30, 55])}));
+    let args = ["approvals", "approve", &id, "--hunks", "src/long.txt:1", "--hunks", "./src/long.txt:3"];
+    let mut ada = Person::at(&home, &args, &[("VAMBRACE_PASSPHRASE", PHRASE)]);
+    ada.waits_for(&["Agree? [y/N]"]);
+    let raw = String::from_utf8_lossy(&ada.raw).into_owned();
+    let (_, shown) = raw.split_once("What would be applied instead of the proposal").unwrap();
+    assert!(shown.contains("+LINE 2") && shown.contains("+LINE 55") && !shown.contains("LINE 30"), "{shown}");
+    assert_eq!(read(&home, "src/long.txt"), Some(text(&[])));
+    ada.types("y\r");
+    assert_eq!(ada.leaves().0, Some(0));
+    assert_eq!(read(&home, "src/long.txt"), Some(text(&[2, 55])));
+    let listed = home.run(["proposals", "list", "--json"]).json();
+    assert_eq!(listed[0]["as_proposed"], false);
+    // The agent hears it when it comes back.
+    let args = json!({"path": "src/long.txt", "content": text(&[2, 30, 55])});
+    let (code, heard) = home.call("write_file", &args.to_string());
+    assert_eq!((code, &heard["data"]["as_proposed"]), (0, &json!(false)), "{heard}");
+    assert_eq!(heard["data"]["not_applied"], json!([{"path": "src/long.txt", "hunks": [2]}]));
 }

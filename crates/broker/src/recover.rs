@@ -1,7 +1,7 @@
 //! After a crash: a change that was begun and whose end is not on record is looked at, file by file, and gets its end. What
 //! the process that began it is still doing is left alone.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use vambrace_core::change::ChangeSet;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_ledger::{Level, Op, Status};
@@ -11,6 +11,7 @@ use vambrace_store::{
 use vambrace_workspace::State;
 
 use crate::broker::Broker;
+use crate::look::shown;
 
 impl Broker {
     /// Settles what a crash left behind, and questions whose time is over. Harmless at any time, in several processes.
@@ -95,10 +96,7 @@ impl Broker {
             entries.push(entry);
         }
         let outcome = match code {
-            None => json!({
-                "data": {"applied": true, "summary": row.summary, "files": [], "notes": [words]},
-                "details": {"path": row.path, "hitl_id": row.id.as_str()}, "text": format!("applied: {}", row.summary),
-            }),
+            None => self.found_applied(row, changes, words),
             Some(code) => {
                 json!({"error": {"code": code.as_str(), "message": words, "suggestion": code.suggestion()}})
             }
@@ -118,6 +116,27 @@ impl Broker {
             Err(error) if error.concerns_batch_only() => Ok(()),
             Err(error) => Err(CallError::from(&error)),
         }
+    }
+}
+
+impl Broker {
+    /// What the caller is told of a change that was found applied: as it was agreed to, which may not be as it was proposed.
+    fn found_applied(&self, row: &ProposalRow<String>, changes: Option<&ChangeSet>, words: &str) -> Value {
+        let summary = changes.map_or_else(|| row.summary.clone(), ChangeSet::summary);
+        let shown = shown(row, self.parts.store.questions());
+        let as_proposed = shown.is_ok_and(|shown| shown.get("proposed").is_none_or(Value::is_null));
+        let text = if as_proposed {
+            format!("applied: {summary}")
+        } else {
+            format!(
+                "applied a part only or with other content than you proposed, as the user decided: {summary}\nread the files again"
+            )
+        };
+        let files = changes.map(vambrace_tools::files).unwrap_or_default();
+        json!({
+            "data": {"applied": true, "as_proposed": as_proposed, "summary": summary, "files": files, "notes": [words]},
+            "details": {"path": row.path, "hitl_id": row.id.as_str()}, "text": text,
+        })
     }
 }
 

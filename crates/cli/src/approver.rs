@@ -5,9 +5,8 @@
     reason = "the file that VAMBRACE_PASSPHRASE_FILE names is read by its path"
 )]
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use vambrace_broker::Decider;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::error::ErrorCode;
@@ -21,13 +20,12 @@ use crate::desk::clean;
 use crate::failure::{Failure, exit};
 use crate::machine::{self, SystemClock};
 use crate::out::Out;
+use crate::prompt::hidden_line;
 
 const PHRASE: &str = "VAMBRACE_PASSPHRASE";
 const PHRASE_FILE: &str = "VAMBRACE_PASSPHRASE_FILE";
 const NEW_PHRASE: &str = "VAMBRACE_NEW_PASSPHRASE";
 const TOKEN: &str = "VAMBRACE_TOKEN";
-/// The longest passphrase that is typed: its buffer never moves.
-const LONGEST: usize = 1024;
 
 /// Whoever decides here.
 pub(crate) async fn decider(store: &SqliteStore, out: Out) -> Result<Decider, Failure> {
@@ -220,8 +218,8 @@ fn nobody() -> Failure {
 }
 
 fn twice(prompt: &str, out: Out) -> Result<Passphrase, Failure> {
-    let first = line(prompt)?;
-    if *first != *line("Once more: ")? {
+    let first = hidden_line(prompt)?;
+    if *first != *hidden_line("Once more: ")? {
         return Err(Failure::usage("the two passphrases differ", "nothing was changed; try again"));
     }
     if first.chars().count() < 8 {
@@ -234,38 +232,7 @@ fn twice(prompt: &str, out: Out) -> Result<Passphrase, Failure> {
 }
 
 fn typed(prompt: &str) -> Result<Passphrase, Failure> {
-    Passphrase::new(line(prompt)?).ok_or_else(nobody)
-}
-
-/// A line that is not shown while it is typed.
-fn line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
-    let io = |error: std::io::Error| Failure::failed(format!("the terminal: {error}"));
-    let stdin = std::io::stdin();
-    let before = tcgetattr(&stdin).map_err(|errno| io(errno.into()))?;
-    let mut quiet = before.clone();
-    quiet.local_modes.remove(LocalModes::ECHO);
-    std::io::stderr().write_all(prompt.as_bytes()).map_err(io)?;
-    tcsetattr(&stdin, OptionalActions::Flush, &quiet).map_err(|errno| io(errno.into()))?;
-    let read = typed_line(&stdin);
-    let restored = tcsetattr(&stdin, OptionalActions::Now, &before);
-    let _ = std::io::stderr().write_all(b"\n");
-    restored.map_err(|errno| io(errno.into()))?;
-    read.map_err(io)
-}
-
-/// Byte by byte past the buffer of standard input, which nobody would wipe.
-fn typed_line(stdin: &std::io::Stdin) -> std::io::Result<Zeroizing<String>> {
-    let mut line = Zeroizing::new(Vec::with_capacity(LONGEST));
-    let mut byte = Zeroizing::new([0]);
-    while rustix::io::read(stdin, &mut byte[..])? > 0 {
-        match byte.first() {
-            None | Some(b'\n' | b'\r') => break,
-            Some(_) if line.len() == LONGEST => return Err(std::io::ErrorKind::FileTooLarge.into()),
-            Some(byte) => line.push(*byte),
-        }
-    }
-    let text = std::str::from_utf8(&line).map_err(|_| std::io::ErrorKind::InvalidData)?;
-    Ok(Zeroizing::new(text.to_owned()))
+    Passphrase::new(hidden_line(prompt)?).ok_or_else(nobody)
 }
 
 fn fault(fault: ApproverFault) -> Failure {

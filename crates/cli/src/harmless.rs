@@ -6,12 +6,14 @@ use unicode_width::UnicodeWidthChar as _;
 
 /// In place of what is not shown.
 const MARK: char = '\u{fffd}';
+/// In place of a blank that is not the ordinary one.
+const BLANK: char = '\u{2423}';
 /// So many accents may stand over one letter.
 const ACCENTS: usize = 3;
 /// So many names a warning tells.
 const TOLD: usize = 5;
 
-/// What nobody would see is shown as a mark, and nothing of it is sent.
+/// What nobody would see is shown as a mark, and nothing of it is sent; nor is a blank that only looks like one.
 pub(crate) fn plain(text: &str) -> String {
     let mut accents = 0;
     text.chars()
@@ -20,6 +22,7 @@ pub(crate) fn plain(text: &str) -> String {
             match c {
                 '\n' | '\t' => c,
                 c if c.is_control() || is_hidden(c) || accents > ACCENTS => MARK,
+                c if is_odd_blank(c) => BLANK,
                 c => c,
             }
         })
@@ -32,6 +35,11 @@ fn is_hidden(c: char) -> bool {
         | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Blanks that an eye takes for a space and a program does not.
+fn is_odd_blank(c: char) -> bool {
+    c != ' ' && c.is_whitespace()
 }
 
 /// Words that mix Latin letters with letters that look like them, for a warning: `p\u{430}ypal` is not `paypal`.
@@ -111,6 +119,19 @@ mod tests {
         for text in ["plain\ttext\n\u{e9}\u{4e2d}", "e\u{301}", "\u{e01}\u{e35}\u{e48}"] {
             assert_eq!(plain(text), text);
         }
+    }
+
+    // B6: a blank that is none for a program does not look like one
+    #[test]
+    fn unusual_blanks_are_marked() {
+        let blanks = ['\u{a0}', '\u{1680}', '\u{202f}', '\u{205f}', '\u{3000}'];
+        for blank in blanks.into_iter().chain('\u{2000}'..='\u{200a}') {
+            assert_eq!(plain(&format!("a{blank}b")), "a\u{2423}b", "{}", blank.escape_unicode());
+        }
+        for hidden in ['\u{ad}', '\u{180e}', '\u{2800}', '\u{3164}', '\u{85}', '\u{2029}'] {
+            assert_eq!(plain(&format!("a{hidden}b")), "a\u{fffd}b", "{}", hidden.escape_unicode());
+        }
+        assert_eq!(plain("a b\tc\n"), "a b\tc\n");
     }
 
     #[test]

@@ -12,6 +12,8 @@ mod machine;
 mod out;
 mod places;
 mod project;
+mod prompt;
+mod secret;
 mod vault;
 mod witness;
 

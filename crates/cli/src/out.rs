@@ -67,6 +67,7 @@ impl Out {
 
     /// Asks the person at the terminal; anything but a yes is a no.
     pub(crate) fn is_agreed_to(self, question: &str) -> Result<bool, Failure> {
+        crate::prompt::forget_typed();
         self.say(format!("{question} [y/N]"));
         let mut answer = String::new();
         let read = std::io::stdin().read_line(&mut answer);

@@ -68,6 +68,9 @@ pub(crate) struct Written {
     refused: Vec<Refused>,
     commit: u64,
     durable: bool,
+    /// Whether it holds a record. A change without one (a longer deadline) is nothing that a power cut may not take: it is
+    /// synced with the next record, and asks for no sync of its own.
+    recorded: bool,
 }
 
 /// What became of one batch: whether it is on the disk.
@@ -80,7 +83,9 @@ impl Written {
             // What was committed lazily is synced with the rest, and then says so.
             tide.ensure(self.commit)
         } else {
-            tide.later(self.commit);
+            if self.recorded {
+                tide.later(self.commit);
+            }
             Ok(())
         };
         let outcome = |refused: Refused| match (refused, &settled) {
@@ -117,10 +122,11 @@ impl Writer {
             Ok(refused) => {
                 let commit = self.tide.committed();
                 let sealed = |job: &mut J| job.as_mut().sealed.len() as u64;
-                self.shared.recorded(group.iter_mut().map(sealed).sum());
+                let records: u64 = group.iter_mut().map(sealed).sum();
+                self.shared.recorded(records);
                 self.shared.log_grew(self.wal.frames(), SOFT_PAGES);
                 let durable = group.iter_mut().any(|job| job.as_mut().durable);
-                Ok(Written { refused, commit, durable })
+                Ok(Written { refused, commit, durable, recorded: records > 0 })
             }
             Err(error) => {
                 if error.is_fatal() {
@@ -374,4 +380,25 @@ fn insert_calls<J: AsMut<Job>>(
     }
     calls.sort_unstable_by_key(|(id, ..)| *id);
     calls.into_iter().try_for_each(|(_, change, first, last)| statements.change(change, first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_without_a_record_asks_for_no_sync_of_its_own() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let tide = Tide::new(crate::files::OsDisk::shared(), file.path().to_owned());
+        let settle = |durable: bool, recorded: bool| {
+            let written = Written { refused: vec![None], commit: tide.committed(), durable, recorded };
+            let outcome = written.settle(&tide).pop().unwrap().unwrap();
+            (outcome, tide.due().is_some())
+        };
+        assert_eq!(settle(false, false), (false, false));
+        assert_eq!(settle(false, true), (false, true));
+        // Somebody waits: then it is on the disk, with a record or without.
+        assert_eq!(settle(true, false), (true, false));
+        assert_eq!(tide.syncs(), 1);
+    }
 }

@@ -7,13 +7,14 @@ use vambrace_core::digest::Digest;
 use vambrace_core::effect::Effect;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::fence::Fence;
-use vambrace_core::path::{AskedPath, ScopedPath};
+use vambrace_core::path::ScopedPath;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Applied, Draft, Note, Overdue, Prepared as Locked, WriteMode, diff};
+use vambrace_workspace::{Applied, Draft, Note, Overdue, Prepared as Locked, diff};
 
 use crate::fresh;
+use crate::instead::Instead;
 use crate::tool::{Output, Prepared, Room, Touched, Weight, Work};
 
 /// The payload of every tool that changes files.
@@ -22,11 +23,17 @@ pub(crate) fn output_schema() -> Value {
         "type": "object",
         "properties": {
             "applied": {"type": "boolean", "description": "Whether the files are changed now; false while a person decides."},
+            "as_proposed": {"type": "boolean", "description": "False when a person agreed to a part only, or to other content: read the files again."},
             "summary": {"type": "string"},
             "files": {"type": "array", "items": {"type": "object", "properties": {
                 "path": {"type": "string"}, "kind": {"enum": ["create", "modify", "delete", "rename", "mode"]},
                 "before_hash": {"type": ["string", "null"]}, "after_hash": {"type": ["string", "null"]},
+                "as_proposed": {"type": "boolean"},
             }}},
+            "not_applied": {"type": "array", "items": {"type": "object", "properties": {
+                "path": {"type": "string"}, "hunks": {"type": "array", "items": {"type": "integer"}},
+            }}},
+            "diff": {"type": "string", "description": "What was applied, where that is not what was proposed."},
             "notes": {"type": "array", "items": {"type": "string"}},
         },
     })
@@ -34,6 +41,16 @@ pub(crate) fn output_schema() -> Value {
 
 /// A plan that would make the drafted change; of a draft that changes nothing, one that does nothing.
 pub(crate) fn planned(room: &Room, asked: Option<ScopedPath>, draft: Draft) -> Result<Prepared, CallError> {
+    planned_instead(room, asked, draft, None)
+}
+
+/// The same for what a person agreed to instead of the proposal.
+pub(crate) fn planned_instead(
+    room: &Room,
+    asked: Option<ScopedPath>,
+    draft: Draft,
+    instead: Option<Instead>,
+) -> Result<Prepared, CallError> {
     let first = draft.changes.files().first().map(|file| file.path().clone());
     let path = first.or(asked);
     if draft.changes.is_empty() {
@@ -48,13 +65,18 @@ pub(crate) fn planned(room: &Room, asked: Option<ScopedPath>, draft: Draft) -> R
     for file in draft.changes.files() {
         check_size(room, file)?;
     }
-    fresh::check(&draft.diff, &*room.changes.redactor)?;
+    if draft.bases.len() != draft.changes.files().len() {
+        return Err(CallError::new(ErrorCode::Internal, "a draft without the content it starts from"));
+    }
+    for (file, base) in draft.changes.files().iter().zip(&draft.bases) {
+        fresh::check(file, base, &*room.changes.redactor)?;
+    }
     Ok(Prepared {
         effects: draft.changes.effects(),
         risk: risk(&draft.changes),
         path,
         weight: Weight::Heavy,
-        work: Box::new(Change { draft, locked: None }),
+        work: Box::new(Change { draft, locked: None, instead }),
     })
 }
 
@@ -88,6 +110,8 @@ struct Change {
     draft: Draft,
     /// Checked and locked.
     locked: Option<Locked>,
+    /// How it differs from what was proposed.
+    instead: Option<Instead>,
 }
 
 impl Work for Change {
@@ -119,7 +143,7 @@ impl Work for Change {
         let tag = started.call().map(ToString::to_string).unwrap_or_default();
         let waited = locked.overdue().iter().map(late).collect();
         let applied = locked.commit(&tag)?;
-        let mut output = output(&self.draft, applied);
+        let mut output = output(&self.draft, self.instead.as_ref(), applied);
         output.touched.warnings = waited;
         Ok(output)
     }
@@ -132,7 +156,7 @@ fn late(late: &Overdue) -> String {
     format!("process {} held `{path}` for {} s{ended}", holder.process, holder.held.as_secs())
 }
 
-fn output(draft: &Draft, applied: Applied) -> Output {
+fn output(draft: &Draft, instead: Option<&Instead>, applied: Applied) -> Output {
     let first = applied.files.first();
     let details = json!({
         "path": first.map(|file| file.path.to_string()),
@@ -140,10 +164,20 @@ fn output(draft: &Draft, applied: Applied) -> Output {
         "before_hash": first.and_then(|file| file.before_hash).map(|hash| hash.to_string()),
         "after_hash": first.and_then(|file| file.after_hash).map(|hash| hash.to_string()),
     });
+    let mut data = payload(draft, true);
+    let text = match instead {
+        Some(instead) => instead.tell(draft, &mut data),
+        None => {
+            if let Some(fields) = data.as_object_mut() {
+                fields.insert("as_proposed".to_owned(), true.into());
+            }
+            format!("applied: {}", draft.changes.summary())
+        }
+    };
     Output {
-        data: payload(draft, true),
+        data,
         details,
-        text: Some(format!("applied: {}", draft.changes.summary())),
+        text: Some(text),
         note: None,
         provenance: Provenance::Broker,
         truncated: false,
@@ -154,11 +188,16 @@ fn output(draft: &Draft, applied: Applied) -> Output {
 /// What a caller is told of a change, made or proposed.
 #[must_use]
 pub fn payload(draft: &Draft, applied: bool) -> Value {
-    let files: Vec<Value> = draft.changes.files().iter().map(file).collect();
     json!({
-        "applied": applied, "summary": draft.changes.summary(), "files": files,
+        "applied": applied, "summary": draft.changes.summary(), "files": files(&draft.changes),
         "notes": draft.notes.iter().filter_map(note).collect::<Vec<_>>(),
     })
+}
+
+/// What a caller is told of the files of a change.
+#[must_use]
+pub fn files(changes: &ChangeSet) -> Vec<Value> {
+    changes.files().iter().map(file).collect()
 }
 
 fn file(file: &FileChange) -> Value {
@@ -223,10 +262,11 @@ pub fn undo(room: &Room, back: ChangeSet) -> Result<Prepared, CallError> {
             return Err(CallError::new(ErrorCode::StaleBase, why)
                 .suggest("look at the file, and undo by hand what is not wanted"));
         }
-        bases.push((file.path().clone(), base));
+        bases.push(base);
     }
     let base_of = |file: &FileChange| {
-        bases.iter().find(|(path, _)| path == file.path()).map(|(_, base)| base.as_slice())
+        let own = back.files().iter().zip(&bases).find(|(own, _)| own.path() == file.path());
+        own.map(|(_, base)| base.as_slice())
     };
     let diff = diff::of_changes(&back, base_of).map_err(vambrace_core::change::BadChange::from)?;
     let path = back.files().first().map(|file| file.path().clone());
@@ -235,134 +275,10 @@ pub fn undo(room: &Room, back: ChangeSet) -> Result<Prepared, CallError> {
         risk: risk(&back),
         path,
         weight: Weight::Heavy,
-        work: Box::new(Change { draft: Draft { changes: back, diff, notes: Vec::new() }, locked: None }),
+        work: Box::new(Change {
+            draft: Draft { changes: back, diff, notes: Vec::new(), bases },
+            locked: None,
+            instead: None,
+        }),
     })
-}
-
-/// The part of a proposal that a person agrees to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
-    /// All of it.
-    Whole,
-    /// Only these files.
-    Files(Vec<String>),
-    /// Only these hunks of a file, from 1; its other files are left out.
-    Hunks(Vec<(String, Vec<usize>)>),
-    /// With other content for some files, by path.
-    Edited(Vec<(String, Vec<u8>)>),
-}
-
-/// The plan for the part of a change that a person agreed to. It goes through the same checks as the whole.
-pub fn amend(room: &Room, whole: Prepared, part: &Part) -> Result<Prepared, CallError> {
-    let usage = |why: String| CallError::new(ErrorCode::InvalidArguments, why);
-    if *part == Part::Whole {
-        return Ok(whole);
-    }
-    let draft = whole
-        .work
-        .change()
-        .ok_or_else(|| usage("only a change of files can be agreed to in part or with edits".to_owned()))?;
-    let has = |path: &str| draft.changes.files().iter().any(|file| is_at(file, path));
-    let named: Vec<&String> = match part {
-        Part::Whole => Vec::new(),
-        Part::Files(paths) => paths.iter().collect(),
-        Part::Hunks(hunks) => hunks.iter().map(|(path, _)| path).collect(),
-        Part::Edited(edits) => edits.iter().map(|(path, _)| path).collect(),
-    };
-    if let Some(stranger) = named.iter().find(|path| !has(path)) {
-        return Err(usage(format!("`{stranger}` is not a file of this proposal"))
-            .suggest("`vambrace proposals show ID` lists its files"));
-    }
-    let amended = match part {
-        Part::Whole => return Ok(whole),
-        Part::Files(paths) => kept(draft, |file| paths.iter().any(|path| is_at(file, path))),
-        Part::Hunks(hunks) => {
-            room.workspace.draft_patch(&picked(&draft.diff, hunks)?, &room.changes.limits)?
-        }
-        Part::Edited(edits) => edited(room, draft, edits)?,
-    };
-    if amended.changes.is_empty() {
-        return Err(usage("nothing is left of the proposal".to_owned())
-            .suggest("reject the proposal, with a reason, when nothing of it is wanted"));
-    }
-    planned(room, None, amended)
-}
-
-fn is_at(file: &FileChange, path: &str) -> bool {
-    let asked = AskedPath::new(path).parse().ok();
-    [Some(file.path()), file.after().map(|after| &after.path)]
-        .into_iter()
-        .flatten()
-        .any(|own| asked.as_ref() == Some(own))
-}
-
-fn kept(draft: &Draft, wanted: impl Fn(&FileChange) -> bool) -> Draft {
-    let changes = draft.changes.only(wanted);
-    let sections = sections(&draft.diff);
-    let mut diff = Vec::new();
-    for (file, section) in draft.changes.files().iter().zip(&sections) {
-        if changes.files().contains(file) {
-            diff.extend_from_slice(section);
-        }
-    }
-    Draft { changes, diff, notes: draft.notes.clone() }
-}
-
-/// The other content for some files; the rest stays as proposed.
-fn edited(room: &Room, draft: &Draft, edits: &[(String, Vec<u8>)]) -> Result<Draft, CallError> {
-    let mut all = kept(draft, |file| !edits.iter().any(|(path, _)| is_at(file, path)));
-    let mut files = all.changes.files().to_vec();
-    for (path, content) in edits {
-        let own = draft.changes.files().iter().find(|file| is_at(file, path));
-        if own.is_some_and(|file| matches!(file.kind(), Kind::Delete | Kind::Rename | Kind::Mode)) {
-            let why = format!("`{path}` gets no new content in this proposal, so there is none to edit");
-            return Err(CallError::new(ErrorCode::InvalidArguments, why));
-        }
-        let base = own.and_then(|file| file.before()).map(|before| before.hash);
-        let place = AskedPath::new(path.as_str()).parse()?;
-        let one =
-            room.workspace.draft_write(&place, content, WriteMode::Write, base, &room.changes.limits)?;
-        files.extend(one.changes.files().iter().cloned());
-        all.diff.extend_from_slice(&one.diff);
-    }
-    all.changes = ChangeSet::new(files)?;
-    Ok(all)
-}
-
-/// The diff of each file, in order.
-fn sections(diff: &[u8]) -> Vec<Vec<u8>> {
-    let mut sections: Vec<Vec<u8>> = Vec::new();
-    for line in fresh::lines(diff) {
-        if line.starts_section || sections.is_empty() {
-            sections.push(Vec::new());
-        }
-        if let Some(section) = sections.last_mut() {
-            section.extend_from_slice(line.text);
-        }
-    }
-    sections
-}
-
-/// A patch of some hunks of some files.
-fn picked(diff: &[u8], hunks: &[(String, Vec<usize>)]) -> Result<Vec<u8>, CallError> {
-    let mut out = Vec::new();
-    for section in sections(diff) {
-        let path = fresh::new_path(&section).unwrap_or_default();
-        let Some((_, wanted)) = hunks.iter().find(|(asked, _)| *asked == path) else { continue };
-        let (mut number, mut most) = (0, 0);
-        for line in fresh::lines(&section) {
-            if line.starts_hunk {
-                number += 1;
-                most = number;
-            }
-            if number == 0 || wanted.contains(&number) {
-                out.extend_from_slice(line.text);
-            }
-        }
-        if let Some(beyond) = wanted.iter().find(|number| **number == 0 || **number > most) {
-            let why = format!("`{path}` has {most} hunks, there is no hunk {beyond}");
-            return Err(CallError::new(ErrorCode::InvalidArguments, why));
-        }
-    }
-    Ok(out)
 }

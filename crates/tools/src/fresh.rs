@@ -1,178 +1,184 @@
-//! What is new in a diff, and whether it may be written: no secret (T7), and no placeholder of a redacted one, which
-//! would destroy the original. What stood in the replaced lines already is not new.
+//! What is new in a change, and whether it may be written: no secret (T7), and no placeholder of a redacted one, which
+//! would destroy the original. A file is looked at around every change, as it is and as it shall be, so a secret that only
+//! comes about together with lines that stay is seen too; what stood there already is not new.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use vambrace_core::change::{FileChange, Splice};
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_core::redacted::Redact;
+use vambrace_core::redacted::{Redact, RedactError};
 
-const MARK: &str = "[REDACTED";
+/// How each placeholder begins, in whatever case.
+const MARK: &str = "[redacted";
+/// A placeholder is not longer.
+const LONGEST: usize = 200;
+/// So far a change may reach: the longest secret that the redactor knows as one.
+const REACH: usize = 66 * 1024;
 
-/// One line of a diff.
-pub(crate) struct DiffLine<'d> {
-    /// With its line end.
-    pub(crate) text: &'d [u8],
-    /// Whether a file begins here.
-    pub(crate) starts_section: bool,
-    /// Whether a hunk begins here.
-    pub(crate) starts_hunk: bool,
-    /// Added or removed lines: without the sign.
-    side: Option<(Side, u64)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Added,
-    Removed,
-}
-
-/// Walks a diff. Inside a hunk its counts say what a line is, so no content can look like a header.
-pub(crate) fn lines(diff: &[u8]) -> impl Iterator<Item = DiffLine<'_>> {
-    let (mut old, mut new, mut at) = (0_u64, 0_u64, 0_u64);
-    let mut headed = false;
-    diff.split_inclusive(|byte| *byte == b'\n').map(move |text| {
-        let mut line = DiffLine { text, starts_section: false, starts_hunk: false, side: None };
-        if old > 0 || new > 0 {
-            match text.first() {
-                Some(b'+') => {
-                    line.side = Some((Side::Added, at));
-                    new = new.saturating_sub(1);
-                    at += 1;
-                }
-                Some(b'-') => {
-                    line.side = Some((Side::Removed, at));
-                    old = old.saturating_sub(1);
-                }
-                Some(b'\\') => {}
-                _ => {
-                    old = old.saturating_sub(1);
-                    new = new.saturating_sub(1);
-                    at += 1;
-                }
-            }
-            return line;
-        }
-        if let Some((counts, start)) = hunk(text) {
-            (old, new, at) = (counts.0, counts.1, start);
-            line.starts_hunk = true;
-            headed = false;
-        } else if text.starts_with(b"diff --git ") || (text.starts_with(b"--- ") && !headed) {
-            line.starts_section = true;
-            headed = text.starts_with(b"diff --git ");
-        }
-        line
-    })
-}
-
-/// The counts of old and new lines, and the first new line.
-fn hunk(text: &[u8]) -> Option<((u64, u64), u64)> {
-    let text = std::str::from_utf8(text.get(..text.len().min(80))?).ok()?;
-    let rest = text.strip_prefix("@@ -")?;
-    let (ranges, _) = rest.split_once(" @@")?;
-    let (old, new) = ranges.split_once(" +")?;
-    let range = |words: &str| match words.split_once(',') {
-        Some((start, count)) => Some((start.parse::<u64>().ok()?, count.parse::<u64>().ok()?)),
-        None => Some((words.parse().ok()?, 1)),
-    };
-    let (old, new) = (range(old)?, range(new)?);
-    Some(((old.1, new.1), new.0))
-}
-
-/// The path that a section of a diff is about.
-pub(crate) fn new_path(section: &[u8]) -> Option<String> {
-    let header = |sign: &str, side: &str| {
-        let mark = format!("{sign} {side}");
-        section.split(|byte| *byte == b'\n').take(8).find_map(|line| {
-            let line = std::str::from_utf8(line).ok()?;
-            line.strip_prefix(&mark).map(str::to_owned)
-        })
-    };
-    header("+++", "b/").or_else(|| header("---", "a/"))
-}
-
-/// Refuses new secrets and placeholders, by kind and line.
-pub(crate) fn check(diff: &[u8], redactor: &dyn Redact) -> Result<(), CallError> {
-    let mut section: Vec<DiffLine<'_>> = Vec::new();
-    for line in lines(diff) {
-        if line.starts_section && !section.is_empty() {
-            check_section(&section, redactor)?;
-            section.clear();
-        }
-        section.push(line);
+/// Refuses new secrets and placeholders in a file, by kind and line.
+pub(crate) fn check(file: &FileChange, base: &[u8], redactor: &dyn Redact) -> Result<(), CallError> {
+    let Some(after) = file.after().filter(|after| !after.splices.is_empty()) else { return Ok(()) };
+    let places = places(base, &after.splices);
+    let (mut was, mut shall): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    for place in &places {
+        was.push(String::from_utf8_lossy(base.get(place.span.clone()).unwrap_or_default()).into_owned());
+        shall.push(String::from_utf8_lossy(&place.new_text(base)).into_owned());
     }
-    check_section(&section, redactor)
-}
-
-fn check_section(section: &[DiffLine<'_>], redactor: &dyn Redact) -> Result<(), CallError> {
-    let side = |wanted: Side| {
-        let mut text = String::new();
-        let mut numbers = Vec::new();
-        for line in section {
-            if let Some((side, number)) = line.side
-                && side == wanted
-            {
-                text.push_str(&String::from_utf8_lossy(line.text.get(1..).unwrap_or_default()));
-                numbers.push(number);
-            }
-        }
-        (text, numbers)
-    };
-    let (added, numbers) = side(Side::Added);
-    let (removed, _) = side(Side::Removed);
-    let number = |before: &str| {
-        let at = before.matches('\n').count().min(numbers.len().saturating_sub(1));
-        numbers.get(at).copied().unwrap_or(1)
-    };
-    if let Some((before, _)) = first_new(&added, &removed) {
-        let line = number(before);
+    if let Some(found) = first_new(&shall, &was) {
+        let line = line(base, &after.splices, &places, &shall, &found);
         let why = format!(
-            "line {line} of the new content holds the placeholder of a redacted secret; writing it would destroy the original"
+            "line {line} of the new content of `{}` holds the placeholder of a redacted secret; writing it would destroy the original",
+            after.path
         );
         return Err(CallError::new(ErrorCode::SecretInContent, why)
             .suggest("leave the line with the secret as it is: edit around it"));
     }
-    let failed =
-        |error: vambrace_core::redacted::RedactError| CallError::new(ErrorCode::Internal, error.to_string());
-    let masked = redactor.redact(&added).map_err(failed)?;
-    if masked.count == 0 {
-        return Ok(());
-    }
-    let known = redactor.redact(&removed).map_err(failed)?;
-    if let Some((before, mark)) = first_new(&masked.text, &known.text) {
-        let (line, kind) = (number(before), kind(mark));
-        let why = format!("line {line} of the new content holds a secret ({kind})");
+    let Some(shall_masked) = masked(&shall, redactor)? else { return Ok(()) };
+    let known = masked(&was, redactor)?.unwrap_or(was);
+    if let Some(found) = first_new(&shall_masked, &known) {
+        let line = line(base, &after.splices, &places, &shall, &found);
+        let kind = kind(found.mark);
+        let why = format!("line {line} of the new content of `{}` holds a secret ({kind})", after.path);
         return Err(CallError::new(ErrorCode::SecretInContent, why));
     }
     Ok(())
 }
 
-/// The first placeholder of a text that the other does not hold as often: what stands before it, and it.
-fn first_new<'t>(text: &'t str, known: &str) -> Option<(&'t str, &'t str)> {
+/// The texts without their secrets; `None` when there are none in them.
+fn masked(texts: &[String], redactor: &dyn Redact) -> Result<Option<Vec<String>>, CallError> {
+    let failed = |error: RedactError| CallError::new(ErrorCode::Internal, error.to_string());
+    let mut count = 0;
+    let mut clean = Vec::with_capacity(texts.len());
+    for text in texts {
+        let masked = redactor.redact(text).map_err(failed)?;
+        count += masked.count;
+        clean.push(masked.text.into_owned());
+    }
+    Ok((count > 0).then_some(clean))
+}
+
+/// A part of the old content, and what happens to it.
+struct Place<'c> {
+    span: Range<usize>,
+    splices: &'c [Splice],
+}
+
+impl Place<'_> {
+    fn new_text(&self, base: &[u8]) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.span.len());
+        let mut at = self.span.start;
+        for splice in self.splices {
+            let (start, end) = bounds(splice);
+            text.extend_from_slice(base.get(at..start).unwrap_or_default());
+            text.extend_from_slice(&splice.insert);
+            at = end;
+        }
+        text.extend_from_slice(base.get(at..self.span.end).unwrap_or_default());
+        text
+    }
+}
+
+fn bounds(splice: &Splice) -> (usize, usize) {
+    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+    (place(splice.at), place(splice.at.saturating_add(splice.remove)))
+}
+
+/// The places around the changes, those that meet made one.
+fn places<'c>(base: &[u8], splices: &'c [Splice]) -> Vec<Place<'c>> {
+    let mut places: Vec<(Range<usize>, Range<usize>)> = Vec::new();
+    for (number, splice) in splices.iter().enumerate() {
+        let (start, end) = bounds(splice);
+        let (start, end) = (start.saturating_sub(REACH), end.saturating_add(REACH).min(base.len()));
+        match places.last_mut() {
+            Some((span, own)) if start <= span.end => (span.end, own.end) = (end, number + 1),
+            _ => places.push((start..end, number..number + 1)),
+        }
+    }
+    let place = |(span, own): (Range<usize>, Range<usize>)| Place {
+        span,
+        splices: splices.get(own).unwrap_or_default(),
+    };
+    places.into_iter().map(place).collect()
+}
+
+/// A placeholder that was not there as often.
+struct Fresh<'t> {
+    /// Which text it is in.
+    text: usize,
+    /// The text before it, from the placeholder before that on; in front of it the same of those before.
+    between: Vec<&'t str>,
+    mark: &'t str,
+}
+
+/// The first placeholder of some texts that others do not hold as often.
+fn first_new<'t>(texts: &'t [String], known: &'t [String]) -> Option<Fresh<'t>> {
     let mut left: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, mark) in marks(known) {
+    for (_, mark) in known.iter().flat_map(|text| placeholders(text)) {
         *left.entry(mark).or_default() += 1;
     }
-    marks(text).find(|(_, mark)| match left.get_mut(mark) {
-        Some(count) if *count > 0 => {
-            *count -= 1;
-            false
+    for (number, text) in texts.iter().enumerate() {
+        let (mut between, mut end) = (Vec::new(), 0);
+        for (at, mark) in placeholders(text) {
+            between.push(text.get(end..at).unwrap_or_default());
+            end = at + mark.len();
+            match left.get_mut(mark) {
+                Some(count) if *count > 0 => *count -= 1,
+                _ => return Some(Fresh { text: number, between, mark }),
+            }
         }
-        _ => true,
+    }
+    None
+}
+
+/// Where placeholders are, and they.
+fn placeholders(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let at = from + memchr::memchr(b'[', text.as_bytes().get(from..)?)?;
+            from = at + 1;
+            let tail = text.get(at..)?;
+            let named = tail.get(..MARK.len()).is_some_and(|head| head.eq_ignore_ascii_case(MARK));
+            // A word of prose is no placeholder.
+            let ours = match tail.as_bytes().get(MARK.len()) {
+                Some(b':') => named,
+                Some(b']') => named && tail.starts_with("[REDACTED"),
+                _ => false,
+            };
+            if ours {
+                let end = tail.find(']').map_or(tail.len(), |end| end + 1).min(LONGEST);
+                let mark = tail.get(..end).or(tail.get(..MARK.len()))?;
+                from = at + mark.len();
+                return Some((at, mark));
+            }
+        }
     })
 }
 
-fn marks(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.match_indices(MARK).filter_map(move |(at, _)| {
-        let (before, from) = text.split_at_checked(at)?;
-        let end = from.find(']').map_or(from.len(), |end| end + 1).min(200);
-        let mark = from.get(..end).unwrap_or(MARK);
-        // A word of prose is no placeholder.
-        matches!(from.as_bytes().get(MARK.len()), Some(b':' | b']')).then_some((before, mark))
-    })
+/// The line of the new content in which it stands. Of a text with secrets that were taken out, what is left between them is
+/// looked up in the text as it was.
+fn line(base: &[u8], splices: &[Splice], places: &[Place<'_>], shall: &[String], found: &Fresh<'_>) -> usize {
+    let breaks = |bytes: &[u8]| memchr::memchr_iter(b'\n', bytes).count();
+    let start = places.get(found.text).map_or(0, |place| place.span.start);
+    let (mut gone, mut come) = (0, 0);
+    for splice in splices.iter().take_while(|splice| bounds(splice).0 < start) {
+        let (from, to) = bounds(splice);
+        gone += breaks(base.get(from..to).unwrap_or_default());
+        come += breaks(&splice.insert);
+    }
+    let above = (breaks(base.get(..start).unwrap_or_default()) + come).saturating_sub(gone);
+    let text = shall.get(found.text).map_or("", String::as_str);
+    let mut at = 0;
+    for piece in &found.between {
+        let here = text.get(at..).and_then(|rest| rest.find(piece)).unwrap_or(0);
+        at = (at + here + piece.len()).min(text.len());
+    }
+    above + breaks(text.as_bytes().get(..at).unwrap_or_default()) + 1
 }
 
 fn kind(mark: &str) -> &str {
-    let inner = mark.trim_start_matches(MARK).trim_start_matches(':').trim_end_matches(']');
+    let inner = mark.get(MARK.len()..).unwrap_or_default().trim_start_matches(':').trim_end_matches(']');
     match inner.split(':').next() {
         Some(kind) if !kind.is_empty() => kind,
         _ => "secret",
@@ -181,61 +187,103 @@ fn kind(mark: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use vambrace_core::redacted::{Masked, RedactError};
+    use vambrace_core::change::{Facts, Target, spliced};
+    use vambrace_core::digest::Digest;
+    use vambrace_core::path::AskedPath;
+    use vambrace_core::redacted::Masked;
 
     use super::*;
 
     struct Knows;
     impl Redact for Knows {
         fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
-            let count =
-                u32::try_from(text.matches("hunter2").count() + text.matches("swordfish").count()).unwrap();
-            let text =
-                text.replace("hunter2", "[REDACTED:env:1111]").replace("swordfish", "[REDACTED:env:2222]");
-            Ok(Masked { text: text.into(), count })
+            let secrets = ["hunter2", "swordfish", "BEGIN\nabc\nEND"];
+            let count = secrets.iter().map(|secret| text.matches(secret).count()).sum::<usize>();
+            let text = secrets.iter().zip(1..).fold(text.to_owned(), |text, (secret, number)| {
+                text.replace(secret, &format!("[REDACTED:env:{number}]"))
+            });
+            Ok(Masked { text: text.into(), count: u32::try_from(count).unwrap() })
         }
     }
 
-    fn refused(diff: &str) -> Option<String> {
-        check(diff.as_bytes(), &Knows).err().map(|error| {
+    fn refused_by(old: &str, splices: Vec<Splice>) -> Option<String> {
+        let new = spliced(old.as_bytes(), &splices).unwrap();
+        let path = AskedPath::new("x").parse().unwrap();
+        let before = Facts { hash: Digest::of(old.as_bytes()), size: old.len() as u64, mode: 0o644 };
+        let after = Target {
+            path: path.clone(),
+            hash: Digest::of(&new),
+            size: new.len() as u64,
+            mode: None,
+            splices,
+        };
+        let change = FileChange::modify(path, before, after).unwrap();
+        check(&change, old.as_bytes(), &Knows).err().map(|error| {
             assert_eq!(error.code, ErrorCode::SecretInContent);
             assert!(!error.message.contains("hunter2"));
             error.message
         })
     }
 
+    fn refused(old: &str, new: &str) -> Option<String> {
+        refused_by(old, Splice::between(old.as_bytes(), new.as_bytes()))
+    }
+
     // T7
     #[test]
     fn a_new_secret_is_named_by_kind_and_line_never_by_value() {
-        let said = refused("--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n a\n+fine\n+p = hunter2\n b\n").unwrap();
-        assert!(said.contains("line 3") && said.contains("(env)"), "{said}");
-        assert_eq!(refused("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"), None);
+        let said = refused("a\nb\n", "a\nfine\np = hunter2\nb\n").unwrap();
+        assert!(said.contains("line 3 ") && said.contains("(env)"), "{said}");
+        assert_eq!(refused("a\n", "b\n"), None);
         // In the context or removed: nothing new.
-        assert_eq!(refused("--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n-hunter2\n b\n"), None);
-        assert_eq!(refused("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n hunter2\n-b\n+c\n"), None);
+        assert_eq!(refused("hunter2\nb\n", "b\n"), None);
+        assert_eq!(refused("hunter2\nb\n", "hunter2\nc\n"), None);
+    }
+
+    // T7: lines that stay are looked at together with those that come
+    #[test]
+    fn a_secret_that_is_completed_across_lines_that_stay_is_refused() {
+        assert!(refused("x\nabc\ny\n", "x\nBEGIN\nabc\nEND\ny\n").unwrap().contains("line 2 "));
+        assert!(refused("x\nBEGIN\nabc\ny\n", "x\nBEGIN\nabc\nEND\ny\n").is_some());
+        // Nothing is added at all.
+        assert!(refused("BEGIN\nnoise\nabc\nEND\n", "BEGIN\nabc\nEND\n").is_some());
+        assert!(refused("hunt\nmore\ner2\n", "hunter2\n").is_some());
+        // A half is moved from one end of the file to the other.
+        let far = "z\n".repeat(200_000);
+        let (old, half) = (format!("hunt\n{far}er2\n"), 5);
+        let there = (half + far.len()) as u64;
+        let moved = vec![
+            Splice { at: 0, remove: half as u64, insert: Vec::new() },
+            Splice { at: there, remove: 0, insert: b"hunt".to_vec() },
+        ];
+        let said = refused_by(&old, moved).unwrap();
+        assert!(said.contains("line 200001 "), "{said}");
     }
 
     #[test]
-    fn a_secret_that_stood_there_may_stay_and_another_may_not_take_its_place() {
-        let change = |old: &str, new: &str| format!("--- a/x\n+++ b/x\n@@ -7 +7 @@\n-{old}\n+{new}\n");
-        assert_eq!(refused(&change("p = hunter2 # old", "p = hunter2 # new")), None);
-        assert!(refused(&change("p = hunter2", "p = swordfish")).is_some());
-        assert!(refused(&change("p = hunter2", "p = hunter2; q = hunter2")).unwrap().contains("line 7"));
+    fn the_line_is_told_behind_a_secret_of_several_lines() {
+        let old = "BEGIN\nabc\nEND\nx\ny\n";
+        assert!(refused(old, "BEGIN\nabc\nEND\nx\nhunter2\ny\n").unwrap().contains("line 5 "));
+    }
+
+    #[test]
+    fn a_secret_that_stood_there_may_stay_or_move_and_another_may_not_take_its_place() {
+        assert_eq!(refused("p = hunter2 # old\n", "p = hunter2 # new\n"), None);
+        assert_eq!(refused("hunter2\na\nb\n", "a\nb\nhunter2\n"), None);
+        assert!(refused("p = hunter2\n", "p = swordfish\n").is_some());
+        assert!(refused("a\np = hunter2\n", "a\np = hunter2; q = hunter2\n").unwrap().contains("line 2 "));
     }
 
     #[test]
     fn a_placeholder_is_not_written_over_the_original() {
-        let change = |old: &str, new: &str| format!("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-{old}\n+{new}\n");
-        assert!(refused(&change("p = x", "p = [REDACTED:env:1111]")).unwrap().contains("placeholder"));
-        assert_eq!(refused(&change("say [REDACTED:env:1] a", "say [REDACTED:env:1] b")), None);
-        assert_eq!(refused(&change("a", "[REDACTEDly] spoken")), None);
-    }
-
-    #[test]
-    fn content_that_looks_like_a_header_stays_content() {
-        let diff = "--- a/x\n+++ b/x\n@@ -0,0 +1,3 @@\n+--- a/y\n+@@ -1 +1 @@\n+hunter2\n";
-        assert!(refused(diff).unwrap().contains("line 3"));
-        assert_eq!(lines(diff.as_bytes()).filter(|line| line.starts_section).count(), 1);
-        assert_eq!(new_path(diff.as_bytes()).as_deref(), Some("x"));
+        for new in ["p = [REDACTED:env:1111]", "[redacted:env:1111]", "[Redacted:x", "[REDACTED]"] {
+            assert!(refused("p = x", new).unwrap().contains("placeholder"), "{new}");
+        }
+        assert_eq!(refused("say [REDACTED:env:1] a", "say [REDACTED:env:1] b"), None);
+        for prose in
+            ["[REDACTEDly] spoken", "[redacted] by the court", "redacted: [x]", "\u{e4}[redacte\u{e4}d"]
+        {
+            assert_eq!(refused("a", prose), None, "{prose}");
+        }
     }
 }

@@ -8,13 +8,17 @@ mod change;
 mod delete_file;
 mod edit_file;
 mod fresh;
+mod instead;
 mod key_lines;
 mod list_files;
+mod part;
 mod read_file;
 mod search;
+mod sections;
 mod tool;
 mod write_file;
 
 pub use catalogue::Catalogue;
-pub use change::{Part, amend, payload, undo};
+pub use change::{files, payload, undo};
+pub use part::{Part, amend};
 pub use tool::{About, Card, Changes, Limits, Output, Prepared, Room, Tool, Touched, Weight, Work};

@@ -24,6 +24,7 @@ mod language;
 mod near;
 mod patch;
 mod pattern;
+mod reparse;
 mod syntax;
 mod template;
 mod view;
@@ -32,9 +33,10 @@ mod weave;
 pub(crate) use base::read_all;
 use base::{Base, Spot, check_base_hash, check_text};
 pub use fault::{LoomFault, Near, Place};
+use found::Parsed;
 use language::Language;
 pub use syntax::ParseReport;
-use syntax::{Before, Parsing, Wanted};
+use syntax::{Before, Changed, Parsing, Wanted};
 use view::Ending;
 
 /// Folders that a new file may lie below.
@@ -153,7 +155,7 @@ pub enum Note {
 }
 
 /// A change that was worked out and not made.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Draft {
     /// What would change; empty when everything is already as asked.
     pub changes: ChangeSet,
@@ -161,6 +163,16 @@ pub struct Draft {
     pub diff: Vec<u8>,
     /// What a reader should know.
     pub notes: Vec<Note>,
+    /// What the files hold now, in the order of `changes`; nothing for a new one.
+    pub bases: Vec<Arc<Vec<u8>>>,
+}
+
+impl std::fmt::Debug for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without what the files hold.
+        let changes = self.changes.summary();
+        f.debug_struct("Draft").field("changes", &changes).field("notes", &self.notes).finish_non_exhaustive()
+    }
 }
 
 impl Draft {
@@ -253,8 +265,8 @@ impl Workspace {
                     expected: edit.count,
                     budget: limits.ast_budget,
                 };
-                let matches = syntax::matches(self.strays(), &base.bytes, &name, wanted)?;
-                parsed = matches.errors;
+                let mut matches = syntax::matches(self.strays(), &base.bytes, &name, wanted)?;
+                parsed = matches.parsed.take();
                 Ok(matches)
             }
         })?;
@@ -291,7 +303,7 @@ impl Workspace {
         &self,
         base: Base,
         splices: Vec<Splice>,
-        parsed: Option<(Language, usize)>,
+        parsed: Option<Parsed>,
         limits: &LoomLimits,
     ) -> Result<Draft, LoomFault> {
         let files = match modified(&base, splices, None, None)? {
@@ -315,7 +327,7 @@ impl Workspace {
         &self,
         files: Vec<Drafted>,
         mut notes: Vec<Note>,
-        parsed: Option<(Language, usize)>,
+        mut parsed: Option<Parsed>,
         limits: &LoomLimits,
     ) -> Result<Draft, LoomFault> {
         let changes = ChangeSet::new(files.iter().map(|(change, _)| change.clone()).collect())?;
@@ -324,14 +336,16 @@ impl Workspace {
         };
         let mut text = None;
         for (change, base) in &files {
-            let parsing = self.parsing(change, base, parsed, limits);
+            let parsing = self.parsing(change, base, parsed.take(), limits);
             if text.is_none() {
                 text = Some(diff::of_changes(&changes, base_of).map_err(BadChange::from)?);
             }
             let note = |report| change.after().map(|after| Note::Parse { path: after.path.clone(), report });
             notes.extend(parsing.and_then(Parsing::end).and_then(note));
         }
-        Ok(Draft { changes, diff: text.unwrap_or_default(), notes })
+        let base = |change: &FileChange| files.iter().find(|(own, _)| own.path() == change.path());
+        let bases = changes.files().iter().filter_map(base).map(|(_, base)| Arc::clone(base)).collect();
+        Ok(Draft { changes, diff: text.unwrap_or_default(), notes, bases })
     }
 
     /// For a known language and a file that is not too large.
@@ -339,7 +353,7 @@ impl Workspace {
         &self,
         change: &FileChange,
         base: &Arc<Vec<u8>>,
-        parsed: Option<(Language, usize)>,
+        parsed: Option<Parsed>,
         limits: &LoomLimits,
     ) -> Option<Parsing> {
         let after = change.after().filter(|after| !after.splices.is_empty())?;
@@ -349,10 +363,11 @@ impl Workspace {
         }
         let new = spliced(base, &after.splices).ok()?;
         let before = match parsed {
-            Some((known, errors)) if known == language => Before::Errors(errors),
-            _ => Before::Bytes(Arc::clone(base)),
+            Some(parsed) if parsed.language == language => Before::Parsed(parsed),
+            _ => Before::Unknown,
         };
-        Parsing::begin(self.strays(), language, before, new, limits.ast_budget)
+        let changed = Changed { language, base: Arc::clone(base), splices: after.splices.clone(), new };
+        Parsing::begin(self.strays(), before, changed, limits.ast_budget)
     }
 }
 

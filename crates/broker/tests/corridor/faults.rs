@@ -23,10 +23,10 @@ use crate::kit::{Kit, OneSecret, call, read};
 const DEV: &str = "roles:\n  default: dev\nlimits:\n  calls_per_minute: 1000\n";
 
 /// Counts down; at zero something fails.
-struct Fuse(AtomicUsize);
+pub(crate) struct Fuse(AtomicUsize);
 
 impl Fuse {
-    fn new(lit: usize) -> Arc<Self> {
+    pub(crate) fn new(lit: usize) -> Arc<Self> {
         Arc::new(Self(AtomicUsize::new(lit + 1)))
     }
 
@@ -34,17 +34,17 @@ impl Fuse {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) == Ok(1)
     }
 
-    fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 }
 
 /// A store whose n-th use fails.
-struct Failing {
-    store: Arc<SqliteStore>,
-    fuse: Arc<Fuse>,
+pub(crate) struct Failing {
+    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) fuse: Arc<Fuse>,
     /// How each commit was to be kept.
-    kept: Arc<std::sync::Mutex<Vec<Durability>>>,
+    pub(crate) kept: Arc<std::sync::Mutex<Vec<Durability>>>,
 }
 
 impl Failing {

@@ -13,5 +13,6 @@ mod changes;
 mod compile_fail;
 mod faults;
 mod kit;
+mod parts;
 mod races;
 mod violations;

@@ -2,7 +2,7 @@
 //! that decides; looking takes neither. What is told of a question is `told.rs`.
 #![expect(clippy::disallowed_methods, reason = "edited content is read from the file that the person names")]
 
-mod card;
+pub(crate) mod card;
 mod diff;
 pub(crate) mod told;
 mod watch;
@@ -130,11 +130,19 @@ pub(crate) async fn approve(words: ApproveWords, out: Out) -> Result<ExitCode, F
     let store = desk::open_store()?;
     let id = found(&store, &words.id).await?;
     let looked = look(store.questions(), &id).await.map_err(Failure::of)?;
-    let choice =
+    let mut choice =
         Choice { part: part(&words)?, reach: reach(&words.scope), path: words.path.clone(), shown: None };
     let decider = approver::decider(&store, out).await?;
     if !words.yes && asks(out) {
         told::show(&looked, SystemClock.now(), out);
+        if choice.part != Part::Whole {
+            // What is agreed to is what is seen here, or nothing.
+            let desk = desk_of(&looked, &store).await?;
+            let preview =
+                desk.broker.preview(&id, choice.part.clone(), &decider).await.map_err(Failure::of)?;
+            told::preview(&preview, out);
+            choice.shown = Some(preview.digest);
+        }
         if choice.reach == Reach::Session {
             out.say(paint(
                 Tone::Bad,
@@ -176,7 +184,7 @@ pub(crate) fn tell(id: &str, answer: Option<&Answer>, out: Out) -> ExitCode {
     } else if let Some(error) = answer.error() {
         out.error(error.code.as_str(), &plain(&error.message), &plain(&error.suggestion));
     } else {
-        out.line(paint(Tone::Good, plain(answer.plain_text().unwrap_or("applied"))));
+        out.line(paint(Tone::Good, told::applied(answer)));
     }
     match answer.ending() {
         Ending::Success => ExitCode::SUCCESS,

@@ -38,19 +38,23 @@ async fn list(limit: usize, out: Out) -> Result<ExitCode, Failure> {
             (vambrace_store::ProposalState::Proposed, Some(question)) => question.state.as_str(),
             (state, _) => state.as_str(),
         };
+        let as_proposed = told::as_proposed(question.as_ref());
         if out.is_json() {
             let mut told = told::change(row);
             if let Some(fields) = told.as_object_mut() {
                 fields.insert("state".to_owned(), state.into());
+                fields.insert("as_proposed".to_owned(), as_proposed.into());
             }
             listed.push(told);
         } else {
             let tone = if state == "applied" { Tone::Good } else { Tone::Faint };
             let words = paint(tone, format!("{state:<11}"));
+            let other = if as_proposed == Some(false) { "  (a part of it, or otherwise)" } else { "" };
             out.line(format!(
-                "{}  {words}  {}  {}",
+                "{}  {words}  {}{}  {}",
                 row.id,
                 one_line(&row.summary),
+                paint(Tone::Care, other),
                 paint(Tone::Faint, row.changed)
             ));
         }

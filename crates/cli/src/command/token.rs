@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_core::clock::Clock as _;
+use vambrace_core::timestamp::Timestamp;
 use vambrace_ledger::{Decision, Level, Op, Reach, Status, Verb};
 use vambrace_store::{AskChange, Batch, Entry, Store as _, Token, TokenKind, TokenRow};
 
@@ -88,13 +89,15 @@ async fn create(
 
 async fn list(out: Out) -> Result<ExitCode, Failure> {
     let rows = desk::open_store()?.questions().tokens().await?;
+    let now = SystemClock.now();
     if out.is_json() {
-        out.value(&rows.iter().map(told).collect::<Vec<_>>().into());
+        out.value(&rows.iter().map(|row| told(row, now)).collect::<Vec<_>>().into());
         return Ok(ExitCode::SUCCESS);
     }
     for row in &rows {
-        let state =
-            if row.revoked.is_some() { paint(Tone::Faint, "revoked") } else { paint(Tone::Good, "counts ") };
+        let word = state(row, now);
+        let tone = if word == "counts" { Tone::Good } else { Tone::Faint };
+        let state = paint(tone, format!("{word:<7}"));
         let name = one_line(&row.name);
         out.line(format!(
             "{}  {state}  {:<8}  {} {name}  {}",
@@ -110,9 +113,18 @@ async fn list(out: Out) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(row: &TokenRow<String>) -> Value {
+/// Whether it still counts.
+fn state(row: &TokenRow<String>, now: Timestamp) -> &'static str {
+    match (row.revoked, row.expires) {
+        (Some(_), _) => "revoked",
+        (None, Some(expires)) if now >= expires => "expired",
+        _ => "counts",
+    }
+}
+
+fn told(row: &TokenRow<String>, now: Timestamp) -> Value {
     json!({
-        "id": row.id.as_str(), "kind": row.kind.as_str(), "name": row.name, "user": row.user,
+        "id": row.id.as_str(), "kind": row.kind.as_str(), "state": state(row, now), "name": row.name, "user": row.user,
         "created": row.created.to_string(), "expires": row.expires.map(|at| at.to_string()),
         "revoked": row.revoked.map(|at| at.to_string()), "key": row.key.as_ref().map(ToString::to_string),
     })

@@ -31,7 +31,7 @@ pub(crate) fn matches(base: &[u8], spec: &str, content: &str, expected: usize) -
             Found { span, insert }
         })
         .collect();
-    Matches { found, ambiguous, errors: None }
+    Matches { found, ambiguous, parsed: None }
 }
 
 /// Whether some beginning of the text is also its end.

@@ -142,6 +142,16 @@ pub enum LoomFault {
         /// What is wrong.
         why: String,
     },
+    /// A patch that names a place where nothing may be.
+    #[error("the patch names a file in line {line}: {why}")]
+    PatchPath {
+        /// Of the patch, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+        /// What to do instead.
+        suggestion: String,
+    },
     /// A hunk whose lines are not in the file.
     #[error("hunk {hunk} of `{path}` does not apply: {why}")]
     HunkMismatch {
@@ -178,7 +188,7 @@ impl LoomFault {
             }
             Self::Overlap { .. } => ErrorCode::OverlappingEdits,
             Self::Stale { .. } => ErrorCode::StaleBase,
-            Self::Linked { .. } | Self::ReadOnly { .. } => ErrorCode::ScopeViolation,
+            Self::Linked { .. } | Self::ReadOnly { .. } | Self::PatchPath { .. } => ErrorCode::ScopeViolation,
             Self::Dangling { .. } => ErrorCode::NotAFile,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::BadRequest { .. } | Self::BadPatch { .. } | Self::UnknownLanguage(_) => {
@@ -193,7 +203,11 @@ impl From<LoomFault> for CallError {
     fn from(fault: LoomFault) -> Self {
         let error = Self::new(fault.code(), fault.to_string());
         match fault {
+            LoomFault::File(FileFault::Binary { .. }) => {
+                error.suggest("only text is changed in place; ask the user to replace this file")
+            }
             LoomFault::File(fault) => fault.into(),
+            LoomFault::PatchPath { suggestion, .. } => error.suggest(suggestion),
             LoomFault::Pattern(fault) => fault.into(),
             LoomFault::Change(bad) => bad.into(),
             LoomFault::Count { near, .. } if !near.is_empty() => {

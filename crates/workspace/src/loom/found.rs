@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use tree_sitter::Tree;
+
 use super::language::Language;
 
 /// One match of one edit.
@@ -21,8 +23,18 @@ pub(crate) struct Matches {
     pub(crate) found: Vec<Found>,
     /// Where a text overlaps itself, so that it is not clear which one is meant.
     pub(crate) ambiguous: Option<usize>,
-    /// Places of the file that a parser could not make sense of, where one has looked.
-    pub(crate) errors: Option<(Language, usize)>,
+    /// What a parser made of the file, where one has looked.
+    pub(crate) parsed: Option<Parsed>,
+}
+
+/// A file as a parser sees it.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) language: Language,
+    /// Places that it could not make sense of.
+    pub(crate) errors: usize,
+    /// Of the very bytes of the file; none where they had to be made into text first.
+    pub(crate) tree: Option<Tree>,
 }
 
 /// Matches past the expected count that are still counted.

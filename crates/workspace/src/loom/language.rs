@@ -1,7 +1,7 @@
 //! The languages whose syntax is known, by the name or the extension of a file, and how well a text parses.
 
-use ast_grep_core::tree_sitter::StrDoc;
 use ast_grep_language::SupportLang;
+use tree_sitter::Tree;
 
 /// A language with a grammar compiled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Language {
     }
 }
 
-/// What a parser says about a text.
+/// What a tree looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Parsed {
+pub(crate) struct Survey {
     /// Places it could not make sense of.
     pub(crate) errors: usize,
     /// Levels of nesting.
@@ -55,12 +55,12 @@ pub(crate) struct Parsed {
 }
 
 /// Walks a tree once, without recursion: hostile nesting must not cost the stack.
-pub(crate) fn survey(doc: &StrDoc<SupportLang>) -> Parsed {
-    let mut cursor = doc.tree.walk();
-    let mut parsed = Parsed { errors: 0, depth: 0 };
+pub(crate) fn survey(tree: &Tree) -> Survey {
+    let mut cursor = tree.walk();
+    let mut parsed = Survey { errors: 0, depth: 0 };
     let mut depth = 0;
     // The root knows whether there are any; looking at every node takes longer than walking past it.
-    let any = doc.tree.root_node().has_error();
+    let any = tree.root_node().has_error();
     loop {
         if any {
             let node = cursor.node();
@@ -82,6 +82,8 @@ pub(crate) fn survey(doc: &StrDoc<SupportLang>) -> Parsed {
 
 #[cfg(test)]
 mod tests {
+    use ast_grep_core::tree_sitter::StrDoc;
+
     use super::*;
 
     // T8
@@ -89,11 +91,11 @@ mod tests {
     fn every_language_of_the_table_has_a_grammar_and_tells_good_from_bad() {
         for (lang, names) in LANGUAGES {
             let good = StrDoc::try_new("", *lang).unwrap();
-            assert_eq!(survey(&good).errors, 0, "{lang}");
+            assert_eq!(survey(&good.tree).errors, 0, "{lang}");
             assert!(names.iter().all(|name| Language::named(name) == Some(Language(*lang))), "{lang}");
         }
         let bad = StrDoc::try_new("fn a( {", SupportLang::Rust).unwrap();
-        assert!(survey(&bad).errors > 0);
+        assert!(survey(&bad.tree).errors > 0);
         assert_eq!(Language::of_file("a.RS"), Some(Language(SupportLang::Rust)));
         assert_eq!(Language::of_file("Makefile"), None);
     }

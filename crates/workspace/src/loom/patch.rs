@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use vambrace_core::change::{FileChange, Splice};
+use vambrace_core::error::CallError;
 use vambrace_core::path::{AskedPath, ScopedPath};
 
 use super::base::{Base, Spot, check_text};
@@ -29,11 +30,12 @@ pub(crate) fn draft(
     limits: &LoomLimits,
     notes: &mut Vec<Note>,
 ) -> Result<Option<Drafted>, LoomFault> {
-    let scoped = |name: &str| {
-        AskedPath::new(name)
-            .parse()
-            .map_err(|error| LoomFault::BadPatch { line: file.line, why: error.message })
-    };
+    let scoped =
+        |name: &str| {
+            AskedPath::new(name).parse().map_err(|CallError { message, suggestion, .. }| {
+                LoomFault::PatchPath { line: file.line, why: message, suggestion }
+            })
+        };
     match (&file.old, &file.new) {
         (None, None) => Ok(None),
         (None, Some(new)) => {

@@ -11,10 +11,13 @@ use ast_grep_core::replacer::{Replacer, TemplateFix};
 use ast_grep_core::tree_sitter::StrDoc;
 use ast_grep_core::{AstGrep, Pattern};
 use ast_grep_language::SupportLang;
+use tree_sitter::Tree;
+use vambrace_core::change::Splice;
 
 use super::fault::LoomFault;
-use super::found::{Found, Matches, OVER};
+use super::found::{Found, Matches, OVER, Parsed};
 use super::language::{Language, survey};
+use super::reparse::reparsed;
 use super::view::{Ending, View};
 use crate::fault::{FileFault, shown};
 use crate::search::{Begun, Strays, begin};
@@ -74,10 +77,16 @@ fn find(
         .map_err(|error| bad(format!("the pattern is not valid: {}", one_line(&error.to_string()))))?;
     let doc =
         StrDoc::try_new(&source, grammar).map_err(|why| bad(format!("`{path}` cannot be parsed: {why}")))?;
-    let parsed = survey(&doc);
-    if parsed.depth > MAX_DEPTH {
+    let surveyed = survey(&doc.tree);
+    if surveyed.depth > MAX_DEPTH {
         return Err(bad(format!("`{path}` is nested deeper than {MAX_DEPTH} levels")));
     }
+    let parsed = Parsed {
+        language: wanted.language,
+        errors: surveyed.errors,
+        // Handed on for the second parse; a copy shares the nodes.
+        tree: (source.len() == base.len() && odd.is_empty()).then(|| doc.tree.clone()),
+    };
     let tree = tree.insert(AstGrep::doc(doc));
     let ending = Ending::of(base);
     let content = ending.fit(wanted.content.as_bytes(), b"");
@@ -88,7 +97,7 @@ fn find(
     if let Some(var) = unknown {
         return Err(bad(format!("`content` names `${var}`, which the pattern does not have")));
     }
-    let mut matches = Matches { errors: Some((wanted.language, parsed.errors)), ..Matches::default() };
+    let mut matches = Matches { parsed: Some(parsed), ..Matches::default() };
     let mut end = 0;
     for node in tree.root().find_all(&pattern) {
         let span = replaced(&node, &pattern, &template);
@@ -157,15 +166,24 @@ impl ParseReport {
 }
 
 /// What is known of a file before its change.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Before {
     /// It was parsed already.
-    Errors(usize),
-    /// Its bytes.
-    Bytes(Arc<Vec<u8>>),
+    Parsed(Parsed),
+    /// Nothing yet.
+    Unknown,
 }
 
-/// Two parses on the way, each on a thread of its own.
+/// A file before and after its change.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    pub(crate) language: Language,
+    pub(crate) base: Arc<Vec<u8>>,
+    pub(crate) splices: Vec<Splice>,
+    pub(crate) new: Vec<u8>,
+}
+
+/// Two parses on the way, each on a thread of its own; or one, that goes on from what was parsed.
 pub(crate) struct Parsing {
     before: Result<usize, Begun<Option<usize>>>,
     after: Begun<Option<usize>>,
@@ -176,18 +194,30 @@ impl Parsing {
     /// Begins to parse a file as it is and as it shall be; `None` when that cannot be done now.
     pub(crate) fn begin(
         strays: &Arc<Strays>,
-        language: Language,
         before: Before,
-        after: Vec<u8>,
+        changed: Changed,
         budget: Duration,
     ) -> Option<Self> {
         strays.admit().ok()?;
-        let before = match before {
-            Before::Errors(errors) => Ok(errors),
-            Before::Bytes(bytes) => Err(begin(strays, STACK, move || errors(&bytes, language)).ok()?),
+        let (before, tree) = match before {
+            Before::Parsed(parsed) => (Ok(parsed.errors), parsed.tree),
+            Before::Unknown => {
+                let (base, language) = (Arc::clone(&changed.base), changed.language);
+                (Err(begin(strays, STACK, move || errors(&base, language)).ok()?), None)
+            }
         };
-        let after = begin(strays, STACK, move || errors(&after, language)).ok()?;
-        Some(Self { before, after, budget })
+        let after = begin(strays, STACK, move || match tree {
+            Some(tree) => {
+                let Changed { language, base, splices, new } = &changed;
+                let tree = reparsed(*language, tree, base, splices, new);
+                (tree.as_ref().map(errors_in), (tree, None, changed))
+            }
+            None => {
+                let (count, doc) = errors(&changed.new, changed.language);
+                (count, (None, doc, changed))
+            }
+        });
+        Some(Self { before, after: after.ok()?, budget })
     }
 
     /// How they compare; `None` when that took too long or cannot be said.
@@ -203,8 +233,10 @@ impl Parsing {
 fn errors(bytes: &[u8], language: Language) -> (Option<usize>, Option<StrDoc<SupportLang>>) {
     let (source, _) = text_of(View::raw(bytes).text());
     let doc = StrDoc::try_new(&source, language.grammar()).ok();
-    // The root knows whether there are any; only then they are counted.
-    let count =
-        |doc: &StrDoc<SupportLang>| if doc.tree.root_node().has_error() { survey(doc).errors } else { 0 };
-    (doc.as_ref().map(count), doc)
+    (doc.as_ref().map(|doc| errors_in(&doc.tree)), doc)
+}
+
+/// The root knows whether there are any; only then they are counted.
+fn errors_in(tree: &Tree) -> usize {
+    if tree.root_node().has_error() { survey(tree).errors } else { 0 }
 }

@@ -79,6 +79,9 @@ impl From<SearchFault> for CallError {
     fn from(fault: SearchFault) -> Self {
         let error = Self::new(fault.code(), fault.to_string());
         match fault {
+            SearchFault::File(FileFault::Binary { .. }) => {
+                error.suggest("only text is searched; read_file returns PDF and common image files")
+            }
             SearchFault::File(fault) => fault.into(),
             SearchFault::Unsupported { .. } => {
                 error.suggest("search for the plain part of the pattern and filter the lines yourself")

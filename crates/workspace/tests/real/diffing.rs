@@ -250,8 +250,15 @@ fn patches_that_cannot_be_are_refused() {
     assert_eq!(code("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n"), ErrorCode::MatchCountMismatch);
     assert_eq!(code("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n"), ErrorCode::MatchCountMismatch);
     assert_eq!(code("diff --git a/f b/g\nrename from f\nrename to g\n"), ErrorCode::MatchCountMismatch);
-    assert_eq!(code(&format!("--- a/../f\n+++ b/../f\n{one}")), ErrorCode::InvalidArguments);
-    assert_eq!(code(&format!("--- /etc/passwd\n+++ /etc/passwd\n{one}")), ErrorCode::InvalidArguments);
+    // 003: as every other tool says it.
+    for path in ["../f", "x/../../f", "/etc/passwd", "~/f", "\0f"] {
+        for (old, new) in [("a/", "b/"), ("", "")] {
+            let patch = format!("--- {old}{path}\n+++ {new}{path}\n{one}");
+            assert_eq!(code(&patch), ErrorCode::ScopeViolation, "{patch}");
+        }
+    }
+    let moved = "diff --git a/f b/f2\nrename from f\nrename to ../f2\n";
+    assert_eq!(code(moved), ErrorCode::ScopeViolation);
     assert_eq!(code(&format!("--- a/.env\n+++ b/.env\n{one}")), ErrorCode::BlockedPath);
     assert_eq!(code("--- /dev/null\n+++ b/.git/hooks/x\n@@ -0,0 +1 @@\n+x\n"), ErrorCode::BlockedPath);
     assert_eq!(code(&format!("--- a/nofile\n+++ b/nofile\n{one}")), ErrorCode::FileNotFound);

@@ -22,6 +22,20 @@ pub(crate) fn short(digest: impl std::fmt::Display) -> String {
     digest.to_string().chars().skip("sha256:".len()).take(8).collect()
 }
 
+/// What must be typed to agree to a HIGH question: the name of what it is about, or of the plan where nobody could type that
+/// name.
+pub(crate) fn name(look: &Look) -> String {
+    let row = look.question.as_ref();
+    let path = look.files.first().map(|file| file.path.as_str());
+    let name = path.and_then(|path| path.rsplit('/').next()).or(row.map(|row| row.tool.as_str()));
+    let typable = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic());
+    match (name.filter(typable), row) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(row)) => short(row.digest),
+        (None, None) => String::new(),
+    }
+}
+
 pub(crate) fn risk(word: &str) -> (Tone, String) {
     (if word == "HIGH" { Tone::Bad } else { Tone::Care }, format!("{word:<6}"))
 }

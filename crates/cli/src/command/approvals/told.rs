@@ -1,13 +1,15 @@
 //! What is told of a question on standard output: as JSON, in one line, or as its card (`card.rs`) with the diff.
 
 use serde_json::{Value, json};
-use vambrace_broker::Look;
+use vambrace_broker::{Answer, Look, Preview};
 use vambrace_core::timestamp::Timestamp;
+use vambrace_ledger::Verb;
 use vambrace_store::{ApprovalRow, AskState, ProposalRow};
 
 use super::card::{card, diff_lines, risk, seconds};
 use super::diff::Diff;
 use crate::command::audit::one_line;
+use crate::harmless::plain;
 use crate::out::{Out, Tone, paint, painted};
 
 type Row = ApprovalRow<String>;
@@ -54,6 +56,31 @@ pub(crate) fn line(row: &Row, now: Timestamp) -> String {
     )
 }
 
+/// What would be applied instead of the whole.
+pub(crate) fn preview(preview: &Preview, out: Out) {
+    out.line(painted(&vec![(Tone::Care, "\nWhat would be applied instead of the proposal:".to_owned())]));
+    out.line(painted(&vec![(Tone::Strong, one_line(&preview.summary))]));
+    for line in diff_lines(&Diff::of(&preview.diff, &[])) {
+        out.line(painted(&line));
+    }
+}
+
+/// What was applied, for whoever agreed to it; the agent gets words of its own.
+pub(crate) fn applied(answer: &Answer) -> String {
+    let envelope = answer.envelope();
+    match envelope.pointer("/data/summary").and_then(Value::as_str) {
+        Some(summary) => format!("applied: {}", one_line(summary)),
+        None => plain(answer.plain_text().unwrap_or("applied")),
+    }
+}
+
+/// Whether what was agreed to is what was proposed; `None` while nobody agreed.
+pub(crate) fn as_proposed(row: Option<&Row>) -> Option<bool> {
+    let row = row?;
+    let decided = row.decided.as_ref().filter(|decided| decided.verb == Verb::Approve)?;
+    Some(decided.digest == row.digest)
+}
+
 /// Everything about a question or a change.
 pub(crate) fn show(look: &Look, now: Timestamp, out: Out) {
     if out.is_json() {
@@ -63,6 +90,7 @@ pub(crate) fn show(look: &Look, now: Timestamp, out: Out) {
             (None, None) => Value::Null,
         };
         if let Some(fields) = told.as_object_mut() {
+            fields.insert("as_proposed".to_owned(), as_proposed(look.question.as_ref()).into());
             fields.insert("diff".to_owned(), look.diff.as_str().into());
             fields.insert("proposed_diff".to_owned(), look.proposed.as_deref().into());
             let files = look.files.iter().map(|file| json!({"path": file.path, "created": file.created}));

@@ -3,8 +3,10 @@
 
 mod draw;
 mod editor;
+mod hunks;
+mod keys;
 mod page;
-mod secret;
+mod ready;
 mod state;
 mod terminal;
 #[cfg(test)]
@@ -14,7 +16,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event as keys;
 use vambrace_broker::{Choice, Decider, Ending, Look, Part, look};
 use vambrace_core::clock::Clock as _;
 use vambrace_store::{Asked, SqliteStore, Store as _, Watch};
@@ -22,19 +23,22 @@ use zeroize::Zeroizing;
 
 use self::draw::Asking;
 use self::editor::Copy;
-use self::secret::{Progress, Typed};
+use self::keys::{Keys, Typed};
 use self::state::{Effect, Event, State};
 use self::terminal::{Keyboard, Outside, Screen, Signals, fault};
-use super::{desk_of, questions};
+use super::{desk_of, questions, told};
 use crate::approver;
 use crate::desk;
 use crate::failure::Failure;
 use crate::harmless::plain;
 use crate::machine::SystemClock;
 use crate::out::Out;
+use crate::secret::{Line, Progress};
 
 /// The clock on the screen goes on at least so often.
 const TICK: Duration = Duration::from_millis(250);
+/// While a step is not ready for a yes, it is looked at more often.
+const SOON: Duration = Duration::from_millis(50);
 const WAITING: &str = "not shown while you type; Enter goes on, Esc goes back";
 
 pub(crate) async fn run(out: Out) -> Result<ExitCode, Failure> {
@@ -56,6 +60,7 @@ struct Watcher {
     state: State,
     screen: Screen,
     keyboard: Keyboard,
+    keys: Keys,
     signals: Signals,
     wake: Watch,
     /// Whoever decides, once the passphrase was given.
@@ -92,6 +97,7 @@ impl Watcher {
             state,
             screen,
             keyboard,
+            keys: Keys::default(),
             signals,
             wake,
             decider: None,
@@ -105,41 +111,61 @@ impl Watcher {
         self.refresh().await?;
         loop {
             self.fit();
+            self.state.on(Event::Time(SystemClock.now()));
+            // What was typed before a step could be seen meets it while it takes no yes.
+            let early = if self.state.is_ready() { Vec::new() } else { self.typed()? };
+            if !early.is_empty() {
+                match self.carry_out(early).await? {
+                    Some(code) => return Ok(code),
+                    None => continue,
+                }
+            }
             self.screen.draw(&self.state, None)?;
-            let ready = tokio::select! {
-                () = self.keyboard.readable() => Some(()),
+            let ready = self.state.is_ready();
+            self.state.on(Event::Drawn);
+            if self.state.is_ready() && !ready {
+                continue;
+            }
+            let tick = if ready { TICK } else { SOON };
+            let typed = tokio::select! {
+                () = self.keyboard.readable() => true,
                 outside = self.signals.next() => match outside {
-                    Outside::Resized => Some(()),
+                    Outside::Resized => false,
                     Outside::End(code) => return Ok(code),
                 },
-                () = self.wake.changed(TICK) => None,
+                () = self.wake.changed(tick) => false,
             };
             self.state.on(Event::Time(SystemClock.now()));
-            let mut effects = match ready {
-                Some(()) => self.typed()?,
-                None => self.refresh().await?,
-            };
-            while !effects.is_empty() {
-                let mut after = Vec::new();
-                for effect in effects {
-                    if effect == Effect::Quit {
-                        return Ok(0);
-                    }
-                    let acted = self.act(effect).await;
-                    self.state.on(Event::Time(SystemClock.now()));
-                    let event = match acted {
-                        Ok(event) => event,
-                        Err(Stop::GivenUp) => Some(Event::Told("nothing was decided".to_owned())),
-                        Err(Stop::Failed(failure)) => Some(Event::Failed(failure.error.message)),
-                        Err(Stop::Ended(code)) => return Ok(code),
-                    };
-                    after.extend(event.map(|event| self.state.on(event)).unwrap_or_default());
-                }
-                after.extend(self.refresh().await?);
-                after.extend(self.typed()?);
-                effects = after;
+            let effects = if typed { self.typed()? } else { self.refresh().await? };
+            if let Some(code) = self.carry_out(effects).await? {
+                return Ok(code);
             }
         }
+    }
+
+    /// Does what is to be done; the exit code when that is to end.
+    async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<Option<u8>, Failure> {
+        let mut effects = effects;
+        while !effects.is_empty() {
+            let mut after = Vec::new();
+            for effect in effects {
+                if effect == Effect::Quit {
+                    return Ok(Some(0));
+                }
+                let acted = self.act(effect).await;
+                self.state.on(Event::Time(SystemClock.now()));
+                let event = match acted {
+                    Ok(event) => event,
+                    Err(Stop::GivenUp) => Some(Event::Told("nothing was decided".to_owned())),
+                    Err(Stop::Failed(failure)) => Some(Event::Failed(failure.error.message)),
+                    Err(Stop::Ended(code)) => return Ok(Some(code)),
+                };
+                after.extend(event.map(|event| self.state.on(event)).unwrap_or_default());
+            }
+            after.extend(self.refresh().await?);
+            effects = after;
+        }
+        Ok(None)
     }
 
     /// The screen is as large as it is: the signal may have come before anybody listened.
@@ -150,29 +176,26 @@ impl Watcher {
         }
     }
 
-    /// What was typed or changed in size, one event after the other.
+    /// What was typed, one key after the other.
     fn typed(&mut self) -> Result<Vec<Effect>, Failure> {
         let mut effects = Vec::new();
-        while !self.keyboard_gone()? && keys::poll(Duration::ZERO).map_err(fault)? {
-            let event = match keys::read().map_err(fault)? {
-                keys::Event::Key(key) if key.kind != keys::KeyEventKind::Release => Event::Key(key),
-                keys::Event::Paste(text) => Event::Paste(text),
-                keys::Event::Resize(width, height) => Event::Size(width, height),
-                _ => continue,
-            };
-            effects.extend(self.state.on(event));
-            // What was typed after a key that does something waits until that is done, and seen.
-            if !effects.is_empty() {
-                break;
+        let mut bytes = [0; 256];
+        while effects.is_empty() && Keyboard::is_readable() {
+            let count = Keyboard::read(&mut bytes)?;
+            let typed = self.keys.take(bytes.get(..count).unwrap_or_default(), Keyboard::is_readable());
+            for typed in typed {
+                effects.extend(self.state.on(match typed {
+                    Typed::Key(key) => Event::Key(key),
+                    Typed::Paste(text) => Event::Paste(text),
+                }));
+                // What was typed behind a key that does something was typed before that could be seen.
+                if !effects.is_empty() {
+                    break;
+                }
             }
         }
         self.keyboard.drained();
         Ok(effects)
-    }
-
-    /// An error when the terminal was closed.
-    fn keyboard_gone(&self) -> Result<bool, Failure> {
-        if Keyboard::is_gone() { Err(fault(std::io::ErrorKind::BrokenPipe.into())) } else { Ok(false) }
     }
 
     /// The open questions as they are now.
@@ -219,7 +242,7 @@ impl Watcher {
                     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
                 self.screen.back()?;
                 stopped.map_err(|errno| fault(errno.into()))?;
-                Ok(None)
+                Ok(Some(Event::Away))
             }
             Effect::Quit => Ok(None),
         }
@@ -240,7 +263,7 @@ impl Watcher {
         let words = match &answer {
             None => "agreed: its caller carries it out".to_owned(),
             Some(answer) => match (answer.ending(), answer.error()) {
-                (Ending::Success, _) => plain(answer.plain_text().unwrap_or("applied")),
+                (Ending::Success, _) => told::applied(answer),
                 (_, Some(error)) => format!("agreed, but: {}", plain(&error.message)),
                 (_, None) => "agreed, but it was not applied".to_owned(),
             },
@@ -301,6 +324,9 @@ impl Watcher {
     /// A line that is not shown.
     async fn secret(&mut self, title: &str) -> Result<Zeroizing<String>, Stop> {
         self.screen.pastes_are_told(false);
+        // A passphrase begins after the prompt is there.
+        Keyboard::forget()?;
+        self.keys = Keys::default();
         let typed = self.secretly(title).await;
         self.keyboard.drained();
         self.screen.pastes_are_told(true);
@@ -308,7 +334,7 @@ impl Watcher {
     }
 
     async fn secretly(&mut self, title: &str) -> Result<Zeroizing<String>, Stop> {
-        let mut typed = Typed::new();
+        let mut typed = Line::new();
         let mut bytes = Zeroizing::new([0; 64]);
         loop {
             self.state.on(Event::Time(SystemClock.now()));
@@ -325,7 +351,6 @@ impl Watcher {
             while Keyboard::is_readable() {
                 let count = Keyboard::read(&mut bytes[..])?;
                 match typed.take(bytes.get(..count).unwrap_or_default()) {
-                    _ if count == 0 => return Err(Stop::GivenUp),
                     Progress::More => {}
                     Progress::GivenUp => return Err(Stop::GivenUp),
                     Progress::Done => {

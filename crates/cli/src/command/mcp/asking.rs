@@ -1,7 +1,7 @@
 //! How a question of a call reaches a person through an MCP client, by what the client supports: a form (elicitation, or
 //! input_required of 2026-07-28), else waiting with progress, else the id of the question, to come back with. All of them
-//! are about the same record. An answer to a form decides only where the user's own configuration trusts the client;
-//! otherwise the form shows how to decide.
+//! are about the same record. An answer to a form decides only where the user's own configuration trusts the client, and
+//! the form shows all of the change; otherwise it shows how to decide. What is HIGH takes its name there too, not a click.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer as Client, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-use vambrace_broker::{Answer, Choice, Decider, Patience, Peer, RawCall, Waiting, look};
+use vambrace_broker::{Answer, Choice, Decider, Look, Patience, Peer, RawCall, Waiting, look};
 use vambrace_store::Store as _;
 
 use crate::approver;
+use crate::command::approvals::card::name;
 use crate::command::audit::one_line;
 use crate::desk::Desk;
 use crate::failure::Failure;
@@ -44,6 +45,16 @@ pub(super) enum Reply {
     Form(Box<InputRequiredResult>),
 }
 
+/// What an answer to a form comes to.
+enum Heard {
+    /// It was applied.
+    Answer(Box<Answer>),
+    /// It is decided, here or elsewhere: whoever waits hears it.
+    Decided,
+    /// The question stays open.
+    Nothing,
+}
+
 /// A call through an MCP client.
 pub(super) struct Asking<'a> {
     pub(super) desk: &'a Arc<Desk>,
@@ -58,8 +69,8 @@ impl Asking<'_> {
         let returned = back.state.is_some();
         if let (Some(id), Some(said)) = (&back.state, back.responses.as_ref().and_then(|all| all.get(FORM))) {
             let said: Option<ElicitResult> = serde_json::from_value(said.clone()).ok();
-            if let Some(answer) = self.heard(id, said.as_ref()).await {
-                return Reply::Answer(Box::new(answer));
+            if let Heard::Answer(answer) = self.heard(id, said.as_ref()).await {
+                return Reply::Answer(answer);
             }
         }
         let answer = broker.call(raw.clone(), self.peer).await;
@@ -117,13 +128,11 @@ impl Asking<'_> {
         tokio::select! {
             answer = &mut waiting => return answer,
             said = &mut shown => {
-                if let Some(answer) = self.heard(id, said.as_ref()).await {
-                    return answer;
-                }
-                let decided = said.is_some_and(|said| self.is_trusted() && said.action != ElicitationAction::Cancel);
-                if !decided && !patient {
+                match self.heard(id, said.as_ref()).await {
+                    Heard::Answer(answer) => return *answer,
                     // Nobody decided there, and a client without progress does not wait for ever.
-                    return self.desk.broker.call(again, self.peer).await;
+                    Heard::Nothing if !patient => return self.desk.broker.call(again, self.peer).await,
+                    Heard::Decided | Heard::Nothing => {}
                 }
             }
         }
@@ -132,28 +141,35 @@ impl Asking<'_> {
 
     /// What somebody said in a form. It decides only where the user trusts the client; the answer then is that of the
     /// decision, if there is one already.
-    async fn heard(&self, id: &str, said: Option<&ElicitResult>) -> Option<Answer> {
-        let said = said.filter(|_| self.is_trusted())?;
-        let found = look(self.desk.store().questions(), id).await.ok()?.question?;
+    async fn heard(&self, id: &str, said: Option<&ElicitResult>) -> Heard {
+        let Some(said) = said.filter(|_| self.is_trusted()) else { return Heard::Nothing };
+        let Ok(found) = look(self.desk.store().questions(), id).await else { return Heard::Nothing };
         // Only a question of this very session.
-        if found.session != self.peer.session {
-            return None;
-        }
-        let decider = self.decider().await.ok()?;
+        let Some(row) = found.question.as_ref().filter(|row| row.session == self.peer.session) else {
+            return Heard::Nothing;
+        };
+        let Ok(decider) = self.decider().await else { return Heard::Nothing };
         let field =
             |key: &str| said.content.as_ref().and_then(|content| content.get(key)).and_then(Value::as_str);
         let broker = &self.desk.broker;
         match (&said.action, field("decision")) {
             (ElicitationAction::Accept, Some("approve")) => {
-                broker.approve(id, Choice::once(), &decider).await.ok().flatten()
+                let named = row.risk != "HIGH" || field("name") == Some(name(&found).as_str());
+                if !(named && fits(&found)) {
+                    return Heard::Nothing;
+                }
+                match broker.approve(id, Choice::once(), &decider).await {
+                    Ok(Some(answer)) => Heard::Answer(Box::new(answer)),
+                    // Its caller carries it out; or somebody else decided meanwhile: then that is heard.
+                    Ok(None) | Err(_) => Heard::Decided,
+                }
             }
             (ElicitationAction::Accept, Some("reject")) | (ElicitationAction::Decline, _) => {
                 let reason = field("reason").filter(|reason| !reason.is_empty());
-                // Somebody else may have decided meanwhile: then that is heard.
                 let _ = broker.reject(id, reason, &decider).await;
-                None
+                Heard::Decided
             }
-            _ => None,
+            _ => Heard::Nothing,
         }
     }
 
@@ -190,7 +206,7 @@ impl Asking<'_> {
     /// The form of a question.
     async fn form(&self, id: &str) -> Option<ElicitRequestParams> {
         let found = look(self.desk.store().questions(), id).await.ok()?;
-        let row = found.question?;
+        let row = found.question.as_ref()?;
         let mut message =
             format!("{} wants: {} ({} risk)\n", one_line(&row.agent), one_line(&row.summary), row.risk);
         for why in row.why.lines() {
@@ -200,15 +216,25 @@ impl Asking<'_> {
             let preview = vambrace_workspace::diff::preview(found.diff.as_bytes());
             message.push_str(&format!("\n{}\n", plain(&preview)));
         }
-        let schema = if self.is_trusted() {
+        let schema = if self.is_trusted() && fits(&found) {
             message.push_str("\nA yes applies it at once, if the files are still the same.");
-            json!({"type": "object", "required": ["decision"], "properties": {
+            let mut fields = json!({
                 "decision": {"type": "string", "enum": ["approve", "reject"], "title": "Decision"},
                 "reason": {"type": "string", "title": "Why (the agent hears it)"},
-            }})
+            });
+            if let (true, Some(fields)) = (row.risk == "HIGH", fields.as_object_mut()) {
+                let title = format!("HIGH: to agree, type {}", name(&found));
+                fields.insert("name".to_owned(), json!({"type": "string", "title": title}));
+            }
+            json!({"type": "object", "required": ["decision"], "properties": fields})
         } else {
+            let why = if self.is_trusted() {
+                "The change is too long for a form"
+            } else {
+                "This client does not decide"
+            };
             message.push_str(&format!(
-                "\nThis client does not decide. To decide, in a terminal:\n  vambrace approvals approve {id}\n  vambrace \
+                "\n{why}. To decide, in a terminal:\n  vambrace approvals approve {id}\n  vambrace \
                  approvals reject {id} --reason '...'"
             ));
             json!({"type": "object", "properties": {"seen": {"type": "boolean", "title": "Seen"}}})
@@ -216,6 +242,11 @@ impl Asking<'_> {
         let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
         Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
     }
+}
+
+/// Whether a form shows all of a change: nobody agrees to what stands behind a cut.
+fn fits(look: &Look) -> bool {
+    vambrace_workspace::diff::preview(look.diff.as_bytes()) == look.diff
 }
 
 /// Progress while somebody waits.

@@ -230,11 +230,13 @@ fn keys(state: &State) -> Line {
     let words: Vec<&str> = match &state.mode {
         Mode::Help => vec!["any key goes back"],
         Mode::Rejecting(_) => vec!["Enter rejects", "Esc goes back"],
+        _ if state.ask().is_some() && !state.is_large_enough() => vec!["too small to agree", "q quit"],
+        Mode::Agreeing(_) if !state.is_ready() => vec!["look first ...", "Esc goes back"],
         Mode::Agreeing(agreeing) if agreeing.typed.is_some() => vec!["Enter agrees", "Esc goes back"],
         Mode::Agreeing(_) => vec!["y agrees", "Esc goes back"],
         Mode::Looking => match state.ask().and_then(Ask::row) {
             None => vec!["? help", "q quit"],
-            Some(_) if !state.is_armed() => vec!["look first ..."],
+            Some(_) if !state.is_ready() => vec!["look first ..."],
             Some(row) => {
                 let mut words = vec!["y once"];
                 if row.grantable {

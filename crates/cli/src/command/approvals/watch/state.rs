@@ -1,24 +1,25 @@
 //! The screen as a state machine: events in, the next state and effects out. It opens, draws and decides nothing itself, so
 //! every key can be tested without a terminal.
 //!
-//! Nothing is agreed to by accident: a question that has just come on the screen takes no decision yet, pasted text presses no
-//! keys, what is HIGH takes the name of what it is about, and there is no key that says yes to more than one question.
+//! Nothing is agreed to by accident: what was not drawn, or has only just been, takes no yes (`ready.rs`), pasted text presses
+//! no keys, what is HIGH takes the name of what it is about, and there is no key that says yes to more than one question.
 
 use std::collections::BTreeSet;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use vambrace_broker::{Choice, Look, Part, Preview, Reach};
 use vambrace_core::timestamp::Timestamp;
-use vambrace_store::{ApprovalRow, AskKind};
+use vambrace_store::ApprovalRow;
 
 use super::page::{self, Page};
-use crate::command::approvals::card::short;
+use super::ready::{Readiness, Step, Wait};
+use crate::command::approvals::card::name;
 use crate::command::approvals::diff::Diff;
 use crate::command::audit::one_line;
 use crate::out::Tone;
 
-/// So long a question must be on the screen before a key decides about it.
-const LOOK_FIRST_MS: i64 = 600;
+/// Fewer columns or lines do not show what is agreed to.
+const LEAST_SIZE: (u16, u16) = (30, 8);
 /// Words for an agent.
 const WORDS: usize = 500;
 
@@ -39,6 +40,10 @@ pub(crate) enum Event {
     /// Something could not be done.
     Failed(String),
     Told(String),
+    /// All of this state is on the screen, and nothing that was typed before waits to be read.
+    Drawn,
+    /// The screen was somebody else's meanwhile.
+    Away,
 }
 
 /// What is to be done.
@@ -97,20 +102,6 @@ impl Ask {
     pub(crate) fn id(&self) -> &str {
         self.row().map(|row| row.id.as_str()).unwrap_or_default()
     }
-
-    /// What must be typed to agree to a HIGH question: the name of what it is about, or of the plan where nobody could type
-    /// that name.
-    fn name(&self) -> String {
-        let row = self.row();
-        let path = self.look.files.first().map(|file| file.path.as_str());
-        let name = path.and_then(|path| path.rsplit('/').next()).or(row.map(|row| row.tool.as_str()));
-        let typable = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic());
-        match (name.filter(typable), row) {
-            (Some(name), _) => name.to_owned(),
-            (None, Some(row)) => short(row.digest),
-            (None, None) => String::new(),
-        }
-    }
 }
 
 /// The screen.
@@ -128,8 +119,7 @@ pub(crate) struct State {
     pub(crate) cursor: usize,
     pub(crate) marked: BTreeSet<(usize, usize)>,
     pub(crate) page: Page,
-    /// When keys begin to decide about the question on the screen.
-    armed: Timestamp,
+    ready: Readiness,
     seen: BTreeSet<String>,
     begun: bool,
 }
@@ -147,7 +137,7 @@ impl State {
             cursor: 0,
             marked: BTreeSet::new(),
             page: Page::default(),
-            armed: now,
+            ready: Readiness::default(),
             seen: BTreeSet::new(),
             begun: false,
         }
@@ -159,8 +149,36 @@ impl State {
     }
 
     /// Whether keys decide yet.
-    pub(crate) fn is_armed(&self) -> bool {
-        self.now >= self.armed
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.is_for(&self.step())
+    }
+
+    /// Whether what is agreed to can be seen.
+    pub(crate) fn is_large_enough(&self) -> bool {
+        self.size.0 >= LEAST_SIZE.0 && self.size.1 >= LEAST_SIZE.1
+    }
+
+    /// What a yes would be about.
+    fn step(&self) -> Step {
+        let row = self.ask().and_then(Ask::row);
+        let wait = match &self.mode {
+            Mode::Looking | Mode::Rejecting(_) => Wait::Look,
+            Mode::Help => Wait::Help,
+            Mode::Agreeing(Agreeing { typed: None, .. }) => Wait::Confirm,
+            Mode::Agreeing(_) => Wait::Type,
+        };
+        let agreeing = match &self.mode {
+            Mode::Agreeing(agreeing) => {
+                Some((agreeing.reach, agreeing.preview.as_ref().map(|shown| shown.digest)))
+            }
+            _ => None,
+        };
+        Step {
+            question: row.map(|row| (row.id.to_string(), row.digest)),
+            wait,
+            agreeing,
+            seen: self.is_large_enough(),
+        }
     }
 
     /// Takes an event.
@@ -187,17 +205,29 @@ impl State {
                 Vec::new()
             }
             Event::Decided(id, words) => {
-                self.message = Some((Tone::Good, words));
+                self.say(Tone::Good, words);
+                self.ready.forget();
                 self.without(&id);
                 Vec::new()
             }
             Event::Failed(words) => {
                 self.mode = Mode::Looking;
+                self.ready.forget();
                 self.say(Tone::Bad, words);
                 Vec::new()
             }
             Event::Told(words) => {
+                self.ready.forget();
                 self.say(Tone::Care, words);
+                Vec::new()
+            }
+            Event::Drawn => {
+                let step = self.step();
+                self.ready.drawn(step, self.now);
+                return Vec::new();
+            }
+            Event::Away => {
+                self.ready.forget();
                 Vec::new()
             }
         };
@@ -206,20 +236,22 @@ impl State {
         effects
     }
 
-    fn say(&mut self, tone: Tone, words: impl Into<String>) {
+    pub(super) fn say(&mut self, tone: Tone, words: impl Into<String>) {
         self.message = Some((tone, one_line(&words.into())));
     }
 
     /// The open questions are these now. The one on the screen stays there; one that is gone is told.
     fn asked(&mut self, looks: Vec<Look>) -> Vec<Effect> {
-        let old = self.ask().map(|ask| ask.id().to_owned());
+        let plan = |ask: &Ask| ask.row().map(|row| row.digest);
+        let (old, old_plan) = (self.ask().map(|ask| ask.id().to_owned()), self.ask().and_then(plan));
         let place = self.current;
         self.asks = looks.into_iter().map(Ask::of).collect();
         let ids: BTreeSet<String> = self.asks.iter().map(|ask| ask.id().to_owned()).collect();
         let news = ids.iter().any(|id| !self.seen.contains(id));
         self.seen.extend(ids);
         match old.as_ref().and_then(|old| self.asks.iter().position(|ask| ask.id() == old)) {
-            Some(same) => self.current = same,
+            Some(same) if self.asks.get(same).and_then(plan) == old_plan => self.current = same,
+            Some(other) => self.turn_to(other),
             None => {
                 // Why a yes failed is worth more than that the question is gone with it.
                 if old.is_some() && !matches!(self.message, Some((Tone::Bad, _))) {
@@ -238,7 +270,6 @@ impl State {
         (self.current, self.top, self.cursor) = (place, 0, 0);
         self.mode = Mode::Looking;
         self.marked.clear();
-        self.armed = self.now.later(LOOK_FIRST_MS);
     }
 
     fn without(&mut self, id: &str) {
@@ -264,11 +295,12 @@ impl State {
             return Vec::new();
         }
         self.message = None;
+        let ready = self.is_ready();
         match std::mem::replace(&mut self.mode, Mode::Looking) {
             Mode::Help => Vec::new(),
             Mode::Looking => self.look_key(key.code),
             Mode::Rejecting(words) => self.reject_key(key.code, words),
-            Mode::Agreeing(agreeing) => self.agree_key(key.code, agreeing),
+            Mode::Agreeing(agreeing) => self.agree_key(key.code, agreeing, ready),
         }
     }
 
@@ -312,7 +344,8 @@ impl State {
             KeyCode::Char('y' | 'c' | 's' | 'e' | 'p' | 'r') if self.ask().is_none() => {
                 self.say(Tone::Faint, "nothing waits for you");
             }
-            KeyCode::Char('y' | 'c' | 's' | 'e' | 'p' | 'r') if !self.is_armed() => {
+            KeyCode::Char('y' | 'c' | 's' | 'e' | 'p') if !self.is_large_enough() => self.too_small(),
+            KeyCode::Char('y' | 'c' | 's' | 'e' | 'p' | 'r') if !self.is_ready() => {
                 self.say(Tone::Care, "this question has just come: look at it first");
             }
             KeyCode::Char('y') => return self.once(),
@@ -331,38 +364,6 @@ impl State {
             self.say(Tone::Faint, "there is no other question");
         } else {
             self.turn_to((self.current + by) % self.asks.len());
-        }
-    }
-
-    fn jump(&mut self, by: isize) {
-        let Some(ask) = self.ask() else { return };
-        let places = ask.diff.places();
-        let last = places.len().saturating_sub(1);
-        self.cursor = self.cursor.saturating_add_signed(by).min(last);
-        let place = places.get(self.cursor).copied();
-        if let Some(row) = self.page.rows.iter().position(|row| row.at.is_some() && row.at == place) {
-            self.top = row.saturating_sub(1);
-        }
-    }
-
-    fn mark(&mut self, file: bool) {
-        let Some(ask) = self.ask() else { return };
-        let places = ask.diff.places();
-        let Some(here) = places.get(self.cursor).copied() else {
-            self.say(Tone::Care, "there are no hunks here that could be marked");
-            return;
-        };
-        let chosen: Vec<(usize, usize)> =
-            places.into_iter().filter(|place| *place == here || (file && place.0 == here.0)).collect();
-        if chosen.iter().all(|place| self.marked.contains(place)) {
-            chosen.iter().for_each(|place| {
-                self.marked.remove(place);
-            });
-        } else {
-            self.marked.extend(chosen);
-        }
-        if !file {
-            self.jump(1);
         }
     }
 
@@ -393,7 +394,7 @@ impl State {
         let high = ask.row().is_some_and(|row| row.risk == "HIGH");
         let wanted = match reach {
             Reach::Session => Some("session".to_owned()),
-            _ if high => Some(ask.name()),
+            _ if high => Some(name(&ask.look)),
             _ => None,
         };
         self.mode = Mode::Agreeing(Agreeing {
@@ -404,44 +405,6 @@ impl State {
         });
         if matches!(&self.mode, Mode::Agreeing(agreeing) if agreeing.preview.is_some()) {
             self.top = 0;
-        }
-    }
-
-    fn part(&mut self) -> Vec<Effect> {
-        let Some(ask) = self.ask() else { return Vec::new() };
-        if self.marked.is_empty() {
-            self.say(Tone::Care, "mark first what you agree to: space marks a hunk, f its whole file");
-            return Vec::new();
-        }
-        let mut whole = true;
-        let mut hunks: Vec<(String, Vec<usize>)> = Vec::new();
-        for (number, file) in ask.diff.files.iter().enumerate() {
-            let own: Vec<usize> =
-                self.marked.iter().filter(|place| place.0 == number).map(|place| place.1).collect();
-            if !own.is_empty() {
-                whole &= own.len() == file.hunks.max(1);
-                hunks.push((file.path.clone(), own.into_iter().filter(|hunk| *hunk > 0).collect()));
-            }
-        }
-        let part = if whole {
-            Part::Files(hunks.into_iter().map(|(path, _)| path).collect())
-        } else {
-            Part::Hunks(hunks)
-        };
-        vec![Effect::Preview(ask.id().to_owned(), part)]
-    }
-
-    fn edit(&mut self) -> Vec<Effect> {
-        let Some(ask) = self.ask() else { return Vec::new() };
-        let change = ask.row().is_some_and(|row| row.kind == AskKind::Change);
-        let place = ask.diff.places().get(self.cursor).copied().unwrap_or_default();
-        let path = ask.diff.files.get(place.0).map(|file| file.path.clone());
-        match path.or_else(|| ask.look.files.first().map(|file| file.path.clone())).filter(|_| change) {
-            Some(path) => vec![Effect::Edit(ask.id().to_owned(), path)],
-            None => {
-                self.say(Tone::Care, "only a change of files can be edited");
-                Vec::new()
-            }
         }
     }
 
@@ -461,7 +424,19 @@ impl State {
         Vec::new()
     }
 
-    fn agree_key(&mut self, key: KeyCode, mut agreeing: Agreeing) -> Vec<Effect> {
+    fn too_small(&mut self) {
+        self.say(Tone::Bad, "the screen is too small to see what that would be");
+    }
+
+    fn agree_key(&mut self, key: KeyCode, mut agreeing: Agreeing, ready: bool) -> Vec<Effect> {
+        if key != KeyCode::Esc && !(ready && self.is_large_enough()) {
+            // Typed before it could be seen: it means nothing.
+            self.mode = Mode::Agreeing(agreeing);
+            if !self.is_large_enough() {
+                self.too_small();
+            }
+            return Vec::new();
+        }
         let agreed = match (&mut agreeing.typed, key) {
             (_, KeyCode::Esc) => {
                 self.say(Tone::Faint, "nothing was agreed to");

@@ -14,6 +14,7 @@ use crossterm::terminal::{
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{QueueSelector, tcflush};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -91,7 +92,7 @@ impl Screen {
     }
 
     pub(crate) fn size(&self) -> (u16, u16) {
-        self.terminal.size().map_or((80, 24), |size| (size.width, size.height))
+        self.terminal.size().map_or((0, 0), |size| (size.width, size.height))
     }
 
     pub(crate) fn draw(&mut self, state: &State, asking: Option<&Asking<'_>>) -> Result<(), Failure> {
@@ -206,17 +207,18 @@ impl Keyboard {
         wait(Some(&NOW))
     }
 
-    /// Whether the terminal was closed: then whoever reads keys from it would never come back.
-    pub(crate) fn is_gone() -> bool {
-        let stdin = stdin();
-        let mut waits = [PollFd::new(&stdin, PollFlags::IN)];
-        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-        poll(&mut waits, Some(&NOW)).is_ok() && waits.iter().any(|wait| wait.revents().intersects(gone))
+    /// Reads what is there, past every buffer. A terminal that was closed is an error: there is nobody left to ask.
+    pub(crate) fn read(bytes: &mut [u8]) -> Result<usize, Failure> {
+        match rustix::io::read(stdin(), bytes) {
+            Ok(0) => Err(fault(std::io::ErrorKind::BrokenPipe.into())),
+            Ok(count) => Ok(count),
+            Err(errno) => Err(fault(errno.into())),
+        }
     }
 
-    /// Reads what is there, past every buffer.
-    pub(crate) fn read(bytes: &mut [u8]) -> Result<usize, Failure> {
-        rustix::io::read(stdin(), bytes).map_err(|errno| fault(errno.into()))
+    /// Throws away what was typed and not read.
+    pub(crate) fn forget() -> Result<(), Failure> {
+        tcflush(stdin(), QueueSelector::IFlush).map_err(|errno| fault(errno.into()))
     }
 }
 

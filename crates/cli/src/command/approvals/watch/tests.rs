@@ -57,11 +57,32 @@ fn medium() -> Look {
 fn showing(looks: Vec<Look>) -> State {
     let mut state = State::new((80, 24), time(0));
     state.on(Event::Asks(looks));
-    state.on(Event::Time(time(1000)));
+    settle(&mut state, 1000);
     state
 }
 
+/// Everything is drawn, and looked at for so long.
+fn settle(state: &mut State, ms: i64) {
+    state.on(Event::Drawn);
+    state.on(Event::Time(state.now.later(ms)));
+    state.on(Event::Drawn);
+}
+
+/// Keys with a look between each two.
 fn press(state: &mut State, keys: &str) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for key in keys.chars() {
+        effects.extend(dash(state, &key.to_string()));
+        settle(state, 0);
+        if !state.is_ready() {
+            settle(state, 1000);
+        }
+    }
+    effects
+}
+
+/// Keys that come all at once.
+fn dash(state: &mut State, keys: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     for key in keys.chars() {
         let code = match key {
@@ -192,6 +213,7 @@ fn a_part_is_marked_looked_at_and_agreed_to() {
         digest: Digest::of(b"part"),
     };
     state.on(Event::Previewed("hitl-1".to_owned(), part.clone(), preview));
+    settle(&mut state, 1000);
     let shown = screen(&state);
     assert!(shown.contains("What would be applied instead of the proposal:"), "{shown}");
     let choice = Choice { part, shown: Some(Digest::of(b"part")), ..Choice::once() };
@@ -224,20 +246,107 @@ fn a_rejection_carries_words_and_editing_names_the_file() {
 fn what_has_just_come_and_what_is_pasted_decides_nothing() {
     let mut state = State::new((80, 24), time(0));
     state.on(Event::Asks(vec![medium()]));
-    state.on(Event::Time(time(100)));
-    assert_eq!(press(&mut state, "ycsepr"), []);
+    settle(&mut state, 100);
+    assert_eq!(dash(&mut state, "ycsepr"), []);
     assert!(screen(&state).contains("look first ..."));
-    state.on(Event::Time(time(700)));
+    settle(&mut state, 500);
     state.on(Event::Paste("y".to_owned()));
     assert_eq!(state.mode, Mode::Looking);
-    assert_eq!(press(&mut state, "y").len(), 1);
+    assert_eq!(dash(&mut state, "y").len(), 1);
     // The next question comes under the finger.
     let next = look("hitl-2", "MEDIUM", "MODIFY src/a.rs", DIFF);
     let mut state = showing(vec![medium(), next]);
     state.on(Event::Decided("hitl-1".to_owned(), "applied".to_owned()));
-    assert_eq!(press(&mut state, "y"), []);
-    state.on(Event::Time(time(1700)));
-    assert_eq!(press(&mut state, "y").len(), 1);
+    assert_eq!(dash(&mut state, "y"), []);
+    settle(&mut state, 700);
+    assert_eq!(dash(&mut state, "y").len(), 1);
+}
+
+// T25: what was typed before a step was drawn agrees to nothing, however late it is read
+#[test]
+fn keys_typed_ahead_agree_to_nothing() {
+    // A question that nobody drew: time alone does not make it ready.
+    let mut state = State::new((80, 24), time(0));
+    state.on(Event::Asks(vec![medium()]));
+    state.on(Event::Time(time(60_000)));
+    assert_eq!(dash(&mut state, "yy\n"), []);
+    // Each second step: the word, the grant, the part.
+    let mut state = showing(vec![look("hitl-2", "HIGH", "MODIFY src/a.rs", DIFF)]);
+    assert_eq!(dash(&mut state, "ya.rs\n\n"), []);
+    settle(&mut state, 0);
+    assert_eq!(dash(&mut state, "\n"), [], "nothing of the word was taken");
+    assert_eq!(dash(&mut state, "a.rs\n").len(), 1);
+    for keys in ["cy", "c\n", "ssession\n"] {
+        let mut state = showing(vec![medium()]);
+        assert_eq!(dash(&mut state, keys), [], "{keys:?}");
+    }
+    let mut state = showing(vec![medium()]);
+    dash(&mut state, "c");
+    settle(&mut state, 100);
+    assert_eq!(dash(&mut state, "y"), [], "not long enough to be read");
+    settle(&mut state, 250);
+    assert_eq!(dash(&mut state, "y").len(), 1);
+    let part = Part::Files(vec!["src/a.rs".to_owned()]);
+    let preview = |words: &[u8]| Preview {
+        summary: "MODIFY src/a.rs".to_owned(),
+        diff: String::new(),
+        digest: Digest::of(words),
+    };
+    let mut state = showing(vec![medium()]);
+    dash(&mut state, "fp");
+    state.on(Event::Previewed("hitl-1".to_owned(), part.clone(), preview(b"one")));
+    assert_eq!(dash(&mut state, "y\ny"), []);
+    settle(&mut state, 1000);
+    // Another preview takes the place of the one that was drawn.
+    state.on(Event::Previewed("hitl-1".to_owned(), part, preview(b"two")));
+    assert_eq!(dash(&mut state, "y"), []);
+    settle(&mut state, 1000);
+    assert_eq!(dash(&mut state, "y").len(), 1);
+    // A yes that failed is not said again by the next key.
+    let mut state = showing(vec![medium()]);
+    assert_eq!(dash(&mut state, "y").len(), 1);
+    state.on(Event::Failed("wrong passphrase".to_owned()));
+    assert_eq!(dash(&mut state, "y"), []);
+}
+
+// T25: the plan behind a question is another one now
+#[test]
+fn a_question_whose_plan_changed_is_looked_at_again() {
+    let mut state = showing(vec![medium()]);
+    let mut other = medium();
+    if let Some(row) = &mut other.question {
+        row.digest = Digest::of(b"another plan");
+    }
+    state.on(Event::Asks(vec![other]));
+    assert_eq!(dash(&mut state, "y"), []);
+}
+
+// B6: nobody agrees to what does not fit on the screen
+#[test]
+fn a_screen_that_is_too_small_takes_no_yes() {
+    for (width, height) in [(1, 1), (0, 0), (80, 7), (29, 24), (2, 50)] {
+        for keys in ["y", "cy", "ssession\n", "fp", "e"] {
+            let mut state = showing(vec![medium()]);
+            state.on(Event::Size(width, height));
+            settle(&mut state, 1000);
+            assert_eq!(press(&mut state, keys), [], "{width}x{height} {keys:?}");
+        }
+        // It becomes too small while a word is typed.
+        let mut state = showing(vec![look("hitl-2", "HIGH", "MODIFY src/a.rs", DIFF)]);
+        press(&mut state, "ya.rs");
+        state.on(Event::Size(width, height));
+        settle(&mut state, 1000);
+        assert_eq!(press(&mut state, "\n"), []);
+        state.on(Event::Size(80, 24));
+        assert_eq!(dash(&mut state, "\n"), [], "it was not drawn yet");
+        settle(&mut state, 0);
+        assert_eq!(dash(&mut state, "\n").len(), 1);
+        // No is always possible.
+        let mut state = showing(vec![medium()]);
+        state.on(Event::Size(width, height));
+        settle(&mut state, 1000);
+        assert_eq!(press(&mut state, "r\n").len(), 1);
+    }
 }
 
 #[test]
@@ -245,8 +354,8 @@ fn a_question_that_is_gone_takes_its_prompt_with_it() {
     let mut state = showing(vec![look("hitl-1", "HIGH", "MODIFY src/a.rs", DIFF)]);
     press(&mut state, "ya.r");
     state.on(Event::Asks(vec![look("hitl-2", "HIGH", "DELETE src/a.rs", DIFF)]));
-    assert_eq!(press(&mut state, "s\n"), []);
-    state.on(Event::Time(time(5000)));
+    assert_eq!(dash(&mut state, "s\n"), []);
+    settle(&mut state, 5000);
     assert_eq!(press(&mut state, "\n"), []);
     assert_eq!(state.ask().map(|ask| ask.id().to_owned()).as_deref(), Some("hitl-2"));
 }

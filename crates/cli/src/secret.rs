@@ -1,5 +1,5 @@
-//! A passphrase that is typed while the screen is up: read byte by byte, shown nowhere, wiped when it is dropped. It does not
-//! pass the library that reads the other keys, which would keep it in its buffers.
+//! A passphrase that is typed, at a prompt or while the screen is up: taken byte by byte, shown nowhere, wiped when it is
+//! dropped. It does not pass what reads the other keys, which would keep it in its buffers.
 
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -7,7 +7,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 const MOST: usize = 1024;
 
 /// What is typed so far.
-pub(crate) struct Typed {
+pub(crate) struct Line {
     bytes: Zeroizing<Vec<u8>>,
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum Progress {
     GivenUp,
 }
 
-impl Typed {
+impl Line {
     pub(crate) fn new() -> Self {
         Self { bytes: Zeroizing::new(Vec::with_capacity(MOST)) }
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     fn typed(reads: &[&[u8]]) -> (Progress, String) {
-        let mut line = Typed::new();
+        let mut line = Line::new();
         let mut last = Progress::More;
         for bytes in reads {
             last = line.take(bytes);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_not_text_is_no_passphrase() {
-        let mut line = Typed::new();
+        let mut line = Line::new();
         line.take(&[0xff, 0xfe]);
         assert!(line.text().is_none());
     }

@@ -1,0 +1,227 @@
+//! What a terminal sends, as keys: bytes in, keys and pasted text out. Only what the screen knows is told apart; everything
+//! else is swallowed whole, so that no piece of it passes for a letter. Nothing is read ahead here: what stands unread in
+//! the kernel can be thrown away by it.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+const ESCAPE: u8 = 0x1b;
+const PASTE_ENDS: &[u8] = b"\x1b[201~";
+/// Longer pastes are cut.
+const LONGEST_PASTE: usize = 64 * 1024;
+/// A sequence that does not end is given up.
+const LONGEST_SEQUENCE: usize = 32;
+
+/// Something that was typed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    Key(KeyEvent),
+    /// Pasted, not typed.
+    Paste(String),
+}
+
+/// Bytes that are not a whole key yet.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    left: Vec<u8>,
+    /// What was pasted so far, while a paste goes on.
+    paste: Option<Vec<u8>>,
+}
+
+impl Keys {
+    /// Takes what one read brought. `more` says whether more can be read at once: an escape by itself is the key only when
+    /// nothing follows.
+    pub(crate) fn take(&mut self, bytes: &[u8], more: bool) -> Vec<Typed> {
+        self.left.extend_from_slice(bytes);
+        let mut typed = Vec::new();
+        while !self.left.is_empty() {
+            let Some((used, key)) = self.next(more) else { break };
+            self.left.drain(..used.clamp(1, self.left.len()));
+            typed.extend(key);
+        }
+        typed
+    }
+
+    /// How many bytes the next key takes, and the key if it means something; `None` when it is not whole.
+    fn next(&mut self, more: bool) -> Option<(usize, Option<Typed>)> {
+        if self.paste.is_some() {
+            return self.pasted();
+        }
+        let (first, rest) = self.left.split_first()?;
+        if *first != ESCAPE {
+            return character(&self.left, more);
+        }
+        match rest.first() {
+            None if more => None,
+            None => Some((1, key(KeyCode::Esc))),
+            Some(b'[') => self.sequence(more),
+            Some(b'O') => match rest.get(1) {
+                None if more => None,
+                None => Some((2, None)),
+                Some(last) => Some((3, letter(*last).and_then(key))),
+            },
+            // With Alt, or typed right behind the escape: neither means anything here.
+            Some(_) => Some((2, None)),
+        }
+    }
+
+    /// `ESC [ numbers letter`.
+    fn sequence(&mut self, more: bool) -> Option<(usize, Option<Typed>)> {
+        let body = self.left.get(2..).unwrap_or_default();
+        let Some(length) = body.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
+            return (!more || body.len() > LONGEST_SEQUENCE).then_some((self.left.len(), None));
+        };
+        let (numbers, last) = (body.get(..length).unwrap_or_default(), body.get(length).copied());
+        let code = match (numbers, last) {
+            (b"200", Some(b'~')) => {
+                self.paste = Some(Vec::new());
+                None
+            }
+            (b"1" | b"7", Some(b'~')) => Some(KeyCode::Home),
+            (b"4" | b"8", Some(b'~')) => Some(KeyCode::End),
+            (b"5", Some(b'~')) => Some(KeyCode::PageUp),
+            (b"6", Some(b'~')) => Some(KeyCode::PageDown),
+            (b"", Some(last)) => letter(last),
+            _ => None,
+        };
+        Some((2 + length + 1, code.and_then(key)))
+    }
+
+    /// More of what is pasted, to its end mark.
+    fn pasted(&mut self) -> Option<(usize, Option<Typed>)> {
+        let end = self.left.windows(PASTE_ENDS.len()).position(|window| window == PASTE_ENDS);
+        // What may be the beginning of the mark waits for the rest of it.
+        let split = (1..PASTE_ENDS.len())
+            .rev()
+            .find(|length| PASTE_ENDS.get(..*length).is_some_and(|head| self.left.ends_with(head)));
+        let until = end.unwrap_or(self.left.len() - split.unwrap_or(0));
+        let mut text = self.paste.take().unwrap_or_default();
+        let room = LONGEST_PASTE.saturating_sub(text.len());
+        text.extend(self.left.iter().take(until).take(room));
+        match end {
+            Some(end) => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                Some((end + PASTE_ENDS.len(), Some(Typed::Paste(text))))
+            }
+            None => {
+                self.paste = Some(text);
+                (until > 0).then_some((until, None))
+            }
+        }
+    }
+}
+
+fn key(code: KeyCode) -> Option<Typed> {
+    Some(Typed::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+}
+
+fn letter(last: u8) -> Option<KeyCode> {
+    Some(match last {
+        b'A' => KeyCode::Up,
+        b'B' => KeyCode::Down,
+        b'C' => KeyCode::Right,
+        b'D' => KeyCode::Left,
+        b'H' => KeyCode::Home,
+        b'F' => KeyCode::End,
+        b'Z' => KeyCode::BackTab,
+        _ => return None,
+    })
+}
+
+/// A letter, perhaps of several bytes, or one with Control.
+fn character(left: &[u8], more: bool) -> Option<(usize, Option<Typed>)> {
+    let first = left.first().copied()?;
+    let code = match first {
+        b'\r' | b'\n' => KeyCode::Enter,
+        b'\t' => KeyCode::Tab,
+        0x08 | 0x7f => KeyCode::Backspace,
+        0x01..=0x1a => {
+            let letter = char::from(first - 1 + b'a');
+            let event = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+            return Some((1, Some(Typed::Key(event))));
+        }
+        0x20..=0x7e => KeyCode::Char(char::from(first)),
+        0xc2..=0xf4 => {
+            let length = match first {
+                0xc2..=0xdf => 2,
+                0xe0..=0xef => 3,
+                _ => 4,
+            };
+            let Some(bytes) = left.get(..length) else {
+                return (!more).then_some((left.len(), None));
+            };
+            let text = std::str::from_utf8(bytes).ok().and_then(|text| text.chars().next());
+            return Some((if text.is_some() { length } else { 1 }, text.and_then(|c| key(KeyCode::Char(c)))));
+        }
+        _ => return Some((1, None)),
+    };
+    Some((1, key(code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What some reads bring; a name for each key.
+    fn typed(reads: &[&[u8]]) -> Vec<String> {
+        let mut keys = Keys::default();
+        let mut names = Vec::new();
+        for (number, bytes) in reads.iter().enumerate() {
+            for typed in keys.take(bytes, number + 1 < reads.len()) {
+                names.push(match typed {
+                    Typed::Paste(text) => format!("paste {text:?}"),
+                    Typed::Key(key) if key.modifiers == KeyModifiers::CONTROL => {
+                        format!("control {}", key.code)
+                    }
+                    Typed::Key(key) => key.code.to_string(),
+                });
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn keys_are_told_apart() {
+        assert_eq!(typed(&[b"yN \r\t\x7f"]), ["y", "N", "Space", "Enter", "Tab", "Backspace"]);
+        assert_eq!(typed(&[b"\x03\x04\x1a\x0c"]), ["control c", "control d", "control z", "control l"]);
+        assert_eq!(typed(&["\u{e4}\u{4e2d}\u{1f600}".as_bytes()]), ["\u{e4}", "\u{4e2d}", "\u{1f600}"]);
+        assert_eq!(
+            typed(&[b"\x1b[A\x1b[B\x1bOH\x1b[5~\x1b[6~\x1b[Z"]),
+            ["Up", "Down", "Home", "Page Up", "Page Down", "Back Tab"]
+        );
+        assert_eq!(typed(&[b"\x1b"]), ["Esc"]);
+    }
+
+    #[test]
+    fn keys_that_come_in_pieces_are_one_key() {
+        assert_eq!(typed(&[b"\x1b", b"[", b"A"]), ["Up"]);
+        assert_eq!(typed(&[b"\xe4", b"\xb8\xad"]), ["\u{4e2d}"]);
+        assert_eq!(typed(&[b"\x1b[200", b"~y\r\x1b[20", b"1~n"]), ["paste \"y\\r\"", "n"]);
+    }
+
+    // T25: no piece of a sequence, a mouse, an answer of the terminal or a broken letter presses a key
+    #[test]
+    fn what_is_not_known_is_swallowed_whole() {
+        for strange in
+            ["\x1b[1;5A", "\x1b[<0;33;22M", "\x1b[24;80R", "\x1by", "\x1bOy", "\x1b[?1;2c", "\x1b[999"]
+        {
+            assert_eq!(typed(&[strange.as_bytes()]), Vec::<String>::new(), "{strange:?}");
+        }
+        assert_eq!(typed(&[&[0xff, 0xc0, 0x80, 0xe4]]), Vec::<String>::new());
+        assert_eq!(typed(&[&[0xe4, b'y', b'y']]), ["y", "y"], "a broken letter does not take others along");
+        let long: Vec<u8> =
+            std::iter::once(0x1b).chain(*b"[").chain(std::iter::repeat_n(b'1', 100)).collect();
+        assert_eq!(typed(&[&long, b"y"]), ["y"]);
+    }
+
+    #[test]
+    fn a_paste_is_cut_and_its_end_still_seen() {
+        let mut keys = Keys::default();
+        assert_eq!(keys.take(b"\x1b[200~", true), []);
+        for _ in 0..100 {
+            assert_eq!(keys.take(&[b'y'; 4096], true), []);
+        }
+        let typed = keys.take(b"\x1b[201~\r", false);
+        assert!(matches!(&typed[0], Typed::Paste(text) if text.len() == LONGEST_PASTE));
+        assert_eq!(typed.len(), 2);
+    }
+}
