@@ -19,10 +19,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use vambrace_core::network::Reach;
 use vambrace_sandbox::network::{Door, Hint, Kind, Sockets};
 
 use crate::connect::{self, Lookups, Resolve, SystemResolver};
-use crate::decide::{Destination, Reason, Rules, Verdict};
+use crate::decide::{Destination, Reason, Verdict};
 use crate::event::{Action, Event, Log, Ticket};
 use crate::pass::{Held, Pass, Speaks};
 use crate::proxy::{self, Upstream};
@@ -39,7 +40,7 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// What may be reached.
-    pub rules: Rules,
+    pub rules: Reach,
     /// How much of it.
     pub caps: Caps,
     /// Who resolves names outside.
@@ -53,9 +54,9 @@ pub struct Setting {
 impl Setting {
     /// Rules, and what holds when nobody says otherwise.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: impl Into<Reach>) -> Self {
         Self {
-            rules,
+            rules: rules.into(),
             caps: Caps::default(),
             resolver: Arc::new(SystemResolver),
             upstream: None,

@@ -32,10 +32,10 @@ use screen::Screen;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
-    let settings = settings(&wish)?;
+    let (settings, hosts) = settings(&wish)?;
     let mut spec = bounded(spec(&wish)?, &settings.sandbox);
     let redactor = Vault::open(&settings.secrets)?.redactor().clone();
-    let gates = network::gates(&wish, &mut spec, *out)?;
+    let gates = network::gates(&wish, &hosts, &mut spec, *out)?;
     let sandbox = start()?;
     let gate = gates.as_ref().map(network::Gates::gate);
     spec.door = gate.clone().map(|gate| gate as _);
@@ -82,13 +82,16 @@ fn not_started(fault: &SandboxFault) -> Failure {
 }
 
 /// The configuration as it is: a project that is not trusted only narrows.
-fn settings(wish: &SandboxRun) -> Result<Effective, Failure> {
+fn settings(wish: &SandboxRun) -> Result<(Effective, network::Hosts), Failure> {
     let files = ProjectFiles::open(&places::project(wish.workspace.as_deref())?)?;
-    found::combine(&found::find(&files, false)?).map_err(|errors| {
+    let found = found::find(&files, false)?;
+    let combined = found::combine(&found).map_err(|errors| {
         let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
         Failure::denied(ErrorCode::PermissionDenied, why, "`vambrace policy check` tells it again")
-    })
+    })?;
+    let hosts = network::Hosts::of(&found, &combined);
+    Ok((combined, hosts))
 }
 
 /// What the configuration bounds is bounded, whatever was asked for.

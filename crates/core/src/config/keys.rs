@@ -116,9 +116,9 @@ pub static KEYS: &[Key] = &[
     key("tools.allow_legacy_run_command", AlwaysFalse("there is no raw run_command; execute_command runs listed commands without a shell"), Preset::Bool(false), Own, "only ever false"),
     later("tools.specs", List(Item::Text), Preset::List(&[]), Collect, "files that declare tools (`*.tool.yaml`)"),
 
-    later("network", Section, Unset, Part, "where connections may go"),
-    later("network.allow", List(Item::Host), Preset::List(&[]), Intersect(Covers::Host), "hosts, `*.host`, addresses, networks"),
-    later("network.deny", List(Item::Host), Preset::List(&[]), Union, "hosts that are refused whatever allows them"),
+    key("network", Section, Unset, Part, "where connections may go"),
+    key("network.allow", List(Item::Host), Preset::List(&[]), Intersect(Covers::Host), "what tools and sandboxes may reach: `host`, `*.host`, addresses, networks, each with or without `:port`; `*` is everything but this machine and metadata addresses"),
+    key("network.deny", List(Item::Host), Preset::List(&[]), Union, "what is refused whatever allows it"),
 
     key("secrets", Section, Unset, Part, "what is secret"),
     key("secrets.scopes", Named, Unset, Collect, "secrets that a tool can be given by name; wherever their values appear they are masked"),

@@ -8,12 +8,15 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::address::{Special, canonical, special};
-use crate::names::HostName;
-use crate::rule::{BadRule, Ports, Rule, Subject};
+use super::address::{Special, canonical, special};
+use super::names::HostName;
+use super::rule::{BadRule, Ports, Rule, Subject};
+
+/// In the lists of a configuration: everything.
+pub const EVERYTHING: &str = "*";
 
 /// What a run may reach.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rules {
     /// Everything that is not special.
     open: bool,
@@ -149,6 +152,25 @@ impl Rules {
             rules.rules.push(rule);
         }
         Ok(rules)
+    }
+
+    /// From the lists of a configuration: in both `*` means everything, and an entry of the second refuses.
+    pub fn configured(allow: &[String], deny: &[String]) -> Result<Self, BadRule> {
+        if deny.iter().any(|entry| entry == EVERYTHING) {
+            return Ok(Self::default());
+        }
+        let allow = allow.iter().map(|entry| match entry.as_str() {
+            EVERYTHING => "allow".to_owned(),
+            entry => entry.to_owned(),
+        });
+        let texts: Vec<String> = allow.chain(deny.iter().map(|entry| format!("!{entry}"))).collect();
+        Self::parse(texts.iter().map(String::as_str))
+    }
+
+    /// Whether nothing can be reached.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        !self.open && self.rules.iter().all(|rule| rule.refuses)
     }
 
     /// What the writer may not have meant.
