@@ -25,4 +25,5 @@ mod redact;
 mod rollback;
 mod sandbox;
 mod watch;
+mod web;
 mod witness;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::decide::Reason;
+use crate::fetch::Method;
 
 /// More than these tell nobody more; what comes after is counted.
 const MOST: usize = 10_000;
@@ -52,6 +53,8 @@ pub enum Action {
     HttpProxy,
     /// A connection, by SOCKS to the explicit proxy.
     Socks,
+    /// A request of the broker's own, for a tool.
+    Fetch(Method),
 }
 
 impl Action {
@@ -63,11 +66,26 @@ impl Action {
             Self::Connect => "connect",
             Self::HttpProxy => "http_proxy",
             Self::Socks => "socks",
+            Self::Fetch(_) => "fetch",
         }
     }
 }
 
 impl Event {
+    /// What was attempted and where: `connect example.com:443`, `GET example.com:443`, `dns example.com`.
+    #[must_use]
+    pub fn attempted(&self) -> String {
+        let word = match self.action {
+            Action::Fetch(method) => method.as_str(),
+            action => action.as_str(),
+        };
+        match self.action {
+            Action::Dns => format!("{word} {}", self.host),
+            _ if self.host.contains(':') => format!("{word} [{}]:{}", self.host, self.port),
+            _ => format!("{word} {}:{}", self.host, self.port),
+        }
+    }
+
     /// Whether policy refused it.
     #[must_use]
     pub fn denied(&self) -> bool {
@@ -109,9 +127,17 @@ struct Key {
     reason: Option<Reason>,
 }
 
-impl Log {
-    pub(crate) fn new() -> Self {
+impl Default for Log {
+    fn default() -> Self {
         Self { opened: Instant::now(), pages: Mutex::default() }
+    }
+}
+
+impl Log {
+    /// With nothing in it; begins to count the time.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Begins an attempt.

@@ -15,6 +15,7 @@
 mod connect;
 mod dns;
 mod event;
+mod fetch;
 mod gate;
 mod http;
 mod pass;
@@ -22,16 +23,19 @@ mod proxy;
 mod relay;
 mod sniff;
 mod synth;
+mod trust;
 
 // The decisions are pure and live with the others.
 use vambrace_core::network::{decide, names};
 
 pub use connect::{Resolve, Resolving, SystemResolver};
 pub use event::{Action, Event, Log};
+pub use fetch::{Ask, BadUrl, Bounds, FetchFault, Fetcher, Method, Reply, Target};
 pub use gate::{Gate, Setting};
 pub use proxy::{BadProxy, PORT as PROXY_PORT, Upstream};
 pub use relay::Caps;
 pub use synth::Book;
+pub use trust::{BadTrust, Trust};
 pub use vambrace_core::network::{
     BadName, BadRule, Destination, HostName, Network, Ports, Reach, Reason, Rule, Rules, Special, Subject,
     Verdict, special,

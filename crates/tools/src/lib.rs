@@ -10,11 +10,17 @@ mod edit_file;
 mod fresh;
 mod key_lines;
 mod list_files;
+mod page;
 mod read_file;
 mod search;
 mod tool;
+mod web;
+mod web_fetch;
+mod web_search;
 mod write_file;
 
 pub use catalogue::Catalogue;
 pub use change::{Part, amend, payload, undo};
 pub use tool::{About, Card, Changes, Limits, Output, Prepared, Room, Tool, Touched, Weight, Work};
+pub use web::{Engine, SearchService, SecretSource, Web};
+pub use web_search::SCOPE as SEARCH_SCOPE;
