@@ -53,6 +53,10 @@ pub enum Action {
     HttpProxy,
     /// A connection, by SOCKS to the explicit proxy.
     Socks,
+    /// A connection that stays inside the sandbox.
+    Local,
+    /// A socket for datagrams was pointed at an address.
+    Datagram,
     /// A request of the broker's own, for a tool.
     Fetch(Method),
 }
@@ -66,6 +70,8 @@ impl Action {
             Self::Connect => "connect",
             Self::HttpProxy => "http_proxy",
             Self::Socks => "socks",
+            Self::Local => "local",
+            Self::Datagram => "udp",
             Self::Fetch(_) => "fetch",
         }
     }
@@ -160,8 +166,8 @@ impl Log {
 
     fn add(&self, event: Event) {
         let mut pages = self.pages.lock();
-        // A flood of refusals is one event with a count; so are repeated questions for a name.
-        if event.denied() || event.action == Action::Dns {
+        // A flood of refusals is one event with a count; so are repeated questions for a name, and talk inside.
+        if event.denied() || matches!(event.action, Action::Dns | Action::Local) {
             let key = Key {
                 action: event.action,
                 host: event.host.clone(),

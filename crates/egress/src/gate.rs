@@ -174,15 +174,23 @@ impl Door for Gate {
     fn hint(&self, to: SocketAddr, kind: Kind) -> Hint {
         let (address, port) = (to.ip().to_canonical(), to.port());
         // Programs ask the kernel for a route by connecting datagrams that they never send. What is sent finds nobody.
+        let near = address.is_loopback() || address.is_unspecified();
         if kind == Kind::Datagram || port == 0 || port == resolver::PORT {
+            // A name that was asked for has its event; who writes an address out means it.
+            let straight = matches!(self.inner.meaning(address), Ok(Destination::Address(_)));
+            if kind == Kind::Datagram && straight && !near && port != 0 && port != resolver::PORT {
+                self.inner.log.begin(Action::Datagram, address.to_string(), port).failed(Reason::Datagram);
+            }
             return Hint::GoOn;
         }
-        let near = address.is_loopback() || address.is_unspecified();
         if near {
             let listed = self.inner.setting.rules.lists_address(address, port);
             if listed || port == proxy::PORT {
                 // Where the program itself listens, it talks to itself.
                 let _ = self.listen(Some(address), port);
+            } else {
+                let mut ticket = self.inner.log.begin(Action::Local, address.to_string(), port);
+                ticket.allowed_by("loopback".into());
             }
             return Hint::GoOn;
         }

@@ -129,7 +129,8 @@ impl Reader<'_> {
             b"br" => self.out.push('\n'),
             b"hr" => self.block("\n---"),
             b"li" => self.block("\n- "),
-            b"td" | b"th" => self.out.push('\t'),
+            b"tr" => self.block("\n"),
+            b"td" | b"th" if !self.out.is_empty() && !self.out.ends_with('\n') => self.out.push('\t'),
             b"pre" => {
                 self.block("\n");
                 self.preformatted += 1;
@@ -303,7 +304,6 @@ fn is_block(name: &[u8]) -> bool {
             | b"dt"
             | b"dd"
             | b"table"
-            | b"tr"
             | b"blockquote"
             | b"figure"
             | b"figcaption"
@@ -337,7 +337,7 @@ mod tests {
         check("<a href='../x?y=1#z'>link</a> rest", "[link](https://example.com/x?y=1#z) rest");
         check("<a href='javascript:alert(1)'>x</a><a href='#top'>y</a><a href='/e'></a>", "xy");
         check("<img alt='a cat' src=x>", "a cat");
-        check("<table><tr><td>a<td>b<tr><td>c</table>", "a\tb\n\nc");
+        check("<table><tr><td>a<td>b<tr><td>c</table>", "a\tb\nc");
     }
 
     // S13: programs and what is not shown are not text

@@ -75,6 +75,8 @@ pub enum Reason {
     BadName,
     /// The name inside the connection is another one.
     NameMismatch(String),
+    /// Datagrams other than DNS are carried nowhere.
+    Datagram,
     /// What is said inside cannot be judged.
     NotUnderstood(&'static str),
     /// A cap of the run.
@@ -105,6 +107,7 @@ impl Reason {
             Self::UnknownAddress => "unknown_address",
             Self::BadName => "bad_name",
             Self::NameMismatch(_) => "name_mismatch",
+            Self::Datagram => "datagram",
             Self::NotUnderstood(_) => "not_understood",
             Self::Cap(_) => "cap",
             Self::NotFound => "not_found",
@@ -125,6 +128,7 @@ impl std::fmt::Display for Reason {
             Self::UnknownAddress => f.write_str("an address that DNS never gave out"),
             Self::BadName => f.write_str("not a host name"),
             Self::NameMismatch(inside) => write!(f, "the connection itself names `{inside}`"),
+            Self::Datagram => f.write_str("no datagrams but DNS are carried"),
             Self::NotUnderstood(what) => f.write_str(what),
             Self::Cap(what) => write!(f, "the run's limit of {what} is reached"),
             Self::NotFound => f.write_str("the name has no address"),
