@@ -16,6 +16,7 @@ mod crash;
 mod disk;
 mod export;
 mod home;
+mod inside;
 mod interop;
 mod ledger;
 mod mcp;

@@ -8,6 +8,8 @@
 mod refusing;
 mod web;
 
+pub(crate) use web::trust;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

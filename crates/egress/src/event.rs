@@ -57,6 +57,10 @@ pub enum Action {
     Local,
     /// A socket for datagrams was pointed at an address.
     Datagram,
+    /// A credential was put into a request; the rule is its header.
+    Credential,
+    /// A placeholder went to a host that it is not for, as the placeholder that it is.
+    Placeholder,
     /// A request of the broker's own, for a tool.
     Fetch(Method),
 }
@@ -72,6 +76,8 @@ impl Action {
             Self::Socks => "socks",
             Self::Local => "local",
             Self::Datagram => "udp",
+            Self::Credential => "credential",
+            Self::Placeholder => "placeholder",
             Self::Fetch(_) => "fetch",
         }
     }
@@ -167,7 +173,9 @@ impl Log {
     fn add(&self, event: Event) {
         let mut pages = self.pages.lock();
         // A flood of refusals is one event with a count; so are repeated questions for a name, and talk inside.
-        if event.denied() || matches!(event.action, Action::Dns | Action::Local) {
+        if event.denied()
+            || matches!(event.action, Action::Dns | Action::Local | Action::Credential | Action::Placeholder)
+        {
             let key = Key {
                 action: event.action,
                 host: event.host.clone(),
@@ -220,6 +228,10 @@ pub(crate) struct Ticket {
 impl Ticket {
     pub(crate) fn allowed_by(&mut self, rule: Arc<str>) {
         self.event.rule = Some(rule);
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.event.port
     }
 
     pub(crate) fn dialled(&mut self, address: Option<IpAddr>) {

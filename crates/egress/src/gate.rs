@@ -29,6 +29,7 @@ use crate::pass::{Held, Pass, Speaks};
 use crate::proxy::{self, Upstream};
 use crate::relay::{Caps, Meter, reset};
 use crate::synth::{Book, Meaning};
+use crate::terminate::{Session, Termination};
 
 /// How long a client of the proxy may take to say what it wants.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
@@ -47,6 +48,8 @@ pub struct Setting {
     pub resolver: Arc<dyn Resolve>,
     /// A proxy on the way out.
     pub upstream: Option<Upstream>,
+    /// Hosts whose TLS ends here.
+    pub termination: Option<Arc<Termination>>,
     /// Names and their synthetic addresses; shared by the runs of a session.
     pub book: Arc<Book>,
 }
@@ -60,6 +63,7 @@ impl Setting {
             caps: Caps::default(),
             resolver: Arc::new(SystemResolver),
             upstream: None,
+            termination: None,
             book: Arc::default(),
         }
     }
@@ -339,7 +343,39 @@ impl Inner {
     ) {
         let Dialled { stream, early, speaks } = dialled;
         let traffic = Arc::clone(&ticket.traffic);
-        let pass = Pass { client, server: &stream, host, meter: &self.meter, traffic: &traffic };
+        let port = ticket.port();
+        if let (Some(termination), Destination::Name(name)) = (&self.setting.termination, host)
+            && let Some(entry) = termination.of(name, port)
+        {
+            let session = Session {
+                termination,
+                entry,
+                client,
+                server: &stream,
+                host: name,
+                port,
+                meter: &self.meter,
+                traffic: &traffic,
+                log: &self.log,
+            };
+            // TLS is begun by the client: whoever speaks first is somebody else.
+            let done = match early.is_empty() {
+                true => session.run(from_client).await,
+                false => Err(Reason::NotUnderstood("a server that speaks before TLS begins")),
+            };
+            if let Err(reason) = done {
+                ticket.failed(reason);
+            }
+            drop(speaks);
+            return;
+        }
+        let strays = |head: &[u8]| {
+            if self.setting.termination.as_ref().is_some_and(|ends| ends.strays(head, None)) {
+                self.log.begin(Action::Placeholder, host.to_string(), port);
+            }
+        };
+        let pass =
+            Pass { client, server: &stream, host, meter: &self.meter, traffic: &traffic, strays: &strays };
         let held = Held { from_client, from_server: early };
         let Err(refused) = pass.run(held, speaks).await else { return };
         reset(&stream);

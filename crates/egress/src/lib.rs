@@ -23,6 +23,7 @@ mod proxy;
 mod relay;
 mod sniff;
 mod synth;
+mod terminate;
 mod trust;
 
 // The decisions are pure and live with the others.
@@ -35,6 +36,7 @@ pub use gate::{Gate, Setting};
 pub use proxy::{BadProxy, PORT as PROXY_PORT, Upstream};
 pub use relay::Caps;
 pub use synth::Book;
+pub use terminate::{BadTermination, Credential, Terminated, Termination};
 pub use trust::{BadTrust, Trust};
 pub use vambrace_core::network::{
     BadName, BadRule, Destination, HostName, Network, Ports, Reach, Reason, Rule, Rules, Special, Subject,

@@ -1,6 +1,7 @@
 //! `vambrace sandbox run`: any program inside the walls, with its own output, code and changes.
 
 mod grants;
+mod inside;
 mod network;
 mod screen;
 mod told;
@@ -10,6 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -34,8 +36,15 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let SandboxCommand::Run(wish) = what;
     let (settings, hosts) = settings(&wish)?;
     let mut spec = bounded(spec(&wish)?, &settings.sandbox);
-    let redactor = Vault::open(&settings.secrets)?.redactor().clone();
+    let vault = Vault::open(&settings.secrets)?;
+    let redactor = vault.redactor().clone();
     let gates = network::gates(&wish, &hosts, &mut spec, *out)?;
+    let inside = match &gates {
+        Some(_) => inside::inside(&settings, &vault, &mut spec)?,
+        None => None,
+    };
+    let ends = inside.as_ref().map(|inside| Arc::clone(&inside.termination));
+    let gates = gates.map(|gates| gates.ending(ends));
     let sandbox = start()?;
     let gate = gates.as_ref().map(network::Gates::gate);
     spec.door = gate.clone().map(|gate| gate as _);

@@ -77,6 +77,8 @@ pub enum Reason {
     NameMismatch(String),
     /// Datagrams other than DNS are carried nowhere.
     Datagram,
+    /// The host may be reached, and this may not be asked of it.
+    RequestNotAllowed(String),
     /// What is said inside cannot be judged.
     NotUnderstood(&'static str),
     /// A cap of the run.
@@ -108,6 +110,7 @@ impl Reason {
             Self::BadName => "bad_name",
             Self::NameMismatch(_) => "name_mismatch",
             Self::Datagram => "datagram",
+            Self::RequestNotAllowed(_) => "request_not_allowed",
             Self::NotUnderstood(_) => "not_understood",
             Self::Cap(_) => "cap",
             Self::NotFound => "not_found",
@@ -129,6 +132,7 @@ impl std::fmt::Display for Reason {
             Self::BadName => f.write_str("not a host name"),
             Self::NameMismatch(inside) => write!(f, "the connection itself names `{inside}`"),
             Self::Datagram => f.write_str("no datagrams but DNS are carried"),
+            Self::RequestNotAllowed(what) => write!(f, "`{what}` is not among the requests that pass"),
             Self::NotUnderstood(what) => f.write_str(what),
             Self::Cap(what) => write!(f, "the run's limit of {what} is reached"),
             Self::NotFound => f.write_str("the name has no address"),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use vambrace_core::config::{Effective, Setting as Written};
 use vambrace_core::network::decide::EVERYTHING;
-use vambrace_egress::{Action, BadRule, Caps, Event, Gate, Reach, Rules, Setting, Upstream};
+use vambrace_egress::{Action, BadRule, Caps, Event, Gate, Reach, Rules, Setting, Termination, Upstream};
 use vambrace_sandbox::{Network, Spec};
 
 use super::faint;
@@ -96,6 +96,12 @@ pub(super) fn gates(
 }
 
 impl Gates {
+    /// With hosts whose TLS ends at the gate.
+    pub(super) fn ending(mut self, termination: Option<Arc<Termination>>) -> Self {
+        self.setting.termination = termination;
+        self
+    }
+
     /// A gate for one run.
     pub(super) fn gate(&self) -> Arc<Gate> {
         Gate::new(self.setting.clone(), self.runtime.clone())
