@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use crate::changes::decide;
 use crate::home::{CANARY, Home, stands_in};
 use crate::mcp::Server;
 
@@ -162,6 +163,27 @@ fn sending_is_asked_about_and_no_secret_goes_out() {
     assert!(site.asked().is_empty());
     let (code, _) = home.call("web_fetch", &json!({"url": site.url("/"), "body": "x"}).to_string());
     assert_eq!(code, 2);
+}
+
+// A5, S13
+#[test]
+fn what_a_person_agreed_to_is_sent_once() {
+    let site = Site::new(|_| page("application/json", "{}"));
+    let home = home("");
+    let post = json!({"url": site.url("/in"), "method": "POST", "body": "{\"a\":1}"}).to_string();
+    let (_, answer) = home.call("web_fetch", &post);
+    let id = answer["details"]["hitl"]["hitl_id"].as_str().unwrap().to_owned();
+    let shown = home.run(["approvals", "show", &id]);
+    let what = format!("POST sends 7 bytes of application/json to 127.0.0.1:{}: {{\"a\":1}}", site.port);
+    assert!(shown.out.contains(&what), "{}", shown.out);
+    let ran = decide(&home, &["approvals", "approve", &id]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (code, answer) = home.call("web_fetch", &post);
+    assert_eq!(code, 0, "{answer}");
+    assert!(site.asked().iter().filter(|asked| asked.starts_with("POST /in")).count() == 1);
+    // Another body is another plan, and the yes is used up.
+    assert_eq!(home.call("web_fetch", &post).0, 3);
+    assert_eq!(site.asked().len(), 1);
 }
 
 // S3

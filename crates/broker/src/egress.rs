@@ -13,16 +13,19 @@ use crate::trail::Trail;
 
 /// So many lines stand in the ledger's record; the timeline has all that were kept.
 const LINES: usize = 12;
+/// So many stand on the timeline; a program can attempt more than anybody reads.
+const STORED: usize = 1000;
 
 impl Broker {
     /// Every attempt as an event.
     pub(crate) fn egress_events(&self, trail: &Trail) -> Result<Vec<Change>, CallError> {
         let (events, left_off) = &trail.attempts;
         let mut changes = Vec::with_capacity(events.len());
-        for event in events {
+        for event in events.iter().take(STORED) {
             changes.push(Change::Event(self.egress_event(trail, event)?));
         }
-        if *left_off > 0 {
+        let left_off = (events.len().saturating_sub(STORED) as u64).saturating_add(*left_off);
+        if left_off > 0 {
             let mut event = self.event(trail, Phase::Egress, "more", EventStatus::Ok)?;
             event.message = Some(self.text(&format!("{left_off} attempts more"))?);
             changes.push(Change::Event(event));

@@ -12,7 +12,7 @@ use vambrace_core::id::ToolName;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::{Level, Risk};
 use vambrace_core::tool::{Group, ToolFacts, ToolPolicy};
-use vambrace_egress::{Ask, Log, Method, Reply};
+use vambrace_egress::{Ask, Log, Method, Reply, Target};
 use vambrace_store::StartReceipt;
 
 use crate::arguments;
@@ -24,6 +24,9 @@ const NAME: &str = "web_fetch";
 const REDIRECTS: usize = 5;
 /// A longer query can carry something out.
 const LONG_QUERY: usize = 512;
+
+/// So much of a body is shown to whoever is asked.
+const SHOWN: usize = 2000;
 
 /// The tool.
 pub(crate) struct WebFetch(Card);
@@ -107,13 +110,13 @@ impl Tool for WebFetch {
             host: target.host().to_string(),
             port: target.port(),
         };
+        let kind = args.content_type.unwrap_or_else(|| "application/json".to_owned());
         let long = target.url().query().map_or(0, str::len).max(target.url().path().len()) > LONG_QUERY;
         let risk = match method {
-            Method::Post => Risk::medium(format!("sends data to {}", target.place())),
+            Method::Post => sending(&target, &kind, args.body.as_deref().unwrap_or_default()),
             _ if long => Risk::medium(format!("a long address can carry data to {}", target.place())),
             _ => Risk::low(format!("looks at {}", target.place())),
         };
-        let kind = args.content_type.unwrap_or_else(|| "application/json".to_owned());
         let body = (method == Method::Post).then(|| (kind, args.body.unwrap_or_default().into_bytes()));
         let limits = &room.limits;
         let most = args.max_bytes.unwrap_or(limits.read_bytes).min(limits.read_bytes_hard);
@@ -125,6 +128,13 @@ impl Tool for WebFetch {
         };
         Ok(Prepared { effects: vec![effect], risk, path: None, weight: Weight::Heavy, work: Box::new(work) })
     }
+}
+
+/// Whoever is asked sees what would be sent; what cannot be seen whole is asked about each time.
+fn sending(target: &Target, kind: &str, body: &str) -> Risk {
+    let (shown, whole) = web::cut(body, SHOWN);
+    let words = format!("POST sends {} bytes of {kind} to {}: {shown}", body.len(), target.place());
+    if whole { Risk::medium(words) } else { Risk::high(format!("{words} ... (the rest is not shown)")) }
 }
 
 struct Fetching {
