@@ -92,7 +92,7 @@ fn home(far: &Far) -> Home {
 fn no_curl() -> bool {
     let missing = !Path::new("/usr/bin/curl").exists();
     if missing {
-        println!("left out: there is no curl");
+        let _ = writeln!(std::io::stderr(), "left out: there is no curl");
     }
     missing
 }

@@ -215,8 +215,8 @@ impl Fetcher {
 fn next(ask: &Ask, reply: &Reply) -> Result<Option<Ask>, FetchFault> {
     let Some(location) = &reply.location else { return Ok(None) };
     let method = match (reply.status, ask.method) {
-        (301 | 302 | 303, Method::Post) => Method::Get,
-        (301 | 302 | 303 | 307 | 308, method @ (Method::Get | Method::Head)) => method,
+        (301..=303, Method::Post) => Method::Get,
+        (301..=303 | 307 | 308, method @ (Method::Get | Method::Head)) => method,
         // A body goes where it was sent, and no further.
         _ => return Ok(None),
     };

@@ -186,7 +186,7 @@ impl Session<'_> {
                     }
                     // We have said our own.
                     100 => continue,
-                    100..200 => client.write_all(&answered.head).await.map_err(gone)?,
+                    102..200 => client.write_all(&answered.head).await.map_err(gone)?,
                     _ => break answered,
                 }
                 continue;
