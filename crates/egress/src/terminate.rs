@@ -15,7 +15,7 @@ mod session;
 use std::fmt;
 use std::sync::Arc;
 
-use vambrace_core::network::{BadRule, Destination, HostName, Rules, Verdict};
+use vambrace_core::network::{BadRule, Destination, HostName, Ports, Rule, Rules, Verdict};
 use vambrace_redact::{KnownValue, Redactor, Rules as Nothing, Secret};
 
 use crate::trust::{Trust, pem};
@@ -75,6 +75,12 @@ impl Terminated {
         paths: Vec<String>,
         credential: Option<Credential>,
     ) -> Result<Self, BadTermination> {
+        // Without a port every port is meant: another one would be a way around.
+        let whole = |host: &String| {
+            let rule = Rule::parse(host)?;
+            Ok(if rule.ports == Ports::Web { format!("{}:*", rule.spelled()) } else { rule.text })
+        };
+        let hosts: Vec<String> = hosts.iter().map(whole).collect::<Result<_, BadRule>>()?;
         let hosts = Rules::parse(hosts.iter().map(String::as_str))?;
         Ok(Self { hosts, methods, paths, credential })
     }

@@ -129,7 +129,7 @@ pub static KEYS: &[Key] = &[
     key("network", Section, Unset, Part, "where connections may go"),
     key("network.allow", List(Item::Host), Preset::List(&[]), Intersect(Covers::Host), "what tools and sandboxes may reach: `host`, `*.host`, addresses, networks, each with or without `:port`; `*` is everything but this machine and metadata addresses"),
     key("network.terminate", Items, Unset, Topmost(AboveProject), "hosts whose TLS ends at the gate, so that their requests can be judged and given credentials"),
-    key("network.terminate[].hosts", List(Item::Host), Unset, Part, "hosts as in `network.allow`; `network.allow` or `--network` must allow them as well"),
+    key("network.terminate[].hosts", List(Item::Host), Unset, Part, "names as in `network.allow`, which or `--network` must allow them as well; without a port every port is meant"),
     key("network.terminate[].methods", List(Item::Choice(HTTP_METHODS)), Unset, Part, "methods that pass; all when left out"),
     key("network.terminate[].paths", List(Item::Text), Unset, Part, "paths that pass: `/v1/users`, `/v1/*` for everything below; all when left out"),
     key("network.terminate[].secret", Name, Unset, Part, "the scope of `secrets.scopes` whose value the gate puts in place of the placeholder"),

@@ -308,6 +308,22 @@ fn values_that_could_not_be_found_again_are_refused() {
     assert!(!format!("{:?}", credential()).contains(VALUE));
 }
 
+// P3: another port is no way around
+#[test]
+fn a_host_without_a_port_is_meant_on_every_port() {
+    let made = |hosts: &[&str]| {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let entry = Terminated::new(&hosts, Vec::new(), Vec::new(), None).unwrap();
+        Termination::new(vec![entry], Arc::default()).unwrap()
+    };
+    let host = HostName::parse("api.good.example").unwrap();
+    for port in [80, 443, 8443, 22] {
+        assert!(made(&["api.good.example"]).of(&host, port).is_some(), "{port}");
+        assert!(made(&["*.good.example"]).of(&host, port).is_some(), "{port}");
+        assert_eq!(made(&["api.good.example:443"]).of(&host, port).is_some(), port == 443);
+    }
+}
+
 // P5
 #[test]
 fn a_placeholder_for_somebody_else_is_noticed() {

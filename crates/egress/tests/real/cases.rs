@@ -965,6 +965,9 @@ pub(crate) fn table() {
             println!("| {group} | {name} | {verdict} | {expected} |");
         }
     }
+    for (name, verdict, is_right) in super::inside::table() {
+        println!("| inside_tls | {name} | {verdict} | {} |", if is_right { "yes" } else { "NO" });
+    }
 }
 
 fn with_caps(caps: Caps, words: &[&str]) -> Ran {

@@ -116,45 +116,84 @@ fn given(program: &str) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Name, the words for curl, the event that tells the verdict.
+const CASES: &[(&str, &str, &str)] = &[
+    ("a path that passes", "https://good.example/v1/x", "connect good.example 443 allowed"),
+    ("another path", "https://good.example/v2/x", "connect good.example 443 denied request_not_allowed"),
+    (
+        "another method",
+        "-X DELETE https://good.example/v1/x",
+        "connect good.example 443 denied request_not_allowed",
+    ),
+    ("a body", "-d x https://good.example/v1/x", "connect good.example 443 denied request_not_allowed"),
+    ("dot segments", "https://good.example/v1/../v2/x", "connect good.example 443 denied not_understood"),
+    (
+        "escaped dot segments",
+        "https://good.example/v1/%2e%2e/v2",
+        "connect good.example 443 denied not_understood",
+    ),
+    ("an escaped slash", "https://good.example/v1/..%2fv2", "connect good.example 443 denied not_understood"),
+    ("two slashes", "https://good.example//v1/x", "connect good.example 443 denied not_understood"),
+    (
+        "another Host inside TLS",
+        "-H 'Host: evil.example' https://good.example/v1/x",
+        "connect good.example 443 denied name_mismatch",
+    ),
+    (
+        "two lengths inside TLS",
+        "-H 'Transfer-Encoding: chunked' -H 'Content-Length: 3' -X GET -d abc https://good.example/v1/x",
+        "connect good.example 443 denied not_understood",
+    ),
+    (
+        "through the HTTP proxy",
+        "-x http://127.0.0.1:3128 https://good.example/v2/x",
+        "http_proxy good.example 443 denied request_not_allowed",
+    ),
+    (
+        "through SOCKS",
+        "-x socks5h://127.0.0.1:3128 https://good.example/v2/x",
+        "socks good.example 443 denied request_not_allowed",
+    ),
+    ("without TLS", "http://good.example/v1/x", "connect good.example 80 denied not_understood"),
+    (
+        "without TLS, another port",
+        "http://good.example:8080/v2/x",
+        "connect good.example 8080 denied not_understood",
+    ),
+];
+
+fn ask(words: &str) -> Ran {
+    let way = way(&["good.example:*"], &["GET"], &["/v1/*"], roots());
+    shell(way, &format!("curl -sS -m 10 --path-as-is {words} 2>&1"))
+}
+
+fn check(words: &str, event: &str) -> Result<(), Failed> {
+    let ran = ask(words);
+    let passes = event.ends_with(" allowed");
+    let said = match passes {
+        true => "served good.example",
+        false if words.contains("http://good") => "",
+        false => "denied by the network policy",
+    };
+    expect(&ran, said, event)?;
+    if ran.out.contains("served") == passes { Ok(()) } else { Err(ran.told().into()) }
+}
+
+/// Every case with what became of it, for the table.
+pub(crate) fn table() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    let verdict = |event: &'static str| event.split(" denied ").nth(1).unwrap_or("allowed");
+    let here = is_here("curl");
+    CASES
+        .iter()
+        .filter(move |_| here)
+        .map(move |(name, words, event)| (*name, verdict(event), check(words, event).is_ok()))
+}
+
 // P3
 fn judged() -> Result<(), Failed> {
-    let ask = |words: &str| {
-        let way = way(&["good.example"], &["GET"], &["/v1/*"], roots());
-        shell(way, &format!("curl -sS -m 10 --path-as-is {words} 2>&1"))
-    };
-    let ran = ask("https://good.example/v1/x");
-    expect(&ran, "served good.example", "connect good.example 443 allowed")?;
-    for (words, event) in [
-        ("https://good.example/v2/x", "connect good.example 443 denied request_not_allowed"),
-        ("-X DELETE https://good.example/v1/x", "connect good.example 443 denied request_not_allowed"),
-        ("-d x https://good.example/v1/x", "connect good.example 443 denied request_not_allowed"),
-        ("https://good.example/v1/../v2/x", "connect good.example 443 denied not_understood"),
-        ("https://good.example/v1/%2e%2e/v2", "connect good.example 443 denied not_understood"),
-        (
-            "-H 'Host: evil.example' https://good.example/v1/x",
-            "connect good.example 443 denied name_mismatch",
-        ),
-        (
-            "-H 'Transfer-Encoding: chunked' -H 'Content-Length: 3' -X GET -d abc https://good.example/v1/x",
-            "connect good.example 443 denied not_understood",
-        ),
-        (
-            "-x http://127.0.0.1:3128 https://good.example/v2/x",
-            "http_proxy good.example 443 denied request_not_allowed",
-        ),
-        (
-            "-x socks5h://127.0.0.1:3128 https://good.example/v2/x",
-            "socks good.example 443 denied request_not_allowed",
-        ),
-        ("http://good.example/v1/x", "connect good.example 80 denied not_understood"),
-    ] {
-        let ran = ask(words);
-        let denied = if event.contains("80 denied") { "" } else { "denied by the network policy" };
-        expect(&ran, denied, event)
-            .map_err(|fault| Failed::from(format!("{words}: {}", fault.message().unwrap_or_default())))?;
-        if ran.out.contains("served") {
-            return Err(ran.told().into());
-        }
+    for (name, words, event) in CASES {
+        check(words, event)
+            .map_err(|fault| Failed::from(format!("{name}: {}", fault.message().unwrap_or_default())))?;
     }
     // HTTP/2 is not offered, so it is not spoken.
     let ran = ask("--http2 -w '%{http_version}' https://good.example/v1/x");
