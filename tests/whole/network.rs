@@ -111,3 +111,37 @@ fn an_upstream_proxy_is_asked_for_the_name() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "served by proxy\n"), "{ran:?}");
     assert!(heard.join().unwrap().starts_with("CONNECT db.example:5432 HTTP/1.1\r\n"));
 }
+
+// P3: the files narrow what is typed, and a project's own file can do no more than that
+#[test]
+fn the_configuration_narrows_what_is_typed() {
+    let (home, one, two) = (Home::bare(), server(), server());
+    let reaches = |home: &Home, network: &str, port: u16| {
+        let ran = ask(home, network, &format!("127.0.0.1/{port}"), &[]);
+        ran.code == 0 && ran.out == "served\n"
+    };
+    let both = format!("127.0.0.1:{one},127.0.0.1:{two}");
+    assert!(reaches(&home, &both, one) && reaches(&home, &both, two));
+    home.user_config(&format!("network: {{allow: ['127.0.0.1:{one}']}}\n"));
+    assert!(reaches(&home, &both, one) && !reaches(&home, &both, two));
+    // Everything is not this machine.
+    home.user_config("network: {allow: ['*']}\n");
+    assert!(!reaches(&home, &both, one));
+    home.user_config(&format!("network: {{deny: ['127.0.0.1:{two}']}}\n"));
+    assert!(reaches(&home, &both, one) && !reaches(&home, &both, two));
+    home.user_config("");
+    home.write(".vambrace/config.yaml", &format!("network: {{allow: ['127.0.0.1:{two}']}}\n"));
+    assert!(!reaches(&home, &both, one) && reaches(&home, &both, two));
+    assert!(!reaches(&home, &format!("127.0.0.1:{one}"), two));
+    home.user_config(&format!("network: {{allow: ['127.0.0.1:{one}']}}\n"));
+    assert!(!reaches(&home, &both, one) && !reaches(&home, &both, two));
+}
+
+#[test]
+fn a_wrong_entry_of_the_configuration_is_told_with_its_place() {
+    let home = Home::bare();
+    home.user_config("network:\n  allow:\n    - good.example\n    - https://evil.example/x\n");
+    let ran = home.run(["sandbox", "run", "--network", "good.example", "--", "true"]);
+    assert!(ran.code == 4 && ran.err.contains("config.yaml:4:"), "{ran:?}");
+    assert!(ran.err.contains("only the host: `evil.example`"), "{}", ran.err);
+}

@@ -62,7 +62,8 @@ pub(crate) async fn admit(
     }
     let tool = parts.catalogue.get(&raw.tool, |tool| broker.offers(tool.facts()))?;
     trail.tool = tool.facts().name.to_string();
-    let asked = raw.args.get("path").and_then(Value::as_str).map(|path| path.chars().take(4096).collect());
+    let named = raw.args.get("path").or_else(|| raw.args.get("url"));
+    let asked = named.and_then(Value::as_str).map(|path| path.chars().take(4096).collect());
     trail.operation = Some((tool.about().method, asked));
     if size(&raw.args) > MAX_ARGUMENT_BYTES {
         trail.args = Value::Null;

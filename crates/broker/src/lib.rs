@@ -13,6 +13,7 @@ mod cleanse;
 mod decide;
 mod decider;
 mod deciding;
+mod egress;
 mod explain;
 mod flood;
 mod grants;

@@ -27,12 +27,17 @@ pub(crate) async fn perform(
 ) -> Result<Performed, CallError> {
     let (prepared, permit, receipt) = started.into_parts();
     let room = broker.parts.room.clone();
-    let broken = || CallError::new(ErrorCode::Internal, format!("`{}` failed inside", trail.tool));
+    let tool = trail.tool.clone();
+    let broken = || CallError::new(ErrorCode::Internal, format!("`{tool}` failed inside"));
     let (weight, work) = (prepared.weight, prepared.work);
+    let attempts = work.attempts();
     let run = move || catch_unwind(AssertUnwindSafe(|| work.run(&room, permit.fence(), &receipt)));
     let output = match weight {
-        Weight::Light => run(),
-        Weight::Heavy => tokio::task::spawn_blocking(run).await.map_err(|_| broken())?,
+        Weight::Light => Ok(run()),
+        Weight::Heavy => tokio::task::spawn_blocking(run).await,
     };
+    // However it ended: what it attempted is part of the record.
+    trail.attempts = attempts.map(|log| log.read()).unwrap_or_default();
+    let output = output.map_err(|_| broken())?;
     Ok(Performed { output: output.map_err(|_| broken())?? })
 }

@@ -111,7 +111,11 @@ impl Broker {
         let mut event = self.event(trail, Phase::Call, "call", EventStatus::Ok)?;
         event.attempt = Some(1);
         let check = self.check_event(trail, EventStatus::Ok)?;
-        let changes = self.end(trail, finish, vec![check, event])?;
+        self.attempted(trail, &mut entry)?;
+        let mut events = vec![check];
+        events.extend(self.egress_events(trail)?);
+        events.push(event);
+        let changes = self.end(trail, finish, events)?;
         let batch = Batch::lazy(vec![entry], changes).from_reserve();
         let committed = self.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
@@ -154,6 +158,7 @@ impl Broker {
             entry.severity = Some("HIGH");
             entry.target_path = self.target(trail)?;
         }
+        self.attempted(trail, &mut entry)?;
         entries.push(entry);
         changes.extend(self.failed_asks(trail, &error)?);
         // Before its session is open a call has no row; the record says all there is.
@@ -194,6 +199,7 @@ impl Broker {
             let status = if standing == Standing::Error { EventStatus::Ok } else { EventStatus::Denied };
             events.push(self.check_event(trail, status)?);
         }
+        events.extend(self.egress_events(trail)?);
         let (phase, action, status) = match standing {
             Standing::Error if trail.started.is_none() => (Phase::Call, "plan", EventStatus::Error),
             Standing::Error => (Phase::Call, "call", EventStatus::Error),
@@ -379,7 +385,8 @@ impl Broker {
 
     /// What a refused call was about: its path as asked, or its tool.
     fn target(&self, trail: &Trail) -> Result<Option<vambrace_store::Text>, CallError> {
-        let asked = trail.args.get("path").and_then(serde_json::Value::as_str).unwrap_or(&trail.tool);
+        let named = trail.args.get("path").or_else(|| trail.args.get("url"));
+        let asked = named.and_then(serde_json::Value::as_str).unwrap_or(&trail.tool);
         self.text(asked).map(Some)
     }
 

@@ -10,6 +10,7 @@ use vambrace_core::principal::{Peer, Principal, RawCall};
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_core::voucher::Voucher;
+use vambrace_egress::Event;
 use vambrace_store::ApprovalRow;
 
 use crate::agreement::Consent;
@@ -66,6 +67,8 @@ pub(crate) struct Trail {
     pub(crate) class: String,
     /// Whether the call gets its row with its end: a quick read is over before anybody could look for it.
     pub(crate) row_later: bool,
+    /// The connections that it attempted, and how many more there were than are kept.
+    pub(crate) attempts: (Vec<Event>, u64),
     /// Nothing can begin for want of room; that it did not can still be recorded.
     pub(crate) disk_full: bool,
 }
@@ -108,6 +111,7 @@ impl Trail {
             change: None,
             class: String::new(),
             row_later: false,
+            attempts: Default::default(),
             disk_full: false,
         }
     }

@@ -6,6 +6,9 @@
 )]
 
 mod refusing;
+mod web;
+
+pub(crate) use web::trust;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -251,6 +254,7 @@ impl Desk {
                 changes: changes(&workspace, &settings, Arc::clone(&redactor), &store, one_call)?,
                 workspace: Arc::new(workspace),
                 limits: limits(&settings),
+                web: web::web(&settings, &vault)?,
             },
             store: store.clone(),
             redactor,

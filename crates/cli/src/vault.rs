@@ -48,6 +48,12 @@ impl Vault {
         &self.redactor
     }
 
+    /// The value of a secret scope, as it is now; nothing where it is not set or cannot be read.
+    pub(crate) fn scope(&self, name: &str) -> Option<Secret> {
+        let found = self.scopes.as_object()?.iter().find(|(known, _)| *known == name)?;
+        value(found.0, found.1, &machine::environment()).ok().flatten()
+    }
+
     /// Takes over secrets that have changed, for whoever runs long.
     pub(crate) fn renew(&self) -> Result<(), Failure> {
         let values = values(&self.scopes)?;
@@ -83,18 +89,27 @@ fn values(scopes: &serde_json::Value) -> Result<Vec<KnownValue>, Failure> {
         .map(|(_, value)| KnownValue { kind: "env".to_owned(), value: Secret::from(value.as_str()) })
         .collect();
     for (name, scope) in scopes.as_object().into_iter().flatten() {
-        let text = |key: &str| scope.get(key).and_then(serde_json::Value::as_str);
-        let value = match (text("env"), text("file")) {
-            (Some(variable), _) => environment
-                .iter()
-                .find(|(name, _)| name == variable)
-                .map(|(_, value)| Secret::from(value.as_str())),
-            (None, Some(file)) => Some(read(name, Path::new(file))?),
-            (None, None) => None,
-        };
+        let value = value(name, scope, &environment)?;
         values.extend(value.map(|value| KnownValue { kind: kind(name), value }));
     }
     Ok(values)
+}
+
+/// The value of one scope.
+fn value(
+    name: &str,
+    scope: &serde_json::Value,
+    environment: &[(String, String)],
+) -> Result<Option<Secret>, Failure> {
+    let text = |key: &str| scope.get(key).and_then(serde_json::Value::as_str);
+    Ok(match (text("env"), text("file")) {
+        (Some(variable), _) => environment
+            .iter()
+            .find(|(name, _)| name == variable)
+            .map(|(_, value)| Secret::from(value.as_str())),
+        (None, Some(file)) => Some(read(name, Path::new(file))?),
+        (None, None) => None,
+    })
 }
 
 fn read(scope: &str, path: &Path) -> Result<Secret, Failure> {

@@ -50,6 +50,15 @@ pub enum Effect {
         /// Port.
         port: u16,
     },
+    /// Ask something of a server over HTTP.
+    Request {
+        /// `GET`, `HEAD`, `POST`.
+        method: String,
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
     /// Use a secret.
     Secret {
         /// Its scope.
@@ -140,7 +149,7 @@ impl Effect {
             Self::Path { access: Access::Modify, .. } => EffectKind::Modify,
             Self::Path { access: Access::Delete, .. } => EffectKind::Delete,
             Self::Execute { .. } => EffectKind::Execute,
-            Self::Connect { .. } => EffectKind::Connect,
+            Self::Connect { .. } | Self::Request { .. } => EffectKind::Connect,
             Self::Secret { .. } => EffectKind::Secret,
             Self::System { .. } => EffectKind::System,
         }
@@ -159,9 +168,21 @@ impl Effect {
             }
             Self::Execute { argv } => std::iter::once(kind.into()).chain(argv.iter().cloned()).collect(),
             Self::Connect { host, port } => vec![kind.into(), host.clone(), port.to_string()],
+            Self::Request { method, host, port } => {
+                vec![kind.into(), host.clone(), port.to_string(), method.clone()]
+            }
             Self::Secret { scope: word } | Self::System { action: word } => vec![kind.into(), word.clone()],
         };
         serde_json::Value::from(fields).to_string()
+    }
+
+    /// The host and port it reaches.
+    #[must_use]
+    pub fn host(&self) -> Option<(&str, u16)> {
+        match self {
+            Self::Connect { host, port } | Self::Request { host, port, .. } => Some((host, *port)),
+            _ => None,
+        }
     }
 
     /// The path it touches.
@@ -182,6 +203,7 @@ impl fmt::Display for Effect {
             Self::Path { path, extent: Extent::Tree, .. } => write!(f, "{kind} {path}/**"),
             Self::Execute { argv } => write!(f, "{kind} {}", argv.join(" ")),
             Self::Connect { host, port } => write!(f, "{kind} {host}:{port}"),
+            Self::Request { method, host, port } => write!(f, "{kind} {method} {host}:{port}"),
             Self::Secret { scope } => write!(f, "{kind} {scope}"),
             Self::System { action } => write!(f, "{kind} {action}"),
         }

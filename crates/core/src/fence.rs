@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::glob::PathGlobs;
+use crate::network::Reach;
 use crate::path::ScopedPath;
 use crate::tool::{NamePolicy, wildcard};
 
@@ -109,6 +110,8 @@ pub struct Fence {
     pub write: PathFence,
     /// Hosts it may connect to.
     pub hosts: NameFence,
+    /// What of the network it may reach, wherever it is led; nothing where no layer says.
+    pub reach: Reach,
     /// Secret scopes it may use.
     pub secrets: NameFence,
 }
@@ -127,6 +130,7 @@ impl Fence {
         self.kin.meet(&other.kin);
         self.write.meet(&other.write);
         self.hosts.meet(&other.hosts);
+        self.reach.meet(&other.reach);
         self.secrets.meet(&other.secrets);
     }
 }

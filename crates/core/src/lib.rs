@@ -13,6 +13,7 @@ pub mod fence;
 pub mod glob;
 pub mod id;
 pub mod near;
+pub mod network;
 pub mod path;
 pub mod plan;
 pub mod policy;

@@ -36,6 +36,8 @@ pub struct Policy {
     pub role: Result<Role, String>,
     /// The active skill.
     pub skill: Option<Skill>,
+    /// What of the network may be reached.
+    pub network: NetworkLayer,
     /// Where files may be made and removed, and how risky which are.
     pub writing: Writing,
     /// Which configuration this was compiled from.
@@ -82,9 +84,20 @@ impl Policy {
             judge(&mut verdict, &mut fence);
             layers.push(Judgement { layer: kind, verdict, fence });
         };
-        layer(LayerKind::Floor, &|verdict, _| self.judge_floor(plan, verdict));
+        let network = |kind, verdict: &mut Verdict, fence: &mut Fence| {
+            if self.network.layer() == kind {
+                self.network.judge(plan, verdict, fence);
+            }
+        };
+        layer(LayerKind::Floor, &|verdict, fence| {
+            self.judge_floor(plan, verdict);
+            network(LayerKind::Floor, verdict, fence);
+        });
         for (kind, rules) in &self.rules {
-            layer(*kind, &|verdict, fence| rules.judge(*kind, plan, verdict, fence));
+            layer(*kind, &|verdict, fence| {
+                rules.judge(*kind, plan, verdict, fence);
+                network(*kind, verdict, fence);
+            });
         }
         layer(LayerKind::Role, &|verdict, fence| match &self.role {
             Ok(role) => role.judge(plan, verdict, fence),
@@ -134,6 +147,7 @@ impl Policy {
             rules: Vec::new(),
             role: Err("no role is in force under a damaged configuration".to_owned()),
             skill: None,
+            network: NetworkLayer::default(),
             writing: Writing::default(),
             revision: Digest::of(why.as_bytes()),
             damage: Some(why.to_owned()),
@@ -209,7 +223,9 @@ fn judge_tool_policy(plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
                 | (FilesystemPolicy::Write, Access::Create) => None,
                 _ => Some("files"),
             },
-            Effect::Connect { host, .. } => (!fence.hosts.admits(host)).then_some("the network"),
+            Effect::Connect { host, .. } | Effect::Request { host, .. } => {
+                (!fence.hosts.admits(host)).then_some("the network")
+            }
             Effect::Secret { scope } => (!fence.secrets.admits(scope)).then_some("secrets"),
             Effect::Execute { .. } | Effect::System { .. } => None,
         };
@@ -222,8 +238,10 @@ fn judge_tool_policy(plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
 
 pub mod cases;
 pub mod compile;
+mod network;
 mod writing;
 
+pub use network::NetworkLayer;
 pub use writing::Writing;
 #[cfg(test)]
 mod properties;

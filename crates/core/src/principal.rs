@@ -67,6 +67,8 @@ pub enum Provenance {
     File,
     /// Names and sizes of files.
     Listing,
+    /// The web.
+    Web,
     /// The broker's own words.
     Broker,
 }
@@ -78,6 +80,7 @@ impl Provenance {
         match self {
             Self::File => "file",
             Self::Listing => "listing",
+            Self::Web => "web",
             Self::Broker => "broker",
         }
     }
@@ -95,6 +98,7 @@ impl Provenance {
             Self::File | Self::Listing => {
                 Labels { integrity: Integrity::Untrusted, confidentiality: Confidentiality::Internal }
             }
+            Self::Web => Labels { integrity: Integrity::Untrusted, confidentiality: Confidentiality::Public },
             Self::Broker => Labels::default(),
         }
     }

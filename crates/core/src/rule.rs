@@ -232,7 +232,10 @@ impl RuleTable {
                         }
                     }
                 }
-                Effect::Connect { .. } | Effect::Secret { .. } | Effect::System { .. } => {}
+                Effect::Connect { .. }
+                | Effect::Request { .. }
+                | Effect::Secret { .. }
+                | Effect::System { .. } => {}
             }
         }
     }

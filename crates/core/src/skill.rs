@@ -146,13 +146,24 @@ impl Skill {
                 }
             }
         }
-        fence.meet(&Fence {
+        let declared = Fence {
             read: PathFence::only(Arc::clone(&permissions.read)),
             kin: PathFence::only(Arc::clone(&permissions.read)),
             write: PathFence::only(Arc::clone(&permissions.write)),
             hosts: NameFence::of(&NamePolicy::Only(permissions.hosts.clone())),
             secrets: NameFence::of(&NamePolicy::Only(permissions.secrets.clone())),
-        });
+            ..Fence::default()
+        };
+        for effect in &plan.effects {
+            let outside = match effect {
+                Effect::Secret { scope } => !declared.secrets.admits(scope),
+                effect => effect.host().is_some_and(|(host, _)| !declared.hosts.admits(host)),
+            };
+            if outside {
+                verdict.deny(ErrorCode::PermissionDenied, reason(effect, "does not declare this".to_owned()));
+            }
+        }
+        fence.meet(&declared);
     }
 }
 

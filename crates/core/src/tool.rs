@@ -180,6 +180,10 @@ impl ToolPolicy {
         secrets: NamePolicy::Deny,
     };
 
+    /// Asks servers, touches nothing else.
+    pub const ASKS_SERVERS: Self =
+        Self { network: NamePolicy::Allow, filesystem: FilesystemPolicy::Deny, secrets: NamePolicy::Deny };
+
     /// As a JSON object, for the timeline.
     #[must_use]
     pub fn words(&self) -> String {

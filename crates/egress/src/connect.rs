@@ -16,8 +16,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use vambrace_core::network::Reach;
 
-use crate::decide::{Destination, Reason, Rules};
+use crate::decide::{Destination, Reason};
 use crate::names::HostName;
 
 const RESOLVING: Duration = Duration::from_secs(10);
@@ -87,7 +88,7 @@ impl Lookups {
 
 /// Dials an allowed destination.
 pub(crate) async fn dial(
-    rules: &Rules,
+    rules: &Reach,
     lookups: &Lookups,
     destination: &Destination,
     port: u16,
@@ -122,7 +123,7 @@ pub(crate) async fn dial(
     Ok(stream)
 }
 
-fn judge(rules: &Rules, destination: &Destination, address: IpAddr, port: u16) -> Result<(), Reason> {
+fn judge(rules: &Reach, destination: &Destination, address: IpAddr, port: u16) -> Result<(), Reason> {
     if matches!(destination, Destination::Name(_)) {
         rules.judge_found(address, port)?;
     }
@@ -254,8 +255,8 @@ mod tests {
         Arc::new(Changing(Mutex::new(answers), Mutex::new(0)))
     }
 
-    fn rules(texts: &[&str]) -> Rules {
-        Rules::parse(texts.iter().copied()).unwrap()
+    fn rules(texts: &[&str]) -> Reach {
+        vambrace_core::network::Rules::parse(texts.iter().copied()).unwrap().into()
     }
 
     fn name(text: &str) -> Destination {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::decide::Reason;
+use crate::fetch::Method;
 
 /// More than these tell nobody more; what comes after is counted.
 const MOST: usize = 10_000;
@@ -52,6 +53,16 @@ pub enum Action {
     HttpProxy,
     /// A connection, by SOCKS to the explicit proxy.
     Socks,
+    /// A connection that stays inside the sandbox.
+    Local,
+    /// A socket for datagrams was pointed at an address.
+    Datagram,
+    /// A credential was put into a request; the rule is its header.
+    Credential,
+    /// A placeholder went to a host that it is not for, as the placeholder that it is.
+    Placeholder,
+    /// A request of the broker's own, for a tool.
+    Fetch(Method),
 }
 
 impl Action {
@@ -63,11 +74,30 @@ impl Action {
             Self::Connect => "connect",
             Self::HttpProxy => "http_proxy",
             Self::Socks => "socks",
+            Self::Local => "local",
+            Self::Datagram => "udp",
+            Self::Credential => "credential",
+            Self::Placeholder => "placeholder",
+            Self::Fetch(_) => "fetch",
         }
     }
 }
 
 impl Event {
+    /// What was attempted and where: `connect example.com:443`, `GET example.com:443`, `dns example.com`.
+    #[must_use]
+    pub fn attempted(&self) -> String {
+        let word = match self.action {
+            Action::Fetch(method) => method.as_str(),
+            action => action.as_str(),
+        };
+        match self.action {
+            Action::Dns => format!("{word} {}", self.host),
+            _ if self.host.contains(':') => format!("{word} [{}]:{}", self.host, self.port),
+            _ => format!("{word} {}:{}", self.host, self.port),
+        }
+    }
+
     /// Whether policy refused it.
     #[must_use]
     pub fn denied(&self) -> bool {
@@ -109,9 +139,17 @@ struct Key {
     reason: Option<Reason>,
 }
 
-impl Log {
-    pub(crate) fn new() -> Self {
+impl Default for Log {
+    fn default() -> Self {
         Self { opened: Instant::now(), pages: Mutex::default() }
+    }
+}
+
+impl Log {
+    /// With nothing in it; begins to count the time.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Begins an attempt.
@@ -134,8 +172,10 @@ impl Log {
 
     fn add(&self, event: Event) {
         let mut pages = self.pages.lock();
-        // A flood of refusals is one event with a count; so are repeated questions for a name.
-        if event.denied() || event.action == Action::Dns {
+        // A flood of refusals is one event with a count; so are repeated questions for a name, and talk inside.
+        if event.denied()
+            || matches!(event.action, Action::Dns | Action::Local | Action::Credential | Action::Placeholder)
+        {
             let key = Key {
                 action: event.action,
                 host: event.host.clone(),
@@ -188,6 +228,10 @@ pub(crate) struct Ticket {
 impl Ticket {
     pub(crate) fn allowed_by(&mut self, rule: Arc<str>) {
         self.event.rule = Some(rule);
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.event.port
     }
 
     pub(crate) fn dialled(&mut self, address: Option<IpAddr>) {

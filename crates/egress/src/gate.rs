@@ -19,15 +19,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use vambrace_core::network::Reach;
 use vambrace_sandbox::network::{Door, Hint, Kind, Sockets};
 
 use crate::connect::{self, Lookups, Resolve, SystemResolver};
-use crate::decide::{Destination, Reason, Rules, Verdict};
+use crate::decide::{Destination, Reason, Verdict};
 use crate::event::{Action, Event, Log, Ticket};
 use crate::pass::{Held, Pass, Speaks};
 use crate::proxy::{self, Upstream};
 use crate::relay::{Caps, Meter, reset};
 use crate::synth::{Book, Meaning};
+use crate::terminate::{Session, Termination};
 
 /// How long a client of the proxy may take to say what it wants.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
@@ -39,13 +41,15 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// What may be reached.
-    pub rules: Rules,
+    pub rules: Reach,
     /// How much of it.
     pub caps: Caps,
     /// Who resolves names outside.
     pub resolver: Arc<dyn Resolve>,
     /// A proxy on the way out.
     pub upstream: Option<Upstream>,
+    /// Hosts whose TLS ends here.
+    pub termination: Option<Arc<Termination>>,
     /// Names and their synthetic addresses; shared by the runs of a session.
     pub book: Arc<Book>,
 }
@@ -53,12 +57,13 @@ pub struct Setting {
 impl Setting {
     /// Rules, and what holds when nobody says otherwise.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: impl Into<Reach>) -> Self {
         Self {
-            rules,
+            rules: rules.into(),
             caps: Caps::default(),
             resolver: Arc::new(SystemResolver),
             upstream: None,
+            termination: None,
             book: Arc::default(),
         }
     }
@@ -173,15 +178,23 @@ impl Door for Gate {
     fn hint(&self, to: SocketAddr, kind: Kind) -> Hint {
         let (address, port) = (to.ip().to_canonical(), to.port());
         // Programs ask the kernel for a route by connecting datagrams that they never send. What is sent finds nobody.
+        let near = address.is_loopback() || address.is_unspecified();
         if kind == Kind::Datagram || port == 0 || port == resolver::PORT {
+            // A name that was asked for has its event; who writes an address out means it.
+            let straight = matches!(self.inner.meaning(address), Ok(Destination::Address(_)));
+            if kind == Kind::Datagram && straight && !near && port != 0 && port != resolver::PORT {
+                self.inner.log.begin(Action::Datagram, address.to_string(), port).failed(Reason::Datagram);
+            }
             return Hint::GoOn;
         }
-        let near = address.is_loopback() || address.is_unspecified();
         if near {
             let listed = self.inner.setting.rules.lists_address(address, port);
             if listed || port == proxy::PORT {
                 // Where the program itself listens, it talks to itself.
                 let _ = self.listen(Some(address), port);
+            } else {
+                let mut ticket = self.inner.log.begin(Action::Local, address.to_string(), port);
+                ticket.allowed_by("loopback".into());
             }
             return Hint::GoOn;
         }
@@ -330,7 +343,39 @@ impl Inner {
     ) {
         let Dialled { stream, early, speaks } = dialled;
         let traffic = Arc::clone(&ticket.traffic);
-        let pass = Pass { client, server: &stream, host, meter: &self.meter, traffic: &traffic };
+        let port = ticket.port();
+        if let (Some(termination), Destination::Name(name)) = (&self.setting.termination, host)
+            && let Some(entry) = termination.of(name, port)
+        {
+            let session = Session {
+                termination,
+                entry,
+                client,
+                server: &stream,
+                host: name,
+                port,
+                meter: &self.meter,
+                traffic: &traffic,
+                log: &self.log,
+            };
+            // TLS is begun by the client: whoever speaks first is somebody else.
+            let done = match early.is_empty() {
+                true => session.run(from_client).await,
+                false => Err(Reason::NotUnderstood("a server that speaks before TLS begins")),
+            };
+            if let Err(reason) = done {
+                ticket.failed(reason);
+            }
+            drop(speaks);
+            return;
+        }
+        let strays = |head: &[u8]| {
+            if self.setting.termination.as_ref().is_some_and(|ends| ends.strays(head, None)) {
+                self.log.begin(Action::Placeholder, host.to_string(), port);
+            }
+        };
+        let pass =
+            Pass { client, server: &stream, host, meter: &self.meter, traffic: &traffic, strays: &strays };
         let held = Held { from_client, from_server: early };
         let Err(refused) = pass.run(held, speaks).await else { return };
         reset(&stream);

@@ -11,7 +11,7 @@ use crate::names::HostName;
 
 /// The longest head.
 pub(crate) const MOST_HEAD: usize = 64 << 10;
-const MOST_HEADERS: usize = 128;
+pub(crate) const MOST_HEADERS: usize = 128;
 
 /// A request's head, judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,6 +227,15 @@ enum Stage {
 impl Chunks {
     /// Takes bytes; how many of them belong to the body.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<usize, Reason> {
+        self.follow(bytes, &mut |_| {})
+    }
+
+    /// The same, and keeps what the chunks hold.
+    pub(crate) fn read(&mut self, bytes: &[u8], content: &mut Vec<u8>) -> Result<usize, Reason> {
+        self.follow(bytes, &mut |part| content.extend_from_slice(part))
+    }
+
+    fn follow(&mut self, bytes: &[u8], content_of: &mut dyn FnMut(&[u8])) -> Result<usize, Reason> {
         const UNCLEAR: Reason = Reason::NotUnderstood("a body whose chunks cannot be read");
         let mut taken = 0;
         while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty() && self.stage != Stage::Done)
@@ -234,6 +243,7 @@ impl Chunks {
             if let Stage::Content(left) = self.stage {
                 // The two bytes behind a chunk are its line end.
                 let content = usize::try_from(left.saturating_sub(2)).unwrap_or(usize::MAX).min(rest.len());
+                content_of(rest.get(..content).unwrap_or_default());
                 let mut left = left - content as u64;
                 taken += content;
                 while left > 0 && left <= 2 {

@@ -12,28 +12,33 @@
 //! Deliberately absent: `unsafe`, the namespace itself (`sandbox`), records (whoever runs the program keeps them),
 //! looking inside TLS.
 
-mod address;
 mod connect;
-mod decide;
 mod dns;
 mod event;
+mod fetch;
 mod gate;
 mod http;
-mod names;
 mod pass;
 mod proxy;
 mod relay;
-mod rule;
 mod sniff;
 mod synth;
+mod terminate;
+mod trust;
 
-pub use address::{Network, Special, special};
+// The decisions are pure and live with the others.
+use vambrace_core::network::{decide, names};
+
 pub use connect::{Resolve, Resolving, SystemResolver};
-pub use decide::{Destination, Reason, Rules, Verdict};
 pub use event::{Action, Event, Log};
+pub use fetch::{Ask, BadUrl, Bounds, FetchFault, Fetcher, Method, Reply, Target};
 pub use gate::{Gate, Setting};
-pub use names::{BadName, HostName};
 pub use proxy::{BadProxy, PORT as PROXY_PORT, Upstream};
 pub use relay::Caps;
-pub use rule::{BadRule, Ports, Rule, Subject};
 pub use synth::Book;
+pub use terminate::{BadTermination, Credential, Terminated, Termination};
+pub use trust::{BadTrust, Trust};
+pub use vambrace_core::network::{
+    BadName, BadRule, Destination, HostName, Network, Ports, Reach, Reason, Rule, Rules, Special, Subject,
+    Verdict, special,
+};

@@ -29,6 +29,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) host: &'a Destination,
     pub(crate) meter: &'a Meter,
     pub(crate) traffic: &'a Traffic,
+    /// Looks at each head for what should not go to this host.
+    pub(crate) strays: &'a (dyn Fn(&[u8]) + Send + Sync),
 }
 
 /// Why a connection ended before its time.
@@ -131,6 +133,7 @@ impl Pass<'_> {
                 switch.ask();
             }
             let rest = held.split_off(head.length.min(held.len()));
+            (self.strays)(&held);
             way.release(&held).await?;
             held = self.body(head.body, rest).await?;
             if head.upgrade && switch.happened().await {
@@ -199,7 +202,7 @@ fn unheard(done: Result<(), Broken>) -> Result<(), Broken> {
     }
 }
 
-fn compare(name: &HostName, said: &[u8]) -> Result<(), Reason> {
+pub(crate) fn compare(name: &HostName, said: &[u8]) -> Result<(), Reason> {
     match HostName::from_bytes(said) {
         Ok(said) if said == *name => Ok(()),
         Ok(said) => Err(Reason::NameMismatch(said.as_str().to_owned())),

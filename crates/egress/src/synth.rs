@@ -86,7 +86,7 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::special;
+    use vambrace_core::network::special;
 
     fn name(text: &str) -> HostName {
         HostName::parse(text).unwrap()

@@ -17,6 +17,7 @@
 
 mod real {
     pub(crate) mod cases;
+    pub(crate) mod inside;
     pub(crate) mod internet;
     pub(crate) mod kit;
     pub(crate) mod probe;
@@ -50,5 +51,6 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(real::cases::trials());
     trials.extend(real::programs::trials());
+    trials.extend(real::inside::trials());
     libtest_mimic::run(&parsed, trials).exit_code()
 }

@@ -14,6 +14,8 @@ use crate::list_files::ListFiles;
 use crate::read_file::ReadFile;
 use crate::search::{CountMatches, SearchFile};
 use crate::tool::{Prepared, Room, Tool};
+use crate::web_fetch::WebFetch;
+use crate::web_search::WebSearch;
 use crate::write_file::WriteFile;
 
 /// Every tool there is.
@@ -44,6 +46,8 @@ impl Catalogue {
             Arc::new(EditFile::new()),
             Arc::new(ApplyPatch::new()),
             Arc::new(DeleteFile::new()),
+            Arc::new(WebFetch::new()),
+            Arc::new(WebSearch::new()),
         ])
     }
 

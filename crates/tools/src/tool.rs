@@ -15,8 +15,11 @@ use vambrace_core::principal::Provenance;
 use vambrace_core::redacted::Redact;
 use vambrace_core::risk::{Level, Risk};
 use vambrace_core::tool::{Group, ToolFacts, ToolPolicy};
+use vambrace_egress::Log;
 use vambrace_store::StartReceipt;
 use vambrace_workspace::{AppliedFile, Applier, Draft, Kind, LoomLimits, Resolved, Visible, Workspace};
+
+use crate::web::Web;
 
 /// A governed tool.
 pub trait Tool: Send + Sync {
@@ -70,6 +73,8 @@ pub struct Room {
     pub limits: Limits,
     /// What it takes to change files.
     pub changes: Changes,
+    /// What it takes to ask servers.
+    pub web: Web,
 }
 
 /// What it takes to draft and make changes.
@@ -169,6 +174,11 @@ pub trait Work: Send {
     /// what would undo the change.
     fn ready(&mut self, _room: &Room, _fence: &Fence) -> Result<Option<ChangeSet>, CallError> {
         Ok(None)
+    }
+
+    /// Where the connections that it attempts are entered, where it makes any. Read when it has ended, however it ended.
+    fn attempts(&self) -> Option<Arc<Log>> {
+        None
     }
 
     /// Does it, inside the fence. The receipt is the proof that the start was committed.

@@ -142,6 +142,7 @@ pub(crate) fn parts(
             changes: changes(project, &workspace, &settings),
             workspace: Arc::new(workspace),
             limits,
+            web: vambrace_tools::Web::default(),
         },
         store,
         redactor: Arc::new(OneSecret),

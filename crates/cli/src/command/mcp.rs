@@ -95,7 +95,7 @@ fn described(tool: &dyn vambrace_tools::Tool) -> Tool {
         .read_only(facts.read_only)
         .destructive(!facts.read_only)
         .idempotent(facts.read_only)
-        .open_world(false);
+        .open_world(facts.group == vambrace_core::tool::Group::Web);
     let mut described = Tool::new(facts.name.to_string(), about.description, object(&about.input));
     described.title = Some(about.title.to_owned());
     described.output_schema = Some(object(&envelope_schema(&about.output)));

@@ -1,6 +1,7 @@
 //! `vambrace sandbox run`: any program inside the walls, with its own output, code and changes.
 
 mod grants;
+mod inside;
 mod network;
 mod screen;
 mod told;
@@ -10,6 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -32,10 +34,17 @@ use screen::Screen;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
-    let settings = settings(&wish)?;
+    let (settings, hosts) = settings(&wish)?;
     let mut spec = bounded(spec(&wish)?, &settings.sandbox);
-    let redactor = Vault::open(&settings.secrets)?.redactor().clone();
-    let gates = network::gates(&wish, &mut spec, *out)?;
+    let vault = Vault::open(&settings.secrets)?;
+    let redactor = vault.redactor().clone();
+    let gates = network::gates(&wish, &hosts, &mut spec, *out)?;
+    let inside = match &gates {
+        Some(_) => inside::inside(&settings, &vault, &mut spec)?,
+        None => None,
+    };
+    let ends = inside.as_ref().map(|inside| Arc::clone(&inside.termination));
+    let gates = gates.map(|gates| gates.ending(ends));
     let sandbox = start()?;
     let gate = gates.as_ref().map(network::Gates::gate);
     spec.door = gate.clone().map(|gate| gate as _);
@@ -85,13 +94,16 @@ fn not_started(fault: &SandboxFault) -> Failure {
 }
 
 /// The configuration as it is: a project that is not trusted only narrows.
-fn settings(wish: &SandboxRun) -> Result<Effective, Failure> {
+fn settings(wish: &SandboxRun) -> Result<(Effective, network::Hosts), Failure> {
     let files = ProjectFiles::open(&places::project(wish.workspace.as_deref())?)?;
-    found::combine(&found::find(&files, false)?).map_err(|errors| {
+    let found = found::find(&files, false)?;
+    let combined = found::combine(&found).map_err(|errors| {
         let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
         Failure::denied(ErrorCode::PermissionDenied, why, "`vambrace policy check` tells it again")
-    })
+    })?;
+    let hosts = network::Hosts::of(&found, &combined);
+    Ok((combined, hosts))
 }
 
 /// What the configuration bounds is bounded, whatever was asked for.

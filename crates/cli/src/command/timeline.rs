@@ -4,7 +4,9 @@
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
-use vambrace_store::{CallRow, CallState, EventStatus, Order, Query, SqliteStore, Store as _, TimelineEvent};
+use vambrace_store::{
+    CallRow, CallState, EventStatus, Order, Phase, Query, SqliteStore, Store as _, TimelineEvent,
+};
 
 use crate::command::audit::{ledger, one_line, time};
 use crate::failure::Failure;
@@ -129,6 +131,15 @@ fn words(event: &Event) -> String {
     if let Some(attempted) = &event.attempted_action {
         words.push(format!("attempted {}", one_line(attempted)));
     }
+    if let Some(Value::Object(facts)) =
+        event.policy.as_deref().filter(|_| event.phase == Phase::Egress).map(policy)
+    {
+        if let Some(rule) = facts.get("rule").and_then(Value::as_str) {
+            words.push(format!("rule {}", one_line(rule)));
+        }
+        let bytes = |key: &str| facts.get(key).and_then(Value::as_u64).unwrap_or_default();
+        words.push(format!("{} bytes sent, {} received", bytes("sent_bytes"), bytes("received_bytes")));
+    }
     if let Some(code) = event.error {
         words.push(code.to_string());
     }
@@ -165,7 +176,16 @@ fn event(event: &Event) -> Value {
     put("phase", Some(event.phase.as_str().into()));
     put("action", Some(event.action.as_str().into()));
     put("tool_id", Some(event.tool.as_str().into()));
-    put("policy", event.policy.as_deref().map(policy));
+    match event.policy.as_deref().map(policy) {
+        // What is known of a connection stands beside the rest, as `sandbox run --json` tells it.
+        Some(Value::Object(facts)) if event.phase == Phase::Egress => {
+            facts
+                .into_iter()
+                .filter(|(_, fact)| !fact.is_null())
+                .for_each(|(key, fact)| put(&key, Some(fact)));
+        }
+        policy => put("policy", policy),
+    }
     put("verdict", text(&event.verdict));
     put("violation_type", text(&event.violation_type));
     put("attempted_action", text(&event.attempted_action));
@@ -207,7 +227,7 @@ fn event_tone(status: EventStatus) -> Tone {
 mod tests {
     use vambrace_core::error::ErrorCode;
     use vambrace_core::id::Id;
-    use vambrace_store::{Phase, Timestamp};
+    use vambrace_store::Timestamp;
 
     use super::*;
 

@@ -120,6 +120,9 @@ impl Checker<'_> {
                 continue;
             }
             self.mapping(child, item, &below);
+            if shape.key.path == "network.terminate" {
+                self.terminated(child, &below);
+            }
             if shape.key.path == "approvals.rules" {
                 self.rule(child, &below);
                 if let Some(id) = child.get("id").and_then(Node::text)
@@ -145,6 +148,37 @@ impl Checker<'_> {
         if !selects("tools") && !selects("paths") && !selects("commands") {
             let hint = "name at least one of `tools`, `paths`, `commands`; `tools: [\"*\"]` is every call";
             self.refuse(rule.at, path, "selects nothing", hint);
+        }
+    }
+
+    fn terminated(&mut self, entry: &Node, path: &str) {
+        if entry.get("hosts").is_none_or(|hosts| hosts.items().is_empty()) {
+            self.refuse(entry.at, path, "names no `hosts`", "for example `hosts: [api.example.com]`");
+        }
+        for item in entry.get("hosts").map(Node::items).unwrap_or_default() {
+            let is_name =
+                |text: &str| text != "*" && text.parse::<std::net::IpAddr>().is_err() && !text.contains('/');
+            if item.text().is_some_and(|text| !is_name(text)) {
+                self.refuse(item.at, path, "TLS is ended for names only", "name the host");
+            }
+        }
+        for item in entry.get("paths").map(Node::items).unwrap_or_default() {
+            let star = |text: &str| {
+                text.trim_end_matches('*').contains('*') || (text.ends_with('*') && !text.ends_with("/*"))
+            };
+            if item.text().is_some_and(|text| !text.starts_with('/') || star(text)) {
+                self.refuse(
+                    item.at,
+                    path,
+                    "is no path",
+                    "for example `/v1/users`, or `/v1/*` for everything below",
+                );
+            }
+        }
+        let given = ["secret", "header", "env"].map(|key| entry.get(key).is_some());
+        if given.contains(&true) && given.contains(&false) {
+            let hint = "the secret's scope, the header it goes into, the variable that holds the placeholder";
+            self.refuse(entry.at, path, "must have all of `secret`, `header` and `env`, or none", hint);
         }
     }
 

@@ -51,6 +51,16 @@ choices! {
 }
 
 choices! {
+    /// Which interface a search engine has.
+    SearchEngine {
+        /// An instance of SearXNG.
+        Searxng = "searxng",
+        /// The API of Brave Search.
+        Brave = "brave",
+    }
+}
+
+choices! {
     /// How far reading reaches beyond the service root.
     Isolation {
         /// The own service and the shared paths.

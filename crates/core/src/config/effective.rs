@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
-use super::choice::{AuditSync, CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
+use super::choice::{
+    AuditSync, CommandApproval, Isolation, PackageInstall, Profile, SearchEngine, Tier, ViolationAction,
+};
 use super::fault::Note;
 use super::file::Setting;
 use super::grant::granted_by;
@@ -77,6 +79,8 @@ pub struct Limits {
     pub regex_ms: u64,
     pub command_sec: u64,
     pub command_sec_hard: u64,
+    pub fetch_bytes: u64,
+    pub fetch_sec: u64,
 }
 
 /// Deadlines of questions.
@@ -115,6 +119,8 @@ pub struct Tools {
     pub profile: Profile,
     /// Installations that are not from a lockfile.
     pub package_install: PackageInstall,
+    /// Who is asked by web_search, and where that one listens.
+    pub web_search: Option<(SearchEngine, Option<String>)>,
     /// Files that declare tools.
     pub specs: Vec<String>,
 }
@@ -126,6 +132,46 @@ pub struct Network {
     pub allow: Vec<String>,
     /// Refused whatever allows them.
     pub deny: Vec<String>,
+    /// Hosts whose TLS ends at the gate.
+    pub terminate: Vec<Terminated>,
+    /// A file of certificates that are trusted beside the machine's.
+    pub roots: Option<String>,
+}
+
+/// Hosts whose TLS ends at the gate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Terminated {
+    /// Which.
+    pub hosts: Vec<String>,
+    /// Methods that pass; all where none is named.
+    pub methods: Vec<String>,
+    /// Paths that pass; all where none is named.
+    pub paths: Vec<String>,
+    /// Secret scope, header and variable of a credential.
+    pub credential: Option<(String, String, String)>,
+}
+
+impl Terminated {
+    /// Of entries that were checked when their file was read.
+    fn read(entries: &Json) -> Vec<Self> {
+        let texts = |entry: &Json, key: &str| -> Vec<String> {
+            let list = entry.get(key).and_then(Json::as_array).into_iter().flatten();
+            list.filter_map(Json::as_str).map(str::to_owned).collect()
+        };
+        let text = |entry: &Json, key: &str| entry.get(key).and_then(Json::as_str).map(str::to_owned);
+        let entries = entries.as_array().into_iter().flatten();
+        entries
+            .map(|entry| Self {
+                hosts: texts(entry, "hosts"),
+                methods: texts(entry, "methods"),
+                paths: texts(entry, "paths"),
+                credential: match (text(entry, "secret"), text(entry, "header"), text(entry, "env")) {
+                    (Some(secret), Some(header), Some(env)) => Some((secret, header, env)),
+                    _ => None,
+                },
+            })
+            .collect()
+    }
 }
 
 /// What is secret.
@@ -205,6 +251,8 @@ impl Effective {
                 regex_ms: read.int("limits.regex_ms"),
                 command_sec: read.int("limits.command_sec"),
                 command_sec_hard: read.int("limits.command_sec_hard"),
+                fetch_bytes: read.int("limits.fetch_bytes"),
+                fetch_sec: read.int("limits.fetch_sec"),
             },
             approvals: Approvals {
                 medium_sec: read.int("approvals.medium_sec"),
@@ -231,9 +279,18 @@ impl Effective {
                     PackageInstall::from_name,
                     PackageInstall::Deny,
                 ),
+                web_search: read
+                    .text("tools.web_search.engine")
+                    .and_then(|name| SearchEngine::from_name(&name))
+                    .map(|engine| (engine, read.text("tools.web_search.url"))),
                 specs: read.list("tools.specs"),
             },
-            network: Network { allow: read.list("network.allow"), deny: read.list("network.deny") },
+            network: Network {
+                allow: read.list("network.allow"),
+                deny: read.list("network.deny"),
+                terminate: Terminated::read(&read.json("network.terminate")),
+                roots: read.text("network.roots"),
+            },
             secrets: Secrets {
                 scopes: read.json("secrets.scopes"),
                 redact_patterns: read.list("secrets.redact_patterns"),

@@ -1,7 +1,9 @@
 //! The table of keys: the single source of validation, of the JSON Schema, of the reference in
 //! `docs/configuration.md` and of how layers combine. Parents stand before what is below them.
 
-use super::choice::{AuditSync, CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
+use super::choice::{
+    AuditSync, CommandApproval, Isolation, PackageInstall, Profile, SearchEngine, Tier, ViolationAction,
+};
 use super::key::Base::{AboveProject, AnyTrusted};
 use super::key::Combine::{
     Above, Cap, Collect, Floor, Inside, Intersect, Narrowest, Own, Part, PerFile, Switch, Topmost, Union,
@@ -27,6 +29,9 @@ pub const DECISIONS: &[&str] = &["deny", "ask", "allow"];
 /// What a role permits ([`crate::effect::EffectKind`]).
 pub const PERMITS: &[&str] =
     &["read", "create", "modify", "delete", "execute", "connect", "secret", "system"];
+
+/// What `network.terminate[].methods` can name.
+pub const HTTP_METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
@@ -77,6 +82,8 @@ pub static KEYS: &[Key] = &[
     key("limits.regex_ms", caps(1, 10_000), Preset::Int(100), Cap, "milliseconds for a regular expression of an agent"),
     later("limits.command_sec", caps(1, 3600), Preset::Int(30), Cap, "seconds that a command runs unless it asks for more"),
     later("limits.command_sec_hard", caps(1, 3600), Preset::Int(300), Cap, "seconds that a command can ask for"),
+    key("limits.fetch_bytes", bytes(1, 100 * MIB), Preset::Int(5 * MIB), Cap, "bytes of an answer that the web tools take"),
+    key("limits.fetch_sec", caps(1, 600), Preset::Int(30), Cap, "seconds for a request of the web tools, redirects included"),
     key("limits.calls_per_minute", Rates, Unset, Cap, "calls of one session per tool: a number, or a mapping of `default` and tools"),
 
     key("approvals", Section, Unset, Part, "questions to a human"),
@@ -114,11 +121,22 @@ pub static KEYS: &[Key] = &[
     later("tools.profile", Choice(Profile::NAMES), Unset, Combine::Profile, "the profile for tools alone, when it differs from `profile`"),
     later("tools.package_install", Choice(PackageInstall::NAMES), Preset::Text("deny"), Narrowest(AboveProject), "installations that are not from a lockfile"),
     key("tools.allow_legacy_run_command", AlwaysFalse("there is no raw run_command; execute_command runs listed commands without a shell"), Preset::Bool(false), Own, "only ever false"),
+    key("tools.web_search", Section, Unset, Part, "who is asked by web_search; the scope `web_search` of `secrets.scopes` is its key"),
+    key("tools.web_search.engine", Choice(SearchEngine::NAMES), Unset, Topmost(AboveProject), "which interface it has"),
+    key("tools.web_search.url", Text, Unset, Topmost(AboveProject), "where it listens; of `brave` its public address unless said otherwise"),
     later("tools.specs", List(Item::Text), Preset::List(&[]), Collect, "files that declare tools (`*.tool.yaml`)"),
 
-    later("network", Section, Unset, Part, "where connections may go"),
-    later("network.allow", List(Item::Host), Preset::List(&[]), Intersect(Covers::Host), "hosts, `*.host`, addresses, networks"),
-    later("network.deny", List(Item::Host), Preset::List(&[]), Union, "hosts that are refused whatever allows them"),
+    key("network", Section, Unset, Part, "where connections may go"),
+    key("network.allow", List(Item::Host), Preset::List(&[]), Intersect(Covers::Host), "what tools and sandboxes may reach: `host`, `*.host`, addresses, networks, each with or without `:port`; `*` is everything but this machine and metadata addresses"),
+    key("network.terminate", Items, Unset, Topmost(AboveProject), "hosts whose TLS ends at the gate, so that their requests can be judged and given credentials"),
+    key("network.terminate[].hosts", List(Item::Host), Unset, Part, "names as in `network.allow`, which or `--network` must allow them as well; without a port every port is meant"),
+    key("network.terminate[].methods", List(Item::Choice(HTTP_METHODS)), Unset, Part, "methods that pass; all when left out"),
+    key("network.terminate[].paths", List(Item::Text), Unset, Part, "paths that pass: `/v1/users`, `/v1/*` for everything below; all when left out"),
+    key("network.terminate[].secret", Name, Unset, Part, "the scope of `secrets.scopes` whose value the gate puts in place of the placeholder"),
+    key("network.terminate[].header", Text, Unset, Part, "the header in which it does so"),
+    key("network.terminate[].env", Text, Unset, Part, "the variable that holds the placeholder inside the sandbox"),
+    key("network.roots", Text, Unset, Topmost(AboveProject), "a file of certificates (PEM) that are trusted beside the machine's"),
+    key("network.deny", List(Item::Host), Preset::List(&[]), Union, "what is refused whatever allows it"),
 
     key("secrets", Section, Unset, Part, "what is secret"),
     key("secrets.scopes", Named, Unset, Collect, "secrets that a tool can be given by name; wherever their values appear they are masked"),

@@ -29,9 +29,11 @@ mod show;
 mod tests;
 mod tree;
 
-pub use choice::{AuditSync, CommandApproval, Isolation, PackageInstall, Profile, Tier, ViolationAction};
+pub use choice::{
+    AuditSync, CommandApproval, Isolation, PackageInstall, Profile, SearchEngine, Tier, ViolationAction,
+};
 pub use effective::{
-    Approvals, AuditWitness, Effective, Limits, Network, Sandbox, Secrets, Tools, Violations,
+    Approvals, AuditWitness, Effective, Limits, Network, Sandbox, Secrets, Terminated, Tools, Violations,
 };
 pub use fault::{ConfigError, Note};
 pub use file::{FileConfig, Setting, parse, parse_bytes};

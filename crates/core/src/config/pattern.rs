@@ -1,13 +1,13 @@
 //! The small texts inside lists: globs, folders, hosts, tools, cases. What each must look like, the form in
 //! which it is kept, and when one contains another.
 
-use std::net::IpAddr;
-
 use super::fault::nearest;
 use super::key::{Covers, Item};
 use super::keys::TOOL_GROUPS;
 use crate::block::BlockList;
 use crate::glob::{Ground, PathGlobs, Purpose};
+use crate::network::decide::EVERYTHING;
+use crate::network::{Rule, Subject};
 use crate::tool;
 
 /// Why a text does not fit: a message, and a hint that may be empty.
@@ -178,40 +178,16 @@ fn case(text: &str) -> Result<String, Misfit> {
 }
 
 fn host(text: &str) -> Result<String, Misfit> {
-    let misfit = || {
-        let hint = "for example `example.com`, `*.example.com:443`, `10.0.0.0/8`".to_owned();
-        Err(("is not a host, an address or a network".to_owned(), hint))
-    };
-    let kept = text.to_ascii_lowercase();
-    let (name, port) = split_port(&kept);
-    if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
-        return misfit();
+    if text.trim() == EVERYTHING {
+        return Ok(EVERYTHING.to_owned());
     }
-    if is_network(name) || name == "*" {
-        return Ok(kept);
+    if text.trim().starts_with('!') {
+        let hint = "what is refused is listed under `network.deny`".to_owned();
+        return Err(("must not begin with `!`".to_owned(), hint));
     }
-    let labels = name.strip_prefix("*.").unwrap_or(name);
-    let label = |label: &str| {
-        !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-    };
-    if labels.len() <= 253 && labels.split('.').all(label) { Ok(kept) } else { misfit() }
-}
-
-/// An address, or an address and a prefix length.
-fn is_network(name: &str) -> bool {
-    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    let (address, bits) = name.split_once('/').map_or((name, None), |(a, b)| (a, Some(b)));
-    let Ok(address) = address.parse::<IpAddr>() else { return false };
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= most))
-}
-
-/// Host and port of `host:port` and `[v6]:port`; an IPv6 address without brackets has no port.
-fn split_port(text: &str) -> (&str, Option<&str>) {
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
-        _ => (text, None),
-    }
+    Rule::parse(text)
+        .map(|rule| rule.spelled())
+        .map_err(|bad| (format!("is not a host, an address or a network: {}", bad.why), bad.suggestion))
 }
 
 /// Whether everything that `inner` permits is permitted by `outer`; both in their kept form.
@@ -223,18 +199,20 @@ pub(crate) fn covers(how: Covers, outer: &str, inner: &str) -> bool {
         Covers::Same => false,
         // The root level alone contains no folder and lies in none; `**` contains all.
         Covers::Folder => outer == "**" || (outer.ends_with('/') && inner.starts_with(outer)),
-        Covers::Host => {
-            let ((outer_name, outer_port), (inner_name, inner_port)) = (split_port(outer), split_port(inner));
-            if outer_port.is_some() && outer_port != inner_port {
-                return false;
-            }
-            outer_name == "*"
-                || outer_name == inner_name
-                || outer_name.strip_prefix('*').is_some_and(|suffix| {
-                    !is_network(inner_name) && inner_name != "*" && inner_name.ends_with(suffix)
-                })
-        }
+        Covers::Host => host_covers(outer, inner),
     }
+}
+
+fn host_covers(outer: &str, inner: &str) -> bool {
+    let Ok(inner) = Rule::parse(inner) else { return false };
+    if outer == EVERYTHING {
+        // What everything leaves out must be named by whoever may name it.
+        return match &inner.subject {
+            Subject::Network(network) => network.is_ordinary(),
+            _ => true,
+        };
+    }
+    Rule::parse(outer).is_ok_and(|outer| outer.covers(&inner))
 }
 
 #[cfg(test)]
@@ -274,12 +252,25 @@ mod tests {
         }
         check(Item::Case, "read_file a b", Some("read_file a b"));
         check(Item::Case, "read_file", None);
-        for good in ["example.com", "*.example.com", "*", "10.0.0.0/8", "::1", "[::1]:80", "example.com:443"]
-        {
+        for good in ["example.com", "*.example.com", "*", "10.0.0.0/8", "::1", "[::1]:80", "example.com:22"] {
             check(Item::Host, good, Some(good));
         }
         check(Item::Host, "Example.COM", Some("example.com"));
-        for bad in ["http://a", "a..b", "a b", "*a.b", "a:0", "a:99999", "10.0.0.0/33", "a.*"] {
+        check(Item::Host, "bücher.example:22", Some("xn--bcher-kva.example:22"));
+        check(Item::Host, "[2606:4700::/32]:443", Some("[2606:4700::/32]:443"));
+        for bad in [
+            "http://a",
+            "a..b",
+            "a b",
+            "*a.b",
+            "a:0",
+            "a:99999",
+            "10.0.0.0/33",
+            "a.*",
+            "!a.com",
+            "127.1",
+            "allow:1x",
+        ] {
             check(Item::Host, bad, None);
         }
     }
@@ -303,8 +294,18 @@ mod tests {
             (Covers::Host, "a.com", "a.com:443", true),
             (Covers::Host, "a.com:443", "a.com", false),
             (Covers::Host, "*", "10.0.0.0/8", true),
-            (Covers::Host, "*.1", "10.0.0.1", false),
             (Covers::Host, "*.a.com", "*", false),
+            (Covers::Host, "*", "*.a.com:22", true),
+            (Covers::Host, "*", "127.0.0.1", false),
+            (Covers::Host, "*", "169.254.169.254", false),
+            (Covers::Host, "0.0.0.0/0", "8.8.8.0/24:443", true),
+            (Covers::Host, "0.0.0.0/0", "10.0.0.0/8", false),
+            (Covers::Host, "0.0.0.0/0", "127.0.0.1", false),
+            (Covers::Host, "10.0.0.0/8", "10.1.0.0/16", true),
+            (Covers::Host, "10.0.0.0/8:443", "10.1.0.0/16", false),
+            (Covers::Host, "169.254.0.0/16", "169.254.169.254", false),
+            (Covers::Host, "a.com:*", "a.com", true),
+            (Covers::Host, "a.com", "a.com:22", false),
         ] {
             assert_eq!(covers(how, outer, inner), expected, "{outer} {inner}");
         }

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use super::cases::{CaseResult, check_cases};
-use super::{Policy, RoleName, Writing};
+use super::{NetworkLayer, Policy, RoleName, Writing};
 use crate::block::BadPattern;
 use crate::config::{Effective, Origin, Role as DeclaredRole, Rule as WrittenRule, Source};
 use crate::digest::Digest;
 use crate::effect::EffectKind;
 use crate::glob::Ground;
+use crate::network::BadRule;
 use crate::role::{BUILT_IN, Role, RoleWords, built_in};
 use crate::rule::{Rule, RuleTable};
 use crate::skill::Skill;
@@ -58,10 +59,15 @@ impl Policy {
         let block = settings.block_list().map_err(|bad| BadPolicy::Pattern(Site::built_in(), bad));
         let role = choose_role(settings, asked_role, tools);
         let writing = Writing::of(settings).map_err(|bad| BadPolicy::Pattern(Site::built_in(), bad));
+        let network = NetworkLayer::of(settings).map_err(|(at, bad)| {
+            let BadRule { text: pattern, why, .. } = bad;
+            BadPolicy::Pattern(at, BadPattern { pattern, why })
+        });
+        let network = network.map_err(|fault| faults.push(fault)).unwrap_or_default();
         match (block, role, writing) {
             (Ok(block), Ok(role), Ok(writing)) if faults.is_empty() => {
                 let revision = Digest::of(settings.revision().as_bytes());
-                Ok(Self { block, rules, role, skill, writing, revision, damage: None })
+                Ok(Self { block, rules, role, skill, network, writing, revision, damage: None })
             }
             (block, role, writing) => {
                 faults.extend(block.err());
@@ -172,7 +178,7 @@ pub(super) fn rule(written: &WrittenRule) -> Rule {
     }
 }
 
-fn layer_of(at: &Origin) -> Option<LayerKind> {
+pub(super) fn layer_of(at: &Origin) -> Option<LayerKind> {
     Some(match at.source()? {
         Source::Organisation => LayerKind::Organisation,
         Source::User => LayerKind::User,

@@ -129,6 +129,7 @@ pub(super) fn policy(rules: [Vec<Rule>; 3], role: Option<&str>, manifest: Option
             })
             .ok_or_else(|| "no role".to_owned()),
         skill: manifest.map(skill),
+        network: super::NetworkLayer::default(),
         writing: super::Writing::default(),
         revision: Digest::of(b"sample"),
         damage: None,

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 pub(crate) fn main(folder: &str) -> ExitCode {
     let folder = PathBuf::from(folder);
-    let tls = tls();
+    let tls = tls(&folder);
     for (port, serve) in [
         (80, http as fn(TcpStream, &Arc<ServerConfig>)),
         (8080, http),
@@ -51,9 +51,11 @@ pub(crate) fn note(folder: &Path, name: &str, line: &str) {
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-fn tls() -> Arc<ServerConfig> {
+fn tls(folder: &Path) -> Arc<ServerConfig> {
     let names = ["good.example", "www.good.example", "evil.example"].map(str::to_owned).to_vec();
     let made = rcgen::generate_simple_self_signed(names).unwrap();
+    // Whoever is to believe it finds it there.
+    std::fs::write(folder.join("certificate"), made.cert.der()).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -86,7 +88,14 @@ fn answer(mut stream: impl std::io::Read + std::io::Write) {
                 "/upgrade" => ("101 Switching Protocols", "Upgrade: echo\r\nConnection: upgrade\r\n"),
                 _ => ("200 OK", ""),
             };
-            let body = if path == "/large" {
+            let authorization = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("authorization").then(|| value.trim().to_owned())
+            });
+            note_of(&head, authorization.as_deref());
+            let body = if let (true, Some(said)) = (path.starts_with("/echo"), &authorization) {
+                format!("you are {said}\n")
+            } else if path == "/large" {
                 "x".repeat(3 << 20)
             } else {
                 format!("served {}\n", host.unwrap_or_default())
@@ -112,6 +121,18 @@ fn answer(mut stream: impl std::io::Read + std::io::Write) {
             Ok(read) if read > 0 => held.extend_from_slice(&more[..read]),
             _ => return,
         }
+    }
+}
+
+/// Writes down with which words somebody came.
+fn note_of(head: &str, authorization: Option<&str>) {
+    let Some(folder) = std::env::args().nth(2) else { return };
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    let host = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("host:").map(|host| host.trim().to_owned()));
+    if let Some(said) = authorization {
+        note(Path::new(&folder), "authorizations", &format!("{} {path} {said}", host.unwrap_or_default()));
     }
 }
 

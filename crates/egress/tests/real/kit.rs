@@ -60,9 +60,20 @@ impl Stage {
     }
 
     pub(crate) fn run(&self, setting: Setting, program: &str, words: &[&str]) -> Ran {
+        self.run_with(setting, program, words, |_| {})
+    }
+
+    pub(crate) fn run_with(
+        &self,
+        setting: Setting,
+        program: &str,
+        words: &[&str],
+        more: impl FnOnce(&mut Spec),
+    ) -> Ran {
         let mut spec = Spec::new(program, self.project());
         spec.arguments = words.iter().map(OsString::from).collect();
         spec.read = vec![std::env::current_exe().unwrap()];
+        more(&mut spec);
         spec.network = Network::Gated;
         spec.limits.open_files = 4096;
         // What reaches the internet meanwhile is this run's.

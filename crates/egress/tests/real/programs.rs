@@ -21,7 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Whether the system has a program. What only a person's own folders have is not seen inside.
-fn is_here(program: &str) -> bool {
+pub(crate) fn is_here(program: &str) -> bool {
     ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|folder| Path::new(folder).join(program).exists())
 }
 

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use vambrace_egress::{Action, Caps, Event, Gate, Rules, Setting, Upstream};
+use vambrace_core::config::{Effective, Setting as Written};
+use vambrace_core::network::decide::EVERYTHING;
+use vambrace_egress::{Action, BadRule, Caps, Event, Gate, Reach, Rules, Setting, Termination, Upstream};
 use vambrace_sandbox::{Network, Spec};
 
 use super::faint;
 use crate::args::SandboxRun;
 use crate::failure::Failure;
+use crate::found::Found;
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -22,8 +25,52 @@ pub(super) struct Gates {
 /// What was attempted, and how much more there was than is kept.
 pub(super) type Attempts = (Vec<Event>, u64);
 
+/// What the configuration says about hosts. Whoever types the command chooses; the files only narrow.
+pub(super) struct Hosts {
+    /// What may be reached at most; nothing where no file says.
+    allow: Option<Vec<String>>,
+    deny: Vec<String>,
+}
+
+impl Hosts {
+    pub(super) fn of(found: &[Found], combined: &Effective) -> Self {
+        let says = |file: &&Found| file.parsed.as_ref().is_ok_and(|file| file.get("network.allow").is_some());
+        let allow = match found.iter().find(says).map(|file| file.source) {
+            None => None,
+            // A project alone widens nothing, but it may narrow what was typed.
+            Some(source) if source.is_project() => {
+                let own = found.iter().find(says).and_then(|file| file.parsed.as_ref().ok());
+                match own.and_then(|file| file.get("network.allow")).map(|value| &value.value) {
+                    Some(Written::List(items)) => Some(items.iter().map(|item| item.value.clone()).collect()),
+                    _ => Some(Vec::new()),
+                }
+            }
+            Some(_) => Some(combined.network.allow.clone()),
+        };
+        Self { allow, deny: combined.network.deny.clone() }
+    }
+
+    /// What was typed, narrowed; and what its writer may not have meant.
+    fn narrow(&self, typed: &str) -> Result<(Reach, Vec<String>), BadRule> {
+        let typed: Vec<String> = typed.split(',').map(str::to_owned).collect();
+        let warnings = Rules::parse(typed.iter().map(String::as_str))?.warnings().collect();
+        // What is refused is refused in the typed list too: what else it names stays as it is.
+        let refused = self.deny.iter().filter(|entry| *entry != EVERYTHING).map(|entry| format!("!{entry}"));
+        let typed: Vec<String> = typed.into_iter().chain(refused).collect();
+        let typed = Rules::parse(typed.iter().map(String::as_str))?;
+        let everything = self.deny.iter().any(|entry| entry == EVERYTHING).then(Rules::default);
+        let allowed = self.allow.as_ref().map(|allow| Rules::configured(allow, &self.deny)).transpose()?;
+        Ok((Reach::of([Some(typed), everything, allowed].into_iter().flatten()), warnings))
+    }
+}
+
 /// What was asked for; warnings are said at once.
-pub(super) fn gates(wish: &SandboxRun, spec: &mut Spec, out: Out) -> Result<Option<Gates>, Failure> {
+pub(super) fn gates(
+    wish: &SandboxRun,
+    hosts: &Hosts,
+    spec: &mut Spec,
+    out: Out,
+) -> Result<Option<Gates>, Failure> {
     spec.network = match wish.network.as_str() {
         "deny" => Network::None,
         "loopback" => Network::Loopback,
@@ -32,9 +79,9 @@ pub(super) fn gates(wish: &SandboxRun, spec: &mut Spec, out: Out) -> Result<Opti
     if spec.network != Network::Gated {
         return Ok(None);
     }
-    let rules = Rules::parse(wish.network.split(','))
-        .map_err(|bad| Failure::usage(bad.to_string(), &bad.suggestion))?;
-    for warning in rules.warnings() {
+    let (rules, warnings) =
+        hosts.narrow(&wish.network).map_err(|bad| Failure::usage(bad.to_string(), &bad.suggestion))?;
+    for warning in warnings {
         out.say(format!("{} {}", paint(Tone::Care, "warning:"), plain(&warning)));
     }
     let upstream = wish.upstream_proxy.as_deref().map(Upstream::parse).transpose();
@@ -49,6 +96,12 @@ pub(super) fn gates(wish: &SandboxRun, spec: &mut Spec, out: Out) -> Result<Opti
 }
 
 impl Gates {
+    /// With hosts whose TLS ends at the gate.
+    pub(super) fn ending(mut self, termination: Option<Arc<Termination>>) -> Self {
+        self.setting.termination = termination;
+        self
+    }
+
     /// A gate for one run.
     pub(super) fn gate(&self) -> Arc<Gate> {
         Gate::new(self.setting.clone(), self.runtime.clone())

@@ -144,7 +144,8 @@ fn every_key_is_shown_with_origin_and_status() {
     assert_eq!(find("limits.regex_ms").origin, "built-in");
     assert_eq!(find("workspace.block").origin, "built-in, user.yaml:2");
     assert_eq!(find("roles").origin, "project.yaml:1");
-    assert_eq!(find("network.allow").status, "accepted, not yet used");
+    assert_eq!(find("network.allow").status, "used");
+    assert_eq!(find("elevation").status, "accepted, not yet used");
     assert_eq!(find("limits.calls_per_minute").value, json!([]));
     assert!(KEYS.iter().any(|key| key.status == Status::NotYet));
 }

@@ -8,12 +8,15 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::address::{Special, canonical, special};
-use crate::names::HostName;
-use crate::rule::{BadRule, Ports, Rule, Subject};
+use super::address::{Special, canonical, special};
+use super::names::HostName;
+use super::rule::{BadRule, Ports, Rule, Subject};
+
+/// In the lists of a configuration: everything.
+pub const EVERYTHING: &str = "*";
 
 /// What a run may reach.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rules {
     /// Everything that is not special.
     open: bool,
@@ -72,6 +75,10 @@ pub enum Reason {
     BadName,
     /// The name inside the connection is another one.
     NameMismatch(String),
+    /// Datagrams other than DNS are carried nowhere.
+    Datagram,
+    /// The host may be reached, and this may not be asked of it.
+    RequestNotAllowed(String),
     /// What is said inside cannot be judged.
     NotUnderstood(&'static str),
     /// A cap of the run.
@@ -102,6 +109,8 @@ impl Reason {
             Self::UnknownAddress => "unknown_address",
             Self::BadName => "bad_name",
             Self::NameMismatch(_) => "name_mismatch",
+            Self::Datagram => "datagram",
+            Self::RequestNotAllowed(_) => "request_not_allowed",
             Self::NotUnderstood(_) => "not_understood",
             Self::Cap(_) => "cap",
             Self::NotFound => "not_found",
@@ -122,6 +131,8 @@ impl std::fmt::Display for Reason {
             Self::UnknownAddress => f.write_str("an address that DNS never gave out"),
             Self::BadName => f.write_str("not a host name"),
             Self::NameMismatch(inside) => write!(f, "the connection itself names `{inside}`"),
+            Self::Datagram => f.write_str("no datagrams but DNS are carried"),
+            Self::RequestNotAllowed(what) => write!(f, "`{what}` is not among the requests that pass"),
             Self::NotUnderstood(what) => f.write_str(what),
             Self::Cap(what) => write!(f, "the run's limit of {what} is reached"),
             Self::NotFound => f.write_str("the name has no address"),
@@ -149,6 +160,25 @@ impl Rules {
             rules.rules.push(rule);
         }
         Ok(rules)
+    }
+
+    /// From the lists of a configuration: in both `*` means everything, and an entry of the second refuses.
+    pub fn configured(allow: &[String], deny: &[String]) -> Result<Self, BadRule> {
+        if deny.iter().any(|entry| entry == EVERYTHING) {
+            return Ok(Self::default());
+        }
+        let allow = allow.iter().map(|entry| match entry.as_str() {
+            EVERYTHING => "allow".to_owned(),
+            entry => entry.to_owned(),
+        });
+        let texts: Vec<String> = allow.chain(deny.iter().map(|entry| format!("!{entry}"))).collect();
+        Self::parse(texts.iter().map(String::as_str))
+    }
+
+    /// Whether nothing can be reached.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        !self.open && self.rules.iter().all(|rule| rule.refuses)
     }
 
     /// What the writer may not have meant.

@@ -66,7 +66,7 @@ const METADATA_V6: &[Ipv6Addr] = &[
 
 /// An IPv4 address in IPv6's clothes is that IPv4 address.
 #[must_use]
-pub(crate) fn canonical(address: IpAddr) -> IpAddr {
+pub fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
@@ -197,6 +197,36 @@ impl Network {
         let alone = self.length == bits(self.first);
         let (first, last) = (special(self.first), special(self.last()));
         alone || (kind != Special::Metadata && first == Some(kind) && last == Some(kind))
+    }
+
+    /// Whether everything that the other names, special addresses included, is named by this one too. In doubt not.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let inside = self.length <= other.length && self.contains(other.first);
+        inside
+            && match (special(other.first), special(other.last())) {
+                _ if self == other => true,
+                (None, None) => true,
+                (Some(first), Some(last)) if first == last => self.lists(other.first, first),
+                _ => false,
+            }
+    }
+
+    /// Whether all of it is reached where everything is allowed: no address of the machine itself, none of a cloud.
+    #[must_use]
+    pub fn is_ordinary(&self) -> bool {
+        let ends = [special(self.first), special(self.last())];
+        ends == [None, None]
+            || [Special::Private, Special::Shared].into_iter().any(|kind| ends == [Some(kind), Some(kind)])
+    }
+
+    pub(super) fn is_six(&self) -> bool {
+        self.first.is_ipv6()
+    }
+
+    /// One address without its length.
+    pub(super) fn spelled(&self) -> String {
+        if self.length == bits(self.first) { self.first.to_string() } else { self.to_string() }
     }
 
     fn last(&self) -> IpAddr {

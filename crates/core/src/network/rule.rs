@@ -4,8 +4,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::address::{BadNetwork, Network};
-use crate::names::{BadName, HostName};
+use super::address::{BadNetwork, Network};
+use super::names::{BadName, HostName};
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +50,18 @@ impl Ports {
             Self::Web => matches!(port, 80 | 443),
             Self::Any => port != 0,
             Self::One(one) => port == one,
+        }
+    }
+}
+
+impl Ports {
+    /// Whether all of the other's are among them.
+    #[must_use]
+    pub fn cover(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Any, _) => true,
+            (one, Self::One(port)) => one.contain(port),
+            (one, other) => one == other,
         }
     }
 }
@@ -108,6 +120,44 @@ impl Rule {
             _ => Ports::Web,
         });
         Ok(Self { text: trimmed.to_owned(), subject, ports, refuses })
+    }
+
+    /// In one spelling: two rules that are the same are written the same.
+    #[must_use]
+    pub fn spelled(&self) -> String {
+        let (subject, six) = match &self.subject {
+            Subject::Host(name) => (name.to_string(), false),
+            Subject::Below(name) => (format!("*.{name}"), false),
+            Subject::Network(network) => (network.spelled(), network.is_six()),
+        };
+        let usual = match &self.subject {
+            Subject::Network(_) => Ports::Any,
+            _ => Ports::Web,
+        };
+        match self.ports {
+            ports if ports == usual => subject,
+            ports => {
+                let port = match ports {
+                    Ports::One(port) => port.to_string(),
+                    Ports::Any | Ports::Web => "*".to_owned(),
+                };
+                if six { format!("[{subject}]:{port}") } else { format!("{subject}:{port}") }
+            }
+        }
+    }
+
+    /// Whether everything that the other allows is allowed by this one too. In doubt not.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let below = |above: &HostName, name: &HostName| name.parents().any(|parent| parent == above.as_str());
+        let subject = match (&self.subject, &other.subject) {
+            (Subject::Host(one), Subject::Host(two)) => one == two,
+            (Subject::Below(above), Subject::Host(name)) => below(above, name),
+            (Subject::Below(above), Subject::Below(name)) => above == name || below(above, name),
+            (Subject::Network(one), Subject::Network(two)) => one.covers(two),
+            _ => false,
+        };
+        subject && self.ports.cover(other.ports)
     }
 
     /// What its writer may not have meant.

@@ -1,0 +1,261 @@
+//! Against servers on the loopback address, which a network lists on purpose.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use vambrace_core::network::{HostName, Rules};
+use vambrace_core::tool::NamePolicy;
+
+use super::*;
+use crate::connect::Resolving;
+use crate::event::Event;
+
+/// Names of the test's own.
+#[derive(Debug, Default)]
+struct Zone(HashMap<&'static str, Vec<&'static str>>, Mutex<Vec<String>>);
+
+impl Resolve for Zone {
+    fn resolve(&self, name: &HostName) -> Resolving {
+        self.1.lock().push(name.to_string());
+        let found: Option<Vec<IpAddr>> =
+            self.0.get(name.as_str()).map(|list| list.iter().map(|text| text.parse().unwrap()).collect());
+        Box::pin(async move { found.ok_or_else(|| io::Error::other("no such name")) })
+    }
+}
+
+/// A server that answers every connection with what the function makes of the request.
+async fn server(answer: impl Fn(String) -> String + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut held = Vec::new();
+            let mut piece = [0; 4096];
+            while !held.windows(4).any(|part| part == b"\r\n\r\n") {
+                match stream.read(&mut piece).await {
+                    Ok(read) if read > 0 => held.extend_from_slice(&piece[..read]),
+                    _ => break,
+                }
+            }
+            let _ = stream.write_all(answer(String::from_utf8(held).unwrap()).as_bytes()).await;
+        }
+    });
+    port
+}
+
+fn ok(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn to(location: &str) -> String {
+    format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
+}
+
+const BOUNDS: Bounds = Bounds { bytes: 1 << 20, time: Duration::from_secs(20), redirects: 3 };
+
+fn fetcher(rules: &[&str]) -> Fetcher {
+    let zone = Zone(
+        HashMap::from([
+            ("good.example", vec!["127.0.0.1"]),
+            ("metadata.example", vec!["169.254.169.254"]),
+            ("six.example", vec!["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"]),
+            ("private.example", vec!["10.0.0.1"]),
+        ]),
+        Mutex::default(),
+    );
+    Fetcher {
+        reach: Rules::parse(rules.iter().copied()).unwrap().into(),
+        hosts: NameFence::default(),
+        trust: Arc::default(),
+        resolver: Arc::new(zone),
+        log: Arc::new(Log::new()),
+    }
+}
+
+fn get(url: &str) -> Ask {
+    Ask { method: Method::Get, target: Target::parse(url).unwrap(), headers: Vec::new(), body: None }
+}
+
+fn told(fetcher: &Fetcher) -> Vec<String> {
+    let line = |event: &Event| {
+        let reason = event.reason.as_ref().map(|reason| format!(" {}", reason.code())).unwrap_or_default();
+        format!("{} {}{reason}", event.attempted(), event.verdict())
+    };
+    fetcher.log.read().0.iter().map(line).collect()
+}
+
+// S13, P9
+#[tokio::test]
+async fn an_answer_comes_back_and_the_attempt_is_an_event() {
+    let port = server(|_| ok("hello")).await;
+    let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
+    let reply = fetcher.fetch(get(&format!("http://good.example:{port}/x")), BOUNDS).await.unwrap();
+    assert_eq!((reply.status, reply.body.as_slice(), reply.truncated), (200, &b"hello"[..], false));
+    assert_eq!(told(&fetcher), [format!("GET good.example:{port} allowed")]);
+    let (events, _) = fetcher.log.read();
+    assert_eq!(events[0].received, 5);
+    assert_eq!(events[0].address, Some("127.0.0.1".parse().unwrap()));
+}
+
+// S13, P3: SSRF
+#[tokio::test]
+async fn what_is_not_to_be_reached_is_refused_before_anything_is_sent() {
+    for (rules, url, expected) in [
+        (&["good.example"][..], "http://evil.example/", "GET evil.example:80 denied host_not_allowed"),
+        (&["good.example"], "http://good.example:8080/", "GET good.example:8080 denied port_not_allowed"),
+        (&["good.example"], "http://good.example/", "GET good.example:80 denied special_address"),
+        (&["allow"], "http://127.0.0.1/", "GET 127.0.0.1:80 denied special_address"),
+        (&["allow"], "http://2130706433/", "GET 127.0.0.1:80 denied special_address"),
+        (&["allow"], "http://0x7f.1/", "GET 127.0.0.1:80 denied special_address"),
+        (&["allow"], "http://[::1]/", "GET [::1]:80 denied special_address"),
+        (&["allow"], "http://[::ffff:169.254.169.254]/", "GET 169.254.169.254:80 denied special_address"),
+        (&["allow"], "http://[64:ff9b::a9fe:a9fe]/", "GET [64:ff9b::a9fe:a9fe]:80 denied special_address"),
+        (&["allow"], "http://metadata.example/", "GET metadata.example:80 denied special_address"),
+        (&["allow"], "http://six.example/", "GET six.example:80 denied special_address"),
+        (&["private.example"], "https://private.example/", "GET private.example:443 denied special_address"),
+        (&[], "http://good.example/", "GET good.example:80 denied host_not_allowed"),
+    ] {
+        let fetcher = fetcher(rules);
+        let fault = fetcher.fetch(get(url), BOUNDS).await.unwrap_err();
+        assert!(matches!(fault, FetchFault::Refused { .. }), "{url}: {fault:?}");
+        assert_eq!(told(&fetcher), [expected], "{url}");
+    }
+}
+
+// S13, P3: every redirect is judged again
+#[tokio::test]
+async fn a_redirect_leads_nowhere_that_the_rules_do_not() {
+    for (location, expected) in [
+        ("http://169.254.169.254/latest/meta-data/", "denied special_address"),
+        ("http://metadata.example/", "denied"),
+        ("http://evil.example/", "denied host_not_allowed"),
+        ("//evil.example/", "denied host_not_allowed"),
+        ("http://0xa9.254.169.254/", "denied special_address"),
+    ] {
+        let port = server(move |_| to(location)).await;
+        let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
+        let fault = fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.unwrap_err();
+        assert!(matches!(fault, FetchFault::Refused { .. }), "{location}: {fault:?}");
+        let told = told(&fetcher);
+        assert!(told.len() == 2 && told[1].contains(expected), "{location}: {told:?}");
+    }
+    for location in ["file:///etc/passwd", "http://user:pass@good.example/", "gopher://good.example/"] {
+        let port = server(move |_| to(location)).await;
+        let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
+        let fault = fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.unwrap_err();
+        assert!(matches!(fault, FetchFault::Failed { .. }), "{location}: {fault:?}");
+    }
+}
+
+// S13
+#[tokio::test]
+async fn redirects_end_and_neither_bodies_nor_headers_go_along() {
+    let port = server(|request| {
+        assert!(!request.contains("x-key") || request.starts_with("GET /first"), "{request}");
+        match request.split(' ').nth(1).unwrap() {
+            "/loop" => to("/loop"),
+            "/post" | "/first" => to("http://127.0.0.1:1/").replace("127.0.0.1:1/", &{
+                let host = request.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
+                format!("{}/end", host.replace("good.example", "127.0.0.1"))
+            }),
+            "/kept" => to("/end").replace("302 Found", "307 Temporary Redirect"),
+            _ => ok(&request),
+        }
+    })
+    .await;
+    let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
+    let at = |path: &str| format!("http://good.example:{port}{path}");
+    let fault = fetcher.fetch(get(&at("/loop")), BOUNDS).await.unwrap_err();
+    assert!(fault.to_string().contains("more than 3 redirects"), "{fault}");
+    assert_eq!(told(&fetcher).len(), 4);
+    let ask = Ask { headers: vec![("x-key", b"secret".to_vec())], ..get(&at("/first")) };
+    let reply = fetcher.fetch(ask, BOUNDS).await.unwrap();
+    assert_eq!((reply.passed.len(), reply.url.path()), (1, "/end"));
+    let body = Some(("text/plain".to_owned(), b"data".to_vec()));
+    let post = Ask { method: Method::Post, body: body.clone(), ..get(&at("/post")) };
+    let reply = fetcher.fetch(post, BOUNDS).await.unwrap();
+    assert!(reply.body.starts_with(b"GET /end"), "{reply:?}");
+    let kept = Ask { method: Method::Post, body, ..get(&at("/kept")) };
+    assert_eq!(fetcher.fetch(kept, BOUNDS).await.unwrap().status, 307);
+}
+
+// S13
+#[tokio::test]
+async fn answers_are_bounded_in_bytes_and_time_and_come_unpacked() {
+    let port = server(|request| match request.split(' ').nth(1).unwrap() {
+        "/large" => ok(&"x".repeat(100_000)),
+        "/packed" => ok("y").replace("Content-Type", "Content-Encoding: gzip\r\nContent-Type"),
+        "/head" => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: a/b\r\n\r\n".to_owned(),
+        _ => "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n".to_owned(),
+    })
+    .await;
+    let fetcher = fetcher(&["127.0.0.1"]);
+    let at = |path: &str| format!("http://127.0.0.1:{port}{path}");
+    let bounds = Bounds { bytes: 1000, ..BOUNDS };
+    let reply = fetcher.fetch(get(&at("/large")), bounds).await.unwrap();
+    assert_eq!((reply.body.len(), reply.truncated), (1000, true));
+    let fault = fetcher.fetch(get(&at("/packed")), BOUNDS).await.unwrap_err();
+    assert!(fault.to_string().contains("gzip"), "{fault}");
+    let head = Ask { method: Method::Head, ..get(&at("/head")) };
+    assert_eq!(fetcher.fetch(head, BOUNDS).await.unwrap().content_type.as_deref(), Some("a/b"));
+    // Promises more than it sends, then ends.
+    assert!(fetcher.fetch(get(&at("/short")), BOUNDS).await.is_err());
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let bounds = Bounds { time: Duration::from_millis(50), ..BOUNDS };
+    assert_eq!(fetcher.fetch(get(&url), bounds).await, Err(FetchFault::Late(bounds.time)));
+    assert!(told(&fetcher).last().unwrap().ends_with("failed unreachable"), "{:?}", told(&fetcher));
+}
+
+// S3: a fence of names narrows further
+#[tokio::test]
+async fn a_name_outside_the_fence_is_refused() {
+    let port = server(|_| ok("hello")).await;
+    let mut fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
+    fetcher.hosts = NameFence::of(&NamePolicy::Only(vec!["other.example".to_owned()]));
+    assert!(fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.is_err());
+}
+
+// S13: certificates are checked, by name
+#[tokio::test]
+async fn tls_is_verified_against_the_trusted_certificates() {
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use tokio_rustls::rustls::{ServerConfig, crypto};
+
+    let made = rcgen::generate_simple_self_signed(vec!["good.example".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            if let Ok(mut stream) = acceptor.accept(stream).await {
+                let mut asked = [0; 1000];
+                let _ = stream.read(&mut asked).await;
+                let _ = stream.write_all(ok("private").as_bytes()).await;
+            }
+        }
+    });
+    let mut fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
+    let url = format!("https://good.example:{port}/");
+    let fault = fetcher.fetch(get(&url), BOUNDS).await.unwrap_err();
+    assert!(matches!(fault, FetchFault::Failed { .. }), "{fault:?}");
+    fetcher.trust = Arc::new(Trust::with(crate::trust::pem(made.cert.der()).as_bytes()).unwrap());
+    assert_eq!(fetcher.fetch(get(&url), BOUNDS).await.unwrap().body, b"private");
+    let fault = fetcher.fetch(get(&format!("https://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
+    assert!(fault.to_string().contains("TLS"), "{fault}");
+    assert!(Trust::with(b"nonsense").is_err());
+}

@@ -1,0 +1,166 @@
+//! TLS that ends at the gate, for hosts that the configuration names: what is asked of them can then be judged by method
+//! and path, and a credential that the program never sees can be put into a header. Off unless configured.
+//!
+//! **Invariants.** The other side is verified with real certificates before anything of the program goes out. A request
+//! that two servers could read differently is refused. A credential's value goes into the named header of the named
+//! host only, over TLS only, and is taken out of everything that comes back before the program sees it.
+
+mod authority;
+mod borrowed;
+mod path;
+mod request;
+mod response;
+mod session;
+
+use std::fmt;
+use std::sync::Arc;
+
+use vambrace_core::network::{BadRule, Destination, HostName, Ports, Rule, Rules, Verdict};
+use vambrace_redact::{KnownValue, Redactor, Rules as Nothing, Secret};
+
+use crate::trust::{Trust, pem};
+use authority::Authority;
+pub(crate) use session::Session;
+
+/// The hosts whose TLS ends here, and the authority that stands in for theirs.
+pub struct Termination {
+    entries: Vec<Terminated>,
+    authority: Authority,
+    trust: Arc<Trust>,
+}
+
+/// Some hosts and what may be asked of them.
+#[derive(Debug)]
+pub struct Terminated {
+    hosts: Rules,
+    /// All where none is named.
+    methods: Vec<String>,
+    /// All where none is named.
+    paths: Vec<String>,
+    credential: Option<Credential>,
+}
+
+/// A secret that the program knows by a placeholder.
+pub struct Credential {
+    /// The header, in lower case.
+    header: String,
+    placeholder: String,
+    value: Secret,
+    /// Takes the value out of what comes back.
+    scrubber: Redactor,
+}
+
+/// Why TLS cannot end here as configured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTermination {
+    /// A host.
+    #[error(transparent)]
+    Host(#[from] BadRule),
+    /// A value that could not be taken out of answers.
+    #[error("the value for header `{0}` is too short to be found again in what comes back")]
+    Value(String),
+    /// A header's name or value.
+    #[error("`{0}` is no header, or its value holds a line end")]
+    Header(String),
+    /// No certificate could be made.
+    #[error("no certificate could be made: {0}")]
+    Certificate(String),
+}
+
+impl Terminated {
+    /// Hosts as rules name them, the methods and paths that pass, and perhaps a credential.
+    pub fn new(
+        hosts: &[String],
+        methods: Vec<String>,
+        paths: Vec<String>,
+        credential: Option<Credential>,
+    ) -> Result<Self, BadTermination> {
+        // Without a port every port is meant: another one would be a way around.
+        let whole = |host: &String| {
+            let rule = Rule::parse(host)?;
+            Ok(if rule.ports == Ports::Web { format!("{}:*", rule.spelled()) } else { rule.text })
+        };
+        let hosts: Vec<String> = hosts.iter().map(whole).collect::<Result<_, BadRule>>()?;
+        let hosts = Rules::parse(hosts.iter().map(String::as_str))?;
+        Ok(Self { hosts, methods, paths, credential })
+    }
+}
+
+impl Credential {
+    /// A header, the placeholder that the program holds, and the value behind it.
+    pub fn new(
+        header: &str,
+        placeholder: String,
+        value: &Secret,
+        key: &[u8; 32],
+    ) -> Result<Self, BadTermination> {
+        let name =
+            !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let value = Secret::new(value.expose().trim_ascii());
+        let plain = value.expose().iter().all(|byte| matches!(byte, b' '..=b'~'));
+        if !name || !plain || value.expose().is_empty() {
+            return Err(BadTermination::Header(header.to_owned()));
+        }
+        let known = KnownValue { kind: "credential".to_owned(), value: value.clone() };
+        let scrubber = Redactor::new(Nothing::bare(), &[known], &[], key);
+        let found = scrubber.redact_bytes(value.expose()).is_ok_and(|(_, count)| count > 0);
+        if !found {
+            return Err(BadTermination::Value(header.to_owned()));
+        }
+        Ok(Self { header: header.to_ascii_lowercase(), placeholder, value, scrubber })
+    }
+}
+
+impl Termination {
+    /// For these hosts; the other side is believed as `trust` says.
+    pub fn new(entries: Vec<Terminated>, trust: Arc<Trust>) -> Result<Self, BadTermination> {
+        let authority = Authority::new().map_err(BadTermination::Certificate)?;
+        Ok(Self { entries, authority, trust })
+    }
+
+    /// Every certificate that a program inside should trust, in PEM: the machine's and the gate's own.
+    #[must_use]
+    pub fn bundle(&self) -> String {
+        let all = self.trust.certificates();
+        all.iter().chain([self.authority.certificate()]).map(pem).collect()
+    }
+
+    /// What holds for a host, where its TLS ends here. The first that names it counts.
+    pub(crate) fn of(&self, host: &HostName, port: u16) -> Option<&Terminated> {
+        let to = Destination::Name(host.clone());
+        self.entries.iter().find(|entry| matches!(entry.hosts.judge(&to, port), Verdict::Allow(_)))
+    }
+
+    /// Whether a head holds a placeholder that is not meant for whom it goes to.
+    pub(crate) fn strays(&self, head: &[u8], meant: Option<&Terminated>) -> bool {
+        let meant = meant.and_then(|entry| entry.credential.as_ref()).map(|own| own.placeholder.as_str());
+        let all = self.entries.iter().filter_map(|entry| entry.credential.as_ref());
+        let mut others = all.filter(|one| Some(one.placeholder.as_str()) != meant);
+        others.any(|one| holds(head, one.placeholder.as_bytes()))
+    }
+}
+
+/// Whether a placeholder stands in a head, also inside Basic authentication.
+fn holds(head: &[u8], placeholder: &[u8]) -> bool {
+    let inside = |text: &[u8]| text.windows(placeholder.len()).any(|part| part == placeholder);
+    inside(head)
+        || head.split(|byte| *byte == b'\n').any(|line| {
+            let word = line.trim_ascii().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+            request::unpacked(word).is_some_and(|plain| inside(&plain))
+        })
+}
+
+impl fmt::Debug for Termination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Termination").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! One connection whose TLS ends here: two streams, and one request after the other between them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use vambrace_core::network::{Destination, HostName, Reason};
+use vambrace_redact::Stream;
+
+use super::borrowed::Borrowed;
+use super::request::{self, Judged};
+use super::response::{self, Framing};
+use super::{Terminated, Termination};
+use crate::event::{Action, Log, Traffic};
+use crate::gate::denial;
+use crate::http::{Body, Chunks, MOST_HEAD};
+use crate::pass::fill;
+use crate::relay::{Broken, Meter};
+use crate::sniff::{self, First};
+
+/// For a handshake, and for a head once it has begun.
+const SLOWEST: Duration = Duration::from_secs(10);
+/// When nothing comes for so long, what is held back up to the last line end goes on.
+const IDLE: Duration = Duration::from_millis(100);
+const PIECE: usize = 16 << 10;
+
+/// A connection, and what holds for its host.
+pub(crate) struct Session<'a> {
+    pub(crate) termination: &'a Termination,
+    pub(crate) entry: &'a Terminated,
+    pub(crate) client: &'a TcpStream,
+    pub(crate) server: &'a TcpStream,
+    pub(crate) host: &'a HostName,
+    pub(crate) port: u16,
+    pub(crate) meter: &'a Meter,
+    pub(crate) traffic: &'a Traffic,
+    pub(crate) log: &'a Arc<Log>,
+}
+
+type Done = Result<(), Reason>;
+
+fn gone(_: std::io::Error) -> Reason {
+    Reason::Unreachable("the connection ended in between".to_owned())
+}
+
+impl Session<'_> {
+    /// To its end; a refusal is told to the program inside the TLS where that is possible.
+    pub(crate) async fn run(&self, held: Vec<u8>) -> Done {
+        let held = self.greeting(held).await?;
+        let config = self.termination.authority.server(self.host).map_err(Reason::Unreachable)?;
+        let late = || Reason::Unreachable("no TLS in time".to_owned());
+        // The server first: a program that is told yes is connected to who it asked for.
+        let name = ServerName::try_from(self.host.as_str().to_owned()).map_err(|_| Reason::BadName)?;
+        let trust = self.termination.trust.client().map_err(Reason::Unreachable)?;
+        let dialled = TlsConnector::from(trust).connect(name, Borrowed::new(Vec::new(), self.server));
+        let server = timeout(SLOWEST, dialled).await.map_err(|_| late())?;
+        let mut server =
+            server.map_err(|error| Reason::Unreachable(format!("no TLS with the server: {error}")))?;
+        let accepted = TlsAcceptor::from(config).accept(Borrowed::new(held, self.client));
+        let client = timeout(SLOWEST, accepted).await.map_err(|_| late())?;
+        let mut client =
+            client.map_err(|error| Reason::Unreachable(format!("no TLS with the program: {error}")))?;
+        let done = self.requests(&mut client, &mut server).await;
+        if let Err(reason) = &done {
+            // Best effort: who does not read it sees the end.
+            let _ = client.write_all(&denial(reason)).await;
+        }
+        let _ = timeout(IDLE, client.shutdown()).await;
+        let _ = timeout(IDLE, server.shutdown()).await;
+        done
+    }
+
+    /// The first bytes must be TLS, for this host.
+    async fn greeting(&self, mut held: Vec<u8>) -> Result<Vec<u8>, Reason> {
+        let mut limit = None;
+        loop {
+            match sniff::first(&held) {
+                First::More => {}
+                First::Tls(None) => return Ok(held),
+                First::Tls(Some(said)) => {
+                    crate::pass::compare(self.host, &said)?;
+                    return Ok(held);
+                }
+                _ => return Err(Reason::NotUnderstood("only TLS is spoken with this host")),
+            }
+            match fill(self.client, &mut held, &mut limit).await {
+                Ok(0) => return Err(Reason::NotUnderstood("only TLS is spoken with this host")),
+                Ok(_) => {}
+                Err(Broken::Reason(reason)) => return Err(reason),
+                Err(_) => return Err(Reason::Unreachable("the program is gone".to_owned())),
+            }
+        }
+    }
+
+    async fn requests<C, S>(&self, client: &mut C, server: &mut S) -> Done
+    where
+        C: AsyncRead + AsyncWrite + Unpin,
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let host = Destination::Name(self.host.clone());
+        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        loop {
+            let judged = loop {
+                if let Some(judged) = request::judge(&asked, &host, self.port, self.entry)? {
+                    break judged;
+                }
+                if !self.more(client, &mut asked, &self.traffic.sent).await? {
+                    return Ok(());
+                }
+            };
+            if self.termination.strays(asked.get(..judged.length).unwrap_or_default(), Some(self.entry)) {
+                self.log.begin(Action::Placeholder, self.host.to_string(), self.port);
+            }
+            asked.drain(..judged.length);
+            server.write_all(&judged.head).await.map_err(gone)?;
+            if judged.given {
+                let mut ticket = self.log.begin(Action::Credential, self.host.to_string(), self.port);
+                ticket
+                    .allowed_by(self.entry.credential.as_ref().map_or("", |own| own.header.as_str()).into());
+            }
+            if judged.waits && asked.is_empty() {
+                client.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.map_err(gone)?;
+                client.flush().await.map_err(gone)?;
+            }
+            self.body(client, server, judged.body, &mut asked).await?;
+            server.flush().await.map_err(gone)?;
+            let last = self.answer(client, server, &judged, &mut answered).await?;
+            if last || judged.last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passes the body of a request on; what follows it stays.
+    async fn body<C, S>(&self, client: &mut C, server: &mut S, body: Body, held: &mut Vec<u8>) -> Done
+    where
+        C: AsyncRead + Unpin,
+        S: AsyncWrite + Unpin,
+    {
+        let mut chunks = Chunks::default();
+        let mut left = match body {
+            Body::Length(length) => length,
+            Body::Chunked => u64::MAX,
+        };
+        loop {
+            let taken = match body {
+                Body::Length(_) => usize::try_from(left).unwrap_or(usize::MAX).min(held.len()),
+                Body::Chunked => chunks.take(held)?,
+            };
+            let bytes: Vec<u8> = held.drain(..taken).collect();
+            server.write_all(&bytes).await.map_err(gone)?;
+            left = left.saturating_sub(taken as u64);
+            if left == 0 || chunks.done() {
+                return Ok(());
+            }
+            if !self.more(client, held, &self.traffic.sent).await? {
+                return Err(Reason::NotUnderstood("a request that ends in the middle"));
+            }
+        }
+    }
+
+    /// Passes an answer on; whether it is the last one.
+    async fn answer<C, S>(
+        &self,
+        client: &mut C,
+        server: &mut S,
+        asked: &Judged,
+        held: &mut Vec<u8>,
+    ) -> Result<bool, Reason>
+    where
+        C: AsyncWrite + Unpin,
+        S: AsyncRead + Unpin,
+    {
+        let own = self.entry.credential.as_ref();
+        let answered = loop {
+            if let Some(answered) = response::read(held, asked.bodiless, own)? {
+                held.drain(..answered.length);
+                match answered.status {
+                    101 => {
+                        return Err(Reason::NotUnderstood("another protocol inside TLS that is looked into"));
+                    }
+                    // We have said our own.
+                    100 => continue,
+                    102..200 => client.write_all(&answered.head).await.map_err(gone)?,
+                    _ => break answered,
+                }
+                continue;
+            }
+            if !self.more(server, held, &self.traffic.received).await? {
+                return Err(Reason::Unreachable("the server ended in the middle of an answer".to_owned()));
+            }
+        };
+        client.write_all(&answered.head).await.map_err(gone)?;
+        if answered.body == Framing::Nothing {
+            client.flush().await.map_err(gone)?;
+            return Ok(answered.last);
+        }
+        let mut scrubber = own.map(|own| own.scrubber.stream());
+        let (mut chunks, mut left) = (Chunks::default(), u64::MAX);
+        if let Framing::Length(length) = answered.body {
+            left = length;
+        }
+        loop {
+            let mut content = Vec::new();
+            let taken = match answered.body {
+                Framing::Chunked => chunks.read(held, &mut content)?,
+                _ => {
+                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(held.len());
+                    content.extend(held.iter().take(here));
+                    here
+                }
+            };
+            held.drain(..taken);
+            left = left.saturating_sub(content.len() as u64);
+            let done = chunks.done() || (left == 0 && answered.body != Framing::Chunked);
+            chunk(client, &scrubbed(&mut scrubber, content)?).await?;
+            if done {
+                break;
+            }
+            let waiting = self.more(server, held, &self.traffic.received);
+            tokio::pin!(waiting);
+            let more = match timeout(IDLE, waiting.as_mut()).await {
+                Ok(more) => more?,
+                Err(_) => {
+                    if let Some(scrubber) = &mut scrubber {
+                        let mut out = Vec::new();
+                        scrubber.flush_idle(&mut out).map_err(|_| UNSCRUBBED)?;
+                        chunk(client, &out).await?;
+                    }
+                    client.flush().await.map_err(gone)?;
+                    waiting.await?
+                }
+            };
+            if !more {
+                if answered.body == Framing::Close {
+                    break;
+                }
+                return Err(Reason::Unreachable("the server ended in the middle of an answer".to_owned()));
+            }
+        }
+        let mut rest = Vec::new();
+        if let Some(scrubber) = &mut scrubber {
+            scrubber.finish(&mut rest).map_err(|_| UNSCRUBBED)?;
+        }
+        chunk(client, &rest).await?;
+        client.write_all(b"0\r\n\r\n").await.map_err(gone)?;
+        client.flush().await.map_err(gone)?;
+        Ok(answered.last)
+    }
+
+    /// Reads more, and counts it; false at the end. A head does not grow without bound.
+    async fn more<R: AsyncRead + Unpin>(
+        &self,
+        from: &mut R,
+        held: &mut Vec<u8>,
+        count: &AtomicU64,
+    ) -> Result<bool, Reason> {
+        if held.len() > MOST_HEAD {
+            return Err(Reason::NotUnderstood("a head that does not end"));
+        }
+        let mut piece = vec![0; PIECE];
+        let reading = from.read(&mut piece);
+        let read = if held.is_empty() {
+            reading.await
+        } else {
+            let late = Reason::NotUnderstood("a head that comes too slowly");
+            timeout(SLOWEST, reading).await.map_err(|_| late)?
+        };
+        let read = match read {
+            Ok(read) => read,
+            // Many close without saying so.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => 0,
+            Err(error) => return Err(gone(error)),
+        };
+        held.extend(piece.iter().take(read));
+        count.fetch_add(read as u64, Ordering::Relaxed);
+        self.meter.charge(read as u64).await?;
+        Ok(read > 0)
+    }
+}
+
+const UNSCRUBBED: Reason = Reason::NotUnderstood("an answer that could not be looked through");
+
+fn scrubbed(scrubber: &mut Option<Stream>, content: Vec<u8>) -> Result<Vec<u8>, Reason> {
+    let Some(scrubber) = scrubber else { return Ok(content) };
+    let mut out = Vec::new();
+    scrubber.push(&content, &mut out).map_err(|_| UNSCRUBBED)?;
+    Ok(out)
+}
+
+async fn chunk<W: AsyncWrite + Unpin>(to: &mut W, bytes: &[u8]) -> Done {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let frame = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+    to.write_all(&frame).await.map_err(gone)
+}

@@ -1,0 +1,343 @@
+//! A program, the gate and a server in one process, over real sockets and real TLS.
+
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use tokio_rustls::rustls::{ServerConfig, crypto};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use vambrace_core::network::Reason;
+
+use super::*;
+use crate::event::{Log, Traffic};
+use crate::relay::{Caps, Meter};
+
+const VALUE: &str = "ghp_realsecretvalue0123456789";
+const HELD: &str = "vambrace-placeholder-GH_TOKEN-00ff";
+
+fn credential() -> Credential {
+    Credential::new("Authorization", HELD.to_owned(), &Secret::from(VALUE), &[7; 32]).unwrap()
+}
+
+fn entry(methods: &[&str], paths: &[&str], credential: Option<Credential>) -> Terminated {
+    let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    Terminated::new(&["good.example:*".to_owned()], owned(methods), owned(paths), credential).unwrap()
+}
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, far) = tokio::join!(listener.accept(), far);
+    (near.unwrap().0, far.unwrap())
+}
+
+/// What became of one connection.
+#[derive(Debug)]
+struct Ran {
+    /// What the program heard.
+    heard: String,
+    /// What the server saw.
+    saw: String,
+    done: Result<(), Reason>,
+    events: Vec<String>,
+}
+
+/// One connection: the program says these requests, the server answers the first head with these pieces.
+async fn run(entry: Terminated, said: &str, pieces: Vec<Vec<u8>>) -> Ran {
+    run_as(entry, said, pieces, &[b"http/1.1"], "good.example").await
+}
+
+async fn run_as(
+    entry: Terminated,
+    said: &str,
+    pieces: Vec<Vec<u8>>,
+    alpn: &[&[u8]],
+    server_name: &str,
+) -> Ran {
+    let made = rcgen::generate_simple_self_signed(vec![server_name.to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+    let trust = Arc::new(Trust::with(pem(made.cert.der()).as_bytes()).unwrap());
+    let termination = Termination::new(vec![entry], trust).unwrap();
+    let ((near, program), (out, server)) = (pair().await, pair().await);
+    let saw: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let kept = Arc::clone(&saw);
+    let serving = tokio::spawn(async move {
+        let Ok(mut stream) = TlsAcceptor::from(Arc::new(config)).accept(server).await else { return };
+        let mut piece = [0; 4096];
+        while let Ok(read) = stream.read(&mut piece).await {
+            if read == 0 {
+                return;
+            }
+            let first = kept.lock().is_empty();
+            kept.lock().extend_from_slice(&piece[..read]);
+            if first {
+                for piece in &pieces {
+                    let _ = stream.write_all(piece).await;
+                    let _ = stream.flush().await;
+                    tokio::task::yield_now().await;
+                }
+                if pieces.last().is_some_and(|last| last.is_empty()) {
+                    let _ = stream.shutdown().await;
+                    return;
+                }
+            }
+        }
+    });
+    let mut client = (*Trust::with(termination.bundle().as_bytes()).unwrap().client().unwrap()).clone();
+    client.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    let said = said.to_owned();
+    let speaking = tokio::spawn(async move {
+        let name = ServerName::try_from("good.example").unwrap();
+        let mut heard = Vec::new();
+        if let Ok(mut stream) = TlsConnector::from(Arc::new(client)).connect(name, program).await {
+            let _ = stream.write_all(said.as_bytes()).await;
+            let _ = stream.read_to_end(&mut heard).await;
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    });
+    let (log, traffic, meter) = (Arc::new(Log::new()), Traffic::default(), Meter::new(Caps::default()));
+    let host = HostName::parse("good.example").unwrap();
+    let session = Session {
+        entry: termination.of(&host, 443).unwrap(),
+        termination: &termination,
+        client: &near,
+        server: &out,
+        host: &host,
+        port: 443,
+        meter: &meter,
+        traffic: &traffic,
+        log: &log,
+    };
+    let done = session.run(Vec::new()).await;
+    drop((near, out));
+    let heard = speaking.await.unwrap();
+    serving.await.unwrap();
+    assert!(done.is_err() || traffic.received.load(Ordering::Relaxed) > 0);
+    let events =
+        log.read().0.iter().map(|event| format!("{} {}", event.attempted(), event.verdict())).collect();
+    let saw = String::from_utf8_lossy(&saw.lock()).into_owned();
+    Ran { heard, saw, done, events }
+}
+
+fn get(path: &str, more: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n{more}\r\n")
+}
+
+fn answer(body: &str) -> Vec<Vec<u8>> {
+    vec![format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()]
+}
+
+/// What the chunks of an answer hold.
+fn content(heard: &str) -> String {
+    let (_, body) = heard.split_once("\r\n\r\n").unwrap();
+    let mut content = Vec::new();
+    crate::http::Chunks::default().read(body.as_bytes(), &mut content).unwrap();
+    String::from_utf8(content).unwrap()
+}
+
+// P5
+#[tokio::test]
+async fn the_value_goes_to_the_server_and_never_to_the_program() {
+    let said = get(
+        "/x",
+        &format!("Authorization: Bearer {HELD}\r\nX-Other: {HELD}\r\nAccept-Encoding: gzip, br\r\n"),
+    );
+    let echo = format!(
+        "you sent {VALUE} and {}!",
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, VALUE)
+    );
+    let mut pieces = answer(&echo);
+    pieces[0] = String::from_utf8(pieces[0].clone())
+        .unwrap()
+        .replace("200 OK\r\n", &format!("200 OK\r\nX-Echo: token={VALUE}\r\n"))
+        .into_bytes();
+    let ran = run(entry(&[], &[], Some(credential())), &said, pieces).await;
+    assert!(ran.done.is_ok(), "{ran:?}");
+    assert!(ran.saw.contains(&format!("Authorization: Bearer {VALUE}\r\n")), "{}", ran.saw);
+    // Only in the named header.
+    assert!(ran.saw.contains(&format!("X-Other: {HELD}\r\n")), "{}", ran.saw);
+    assert!(ran.saw.contains("Accept-Encoding: identity\r\n") && !ran.saw.contains("gzip"), "{}", ran.saw);
+    assert!(ran.heard.starts_with("HTTP/1.1 200 OK\r\n") && ran.heard.contains("you sent "), "{}", ran.heard);
+    assert!(!ran.heard.contains(VALUE) && !ran.heard.contains("Z2hwX3JlYWxzZWNyZXR2"), "{}", ran.heard);
+    assert_eq!(ran.events, ["credential good.example:443 allowed"]);
+}
+
+// P5: Basic authentication, as git does it
+#[tokio::test]
+async fn the_value_is_put_into_packed_credentials() {
+    let pack = |text: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
+    let said = get("/x", &format!("authorization: Basic {}\r\n", pack(format!("user:{HELD}"))));
+    let ran = run(entry(&[], &[], Some(credential())), &said, answer("ok")).await;
+    assert!(ran.saw.contains(&format!("Basic {}\r\n", pack(format!("user:{VALUE}")))), "{ran:?}");
+}
+
+// P5: across every border
+#[tokio::test]
+async fn the_value_is_taken_out_wherever_the_answer_is_cut() {
+    for at in [1, 7, VALUE.len() / 2, VALUE.len() - 1] {
+        let (one, two) = VALUE.split_at(at);
+        let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len()).into_bytes();
+        let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n".to_vec();
+        let pieces = vec![
+            head,
+            chunk(&format!("before {one}")),
+            chunk(&format!("{two} after")),
+            format!("0\r\nX-T: {VALUE}\r\n\r\n").into_bytes(),
+        ];
+        let ran = run(entry(&[], &[], Some(credential())), &get("/", ""), pieces).await;
+        assert!(ran.done.is_ok() && !ran.heard.contains(VALUE), "{ran:?}");
+        let content = content(&ran.heard);
+        assert!(content.starts_with("before [REDACTED") && content.ends_with("] after"), "{content}");
+    }
+    // Without a length, to the end of the connection.
+    let pieces = vec![format!("HTTP/1.1 200 OK\r\n\r\nx{VALUE}").into_bytes(), Vec::new()];
+    let ran = run(entry(&[], &[], Some(credential())), &get("/", ""), pieces).await;
+    assert!(ran.done.is_ok() && !ran.heard.contains(VALUE) && ran.heard.contains("REDACTED"), "{ran:?}");
+}
+
+// P5: other answers stay as they are
+#[tokio::test]
+async fn what_is_not_the_value_is_not_touched() {
+    let body = r#"{"password": "hunter2hunter2", "access_token": "abcdefghijklmnopqrstuvwxyz0123456789"}"#;
+    let ran = run(entry(&[], &[], Some(credential())), &get("/", ""), answer(body)).await;
+    assert_eq!(content(&ran.heard), body);
+}
+
+// P5
+#[tokio::test]
+async fn an_answer_that_cannot_be_looked_through_does_not_pass() {
+    let packed = |coding: &str| {
+        vec![
+            format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: 2\r\n\r\nxx")
+                .into_bytes(),
+        ]
+    };
+    for pieces in [
+        packed("gzip"),
+        packed("identity, br"),
+        vec![b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_vec()],
+        vec![b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nxxx".to_vec()],
+        vec![b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".to_vec()],
+        vec![b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_vec()],
+        vec![b"SSH-2.0-nonsense\r\n".to_vec()],
+    ] {
+        let ran = run(entry(&[], &[], Some(credential())), &get("/", ""), pieces).await;
+        assert!(matches!(ran.done, Err(Reason::NotUnderstood(_))), "{ran:?}");
+        assert!(ran.heard.starts_with("HTTP/1.1 403 ") && ran.heard.contains("X-Vambrace-Denied"), "{ran:?}");
+    }
+    // Without a credential there is nothing to take out.
+    let ran = run(entry(&[], &[], None), &get("/", ""), packed("gzip")).await;
+    assert!(ran.done.is_ok(), "{ran:?}");
+}
+
+// P3
+#[tokio::test]
+async fn methods_and_paths_are_judged() {
+    let limits = || entry(&["GET", "HEAD"], &["/v1/*"], None);
+    let ran = run(limits(), &get("/v1/users?x=1", ""), answer("ok")).await;
+    assert!(
+        ran.done.is_ok() && content(&ran.heard) == "ok" && ran.saw.starts_with("GET /v1/users?x=1 "),
+        "{ran:?}"
+    );
+    for (said, denied) in [
+        (get("/v2/users", ""), "request_not_allowed"),
+        (get("/v1/../v2/users", ""), "not_understood"),
+        (get("/v1/%2e%2e/v2", ""), "not_understood"),
+        (get("//v1/x", ""), "not_understood"),
+        (get("http://good.example/v1/x", ""), "not_understood"),
+        (get("https://good.example/v1/x", ""), "not_understood"),
+        (get("/v1/x", "").replace("GET", "DELETE"), "request_not_allowed"),
+        (get("/v1/x", "").replace("GET", "get"), "request_not_allowed"),
+        (get("/v1/x", "").replace("Host: good", "Host: evil"), "name_mismatch"),
+        (get("/v1/x", "").replace("good.example\r", "good.example:8443\r"), "name_mismatch"),
+        (get("/v1/x", "Host: good.example\r\n"), "not_understood"),
+        (get("/v1/x", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), "not_understood"),
+        (get("/v1/x", "Content-Length: 1\r\nContent-Length: 1\r\n"), "not_understood"),
+        (get("/v1/x", "Transfer-Encoding: xchunked\r\n"), "not_understood"),
+        (get("/v1/x", "Upgrade: websocket\r\n"), "not_understood"),
+        (get("/v1/x", "").replace("HTTP/1.1", "HTTP/1.0"), "not_understood"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), "not_understood"),
+    ] {
+        let ran = run(limits(), &said, answer("never")).await;
+        assert_eq!(ran.done.as_ref().map_err(Reason::code), Err(denied), "{said:?}: {ran:?}");
+        assert!(ran.saw.is_empty() && ran.heard.starts_with("HTTP/1.1 403 "), "{said:?}: {ran:?}");
+    }
+}
+
+// P3: nothing hides behind a body
+#[tokio::test]
+async fn the_second_request_is_judged_like_the_first() {
+    let first = "POST /v1/x HTTP/1.1\r\nHost: good.example\r\nContent-Length: 4\r\n\r\nabcd";
+    let second = get("/v2/hidden", "");
+    let ran = run(entry(&[], &["/v1/*"], None), &format!("{first}{second}"), answer("ok")).await;
+    assert!(matches!(ran.done, Err(Reason::RequestNotAllowed(_))), "{ran:?}");
+    assert!(ran.saw.ends_with("\r\n\r\nabcd") && ran.heard.contains("ok"), "{ran:?}");
+}
+
+// P3
+#[tokio::test]
+async fn http_2_is_not_spoken_and_strangers_are_not_believed() {
+    let ran = run_as(entry(&[], &[], None), &get("/", ""), answer("ok"), &[b"h2"], "good.example").await;
+    assert!(ran.done.is_err() && ran.saw.is_empty() && ran.heard.is_empty(), "{ran:?}");
+    let ran =
+        run_as(entry(&[], &[], None), &get("/", ""), answer("ok"), &[b"http/1.1"], "other.example").await;
+    assert!(matches!(ran.done, Err(Reason::Unreachable(_))) && ran.saw.is_empty(), "{ran:?}");
+}
+
+// P5
+#[test]
+fn values_that_could_not_be_found_again_are_refused() {
+    let make =
+        |header: &str, value: &str| Credential::new(header, HELD.to_owned(), &Secret::from(value), &[7; 32]);
+    assert!(matches!(make("Authorization", "abc"), Err(BadTermination::Value(_))));
+    for (header, value) in
+        [("Bad Header", VALUE), ("", VALUE), ("X", "line\r\nEvil: yes"), ("X", ""), ("X", "é-secret-value")]
+    {
+        assert!(matches!(make(header, value), Err(BadTermination::Header(_))), "{header} {value}");
+    }
+    assert!(make("X-Key", &format!("{VALUE}\n")).is_ok());
+    assert!(!format!("{:?}", credential()).contains(VALUE));
+}
+
+// P3: another port is no way around
+#[test]
+fn a_host_without_a_port_is_meant_on_every_port() {
+    let made = |hosts: &[&str]| {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let entry = Terminated::new(&hosts, Vec::new(), Vec::new(), None).unwrap();
+        Termination::new(vec![entry], Arc::default()).unwrap()
+    };
+    let host = HostName::parse("api.good.example").unwrap();
+    for port in [80, 443, 8443, 22] {
+        assert!(made(&["api.good.example"]).of(&host, port).is_some(), "{port}");
+        assert!(made(&["*.good.example"]).of(&host, port).is_some(), "{port}");
+        assert_eq!(made(&["api.good.example:443"]).of(&host, port).is_some(), port == 443);
+    }
+}
+
+// P5
+#[test]
+fn a_placeholder_for_somebody_else_is_noticed() {
+    let termination = Termination::new(vec![entry(&[], &[], Some(credential()))], Arc::default()).unwrap();
+    let host = |name: &str| HostName::parse(name).unwrap();
+    let own = termination.of(&host("good.example"), 443);
+    assert!(own.is_some() && termination.of(&host("evil.example"), 443).is_none());
+    let packed = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("u:{HELD}"));
+    for head in [
+        format!("GET /?t={HELD} HTTP/1.1\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nAuthorization: Basic {packed}\r\n\r\n"),
+    ] {
+        assert!(termination.strays(head.as_bytes(), None), "{head}");
+        assert!(!termination.strays(head.as_bytes(), own), "{head}");
+    }
+    assert!(!termination.strays(b"GET / HTTP/1.1\r\n\r\n", None));
+}

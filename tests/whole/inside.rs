@@ -1,0 +1,163 @@
+//! `network.terminate`: a host whose TLS ends at the gate, from the configuration to the program and back. The server is
+//! behind a proxy of the test's own, which leads every name to it.
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
+
+use crate::home::{Home, Ran, stands_in};
+
+const VALUE: &str = "real-api-key-0123456789abcdef";
+
+struct Far {
+    proxy: String,
+    certificate: String,
+    saw: Arc<Mutex<Vec<String>>>,
+}
+
+/// A server for `api.example` that says back what it was told, and a proxy that leads to it.
+fn far() -> Far {
+    let made = rcgen::generate_simple_self_signed(vec!["api.example".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let packed = base64::engine::general_purpose::STANDARD.encode(made.cert.der());
+    let certificate = format!("-----BEGIN CERTIFICATE-----\n{packed}\n-----END CERTIFICATE-----\n");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let saw: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (config, kept) = (Arc::new(config), Arc::clone(&saw));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (config, kept) = (Arc::clone(&config), Arc::clone(&kept));
+            std::thread::spawn(move || serve(stream, config, &kept));
+        }
+    });
+    Far { proxy, certificate, saw }
+}
+
+fn serve(mut stream: TcpStream, config: Arc<ServerConfig>, saw: &Mutex<Vec<String>>) {
+    head(&mut stream);
+    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+    let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
+    let asked = head(&mut stream);
+    if asked.is_empty() {
+        return;
+    }
+    saw.lock().unwrap().push(asked.clone());
+    let length = asked.len();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{asked}");
+    let _ = stream.write_all(answer.as_bytes());
+    let _ = stream.flush();
+}
+
+fn head(stream: &mut impl std::io::Read) -> String {
+    let mut held = Vec::new();
+    let mut byte = [0; 1];
+    while !held.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+        held.push(byte[0]);
+    }
+    String::from_utf8(held).unwrap()
+}
+
+fn ask(home: &Home, far: &Far, words: &str) -> Ran {
+    let script = format!("curl -sS -m 20 {words} 2>&1; echo; env");
+    let options = ["--network", "api.example", "--upstream-proxy", &far.proxy, "--json"];
+    let program = ["--", "/bin/sh", "-c", &script];
+    home.run(["sandbox", "run"].iter().chain(&options).chain(&program))
+}
+
+fn home(far: &Far) -> Home {
+    let home = Home::bare();
+    std::fs::write(home.path("roots.pem"), &far.certificate).unwrap();
+    std::fs::write(home.path("key"), format!("{VALUE}\n")).unwrap();
+    home.user_config(&format!(
+        "network:\n  roots: {}\n  terminate:\n    - hosts: [api.example]\n      methods: [GET]\n      paths: ['/v1/*']\n      \
+         secret: api\n      header: X-Api-Key\n      env: API_KEY\nsecrets: {{scopes: {{api: {{file: {}}}}}}}\n",
+        home.path("roots.pem").display(),
+        home.path("key").display(),
+    ));
+    home
+}
+
+fn no_curl() -> bool {
+    let missing = !Path::new("/usr/bin/curl").exists();
+    if missing {
+        let _ = writeln!(std::io::stderr(), "left out: there is no curl");
+    }
+    missing
+}
+
+// P5: the value never enters the sandbox
+#[test]
+fn a_program_uses_a_credential_that_it_never_sees() {
+    if no_curl() {
+        return;
+    }
+    let far = far();
+    let home = home(&far);
+    let ran = ask(&home, &far, "-H \"X-Api-Key: $API_KEY\" https://api.example/v1/x");
+    let told = ran.json();
+    let said = told["stdout"].as_str().unwrap();
+    assert!(said.contains("GET /v1/x HTTP/1.1") && said.contains("X-Api-Key: [REDACTED"), "{told}");
+    assert!(said.contains("API_KEY=vambrace-placeholder-") && said.contains("SSL_CERT_FILE="), "{told}");
+    assert!(!ran.out.contains(VALUE) && !ran.err.contains(VALUE), "{ran:?}");
+    assert!(far.saw.lock().unwrap()[0].contains(&format!("X-Api-Key: {VALUE}\r\n")));
+    let events = told["network"]["events"].to_string();
+    assert!(events.contains("\"credential\"") && events.contains("x-api-key"), "{events}");
+    assert_eq!(stands_in(&home.state(), VALUE), None);
+    // Nothing of it is left behind.
+    assert_eq!(std::fs::read_dir(home.state().join("certificates")).unwrap().count(), 0);
+}
+
+// P3
+#[test]
+fn what_the_configuration_does_not_let_pass_does_not_reach_the_server() {
+    if no_curl() {
+        return;
+    }
+    let far = far();
+    let home = home(&far);
+    for words in [
+        "-X POST https://api.example/v1/x",
+        "https://api.example/admin",
+        "--path-as-is https://api.example/v1/../admin",
+    ] {
+        let told = ask(&home, &far, words).json();
+        assert!(told["stdout"].as_str().unwrap().contains("denied by the network policy"), "{words}: {told}");
+    }
+    assert!(far.saw.lock().unwrap().is_empty());
+}
+
+// P5
+#[test]
+fn a_project_ends_nobodys_tls_and_a_missing_value_starts_nothing() {
+    let far = far();
+    let own = home(&far);
+    std::fs::remove_file(own.path("key")).unwrap();
+    assert_ne!(ask(&own, &far, "https://api.example/v1/x").code, 0);
+    assert!(far.saw.lock().unwrap().is_empty());
+    let project = Home::with("network: {terminate: [{hosts: [api.example]}]}\n");
+    let ran = project.run(["config", "show", "--json"]);
+    assert!(!ran.out.contains("api.example"), "{}", ran.out);
+    for bad in [
+        "{hosts: []}",
+        "{hosts: ['10.0.0.1']}",
+        "{hosts: [a.b], secret: x}",
+        "{hosts: [a.b], paths: [x]}",
+        "{hosts: [a.b], methods: [get]}",
+    ] {
+        project.user_config(&format!("network: {{terminate: [{bad}]}}\n"));
+        let ran = project.run(["sandbox", "run", "--", "true"]);
+        assert!(ran.code == 4 && ran.err.contains("network.terminate[0]"), "{bad}: {ran:?}");
+    }
+}
