@@ -37,6 +37,8 @@ pub(crate) struct Assigned {
     pub(crate) given: Given,
     /// The line begins with the name, but for words such as `export`.
     pub(crate) own_line: bool,
+    /// One of several pairs: `host=db user=app password=x`, `Server=db;Password=x`, `?user=app&password=x`.
+    pub(crate) listed: bool,
 }
 
 /// What is given to the name that the word from `from` to `to` stands in.
@@ -51,9 +53,37 @@ pub(crate) fn assigned(view: &[u8], from: usize, to: usize) -> Option<Assigned> 
         start += 1;
     }
     let (given, place) = operator(view, end, flag)?;
+    // The name of a group in an expression: `(?P<password>...`.
+    if given == Given::Markup
+        && (part(view, 0, start).ends_with(b"?<") || part(view, 0, start).ends_with(b"?P<"))
+    {
+        return None;
+    }
     let (value, quoted) = value(view, place, given, start)?;
     let own_line = leads(view, start);
-    Some(Assigned { name: (start, end), value, quoted, given, own_line })
+    let listed = given == Given::Equals && !quoted && value.0 == end + 1 && is_listed(view, start);
+    Some(Assigned { name: (start, end), value, quoted, given, own_line, listed })
+}
+
+/// Whether another pair stands right before the name, without the comma that arguments have.
+fn is_listed(view: &[u8], name: usize) -> bool {
+    let from = name.saturating_sub(NAME);
+    match before(view, name) {
+        b';' | b'&' | b'?' => true,
+        // `host=db user=app password=x`
+        byte if is_blank(byte) => {
+            let last = run_back(view, name, from, is_blank);
+            let pair = part(view, run_back(view, last, from, |byte| byte > b' '), last);
+            let split = pair.iter().position(|byte| *byte == b'=');
+            split.is_some_and(|split| {
+                split > 0
+                    && part(pair, 0, split).iter().all(|&byte| is_name(byte))
+                    && !pair.ends_with(b",")
+                    && split + 1 < pair.len()
+            })
+        }
+        _ => false,
+    }
 }
 
 fn is_name(byte: u8) -> bool {
@@ -110,10 +140,22 @@ fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
         ),
         _ if spaced && begins(rest(view, i), b"is ") => (Given::Beside, i + 3),
         _ if spaced && closed => (Given::Equals, value_word(view, i)?),
+        _ if spaced && !flag && typed(view, i).is_some() => (Given::Equals, typed(view, i)?),
         _ if spaced => (if flag { Given::Flag } else { Given::Blank }, i),
         _ => return None,
     };
     Some(given)
+}
+
+/// `Password string = "..."`: the place of the quote, when the name is followed by a type.
+fn typed(view: &[u8], place: usize) -> Option<usize> {
+    let end = run(view, place, place + GAP, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']' | b'*')
+    });
+    let equals = run(view, end, end + 4, is_blank);
+    let after = run(view, equals + 1, equals + 4, is_blank);
+    let quote = matches!(at(view, after), b'"' | b'\'' | b'`');
+    (end > place && equals > end && at(view, equals) == b'=' && quote).then_some(after)
 }
 
 /// The place after `value=`, `value:` or `"value":`.
@@ -167,18 +209,36 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
     }
     let in_query = matches!(before(view, name), b'?' | b'&');
     let whole_line = leads(view, name) && matches!(given, Given::Equals | Given::Colon);
+    let visible = |byte: u8| byte > b' ' && byte != 0x7f;
+    if given == Given::Markup {
+        let end = run(view, i, limit, |byte| visible(byte) && byte != b'<');
+        return (end > i).then_some(((i, end), false));
+    }
     let end = run(view, i, limit, |byte| {
-        byte > b' '
-            && byte != 0x7f
+        visible(byte)
             && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>')
             && (whole_line || !matches!(byte, b',' | b';' | b'&' | b')' | b'}' | b']' | b'|'))
             && !(in_query && matches!(byte, b'&' | b'#'))
     });
+    let end = if whole_line { past_quotes(view, name, i, end, limit) } else { end };
     let end = next_field(view, i, end);
     let end = run_back(view, end, i, |byte| matches!(byte, b',' | b';' | b')' | b'}' | b']' | b'\\'));
     let end =
         part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
     (end > i).then_some(((i, end), false))
+}
+
+/// In a file of settings a quote or a bracket inside a value is part of it: to the end of the word, unless the line began with a quote or
+/// with markup that ends there, or the sign begins a text of a program.
+fn past_quotes(view: &[u8], name: usize, from: usize, end: usize, limit: usize) -> usize {
+    let line = run_back(view, name, 0, |byte| byte != b'\n' && byte != b'\r');
+    let head = part(view, line, name);
+    let opened = head.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'`' | b'<'));
+    let last = run(view, end, limit, |byte| byte > b' ' && byte != 0x7f);
+    let inside = part(view, from, end);
+    let call = before(view, end) == b'(' || inside.is_empty();
+    let closes = matches!(at(view, last), b'\n' | b'\r' | 0) || last == view.len();
+    if opened || call || !closes { end } else { last }
 }
 
 /// Where another field begins inside of a value: `a1&name=`.
@@ -215,6 +275,10 @@ fn closing(view: &[u8], start: usize, limit: usize, quote: &[u8]) -> Option<usiz
         }
         match at(view, i) {
             b'\n' => return None,
+            // A text inside a text: two signs are one there, and what it escapes has one of its own or none.
+            b'\\' if quote.first() == Some(&b'\\') && at(view, i + 1) == b'\\' => {
+                i += if at(view, i + 2) == b'\\' { 4 } else { 3 };
+            }
             b'\\' if quote.len() == 1 || quote.first() != Some(&b'\\') => i += 2,
             _ => i += 1,
         }

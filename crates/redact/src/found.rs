@@ -1,13 +1,13 @@
 //! What one anchor yields: the rule, parser or known value it leads to is asked, within the view that the pass gives.
 
-use crate::bytes::{at, before, begins, part};
+use crate::bytes::{before, begins, part};
 use crate::context::{Assigned, Given, assigned};
 use crate::finding::{Layer, Span};
 use crate::judge::{Standing, is_published, is_secret, is_uuid};
 use crate::live::Live;
 use crate::names::{Promise, ends_telling, promise, says_request};
 use crate::rules::Target;
-use crate::{header, pem, url};
+use crate::{command, header, manifest, pem, url};
 
 /// What runs on without an end in sight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +136,31 @@ impl<'a> Found<'a> {
                     self.push(span, kinds.basic, Layer::Context);
                 }
             }
+            Target::Command => {
+                if let Some(span) = command::password(view, start, after) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::Identified => {
+                if let Some(span) = command::identified(view, after) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::PgPass => {
+                if let Some(span) = command::pgpass(view, start) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::Cookie => {
+                for span in header::cookies(view, after) {
+                    self.push(span, kinds.secret, Layer::Context);
+                }
+            }
+            Target::Manifest => {
+                for span in manifest::values(view, start + 1, after) {
+                    self.push(span, kinds.secret, Layer::Context);
+                }
+            }
             Target::Placeholder => {}
         }
         Ok(())
@@ -149,7 +174,7 @@ impl<'a> Found<'a> {
             self.push(span, kinds.password, Layer::Context);
         }
         // `pwd=` and `pass:` are found with their sign, which is no part of the name.
-        let signed = matches!(at(view, start), b'p' | b'P') && matches!(before(view, after), b'=' | b':');
+        let signed = !before(view, after).is_ascii_alphanumeric();
         let Some(found) = assigned(view, start, after - usize::from(signed)) else { return };
         let name = part(view, found.name.0, found.name.1);
         let value = part(view, found.value.0, found.value.1);
@@ -157,6 +182,8 @@ impl<'a> Found<'a> {
             && header::is_pair(value)
         {
             self.push(found.value, kinds.basic, Layer::Context);
+        } else if let Some(span) = header::of_scheme(view, name, found.value, found.quoted) {
+            self.push(span, kinds.secret, Layer::Context);
         } else if let Some(promise) = promise(name) {
             self.judge(&found, promise);
         }
@@ -170,12 +197,17 @@ impl<'a> Found<'a> {
             quoted: found.quoted,
             given: found.given,
             own_line: found.own_line,
+            listed: found.listed,
             capitals,
             last: ends_telling(name),
         };
         let value = part(self.view, found.value.0, found.value.1);
         // A UUID that makes a request unique.
         if is_uuid(value) && says_request(name) {
+            return;
+        }
+        // `PASSWORD '...'` of a statement, not a word of a text before something quoted.
+        if found.given == Given::Blank && found.quoted && before(self.view, found.value.0) != b'\'' {
             return;
         }
         // The tokens in the addresses of badges are public.

@@ -10,6 +10,7 @@
 //! back in.
 
 mod bytes;
+mod command;
 mod context;
 mod cut;
 mod environment;
@@ -24,6 +25,7 @@ mod import;
 mod judge;
 mod known;
 mod live;
+mod manifest;
 mod names;
 mod pass;
 mod pem;

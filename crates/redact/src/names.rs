@@ -19,7 +19,7 @@ pub(crate) enum Promise {
 #[rustfmt::skip]
 pub(crate) const WORDS: &[&str] = &[
     "passw", "passphrase", "passcode", "_pass", "-pass", "pass=", "pass:", "pass\"", "pass'", "pass ", "pwd=",
-    "pwd:", "_pwd", "pwd\"", "pwd'", "pwd ", "userpass", "dbpass", "secret", "token", "apikey", "api_key",
+    "pwd:", "_pwd", "pwd\"", "pwd'", "pwd ", "pwd\\", "pass\\", "pwd\n", "pass\n", "requirepass", "masterauth", "userpass", "dbpass", "secret", "token", "apikey", "api_key",
     "api-key", "api key", "api.key", "accesskey", "access_key", "access-key", "access key", "authkey", "auth_key",
     "auth-key", "_auth", "auth\"", "auth'", "authorization", "credential", "privatekey", "private_key",
     "private-key", "encryptionkey", "encryption_key", "encryption-key", "signingkey", "signing_key", "signing-key",
@@ -149,7 +149,8 @@ fn telling(words: &[String], n: usize) -> Option<Promise> {
     if PUBLIC.contains(&previous) {
         return None;
     }
-    if PASSWORD.iter().any(|end| word.ends_with(end)) || matches!(word, "pass" | "userpass" | "dbpass" | "pw")
+    if PASSWORD.iter().any(|end| word.ends_with(end))
+        || matches!(word, "pass" | "userpass" | "dbpass" | "pw" | "requirepass" | "masterauth")
     {
         return Some(Promise::Password);
     }

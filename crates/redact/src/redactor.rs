@@ -124,8 +124,14 @@ impl Redactor {
 
     /// The value of a field whose name is known: what the name promises counts too.
     fn named(&self, name: &str, text: &str) -> bool {
-        let standing =
-            Standing { quoted: true, given: Given::Equals, own_line: true, capitals: false, last: true };
+        let standing = Standing {
+            quoted: true,
+            given: Given::Equals,
+            own_line: true,
+            listed: false,
+            capitals: false,
+            last: true,
+        };
         promise(name.as_bytes()).is_some_and(|promise| is_secret(promise, text.as_bytes(), standing))
     }
 }

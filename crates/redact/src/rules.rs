@@ -26,6 +26,13 @@ pub(crate) enum Target {
     Bearer,
     Basic,
     Login,
+    /// A program that takes its password by a short flag.
+    Command,
+    Identified,
+    PgPass,
+    Cookie,
+    /// `data:` of a manifest.
+    Manifest,
     Placeholder,
     /// A known value.
     Needle(u32),
@@ -138,6 +145,19 @@ impl Rules {
         add(b"basic", true, Target::Basic);
         for flag in [b" -u ".as_slice(), b" -u\"", b" -u'", b" --user ", b" --user="] {
             add(flag, false, Target::Login);
+        }
+        for program in crate::command::programs() {
+            add(program.as_bytes(), false, Target::Command);
+        }
+        add(b"identified ", true, Target::Identified);
+        for port in [b":5432:".as_slice(), b":5433:", b":6432:", b"*:*:"] {
+            add(port, false, Target::PgPass);
+        }
+        for cookie in [b"cookie: ".as_slice(), b"cookie\": \"", b"cookie\":\"", b"--cookie ", b"cookie ="] {
+            add(cookie, true, Target::Cookie);
+        }
+        for data in [b"stringData:".as_slice(), b"stringData\":", b"\ndata:", b" data:", b"\"data\":"] {
+            add(data, false, Target::Manifest);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Addresses that carry a password: `scheme://user:password@host`.
 
 use crate::bytes::{at, begins, contains, entropy, part, run, run_back};
-use crate::judge::{is_login_password, is_placeholder};
+use crate::judge::{is_drawn_password, is_login_password, is_placeholder};
 
 /// The longest address that is looked at.
 const LONGEST: usize = 600;
@@ -80,7 +80,7 @@ pub(crate) fn login(view: &[u8], after: usize) -> Option<Login> {
     if port_and_path || !at(view, host + 1).is_ascii_graphic() || contains(user, b"[REDACTED") {
         return None;
     }
-    let plain = !database && password.iter().all(u8::is_ascii_lowercase);
+    let plain = !database && password.iter().all(u8::is_ascii_lowercase) && !is_drawn_password(password);
     (!plain && is_login_password(user, password))
         .then_some(Login { secret: (after + split + 1, host), database })
 }

@@ -1,0 +1,230 @@
+//! Passwords that a program takes by a short flag (`mysql -pSECRET`, `sshpass -p SECRET`, `redis-cli -a SECRET`, `docker login -p SECRET`), and
+//! those of statements and files without a name before them: `IDENTIFIED BY '...'`, a line of `.pgpass`.
+
+use crate::bytes::{at, before, begins, contains, is_blank, part, rest, run, run_back};
+use crate::judge::{is_drawn_password, is_login_password};
+
+/// The longest command line that is looked at.
+const LINE: usize = 600;
+
+/// How a program takes its password.
+struct Flag {
+    program: &'static str,
+    flag: &'static [u8],
+    /// Whether the password may also, or must, stand right behind the flag.
+    joined: Joined,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    Never,
+    May,
+    Must,
+}
+
+/// The programs; what is looked for is the name with a blank.
+#[rustfmt::skip]
+const FLAGS: &[Flag] = &[
+    Flag { program: "mysql ", flag: b"-p", joined: Joined::Must },
+    Flag { program: "mysqldump ", flag: b"-p", joined: Joined::Must },
+    Flag { program: "mysqladmin ", flag: b"-p", joined: Joined::Must },
+    Flag { program: "mysqlimport ", flag: b"-p", joined: Joined::Must },
+    Flag { program: "mariadb ", flag: b"-p", joined: Joined::Must },
+    Flag { program: "mariadb-dump ", flag: b"-p", joined: Joined::Must },
+    Flag { program: "sshpass ", flag: b"-p", joined: Joined::May },
+    Flag { program: "redis-cli ", flag: b"-a", joined: Joined::Never },
+    Flag { program: "docker login ", flag: b"-p", joined: Joined::Never },
+    Flag { program: "podman login ", flag: b"-p", joined: Joined::Never },
+    Flag { program: "registry login ", flag: b"-p", joined: Joined::Never },
+    Flag { program: "oras login ", flag: b"-p", joined: Joined::Never },
+    Flag { program: "az login ", flag: b"-p", joined: Joined::Never },
+    Flag { program: "oc login ", flag: b"-p", joined: Joined::Never },
+    Flag { program: "mongo ", flag: b"-p", joined: Joined::May },
+    Flag { program: "mongosh ", flag: b"-p", joined: Joined::May },
+    Flag { program: "mongodump ", flag: b"-p", joined: Joined::May },
+    Flag { program: "mongorestore ", flag: b"-p", joined: Joined::May },
+    Flag { program: "ldapsearch ", flag: b"-w", joined: Joined::May },
+    Flag { program: "ldapmodify ", flag: b"-w", joined: Joined::May },
+    Flag { program: "ldapadd ", flag: b"-w", joined: Joined::May },
+    Flag { program: "sqlcmd ", flag: b"-P", joined: Joined::May },
+    Flag { program: "bcp ", flag: b"-P", joined: Joined::May },
+];
+
+/// What scanning looks for.
+pub(crate) fn programs() -> impl Iterator<Item = &'static str> {
+    FLAGS.iter().map(|flag| flag.program)
+}
+
+/// The password on the command line whose program stands from `from` to `after`.
+pub(crate) fn password(view: &[u8], from: usize, after: usize) -> Option<(usize, usize)> {
+    let told = part(view, from, after);
+    let known = FLAGS.iter().find(|flag| told.eq_ignore_ascii_case(flag.program.as_bytes()))?;
+    let mut place = after;
+    while let Some((start, end)) = word(view, place, after + LINE) {
+        place = end;
+        let text = part(view, start, end);
+        if !text.starts_with(known.flag) {
+            continue;
+        }
+        let value = match (text.len() == known.flag.len(), known.joined) {
+            (true, Joined::Must) | (false, Joined::Never) => continue,
+            (true, _) => word(view, end, after + LINE)?,
+            (false, _) => (start + known.flag.len(), end),
+        };
+        let value = unquoted(view, value);
+        let text = part(view, value.0, value.1);
+        let told = is_login_password(b"", text) && text.iter().any(u8::is_ascii_digit);
+        if text.len() >= 5 && (told || is_drawn_password(text)) {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The next word of a command line: up to a blank outside of quotes.
+fn word(view: &[u8], place: usize, limit: usize) -> Option<(usize, usize)> {
+    let mut start = run(view, place, limit, is_blank);
+    // The line goes on.
+    while at(view, start) == b'\\' && matches!(at(view, start + 1), b'\n' | b'\r') {
+        start = run(view, start + 1, limit, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r'));
+    }
+    let (mut end, mut quote) = (start, 0);
+    while end < limit.min(view.len()) {
+        let byte = at(view, end);
+        match byte {
+            b'\n' | b'\r' => break,
+            _ if byte == quote => quote = 0,
+            b'"' | b'\'' if quote == 0 => quote = byte,
+            _ if is_blank(byte) && quote == 0 => break,
+            _ => {}
+        }
+        end += 1;
+    }
+    let stop = matches!(part(view, start, end), b"|" | b"||" | b"&&" | b";" | b"&");
+    (end > start && !stop).then_some((start, end))
+}
+
+fn unquoted(view: &[u8], (start, end): (usize, usize)) -> (usize, usize) {
+    let quote = at(view, start);
+    if matches!(quote, b'"' | b'\'') && end > start + 1 {
+        return (start + 1, run(view, start + 1, end, |byte| byte != quote));
+    }
+    // What closes a text around the whole command is no part of it.
+    (start, run_back(view, end, start, |byte| matches!(byte, b'"' | b'\'' | b'`' | b';')))
+}
+
+/// The text of `IDENTIFIED [WITH x] BY [PASSWORD] '...'`, whose first word ends at `after`.
+pub(crate) fn identified(view: &[u8], after: usize) -> Option<(usize, usize)> {
+    let mut place = after;
+    for _ in 0..5 {
+        let end = run(view, place, place + 40, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let next = run(view, end, end + 4, is_blank);
+        if next == end {
+            break;
+        }
+        place = next;
+    }
+    let quote = at(view, place);
+    let by = contains(part(view, after, place), b"by ");
+    if !by || !matches!(quote, b'"' | b'\'') {
+        return None;
+    }
+    let end = run(view, place + 1, place + 1 + LINE, |byte| byte != quote && byte >= b' ');
+    let text = part(view, place + 1, end);
+    // "the thing identified by 'sequence'": a word of one sort of letters is none.
+    let one_sort = text.iter().all(u8::is_ascii_lowercase);
+    let told = is_login_password(b"", text) && (!one_sort || is_drawn_password(text));
+    (at(view, end) == quote && told).then_some((place + 1, end))
+}
+
+/// The last of `host:port:database:user:password`, whose port stands around `place`.
+pub(crate) fn pgpass(view: &[u8], place: usize) -> Option<(usize, usize)> {
+    let start = run_back(view, place, place.saturating_sub(120), |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'*' | b'/')
+    });
+    let end = run(view, place, place + LINE, |byte| byte > b' ' && byte != 0x7f);
+    let line = part(view, start, end);
+    let colons: Vec<usize> = line
+        .iter()
+        .enumerate()
+        .filter(|(n, byte)| **byte == b':' && (*n == 0 || at(line, n - 1) != b'\\'))
+        .map(|(n, _)| n)
+        .take(4)
+        .collect();
+    let &[host, port, database, user] = colons.as_slice() else { return None };
+    let number = part(line, host + 1, port);
+    let name = |from: usize, to: usize| {
+        let text = part(line, from, to);
+        !text.is_empty()
+            && text
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'*'))
+    };
+    // `arn:aws:logs:*:*:...` has more before it.
+    let fits = host > 0
+        && before(view, start) != b':'
+        && start + host <= place + 1
+        && (number == b"*"
+            || (!number.is_empty() && number.len() <= 5 && number.iter().all(u8::is_ascii_digit)))
+        && name(port + 1, database)
+        && name(database + 1, user);
+    let password = rest(line, user + 1);
+    let quoted = begins(password, b"\"") || begins(password, b"'");
+    (fits && !quoted && password.len() >= 5 && is_login_password(part(line, database + 1, user), password))
+        .then_some((start + user + 1, end))
+}
+
+#[cfg(test)]
+#[expect(clippy::string_slice, reason = "tests cut the texts they have made")]
+mod tests {
+    use super::*;
+
+    // T21
+    #[test]
+    fn passwords_behind_short_flags() {
+        let found = |text: &'static str| {
+            programs()
+                .filter_map(|program| text.find(program).map(|from| (from, from + program.len())))
+                .find_map(|(from, after)| password(text.as_bytes(), from, after))
+                .map(|(from, to)| &text[from..to])
+        };
+        for (text, expected) in [
+            ("mysql -u root -pq9Zx7pLm2 orders", Some("q9Zx7pLm2")),
+            ("mysqldump -uroot -p'q9!Zx7pLm2' orders", Some("q9!Zx7pLm2")),
+            ("sshpass -p q9Zx7pLm2 ssh ada@h", Some("q9Zx7pLm2")),
+            ("sshpass -pq9Zx7pLm2 ssh ada@h", Some("q9Zx7pLm2")),
+            ("redis-cli -h cache -a q9Zx7pLm2 ping", Some("q9Zx7pLm2")),
+            ("docker login -u ada \\\n  -p q9Zx7pLm2 h", Some("q9Zx7pLm2")),
+            ("\"mysql -u root -pq9Zx7pLm2\"", Some("q9Zx7pLm2")),
+            ("mysql -u root -p", None),
+            ("mysql -u root -p orders", None),
+            ("mysql -u root -p$PASSWORD", None),
+            ("mysql -h db | grep -pq9Zx7pLm2", None),
+            ("docker login -u ada -p $TOKEN", None),
+            ("mysql -u root -ppassword", None),
+            ("the mysql documentation says -p", None),
+        ] {
+            assert_eq!(found(text), expected, "{text}");
+        }
+    }
+
+    // T21
+    #[test]
+    fn statements_and_lines_of_pgpass() {
+        let found = |text: &'static str| {
+            identified(text.as_bytes(), text.find("IED ").unwrap() + 4).map(|(from, to)| &text[from..to])
+        };
+        assert_eq!(found("CREATE USER a IDENTIFIED BY 'q9Zx7pLm2';"), Some("q9Zx7pLm2"));
+        assert_eq!(found("IDENTIFIED WITH caching_sha2_password BY \"q9Zx7pLm2\""), Some("q9Zx7pLm2"));
+        assert_eq!(found("IDENTIFIED BY 'password'"), None);
+        assert_eq!(found("IDENTIFIED in the 'q9Zx7pLm2'"), None);
+        let found = |text: &'static str| {
+            pgpass(text.as_bytes(), text.find(":5432:").unwrap_or(1)).map(|(from, to)| &text[from..to])
+        };
+        assert_eq!(found("db.internal:5432:orders:app:q9Zx7pLm2\n"), Some("q9Zx7pLm2"));
+        assert_eq!(found("*:*:*:app:q9Z:x7pLm2\n"), Some("q9Z:x7pLm2"));
+        for clean in ["db:5432:a:b", "h:5432:x y:a:q9Zx7pLm2", "http://h:5432:a:b:password"] {
+            assert_eq!(found(clean), None, "{clean}");
+        }
+    }
+}
