@@ -15,6 +15,15 @@ struct Flag {
     joined: Joined,
 }
 
+/// What stands between user and password where a flag takes both.
+fn split(program: &str) -> Option<u8> {
+    match program {
+        "smbclient " => Some(b'%'),
+        "lftp " => Some(b','),
+        _ => None,
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Joined {
     Never,
@@ -47,6 +56,10 @@ const FLAGS: &[Flag] = &[
     Flag { program: "ldapmodify ", flag: b"-w", joined: Joined::May },
     Flag { program: "ldapadd ", flag: b"-w", joined: Joined::May },
     Flag { program: "sqlcmd ", flag: b"-P", joined: Joined::May },
+    Flag { program: "zip ", flag: b"-P", joined: Joined::May },
+    Flag { program: "7z ", flag: b"-p", joined: Joined::Must },
+    Flag { program: "smbclient ", flag: b"-U", joined: Joined::May },
+    Flag { program: "lftp ", flag: b"-u", joined: Joined::May },
     Flag { program: "bcp ", flag: b"-P", joined: Joined::May },
 ];
 
@@ -71,7 +84,10 @@ pub(crate) fn password(view: &[u8], from: usize, after: usize) -> Option<(usize,
             (true, _) => word(view, end, after + LINE)?,
             (false, _) => (start + known.flag.len(), end),
         };
-        let value = unquoted(view, value);
+        let mut value = unquoted(view, value);
+        if let Some(sign) = split(known.program) {
+            value.0 = run(view, value.0, value.1, |byte| byte != sign) + 1;
+        }
         let text = part(view, value.0, value.1);
         let told = is_login_password(b"", text) && text.iter().any(u8::is_ascii_digit);
         if text.len() >= 5 && (told || is_drawn_password(text)) {
@@ -111,6 +127,22 @@ fn unquoted(view: &[u8], (start, end): (usize, usize)) -> (usize, usize) {
     }
     // What closes a text around the whole command is no part of it.
     (start, run_back(view, end, start, |byte| matches!(byte, b'"' | b'\'' | b'`' | b';')))
+}
+
+/// The second of two texts that a call is given, the first of which is a user: `HTTPBasicAuth("ada", "...")`.
+pub(crate) fn arguments(view: &[u8], after: usize) -> Option<(usize, usize)> {
+    let text = |place: usize| {
+        let start = run(view, place, place + 40, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r'));
+        let quote = at(view, start);
+        let end = run(view, start + 1, start + 1 + LINE, |byte| byte != quote && byte >= b' ');
+        (matches!(quote, b'"' | b'\'') && at(view, end) == quote).then_some((start + 1, end))
+    };
+    let user = text(after)?;
+    let comma = run(view, user.1 + 1, user.1 + 9, is_blank);
+    let password = text((at(view, comma) == b',').then_some(comma + 1)?)?;
+    let (user, told) = (part(view, user.0, user.1), part(view, password.0, password.1));
+    let mixed = told.iter().any(u8::is_ascii_digit) && told.len() >= 6 && is_login_password(user, told);
+    (mixed || is_drawn_password(told)).then_some(password)
 }
 
 /// The text of `IDENTIFIED [WITH x] BY [PASSWORD] '...'`, whose first word ends at `after`.

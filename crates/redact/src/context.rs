@@ -18,8 +18,10 @@ pub(crate) enum Given {
     Equals,
     /// `:`
     Colon,
-    /// `==`, `!=`, `,`, `(`, `||`, `is`: only a quoted text is a value there.
+    /// `==`, `!=`, `,`, `||`, `is`: only a quoted text is a value there.
     Beside,
+    /// `name(`: the same.
+    Call,
     /// `<name>value`
     Markup,
     /// `--name value`
@@ -61,15 +63,24 @@ pub(crate) fn assigned(view: &[u8], from: usize, to: usize) -> Option<Assigned> 
     }
     let (value, quoted) = value(view, place, given, start)?;
     let own_line = leads(view, start);
-    let listed = given == Given::Equals && !quoted && value.0 == end + 1 && is_listed(view, start);
+    let listed = given == Given::Equals && !quoted && value.0 == end + 1 && (flag || is_listed(view, start))
+        || is_header(view, start, given, value.1);
     Some(Assigned { name: (start, end), value, quoted, given, own_line, listed })
+}
+
+/// Whether name and value fill a quoted text: `-H "X-Api-Key: x"`.
+fn is_header(view: &[u8], name: usize, given: Given, end: usize) -> bool {
+    let quote = before(view, name);
+    matches!(quote, b'"' | b'\'') && matches!(given, Given::Colon | Given::Equals) && at(view, end) == quote
 }
 
 /// Whether another pair stands right before the name, without the comma that arguments have.
 fn is_listed(view: &[u8], name: usize) -> bool {
     let from = name.saturating_sub(NAME);
     match before(view, name) {
-        b';' | b'&' | b'?' => true,
+        b';' | b'&' | b'?' | b'=' => true,
+        // `//registry.internal/:_authToken=x`
+        b':' => before(view, name - 1) == b'/',
         // `host=db user=app password=x`
         byte if is_blank(byte) => {
             let last = run_back(view, name, from, is_blank);
@@ -133,18 +144,40 @@ fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
                 None => (Given::Beside, i + 1),
             }
         }
-        (b'(', _) => (Given::Beside, i + 1),
+        (b'(', _) => (Given::Call, i + 1),
         (b'\n' | b'\r', _) => (
             Given::Colon,
             value_word(view, run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r')))?,
         ),
-        _ if spaced && begins(rest(view, i), b"is ") => (Given::Beside, i + 3),
+        _ if spaced && begins(rest(view, i), b"is ") => {
+            let next = at(view, run(view, i + 3, i + 3 + GAP, is_blank));
+            (if matches!(next, b'"' | b'\'' | b'`') { Given::Beside } else { Given::Blank }, i + 3)
+        }
+        // `<wsse:Password Type="...">`
+        _ if spaced && attributes(view, end).is_some() => (Given::Markup, attributes(view, end)?),
+        // `variable "password" { default = "..." }`
+        (b'{', _) if closed => (Given::Equals, default(view, i)?),
         _ if spaced && closed => (Given::Equals, value_word(view, i)?),
         _ if spaced && !flag && typed(view, i).is_some() => (Given::Equals, typed(view, i)?),
         _ if spaced => (if flag { Given::Flag } else { Given::Blank }, i),
         _ => return None,
     };
     Some(given)
+}
+
+/// The place after the tag of markup in whose attributes the name's end stands.
+fn attributes(view: &[u8], end: usize) -> Option<usize> {
+    let name = run_back(view, end, end.saturating_sub(NAME), |byte| is_name(byte) || byte == b':');
+    let last = run(view, end, end + 200, |byte| !matches!(byte, b'<' | b'>' | b'\n' | b'\r'));
+    (before(view, name) == b'<' && at(view, last) == b'>' && before(view, last) != b'/').then_some(last + 1)
+}
+
+/// The place after `default =` in the block that begins here.
+fn default(view: &[u8], block: usize) -> Option<usize> {
+    let end = run(view, block + 1, block + 400, |byte| !matches!(byte, b'{' | b'}'));
+    let word = memchr::memmem::find(part(view, block, end), b"default")? + block + b"default".len();
+    let equals = run(view, word, word + GAP, is_blank);
+    (at(view, equals) == b'=').then_some(equals + 1)
 }
 
 /// `Password string = "..."`: the place of the quote, when the name is followed by a type.
@@ -169,7 +202,7 @@ fn value_word(view: &[u8], place: usize) -> Option<usize> {
 fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize, usize), bool)> {
     let mut i = run(view, place, place + GAP, is_blank);
     // A block or a text on the next line.
-    if matches!(given, Given::Colon | Given::Equals | Given::Markup | Given::Beside) {
+    if matches!(given, Given::Colon | Given::Equals | Given::Markup | Given::Beside | Given::Call) {
         if given == Given::Colon && matches!(at(view, i), b'|' | b'>') {
             i = run(view, i, i + 3, |byte| matches!(byte, b'|' | b'>' | b'-' | b'+'));
         }
@@ -204,10 +237,10 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
             return (end > start).then_some(((start, end), true));
         }
     }
-    if given == Given::Beside {
+    if matches!(given, Given::Beside | Given::Call) {
         return None;
     }
-    let in_query = matches!(before(view, name), b'?' | b'&');
+    let in_query = before(view, name) == b'?' || (before(view, name) == b'&' && in_address(view, name));
     let whole_line = leads(view, name) && matches!(given, Given::Equals | Given::Colon);
     let visible = |byte: u8| byte > b' ' && byte != 0x7f;
     if given == Given::Markup {
@@ -226,6 +259,12 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
     let end =
         part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
     (end > i).then_some(((i, end), false))
+}
+
+/// Whether the word around a name is an address, in which `#` ends the query.
+fn in_address(view: &[u8], name: usize) -> bool {
+    let word = part(view, run_back(view, name, name.saturating_sub(200), |byte| byte > b' '), name);
+    word.contains(&b'?') || memchr::memmem::find(word, b"://").is_some()
 }
 
 /// In a file of settings a quote or a bracket inside a value is part of it: to the end of the word, unless the line began with a quote or

@@ -1,6 +1,6 @@
 //! What one anchor yields: the rule, parser or known value it leads to is asked, within the view that the pass gives.
 
-use crate::bytes::{before, begins, part};
+use crate::bytes::{before, begins, part, run_back};
 use crate::context::{Assigned, Given, assigned};
 use crate::finding::{Layer, Span};
 use crate::judge::{Standing, is_published, is_secret, is_uuid};
@@ -146,6 +146,16 @@ impl<'a> Found<'a> {
                     self.push(span, kinds.password, Layer::Context);
                 }
             }
+            Target::Arguments => {
+                if let Some(span) = command::arguments(view, after) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::Source => {
+                if let Some(span) = url::source(view, start) {
+                    self.push(span, kinds.database, Layer::Context);
+                }
+            }
             Target::PgPass => {
                 if let Some(span) = command::pgpass(view, start) {
                     self.push(span, kinds.password, Layer::Context);
@@ -206,12 +216,19 @@ impl<'a> Found<'a> {
         if is_uuid(value) && says_request(name) {
             return;
         }
+        // "it should pass ..." is no name.
+        if found.given == Given::Blank && (name.eq_ignore_ascii_case(b"pass") || name.ends_with(b"Pass")) {
+            return;
+        }
         // `PASSWORD '...'` of a statement, not a word of a text before something quoted.
-        if found.given == Given::Blank && found.quoted && before(self.view, found.value.0) != b'\'' {
+        if found.given == Given::Blank
+            && found.quoted
+            && !matches!(before(self.view, found.value.0), b'\'' | b'"')
+        {
             return;
         }
         // The tokens in the addresses of badges are public.
-        if part(self.view, 0, found.name.0).ends_with(b".svg?") {
+        if is_badge(self.view, found.name.0) {
             return;
         }
         if is_secret(promise, value, standing) && !value.eq_ignore_ascii_case(name) {
@@ -224,4 +241,17 @@ impl<'a> Found<'a> {
             self.push(found.value, kind, Layer::Context);
         }
     }
+}
+
+/// Whether the address before a name is that of a badge.
+fn is_badge(view: &[u8], name: usize) -> bool {
+    if !matches!(before(view, name), b'?' | b'&') {
+        return false;
+    }
+    let from = run_back(view, name, name.saturating_sub(200), |byte| {
+        byte > b' ' && !matches!(byte, b'"' | b'(' | b'\'')
+    });
+    [b".svg".as_slice(), b"badge", b"codecov", b"shields.io"]
+        .iter()
+        .any(|word| memchr::memmem::find(part(view, from, name), word).is_some())
 }

@@ -15,18 +15,32 @@ const COOKIES: usize = 4096;
 /// The token after `Bearer`, which ends at `after`.
 pub(crate) fn bearer(view: &[u8], after: usize) -> Option<(usize, usize)> {
     let start = gap(view, after)?;
-    let end = run(view, start, start + 4096, |byte| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
-    });
+    let end = token_end(view, start);
     let token = part(view, start, end);
     let mixed = token.len() >= 12 && token.iter().any(u8::is_ascii_digit) && !is_name(token);
     ((mixed || is_drawn_token(token)) && entropy(token) >= 2.7 && !is_placeholder(token))
         .then_some((start, end))
 }
 
+/// Where a token ends. Signs that no token should have end it, unless it was drawn with them.
+fn token_end(view: &[u8], start: usize) -> usize {
+    let end = run(view, start, start + 4096, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
+    });
+    let last = run(view, end, start + 4096, |byte| {
+        byte > b' '
+            && byte != 0x7f
+            && !matches!(
+                byte,
+                b'"' | b'\'' | b'`' | b'<' | b'>' | b'\\' | b',' | b';' | b')' | b'}' | b'(' | b'{' | b'$'
+            )
+    });
+    if is_drawn_token(part(view, start, last)) { last } else { end }
+}
+
 /// What a machine has drawn, also when it holds no digit.
 fn is_drawn_token(token: &[u8]) -> bool {
-    token.len() >= 16 && is_drawn_password(token)
+    token.len() >= 10 && is_drawn_password(token)
 }
 
 /// The token after a scheme that no anchor knows: `Authorization: token ...`, `"Authorization": "ApiKey ..."`.
@@ -48,9 +62,7 @@ pub(crate) fn of_scheme(
     if known || scheme == value.0 || start == scheme || (quoted && start >= value.1) {
         return None;
     }
-    let end = run(view, start, start + 4096, |byte| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
-    });
+    let end = token_end(view, start);
     let token = part(view, start, end);
     let mixed = token.len() >= 16
         && token.iter().filter(|byte| byte.is_ascii_digit()).count() >= 2

@@ -2,18 +2,19 @@
 //! addresses are not; what a machine has made is recognised by how its letters are spread. Entropy counts only here,
 //! inside a context, never alone.
 
+mod drawn;
 mod pairs;
 mod shape;
 mod stand_in;
 mod word;
 
-pub(crate) use self::pairs::is_random;
+use self::drawn::is_drawn;
+pub(crate) use self::drawn::is_drawn_password;
 use self::shape::{
     ends_in_number, is_address, is_code, is_identifier, is_mixed, is_number, is_path, is_snake, is_table,
     sorts,
 };
 pub(crate) use self::shape::{is_camel, is_uuid};
-use self::stand_in::stands_for_another;
 pub(crate) use self::stand_in::{is_placeholder, is_published};
 pub(crate) use self::word::is_dummy_word;
 use self::word::{is_sequence, is_words, plain_letters};
@@ -36,12 +37,6 @@ pub(crate) struct Standing {
     pub(crate) last: bool,
 }
 
-/// How unusual a value must be that stands where only a text can stand; see [`is_random`].
-const SLACK: f32 = 2.0;
-/// Of a few letters over and over nothing is drawn at random.
-const LEAST_ENTROPY: f32 = 2.5;
-/// So much of a long value tells what it is.
-const ENOUGH: usize = 256;
 /// Nobody types a longer password.
 const LONGEST_PASSWORD: usize = 200;
 
@@ -61,8 +56,8 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
     // An argument beside the name says less than an assignment.
     let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
     let odd = value.len() >= 8 || digits >= 2 || value.iter().any(u8::is_ascii_punctuation);
-    if standing.given == Given::Beside
-        && !(standing.last && odd && sorts(value) >= 2 && !is_identifier(value))
+    if matches!(standing.given, Given::Beside | Given::Call)
+        && !(standing.last && odd && sorts(value) >= 2 && !is_identifier(value) && !is_uuid(value))
     {
         return false;
     }
@@ -83,51 +78,6 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
             is_machine_made(value, standing, 16, 3.0) && !is_uuid(value) && standing.given != Given::Blank
         }
     }
-}
-
-/// What was drawn at random, by how unusual its letters follow each other. That is evidence of its own: it also counts for a value
-/// that could be a name, a word or an expression, where signs and sorts of characters tell nothing.
-fn is_drawn(promise: Promise, value: &[u8], standing: Standing) -> bool {
-    let literal = standing.quoted
-        || standing.own_line
-        || standing.listed
-        || matches!(standing.given, Given::Markup | Given::Flag);
-    let whole = value;
-    let value = value.get(..ENOUGH).unwrap_or(value);
-    let clear = standing.last || standing.capitals;
-    let (least, slack) = match (promise, standing.given) {
-        (_, Given::Beside) if !(standing.last && standing.quoted) => return false,
-        (Promise::Password, Given::Blank) => (8, if standing.quoted { SLACK } else { 1.0 }),
-        (Promise::Password, _) if clear => (8, if literal { SLACK } else { 1.7 }),
-        (Promise::Token, Given::Blank) => (20, 1.0),
-        (Promise::Token, _) if clear => (16, if literal { SLACK } else { 1.7 }),
-        _ => return false,
-    };
-    // An argument beside the name, or a word of a list.
-    if standing.given == Given::Beside && (sorts(value) < 3 || is_identifier(value)) {
-        return false;
-    }
-    let percent = value.iter().filter(|byte| **byte == b'%').count();
-    let escaped = value.windows(2).filter(|two| matches!(two, [b'\\', b'x' | b'u' | b'0'..=b'9'])).count();
-    let token = promise != Promise::Token || value.iter().all(|&byte| is_token_letter(byte));
-    value.len() >= least
-        && token
-        && escaped < 3
-        && percent * (if promise == Promise::Token { 8 } else { 4 }) < value.len()
-        && entropy(value) >= LEAST_ENTROPY
-        && (standing.quoted || whole.len() == value.len() || promise == Promise::Token)
-        && (literal || !is_code(value))
-        && !is_uuid(value)
-        && !is_table(value)
-        && !value.iter().any(|byte| *byte < b' ' || *byte == 0x7f)
-        && !stands_for_another(value)
-        && is_random(value, slack)
-}
-
-/// What tokens are made of.
-fn is_token_letter(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'_' | b'-' | b'+' | b'/' | b'=' | b'.' | b'~' | b':' | b'%')
 }
 
 /// What a person may have thought up: more than one sort of character, and more than the words of every example.
@@ -223,7 +173,7 @@ fn is_random_key(value: &[u8], standing: Standing) -> bool {
         && digits >= 3
         && !hash
         && standing.given != Given::Blank
-        && standing.given != Given::Beside
+        && !matches!(standing.given, Given::Beside | Given::Call)
         && entropy(value) >= 3.5
         && value
             .iter()
@@ -242,14 +192,4 @@ pub(crate) fn is_login_password(user: &[u8], password: &[u8]) -> bool {
         && (!is_words(password) || is_mixed(password))
         && (password.len() >= 6 || !password.iter().all(u8::is_ascii_digit))
         || is_drawn_password(password)
-}
-
-/// The same without a name before it: only what was clearly drawn at random.
-pub(crate) fn is_drawn_password(password: &[u8]) -> bool {
-    password.len() >= 8
-        && !password.iter().any(|byte| *byte <= b' ' || *byte == 0x7f)
-        && password.iter().filter(|byte| **byte == b'%').count() * 5 < password.len() * 2
-        && entropy(password) >= LEAST_ENTROPY
-        && !stands_for_another(password)
-        && is_random(password, SLACK)
 }

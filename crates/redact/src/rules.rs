@@ -29,6 +29,10 @@ pub(crate) enum Target {
     /// A program that takes its password by a short flag.
     Command,
     Identified,
+    /// A call with user and password.
+    Arguments,
+    /// `user:password@tcp(`, `:thin:user/password@`.
+    Source,
     PgPass,
     Cookie,
     /// `data:` of a manifest.
@@ -150,6 +154,22 @@ impl Rules {
             add(program.as_bytes(), false, Target::Command);
         }
         add(b"identified ", true, Target::Identified);
+        for call in [
+            b"basicauth(".as_slice(),
+            b"networkcredential(",
+            b"passwordauthentication(",
+            b"passwordcredentials(",
+            b"auth=(",
+            b"auth = (",
+            b"basic_auth(",
+            b"set_basic_auth(",
+            b"setbasicauth(",
+        ] {
+            add(call, true, Target::Arguments);
+        }
+        for source in [b"@tcp(".as_slice(), b"@unix(", b":thin:"] {
+            add(source, false, Target::Source);
+        }
         for port in [b":5432:".as_slice(), b":5433:", b":6432:", b"*:*:"] {
             add(port, false, Target::PgPass);
         }

@@ -85,6 +85,26 @@ pub(crate) fn login(view: &[u8], after: usize) -> Option<Login> {
         .then_some(Login { secret: (after + split + 1, host), database })
 }
 
+/// The password of `user:password@tcp(host)` and of `jdbc:oracle:thin:user/password@host`, whose mark stands at `mark`.
+pub(crate) fn source(view: &[u8], mark: usize) -> Option<(usize, usize)> {
+    let visible =
+        |byte: u8| byte > b' ' && byte != 0x7f && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>');
+    let (from, to, split) = if at(view, mark) == b'@' {
+        (run_back(view, mark, mark.saturating_sub(300), visible), mark, b':')
+    } else {
+        let from = mark + b":thin:".len();
+        let end = run(view, from, from + 300, visible);
+        let host = part(view, from, end).iter().rposition(|byte| *byte == b'@')?;
+        (from, from + host, b'/')
+    };
+    let login = part(view, from, to);
+    let split = login.iter().position(|byte| *byte == split)?;
+    let (user, password) = (part(login, 0, split), part(login, split + 1, login.len()));
+    let named = !user.is_empty()
+        && user.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
+    (named && is_login_password(user, password)).then_some((from + split + 1, to))
+}
+
 #[cfg(test)]
 #[expect(clippy::string_slice, reason = "tests cut the texts they have made")]
 mod tests {

@@ -17,7 +17,7 @@ const ENOUGH: usize = 256;
 
 /// Whether a text is as unusual as one drawn at random from the sorts of characters in it. Of random texts about one in forty is missed
 /// with a `slack` of 2; less slack misses more and is fooled less.
-pub(crate) fn is_random(value: &[u8], slack: f32) -> bool {
+pub(super) fn is_random(value: &[u8], slack: f32) -> bool {
     if value.len() < 2 {
         return false;
     }
