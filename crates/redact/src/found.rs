@@ -12,8 +12,8 @@ use crate::{command, header, manifest, pem, url};
 /// What runs on without an end in sight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endless {
-    /// The lines of a private key.
-    Key,
+    /// The lines of a private key, each with this before it.
+    Key(pem::Prefix),
     /// A run of visible characters.
     Run,
 }
@@ -115,10 +115,11 @@ impl<'a> Found<'a> {
                 }
             }
             Target::Pem => {
-                let begin = after - b"BEGIN ".len();
+                let begin =
+                    start + part(view, start, after).iter().position(|byte| *byte == b'B').unwrap_or(0);
                 if let Some((start, end)) = pem::first_line(view, begin) {
                     self.push((start, end), kinds.private_key, Layer::Form);
-                    self.endless = Some(Endless::Key);
+                    self.endless = Some(Endless::Key(pem::Prefix::before(view, start)));
                 }
             }
             Target::Bearer => {

@@ -365,8 +365,8 @@ fn ending(text: &[u8], start: usize, tail: Tail, end: bool) -> Result<Ending, Mo
     let most = (start + LONG).max(tail.from);
     let limit = most.min(text.len());
     let ending = match tail.what {
-        Endless::Key => {
-            let walked = pem::walk(text, tail.from, limit, start == tail.from);
+        Endless::Key(prefix) => {
+            let walked = pem::walk(text, tail.from, limit, start == tail.from, &prefix);
             let last = if walked.open && limit == most { limit } else { walked.end };
             Ending { end: last, body: walked.is_key(), open: walked.open, cut: walked.open && limit == most }
         }

@@ -142,7 +142,7 @@ impl Rules {
         for digit in [b'4', b'3', b'2'] {
             add(&[digit, b':', b'/', b'/'], true, Target::Url);
         }
-        for begin in [b"-BEGIN ".as_slice(), b"- BEGIN "] {
+        for begin in [b"-BEGIN ".as_slice(), b"- BEGIN ", b"-BEGIN+", b"-BEGIN%20"] {
             add(begin, false, Target::Pem);
         }
         add(b"bearer", true, Target::Bearer);
