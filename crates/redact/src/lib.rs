@@ -37,7 +37,7 @@ mod stream;
 mod token;
 mod url;
 
-pub use environment::is_secret;
+pub use environment::secrets_of;
 pub use fault::RuleFault;
 pub use finding::{Finding, Layer};
 pub use known::{KnownValue, LEAST_VALUE};

@@ -210,6 +210,13 @@ fn width(text: &[u8], place: usize, signs: &[&[u8]]) -> Option<usize> {
         .flatten()
 }
 
+/// Past one line end in any spelling, with quotes and blanks around it.
+pub(crate) fn past_break(text: &[u8], place: usize) -> Option<usize> {
+    let next = past_separators(text, place, &Prefix::NONE)?;
+    let broken = (place..next).any(|place| width(text, place, ENDS).is_some());
+    broken.then_some(next)
+}
+
 /// Past blanks, line ends in any spelling with what stands before each line, quotes and signs that put texts of a program together.
 /// Nothing when the text ends where a line may have its prefix.
 fn past_separators(text: &[u8], mut place: usize, prefix: &Prefix) -> Option<usize> {
