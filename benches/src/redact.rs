@@ -18,6 +18,8 @@ use corpus::Chance;
 /// Bytes of source that speed is measured on.
 const SPEED_BYTES: usize = 48 << 20;
 const ROUNDS: usize = 3;
+/// Bytes of a hostile text: more than what is held back of one token.
+const HOSTILE: usize = 96 << 10;
 /// Random values for each place and alphabet.
 const EACH: usize = 100;
 
@@ -29,6 +31,7 @@ pub(crate) fn run() -> Report {
     let text =
         source.iter().flat_map(|(_, bytes)| bytes.iter().copied()).take(SPEED_BYTES).collect::<Vec<u8>>();
     speed(&mut report, &redactor, &text);
+    hostile(&mut report, &redactor);
     peer(&mut report, &text);
     recall(&mut report, &redactor);
     noise(&mut report, &redactor, &source);
@@ -77,6 +80,35 @@ fn speed(report: &mut Report, redactor: &Redactor, text: &[u8]) {
         "us",
         Must::AtMost(1.0),
     );
+}
+
+/// Texts of nothing but the beginning of a rule: each place asks to be looked at. The slowest are taken four times as long.
+fn hostile(report: &mut Report, redactor: &Redactor) {
+    let rules = Rules::built_in().expect("the rules load");
+    let text =
+        |beginning: &[u8], size: usize| beginning.iter().copied().cycle().take(size).collect::<Vec<u8>>();
+    let time = |text: &[u8]| {
+        let before = thread_time();
+        redactor.redact_bytes(text).expect("it can be redacted");
+        thread_time() - before
+    };
+    let mut slowest: Vec<(f64, &[u8])> = rules
+        .beginnings()
+        .into_iter()
+        .map(|beginning| (time(&text(beginning, HOSTILE)), beginning))
+        .collect();
+    slowest.sort_by(|one, other| other.0.total_cmp(&one.0));
+    slowest.truncate(5);
+    let grows = |&(_, beginning): &(f64, &[u8])| {
+        let (short, long) = (text(beginning, HOSTILE), text(beginning, 4 * HOSTILE));
+        best(|| drop(time(&long))) / best(|| drop(time(&short)))
+    };
+    let most = slowest.iter().map(grows).fold(0.0, f64::max);
+    for (time, beginning) in &slowest {
+        let told = String::from_utf8_lossy(beginning).into_owned();
+        report.tell(format!("nothing but {told:?}"), HOSTILE as f64 / 1e6 / time, "MB/s");
+    }
+    report.must("four times as much of the slowest takes longer by", most, "times", Must::AtMost(6.0));
 }
 
 /// The same rules, spelled as TOML, in both programs.

@@ -5,7 +5,12 @@ use crate::bytes::{at, before, begins, contains, is_blank, part, rest, run, run_
 use crate::judge::{is_drawn_password, is_login_password};
 
 /// The longest command line that is looked at.
-const LINE: usize = 600;
+const LINE: usize = 2400;
+
+/// Words of a command line that are looked at.
+const WORDS: usize = 40;
+/// Flags of it that may be the one.
+const FLAGS_ASKED: usize = 3;
 
 /// How a program takes its password.
 struct Flag {
@@ -72,12 +77,17 @@ pub(crate) fn programs() -> impl Iterator<Item = &'static str> {
 pub(crate) fn password(view: &[u8], from: usize, after: usize) -> Option<(usize, usize)> {
     let told = part(view, from, after);
     let known = FLAGS.iter().find(|flag| told.eq_ignore_ascii_case(flag.program.as_bytes()))?;
-    let mut place = after;
-    while let Some((start, end)) = word(view, place, after + LINE) {
+    let (mut place, mut flags) = (after, 0);
+    for _ in 0..WORDS {
+        let (start, end) = word(view, place, after + LINE)?;
         place = end;
         let text = part(view, start, end);
         if !text.starts_with(known.flag) {
             continue;
+        }
+        flags += 1;
+        if flags > FLAGS_ASKED {
+            return None;
         }
         let value = match (text.len() == known.flag.len(), known.joined) {
             (true, Joined::Must) | (false, Joined::Never) => continue,

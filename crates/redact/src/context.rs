@@ -6,8 +6,8 @@ use crate::bytes::{at, before, begins, is_blank, part, rest, run, run_back};
 
 /// The longest part of a name before and after the word in it.
 const NAME: usize = 64;
-/// The longest value.
-pub(crate) const VALUE: usize = 2048;
+/// So much of a value is looked at; what goes on after that is followed by the pass.
+pub(crate) const VALUE: usize = 512;
 /// The longest gap inside a line, for values that stand in columns.
 const GAP: usize = 40;
 
@@ -30,6 +30,17 @@ pub(crate) enum Given {
     Blank,
 }
 
+/// How a value goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Open {
+    /// To this quote.
+    Quote(u8),
+    /// To a blank.
+    Word,
+    /// To a sign that ends values in a line of code.
+    Run,
+}
+
 /// A name with its value; places count in the view.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Assigned {
@@ -39,6 +50,8 @@ pub(crate) struct Assigned {
     pub(crate) given: Given,
     /// The line begins with the name, but for words such as `export`.
     pub(crate) own_line: bool,
+    /// How the value goes on when its end is not in sight.
+    pub(crate) open: Option<Open>,
     /// One of several pairs: `host=db user=app password=x`, `Server=db;Password=x`, `?user=app&password=x`.
     pub(crate) listed: bool,
 }
@@ -54,18 +67,18 @@ pub(crate) fn assigned(view: &[u8], from: usize, to: usize) -> Option<Assigned> 
     while start < from && matches!(at(view, start), b'-' | b'.') {
         start += 1;
     }
-    let (given, place) = operator(view, end, flag)?;
+    let (given, place) = operator(view, (start, end), flag)?;
     // The name of a group in an expression: `(?P<password>...`.
     if given == Given::Markup
         && (part(view, 0, start).ends_with(b"?<") || part(view, 0, start).ends_with(b"?P<"))
     {
         return None;
     }
-    let (value, quoted) = value(view, place, given, start)?;
+    let (value, quoted, open) = value(view, place, given, start)?;
     let own_line = leads(view, start);
     let listed = given == Given::Equals && !quoted && value.0 == end + 1 && (flag || is_listed(view, start))
         || is_header(view, start, given, value.1);
-    Some(Assigned { name: (start, end), value, quoted, given, own_line, listed })
+    Some(Assigned { name: (start, end), value, quoted, given, own_line, open, listed })
 }
 
 /// Whether name and value fill a quoted text: `-H "X-Api-Key: x"`.
@@ -114,7 +127,7 @@ fn leads(view: &[u8], start: usize) -> bool {
 }
 
 /// What follows the name, and where the value may begin.
-fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
+fn operator(view: &[u8], (start, end): (usize, usize), flag: bool) -> Option<(Given, usize)> {
     let mut i = run(view, end, end + 4, |byte| matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b']' | b')'));
     for closing in [b"&quot;".as_slice(), b"%22", b"&#34;"] {
         if begins(rest(view, i), closing) {
@@ -129,6 +142,10 @@ fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
         (b':', b':') => return None,
         (b':', b'=') => (Given::Equals, i + 2),
         (b':', _) => (Given::Colon, i + 1),
+        // `NAME==x`, `NAME=~x` of an environment: the second sign is of the value.
+        (b'=', b'=' | b'~') if !spaced && !closed && at(view, i + 2) > b' ' && leads(view, start) => {
+            (Given::Equals, i + 1)
+        }
         (b'=', b'=') if at(view, i + 2) == b'=' => (Given::Beside, i + 3),
         (b'=' | b'!', b'=') => (Given::Beside, i + 2),
         (b'=', b'~') => return None,
@@ -199,7 +216,10 @@ fn value_word(view: &[u8], place: usize) -> Option<usize> {
     matches!(at(view, after), b'=' | b':').then_some(after + 1)
 }
 
-fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize, usize), bool)> {
+/// The value, whether it is quoted, and how it goes on.
+type Value = ((usize, usize), bool, Option<Open>);
+
+fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<Value> {
     let mut i = run(view, place, place + GAP, is_blank);
     // A block or a text on the next line.
     if matches!(given, Given::Colon | Given::Equals | Given::Markup | Given::Beside | Given::Call) {
@@ -234,7 +254,8 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
         if rest(view, i).starts_with(quote) {
             let start = i + quote.len();
             let end = closing(view, start, limit, quote)?;
-            return (end > start).then_some(((start, end), true));
+            let open = (end == limit).then_some(Open::Quote(quote.last().copied().unwrap_or(b'"')));
+            return (end > start).then_some(((start, end), true, open));
         }
     }
     if matches!(given, Given::Beside | Given::Call) {
@@ -245,7 +266,7 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
     let visible = |byte: u8| byte > b' ' && byte != 0x7f;
     if given == Given::Markup {
         let end = run(view, i, limit, |byte| visible(byte) && byte != b'<');
-        return (end > i).then_some(((i, end), false));
+        return (end > i).then_some(((i, end), false, (end == limit).then_some(Open::Run)));
     }
     let end = run(view, i, limit, |byte| {
         visible(byte)
@@ -255,10 +276,11 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
     });
     let end = if whole_line { past_quotes(view, name, i, end, limit) } else { end };
     let end = next_field(view, i, end);
+    let open = (end == limit).then_some(if whole_line { Open::Word } else { Open::Run });
     let end = run_back(view, end, i, |byte| matches!(byte, b',' | b';' | b')' | b'}' | b']' | b'\\'));
     let end =
         part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
-    (end > i).then_some(((i, end), false))
+    (end > i).then_some(((i, end), false, open))
 }
 
 /// Whether the word around a name is an address, in which `#` ends the query.
@@ -283,8 +305,10 @@ fn past_quotes(view: &[u8], name: usize, from: usize, end: usize, limit: usize) 
 /// Where another field begins inside of a value: `a1&name=`.
 fn next_field(view: &[u8], from: usize, to: usize) -> usize {
     let begins = |place: &usize| {
-        let name = run(view, place + 1, to, is_name);
-        at(view, *place) == b'&' && name > place + 3 && at(view, name) == b'='
+        at(view, *place) == b'&' && {
+            let name = run(view, place + 1, (place + NAME).min(to), is_name);
+            name > place + 3 && at(view, name) == b'='
+        }
     };
     (from + 1..to).find(begins).unwrap_or(to)
 }

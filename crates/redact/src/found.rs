@@ -1,7 +1,7 @@
 //! What one anchor yields: the rule, parser or known value it leads to is asked, within the view that the pass gives.
 
 use crate::bytes::{before, begins, part, run_back};
-use crate::context::{Assigned, Given, assigned};
+use crate::context::{Assigned, Given, Open, assigned};
 use crate::finding::{Layer, Span};
 use crate::judge::{Standing, is_published, is_secret, is_uuid};
 use crate::live::Live;
@@ -16,6 +16,8 @@ pub(crate) enum Endless {
     Key(pem::Prefix),
     /// A run of visible characters.
     Run,
+    /// A value in a context.
+    Value(Open),
 }
 
 /// What one anchor yields; places count in the view.
@@ -96,6 +98,7 @@ impl<'a> Found<'a> {
                     )?
                 {
                     self.push(found.value, rule.kind, Layer::Context);
+                    self.endless = found.open.map(Endless::Value);
                 }
             }
             Target::Name => self.name(start, after),
@@ -193,6 +196,7 @@ impl<'a> Found<'a> {
             && header::is_pair(value)
         {
             self.push(found.value, kinds.basic, Layer::Context);
+            self.endless = found.open.map(Endless::Value);
         } else if let Some(span) = header::of_scheme(view, name, found.value, found.quoted) {
             self.push(span, kinds.secret, Layer::Context);
         } else if let Some(promise) = promise(name) {
@@ -240,6 +244,7 @@ impl<'a> Found<'a> {
                 Promise::Service => kinds.service,
             };
             self.push(found.value, kind, Layer::Context);
+            self.endless = found.open.map(Endless::Value);
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::judge::{is_drawn_password, is_dummy_word, is_login_password, is_place
 
 /// How far back the program's name of a command line is looked for.
 const COMMAND: usize = 400;
+/// The longest password of a command line or of `.netrc`.
+const LONG_LINE: usize = 2400;
 /// The longest line of cookies.
 const COOKIES: usize = 4096;
 
@@ -142,7 +144,7 @@ pub(crate) fn command_login(view: &[u8], from: usize, after: usize) -> Option<(u
     }
     let start = run(view, after, after + 4, |byte| is_blank(byte) || matches!(byte, b'=' | b'"' | b'\''));
     let quote = at(view, start.saturating_sub(1));
-    let end = run(view, start, start + 300, |byte| {
+    let end = run(view, start, start + LONG_LINE, |byte| {
         if matches!(quote, b'"' | b'\'') {
             byte != quote && byte >= b' '
         } else {
@@ -155,7 +157,7 @@ pub(crate) fn command_login(view: &[u8], from: usize, after: usize) -> Option<(u
     // `user:'password'`: the quote begins after the name.
     let opened = start + split + 1;
     if password.is_empty() && matches!(at(view, opened), b'"' | b'\'') && at(view, opened) != quote {
-        let end = run(view, opened + 1, opened + 300, |byte| byte != at(view, opened) && byte >= b' ');
+        let end = run(view, opened + 1, opened + LONG_LINE, |byte| byte != at(view, opened) && byte >= b' ');
         return is_login_password(user, part(view, opened + 1, end)).then_some((opened + 1, end));
     }
     if password.is_empty() {
@@ -172,7 +174,7 @@ pub(crate) fn netrc(view: &[u8], from: usize, to: usize) -> Option<(usize, usize
     if !told || start == to {
         return None;
     }
-    let end = run(view, start, start + 300, |byte| byte > b' ');
+    let end = run(view, start, start + LONG_LINE, |byte| byte > b' ');
     let value = part(view, start, end);
     let told = value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase());
     (told || is_drawn_password(value)).then_some((start, end))

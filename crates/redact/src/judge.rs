@@ -37,6 +37,8 @@ pub(crate) struct Standing {
     pub(crate) last: bool,
 }
 
+/// So much of a long value tells what it is.
+const ENOUGH: usize = 256;
 /// Nobody types a longer password.
 const LONGEST_PASSWORD: usize = 200;
 
@@ -46,6 +48,9 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
     if is_drawn(promise, value, standing) {
         return true;
     }
+    // What a value is shows at its beginning; one that may stand at every place of a text must not be looked at to its end.
+    let whole = value.len();
+    let value = value.get(..ENOUGH).unwrap_or(value);
     if value.len() < 4 || is_placeholder(value) || !value.is_ascii() && value.iter().any(|&byte| byte < b' ')
     {
         return false;
@@ -70,10 +75,10 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
         return false;
     }
     match promise {
-        Promise::Password => is_password(value, standing),
+        Promise::Password => whole <= LONGEST_PASSWORD && is_password(value, standing),
         Promise::Token => is_machine_made(value, standing, 10, 2.9) || is_long_number(value, standing),
         Promise::Key => is_machine_made(value, standing, 16, 3.2) && !is_uuid(value),
-        Promise::AnyKey => is_random_key(value, standing),
+        Promise::AnyKey => whole == value.len() && is_random_key(value, standing),
         Promise::Service => {
             is_machine_made(value, standing, 16, 3.0) && !is_uuid(value) && standing.given != Given::Blank
         }
@@ -84,7 +89,6 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
 fn is_password(value: &[u8], standing: Standing) -> bool {
     let bare = !standing.quoted;
     if value.len() < 5
-        || value.len() > LONGEST_PASSWORD
         || (bare && (is_code(value) || (is_identifier(value) && !ends_in_number(value))))
         || is_words(value)
         || is_dummy_word(&plain_letters(value))
@@ -185,6 +189,7 @@ fn is_random_key(value: &[u8], standing: Standing) -> bool {
 
 /// Whether a password in an address, a command line or `.netrc` is one: anything but a word of every example.
 pub(crate) fn is_login_password(user: &[u8], password: &[u8]) -> bool {
+    let password = password.get(..ENOUGH).unwrap_or(password);
     password.len() >= 3
         && !password.eq_ignore_ascii_case(user)
         && !is_placeholder(password)

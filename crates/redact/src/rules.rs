@@ -273,6 +273,19 @@ impl Rules {
         self.tokens.len() + self.near.len() + self.imports.len()
     }
 
+    /// What the first look finds, one text for each rule or context: a text of nothing but these is the worst that can come.
+    #[must_use]
+    pub fn beginnings(&self) -> Vec<&[u8]> {
+        let mut last = None;
+        let first = |anchor: &&Anchor| {
+            let of_rule = matches!(anchor.target, Target::Token(_) | Target::Near(_) | Target::Import(_));
+            let repeated = of_rule && last == Some(anchor.target);
+            last = Some(anchor.target);
+            !repeated
+        };
+        self.anchors.iter().filter(first).map(|anchor| anchor.bytes.as_slice()).collect()
+    }
+
     /// The name of a kind.
     pub(crate) fn name(&self, kind: u16) -> &str {
         self.names.get(usize::from(kind)).map_or("secret", String::as_str)

@@ -4,7 +4,7 @@ use crate::bytes::{at, begins, contains, entropy, part, run, run_back};
 use crate::judge::{is_drawn_password, is_login_password, is_placeholder};
 
 /// The longest address that is looked at.
-const LONGEST: usize = 600;
+const LONGEST: usize = 3000;
 
 /// What of an address is secret.
 pub(crate) struct Login {

@@ -19,9 +19,9 @@ const LEAST_ENTROPY: f32 = 2.5;
 
 /// Whether the value of a name was drawn at random.
 pub(super) fn is_drawn(promise: Promise, value: &[u8], standing: Standing) -> bool {
-    let Some((least, slack)) = wanted(promise, value, standing) else { return false };
     let whole = value.len();
     let value = value.get(..ENOUGH).unwrap_or(value);
+    let Some((least, slack)) = wanted(promise, value, standing) else { return false };
     let count = |sign: u8| value.iter().filter(|byte| **byte == sign).count();
     let escaped = value.windows(2).filter(|two| matches!(two, [b'\\', b'x' | b'u' | b'0'..=b'9'])).count();
     let fits = match promise {
@@ -32,16 +32,16 @@ pub(super) fn is_drawn(promise: Promise, value: &[u8], standing: Standing) -> bo
     let percent = if promise == Promise::Password { 4 } else { 8 };
     value.len() >= least
         && value.iter().all(|&byte| fits(byte) && byte >= b' ' && byte != 0x7f)
-        && (standing.quoted || whole == value.len() || promise != Promise::Password)
+        && (is_literal(standing) || whole == value.len() || promise != Promise::Password)
         && (is_literal(standing) || !is_call(value))
+        && is_random(value, slack)
         && escaped < 3
         && count(b'%') * percent < value.len()
         && entropy(value) >= LEAST_ENTROPY
         && !is_uuid(value)
         && !is_number(value)
-        && !is_table(value)
+        && (promise == Promise::Password || !is_table(value))
         && !stands_for_another(value)
-        && is_random(value, slack)
 }
 
 /// How long the value must be and how unusual; nothing where chance tells nothing.
@@ -102,10 +102,11 @@ fn is_signed_letter(byte: u8) -> bool {
 
 /// The same without a name before it.
 pub(crate) fn is_drawn_password(password: &[u8]) -> bool {
+    let password = password.get(..ENOUGH).unwrap_or(password);
     password.len() >= 8
         && !password.iter().any(|byte| *byte <= b' ' || *byte == 0x7f)
+        && is_random(password, SLACK)
         && password.iter().filter(|byte| **byte == b'%').count() * 5 < password.len() * 2
         && entropy(password) >= LEAST_ENTROPY
         && !stands_for_another(password)
-        && is_random(password, SLACK)
 }

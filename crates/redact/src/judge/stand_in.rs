@@ -1,6 +1,8 @@
 //! What only stands for a value: placeholders, references to other places, the printed examples of standards.
 
-use crate::bytes::{at, begins, contains, entropy, run};
+use std::sync::OnceLock;
+
+use crate::bytes::{at, begins, contains, entropy, rest, run};
 
 const PUBLISHED: &str = include_str!("../../rules/published.txt");
 const LONGEST_PLACEHOLDER: usize = 128;
@@ -38,7 +40,7 @@ pub(crate) fn is_placeholder(value: &[u8]) -> bool {
     let one_letter = value.iter().all(|byte| *byte == first);
     one_letter
         || contains(value, b"[REDACTED:")
-        || PLACEHOLDERS.iter().any(|word| contains(value, word.as_bytes()))
+        || holds_word(value, |_| true)
         || REFERENCES
             .iter()
             .any(|start| begins(value, start.as_bytes()) && !stands_alone(value, start.as_bytes()))
@@ -58,7 +60,7 @@ pub(crate) fn stands_for_another(value: &[u8]) -> bool {
         || contains(value, b"...")
         || TELLING.iter().any(|word| contains(value, word.as_bytes()))
         || has_field(value)
-        || PLACEHOLDERS.iter().filter(signs).any(|word| contains(value, word.as_bytes()))
+        || holds_word(value, |word| word.iter().any(u8::is_ascii_alphabetic))
         || REFERENCES.iter().filter(signs).any(|start| begins(value, start.as_bytes()))
         || closed(b"${", b'}')
         || closed(b"$(", b')')
@@ -67,6 +69,25 @@ pub(crate) fn stands_for_another(value: &[u8]) -> bool {
         || closed(b"%", b'%')
         || closed(b"[", b']')
         || contains(value, b"{{") && contains(value, b"}}")
+}
+
+/// Whether a text holds one of the words, of those that are wanted. They lie by their first letter, so that each place is compared with a few.
+fn holds_word(value: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
+    static BY_LETTER: OnceLock<Vec<Vec<&'static [u8]>>> = OnceLock::new();
+    let by_letter = BY_LETTER.get_or_init(|| {
+        let mut all = vec![Vec::new(); 256];
+        for word in PLACEHOLDERS.iter().map(|word| word.as_bytes()) {
+            if let Some(those) = all.get_mut(usize::from(at(word, 0))) {
+                those.push(word);
+            }
+        }
+        all
+    });
+    value.iter().enumerate().any(|(place, byte)| {
+        let those =
+            by_letter.get(usize::from(byte.to_ascii_lowercase())).map(Vec::as_slice).unwrap_or_default();
+        those.iter().any(|word| begins(rest(value, place), word) && wanted(word))
+    })
 }
 
 /// Names of the thing itself: `p4passwd`, `tokenXyz`.

@@ -102,6 +102,43 @@ fn no_line_of_a_key_is_left_whatever_stands_before_it() {
     }
 }
 
+// T21: the end of a value that is longer than what is looked at
+#[test]
+fn no_end_of_a_long_value_is_left() {
+    let redactor = redactor(&[]);
+    let mut chance = Chance(17);
+    let signs = format!("{ALNUM}!#%,;()*+-./:=?@[]_|~ ");
+    for length in [400, 700, 3000, 9000, 150_000] {
+        let plain = chance.letters(ALNUM, length);
+        let odd = chance.letters(&signs, length).replace(' ', "_");
+        for (text, value) in [
+            (format!("password=\"{odd}\"\n"), &odd),
+            (format!("{{\"token\": \"{plain}\", \"x\": 1}}"), &plain),
+            (format!("DB_PASSWORD={odd}\n"), &odd),
+            (format!("password: '{odd}'\n"), &odd),
+            (format!("client-key-data: {plain}\n"), &plain),
+            (format!("Authorization: Bearer {plain}\n"), &plain),
+            (format!("Authorization: Basic {plain}\n"), &plain),
+            (format!("tool --token={plain} run\n"), &plain),
+            (format!("machine h login u password {plain}\n"), &plain),
+            (format!("Cookie: a=b; session={plain}; c=d\n"), &plain),
+        ] {
+            let out = clean(&redactor, &text);
+            for piece in [0, length / 2, length - 24] {
+                assert!(!out.contains(&value[piece..piece + 24]), "{length}, at {piece}: {}", &text[..40]);
+            }
+            let after = text.rsplit(value.as_str()).next().unwrap();
+            assert!(out.ends_with(&format!("]{after}")), "{length}: {} -> {}", &text[..40], out.len());
+            let cuts: Vec<usize> = (1..text.len() / 999).map(|n| n * 999).collect();
+            assert!(
+                in_pieces(&redactor, text.as_bytes(), &cuts) == out.as_bytes(),
+                "{length}: {}",
+                &text[..40]
+            );
+        }
+    }
+}
+
 // T21: redacting twice changes nothing
 #[test]
 fn redaction_is_a_fixed_point() {
