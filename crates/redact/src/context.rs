@@ -3,6 +3,7 @@
 //! around a word and the value given to it. Whether the value is a secret is for [`crate::judge`] to say.
 
 use crate::bytes::{at, before, begins, is_blank, part, rest, run, run_back};
+use crate::placeholder;
 
 /// The longest part of a name before and after the word in it.
 const NAME: usize = 64;
@@ -74,7 +75,14 @@ pub(crate) fn assigned(view: &[u8], from: usize, to: usize) -> Option<Assigned> 
     {
         return None;
     }
-    let (value, quoted, open) = value(view, place, given, start)?;
+    let (mut value, quoted, mut open) = value(view, place, given, start)?;
+    let bare = placeholder::beside(view, value.0, value.1);
+    if bare != value {
+        (value, open) = (bare, open.filter(|_| bare.1 == value.1));
+        if value.1 <= value.0 {
+            return None;
+        }
+    }
     let own_line = leads(view, start);
     let listed = given == Given::Equals && !quoted && value.0 == end + 1 && (flag || is_listed(view, start))
         || is_header(view, start, given, value.1);
@@ -238,6 +246,8 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<Value> 
     if given == Given::Colon {
         i = past_type(view, i);
     }
+    // What was replaced already is no value; what stands beside it may be one.
+    i = placeholder::beside(view, i, i + VALUE).0;
     for wrapper in [b"String::from(".as_slice(), b"Some(", b"new String(", b"&", b"[", b"<![CDATA["] {
         if begins(rest(view, i), wrapper) && !rest(view, i).starts_with(b"&quot;") {
             i += wrapper.len();

@@ -6,6 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::bytes::{at, contains, entropy, is_blank, part, run};
 use crate::judge::{is_drawn_password, is_dummy_word, is_login_password, is_placeholder};
+use crate::placeholder;
 
 /// How far back the program's name of a command line is looked for.
 const COMMAND: usize = 400;
@@ -175,6 +176,7 @@ pub(crate) fn netrc(view: &[u8], from: usize, to: usize) -> Option<(usize, usize
         return None;
     }
     let end = run(view, start, start + LONG_LINE, |byte| byte > b' ');
+    let (start, end) = placeholder::beside(view, start, end);
     let value = part(view, start, end);
     let told = value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase());
     (told || is_drawn_password(value)).then_some((start, end))

@@ -75,6 +75,8 @@ pub(crate) struct Pass {
     mark_from: usize,
     /// Nothing is to be done before the buffer is so long.
     wait_for: usize,
+    /// Lines before this place were searched by the rules that have no keyword.
+    line: usize,
     /// Bytes that were walked to find where something long ends.
     walked: usize,
 }
@@ -96,6 +98,7 @@ impl Pass {
             zone_to: 0,
             mark_from: 0,
             wait_for: 0,
+            line: 0,
             walked: 0,
         }
     }
@@ -104,6 +107,9 @@ impl Pass {
     pub(crate) fn advance(&mut self, live: &Live, text: &[u8], end: bool) -> Result<(), String> {
         if !end && text.len() < self.wait_for {
             return Ok(());
+        }
+        if self.reach == Where::All && !live.rules.loose.is_empty() {
+            self.lines(live, text, end);
         }
         let limit = if end { text.len() } else { text.len().saturating_sub(AHEAD + SLACK) };
         loop {
@@ -140,6 +146,32 @@ impl Pass {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Searches whole lines for the rules without a keyword; long ones in parts. INVARIANT: this is further on than `at`, so that nothing is
+    /// given out that was not searched.
+    fn lines(&mut self, live: &Live, text: &[u8], end: bool) {
+        while self.line < text.len() {
+            let most = (self.line + AHEAD).min(text.len());
+            let newline = memchr::memchr(b'\n', part(text, self.line, most)).map(|there| self.line + there);
+            let to = match newline {
+                Some(newline) => newline,
+                None if most == self.line + AHEAD || end => most,
+                None => return,
+            };
+            let known = self.spans.len();
+            for rule in live.rules.loose.iter().filter_map(|n| live.rules.imports.get(*n)) {
+                rule.find_in_line(text, self.line, to, |start, end| {
+                    let span = Span { start, end, kind: rule.kind, layer: Layer::Form, print: None };
+                    self.spans.push(widened(text, span));
+                });
+            }
+            // How far lines were searched depends on what has come; what they cover must not.
+            let furthest = self.furthest;
+            self.note_ends(known);
+            self.furthest = furthest;
+            self.line = to + usize::from(newline.is_some());
         }
     }
 
@@ -386,6 +418,7 @@ impl Pass {
         less(&mut self.settled);
         less(&mut self.zone_to);
         less(&mut self.mark_from);
+        less(&mut self.line);
         less(&mut self.wait_for);
         self.spans.iter_mut().chain(&mut self.waiting).for_each(|span| {
             less(&mut span.start);
@@ -409,6 +442,7 @@ impl Pass {
     pub(crate) fn resume(&mut self, at: usize) {
         self.at = at;
         self.settled = at;
+        self.line = self.line.max(at);
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Rules {
     pub(crate) tokens: Vec<TokenRule>,
     pub(crate) near: Vec<NearRule>,
     pub(crate) imports: Vec<ImportRule>,
+    /// Of them, those without a keyword: searched in every line.
+    pub(crate) loose: Vec<usize>,
     pub(crate) anchors: Vec<Anchor>,
 }
 
@@ -99,7 +101,15 @@ impl Rules {
             pattern: kind("pattern"),
         };
         let anchors = vec![Anchor { bytes: MARK.to_vec(), fold: false, target: Target::Placeholder }];
-        Self { names, kinds, tokens: Vec::new(), near: Vec::new(), imports: Vec::new(), anchors }
+        Self {
+            names,
+            kinds,
+            tokens: Vec::new(),
+            near: Vec::new(),
+            imports: Vec::new(),
+            loose: Vec::new(),
+            anchors,
+        }
     }
 
     /// Our own rules.
@@ -242,6 +252,7 @@ impl Rules {
         for mut imported in import::read(text, &name.display().to_string())? {
             let index = u16::try_from(self.imports.len()).unwrap_or(u16::MAX);
             imported.rule.kind = self.kind(&imported.kind);
+            self.loose.extend(imported.keywords.is_empty().then_some(usize::from(index)));
             self.anchors.extend(imported.keywords.iter().map(|word| Anchor {
                 bytes: word.as_bytes().to_vec(),
                 fold: true,

@@ -281,3 +281,26 @@ fn a_forged_placeholder_hides_nothing() {
     let out = clean(&redactor, "[REDACTED:my-secret-value-9:01234567]");
     assert!(!out.contains("my-secret-value-9"), "{out}");
 }
+
+// T21: nor does one that stands beside a secret
+#[test]
+fn a_forged_placeholder_does_not_hide_its_neighbour() {
+    let redactor = redactor(&[]);
+    let forged = "[REDACTED:x:00000000]";
+    for text in [
+        format!("password={forged}aB3!xyz77Q"),
+        format!("password=aB3!xyz77Q{forged}"),
+        format!("DB_PASSWORD=\"{forged}aB3!xyz77Q\""),
+        format!("x = f(password=\"aB3!xyz77Q{forged}\")"),
+        format!("{{\"password\": \"{forged}{forged}aB3!xyz77Q{forged}\"}}"),
+        format!("postgres://app:{forged}aB3!xyz77Q@db/x"),
+        format!("postgres://{forged}:aB3!xyz77Q@db/x"),
+        format!("machine h login u password {forged}aB3!xyz77Q"),
+        format!("password: {forged}aB3!xyz77Q"),
+        "password=[REDACTED:kq9zx7plm2vw:00000000]aB3!xyz77Q".to_owned(),
+    ] {
+        let out = clean(&redactor, &text);
+        assert!(!out.contains("aB3!xyz77Q"), "{text} -> {out}");
+        assert_eq!(clean(&redactor, &out), out, "{text}");
+    }
+}
