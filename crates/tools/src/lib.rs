@@ -13,6 +13,7 @@ mod list_files;
 mod read_file;
 mod search;
 mod tool;
+mod value_lines;
 mod write_file;
 
 pub use catalogue::Catalogue;
