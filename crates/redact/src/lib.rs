@@ -13,6 +13,7 @@ mod bytes;
 mod command;
 mod context;
 mod cut;
+mod ending;
 mod environment;
 mod fault;
 mod finding;

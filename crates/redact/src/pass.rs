@@ -1,17 +1,16 @@
 //! One look over a text, piece by piece. INVARIANT: what is found at a place depends on nothing but the bytes from
-//! [`BACK`] before it to [`AHEAD`] after it (for what runs on longer, [`LONG`]), so that it does not matter in which
+//! [`BACK`] before it to [`AHEAD`] after it (for what runs on longer, [`crate::ending::LONG`]), so that it does not matter in which
 //! pieces the text arrives.
 
 use std::collections::HashSet;
 
 use memchr::memmem;
 
-use crate::bytes::{at, before, part};
-use crate::context::Open;
+use crate::bytes::{at, part};
+use crate::ending::{Ending, More, Tail, ending};
 use crate::finding::{Cluster, Layer, Span, merge};
 use crate::found::{Endless, Found};
 use crate::live::Live;
-use crate::pem;
 use crate::placeholder::{self, MARK};
 use crate::rules::Target;
 
@@ -19,23 +18,12 @@ use crate::rules::Target;
 pub(crate) const BACK: usize = 512;
 /// Bytes after a place that count.
 pub(crate) const AHEAD: usize = 4096;
-/// Bytes of one key or token that are held at once; longer ones are replaced in parts.
-pub(crate) const LONG: usize = 1 << 16;
 /// A value in a context that is longer may go on after what was looked at.
 const CUT: usize = 2000;
 /// Ends of spans that are always kept.
 const LEAST_ENDS: usize = 64;
 /// A little more, for letters of several bytes.
 pub(crate) const SLACK: usize = 16;
-
-/// A key or token whose end is not seen yet.
-#[derive(Debug, Clone, Copy)]
-struct Tail {
-    from: usize,
-    what: Endless,
-    kind: u16,
-    layer: Layer,
-}
 
 /// Where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +33,6 @@ pub(crate) enum Where {
     /// Around placeholders: after a replacement, only there anything can be new.
     AroundPlaceholders,
 }
-
-/// More of the text is needed to go on.
-struct More;
 
 /// A look under way; places count in the buffer that the caller keeps.
 #[derive(Debug)]
@@ -446,50 +431,6 @@ impl Pass {
     }
 }
 
-/// Where something endless ends.
-struct Ending {
-    end: usize,
-    /// Whether it is long enough to be a key.
-    body: bool,
-    /// Whether it reaches the end of the text.
-    open: bool,
-    /// Whether it was cut because it is too long to hold.
-    cut: bool,
-}
-
-fn ending(text: &[u8], start: usize, tail: Tail, end: bool) -> Result<Ending, More> {
-    let most = (start + LONG).max(tail.from);
-    let limit = most.min(text.len());
-    let ending = match tail.what {
-        Endless::Key(prefix) => {
-            let walked = pem::walk(text, tail.from, limit, start == tail.from, &prefix);
-            let last = if walked.open && limit == most { limit } else { walked.end };
-            Ending { end: last, body: walked.is_key(), open: walked.open, cut: walked.open && limit == most }
-        }
-        Endless::Run | Endless::Value(Open::Run) => run_on(text, tail.from, limit, most, |_, byte| {
-            byte > b' '
-                && byte != 0x7f
-                && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>' | b'\\' | b',' | b';')
-        }),
-        Endless::Value(Open::Word) => {
-            run_on(text, tail.from, limit, most, |_, byte| byte > b' ' && byte != 0x7f)
-        }
-        Endless::Value(Open::Quote(quote)) => run_on(text, tail.from, limit, most, |last, byte| {
-            byte != b'\n' && (byte != quote || last == b'\\')
-        }),
-    };
-    if ending.open && !ending.cut && !end { Err(More) } else { Ok(ending) }
-}
-
-/// To where bytes belong to it; each is asked together with the one before it.
-fn run_on(text: &[u8], from: usize, limit: usize, most: usize, belongs: impl Fn(u8, u8) -> bool) -> Ending {
-    let mut last = before(text, from);
-    let there =
-        part(text, from, limit).iter().position(|&byte| !belongs(std::mem::replace(&mut last, byte), byte));
-    let end = there.map_or(limit, |there| from + there);
-    Ending { end, body: true, open: end == limit, cut: end == limit && limit == most }
-}
-
 fn shifted(span: Span, by: usize) -> Span {
     Span { start: span.start + by, end: span.end + by, ..span }
 }
@@ -512,6 +453,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::ending::LONG;
     use crate::placeholder::Key;
     use crate::rules::Rules;
 
