@@ -173,9 +173,9 @@ pub(crate) fn identified(view: &[u8], after: usize) -> Option<(usize, usize)> {
     }
     let end = run(view, place + 1, place + 1 + LINE, |byte| byte != quote && byte >= b' ');
     let text = part(view, place + 1, end);
-    // "the thing identified by 'sequence'": a word of one sort of letters is none.
-    let one_sort = text.iter().all(u8::is_ascii_lowercase);
-    let told = is_login_password(b"", text) && (!one_sort || is_drawn_password(text));
+    // "the thing identified by 'sequence'" is no statement.
+    let mixed = text.iter().any(u8::is_ascii_digit) && is_login_password(b"", text);
+    let told = mixed || is_drawn_password(text);
     (at(view, end) == quote && told).then_some((place + 1, end))
 }
 

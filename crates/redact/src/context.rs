@@ -194,7 +194,10 @@ fn operator(view: &[u8], (start, end): (usize, usize), flag: bool) -> Option<(Gi
 fn attributes(view: &[u8], end: usize) -> Option<usize> {
     let name = run_back(view, end, end.saturating_sub(NAME), |byte| is_name(byte) || byte == b':');
     let last = run(view, end, end + 200, |byte| !matches!(byte, b'<' | b'>' | b'\n' | b'\r'));
-    (before(view, name) == b'<' && at(view, last) == b'>' && before(view, last) != b'/').then_some(last + 1)
+    // `Map<Pass *, Pass *>` has neither an attribute nor a blank before it.
+    let tag = before(view, name) == b'<' && !before(view, name - 1).is_ascii_alphanumeric();
+    (tag && part(view, end, last).contains(&b'=') && at(view, last) == b'>' && before(view, last) != b'/')
+        .then_some(last + 1)
 }
 
 /// The place after `default =` in the block that begins here.

@@ -225,6 +225,10 @@ impl<'a> Found<'a> {
         if found.given == Given::Blank && (name.eq_ignore_ascii_case(b"pass") || name.ends_with(b"Pass")) {
             return;
         }
+        // `FUNCTION_PASS("...")` of a compiler.
+        if found.given == Given::Call && name.ends_with(b"_PASS") {
+            return;
+        }
         // `PASSWORD '...'` of a statement, not a word of a text before something quoted.
         if found.given == Given::Blank
             && found.quoted

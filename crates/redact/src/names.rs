@@ -19,7 +19,7 @@ pub(crate) enum Promise {
 #[rustfmt::skip]
 pub(crate) const WORDS: &[&str] = &[
     "passw", "passphrase", "passcode", "_pass", "-pass", "pass=", "pass:", "pass\"", "pass'", "pass ", "pwd=",
-    "pwd:", "_pwd", "pwd\"", "pwd'", "pwd ", "pwd\\", "pass\\", "pwd\n", "pass\n", "requirepass", "masterauth", "storepass", "keypass", "psk=", "psk:", "userpass", "dbpass", "secret", "token", "apikey", "api_key",
+    "pwd:", "_pwd", "pwd\"", "pwd'", "pwd ", "pwd\\", "pass\\", "pwd\n", "pass\n", "requirepass", "masterauth", "storepass", "keypass", "psk=", "userpass", "dbpass", "secret", "token", "apikey", "api_key",
     "api-key", "api key", "api.key", "accesskey", "access_key", "access-key", "access key", "authkey", "auth_key",
     "auth-key", "_auth", "auth\"", "auth'", "authorization", "credential", "privatekey", "private_key",
     "private-key", "encryptionkey", "encryption_key", "encryption-key", "signingkey", "signing_key", "signing-key",

@@ -100,6 +100,10 @@ fn placeholders_references_and_code_are_left_alone() {
         "arn:aws:logs:*:*:log-group:dms-tasks:log-stream:x",
         "Cookie: theme=dark; lang=en-GB; consent=accepted-by-the-user",
         "mysql -u root -p orders",
+        "DUMMY_FUNCTION_PASS(\"sjljehprepare\", SjLj)",
+        "  DenseMap<Pass *, Pass *> LastUser;",
+        " * @GNUTLS_KX_ECDHE_PSK: ECDHE-PSK key-exchange",
+        "columns identified by the \"aOrderBy\" field",
         "kind: ConfigMap\ndata:\n  greeting: aGVsbG8gd29ybGQ=\n",
     ] {
         untouched(text);
