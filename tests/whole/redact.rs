@@ -109,6 +109,81 @@ fn rules_can_be_added_and_bad_ones_are_told_with_their_place() {
     assert_eq!(home.run(["redact", "missing.txt"]).code, 2);
 }
 
+// One file that cannot be read keeps nothing back of the others, and the exit status tells
+#[test]
+fn an_unreadable_file_is_told_and_the_others_go_on() {
+    let home = Home::bare();
+    home.write("a.txt", "one\n");
+    home.write("b.txt", &format!("two {}\n", token()));
+    let ran = home.run(["redact", "a.txt", "missing.txt", "src", "b.txt"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.out.starts_with("one\ntwo [REDACTED:github-token:"), "{ran:?}");
+    assert!(ran.err.contains("missing.txt") && ran.err.contains("`src`"), "{ran:?}");
+    let ran = home.run(["redact", "--report", "json", "missing.txt", "b.txt"]);
+    assert_eq!(
+        (ran.code, &ran.json()["count"], &ran.json()["unread"][0]),
+        (2, &1.into(), &"missing.txt".into())
+    );
+}
+
+// A home folder holds the state folder and is no project
+#[test]
+fn the_filter_works_where_the_state_folder_lies() {
+    let home = Home::bare();
+    home.user_config("secrets: {redact_patterns: [zq-...]}\n");
+    let text = format!("a {CANARY} zq-77\n");
+    for folder in [home.path(""), home.state()] {
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut child = home
+            .command(["redact"])
+            .current_dir(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}: {out}", folder.display());
+        assert!(out.contains("[REDACTED:env:") && out.contains("[REDACTED:pattern:"), "{out}");
+    }
+}
+
+// As of any program that SIGPIPE ends
+#[test]
+fn nobody_reading_is_no_success() {
+    let home = Home::bare();
+    home.write("large.log", &"an ordinary line of a log\n".repeat(100_000));
+    for args in [vec!["redact", "large.log"], vec!["redact", "--report", "json", "large.log"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = home.command(args).stdout(writer).status().unwrap();
+        assert_eq!(status.code(), Some(141));
+    }
+}
+
+// T21: a search or a read that shows the value and not the line above, which has its name
+#[test]
+fn a_value_below_its_name_is_masked_when_it_is_shown_alone() {
+    let home = Home::new();
+    home.write("a.yaml", "db:\n  password:\n    \"aB3!xyz77Q\"\n  port: 1\nenv:\n- name: DB_PASSWORD\n  value: aB3!xyz77Q\nfolded: >-\n  plainword\npassword: |\n  aB3!xyz77Q\n");
+    for (tool, args) in [
+        ("search_file", r#"{"regex":"xyz77","path":"a.yaml","context_lines":0}"#),
+        ("search_file", r#"{"regex":"port","path":"a.yaml","context_lines":1}"#),
+        ("search_file", r#"{"regex":"xyz77","context_lines":2}"#),
+        ("read_file", r#"{"path":"a.yaml","start_line":3,"end_line":3}"#),
+        ("read_file", r#"{"path":"a.yaml","start_line":7,"end_line":9}"#),
+        ("read_file", r#"{"path":"a.yaml","start_line":11}"#),
+    ] {
+        let (code, told) = home.call(tool, args);
+        assert_eq!(code, 0, "{args}: {told}");
+        let told = told.to_string();
+        assert!(!told.contains("xyz77Q") && told.contains("[REDACTED:password:"), "{tool} {args}: {told}");
+    }
+    let (_, told) = home.call("search_file", r#"{"regex":"plainword","path":"a.yaml","context_lines":0}"#);
+    assert!(told.to_string().contains("plainword"), "{told}");
+}
+
 /// What the filter says on a terminal while it reads a file.
 fn on_a_terminal(home: &Home, file: &str) -> (i32, String) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

@@ -27,7 +27,7 @@ impl Chance {
         usize::try_from(self.next() % u64::try_from(most.max(1)).unwrap()).unwrap()
     }
 
-    fn letters(&mut self, alphabet: &str, count: usize) -> String {
+    pub(crate) fn letters(&mut self, alphabet: &str, count: usize) -> String {
         let letters = alphabet.as_bytes();
         (0..count).map(|_| char::from(letters[self.below(letters.len())])).collect()
     }
@@ -126,36 +126,6 @@ pub(crate) fn prefixed(chance: &mut Chance, count: usize) -> Vec<(String, String
         .collect()
 }
 
-/// Lines with a password, an address with one or a bearer token, and the secret.
-pub(crate) fn contexts(chance: &mut Chance, count: usize) -> Vec<(String, String)> {
-    (0..count)
-        .map(|n| {
-            let (length, digits) = (5 + chance.below(8), 2 + chance.below(3));
-            let word = chance.letters("abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ", length);
-            let number = chance.letters("23456789", digits);
-            let sign = ["!", "#", "%", "^", "*", "+", "-", "_", "", ""][chance.below(10)];
-            let password = format!("{word}{sign}{number}");
-            let simple = format!("{word}{number}");
-            let long = 32 + chance.below(16);
-            let opaque = chance.letters(ALNUM, long);
-            match n % 12 {
-                0 => (format!("DB_PASSWORD={password}\n"), password),
-                1 => (format!("password: \"{password}\"\n"), password),
-                2 => (format!("{{\"user\": \"ada\", \"password\": \"{password}\"}}"), password),
-                3 => (format!("spring.datasource.password={password}\n"), password),
-                4 => (format!("const dbPassword = '{password}';"), password),
-                5 => (format!("postgres://app:{simple}@db.internal:5432/orders"), simple),
-                6 => (format!("mongodb+srv://svc:{simple}@cluster0.abcde.mongodb.net/x"), simple),
-                7 => (format!("git clone https://ada:{simple}@git.internal/x.git"), simple),
-                8 => (format!("Authorization: Bearer {opaque}\n"), opaque),
-                9 => (format!("curl -H \"Authorization: Bearer {opaque}\" https://h/"), opaque),
-                10 => (format!("Server=db;User Id=app;Password={simple};Timeout=5"), simple),
-                _ => (format!("<password>{password}</password>"), password),
-            }
-        })
-        .collect()
-}
-
 /// A text, and what must not stand in it afterwards.
 type Planted = (Vec<u8>, Vec<u8>);
 
@@ -203,7 +173,7 @@ pub(crate) fn known(chance: &mut Chance) -> (Vec<KnownValue>, Vec<Planted>) {
 }
 
 /// base64 with the standard alphabet.
-fn pack(bytes: &[u8]) -> String {
+pub(crate) fn pack(bytes: &[u8]) -> String {
     let alphabet: Vec<char> =
         format!("{}{}{}+/", &ALNUM[..26], &ALNUM[26..52], &ALNUM[52..]).chars().collect();
     let mut out = String::new();

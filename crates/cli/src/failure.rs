@@ -11,6 +11,8 @@ pub(crate) mod exit {
     pub(crate) const DENIED: u8 = 4;
     pub(crate) const FAILED: u8 = 5;
     pub(crate) const FOUND: u8 = 6;
+    /// What a shell tells of a program that ended because nobody reads its output any more: 128 and SIGPIPE.
+    pub(crate) const READER_GONE: u8 = 141;
     /// Of `sandbox run`, as of env(1) and timeout(1).
     pub(crate) const NOT_STARTED: u8 = 125;
 }

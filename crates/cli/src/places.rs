@@ -65,6 +65,19 @@ pub(crate) fn user() -> Option<PathBuf> {
 
 /// The project: as given, else the nearest folder upwards that is set up, else the current folder.
 pub(crate) fn project(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    let project = folder(given)?;
+    refuse_overlap(&project)?;
+    Ok(project)
+}
+
+/// The project's folder for a command that gives nobody access to it: none where it and the state folder overlap, as in a home folder. What
+/// lies there is not a project's configuration.
+pub(crate) fn project_if_apart() -> Result<Option<PathBuf>, Failure> {
+    let project = folder(None)?;
+    Ok(refuse_overlap(&project).is_ok().then_some(project))
+}
+
+fn folder(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let here = || env::current_dir().map_err(|error| Failure::failed(format!("the current folder: {error}")));
     let start = match given {
         Some(folder) => folder.to_owned(),
@@ -73,14 +86,12 @@ pub(crate) fn project(given: Option<&Path>) -> Result<PathBuf, Failure> {
             here.ancestors().find(|folder| is_set_up(folder)).map(Path::to_owned).unwrap_or(here)
         }
     };
-    let project = start.canonicalize().map_err(|error| {
+    start.canonicalize().map_err(|error| {
         Failure::usage(
             format!("workspace `{}`: {error}", start.display()),
             "name an existing folder with --workspace",
         )
-    })?;
-    refuse_overlap(&project)?;
-    Ok(project)
+    })
 }
 
 /// The nearest folder above that is set up.

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use vambrace_core::config::Secrets;
 use vambrace_core::digest::Digest;
-use vambrace_redact::{KnownValue, Redactor, RuleFault, Rules, Secret, is_secret};
+use vambrace_redact::{KnownValue, Redactor, RuleFault, Rules, Secret, secrets_of};
 
 use crate::failure::Failure;
 use crate::{machine, places};
@@ -22,6 +22,8 @@ const LARGEST_SECRET: u64 = 64 * 1024;
 pub(crate) struct Vault {
     redactor: Redactor,
     scopes: serde_json::Value,
+    /// The least length of a value that is looked for.
+    least: usize,
     /// Of the values that the redactor knows.
     digest: Mutex<Digest>,
 }
@@ -39,9 +41,10 @@ impl Vault {
     ) -> Result<Self, Failure> {
         let rules = Rules::built_in().and_then(|rules| rules.with_patterns(&secrets.redact_patterns));
         let rules = more(rules.map_err(unusable)?)?;
-        let values = values(&secrets.scopes)?;
-        let redactor = Redactor::new(rules, &values, &secrets.not_secret, &key()?);
-        Ok(Self { redactor, scopes: secrets.scopes.clone(), digest: Mutex::new(digest(&values)) })
+        let least = usize::try_from(secrets.least_length).unwrap_or(usize::MAX);
+        let values = values(&secrets.scopes, least)?;
+        let redactor = Redactor::with_least(rules, &values, &secrets.not_secret, least, &key()?);
+        Ok(Self { redactor, scopes: secrets.scopes.clone(), least, digest: Mutex::new(digest(&values)) })
     }
 
     pub(crate) fn redactor(&self) -> &Redactor {
@@ -56,7 +59,7 @@ impl Vault {
 
     /// Takes over secrets that have changed, for whoever runs long.
     pub(crate) fn renew(&self) -> Result<(), Failure> {
-        let values = values(&self.scopes)?;
+        let values = values(&self.scopes, self.least)?;
         let now = digest(&values);
         let mut known = self.digest.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if *known != now {
@@ -81,12 +84,12 @@ fn digest(values: &[KnownValue]) -> Digest {
 }
 
 /// The secrets of the environment and of the scopes.
-fn values(scopes: &serde_json::Value) -> Result<Vec<KnownValue>, Failure> {
+fn values(scopes: &serde_json::Value, least: usize) -> Result<Vec<KnownValue>, Failure> {
     let environment = machine::environment();
     let mut values: Vec<KnownValue> = environment
         .iter()
-        .filter(|(name, value)| is_secret(name, value))
-        .map(|(_, value)| KnownValue { kind: "env".to_owned(), value: Secret::from(value.as_str()) })
+        .flat_map(|(name, value)| secrets_of(name, value, least))
+        .map(|value| KnownValue { kind: "env".to_owned(), value: Secret::from(value) })
         .collect();
     for (name, scope) in scopes.as_object().into_iter().flatten() {
         let value = value(name, scope, &environment)?;

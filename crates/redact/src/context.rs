@@ -3,11 +3,12 @@
 //! around a word and the value given to it. Whether the value is a secret is for [`crate::judge`] to say.
 
 use crate::bytes::{at, before, begins, is_blank, part, rest, run, run_back};
+use crate::placeholder;
 
 /// The longest part of a name before and after the word in it.
 const NAME: usize = 64;
-/// The longest value.
-pub(crate) const VALUE: usize = 2048;
+/// So much of a value is looked at; what goes on after that is followed by the pass.
+pub(crate) const VALUE: usize = 512;
 /// The longest gap inside a line, for values that stand in columns.
 const GAP: usize = 40;
 
@@ -18,14 +19,27 @@ pub(crate) enum Given {
     Equals,
     /// `:`
     Colon,
-    /// `==`, `!=`, `,`, `(`, `||`, `is`: only a quoted text is a value there.
+    /// `==`, `!=`, `,`, `||`, `is`: only a quoted text is a value there.
     Beside,
+    /// `name(`: the same.
+    Call,
     /// `<name>value`
     Markup,
     /// `--name value`
     Flag,
     /// Only blanks between.
     Blank,
+}
+
+/// How a value goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Open {
+    /// To this quote.
+    Quote(u8),
+    /// To a blank.
+    Word,
+    /// To a sign that ends values in a line of code.
+    Run,
 }
 
 /// A name with its value; places count in the view.
@@ -37,6 +51,10 @@ pub(crate) struct Assigned {
     pub(crate) given: Given,
     /// The line begins with the name, but for words such as `export`.
     pub(crate) own_line: bool,
+    /// How the value goes on when its end is not in sight.
+    pub(crate) open: Option<Open>,
+    /// One of several pairs: `host=db user=app password=x`, `Server=db;Password=x`, `?user=app&password=x`.
+    pub(crate) listed: bool,
 }
 
 /// What is given to the name that the word from `from` to `to` stands in.
@@ -50,10 +68,54 @@ pub(crate) fn assigned(view: &[u8], from: usize, to: usize) -> Option<Assigned> 
     while start < from && matches!(at(view, start), b'-' | b'.') {
         start += 1;
     }
-    let (given, place) = operator(view, end, flag)?;
-    let (value, quoted) = value(view, place, given, start)?;
+    let (given, place) = operator(view, (start, end), flag)?;
+    // The name of a group in an expression: `(?P<password>...`.
+    if given == Given::Markup
+        && (part(view, 0, start).ends_with(b"?<") || part(view, 0, start).ends_with(b"?P<"))
+    {
+        return None;
+    }
+    let (mut value, quoted, mut open) = value(view, place, given, start)?;
+    let bare = placeholder::beside(view, value.0, value.1);
+    if bare != value {
+        (value, open) = (bare, open.filter(|_| bare.1 == value.1));
+        if value.1 <= value.0 {
+            return None;
+        }
+    }
     let own_line = leads(view, start);
-    Some(Assigned { name: (start, end), value, quoted, given, own_line })
+    let listed = given == Given::Equals && !quoted && value.0 == end + 1 && (flag || is_listed(view, start))
+        || is_header(view, start, given, value.1);
+    Some(Assigned { name: (start, end), value, quoted, given, own_line, open, listed })
+}
+
+/// Whether name and value fill a quoted text: `-H "X-Api-Key: x"`.
+fn is_header(view: &[u8], name: usize, given: Given, end: usize) -> bool {
+    let quote = before(view, name);
+    matches!(quote, b'"' | b'\'') && matches!(given, Given::Colon | Given::Equals) && at(view, end) == quote
+}
+
+/// Whether another pair stands right before the name, without the comma that arguments have.
+fn is_listed(view: &[u8], name: usize) -> bool {
+    let from = name.saturating_sub(NAME);
+    match before(view, name) {
+        b';' | b'&' | b'?' | b'=' => true,
+        // `//registry.internal/:_authToken=x`
+        b':' => before(view, name - 1) == b'/',
+        // `host=db user=app password=x`
+        byte if is_blank(byte) => {
+            let last = run_back(view, name, from, is_blank);
+            let pair = part(view, run_back(view, last, from, |byte| byte > b' '), last);
+            let split = pair.iter().position(|byte| *byte == b'=');
+            split.is_some_and(|split| {
+                split > 0
+                    && part(pair, 0, split).iter().all(|&byte| is_name(byte))
+                    && !pair.ends_with(b",")
+                    && split + 1 < pair.len()
+            })
+        }
+        _ => false,
+    }
 }
 
 fn is_name(byte: u8) -> bool {
@@ -73,7 +135,7 @@ fn leads(view: &[u8], start: usize) -> bool {
 }
 
 /// What follows the name, and where the value may begin.
-fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
+fn operator(view: &[u8], (start, end): (usize, usize), flag: bool) -> Option<(Given, usize)> {
     let mut i = run(view, end, end + 4, |byte| matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b']' | b')'));
     for closing in [b"&quot;".as_slice(), b"%22", b"&#34;"] {
         if begins(rest(view, i), closing) {
@@ -88,6 +150,10 @@ fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
         (b':', b':') => return None,
         (b':', b'=') => (Given::Equals, i + 2),
         (b':', _) => (Given::Colon, i + 1),
+        // `NAME==x`, `NAME=~x` of an environment: the second sign is of the value.
+        (b'=', b'=' | b'~') if !spaced && !closed && at(view, i + 2) > b' ' && leads(view, start) => {
+            (Given::Equals, i + 1)
+        }
         (b'=', b'=') if at(view, i + 2) == b'=' => (Given::Beside, i + 3),
         (b'=' | b'!', b'=') => (Given::Beside, i + 2),
         (b'=', b'~') => return None,
@@ -103,17 +169,54 @@ fn operator(view: &[u8], end: usize, flag: bool) -> Option<(Given, usize)> {
                 None => (Given::Beside, i + 1),
             }
         }
-        (b'(', _) => (Given::Beside, i + 1),
+        (b'(', _) => (Given::Call, i + 1),
         (b'\n' | b'\r', _) => (
             Given::Colon,
             value_word(view, run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r')))?,
         ),
-        _ if spaced && begins(rest(view, i), b"is ") => (Given::Beside, i + 3),
+        _ if spaced && begins(rest(view, i), b"is ") => {
+            let next = at(view, run(view, i + 3, i + 3 + GAP, is_blank));
+            (if matches!(next, b'"' | b'\'' | b'`') { Given::Beside } else { Given::Blank }, i + 3)
+        }
+        // `<wsse:Password Type="...">`
+        _ if spaced && attributes(view, end).is_some() => (Given::Markup, attributes(view, end)?),
+        // `variable "password" { default = "..." }`
+        (b'{', _) if closed => (Given::Equals, default(view, i)?),
         _ if spaced && closed => (Given::Equals, value_word(view, i)?),
+        _ if spaced && !flag && typed(view, i).is_some() => (Given::Equals, typed(view, i)?),
         _ if spaced => (if flag { Given::Flag } else { Given::Blank }, i),
         _ => return None,
     };
     Some(given)
+}
+
+/// The place after the tag of markup in whose attributes the name's end stands.
+fn attributes(view: &[u8], end: usize) -> Option<usize> {
+    let name = run_back(view, end, end.saturating_sub(NAME), |byte| is_name(byte) || byte == b':');
+    let last = run(view, end, end + 200, |byte| !matches!(byte, b'<' | b'>' | b'\n' | b'\r'));
+    // `Map<Pass *, Pass *>` has neither an attribute nor a blank before it.
+    let tag = before(view, name) == b'<' && !before(view, name - 1).is_ascii_alphanumeric();
+    (tag && part(view, end, last).contains(&b'=') && at(view, last) == b'>' && before(view, last) != b'/')
+        .then_some(last + 1)
+}
+
+/// The place after `default =` in the block that begins here.
+fn default(view: &[u8], block: usize) -> Option<usize> {
+    let end = run(view, block + 1, block + 400, |byte| !matches!(byte, b'{' | b'}'));
+    let word = memchr::memmem::find(part(view, block, end), b"default")? + block + b"default".len();
+    let equals = run(view, word, word + GAP, is_blank);
+    (at(view, equals) == b'=').then_some(equals + 1)
+}
+
+/// `Password string = "..."`: the place of the quote, when the name is followed by a type.
+fn typed(view: &[u8], place: usize) -> Option<usize> {
+    let end = run(view, place, place + GAP, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']' | b'*')
+    });
+    let equals = run(view, end, end + 4, is_blank);
+    let after = run(view, equals + 1, equals + 4, is_blank);
+    let quote = matches!(at(view, after), b'"' | b'\'' | b'`');
+    (end > place && equals > end && at(view, equals) == b'=' && quote).then_some(after)
 }
 
 /// The place after `value=`, `value:` or `"value":`.
@@ -124,10 +227,13 @@ fn value_word(view: &[u8], place: usize) -> Option<usize> {
     matches!(at(view, after), b'=' | b':').then_some(after + 1)
 }
 
-fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize, usize), bool)> {
+/// The value, whether it is quoted, and how it goes on.
+type Value = ((usize, usize), bool, Option<Open>);
+
+fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<Value> {
     let mut i = run(view, place, place + GAP, is_blank);
     // A block or a text on the next line.
-    if matches!(given, Given::Colon | Given::Equals | Given::Markup | Given::Beside) {
+    if matches!(given, Given::Colon | Given::Equals | Given::Markup | Given::Beside | Given::Call) {
         if given == Given::Colon && matches!(at(view, i), b'|' | b'>') {
             i = run(view, i, i + 3, |byte| matches!(byte, b'|' | b'>' | b'-' | b'+'));
         }
@@ -143,6 +249,8 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
     if given == Given::Colon {
         i = past_type(view, i);
     }
+    // What was replaced already is no value; what stands beside it may be one.
+    i = placeholder::beside(view, i, i + VALUE).0;
     for wrapper in [b"String::from(".as_slice(), b"Some(", b"new String(", b"&", b"[", b"<![CDATA["] {
         if begins(rest(view, i), wrapper) && !rest(view, i).starts_with(b"&quot;") {
             i += wrapper.len();
@@ -159,33 +267,61 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<((usize
         if rest(view, i).starts_with(quote) {
             let start = i + quote.len();
             let end = closing(view, start, limit, quote)?;
-            return (end > start).then_some(((start, end), true));
+            let open = (end == limit).then_some(Open::Quote(quote.last().copied().unwrap_or(b'"')));
+            return (end > start).then_some(((start, end), true, open));
         }
     }
-    if given == Given::Beside {
+    if matches!(given, Given::Beside | Given::Call) {
         return None;
     }
-    let in_query = matches!(before(view, name), b'?' | b'&');
+    let in_query = before(view, name) == b'?' || (before(view, name) == b'&' && in_address(view, name));
     let whole_line = leads(view, name) && matches!(given, Given::Equals | Given::Colon);
+    let visible = |byte: u8| byte > b' ' && byte != 0x7f;
+    if given == Given::Markup {
+        let end = run(view, i, limit, |byte| visible(byte) && byte != b'<');
+        return (end > i).then_some(((i, end), false, (end == limit).then_some(Open::Run)));
+    }
     let end = run(view, i, limit, |byte| {
-        byte > b' '
-            && byte != 0x7f
+        visible(byte)
             && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>')
             && (whole_line || !matches!(byte, b',' | b';' | b'&' | b')' | b'}' | b']' | b'|'))
             && !(in_query && matches!(byte, b'&' | b'#'))
     });
+    let end = if whole_line { past_quotes(view, name, i, end, limit) } else { end };
     let end = next_field(view, i, end);
+    let open = (end == limit).then_some(if whole_line { Open::Word } else { Open::Run });
     let end = run_back(view, end, i, |byte| matches!(byte, b',' | b';' | b')' | b'}' | b']' | b'\\'));
     let end =
         part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
-    (end > i).then_some(((i, end), false))
+    (end > i).then_some(((i, end), false, open))
+}
+
+/// Whether the word around a name is an address, in which `#` ends the query.
+fn in_address(view: &[u8], name: usize) -> bool {
+    let word = part(view, run_back(view, name, name.saturating_sub(200), |byte| byte > b' '), name);
+    word.contains(&b'?') || memchr::memmem::find(word, b"://").is_some()
+}
+
+/// In a file of settings a quote or a bracket inside a value is part of it: to the end of the word, unless the line began with a quote or
+/// with markup that ends there, or the sign begins a text of a program.
+fn past_quotes(view: &[u8], name: usize, from: usize, end: usize, limit: usize) -> usize {
+    let line = run_back(view, name, 0, |byte| byte != b'\n' && byte != b'\r');
+    let head = part(view, line, name);
+    let opened = head.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'`' | b'<'));
+    let last = run(view, end, limit, |byte| byte > b' ' && byte != 0x7f);
+    let inside = part(view, from, end);
+    let call = before(view, end) == b'(' || inside.is_empty();
+    let closes = matches!(at(view, last), b'\n' | b'\r' | 0) || last == view.len();
+    if opened || call || !closes { end } else { last }
 }
 
 /// Where another field begins inside of a value: `a1&name=`.
 fn next_field(view: &[u8], from: usize, to: usize) -> usize {
     let begins = |place: &usize| {
-        let name = run(view, place + 1, to, is_name);
-        at(view, *place) == b'&' && name > place + 3 && at(view, name) == b'='
+        at(view, *place) == b'&' && {
+            let name = run(view, place + 1, (place + NAME).min(to), is_name);
+            name > place + 3 && at(view, name) == b'='
+        }
     };
     (from + 1..to).find(begins).unwrap_or(to)
 }
@@ -215,6 +351,10 @@ fn closing(view: &[u8], start: usize, limit: usize, quote: &[u8]) -> Option<usiz
         }
         match at(view, i) {
             b'\n' => return None,
+            // A text inside a text: two signs are one there, and what it escapes has one of its own or none.
+            b'\\' if quote.first() == Some(&b'\\') && at(view, i + 1) == b'\\' => {
+                i += if at(view, i + 2) == b'\\' { 4 } else { 3 };
+            }
             b'\\' if quote.len() == 1 || quote.first() != Some(&b'\\') => i += 2,
             _ => i += 1,
         }

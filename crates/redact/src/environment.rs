@@ -2,6 +2,8 @@
 //! one when it could be a key (long enough, letters with digits) and is not of a kind that stands in every project:
 //! paths, locales, versions, hosts. Over-masking harms too: an agent that reads a placeholder cannot edit the line.
 
+use crate::judge::is_drawn_password;
+
 /// Words in a name that say "secret".
 const SECRET_WORDS: &[&str] = &[
     "TOKEN",
@@ -95,24 +97,36 @@ const HARMLESS_VALUES: &[&str] = &[
     "127.0.0.1",
 ];
 
-const LEAST_NAMED: usize = 6;
 const LEAST_UNNAMED: usize = 8;
 
-/// Whether a variable's value is masked.
+/// What of a variable is masked: its value, and the passwords that stand inside of it, as in `postgres://app:PASSWORD@db/x`. Shorter
+/// texts than `least` are left out.
 #[must_use]
-pub fn is_secret(name: &str, value: &str) -> bool {
+pub fn secrets_of(name: &str, value: &str, least: usize) -> Vec<String> {
+    let mut all = Vec::new();
+    if is_secret(name, value, least) {
+        all.push(value.to_owned());
+    }
+    let usable = |text: &String| text.len() >= least && !is_harmless(text) && !all.contains(text);
+    let inner: Vec<String> = inside(value).into_iter().filter(usable).collect();
+    all.extend(inner);
+    all
+}
+
+/// Whether a variable's value is masked.
+fn is_secret(name: &str, value: &str, least: usize) -> bool {
     let upper = name.to_ascii_uppercase();
-    if HARMLESS_VALUES.contains(&value.to_ascii_lowercase().as_str()) || is_path(value) {
+    if is_harmless(value) {
         return false;
     }
-    if SECRET_WORDS.iter().any(|word| upper.contains(word)) || upper.ends_with("_KEY") || upper == "KEY" {
-        return value.len() >= LEAST_NAMED;
+    if says_secret(&upper) {
+        return value.len() >= least && !is_named_path(&upper, value);
     }
     let harmless = HARMLESS_NAMES.iter().any(|start| name.starts_with(start))
         || ["_VERSION", "_HOST", "_PORT", "_DIR", "_PATH", "_ROOT", "_ADDR"]
             .iter()
             .any(|end| upper.ends_with(end));
-    if harmless || value.len() < LEAST_UNNAMED {
+    if harmless || is_path(value) || value.len() < LEAST_UNNAMED.max(least) {
         return false;
     }
     let has = |kind: fn(&char) -> bool| value.chars().any(|c| kind(&c));
@@ -124,8 +138,91 @@ pub fn is_secret(name: &str, value: &str) -> bool {
             && !is_version(value))
 }
 
+fn is_harmless(value: &str) -> bool {
+    HARMLESS_VALUES.contains(&value.to_ascii_lowercase().as_str())
+}
+
+fn says_secret(upper: &str) -> bool {
+    let ends = ["_KEY", "_PASS", "_PWD", "_PW"].iter().any(|end| upper.ends_with(end));
+    ends || matches!(upper, "KEY" | "PASS") || SECRET_WORDS.iter().any(|word| upper.contains(word))
+}
+
+/// Passwords inside of a value: of an address, of the pairs of a connection string or a query.
+fn inside(value: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some((_, rest)) = value.split_once("://") {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let login = rest
+            .get(..end)
+            .and_then(|authority| authority.rsplit_once('@'))
+            .or_else(|| rest.rsplit_once('@'))
+            .map(|(login, _)| login);
+        if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
+            found.push(password.to_owned());
+            found.extend(decoded(password));
+        }
+    }
+    let named = |name: &str| {
+        let name = name.trim().to_ascii_lowercase();
+        [
+            "password",
+            "passwd",
+            "pwd",
+            "pass",
+            "secret",
+            "token",
+            "accountkey",
+            "sharedaccesskey",
+            "apikey",
+            "api_key",
+        ]
+        .iter()
+        .any(|known| name == *known || name.ends_with(&format!("_{known}")))
+    };
+    for pair in value.split(|c: char| matches!(c, ';' | '&' | '?') || c.is_whitespace()) {
+        if let Some((name, text)) = pair.split_once('=')
+            && named(name)
+        {
+            let text = text.trim_matches(['"', '\'']);
+            found.push(text.to_owned());
+            found.extend(decoded(text));
+        }
+    }
+    found
+}
+
+/// A text without its percent signs, when it has any.
+fn decoded(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut n = 0;
+    while let Some(&byte) = bytes.get(n) {
+        let digits = text.get(n + 1..n + 3).and_then(|two| u8::from_str_radix(two, 16).ok());
+        match digits {
+            Some(digits) if byte == b'%' => {
+                out.push(digits);
+                n += 3;
+            }
+            _ => {
+                out.push(byte);
+                n += 1;
+            }
+        }
+    }
+    String::from_utf8(out).ok().filter(|plain| plain != text)
+}
+
 fn is_path(value: &str) -> bool {
     value.starts_with(['/', '~', '.']) && !value.contains("://")
+}
+
+/// The value of a variable that says "secret" is a path only when nothing of it could be a secret: `/run/secrets/db`, not `/x9Kd!`.
+fn is_named_path(upper: &str, value: &str) -> bool {
+    let names_file =
+        ["_FILE", "_PATH", "_DIR", "_SOCK", "CREDENTIALS"].iter().any(|end| upper.ends_with(end));
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '~');
+    let words = value.split(['/', '.']).all(|word| !is_drawn_password(word.as_bytes()));
+    is_path(value) && (names_file || (value.matches('/').count() >= 2 && value.chars().all(plain) && words))
 }
 
 fn is_version(value: &str) -> bool {
@@ -158,8 +255,39 @@ mod tests {
             ("APP_VERSION", "1.2.3-beta4", false),
             ("RELEASE", "2024.11.15", false),
             ("HOME", "/home/agent007", false),
+            ("DB_PASS", "correcthorse", true),
+            ("MYSQL_PWD", "correcthorse", true),
+            ("PWD", "/home/agent007", false),
+            ("DB_PASSWORD", "/x9Kd8fQ2", true),
+            ("DB_PASSWORD", ".x9Kd8fQ2", true),
+            ("AWS_SECRET_ACCESS_KEY", "/wJa+lrXU/tnFEMI7MDENGbPxRfiCY", true),
+            ("DB_PASSWORD", "/run/secrets/db", false),
+            ("DB_PASSWORD_FILE", "/x9Kd8fQ2", false),
+            ("SSH_AUTH_SOCK", "/tmp/ssh-XqZk8fQ2/agent.1", false),
         ] {
-            assert_eq!(is_secret(name, value), expected, "{name}={value}");
+            assert_eq!(is_secret(name, value, 6), expected, "{name}={value}");
         }
+    }
+
+    // T21: who knows the address knows the password too
+    #[test]
+    fn passwords_inside_of_a_value_count_alone() {
+        for (value, expected) in [
+            ("postgres://app:q9Zx7p%2Fm@db/x", vec!["q9Zx7p%2Fm", "q9Zx7p/m"]),
+            ("mysql://app:q9/Zx7pm@db/x", vec!["q9/Zx7pm"]),
+            ("Server=db;User Id=app;Password=q9Zx7pm;", vec!["q9Zx7pm"]),
+            ("host=db user=app password='q9Zx7pm'", vec!["q9Zx7pm"]),
+            ("jdbc:mysql://db/x?user=app&password=q9Zx7pm", vec!["q9Zx7pm"]),
+            ("https://example.com/x?y=1", vec![]),
+            ("redis://localhost:6379", vec![]),
+        ] {
+            assert_eq!(inside(value), expected, "{value}");
+        }
+        assert_eq!(
+            secrets_of("DATABASE_URL", "postgres://u:hunter22@h/x", 6),
+            ["postgres://u:hunter22@h/x", "hunter22"]
+        );
+        assert_eq!(secrets_of("DATABASE_URL", "postgres://u:abc@h/x", 6).len(), 1);
+        assert!(secrets_of("SITE", "https://example.com/", 6).is_empty());
     }
 }

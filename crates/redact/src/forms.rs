@@ -49,7 +49,8 @@ pub(crate) fn forms(value: &[u8]) -> Vec<Form> {
             Secret::new(String::from_utf8_lossy(trimmed).replace("\r\n", "\n").replace('\n', "\r\n"));
         collect(&mut all, carriage.expose());
     }
-    all.into_iter().filter(|form| form.bytes.expose().len() >= LEAST_FORM).collect()
+    let whole = |form: &Form| form.script == Script::Plain && form.bytes.expose() == trimmed;
+    all.into_iter().filter(|form| form.bytes.expose().len() >= LEAST_FORM || whole(form)).collect()
 }
 
 /// The first and last line of a key are in every key.
@@ -64,7 +65,19 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
     add(Script::Plain, value.to_vec());
     for url in [false, true] {
         for shift in 0..3 {
-            add(Script::Base64, base64_inside(value, shift, url));
+            let packed = base64_inside(value, shift, url);
+            // Its signs as addresses, scripts and markup spell them.
+            for (plus, slash) in [
+                ("%2B", "%2F"),
+                ("%2b", "%2f"),
+                ("+", "\\/"),
+                ("\\u002b", "/"),
+                ("\\u002B", "/"),
+                ("&#43;", "&#47;"),
+            ] {
+                add(Script::Base64, replace(&replace(&packed, b'+', plus), b'/', slash));
+            }
+            add(Script::Base64, packed);
         }
     }
     add(Script::Hex, each(value, |byte| format!("{byte:02x}")));
@@ -77,6 +90,20 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
             .map(|&byte| if byte == b' ' { b'+' } else { byte })
             .collect(),
     );
+    // What each library leaves as it is: Python's quote, encodeURIComponent, encodeURI, forms of Java and PHP.
+    for lower in [false, true] {
+        add(Script::Plain, percent(value, |byte| is_unreserved(byte) || byte == b'/', lower));
+        add(Script::Plain, percent(value, |byte| is_unreserved(byte) || b"!'()*".contains(&byte), lower));
+        add(Script::Plain, percent(value, |byte| is_path(byte) || matches!(byte, b'?' | b'#'), lower));
+        for kept in [b"-_.".as_slice(), b"-_.*", b"-_./"] {
+            let form = percent(
+                value,
+                |byte| byte.is_ascii_alphanumeric() || kept.contains(&byte) || byte == b' ',
+                lower,
+            );
+            add(Script::Plain, form.iter().map(|&byte| if byte == b' ' { b'+' } else { byte }).collect());
+        }
+    }
     add(Script::Plain, percent(value, is_path, false));
     add(Script::Plain, percent(value, |_| false, false));
     add(Script::Plain, percent(value, |_| false, true));
@@ -167,10 +194,17 @@ fn backslashed(value: &[u8], special: impl Fn(u8) -> bool) -> Vec<u8> {
 /// another text of JSON.
 fn json(value: &[u8], slash: bool) -> Vec<Vec<u8>> {
     let Ok(text) = std::str::from_utf8(value) else { return Vec::new() };
-    let write = |ascii: bool, angle: bool| {
+    let write = |ascii: bool, escaped: &str, capitals: bool| {
+        let unit = |unit: u16| if capitals { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
         let mut out = String::new();
         for c in text.chars() {
             match c {
+                c if escaped.contains(c)
+                    || c < ' ' && !"\n\r\t\u{8}\u{c}".contains(c)
+                    || (ascii && !c.is_ascii()) =>
+                {
+                    c.encode_utf16(&mut [0; 2]).iter().for_each(|one| out.push_str(&unit(*one)));
+                }
                 '"' => out.push_str("\\\""),
                 '\\' => out.push_str("\\\\"),
                 '/' if slash => out.push_str("\\/"),
@@ -179,19 +213,18 @@ fn json(value: &[u8], slash: bool) -> Vec<Vec<u8>> {
                 '\t' => out.push_str("\\t"),
                 '\u{8}' => out.push_str("\\b"),
                 '\u{c}' => out.push_str("\\f"),
-                '<' | '>' | '&' | '\'' if angle => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-                c if c < ' ' || (ascii && !c.is_ascii()) => {
-                    let mut units = [0; 2];
-                    c.encode_utf16(&mut units)
-                        .iter()
-                        .for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
-                }
                 c => out.push(c),
             }
         }
         out.into_bytes()
     };
-    let mut all = vec![write(false, false), write(true, false), write(true, true)];
+    let mut all = Vec::new();
+    // Nothing; Go and Rails; templates; .NET; PHP.
+    for escaped in ["", "<>&", "<>&'", "<>&'\"+`", "<>&'\""] {
+        for (ascii, capitals) in [(false, false), (true, false), (true, true), (false, true)] {
+            all.push(write(ascii, escaped, capitals));
+        }
+    }
     let twice: Vec<Vec<u8>> =
         all.iter().map(|once| backslashed(once, |byte| matches!(byte, b'"' | b'\\'))).collect();
     all.extend(twice);
@@ -221,6 +254,17 @@ fn c_escapes(value: &[u8]) -> Vec<Vec<u8>> {
         b'\\' => Some("\\\\"),
         _ => None,
     };
+    let plain = |byte: u8| if byte >= 0x80 { vec![byte] } else { char::from(byte).to_string().into_bytes() };
+    // As Python shows a text: letters outside ASCII as they are.
+    let shown = |quote: u8| -> Vec<u8> {
+        let one = |&byte: &u8| match byte {
+            byte if short(byte).is_some() => short(byte).unwrap_or_default().as_bytes().to_vec(),
+            byte if byte == quote => vec![b'\\', byte],
+            byte if byte < b' ' || byte == 0x7f => format!("\\x{byte:02x}").into_bytes(),
+            byte => plain(byte),
+        };
+        value.iter().flat_map(one).collect()
+    };
     let write = |quote: u8, octal: bool| {
         each(value, |byte| match byte {
             byte if short(byte).is_some() => short(byte).unwrap_or_default().to_owned(),
@@ -230,7 +274,9 @@ fn c_escapes(value: &[u8]) -> Vec<Vec<u8>> {
             byte => char::from(byte).to_string(),
         })
     };
-    vec![
+    let mut all: Vec<Vec<u8>> =
+        [b'\'', b'"', 0].into_iter().flat_map(|quote| [shown(quote), ascii(value, quote)]).collect();
+    all.extend([
         write(b'"', false),
         write(b'\'', false),
         write(b'"', true),
@@ -238,7 +284,24 @@ fn c_escapes(value: &[u8]) -> Vec<Vec<u8>> {
         each(value, |byte| format!("\\x{byte:02x}")),
         each(value, |byte| format!("\\x{byte:02X}")),
         each(value, |byte| format!("\\{byte:03o}")),
-    ]
+    ]);
+    all
+}
+
+/// As Python's `ascii` shows a text.
+fn ascii(value: &[u8], quote: u8) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(value) else { return Vec::new() };
+    let one = |c: char| match u32::from(c) {
+        10 => "\\n".to_owned(),
+        13 => "\\r".to_owned(),
+        9 => "\\t".to_owned(),
+        code if c == '\\' || (code == u32::from(quote)) => format!("\\{c}"),
+        32..=126 => c.to_string(),
+        code @ 0..=0xff => format!("\\x{code:02x}"),
+        code @ 0x100..=0xffff => format!("\\u{code:04x}"),
+        code => format!("\\U{code:08x}"),
+    };
+    text.chars().map(one).collect::<String>().into_bytes()
 }
 
 #[cfg(test)]

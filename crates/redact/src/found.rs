@@ -1,21 +1,23 @@
 //! What one anchor yields: the rule, parser or known value it leads to is asked, within the view that the pass gives.
 
-use crate::bytes::{at, before, begins, part};
-use crate::context::{Assigned, Given, assigned};
+use crate::bytes::{before, begins, part, run_back};
+use crate::context::{Assigned, Given, Open, assigned};
 use crate::finding::{Layer, Span};
 use crate::judge::{Standing, is_published, is_secret, is_uuid};
 use crate::live::Live;
 use crate::names::{Promise, ends_telling, promise, says_request};
 use crate::rules::Target;
-use crate::{header, pem, url};
+use crate::{command, header, manifest, pem, url};
 
 /// What runs on without an end in sight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endless {
-    /// The lines of a private key.
-    Key,
+    /// The lines of a private key, each with this before it.
+    Key(pem::Prefix),
     /// A run of visible characters.
     Run,
+    /// A value in a context.
+    Value(Open),
 }
 
 /// What one anchor yields; places count in the view.
@@ -96,6 +98,7 @@ impl<'a> Found<'a> {
                     )?
                 {
                     self.push(found.value, rule.kind, Layer::Context);
+                    self.endless = found.open.map(Endless::Value);
                 }
             }
             Target::Name => self.name(start, after),
@@ -115,10 +118,11 @@ impl<'a> Found<'a> {
                 }
             }
             Target::Pem => {
-                let begin = after - b"BEGIN ".len();
+                let begin =
+                    start + part(view, start, after).iter().position(|byte| *byte == b'B').unwrap_or(0);
                 if let Some((start, end)) = pem::first_line(view, begin) {
                     self.push((start, end), kinds.private_key, Layer::Form);
-                    self.endless = Some(Endless::Key);
+                    self.endless = Some(Endless::Key(pem::Prefix::before(view, start)));
                 }
             }
             Target::Bearer => {
@@ -136,6 +140,41 @@ impl<'a> Found<'a> {
                     self.push(span, kinds.basic, Layer::Context);
                 }
             }
+            Target::Command => {
+                if let Some(span) = command::password(view, start, after) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::Identified => {
+                if let Some(span) = command::identified(view, after) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::Arguments => {
+                if let Some(span) = command::arguments(view, after) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::Source => {
+                if let Some(span) = url::source(view, start) {
+                    self.push(span, kinds.database, Layer::Context);
+                }
+            }
+            Target::PgPass => {
+                if let Some(span) = command::pgpass(view, start) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::Cookie => {
+                for span in header::cookies(view, after) {
+                    self.push(span, kinds.secret, Layer::Context);
+                }
+            }
+            Target::Manifest => {
+                for span in manifest::values(view, start + 1, after) {
+                    self.push(span, kinds.secret, Layer::Context);
+                }
+            }
             Target::Placeholder => {}
         }
         Ok(())
@@ -149,7 +188,7 @@ impl<'a> Found<'a> {
             self.push(span, kinds.password, Layer::Context);
         }
         // `pwd=` and `pass:` are found with their sign, which is no part of the name.
-        let signed = matches!(at(view, start), b'p' | b'P') && matches!(before(view, after), b'=' | b':');
+        let signed = !before(view, after).is_ascii_alphanumeric();
         let Some(found) = assigned(view, start, after - usize::from(signed)) else { return };
         let name = part(view, found.name.0, found.name.1);
         let value = part(view, found.value.0, found.value.1);
@@ -157,6 +196,9 @@ impl<'a> Found<'a> {
             && header::is_pair(value)
         {
             self.push(found.value, kinds.basic, Layer::Context);
+            self.endless = found.open.map(Endless::Value);
+        } else if let Some(span) = header::of_scheme(view, name, found.value, found.quoted) {
+            self.push(span, kinds.secret, Layer::Context);
         } else if let Some(promise) = promise(name) {
             self.judge(&found, promise);
         }
@@ -170,6 +212,7 @@ impl<'a> Found<'a> {
             quoted: found.quoted,
             given: found.given,
             own_line: found.own_line,
+            listed: found.listed,
             capitals,
             last: ends_telling(name),
         };
@@ -178,8 +221,23 @@ impl<'a> Found<'a> {
         if is_uuid(value) && says_request(name) {
             return;
         }
+        // "it should pass ..." is no name.
+        if found.given == Given::Blank && (name.eq_ignore_ascii_case(b"pass") || name.ends_with(b"Pass")) {
+            return;
+        }
+        // `FUNCTION_PASS("...")` of a compiler.
+        if found.given == Given::Call && name.ends_with(b"_PASS") {
+            return;
+        }
+        // `PASSWORD '...'` of a statement, not a word of a text before something quoted.
+        if found.given == Given::Blank
+            && found.quoted
+            && !matches!(before(self.view, found.value.0), b'\'' | b'"')
+        {
+            return;
+        }
         // The tokens in the addresses of badges are public.
-        if part(self.view, 0, found.name.0).ends_with(b".svg?") {
+        if is_badge(self.view, found.name.0) {
             return;
         }
         if is_secret(promise, value, standing) && !value.eq_ignore_ascii_case(name) {
@@ -190,6 +248,20 @@ impl<'a> Found<'a> {
                 Promise::Service => kinds.service,
             };
             self.push(found.value, kind, Layer::Context);
+            self.endless = found.open.map(Endless::Value);
         }
     }
+}
+
+/// Whether the address before a name is that of a badge.
+fn is_badge(view: &[u8], name: usize) -> bool {
+    if !matches!(before(view, name), b'?' | b'&') {
+        return false;
+    }
+    let from = run_back(view, name, name.saturating_sub(200), |byte| {
+        byte > b' ' && !matches!(byte, b'"' | b'(' | b'\'')
+    });
+    [b".svg".as_slice(), b"badge", b"codecov", b"shields.io"]
+        .iter()
+        .any(|word| memchr::memmem::find(part(view, from, name), word).is_some())
 }

@@ -5,27 +5,105 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::bytes::{at, contains, entropy, is_blank, part, run};
-use crate::judge::{is_dummy_word, is_login_password, is_placeholder};
+use crate::judge::{is_drawn_password, is_dummy_word, is_login_password, is_placeholder};
+use crate::placeholder;
 
 /// How far back the program's name of a command line is looked for.
 const COMMAND: usize = 400;
+/// The longest password of a command line or of `.netrc`.
+const LONG_LINE: usize = 2400;
+/// The longest line of cookies.
+const COOKIES: usize = 4096;
 
 /// The token after `Bearer`, which ends at `after`.
 pub(crate) fn bearer(view: &[u8], after: usize) -> Option<(usize, usize)> {
     let start = gap(view, after)?;
+    let end = token_end(view, start);
+    let token = part(view, start, end);
+    let mixed = token.len() >= 12 && token.iter().any(u8::is_ascii_digit) && !is_name(token);
+    ((mixed || is_drawn_token(token)) && entropy(token) >= 2.7 && !is_placeholder(token))
+        .then_some((start, end))
+}
+
+/// Where a token ends. Signs that no token should have end it, unless it was drawn with them.
+fn token_end(view: &[u8], start: usize) -> usize {
     let end = run(view, start, start + 4096, |byte| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
     });
+    let last = run(view, end, start + 4096, |byte| {
+        byte > b' '
+            && byte != 0x7f
+            && !matches!(
+                byte,
+                b'"' | b'\'' | b'`' | b'<' | b'>' | b'\\' | b',' | b';' | b')' | b'}' | b'(' | b'{' | b'$'
+            )
+    });
+    if is_drawn_token(part(view, start, last)) { last } else { end }
+}
+
+/// What a machine has drawn, also when it holds no digit.
+fn is_drawn_token(token: &[u8]) -> bool {
+    token.len() >= 10 && is_drawn_password(token)
+}
+
+/// The token after a scheme that no anchor knows: `Authorization: token ...`, `"Authorization": "ApiKey ..."`.
+pub(crate) fn of_scheme(
+    view: &[u8],
+    name: &[u8],
+    value: (usize, usize),
+    quoted: bool,
+) -> Option<(usize, usize)> {
+    if !name.to_ascii_lowercase().ends_with(b"authorization") {
+        return None;
+    }
+    let scheme = run(view, value.0, value.0 + 24, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let start = run(view, scheme, scheme + 4, is_blank);
+    // These have anchors of their own.
+    let known = [b"bearer".as_slice(), b"basic"]
+        .iter()
+        .any(|known| part(view, value.0, scheme).eq_ignore_ascii_case(known));
+    if known || scheme == value.0 || start == scheme || (quoted && start >= value.1) {
+        return None;
+    }
+    let end = token_end(view, start);
     let token = part(view, start, end);
-    let mixed = token.iter().any(u8::is_ascii_digit);
-    (token.len() >= 12 && mixed && entropy(token) >= 2.7 && !is_placeholder(token) && !is_name(token))
+    let mixed = token.len() >= 16
+        && token.iter().filter(|byte| byte.is_ascii_digit()).count() >= 2
+        && !is_name(token);
+    ((mixed || is_drawn_token(token)) && entropy(token) >= 2.7 && !is_placeholder(token))
         .then_some((start, end))
+}
+
+/// The values of the cookies that begin at `from`, as far as they were drawn at random.
+pub(crate) fn cookies(view: &[u8], from: usize) -> Vec<(usize, usize)> {
+    let from = run(view, from, from + 4, |byte| is_blank(byte) || matches!(byte, b'"' | b'\'' | b'='));
+    let to =
+        run(view, from, from + COOKIES, |byte| byte >= b' ' && !matches!(byte, b'"' | b'\'' | b'<' | b'\\'));
+    let mut found = Vec::new();
+    let mut place = from;
+    while place < to {
+        let end = run(view, place, to, |byte| byte != b';');
+        let pair = part(view, place, end);
+        if let Some(split) = pair.iter().position(|byte| *byte == b'=') {
+            let value = part(pair, split + 1, pair.len()).trim_ascii_end();
+            let start = place + split + 1;
+            let plain = value.iter().all(|byte| {
+                byte.is_ascii_alphanumeric()
+                    || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=' | b'%' | b':')
+            });
+            if plain && is_drawn_token(value) && entropy(value) >= 2.7 && !is_placeholder(value) {
+                found.push((start, start + value.len()));
+            }
+        }
+        place = end + 1;
+    }
+    found
 }
 
 /// The pair after `Basic`, which ends at `after`.
 pub(crate) fn basic(view: &[u8], after: usize) -> Option<(usize, usize)> {
     let start = gap(view, after)?;
-    let end = run(view, start, start + 1024, |byte| {
+    let end = run(view, start, start + 4096, |byte| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_')
     });
     let text = part(view, start, end);
@@ -67,7 +145,7 @@ pub(crate) fn command_login(view: &[u8], from: usize, after: usize) -> Option<(u
     }
     let start = run(view, after, after + 4, |byte| is_blank(byte) || matches!(byte, b'=' | b'"' | b'\''));
     let quote = at(view, start.saturating_sub(1));
-    let end = run(view, start, start + 300, |byte| {
+    let end = run(view, start, start + LONG_LINE, |byte| {
         if matches!(quote, b'"' | b'\'') {
             byte != quote && byte >= b' '
         } else {
@@ -80,7 +158,7 @@ pub(crate) fn command_login(view: &[u8], from: usize, after: usize) -> Option<(u
     // `user:'password'`: the quote begins after the name.
     let opened = start + split + 1;
     if password.is_empty() && matches!(at(view, opened), b'"' | b'\'') && at(view, opened) != quote {
-        let end = run(view, opened + 1, opened + 300, |byte| byte != at(view, opened) && byte >= b' ');
+        let end = run(view, opened + 1, opened + LONG_LINE, |byte| byte != at(view, opened) && byte >= b' ');
         return is_login_password(user, part(view, opened + 1, end)).then_some((opened + 1, end));
     }
     if password.is_empty() {
@@ -97,10 +175,11 @@ pub(crate) fn netrc(view: &[u8], from: usize, to: usize) -> Option<(usize, usize
     if !told || start == to {
         return None;
     }
-    let end = run(view, start, start + 300, |byte| byte > b' ');
+    let end = run(view, start, start + LONG_LINE, |byte| byte > b' ');
+    let (start, end) = placeholder::beside(view, start, end);
     let value = part(view, start, end);
-    (value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase()))
-        .then_some((start, end))
+    let told = value.len() > 2 && !is_placeholder(value) && !is_dummy_word(&value.to_ascii_lowercase());
+    (told || is_drawn_password(value)).then_some((start, end))
 }
 
 /// Past what stands between the word and the token.

@@ -141,15 +141,9 @@ pub(crate) fn read(text: &str, name: &str) -> Result<Vec<Imported>, RuleFault> {
             .into_owned();
             keywords.extend((plain.len() >= 3).then_some(plain));
         }
-        if keywords.is_empty() {
-            return Err(fault(
-                line,
-                id,
-                "it has no keyword of three letters or more, and its regex begins with none".to_owned(),
-            ));
-        }
+        // Without a keyword it is searched in every line.
         let gate = Gate::of(&of_go(pattern), false);
-        let leads = gate.begins_with(&keywords);
+        let leads = !keywords.is_empty() && gate.begins_with(&keywords);
         let gate = if leads { gate } else { Gate::OPEN };
         let mut own = rule
             .allowlist
@@ -171,13 +165,31 @@ pub(crate) fn read(text: &str, name: &str) -> Result<Vec<Imported>, RuleFault> {
 
 impl ImportRule {
     /// Every secret of the rule around a keyword.
-    pub(crate) fn find(&self, view: &[u8], keyword: usize, mut hit: impl FnMut(usize, usize)) {
+    pub(crate) fn find(&self, view: &[u8], keyword: usize, hit: impl FnMut(usize, usize)) {
         let to = (keyword + IMPORT_AHEAD).min(view.len());
         let (from, anchored) = if self.leads {
             (keyword, Anchored::Yes)
         } else {
             (keyword.saturating_sub(IMPORT_BACK), Anchored::No)
         };
+        self.find_in(view, from, to, anchored, hit);
+    }
+
+    /// Every secret of the rule in a line.
+    pub(crate) fn find_in_line(&self, text: &[u8], from: usize, to: usize, hit: impl FnMut(usize, usize)) {
+        let line = part(text, from, to);
+        let mut hit = hit;
+        self.find_in(line, 0, line.len(), Anchored::No, |start, end| hit(from + start, from + end));
+    }
+
+    fn find_in(
+        &self,
+        view: &[u8],
+        from: usize,
+        to: usize,
+        anchored: Anchored,
+        mut hit: impl FnMut(usize, usize),
+    ) {
         let mut input = Input::new(view).range(from..to).anchored(anchored);
         // Most keywords stand there for another reason.
         if !self.regex.is_match(input.clone().earliest(true)) {
@@ -205,7 +217,7 @@ impl ImportRule {
                 }
             }
             let next = whole.end().max(whole.start() + 1);
-            if next >= to || self.leads {
+            if next >= to || anchored == Anchored::Yes {
                 return;
             }
             input.set_start(next);
@@ -344,7 +356,6 @@ mod tests {
             .err()
             .unwrap();
         assert!(fault.why.contains("no group 3"), "{fault}");
-        let fault = read("[[rules]]\nid = 'x'\nregex = '[a-z]{40}'\n", "f").err().unwrap();
-        assert!(fault.why.contains("keyword"), "{fault}");
+        assert!(read("[[rules]]\nid = 'x'\nregex = '[a-z]{40}'\n", "f").unwrap()[0].keywords.is_empty());
     }
 }

@@ -2,10 +2,14 @@
 //! addresses are not; what a machine has made is recognised by how its letters are spread. Entropy counts only here,
 //! inside a context, never alone.
 
+mod drawn;
+mod pairs;
 mod shape;
 mod stand_in;
 mod word;
 
+use self::drawn::is_drawn;
+pub(crate) use self::drawn::is_drawn_password;
 use self::shape::{
     ends_in_number, is_address, is_code, is_identifier, is_mixed, is_number, is_path, is_snake, is_table,
     sorts,
@@ -25,18 +29,28 @@ pub(crate) struct Standing {
     pub(crate) given: Given,
     /// The line begins with the name.
     pub(crate) own_line: bool,
+    /// It is one of several pairs, as in a connection string or a query.
+    pub(crate) listed: bool,
     /// The name is written in capitals, as in an environment.
     pub(crate) capitals: bool,
     /// The telling word is the last of the name.
     pub(crate) last: bool,
 }
 
+/// So much of a long value tells what it is.
+const ENOUGH: usize = 256;
 /// Nobody types a longer password.
 const LONGEST_PASSWORD: usize = 200;
 
 /// Whether a value is a secret.
 pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> bool {
     let value = value.trim_ascii();
+    if is_drawn(promise, value, standing) {
+        return true;
+    }
+    // What a value is shows at its beginning; one that may stand at every place of a text must not be looked at to its end.
+    let whole = value.len();
+    let value = value.get(..ENOUGH).unwrap_or(value);
     if value.len() < 4 || is_placeholder(value) || !value.is_ascii() && value.iter().any(|&byte| byte < b' ')
     {
         return false;
@@ -47,8 +61,8 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
     // An argument beside the name says less than an assignment.
     let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
     let odd = value.len() >= 8 || digits >= 2 || value.iter().any(u8::is_ascii_punctuation);
-    if standing.given == Given::Beside
-        && !(standing.last && odd && sorts(value) >= 2 && !is_identifier(value))
+    if matches!(standing.given, Given::Beside | Given::Call)
+        && !(standing.last && odd && sorts(value) >= 2 && !is_identifier(value) && !is_uuid(value))
     {
         return false;
     }
@@ -61,10 +75,10 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
         return false;
     }
     match promise {
-        Promise::Password => is_password(value, standing),
+        Promise::Password => whole <= LONGEST_PASSWORD && is_password(value, standing),
         Promise::Token => is_machine_made(value, standing, 10, 2.9) || is_long_number(value, standing),
         Promise::Key => is_machine_made(value, standing, 16, 3.2) && !is_uuid(value),
-        Promise::AnyKey => is_random_key(value, standing),
+        Promise::AnyKey => whole == value.len() && is_random_key(value, standing),
         Promise::Service => {
             is_machine_made(value, standing, 16, 3.0) && !is_uuid(value) && standing.given != Given::Blank
         }
@@ -75,7 +89,6 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
 fn is_password(value: &[u8], standing: Standing) -> bool {
     let bare = !standing.quoted;
     if value.len() < 5
-        || value.len() > LONGEST_PASSWORD
         || (bare && (is_code(value) || (is_identifier(value) && !ends_in_number(value))))
         || is_words(value)
         || is_dummy_word(&plain_letters(value))
@@ -164,7 +177,7 @@ fn is_random_key(value: &[u8], standing: Standing) -> bool {
         && digits >= 3
         && !hash
         && standing.given != Given::Blank
-        && standing.given != Given::Beside
+        && !matches!(standing.given, Given::Beside | Given::Call)
         && entropy(value) >= 3.5
         && value
             .iter()
@@ -176,10 +189,12 @@ fn is_random_key(value: &[u8], standing: Standing) -> bool {
 
 /// Whether a password in an address, a command line or `.netrc` is one: anything but a word of every example.
 pub(crate) fn is_login_password(user: &[u8], password: &[u8]) -> bool {
+    let password = password.get(..ENOUGH).unwrap_or(password);
     password.len() >= 3
         && !password.eq_ignore_ascii_case(user)
         && !is_placeholder(password)
         && !password.iter().any(|byte| matches!(byte, b'{' | b'}' | b'<' | b'>' | b'(' | b')' | b'*' | b' '))
         && (!is_words(password) || is_mixed(password))
         && (password.len() >= 6 || !password.iter().all(u8::is_ascii_digit))
+        || is_drawn_password(password)
 }

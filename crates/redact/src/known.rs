@@ -1,17 +1,24 @@
 //! Known values: the guarantee layer. A value that the broker holds is found wherever it stands, in any of its
 //! [forms](crate::forms), whatever surrounds it.
 
-use crate::bytes::{at, is_base64, part, rest};
+use crate::bytes::{at, before, is_base64, part};
 use crate::forms::{Form, Script, forms};
+use crate::pem;
 use crate::placeholder::{Key, Print};
 use crate::secret::Secret;
 
-/// A value shorter than this is never looked for: it would be met by chance.
+/// A value shorter than this is not looked for, unless told otherwise: it would be met by chance.
 pub const LEAST_VALUE: usize = 6;
+/// Shorter ones cannot be looked for.
+pub(crate) const SHORTEST_VALUE: usize = 4;
 /// A longer form is looked for in pieces of this size.
 const PIECE: usize = 1024;
 /// How many line breaks a form may hold for each so many of its bytes.
 const BREAK_EVERY: usize = 16;
+/// Letters by which a needle is met.
+const HEAD: usize = 4;
+/// The most that stands between two lines of it.
+const GAP: usize = 80;
 
 /// A value that is known to be secret.
 #[expect(missing_debug_implementations, reason = "it holds a secret")]
@@ -27,6 +34,9 @@ pub struct KnownValue {
 pub(crate) struct Needle {
     script: Script,
     bytes: Secret,
+    /// Letters before it that belong to the value too. A line may break among the first letters, by which a needle is met; then this one,
+    /// which begins behind them, is met all the same.
+    head: Secret,
     pub(crate) kind: u16,
     pub(crate) print: Print,
 }
@@ -37,12 +47,22 @@ pub(crate) fn needles(value: &Secret, kind: u16, key: &Key) -> Vec<Needle> {
     let pieces = forms(value.expose()).into_iter().flat_map(|Form { script, bytes }| {
         let whole = bytes.expose();
         let count = (whole.len() / PIECE).max(1);
+        let needle = |from, to, head: &[u8]| Needle {
+            script,
+            bytes: Secret::new(part(whole, from, to)),
+            head: Secret::new(head),
+            kind,
+            print,
+        };
         // The last piece takes what is left over, so that none is too short to stand alone.
         (0..count)
-            .map(|n| {
-                let end = if n + 1 == count { whole.len() } else { (n + 1) * PIECE };
-                Needle { script, bytes: Secret::new(part(whole, n * PIECE, end)), kind, print }
+            .flat_map(|n| {
+                let (from, end) = (n * PIECE, if n + 1 == count { whole.len() } else { (n + 1) * PIECE });
+                let behind = (script != Script::Plain && end - from >= 3 * HEAD)
+                    .then(|| needle(from + HEAD, end, part(whole, from, from + HEAD)));
+                [Some(needle(from, end, &[])), behind]
             })
+            .flatten()
             .collect::<Vec<_>>()
     });
     pieces.collect()
@@ -63,6 +83,7 @@ impl Needle {
             Script::Base64 => self.across_lines(text, start, |a, b| a == b)?,
             Script::Hex => self.across_lines(text, start, |a, b| a.eq_ignore_ascii_case(&b))?,
         };
+        let start = self.with_head(text, start)?;
         if self.script != Script::Base64 {
             return Some((start, end));
         }
@@ -75,22 +96,36 @@ impl Needle {
         Some((start, end))
     }
 
+    /// Where the letters before a place begin that belong to it; nothing when they do not stand there.
+    fn with_head(&self, text: &[u8], start: usize) -> Option<usize> {
+        let mut place = start;
+        for &wanted in self.head.expose().iter().rev() {
+            if !before(text, place).eq_ignore_ascii_case(&wanted) {
+                let broken = |from: &usize| {
+                    pem::past_break(text, *from) == Some(place)
+                        && before(text, *from).eq_ignore_ascii_case(&wanted)
+                };
+                place = (place.saturating_sub(GAP)..place).rev().find(broken)?;
+            }
+            place -= 1;
+        }
+        Some(place)
+    }
+
     fn across_lines(&self, text: &[u8], start: usize, same: impl Fn(u8, u8) -> bool) -> Option<usize> {
         let mut place = start;
         let mut breaks = self.bytes().len() / BREAK_EVERY;
         for (n, &wanted) in self.bytes().iter().enumerate() {
-            if !same(at(text, place), wanted) {
-                let next = rest(text, place).iter().position(|byte| !matches!(byte, b'\n' | b'\r' | b' '))?;
-                if n == 0 || next == 0 || next > 8 || !part(text, place, place + next).contains(&b'\n') {
-                    return None;
-                }
-                breaks = breaks.checked_sub(1)?;
-                place += next;
-                if !same(at(text, place), wanted) {
-                    return None;
-                }
+            if same(at(text, place), wanted) {
+                place += 1;
+                continue;
             }
-            place += 1;
+            let next = pem::past_break(text, place)?;
+            if n == 0 || next > place + GAP || !same(at(text, next), wanted) {
+                return None;
+            }
+            breaks = breaks.checked_sub(1)?;
+            place = next + 1;
         }
         Some(place)
     }

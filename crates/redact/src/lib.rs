@@ -10,8 +10,10 @@
 //! back in.
 
 mod bytes;
+mod command;
 mod context;
 mod cut;
+mod ending;
 mod environment;
 mod fault;
 mod finding;
@@ -24,6 +26,7 @@ mod import;
 mod judge;
 mod known;
 mod live;
+mod manifest;
 mod names;
 mod pass;
 mod pem;
@@ -35,7 +38,7 @@ mod stream;
 mod token;
 mod url;
 
-pub use environment::is_secret;
+pub use environment::secrets_of;
 pub use fault::RuleFault;
 pub use finding::{Finding, Layer};
 pub use known::{KnownValue, LEAST_VALUE};

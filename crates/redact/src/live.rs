@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use crate::finding::Span;
 use crate::grams::{Collected, Compare, Grams};
 use crate::known::{KnownValue, Needle, needles};
 use crate::placeholder::Key;
@@ -85,10 +84,10 @@ impl Live {
         anchor: u32,
         text: &[u8],
         start: usize,
-        found: &[Span],
+        ends: &[usize],
     ) -> Option<(Target, usize)> {
         let (target, after) = self.target(anchor, text, start)?;
-        let joins = |place: usize| found.iter().any(|span| span.end == place);
+        let joins = |place: usize| ends.contains(&place);
         let open = match target {
             Target::Token(n) => {
                 self.rules.tokens.get(usize::from(n)).is_some_and(|rule| rule.gate().lets(text, start, joins))

@@ -19,7 +19,7 @@ pub(crate) enum Promise {
 #[rustfmt::skip]
 pub(crate) const WORDS: &[&str] = &[
     "passw", "passphrase", "passcode", "_pass", "-pass", "pass=", "pass:", "pass\"", "pass'", "pass ", "pwd=",
-    "pwd:", "_pwd", "pwd\"", "pwd'", "pwd ", "userpass", "dbpass", "secret", "token", "apikey", "api_key",
+    "pwd:", "_pwd", "pwd\"", "pwd'", "pwd ", "pwd\\", "pass\\", "pwd\n", "pass\n", "requirepass", "masterauth", "storepass", "keypass", "psk=", "userpass", "dbpass", "secret", "token", "apikey", "api_key",
     "api-key", "api key", "api.key", "accesskey", "access_key", "access-key", "access key", "authkey", "auth_key",
     "auth-key", "_auth", "auth\"", "auth'", "authorization", "credential", "privatekey", "private_key",
     "private-key", "encryptionkey", "encryption_key", "encryption-key", "signingkey", "signing_key", "signing-key",
@@ -120,8 +120,20 @@ pub(crate) fn says_request(name: &[u8]) -> bool {
 /// What a name promises about its value.
 pub(crate) fn promise(name: &[u8]) -> Option<Promise> {
     // Most names hold no telling word at all.
-    const TELLING: &[&str] =
-        &["pass", "pw", "secret", "token", "key", "auth", "credential", "jwt", "pat", "securestring"];
+    const TELLING: &[&str] = &[
+        "pass",
+        "pw",
+        "psk",
+        "masterauth",
+        "secret",
+        "token",
+        "key",
+        "auth",
+        "credential",
+        "jwt",
+        "pat",
+        "securestring",
+    ];
     if !TELLING.iter().any(|word| crate::bytes::contains(name, word.as_bytes())) {
         return None;
     }
@@ -146,12 +158,29 @@ pub(crate) fn promise(name: &[u8]) -> Option<Promise> {
 fn telling(words: &[String], n: usize) -> Option<Promise> {
     let word = words.get(n)?.as_str();
     let previous = n.checked_sub(1).and_then(|n| words.get(n)).map_or("", String::as_str);
-    if PUBLIC.contains(&previous) {
+    // `data.password` and its kin are texts of a dialogue; `ssh_pass` is a password.
+    let kept = matches!(previous, "ssh" | "host" | "proxy" | "registry" | "primary" | "storage" | "socket");
+    if PUBLIC.contains(&previous) && !kept {
         return None;
     }
-    if PASSWORD.iter().any(|end| word.ends_with(end)) || matches!(word, "pass" | "userpass" | "dbpass" | "pw")
+    if PASSWORD.iter().any(|end| word.ends_with(end))
+        || matches!(
+            word,
+            "pass"
+                | "userpass"
+                | "dbpass"
+                | "pw"
+                | "requirepass"
+                | "masterauth"
+                | "storepass"
+                | "keypass"
+                | "psk"
+        )
     {
         return Some(Promise::Password);
+    }
+    if kept {
+        return None;
     }
     if TOKEN.iter().any(|end| word.ends_with(end)) && !PUBLIC.iter().any(|start| word.starts_with(start)) {
         return Some(Promise::Token);

@@ -1,14 +1,16 @@
 //! One look over a text, piece by piece. INVARIANT: what is found at a place depends on nothing but the bytes from
-//! [`BACK`] before it to [`AHEAD`] after it (for what runs on longer, [`LONG`]), so that it does not matter in which
+//! [`BACK`] before it to [`AHEAD`] after it (for what runs on longer, [`crate::ending::LONG`]), so that it does not matter in which
 //! pieces the text arrives.
+
+use std::collections::HashSet;
 
 use memchr::memmem;
 
-use crate::bytes::{at, part, run};
+use crate::bytes::{at, part};
+use crate::ending::{Ending, More, Tail, ending};
 use crate::finding::{Cluster, Layer, Span, merge};
 use crate::found::{Endless, Found};
 use crate::live::Live;
-use crate::pem;
 use crate::placeholder::{self, MARK};
 use crate::rules::Target;
 
@@ -16,19 +18,12 @@ use crate::rules::Target;
 pub(crate) const BACK: usize = 512;
 /// Bytes after a place that count.
 pub(crate) const AHEAD: usize = 4096;
-/// Bytes of one key or token that are held at once; longer ones are replaced in parts.
-pub(crate) const LONG: usize = 1 << 16;
+/// A value in a context that is longer may go on after what was looked at.
+const CUT: usize = 2000;
+/// Ends of spans that are always kept.
+const LEAST_ENDS: usize = 64;
 /// A little more, for letters of several bytes.
 pub(crate) const SLACK: usize = 16;
-
-/// A key or token whose end is not seen yet.
-#[derive(Debug, Clone, Copy)]
-struct Tail {
-    from: usize,
-    what: Endless,
-    kind: u16,
-    layer: Layer,
-}
 
 /// Where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +33,6 @@ pub(crate) enum Where {
     /// Around placeholders: after a replacement, only there anything can be new.
     AroundPlaceholders,
 }
-
-/// More of the text is needed to go on.
-struct More;
 
 /// A look under way; places count in the buffer that the caller keeps.
 #[derive(Debug)]
@@ -55,6 +47,12 @@ pub(crate) struct Pass {
     /// Whether anything began as placeholders do.
     met_mark: bool,
     tail: Option<Tail>,
+    /// Where spans end, as far as something may begin there.
+    ends: Vec<usize>,
+    /// So many of them are kept before old ones are forgotten.
+    most_ends: usize,
+    /// The span that reaches furthest, with those that touch it.
+    furthest: (usize, usize),
     /// The end of the last that was settled.
     settled: usize,
     /// Where looking around a placeholder ends, and where the next placeholder is looked for.
@@ -62,6 +60,10 @@ pub(crate) struct Pass {
     mark_from: usize,
     /// Nothing is to be done before the buffer is so long.
     wait_for: usize,
+    /// Lines before this place were searched by the rules that have no keyword.
+    line: usize,
+    /// Bytes that were walked to find where something long ends.
+    walked: usize,
 }
 
 impl Pass {
@@ -74,10 +76,15 @@ impl Pass {
             placeholders: Vec::new(),
             met_mark: false,
             tail: None,
+            ends: Vec::new(),
+            most_ends: LEAST_ENDS,
+            furthest: (0, 0),
             settled: 0,
             zone_to: 0,
             mark_from: 0,
             wait_for: 0,
+            line: 0,
+            walked: 0,
         }
     }
 
@@ -85,6 +92,9 @@ impl Pass {
     pub(crate) fn advance(&mut self, live: &Live, text: &[u8], end: bool) -> Result<(), String> {
         if !end && text.len() < self.wait_for {
             return Ok(());
+        }
+        if self.reach == Where::All && !live.rules.loose.is_empty() {
+            self.lines(live, text, end);
         }
         let limit = if end { text.len() } else { text.len().saturating_sub(AHEAD + SLACK) };
         loop {
@@ -106,16 +116,65 @@ impl Pass {
                 self.at = to.max(self.at);
                 continue;
             };
-            let known = self.spans.len();
+            let known = (self.spans.len(), self.waiting.len(), self.placeholders.len());
             match self.look(live, text, place, end)? {
-                Ok(()) => self.at = place + 1,
+                Ok(()) => {
+                    self.at = place + 1;
+                    self.note_ends(known.0);
+                }
                 Err(More) => {
-                    self.spans.truncate(known);
+                    self.spans.truncate(known.0);
+                    self.waiting.truncate(known.1);
+                    self.placeholders.truncate(known.2);
                     self.at = place;
                     self.wait_from(place, text.len());
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Searches whole lines for the rules without a keyword; long ones in parts. INVARIANT: this is further on than `at`, so that nothing is
+    /// given out that was not searched.
+    fn lines(&mut self, live: &Live, text: &[u8], end: bool) {
+        while self.line < text.len() {
+            let most = (self.line + AHEAD).min(text.len());
+            let newline = memchr::memchr(b'\n', part(text, self.line, most)).map(|there| self.line + there);
+            let to = match newline {
+                Some(newline) => newline,
+                None if most == self.line + AHEAD || end => most,
+                None => return,
+            };
+            let known = self.spans.len();
+            for rule in live.rules.loose.iter().filter_map(|n| live.rules.imports.get(*n)) {
+                rule.find_in_line(text, self.line, to, |start, end| {
+                    let span = Span { start, end, kind: rule.kind, layer: Layer::Form, print: None };
+                    self.spans.push(widened(text, span));
+                });
+            }
+            // How far lines were searched depends on what has come; what they cover must not.
+            let furthest = self.furthest;
+            self.note_ends(known);
+            self.furthest = furthest;
+            self.line = to + usize::from(newline.is_some());
+        }
+    }
+
+    /// Remembers where the spans end that were found just now.
+    fn note_ends(&mut self, from: usize) {
+        for span in self.spans.get(from..).unwrap_or_default() {
+            self.ends.push(span.end);
+            let (first, last) = self.furthest;
+            if span.start <= last && span.end >= first {
+                self.furthest = (first.min(span.start), last.max(span.end));
+            } else if span.end > last {
+                self.furthest = (span.start, span.end);
+            }
+        }
+        if self.ends.len() > self.most_ends {
+            let oldest = self.at.saturating_sub(BACK + SLACK);
+            self.ends.retain(|end| *end >= oldest);
+            self.most_ends = LEAST_ENDS.max(2 * self.ends.len());
         }
     }
 
@@ -151,7 +210,7 @@ impl Pass {
     fn next(&self, live: &Live, text: &[u8], to: usize) -> Option<usize> {
         let groups = live
             .grams
-            .next(text, self.at, to, |anchor, start| live.worth(anchor, text, start, &self.spans).is_some());
+            .next(text, self.at, to, |anchor, start| live.worth(anchor, text, start, &self.ends).is_some());
         let mut first = groups.unwrap_or(usize::MAX);
         for (finder, _) in &live.short {
             let stop = to.min(first).saturating_add(1).min(text.len());
@@ -177,11 +236,17 @@ impl Pass {
             .filter(|(finder, _)| crate::bytes::rest(text, place).starts_with(finder.needle()));
         let anchors = live.grams.at(text, place).chain(short.map(|(_, anchor)| (*anchor, place)));
         for (anchor, start) in anchors {
-            let Some((target, after)) = live.worth(anchor, text, start, &self.spans) else { continue };
+            let Some((target, after)) = live.worth(anchor, text, start, &self.ends) else { continue };
             let view = part(text, from, to);
             let (Some(start), Some(after)) = (start.checked_sub(from), after.checked_sub(from)) else {
                 continue;
             };
+            // What lies in a span that reaches past everything that counts here adds nothing to it. So a text of nothing but beginnings
+            // of tokens is walked once and not once for each.
+            let (first, last) = self.furthest;
+            if target != Target::Placeholder && first <= from + start && last >= to {
+                continue;
+            }
             let mut found = Found::new(live, view);
             match target {
                 Target::Placeholder => {
@@ -192,8 +257,7 @@ impl Pass {
                         self.placeholders.push((from + start, from + end));
                     }
                 }
-                target => found
-                    .at(target, start, after, |edge| self.spans.iter().any(|span| span.end == from + edge))?,
+                target => found.at(target, start, after, |edge| self.ends.contains(&(from + edge)))?,
             }
             let Found { spans, waiting, endless, .. } = found;
             self.waiting.extend(waiting.into_iter().map(|span| shifted(span, from)));
@@ -201,8 +265,11 @@ impl Pass {
                 let mut span = shifted(span, from);
                 let what = match endless {
                     Some(what) => Some(what),
-                    // It runs into the end of what counts.
-                    None if span.end == to && to < text.len() && span.layer != Layer::Known => {
+                    // It runs into the end of what counts, or is so long that it may have been cut.
+                    None if span.layer != Layer::Known
+                        && ((span.end == to && to < text.len())
+                            || (span.layer == Layer::Context && span.end - span.start >= CUT)) =>
+                    {
                         Some(Endless::Run)
                     }
                     None => None,
@@ -212,7 +279,8 @@ impl Pass {
                     match ending(text, span.start, tail, end) {
                         Err(More) => return Ok(Err(More)),
                         Ok(Ending { end: last, body, open, cut }) => {
-                            let real = what == Endless::Run || body;
+                            self.walked += last.saturating_sub(span.end);
+                            let real = body;
                             if cut || (open && end) {
                                 self.tail = Some(Tail { from: last, ..tail });
                             }
@@ -235,11 +303,14 @@ impl Pass {
                 return if end { Ok(()) } else { Err(More) };
             }
             let Ending { end: last, open, cut, .. } = ending(text, tail.from, tail, end)?;
+            self.walked += last.saturating_sub(tail.from);
             if last > tail.from {
+                let known = self.spans.len();
                 self.spans.push(widened(
                     text,
                     Span { start: tail.from, end: last, kind: tail.kind, layer: tail.layer, print: None },
                 ));
+                self.note_ends(known);
             }
             self.tail = (cut || (open && end)).then_some(Tail { from: last.max(tail.from), ..tail });
             if end && !cut {
@@ -259,17 +330,20 @@ impl Pass {
         let limit = if end { text.len() } else { self.at.saturating_sub(BACK) };
         let mut spans = self.outside_placeholders();
         let mut undecided = limit;
-        // One that begins where another ends gives that one its end.
+        // One that begins where another ends gives that one its end; from the last to the first, because one may end another.
         let mut waiting = std::mem::take(&mut self.waiting);
-        loop {
-            let (ended, rest): (Vec<Span>, Vec<Span>) =
-                waiting.into_iter().partition(|wait| spans.iter().any(|span| span.start == wait.end));
-            waiting = rest;
-            if ended.is_empty() {
-                break;
-            }
-            self.spans.extend(&ended);
-            spans.extend(ended);
+        waiting.sort_by_key(|wait| std::cmp::Reverse(wait.start));
+        if !waiting.is_empty() {
+            let mut starts: HashSet<usize> = spans.iter().map(|span| span.start).collect();
+            waiting.retain(|wait| {
+                let ended = starts.contains(&wait.end);
+                if ended {
+                    starts.insert(wait.start);
+                    self.spans.push(*wait);
+                    spans.push(*wait);
+                }
+                !ended
+            });
         }
         if !end {
             waiting.retain(|wait| wait.end >= limit);
@@ -305,9 +379,10 @@ impl Pass {
         let mut spans = Vec::with_capacity(self.spans.len());
         for span in &self.spans {
             let mut start = span.start.max(self.settled);
-            for &(from, to) in
-                self.placeholders.iter().filter(|(from, to)| *from < span.end && *to > span.start)
-            {
+            // INVARIANT: they are met in their order and never overlap.
+            let first = self.placeholders.partition_point(|(_, to)| *to <= span.start);
+            let there = self.placeholders.get(first..).unwrap_or_default();
+            for &(from, to) in there.iter().take_while(|(from, _)| *from < span.end) {
                 if from > start {
                     spans.push(Span { start, end: from, ..*span });
                 }
@@ -328,6 +403,7 @@ impl Pass {
         less(&mut self.settled);
         less(&mut self.zone_to);
         less(&mut self.mark_from);
+        less(&mut self.line);
         less(&mut self.wait_for);
         self.spans.iter_mut().chain(&mut self.waiting).for_each(|span| {
             less(&mut span.start);
@@ -340,6 +416,10 @@ impl Pass {
         if let Some(tail) = &mut self.tail {
             less(&mut tail.from);
         }
+        self.ends.retain(|end| *end >= count);
+        self.ends.iter_mut().for_each(less);
+        less(&mut self.furthest.0);
+        less(&mut self.furthest.1);
         count
     }
 
@@ -347,39 +427,8 @@ impl Pass {
     pub(crate) fn resume(&mut self, at: usize) {
         self.at = at;
         self.settled = at;
+        self.line = self.line.max(at);
     }
-}
-
-/// Where something endless ends.
-struct Ending {
-    end: usize,
-    /// Whether it is long enough to be a key.
-    body: bool,
-    /// Whether it reaches the end of the text.
-    open: bool,
-    /// Whether it was cut because it is too long to hold.
-    cut: bool,
-}
-
-fn ending(text: &[u8], start: usize, tail: Tail, end: bool) -> Result<Ending, More> {
-    let most = (start + LONG).max(tail.from);
-    let limit = most.min(text.len());
-    let ending = match tail.what {
-        Endless::Key => {
-            let walked = pem::walk(text, tail.from, limit, start == tail.from);
-            let last = if walked.open && limit == most { limit } else { walked.end };
-            Ending { end: last, body: walked.is_key(), open: walked.open, cut: walked.open && limit == most }
-        }
-        Endless::Run => {
-            let last = run(text, tail.from, limit, |byte| {
-                byte > b' '
-                    && byte != 0x7f
-                    && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>' | b'\\' | b',' | b';')
-            });
-            Ending { end: last, body: true, open: last == limit, cut: last == limit && limit == most }
-        }
-    };
-    if ending.open && !ending.cut && !end { Err(More) } else { Ok(ending) }
 }
 
 fn shifted(span: Span, by: usize) -> Span {
@@ -397,4 +446,31 @@ fn widened(text: &[u8], mut span: Span) -> Span {
         span.end += 1;
     }
     span
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ending::LONG;
+    use crate::placeholder::Key;
+    use crate::rules::Rules;
+
+    // T21: a text of nothing but beginnings of tokens is walked about once, not once for each of them
+    #[test]
+    fn work_grows_with_the_text_and_not_with_its_square() {
+        let rules = Arc::new(Rules::built_in().unwrap());
+        let live = Live::new(Arc::clone(&rules), &[], &Key::new(&[7; 32]));
+        let mut beginnings: Vec<&[u8]> = rules.beginnings().into_iter().step_by(300).collect();
+        beginnings.extend([b"glpat-".as_slice(), b"password=", b"token: \""]);
+        for beginning in beginnings {
+            let text: Vec<u8> = beginning.iter().copied().cycle().take(LONG + AHEAD).collect();
+            let mut pass = Pass::new(Where::All);
+            pass.advance(&live, &text, true).unwrap();
+            let told = String::from_utf8_lossy(beginning);
+            assert!(pass.walked <= 2 * text.len(), "{told}: {} bytes walked of {}", pass.walked, text.len());
+            assert!(pass.ends.len() <= 2 * AHEAD, "{told}: {} ends kept", pass.ends.len());
+        }
+    }
 }

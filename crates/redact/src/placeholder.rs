@@ -63,6 +63,20 @@ pub(crate) fn read(text: &[u8], start: usize) -> Option<(usize, &[u8])> {
     whole.then(|| (end + 1, part(text, kind, colon)))
 }
 
+/// A part of a text without the placeholders that it begins with, and up to the next. Whoever writes one beside a secret does not hide
+/// it: what is left is judged alone. The bracket that closes one may lie behind the part.
+pub(crate) fn beside(text: &[u8], from: usize, to: usize) -> (usize, usize) {
+    let whole = |place: usize| read(text, place).filter(|(end, _)| *end <= to + 1).map(|(end, _)| end);
+    let mut start = from;
+    while let Some(end) = whole(start) {
+        start = end;
+    }
+    let next = memchr::memmem::find_iter(part(text, start, to), MARK)
+        .map(|there| start + there)
+        .find(|there| whole(*there).is_some());
+    (start, next.unwrap_or(to))
+}
+
 /// What a kind is made of.
 pub(crate) fn is_kind(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'

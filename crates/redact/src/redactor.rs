@@ -10,7 +10,7 @@ use crate::context::Given;
 use crate::cut;
 use crate::finding::{Cluster, Finding};
 use crate::judge::{Standing, is_secret};
-use crate::known::KnownValue;
+use crate::known::{KnownValue, LEAST_VALUE, SHORTEST_VALUE};
 use crate::live::Live;
 use crate::names::promise;
 use crate::pass::{Pass, Where};
@@ -28,6 +28,8 @@ struct Shared {
     rules: Arc<Rules>,
     key: Key,
     not_secret: Vec<Vec<u8>>,
+    /// Shorter values are not looked for.
+    least: usize,
     live: RwLock<Arc<Live>>,
 }
 
@@ -41,16 +43,30 @@ impl Redactor {
     /// From rules, known values, texts that are no secrets whatever they look like, and the installation's key.
     #[must_use]
     pub fn new(rules: Rules, values: &[KnownValue], not_secret: &[String], key: &[u8; 32]) -> Self {
-        let (rules, key) = (Arc::new(rules), Key::new(key));
+        Self::with_least(rules, values, not_secret, LEAST_VALUE, key)
+    }
+
+    /// The same with another least length of a value that is looked for.
+    #[must_use]
+    pub fn with_least(
+        rules: Rules,
+        values: &[KnownValue],
+        not_secret: &[String],
+        least: usize,
+        key: &[u8; 32],
+    ) -> Self {
+        let (rules, key, least) = (Arc::new(rules), Key::new(key), least.max(SHORTEST_VALUE));
         let not_secret: Vec<Vec<u8>> = not_secret.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let live = RwLock::new(Arc::new(Live::new(Arc::clone(&rules), &usable(values, &not_secret), &key)));
-        Self { shared: Arc::new(Shared { rules, key, not_secret, live }) }
+        let usable = usable(values, &not_secret, least);
+        let live = RwLock::new(Arc::new(Live::new(Arc::clone(&rules), &usable, &key)));
+        Self { shared: Arc::new(Shared { rules, key, not_secret, least, live }) }
     }
 
     /// Exchanges the known values. Texts and streams under way see the new ones from their next piece on.
     pub fn exchange(&self, values: &[KnownValue]) {
         let shared = &self.shared;
-        let live = Live::new(Arc::clone(&shared.rules), &usable(values, &shared.not_secret), &shared.key);
+        let usable = usable(values, &shared.not_secret, shared.least);
+        let live = Live::new(Arc::clone(&shared.rules), &usable, &shared.key);
         *shared.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
     }
 
@@ -124,8 +140,14 @@ impl Redactor {
 
     /// The value of a field whose name is known: what the name promises counts too.
     fn named(&self, name: &str, text: &str) -> bool {
-        let standing =
-            Standing { quoted: true, given: Given::Equals, own_line: true, capitals: false, last: true };
+        let standing = Standing {
+            quoted: true,
+            given: Given::Equals,
+            own_line: true,
+            listed: false,
+            capitals: false,
+            last: true,
+        };
         promise(name.as_bytes()).is_some_and(|promise| is_secret(promise, text.as_bytes(), standing))
     }
 }
@@ -175,10 +197,10 @@ fn to_text(bytes: Vec<u8>) -> Result<String, RedactError> {
 }
 
 /// Values that can be looked for: long enough, and not among those that are no secrets.
-fn usable(values: &[KnownValue], not_secret: &[Vec<u8>]) -> Vec<KnownValue> {
+fn usable(values: &[KnownValue], not_secret: &[Vec<u8>], least: usize) -> Vec<KnownValue> {
     let fits = |value: &&KnownValue| {
         let bytes = value.value.expose().trim_ascii();
-        bytes.len() >= crate::known::LEAST_VALUE && !not_secret.iter().any(|allowed| allowed == bytes)
+        bytes.len() >= least && !not_secret.iter().any(|allowed| allowed == bytes)
     };
     values.iter().filter(fits).cloned().collect()
 }

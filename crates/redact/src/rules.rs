@@ -26,6 +26,17 @@ pub(crate) enum Target {
     Bearer,
     Basic,
     Login,
+    /// A program that takes its password by a short flag.
+    Command,
+    Identified,
+    /// A call with user and password.
+    Arguments,
+    /// `user:password@tcp(`, `:thin:user/password@`.
+    Source,
+    PgPass,
+    Cookie,
+    /// `data:` of a manifest.
+    Manifest,
     Placeholder,
     /// A known value.
     Needle(u32),
@@ -63,6 +74,8 @@ pub struct Rules {
     pub(crate) tokens: Vec<TokenRule>,
     pub(crate) near: Vec<NearRule>,
     pub(crate) imports: Vec<ImportRule>,
+    /// Of them, those without a keyword: searched in every line.
+    pub(crate) loose: Vec<usize>,
     pub(crate) anchors: Vec<Anchor>,
 }
 
@@ -88,7 +101,15 @@ impl Rules {
             pattern: kind("pattern"),
         };
         let anchors = vec![Anchor { bytes: MARK.to_vec(), fold: false, target: Target::Placeholder }];
-        Self { names, kinds, tokens: Vec::new(), near: Vec::new(), imports: Vec::new(), anchors }
+        Self {
+            names,
+            kinds,
+            tokens: Vec::new(),
+            near: Vec::new(),
+            imports: Vec::new(),
+            loose: Vec::new(),
+            anchors,
+        }
     }
 
     /// Our own rules.
@@ -131,13 +152,42 @@ impl Rules {
         for digit in [b'4', b'3', b'2'] {
             add(&[digit, b':', b'/', b'/'], true, Target::Url);
         }
-        for begin in [b"-BEGIN ".as_slice(), b"- BEGIN "] {
+        for begin in [b"-BEGIN ".as_slice(), b"- BEGIN ", b"-BEGIN+", b"-BEGIN%20"] {
             add(begin, false, Target::Pem);
         }
         add(b"bearer", true, Target::Bearer);
         add(b"basic", true, Target::Basic);
         for flag in [b" -u ".as_slice(), b" -u\"", b" -u'", b" --user ", b" --user="] {
             add(flag, false, Target::Login);
+        }
+        for program in crate::command::programs() {
+            add(program.as_bytes(), false, Target::Command);
+        }
+        add(b"identified ", true, Target::Identified);
+        for call in [
+            b"basicauth(".as_slice(),
+            b"networkcredential(",
+            b"passwordauthentication(",
+            b"passwordcredentials(",
+            b"auth=(",
+            b"auth = (",
+            b"basic_auth(",
+            b"set_basic_auth(",
+            b"setbasicauth(",
+        ] {
+            add(call, true, Target::Arguments);
+        }
+        for source in [b"@tcp(".as_slice(), b"@unix(", b":thin:"] {
+            add(source, false, Target::Source);
+        }
+        for port in [b":5432:".as_slice(), b":5433:", b":6432:", b"*:*:"] {
+            add(port, false, Target::PgPass);
+        }
+        for cookie in [b"cookie: ".as_slice(), b"cookie\": \"", b"cookie\":\"", b"--cookie ", b"cookie ="] {
+            add(cookie, true, Target::Cookie);
+        }
+        for data in [b"stringData:".as_slice(), b"stringData\":", b"\ndata:", b" data:", b"\"data\":"] {
+            add(data, false, Target::Manifest);
         }
     }
 
@@ -202,6 +252,7 @@ impl Rules {
         for mut imported in import::read(text, &name.display().to_string())? {
             let index = u16::try_from(self.imports.len()).unwrap_or(u16::MAX);
             imported.rule.kind = self.kind(&imported.kind);
+            self.loose.extend(imported.keywords.is_empty().then_some(usize::from(index)));
             self.anchors.extend(imported.keywords.iter().map(|word| Anchor {
                 bytes: word.as_bytes().to_vec(),
                 fold: true,
@@ -231,6 +282,19 @@ impl Rules {
     #[must_use]
     pub fn count(&self) -> usize {
         self.tokens.len() + self.near.len() + self.imports.len()
+    }
+
+    /// What the first look finds, one text for each rule or context: a text of nothing but these is the worst that can come.
+    #[must_use]
+    pub fn beginnings(&self) -> Vec<&[u8]> {
+        let mut last = None;
+        let first = |anchor: &&Anchor| {
+            let of_rule = matches!(anchor.target, Target::Token(_) | Target::Near(_) | Target::Import(_));
+            let repeated = of_rule && last == Some(anchor.target);
+            last = Some(anchor.target);
+            !repeated
+        };
+        self.anchors.iter().filter(first).map(|anchor| anchor.bytes.as_slice()).collect()
     }
 
     /// The name of a kind.

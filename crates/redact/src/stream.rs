@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use vambrace_core::redacted::RedactError;
 
+use crate::ending::LONG;
 use crate::finding::{Cluster, Finding};
 use crate::live::Live;
-use crate::pass::{AHEAD, BACK, LONG, Pass, SLACK, Where};
+use crate::pass::{AHEAD, BACK, Pass, SLACK, Where};
 use crate::placeholder::{self, Print};
 use crate::redactor::Redactor;
 

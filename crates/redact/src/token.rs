@@ -12,6 +12,8 @@ use crate::gate::{Gate, Set};
 
 /// How far before its mark a token may begin (`around`).
 const AROUND: usize = 128;
+/// So much of a token tells what it is. What may stand at every place of a text must not look at all that follows.
+const ENOUGH: usize = 256;
 /// Tokens need at least this entropy unless their rule says otherwise.
 const LEAST_ENTROPY: f32 = 2.0;
 
@@ -185,6 +187,13 @@ impl TokenRule {
         mark: usize,
         joins: impl Fn(usize) -> bool,
     ) -> Result<Option<Token>, String> {
+        // A long run of letters is its own body, whatever of it the expression takes.
+        let head = part(view, mark, mark + ENOUGH);
+        let stretched = !(self.exact || self.around || self.group);
+        if stretched && head.len() == ENOUGH && !self.is_real(head) && head.iter().all(|&byte| is_token(byte))
+        {
+            return Ok(None);
+        }
         let regex = self.regex().map_err(str::to_owned)?;
         let found = if self.around {
             let from = mark.saturating_sub(AROUND);
@@ -212,9 +221,13 @@ impl TokenRule {
         if !self.exact && self.least > 0.0 {
             end = run(view, end, view.len(), is_token);
         }
-        let body = part(view, start, end);
-        let real = self.least == 0.0 || (entropy(body) >= self.least && !is_example(body));
-        Ok(real.then_some(Token { start, end, ended }))
+        let body = part(view, start, end.min(start + ENOUGH));
+        Ok(self.is_real(body).then_some(Token { start, end, ended }))
+    }
+
+    /// Whether a token is more than a show of what tokens look like.
+    fn is_real(&self, body: &[u8]) -> bool {
+        self.least == 0.0 || (entropy(body) >= self.least && !is_example(body))
     }
 }
 
@@ -348,11 +361,12 @@ impl NearRule {
         let mixed = value.iter().any(u8::is_ascii_digit)
             && (value.iter().any(u8::is_ascii_alphabetic) || value.len() >= 16);
         let public = PUBLIC.iter().any(|word| contains(name, word.as_bytes()));
+        let head = part(value, 0, ENOUGH);
         if public
             || !mixed
-            || entropy(value) < 2.3
+            || entropy(head) < 2.3
             || crate::judge::is_camel(value)
-            || is_example(value)
+            || is_example(head)
             || begins(rest(value, 0), b"[REDACTED")
         {
             return Ok(false);

@@ -1,10 +1,11 @@
 //! Addresses that carry a password: `scheme://user:password@host`.
 
-use crate::bytes::{at, begins, contains, entropy, part, run, run_back};
-use crate::judge::{is_login_password, is_placeholder};
+use crate::bytes::{at, begins, entropy, part, run, run_back};
+use crate::judge::{is_drawn_password, is_login_password, is_placeholder};
+use crate::placeholder;
 
 /// The longest address that is looked at.
-const LONGEST: usize = 600;
+const LONGEST: usize = 3000;
 
 /// What of an address is secret.
 pub(crate) struct Login {
@@ -66,7 +67,11 @@ pub(crate) fn login(view: &[u8], after: usize) -> Option<Login> {
         None => return None,
     };
     let login = part(view, after, host);
-    let Some(split) = login.iter().position(|byte| *byte == b':') else {
+    // A name that was replaced holds colons of its own.
+    let named = placeholder::beside(view, after, host).0 - after;
+    let Some(split) =
+        part(login, named, login.len()).iter().position(|byte| *byte == b':').map(|at| named + at)
+    else {
         let alone = login.len() >= 20
             && entropy(login) >= 3.5
             && login.iter().any(u8::is_ascii_digit)
@@ -74,15 +79,36 @@ pub(crate) fn login(view: &[u8], after: usize) -> Option<Login> {
             && login.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
         return alone.then_some(Login { secret: (after, host), database });
     };
-    let (user, password) = (part(login, 0, split), part(login, split + 1, login.len()));
+    let user = part(login, 0, split);
+    let secret = placeholder::beside(view, after + split + 1, host);
+    let password = part(view, secret.0, secret.1);
     let port_and_path =
         password.iter().take_while(|byte| byte.is_ascii_digit()).count() >= 2 && password.contains(&b'/');
-    if port_and_path || !at(view, host + 1).is_ascii_graphic() || contains(user, b"[REDACTED") {
+    if port_and_path || !at(view, host + 1).is_ascii_graphic() || password.is_empty() {
         return None;
     }
-    let plain = !database && password.iter().all(u8::is_ascii_lowercase);
-    (!plain && is_login_password(user, password))
-        .then_some(Login { secret: (after + split + 1, host), database })
+    let plain = !database && password.iter().all(u8::is_ascii_lowercase) && !is_drawn_password(password);
+    (!plain && is_login_password(user, password)).then_some(Login { secret, database })
+}
+
+/// The password of `user:password@tcp(host)` and of `jdbc:oracle:thin:user/password@host`, whose mark stands at `mark`.
+pub(crate) fn source(view: &[u8], mark: usize) -> Option<(usize, usize)> {
+    let visible =
+        |byte: u8| byte > b' ' && byte != 0x7f && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>');
+    let (from, to, split) = if at(view, mark) == b'@' {
+        (run_back(view, mark, mark.saturating_sub(300), visible), mark, b':')
+    } else {
+        let from = mark + b":thin:".len();
+        let end = run(view, from, from + 300, visible);
+        let host = part(view, from, end).iter().rposition(|byte| *byte == b'@')?;
+        (from, from + host, b'/')
+    };
+    let login = part(view, from, to);
+    let split = login.iter().position(|byte| *byte == split)?;
+    let (user, password) = (part(login, 0, split), part(login, split + 1, login.len()));
+    let named = !user.is_empty()
+        && user.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
+    (named && is_login_password(user, password)).then_some((from + split + 1, to))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
     reason = "tests cut the texts they have made, and fail by panicking"
 )]
 
+#[path = "suite/drawn.rs"]
+mod drawn;
 #[path = "suite/exactness.rs"]
 mod exactness;
 #[path = "suite/fuzz.rs"]

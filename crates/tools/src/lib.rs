@@ -17,6 +17,7 @@ mod read_file;
 mod search;
 mod sections;
 mod tool;
+mod value_lines;
 mod web;
 mod web_fetch;
 mod web_search;

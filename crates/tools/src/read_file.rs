@@ -13,8 +13,8 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{Content, FileRead, Kind, LineRange, ReadRequest, Resolved};
 
 use crate::arguments;
-use crate::key_lines;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
+use crate::{key_lines, value_lines};
 
 const NAME: &str = "read_file";
 /// Files up to here are read where the call stands.
@@ -118,6 +118,8 @@ impl Work for Reading {
         if let Content::Text(text) = &mut read.content {
             let start = read.returned_range.start_line;
             *text = key_lines::mask_range(room, want.kin.as_ref(), &self.file, start, std::mem::take(text))?;
+            *text =
+                value_lines::mask_range(room, want.kin.as_ref(), &self.file, start, std::mem::take(text))?;
         }
         Ok(output(read, want.max_bytes))
     }

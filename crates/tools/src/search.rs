@@ -12,8 +12,8 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
 
 use crate::arguments;
-use crate::key_lines;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
+use crate::{key_lines, value_lines};
 
 const SEARCH: &str = "search_file";
 const COUNT: &str = "count_matches";
@@ -171,6 +171,7 @@ impl Work for Search {
         let want = SearchRequest { visible: visible(&fence.read), kin: visible(&fence.kin), ..self.want };
         let mut found = room.workspace.search_open(self.start, &want)?;
         key_lines::mask_matches(room, want.kin.as_ref(), &mut found.matches)?;
+        value_lines::mask_matches(room, want.kin.as_ref(), &mut found.matches)?;
         Ok(match want.mode {
             SearchMode::Lines => lines(found),
             SearchMode::Count => count(&found),

@@ -38,29 +38,55 @@ pub(crate) fn run(
     let redactor = redactor(rules)?;
     let stdin = [PathBuf::from("-")];
     let files = if files.is_empty() { &stdin } else { files };
-    let mut job = Job { redactor, report: form.map(|_| Report::default()), count: 0, bar: bar(files) };
+    let mut job = Job {
+        redactor,
+        report: form.map(|_| Report::default()),
+        count: 0,
+        bar: bar(files),
+        unread: Vec::new(),
+    };
     for file in files {
         let told = if file == Path::new("-") { job.pipe() } else { job.file(file) };
         match told {
-            Err(Stop::Reader) => break,
+            Err(Stop::Reader) => return Ok(ExitCode::from(exit::READER_GONE)),
             Err(Stop::Failed(failure)) => return Err(failure),
+            // One that cannot be read keeps nothing back of the others.
+            Err(Stop::Unread(why)) => {
+                let name = file.display().to_string();
+                job.bar.suspend(|| out.error("unreadable", &format!("`{name}`: {why}"), ""));
+                job.unread.push(name);
+            }
             Ok(()) => {}
         }
     }
     job.bar.finish_and_clear();
     if let (Some(form), Some(report)) = (form, &job.report) {
-        out.value(&match form {
-            ReportForm::Json => report.json(),
+        let told = match form {
+            ReportForm::Json => report.json(&job.unread),
             ReportForm::Sarif => report.sarif(),
-        });
+        };
+        let text = serde_json::to_string_pretty(&told).unwrap_or_else(|_| told.to_string());
+        match write(format!("{text}\n").as_bytes()) {
+            Err(Stop::Reader) => return Ok(ExitCode::from(exit::READER_GONE)),
+            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(Stop::Unread(_)) | Ok(()) => {}
+        }
     }
-    Ok(if job.count == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::SECRETS) })
+    Ok(match (job.unread.is_empty(), job.count) {
+        (false, _) => ExitCode::from(exit::BAD_USAGE),
+        (true, 0) => ExitCode::SUCCESS,
+        (true, _) => ExitCode::from(exit::SECRETS),
+    })
 }
 
 /// With the configuration as it is: a project that is not trusted can add patterns and take nothing away.
 fn redactor(rules: &[PathBuf]) -> Result<Redactor, Failure> {
-    let files = ProjectFiles::open(&places::project(None)?)?;
-    let settings = found::combine(&found::find(&files, false)?).map_err(|errors| {
+    // A home folder holds the state folder and is no project; the filter works there all the same.
+    let sources = match places::project_if_apart()? {
+        Some(project) => found::find(&ProjectFiles::open(&project)?, false)?,
+        None => found::find_above()?,
+    };
+    let settings = found::combine(&sources).map_err(|errors| {
         let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
         Failure::denied(
@@ -106,6 +132,8 @@ fn bar(files: &[PathBuf]) -> ProgressBar {
 enum Stop {
     /// Whoever reads our output has gone.
     Reader,
+    /// This input cannot be read; others may be.
+    Unread(std::io::Error),
     Failed(Failure),
 }
 
@@ -120,6 +148,8 @@ struct Job {
     report: Option<Report>,
     count: u64,
     bar: ProgressBar,
+    /// Files that could not be read.
+    unread: Vec<String>,
 }
 
 impl Job {
@@ -127,8 +157,7 @@ impl Job {
         #[expect(clippy::disallowed_methods, reason = "a file that the person at the terminal names")]
         let opened = File::open(path);
         let name = path.display().to_string();
-        let mut file = opened
-            .map_err(|error| Failure::usage(format!("`{name}`: {error}"), "name files that can be read"))?;
+        let mut file = opened.map_err(Stop::Unread)?;
         self.through(&name, &mut file, || Ok(true))
     }
 
@@ -164,6 +193,8 @@ impl Job {
         let mut piece = vec![0; PIECE];
         let mut clean = Vec::with_capacity(2 * PIECE);
         let failed = |error: vambrace_core::redacted::RedactError| Failure::failed(error.to_string());
+        // What was read before an input fails is given out like all the rest.
+        let mut broken = None;
         loop {
             if !ready()? {
                 stream.flush_idle(&mut clean).map_err(failed)?;
@@ -171,7 +202,11 @@ impl Job {
             }
             let count = match input.read(&mut piece) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                read => read.map_err(|error| Failure::failed(format!("`{name}`: {error}")))?,
+                Err(error) => {
+                    broken = Some(error);
+                    break;
+                }
+                Ok(count) => count,
             };
             let read = piece.get(..count).unwrap_or_default();
             if read.is_empty() {
@@ -185,22 +220,24 @@ impl Job {
         stream.finish(&mut clean).map_err(failed)?;
         self.give(&mut stream, &mut spot, &mut clean)?;
         self.count += stream.count();
-        Ok(())
+        broken.map_or(Ok(()), |error| Err(Stop::Unread(error)))
     }
 
     fn give(&mut self, stream: &mut Stream, spot: &mut Spot, clean: &mut Vec<u8>) -> Result<(), Stop> {
         match &mut self.report {
             Some(report) => report.take(spot, stream.take_findings()),
-            None => {
-                let mut stdout = std::io::stdout().lock();
-                match stdout.write_all(clean).and_then(|()| stdout.flush()) {
-                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Stop::Reader),
-                    given => given.map_err(|error| Failure::failed(format!("standard output: {error}")))?,
-                }
-            }
+            None => write(clean)?,
         }
         clean.clear();
         Ok(())
+    }
+}
+
+fn write(bytes: &[u8]) -> Result<(), Stop> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Stop::Reader),
+        given => Ok(given.map_err(|error| Failure::failed(format!("standard output: {error}")))?),
     }
 }
 

@@ -181,6 +181,8 @@ pub struct Secrets {
     pub scopes: Json,
     /// Further texts to redact.
     pub redact_patterns: Vec<String>,
+    /// Known values that are shorter are not looked for.
+    pub least_length: u64,
     /// Texts that look like secrets and are none.
     pub not_secret: Vec<String>,
 }
@@ -294,6 +296,7 @@ impl Effective {
             secrets: Secrets {
                 scopes: read.json("secrets.scopes"),
                 redact_patterns: read.list("secrets.redact_patterns"),
+                least_length: read.int("secrets.least_length"),
                 not_secret: read.list("secrets.not_secret"),
             },
             sandbox: Sandbox {

@@ -144,6 +144,7 @@ pub static KEYS: &[Key] = &[
     key("secrets.scopes.NAME.env", Text, Unset, Part, "the variable of the broker's environment"),
     key("secrets.scopes.NAME.file", Text, Unset, Part, "the file that holds it"),
     key("secrets.redact_patterns", List(Item::Text), Preset::List(&[]), Union, "further texts to redact; `sk-...` means the rest of the token too"),
+    key("secrets.least_length", caps(4, 64), Preset::Int(6), Cap, "known values that are shorter are not looked for; most such texts would be met by chance"),
     key("secrets.not_secret", List(Item::Text), Preset::List(&[]), Intersect(Covers::Same), "texts that look like secrets and are none, known values included"),
 
     key("sandbox", Section, Unset, Part, "the sandbox of processes"),

@@ -1,6 +1,8 @@
 //! What only stands for a value: placeholders, references to other places, the printed examples of standards.
 
-use crate::bytes::{at, begins, contains, entropy};
+use std::sync::OnceLock;
+
+use crate::bytes::{at, begins, contains, entropy, rest, run};
 
 const PUBLISHED: &str = include_str!("../../rules/published.txt");
 const LONGEST_PLACEHOLDER: usize = 128;
@@ -12,7 +14,7 @@ const PLACEHOLDERS: &[&str] = &[
     "....", "dummy", "fixme", "<", "{{", "${", "$(", "not-a", "not_a", "todo", "my-secret", "my_secret", "mysecret",
     "supersecret", "super-secret", "super_secret", "fake", "mock", "secret-key", "secret_key", "secretkey",
     "api-key", "api_key", "apikey", "access_token", "accesstoken", "access-token", "goes-here", "goes_here",
-    "goeshere", "notasecret", "topsecret", "top-secret", "undefined", "123456789012345678901234567890",
+    "goeshere", "notasecret", "topsecret", "top-secret", "undefined", "abcdefghijklmnop", "123456789012345678901234567890",
 ];
 
 /// How a reference to another place begins.
@@ -38,7 +40,7 @@ pub(crate) fn is_placeholder(value: &[u8]) -> bool {
     let one_letter = value.iter().all(|byte| *byte == first);
     one_letter
         || contains(value, b"[REDACTED:")
-        || PLACEHOLDERS.iter().any(|word| contains(value, word.as_bytes()))
+        || holds_word(value, |_| true)
         || REFERENCES
             .iter()
             .any(|start| begins(value, start.as_bytes()) && !stands_alone(value, start.as_bytes()))
@@ -46,6 +48,59 @@ pub(crate) fn is_placeholder(value: &[u8]) -> bool {
         || (first == b'_' && value.last() == Some(&b'_'))
         || value == b"REDACTED"
         || value.windows(2).any(|two| two == b"..")
+}
+
+/// The same for a value that looks drawn at random: signs say nothing there, words and whole forms do.
+pub(crate) fn stands_for_another(value: &[u8]) -> bool {
+    let value = value.get(..LONGEST_PLACEHOLDER).unwrap_or(value);
+    let signs = |word: &&&str| word.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let closed = |open: &[u8], close: u8| value.starts_with(open) && value.last() == Some(&close);
+    contains(value, b"[REDACTED:")
+        || contains(value, b"****")
+        || contains(value, b"...")
+        || TELLING.iter().any(|word| contains(value, word.as_bytes()))
+        || has_field(value)
+        || holds_word(value, |word| word.iter().any(u8::is_ascii_alphabetic))
+        || REFERENCES.iter().filter(signs).any(|start| begins(value, start.as_bytes()))
+        || closed(b"${", b'}')
+        || closed(b"$(", b')')
+        || closed(b"{", b'}')
+        || closed(b"<", b'>')
+        || closed(b"%", b'%')
+        || closed(b"[", b']')
+        || contains(value, b"{{") && contains(value, b"}}")
+}
+
+/// Whether a text holds one of the words, of those that are wanted. They lie by their first letter, so that each place is compared with a few.
+fn holds_word(value: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
+    static BY_LETTER: OnceLock<Vec<Vec<&'static [u8]>>> = OnceLock::new();
+    let by_letter = BY_LETTER.get_or_init(|| {
+        let mut all = vec![Vec::new(); 256];
+        for word in PLACEHOLDERS.iter().map(|word| word.as_bytes()) {
+            if let Some(those) = all.get_mut(usize::from(at(word, 0))) {
+                those.push(word);
+            }
+        }
+        all
+    });
+    value.iter().enumerate().any(|(place, byte)| {
+        let those =
+            by_letter.get(usize::from(byte.to_ascii_lowercase())).map(Vec::as_slice).unwrap_or_default();
+        those.iter().any(|word| begins(rest(value, place), word) && wanted(word))
+    })
+}
+
+/// Names of the thing itself: `p4passwd`, `tokenXyz`.
+const TELLING: &[&str] = &["passw", "passphrase", "secret", "token", "credential"];
+
+/// `prefix-{name}`: a place of a template that is filled in later.
+fn has_field(value: &[u8]) -> bool {
+    value.iter().enumerate().filter(|(_, byte)| **byte == b'{').any(|(n, _)| {
+        let end = run(value, n + 1, value.len(), |byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')
+        });
+        end > n + 1 && at(value, end) == b'}'
+    })
 }
 
 /// A sign that begins references also begins passwords: `$ecret1!`, `@dm1n-77`, `/x9Kd8..`.

@@ -1,5 +1,8 @@
 //! Words of the trade and of every example, and what is made of nothing else.
 
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
 use super::shape::sorts;
 use crate::bytes::at;
 
@@ -79,8 +82,7 @@ pub(super) fn is_words(value: &[u8]) -> bool {
         !word || piece.len() >= 3 || is_dummy(piece)
     });
     let numbers = pieces.iter().filter(|piece| piece.iter().all(u8::is_ascii_digit)).count();
-    let trade =
-        pieces.iter().any(|piece| piece.len() >= 3 && DUMMIES.iter().any(|dummy| dummy.as_bytes() == *piece));
+    let trade = pieces.iter().any(|piece| piece.len() >= 3 && is_dummy_word(piece));
     let words = pieces.iter().filter(|piece| piece.iter().all(u8::is_ascii_alphabetic)).count();
     if plain
         && trade
@@ -109,7 +111,8 @@ pub(super) fn is_words(value: &[u8]) -> bool {
 
 /// A word of every example, in small letters.
 pub(crate) fn is_dummy_word(word: &[u8]) -> bool {
-    DUMMIES.iter().any(|dummy| dummy.as_bytes() == word)
+    static SET: OnceLock<HashSet<&'static [u8]>> = OnceLock::new();
+    SET.get_or_init(|| DUMMIES.iter().map(|dummy| dummy.as_bytes()).collect()).contains(word)
 }
 
 /// The same, or several of them written together.
@@ -119,8 +122,7 @@ fn is_dummy(word: &[u8]) -> bool {
     }
     (2..word.len().saturating_sub(1)).any(|cut| {
         let (head, tail) = word.split_at(cut);
-        let is = |part: &[u8]| DUMMIES.iter().any(|dummy| dummy.as_bytes() == part);
-        is(head) && is(tail)
+        is_dummy_word(head) && is_dummy_word(tail)
     })
 }
 

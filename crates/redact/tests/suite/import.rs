@@ -63,3 +63,23 @@ fn patterns_of_the_configuration_are_applied() {
     let fault = Rules::built_in().unwrap().with_patterns(&["x...".to_owned()]).unwrap_err();
     assert!(fault.to_string().contains("redact_patterns"), "{fault}");
 }
+
+// Rules of others need no keyword: those without one are searched in every line
+#[test]
+fn a_rule_without_a_keyword_is_searched_in_every_line() {
+    let redactor = with(
+        "[[rules]]\nid = 'forty'\nregex = '\\b[a-f0-9]{40}\\b'\n[[rules]]\nid = 'pin'\nregex = 'P?[0-9]{4}X'\n",
+    );
+    let hex = "0123456789abcdef0123456789abcdef01234567";
+    let text = format!("x {hex} y\n{}1234X and 99X\n{}\nz={hex}", "- ".repeat(5000), "word ".repeat(3000));
+    let out = clean(&redactor, &text);
+    assert!(!out.contains(hex) && !out.contains("1234X") && out.contains("99X"), "{}", out.len());
+    assert_eq!((out.matches("[REDACTED:forty:").count(), out.matches("[REDACTED:pin:").count()), (2, 1));
+    for size in [1, 7, 4096, 9000] {
+        let (mut stream, mut pieces) = (redactor.stream(), Vec::new());
+        text.as_bytes().chunks(size).for_each(|piece| stream.push(piece, &mut pieces).unwrap());
+        stream.finish(&mut pieces).unwrap();
+        assert!(pieces == out.as_bytes(), "pieces of {size}");
+    }
+    assert_eq!(clean(&redactor, &out), out);
+}

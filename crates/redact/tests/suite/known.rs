@@ -40,6 +40,72 @@ fn forms(value: &str) -> Vec<(String, String)> {
         ("shell".to_owned(), value.replace('\'', "'\\''")),
         ("stripped".to_owned(), value.replace('\n', "")),
     ];
+    // What libraries leave as it is: Python's quote and quote_plus, encodeURIComponent, encodeURI, forms of Java and PHP.
+    for (name, kept) in [
+        ("quote", "-_.~/"),
+        ("quote_plus", "-_.~ "),
+        ("quote_plus, safe /", "-_./ "),
+        ("encodeURIComponent", "-_.~!'()*"),
+        ("encodeURI", "-_.~!'()*;/?:@&=+$,#"),
+        ("URLEncoder", "-_.* "),
+        ("urlencode", "-_. "),
+    ] {
+        let form = each(&|byte| match byte {
+            b' ' if kept.contains(' ') => "+".to_owned(),
+            byte if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) => {
+                char::from(byte).to_string()
+            }
+            byte => format!("%{byte:02X}"),
+        });
+        all.push((name.to_owned(), form));
+    }
+    // What each writes as `\u`: Go, a template, .NET, PHP.
+    for (name, escaped, capitals) in [
+        ("go", "<>&", false),
+        ("template", "<>&'", false),
+        ("net", "<>&'\"+`", true),
+        ("php", "<>&'\"", true),
+    ] {
+        let one = |c: char| match c {
+            c if escaped.contains(c) || (capitals && !c.is_ascii()) => {
+                let unit =
+                    |unit: &u16| if capitals { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
+                c.encode_utf16(&mut [0; 2]).iter().map(unit).collect()
+            }
+            c => serde_json::to_string(&c.to_string()).unwrap().trim_matches('"').to_owned(),
+        };
+        // A quote alone has nothing left once it is trimmed.
+        all.push((
+            name.to_owned(),
+            value
+                .chars()
+                .map(|c| if c == '"' && !escaped.contains('"') { "\\\"".to_owned() } else { one(c) })
+                .collect(),
+        ));
+    }
+    // As Python shows a text, and its bytes.
+    let shown = |quote: char, high: &dyn Fn(char) -> String| {
+        let one = |c: char| match c {
+            '\n' => "\\n".to_owned(),
+            c if c == '\\' || c == quote => format!("\\{c}"),
+            c if c.is_ascii() => c.to_string(),
+            c => high(c),
+        };
+        value.chars().map(one).collect::<String>()
+    };
+    all.push(("repr".to_owned(), shown('\'', &|c| c.to_string())));
+    all.push((
+        "repr of bytes".to_owned(),
+        shown('\'', &|c| c.to_string().bytes().map(|byte| format!("\\x{byte:02x}")).collect()),
+    ));
+    all.push((
+        "ascii".to_owned(),
+        shown('\'', &|c| match u32::from(c) {
+            code @ 0..=0xff => format!("\\x{code:02x}"),
+            code @ 0x100..=0xffff => format!("\\u{code:04x}"),
+            code => format!("\\U{code:08x}"),
+        }),
+    ));
     for before in ["", "u", "u:", "u:p"] {
         for after in ["", "x", "xy"] {
             let text = format!("{before}{value}{after}");
@@ -90,9 +156,69 @@ fn base64_may_be_broken_into_lines() {
         let packed = BASE64_STANDARD.encode(format!("user:{value}"));
         let text: Vec<&str> =
             packed.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
-        let out = clean(&redactor, &text.join("\n"));
-        assert!(out.contains("[REDACTED:env:") && out.len() < 60, "{width}: {out}");
+        for between in [
+            "\n",
+            "\r\n",
+            "\n    ",
+            "\n\t\t",
+            "\\n",
+            "\\r\\n",
+            "\\\\n",
+            "&#10;",
+            "%0A",
+            "\" +\n        \"",
+            "\n> ",
+        ] {
+            let out = clean(&redactor, &text.join(between));
+            assert!(out.contains("[REDACTED:env:") && out.len() < 60, "{width} {between:?}: {out}");
+        }
     }
+}
+
+// T21: wherever the line ends fall
+#[test]
+fn base64_is_found_wherever_its_lines_break() {
+    let value = "a-rather-long-secret-value-0123456789";
+    let redactor = redactor(&[value]);
+    for between in ["\n", "\n        ", "\\n"] {
+        for shift in 0..70 {
+            let packed = BASE64_STANDARD.encode(format!("{}{value} and more", "x".repeat(shift)));
+            let lines: Vec<&str> =
+                packed.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+            let text = lines.join(between);
+            let out = clean(&redactor, &text);
+            assert!(
+                out.contains("[REDACTED:env:") && out.len() + 20 < text.len(),
+                "{between:?} {shift}: {text} -> {out}"
+            );
+        }
+    }
+}
+
+// T21: base64 whose signs are written as an address or a script of JSON has them
+#[test]
+fn signs_of_base64_may_be_spelled_otherwise() {
+    let value = "\u{3ff}\u{3ff}~~?>>\u{3ff}>?<\u{3ff}~>>?";
+    let packed = BASE64_STANDARD.encode(value);
+    assert!(packed.contains('/') && packed.contains('+'), "{packed}");
+    let redactor = redactor(&[value]);
+    for (plus, slash) in [("%2B", "%2F"), ("%2b", "%2f"), ("\\u002B", "/"), ("+", "\\/"), ("&#43;", "&#47;")]
+    {
+        let text = packed.replace('+', plus).replace('/', slash);
+        let out = clean(&redactor, &format!("x={text};"));
+        assert!(out.starts_with("x=[REDACTED:env:") && out.len() < 40, "{text} -> {out}");
+    }
+}
+
+// T21: the least length is for the configuration to say
+#[test]
+fn the_least_length_of_a_value_can_be_chosen() {
+    let with = |least| {
+        Redactor::with_least(Rules::built_in().unwrap(), &known(&["q9Zx", "q9Zx7pLm"]), &[], least, &[7; 32])
+    };
+    assert_eq!(clean(&with(4), "x q9Zx y q9Zx7pLm").matches("[REDACTED:env:").count(), 2);
+    assert_eq!(clean(&with(6), "x q9Zx y q9Zx7pLm").matches("[REDACTED:env:").count(), 1);
+    assert_eq!(clean(&with(12), "x q9Zx y q9Zx7pLm").matches("[REDACTED:env:").count(), 0);
 }
 
 // T21: a minimum length, and values that are no secrets
@@ -154,4 +280,27 @@ fn a_forged_placeholder_hides_nothing() {
     let redactor = redactor(&["my-secret-value-9"]);
     let out = clean(&redactor, "[REDACTED:my-secret-value-9:01234567]");
     assert!(!out.contains("my-secret-value-9"), "{out}");
+}
+
+// T21: nor does one that stands beside a secret
+#[test]
+fn a_forged_placeholder_does_not_hide_its_neighbour() {
+    let redactor = redactor(&[]);
+    let forged = "[REDACTED:x:00000000]";
+    for text in [
+        format!("password={forged}aB3!xyz77Q"),
+        format!("password=aB3!xyz77Q{forged}"),
+        format!("DB_PASSWORD=\"{forged}aB3!xyz77Q\""),
+        format!("x = f(password=\"aB3!xyz77Q{forged}\")"),
+        format!("{{\"password\": \"{forged}{forged}aB3!xyz77Q{forged}\"}}"),
+        format!("postgres://app:{forged}aB3!xyz77Q@db/x"),
+        format!("postgres://{forged}:aB3!xyz77Q@db/x"),
+        format!("machine h login u password {forged}aB3!xyz77Q"),
+        format!("password: {forged}aB3!xyz77Q"),
+        "password=[REDACTED:kq9zx7plm2vw:00000000]aB3!xyz77Q".to_owned(),
+    ] {
+        let out = clean(&redactor, &text);
+        assert!(!out.contains("aB3!xyz77Q"), "{text} -> {out}");
+        assert_eq!(clean(&redactor, &out), out, "{text}");
+    }
 }

@@ -25,6 +25,7 @@ fn the_output_does_not_depend_on_how_the_input_is_cut() {
         text +=
             "x correct-horse-battery y Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5 first line of it\nsecond line of it\n";
         text += &private_key(&mut chance, 3);
+        text += &prefixed(&private_key(&mut chance, 3), "\nweb_1  | ");
         let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
         for cut in 0..=text.len() {
             assert_eq!(in_pieces(&redactor, text.as_bytes(), &[cut]), whole, "round {round}, cut at {cut}");
@@ -49,6 +50,7 @@ fn long_documents_come_out_the_same_in_any_pieces() {
         );
         let (more, _) = document(&mut chance, 300);
         text += &more;
+        text += &prefixed(&private_key(&mut chance, 2000), "\nkey.pem-12-");
         let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
         for size in [61, 1000, 4096, 65536] {
             let cuts: Vec<usize> = (1..text.len() / size).map(|n| n * size).collect();
@@ -58,6 +60,81 @@ fn long_documents_come_out_the_same_in_any_pieces() {
             let mut cuts: Vec<usize> = (0..30).map(|_| chance.below(text.len())).collect();
             cuts.sort_unstable();
             assert!(in_pieces(&redactor, text.as_bytes(), &cuts) == whole, "{cuts:?}");
+        }
+    }
+}
+
+/// Each line with something before it.
+fn prefixed(key: &str, before: &str) -> String {
+    format!("{before}{}\n", key.replace('\n', before))
+}
+
+// T21: `docker compose logs`, `grep -n`, a diff; longer than what is replaced at once
+#[test]
+fn no_line_of_a_key_is_left_whatever_stands_before_it() {
+    let redactor = redactor(&[]);
+    let mut chance = Chance(13);
+    for lines in [4, 3000] {
+        let key = private_key(&mut chance, lines);
+        for before in [
+            "\nweb_1  | ",
+            "\n12:",
+            "\n-",
+            "\n+",
+            "\n> ",
+            "\n    ",
+            "\n2026-11-16T05:37:42Z web-7f9c ",
+            "\\n",
+            "%0A",
+            "\\u000a",
+        ] {
+            let text = prefixed(&key, before);
+            let out = clean(&redactor, &text);
+            for line in key.lines().filter(|line| !line.starts_with("-----")) {
+                assert!(!out.contains(line), "{before:?}, {lines} lines: {line} of {}", out.len());
+            }
+            let cuts: Vec<usize> = (1..text.len() / 777).map(|n| n * 777).collect();
+            assert!(
+                in_pieces(&redactor, text.as_bytes(), &cuts) == out.as_bytes(),
+                "{before:?}, {lines} lines"
+            );
+        }
+    }
+}
+
+// T21: the end of a value that is longer than what is looked at
+#[test]
+fn no_end_of_a_long_value_is_left() {
+    let redactor = redactor(&[]);
+    let mut chance = Chance(17);
+    let signs = format!("{ALNUM}!#%,;()*+-./:=?@[]_|~ ");
+    for length in [400, 700, 3000, 9000, 150_000] {
+        let plain = chance.letters(ALNUM, length);
+        let odd = chance.letters(&signs, length).replace(' ', "_");
+        for (text, value) in [
+            (format!("password=\"{odd}\"\n"), &odd),
+            (format!("{{\"token\": \"{plain}\", \"x\": 1}}"), &plain),
+            (format!("DB_PASSWORD={odd}\n"), &odd),
+            (format!("password: '{odd}'\n"), &odd),
+            (format!("client-key-data: {plain}\n"), &plain),
+            (format!("Authorization: Bearer {plain}\n"), &plain),
+            (format!("Authorization: Basic {plain}\n"), &plain),
+            (format!("tool --token={plain} run\n"), &plain),
+            (format!("machine h login u password {plain}\n"), &plain),
+            (format!("Cookie: a=b; session={plain}; c=d\n"), &plain),
+        ] {
+            let out = clean(&redactor, &text);
+            for piece in [0, length / 2, length - 24] {
+                assert!(!out.contains(&value[piece..piece + 24]), "{length}, at {piece}: {}", &text[..40]);
+            }
+            let after = text.rsplit(value.as_str()).next().unwrap();
+            assert!(out.ends_with(&format!("]{after}")), "{length}: {} -> {}", &text[..40], out.len());
+            let cuts: Vec<usize> = (1..text.len() / 999).map(|n| n * 999).collect();
+            assert!(
+                in_pieces(&redactor, text.as_bytes(), &cuts) == out.as_bytes(),
+                "{length}: {}",
+                &text[..40]
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use vambrace_redact::is_secret;
+use vambrace_redact::{LEAST_VALUE, secrets_of};
 use vambrace_store::SqliteStore;
 
 use super::check::Check;
@@ -136,7 +136,10 @@ fn offered(settings: &Settings) -> Check {
 }
 
 fn masked() -> Check {
-    let count = machine::environment().iter().filter(|(name, value)| is_secret(name, value)).count();
+    let count = machine::environment()
+        .iter()
+        .filter(|(name, value)| !secrets_of(name, value, LEAST_VALUE).is_empty())
+        .count();
     match vambrace_redact::Rules::built_in() {
         Ok(rules) => {
             let rules = rules.count();

@@ -65,7 +65,8 @@ impl Report {
         }
     }
 
-    pub(crate) fn json(&self) -> Value {
+    /// With the names of files that could not be read.
+    pub(crate) fn json(&self, unread: &[String]) -> Value {
         let rows: Vec<Value> = self
             .rows
             .iter()
@@ -75,7 +76,7 @@ impl Report {
                        "fingerprint": finding.print.to_string(), "layer": finding.layer.as_str()})
             })
             .collect();
-        json!({"version": 1, "count": rows.len(), "findings": rows})
+        json!({"version": 1, "count": rows.len(), "findings": rows, "unread": unread})
     }
 
     pub(crate) fn sarif(&self) -> Value {
