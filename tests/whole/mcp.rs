@@ -3,6 +3,7 @@
 mod bounds;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -67,6 +68,44 @@ impl Server {
     fn end(mut self) -> i32 {
         self.input.take();
         self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+// Clients under Node hand in sockets. Large messages both ways, and what the descriptors are for others stays as it was.
+#[test]
+fn standard_input_and_output_may_be_sockets() {
+    use std::os::unix::net::UnixStream;
+    let home = Home::new();
+    home.write("large.txt", &format!("{}\n", "0123456789abcdef".repeat(60)).repeat(190));
+    let ((input, theirs), (output, other)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let (shared_in, shared_out) = (theirs.try_clone().unwrap(), other.try_clone().unwrap());
+    let mut command = home.command(["mcp"]);
+    command.stdin(OwnedFd::from(theirs)).stdout(OwnedFd::from(other)).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let (mut input, mut output) = (input, BufReader::new(output));
+    let mut ask = |method: &str, params: Value| {
+        let line = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        writeln!(input, "{line}").unwrap();
+        let mut answer = String::new();
+        output.read_line(&mut answer).unwrap();
+        serde_json::from_str::<Value>(&answer).unwrap()
+    };
+    let info = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}});
+    ask("initialize", info);
+    let read = ask("tools/call", json!({"name": "read_file", "arguments": {"path": "large.txt"}}));
+    assert!(read.to_string().len() > 60_000, "{}", read.to_string().len());
+    let content = "x".repeat(300_000);
+    let proposed = ask(
+        "tools/call",
+        json!({"name": "write_file", "arguments": {"path": "new.txt", "content": content}}),
+    );
+    assert_eq!(proposed["result"]["isError"], false, "{proposed}");
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    for fd in [&shared_in, &shared_out] {
+        let flags = rustix::fs::fcntl_getfl(fd).unwrap();
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod asking;
 mod line;
+mod socket;
 mod wire;
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
+use tokio::io::AsyncRead;
 use tokio::sync::Mutex;
 use vambrace_broker::{Ending, Peer, RawCall, envelope_schema};
 
@@ -45,15 +47,26 @@ pub(crate) async fn run(seat: &Seat, out: &Out) -> Result<ExitCode, Failure> {
         out.failure(&failure);
     }
     let desk = Arc::new(desk);
-    let (input, output) = rmcp::transport::stdio_pipes();
-    let wire = Wire::new(input, output, Arc::clone(&desk));
-    let server = Server { seat: seat.clone(), now: Mutex::new(Now { desk, looked: Instant::now() }) };
-    let running = server
-        .serve(wire)
-        .await
-        .map_err(|error| Failure::failed(format!("the client did not speak MCP: {error}")))?;
-    running.waiting().await.map_err(|error| Failure::failed(format!("the server ended: {error}")))?;
+    let now = Now { desk: Arc::clone(&desk), looked: Instant::now() };
+    let server = Server { seat: seat.clone(), now: Mutex::new(now) };
+    if let Some((input, output, _back)) = socket::standard() {
+        serve(server, Wire::new(input, output, desk)).await?;
+    } else {
+        let (input, output) = rmcp::transport::stdio_pipes();
+        serve(server, Wire::new(input, output, desk)).await?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn serve<R>(server: Server, wire: Wire<R>) -> Result<(), Failure>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+{
+    let running = server.serve(wire).await;
+    let running =
+        running.map_err(|error| Failure::failed(format!("the client did not speak MCP: {error}")))?;
+    let ended = running.waiting().await;
+    ended.map(drop).map_err(|error| Failure::failed(format!("the server ended: {error}")))
 }
 
 struct Server {
