@@ -33,10 +33,14 @@ const PACKAGES: &[&str] = &[
     "vambrace-tests",
 ];
 
-/// Tests that need what only the first user has, by a part of their name.
+/// Tests that need what only the first user has, or that take long and are the same for everybody, by a part of their
+/// name.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("interop::", "Python and its packages may lie in the first user's home"),
     ("compile::", "cargo and its home belong to the first user"),
+    ("attacks::every", "thousands of ledgers, the same for every user"),
+    ("agreement::two", "thousands of ledgers, the same for every user"),
+    ("sim::every_crash", "a simulated disk, the same for every user"),
 ];
 
 /// Folders that are no sources.

@@ -21,7 +21,7 @@ use crate::{
 
 /// Targets of `fuzz/`, and the seconds each of them is driven.
 const FUZZED: [&str; 2] = ["stream", "rules"];
-const FUZZ_SECONDS: u32 = 20;
+const FUZZ_SECONDS: u32 = 10;
 
 /// Tests that meet programs of others.
 const INTEROP: &str = "interop::";
