@@ -154,6 +154,7 @@ fn sending_is_asked_about_and_no_secret_goes_out() {
     for args in [
         json!({"url": site.url(&format!("/?k={CANARY}"))}),
         json!({"url": site.url("/in"), "method": "POST", "body": CANARY}),
+        json!({"url": site.url("/in"), "method": "POST", "body": "{}", "content_type": format!("text/{CANARY}")}),
     ] {
         let (code, answer) = home.call("web_fetch", &args.to_string());
         assert_eq!((code, &answer["error"]["code"]), (4, &"SecretInContent".into()), "{answer}");

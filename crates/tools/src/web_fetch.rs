@@ -105,6 +105,7 @@ impl Tool for WebFetch {
         let redactor = &*room.changes.redactor;
         web::no_secret(redactor, "url", &args.url)?;
         web::no_secret(redactor, "body", args.body.as_deref().unwrap_or_default())?;
+        web::no_secret(redactor, "content_type", args.content_type.as_deref().unwrap_or_default())?;
         let effect = Effect::Request {
             method: method.as_str().to_owned(),
             host: target.host().to_string(),
