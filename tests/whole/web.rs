@@ -143,6 +143,18 @@ fn what_no_list_allows_is_refused_and_on_record() {
     }
 }
 
+// S13, P3: the configuration's word about a host holds for tools and programs alike
+#[test]
+fn what_network_terminate_does_not_list_is_not_fetched() {
+    let home = Home::new();
+    let terminate = "terminate: [{hosts: [good.example], methods: [GET], paths: ['/v1/*']}]";
+    home.user_config(&format!("network: {{allow: [good.example], {terminate}}}\n"));
+    for url in ["https://good.example/admin", "http://good.example/v1/x"] {
+        let (code, answer) = home.call("web_fetch", &json!({"url": url}).to_string());
+        assert_eq!((code, &answer["error"]["code"]), (4, &"NetworkDenied".into()), "{url}: {answer}");
+    }
+}
+
 // A5, S13
 #[test]
 fn sending_is_asked_about_and_no_secret_goes_out() {

@@ -126,7 +126,7 @@ pub(super) fn judge(
     }))
 }
 
-fn allowed(method: &str, path: &str, entry: &Terminated) -> Result<(), Reason> {
+pub(super) fn allowed(method: &str, path: &str, entry: &Terminated) -> Result<(), Reason> {
     let shown = || {
         let path: String = path.split('?').next().unwrap_or_default().chars().take(200).collect();
         Reason::RequestNotAllowed(format!("{method} {path}"))

@@ -8,7 +8,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use vambrace_core::network::Reason;
 
 use super::*;
 use crate::event::{Log, Traffic};
