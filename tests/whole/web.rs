@@ -155,6 +155,23 @@ fn what_network_terminate_does_not_list_is_not_fetched() {
     }
 }
 
+// S13: what is beside the text is bounded like the text
+#[test]
+fn a_server_does_not_get_more_in_than_was_asked_for() {
+    let much = "a ".repeat(30_000);
+    let site = Site::new(move |asked| match asked.starts_with("GET /title") {
+        true => page("text/html", &format!("<title>{much}{much}</title>b")),
+        false => page(&format!("text/plain; x={}", much.trim_end().replace(' ', "")), "b"),
+    });
+    let home = home("");
+    for path in ["/title", "/type"] {
+        let args = json!({"url": site.url(path), "max_bytes": 100});
+        let (code, answer) = home.call("web_fetch", &args.to_string());
+        assert_eq!(code, 0, "{path}");
+        assert!(answer.to_string().len() < 10_000, "{path}: {}", answer.to_string().len());
+    }
+}
+
 // A5, S13
 #[test]
 fn sending_is_asked_about_and_no_secret_goes_out() {

@@ -5,9 +5,13 @@ use encoding_rs::{Encoding, UTF_8};
 use html5gum::{DefaultEmitter, HtmlString, StartTag, Token, Tokenizer};
 use url::Url;
 
+use crate::web::cut;
+
 /// How far a page may say its charset inside itself.
 const PRESCAN: usize = 1024;
 const LONGEST_LINK: usize = 2000;
+/// Nobody reads more of a title, and it stands beside the text that is bounded.
+const LONGEST_TITLE: usize = 500;
 /// All links together, written out: so many times the page, or so many bytes of a short one.
 const LINKS: (usize, usize) = (4, 64 << 10);
 
@@ -90,7 +94,8 @@ pub(crate) fn read(html: &str, base: Option<&Url>) -> Page {
         }
     }
     let text = reader.out.trim().to_owned();
-    Page { title: reader.title.map(|title| words(&title)).filter(|title| !title.is_empty()), text }
+    let title = reader.title.map(|title| cut(&words(&title), LONGEST_TITLE).0.to_owned());
+    Page { title: title.filter(|title| !title.is_empty()), text }
 }
 
 /// HTML in one line without its tags: of snippets.
