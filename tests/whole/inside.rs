@@ -161,3 +161,32 @@ fn a_project_ends_nobodys_tls_and_a_missing_value_starts_nothing() {
         assert!(ran.code == 4 && ran.err.contains("network.terminate[0]"), "{bad}: {ran:?}");
     }
 }
+
+// P5: what the program could read for itself is no secret of the gate's
+#[test]
+fn a_credential_whose_file_the_program_could_read_is_refused() {
+    let home = Home::bare();
+    let outside = home.path("keys");
+    let (shown, hidden) = (home.project().join("key"), home.project().join("secrets/key"));
+    for file in [&outside.join("key"), &shown, &hidden] {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, VALUE).unwrap();
+    }
+    let ran = |file: &Path, options: &[&str]| {
+        home.user_config(&format!(
+            "network:\n  terminate: [{{hosts: [api.example], secret: api, header: X-Api-Key, env: API_KEY}}]\n\
+             secrets: {{scopes: {{api: {{file: {}}}}}}}\n",
+            file.display(),
+        ));
+        let words = ["sandbox", "run", "--network", "api.example"];
+        home.run(words.iter().chain(options).chain(&["--", "/bin/true"]))
+    };
+    let granted = outside.to_str().unwrap();
+    assert_eq!(ran(&outside.join("key"), &[]).code, 0);
+    assert_eq!(ran(&hidden, &[]).code, 0);
+    for refused in [ran(&shown, &[]), ran(&outside.join("key"), &["--read", granted])] {
+        assert!(refused.code != 0 && refused.err.contains("could read the file"), "{refused:?}");
+    }
+    // It is not there when nothing of the workspace is.
+    assert_eq!(ran(&shown, &["--filesystem", "deny"]).code, 0);
+}

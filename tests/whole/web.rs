@@ -143,6 +143,35 @@ fn what_no_list_allows_is_refused_and_on_record() {
     }
 }
 
+// S13, P3: the configuration's word about a host holds for tools and programs alike
+#[test]
+fn what_network_terminate_does_not_list_is_not_fetched() {
+    let home = Home::new();
+    let terminate = "terminate: [{hosts: [good.example], methods: [GET], paths: ['/v1/*']}]";
+    home.user_config(&format!("network: {{allow: [good.example], {terminate}}}\n"));
+    for url in ["https://good.example/admin", "http://good.example/v1/x"] {
+        let (code, answer) = home.call("web_fetch", &json!({"url": url}).to_string());
+        assert_eq!((code, &answer["error"]["code"]), (4, &"NetworkDenied".into()), "{url}: {answer}");
+    }
+}
+
+// S13: what is beside the text is bounded like the text
+#[test]
+fn a_server_does_not_get_more_in_than_was_asked_for() {
+    let much = "a ".repeat(30_000);
+    let site = Site::new(move |asked| match asked.starts_with("GET /title") {
+        true => page("text/html", &format!("<title>{much}{much}</title>b")),
+        false => page(&format!("text/plain; x={}", much.trim_end().replace(' ', "")), "b"),
+    });
+    let home = home("");
+    for path in ["/title", "/type"] {
+        let args = json!({"url": site.url(path), "max_bytes": 100});
+        let (code, answer) = home.call("web_fetch", &args.to_string());
+        assert_eq!(code, 0, "{path}");
+        assert!(answer.to_string().len() < 10_000, "{path}: {}", answer.to_string().len());
+    }
+}
+
 // A5, S13
 #[test]
 fn sending_is_asked_about_and_no_secret_goes_out() {
@@ -154,6 +183,7 @@ fn sending_is_asked_about_and_no_secret_goes_out() {
     for args in [
         json!({"url": site.url(&format!("/?k={CANARY}"))}),
         json!({"url": site.url("/in"), "method": "POST", "body": CANARY}),
+        json!({"url": site.url("/in"), "method": "POST", "body": "{}", "content_type": format!("text/{CANARY}")}),
     ] {
         let (code, answer) = home.call("web_fetch", &args.to_string());
         assert_eq!((code, &answer["error"]["code"]), (4, &"SecretInContent".into()), "{answer}");

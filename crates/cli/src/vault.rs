@@ -57,6 +57,12 @@ impl Vault {
         value(found.0, found.1, &machine::environment()).ok().flatten()
     }
 
+    /// The file in which the value of a scope lies, where it lies in one.
+    pub(crate) fn file(&self, name: &str) -> Option<&Path> {
+        let scope = self.scopes.get(name).filter(|scope| scope.get("env").is_none())?;
+        scope.get("file")?.as_str().map(Path::new)
+    }
+
     /// Takes over secrets that have changed, for whoever runs long.
     pub(crate) fn renew(&self) -> Result<(), Failure> {
         let values = values(&self.scopes, self.least)?;

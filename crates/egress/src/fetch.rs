@@ -19,6 +19,7 @@ use vambrace_core::network::{Reach, Reason, Verdict};
 
 use crate::connect::{self, Lookups, Resolve};
 use crate::event::{Action, Log};
+use crate::terminate::{self, Terminated};
 use crate::trust::Trust;
 pub use target::{BadUrl, Target};
 
@@ -117,6 +118,8 @@ pub struct Fetcher {
     pub reach: Reach,
     /// And which names, where somebody else narrows them.
     pub hosts: NameFence,
+    /// What may be asked of hosts, where not everything may.
+    pub limits: Arc<[Terminated]>,
     /// Whom TLS believes.
     pub trust: Arc<Trust>,
     /// Who resolves names.
@@ -178,7 +181,10 @@ impl Fetcher {
         let mut ticket = self.log.begin(Action::Fetch(ask.method), host.to_string(), port);
         let judged = match self.reach.judge(host, port) {
             Verdict::Allow(_) if !self.hosts.admits(&host.to_string()) => Err(Reason::HostNotAllowed),
-            Verdict::Allow(rule) => Ok(rule),
+            Verdict::Allow(rule) => {
+                let asked = (target.is_secure(), ask.method.as_str(), &*target.path());
+                terminate::may_ask(&self.limits, host, port, asked).map(|()| rule)
+            }
             Verdict::Deny(reason) => Err(reason),
         };
         let fault = |reason: Reason| match reason {

@@ -95,6 +95,11 @@ pub(crate) fn head(bytes: &[u8], expected: Option<&Destination>, to: To) -> Resu
         Ok(httparse::Status::Partial) if bytes.len() < MOST_HEAD => return Ok(None),
         _ => return Err(Reason::NotUnderstood("a request that cannot be read")),
     };
+    // Some servers end a line there, some do not.
+    let lines = bytes.get(..length).unwrap_or_default().split(|byte| *byte == b'\n');
+    if lines.clone().take(lines.count() - 1).any(|line| line.last() != Some(&b'\r')) {
+        return Err(Reason::NotUnderstood("a request with a line that is not ended by both signs"));
+    }
     let newest = request.version == Some(1);
     let connect = request.method == Some("CONNECT");
     let mut hosts = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
@@ -277,6 +282,8 @@ impl Chunks {
                     size => Stage::Content(size.checked_add(2).ok_or(UNCLEAR)?),
                 },
                 _ if line.is_empty() => Stage::Done,
+                // Who does not know trailers would read the next request here.
+                _ if !is_field(line) => return Err(UNCLEAR),
                 _ => {
                     self.trailers += 1;
                     if self.trailers > MOST_HEADERS {
@@ -292,6 +299,13 @@ impl Chunks {
     pub(crate) fn done(&self) -> bool {
         self.stage == Stage::Done
     }
+}
+
+/// Whether a line is a header's: a name, a colon.
+fn is_field(line: &[u8]) -> bool {
+    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+    let token = !name.is_empty() && name.iter().all(|byte| crate::sniff::is_of_a_token(*byte));
+    token && name.len() < line.len()
 }
 
 /// The number at the beginning of a chunk; what follows a semicolon is its own business.

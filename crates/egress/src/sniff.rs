@@ -26,13 +26,25 @@ pub(crate) fn first(bytes: &[u8]) -> First {
     match bytes.first() {
         None => First::More,
         Some(0x16) => hello(bytes),
-        // Empty lines before a request are skipped by servers, so here too.
-        Some(byte) if byte.is_ascii_alphabetic() || matches!(byte, b'\r' | b'\n') => line(bytes),
+        // Empty lines before a request are skipped by servers, so here too; some also skip spaces, and a method may
+        // begin with other signs than letters.
+        Some(byte) if is_of_a_token(*byte) || is_space(*byte) => line(bytes),
         Some(_) => First::Other,
     }
 }
 
-/// A text protocol: HTTP when its first line says so.
+/// What a method may be made of (RFC 9110).
+pub(crate) fn is_of_a_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// What some server takes for space between the words of a request, whatever the standard says.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r' | 0x1c..=0x1f | 0x85 | 0xa0)
+}
+
+/// A text protocol: HTTP when its first line says so anywhere, however its words are set apart. Whether it is a request
+/// that can be judged is for the next one to say.
 fn line(bytes: &[u8]) -> First {
     const LONGEST: usize = 16 << 10;
     let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
@@ -43,20 +55,21 @@ fn line(bytes: &[u8]) -> First {
     let end = rest.iter().position(|byte| *byte == b'\n');
     let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let known = METHODS.contains(&word) && word.len() < line.len();
-    if line.iter().any(|byte| !matches!(byte, b' '..=b'~' | b'\t' | 0x80..)) && !known {
+    let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
+    let method =
+        words.next().is_some_and(|word| METHODS.iter().any(|known| known.eq_ignore_ascii_case(word)));
+    let known = method && (words.next().is_some() || line.last().is_some_and(|byte| is_space(*byte)));
+    let text = |byte: u8| matches!(byte, b' '..=b'~' | 0x80..) || is_space(byte);
+    if !known && !line.iter().all(|byte| text(*byte)) {
         return First::Other;
     }
     if end.is_none() {
         return if line.len() > LONGEST { First::Bad("its first line does not end") } else { First::More };
     }
-    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     if line.starts_with(b"PRI * HTTP/2") {
         return First::Bad("HTTP/2 without TLS cannot be judged");
     }
-    let http = version.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"HTTP/"));
-    match (http, known) {
+    match (line.windows(5).any(|part| part.eq_ignore_ascii_case(b"HTTP/")), known) {
         (true, _) => First::Http,
         (false, true) => First::Bad("a request without a version names no host"),
         (false, false) => First::Other,
@@ -234,6 +247,19 @@ pub(crate) mod tests {
             (b"EHLO me\r\n", First::Other),
             (b"\0\0\0\x08\x04\xd2\x16\x2f", First::Other),
             (b"BitTorrent\x13protocol", First::Other),
+            // As lenient servers read them; judged, they are refused or compared like any other.
+            (b" GET / HTTP/1.1\r\n", First::Http),
+            (b"GET\t/\tHTTP/1.1\r\n", First::Http),
+            (b"GET\x0b/\x0cHTTP/1.1\r\n", First::Http),
+            (b"GET\xa0/ HTTP/1.1\r\n", First::Http),
+            (b"get / HTTP/1.1 \r\n", First::Http),
+            (b"PROPFIND / HTTP/1.1\t\r\n", First::Http),
+            (b"PROPFIND / HTTP/1.1 x\r\n", First::Http),
+            (b"-X / HTTP/1.1\r\n", First::Http),
+            (b"_X\t", First::More),
+            (b"GET\t/\r\n", First::Bad("a request without a version names no host")),
+            (b"*1\r\n$4\r\nPING\r\n", First::Other),
+            (b"<?xml version='1.0'?><stream:stream", First::Other),
             (b"GET /\r\n", First::Bad("a request without a version names no host")),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", First::Bad("HTTP/2 without TLS cannot be judged")),
         ] {

@@ -15,7 +15,7 @@ mod session;
 use std::fmt;
 use std::sync::Arc;
 
-use vambrace_core::network::{BadRule, Destination, HostName, Ports, Rule, Rules, Verdict};
+use vambrace_core::network::{BadRule, Destination, HostName, Ports, Reason, Rule, Rules, Verdict};
 use vambrace_redact::{KnownValue, Redactor, Rules as Nothing, Secret};
 
 use crate::trust::{Trust, pem};
@@ -86,6 +86,26 @@ impl Terminated {
     }
 }
 
+/// Whether this may be asked of a host, for who asks it without a program in between: as a program would be judged.
+pub(crate) fn may_ask(
+    entries: &[Terminated],
+    host: &Destination,
+    port: u16,
+    asked: (bool, &str, &str),
+) -> Result<(), Reason> {
+    let (is_secure, method, path) = asked;
+    let Some(entry) = entry_for(entries, host, port) else { return Ok(()) };
+    if !is_secure {
+        return Err(Reason::NotUnderstood("only TLS is spoken with this host"));
+    }
+    request::allowed(method, path, entry)
+}
+
+/// The first that names the host counts.
+fn entry_for<'a>(entries: &'a [Terminated], host: &Destination, port: u16) -> Option<&'a Terminated> {
+    entries.iter().find(|entry| matches!(entry.hosts.judge(host, port), Verdict::Allow(_)))
+}
+
 impl Credential {
     /// A header, the placeholder that the program holds, and the value behind it.
     pub fn new(
@@ -125,10 +145,9 @@ impl Termination {
         all.iter().chain([self.authority.certificate()]).map(pem).collect()
     }
 
-    /// What holds for a host, where its TLS ends here. The first that names it counts.
+    /// What holds for a host, where its TLS ends here.
     pub(crate) fn of(&self, host: &HostName, port: u16) -> Option<&Terminated> {
-        let to = Destination::Name(host.clone());
-        self.entries.iter().find(|entry| matches!(entry.hosts.judge(&to, port), Verdict::Allow(_)))
+        entry_for(&self.entries, &Destination::Name(host.clone()), port)
     }
 
     /// Whether a head holds a placeholder that is not meant for whom it goes to.

@@ -5,9 +5,15 @@ use encoding_rs::{Encoding, UTF_8};
 use html5gum::{DefaultEmitter, HtmlString, StartTag, Token, Tokenizer};
 use url::Url;
 
+use crate::web::cut;
+
 /// How far a page may say its charset inside itself.
 const PRESCAN: usize = 1024;
 const LONGEST_LINK: usize = 2000;
+/// Nobody reads more of a title, and it stands beside the text that is bounded.
+const LONGEST_TITLE: usize = 500;
+/// All links together, written out: so many times the page, or so many bytes of a short one.
+const LINKS: (usize, usize) = (4, 64 << 10);
 
 /// What kind of content a type names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +82,8 @@ fn declared(body: &[u8]) -> Option<&'static Encoding> {
 pub(crate) fn read(html: &str, base: Option<&Url>) -> Page {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut reader = Reader { base, ..Reader::default() };
+    let links_left = html.len().saturating_mul(LINKS.0).max(LINKS.1);
+    let mut reader = Reader { base, links_left, ..Reader::default() };
     for token in Tokenizer::new_with_emitter(html, emitter) {
         let Ok(token) = token;
         match token {
@@ -87,7 +94,8 @@ pub(crate) fn read(html: &str, base: Option<&Url>) -> Page {
         }
     }
     let text = reader.out.trim().to_owned();
-    Page { title: reader.title.map(|title| words(&title)).filter(|title| !title.is_empty()), text }
+    let title = reader.title.map(|title| cut(&words(&title), LONGEST_TITLE).0.to_owned());
+    Page { title: title.filter(|title| !title.is_empty()), text }
 }
 
 /// HTML in one line without its tags: of snippets.
@@ -109,6 +117,8 @@ struct Reader<'a> {
     /// What is left out, and how deep in elements of that name.
     skipped: Option<(Vec<u8>, usize)>,
     link: Option<String>,
+    /// Bytes that links may still take; later ones are their words alone.
+    links_left: usize,
 }
 
 impl Reader<'_> {
@@ -138,7 +148,8 @@ impl Reader<'_> {
             b"a" => {
                 self.unlink();
                 self.link = attribute(tag, "href").and_then(|href| self.resolve(&href));
-                if self.link.is_some() {
+                if let Some(link) = &self.link {
+                    self.links_left -= link.len();
                     self.out.push('[');
                 }
             }
@@ -208,7 +219,8 @@ impl Reader<'_> {
         self.out.truncate(kept);
         let rest = wanted.trim_start_matches('\n');
         let ends = wanted.len() - rest.len();
-        let there = self.out.len() - self.out.trim_end_matches('\n').len();
+        // No further back than it matters: line ends pile up, and are not counted again for every tag.
+        let there = self.out.bytes().rev().take(ends).take_while(|byte| *byte == b'\n').count();
         if !self.out.is_empty() {
             (there..ends).for_each(|_| self.out.push('\n'));
         }
@@ -221,7 +233,7 @@ impl Reader<'_> {
             None => return None,
         };
         let asked = matches!(url.scheme(), "http" | "https") && !href.trim().starts_with('#');
-        Some(String::from(url)).filter(|url| asked && url.len() <= LONGEST_LINK)
+        Some(String::from(url)).filter(|url| asked && url.len() <= LONGEST_LINK.min(self.links_left))
     }
 
     fn unlink(&mut self) {
@@ -383,5 +395,23 @@ mod tests {
         assert_eq!(read(&deep, None).text, "x");
         let links = "<a href='/x'>".repeat(50_000);
         assert!(read(&links, None).text.is_empty());
+    }
+
+    // S13: the work stays linear. With a look at all line ends for each tag this takes many minutes.
+    #[test]
+    fn piled_line_ends_are_not_counted_for_every_tag() {
+        let bomb = format!("a{}{}b", "<br>".repeat(600_000), "<p>".repeat(800_000));
+        assert_eq!(read(&bomb, None).text.trim_matches(['a', 'b']).len(), 600_000);
+    }
+
+    // S13: a page on a long address does not become a thousand times longer by links that are short on the page
+    #[test]
+    fn links_do_not_blow_a_page_up() {
+        let base = Url::parse(&format!("https://example.com/{}/", "d".repeat(1900))).unwrap();
+        let bomb = "<a href=x>y</a>".repeat(100_000);
+        let text = read(&bomb, Some(&base)).text;
+        assert!(text.len() <= 5 * bomb.len(), "{} from {}", text.len(), bomb.len());
+        // The words stay, and the first links.
+        assert!(text.starts_with("[y](https://example.com/d") && text.ends_with("yyy"));
     }
 }

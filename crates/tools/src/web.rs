@@ -8,7 +8,7 @@ use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::fence::Fence;
 use vambrace_core::redacted::Redact;
 use vambrace_egress::{
-    Ask, BadUrl, Bounds, FetchFault, Fetcher, Log, Reply, Resolve, SystemResolver, Target, Trust,
+    Ask, BadUrl, Bounds, FetchFault, Fetcher, Log, Reply, Resolve, SystemResolver, Target, Terminated, Trust,
 };
 use vambrace_redact::Secret;
 
@@ -18,6 +18,8 @@ pub type SecretSource = Arc<dyn Fn() -> Option<Secret> + Send + Sync>;
 /// How the web tools are set up.
 #[derive(Clone)]
 pub struct Web {
+    /// What may be asked of hosts, where not everything may.
+    pub limits: Arc<[Terminated]>,
     /// Whom TLS believes.
     pub trust: Arc<Trust>,
     /// Who resolves names.
@@ -52,6 +54,7 @@ pub enum Engine {
 impl Default for Web {
     fn default() -> Self {
         Self {
+            limits: Arc::default(),
             trust: Arc::default(),
             resolver: Arc::new(SystemResolver),
             bytes: 5 << 20,
@@ -85,6 +88,7 @@ impl Web {
         let fetcher = Fetcher {
             reach: fence.reach.clone(),
             hosts: fence.hosts.clone(),
+            limits: Arc::clone(&self.limits),
             trust: Arc::clone(&self.trust),
             resolver: Arc::clone(&self.resolver),
             log: Arc::clone(log),

@@ -28,6 +28,9 @@ const LONG_QUERY: usize = 512;
 /// So much of a body is shown to whoever is asked.
 const SHOWN: usize = 2000;
 
+/// So much of what a server says it sends.
+const LONGEST_TYPE: usize = 200;
+
 /// The tool.
 pub(crate) struct WebFetch(Card);
 
@@ -105,6 +108,7 @@ impl Tool for WebFetch {
         let redactor = &*room.changes.redactor;
         web::no_secret(redactor, "url", &args.url)?;
         web::no_secret(redactor, "body", args.body.as_deref().unwrap_or_default())?;
+        web::no_secret(redactor, "content_type", args.content_type.as_deref().unwrap_or_default())?;
         let effect = Effect::Request {
             method: method.as_str().to_owned(),
             host: target.host().to_string(),
@@ -157,7 +161,7 @@ impl Work for Fetching {
 
 impl Fetching {
     fn output(&self, reply: &Reply) -> Result<Output, CallError> {
-        let content_type = reply.content_type.as_deref();
+        let content_type = reply.content_type.as_deref().map(|said| web::cut(said, LONGEST_TYPE).0);
         let kind = page::kind(content_type, &reply.body);
         if kind == Kind::Other && !reply.body.is_empty() {
             let kind = content_type.unwrap_or("no type");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vambrace_core::config::{Effective, SearchEngine};
 use vambrace_core::error::ErrorCode;
-use vambrace_egress::{Destination, SystemResolver, Target, Trust};
+use vambrace_egress::{Destination, SystemResolver, Target, Terminated, Trust};
 use vambrace_tools::{Engine, SEARCH_SCOPE, SearchService, SecretSource, Web};
 
 use crate::failure::Failure;
@@ -17,12 +17,24 @@ const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 /// What the web tools need.
 pub(crate) fn web(settings: &Effective, vault: &Arc<Vault>) -> Result<Web, Failure> {
     Ok(Web {
+        limits: limits(settings)?,
         trust: trust(settings)?,
         resolver: Arc::new(SystemResolver),
         bytes: usize::try_from(settings.limits.fetch_bytes).unwrap_or(usize::MAX),
         time: Duration::from_secs(settings.limits.fetch_sec),
         search: search(settings, vault)?,
     })
+}
+
+/// What may be asked of the hosts of `network.terminate`; credentials are for programs.
+fn limits(settings: &Effective) -> Result<Arc<[Terminated]>, Failure> {
+    let written = settings.network.terminate.iter();
+    written
+        .map(|entry| Terminated::new(&entry.hosts, entry.methods.clone(), entry.paths.clone(), None))
+        .collect::<Result<_, _>>()
+        .map_err(|bad| {
+            Failure::denied(ErrorCode::PermissionDenied, bad.to_string(), "correct `network.terminate`")
+        })
 }
 
 /// Whom TLS believes.

@@ -71,6 +71,7 @@ fn fetcher(rules: &[&str]) -> Fetcher {
     Fetcher {
         reach: Rules::parse(rules.iter().copied()).unwrap().into(),
         hosts: NameFence::default(),
+        limits: Arc::default(),
         trust: Arc::default(),
         resolver: Arc::new(zone),
         log: Arc::new(Log::new()),
@@ -87,6 +88,33 @@ fn told(fetcher: &Fetcher) -> Vec<String> {
         format!("{} {}{reason}", event.attempted(), event.verdict())
     };
     fetcher.log.read().0.iter().map(line).collect()
+}
+
+// S13, P3: what a program may not ask of a host, a tool may not either
+#[tokio::test]
+async fn methods_and_paths_that_are_listed_for_a_host_hold_here_too() {
+    let entry = |methods: &[&str]| {
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        Terminated::new(&owned(&["good.example"]), owned(methods), owned(&["/v1/*"]), None).unwrap()
+    };
+    let mut fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
+    fetcher.limits = Arc::new([entry(&["GET"])]);
+    let post = |url| Ask { method: Method::Post, body: Some(("text/plain".into(), Vec::new())), ..get(url) };
+    for (ask, code) in [
+        (get("https://good.example/v2/x"), "request_not_allowed"),
+        (get("https://good.example:8443/admin"), "request_not_allowed"),
+        (get("https://good.example/v1/..%2fadmin"), "not_understood"),
+        (post("https://good.example/v1/x"), "request_not_allowed"),
+        (get("http://good.example/v1/x"), "not_understood"),
+    ] {
+        let fault = fetcher.fetch(ask.clone(), BOUNDS).await.unwrap_err();
+        let FetchFault::Refused { reason, .. } = fault else { panic!("{}: {fault}", ask.target) };
+        assert_eq!(reason.code(), code, "{}", ask.target);
+    }
+    // Also behind a redirect, from a host of which everything may be asked.
+    let port = server(|_| to("https://good.example/v2/x")).await;
+    let fault = fetcher.fetch(get(&format!("http://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
+    assert!(matches!(fault, FetchFault::Refused { reason: Reason::RequestNotAllowed(_), .. }), "{fault}");
 }
 
 // S13, P9

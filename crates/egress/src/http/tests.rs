@@ -77,9 +77,13 @@ fn what_two_servers_read_differently_is_refused() {
         "X: 1\r\n Transfer-Encoding: chunked\r\n",
         "Upgrade: h2c\r\nConnection: upgrade\r\n",
         "X\0: 1\r\n",
+        "X: 1\nContent-Length: 5\r\n",
+        "X: 1\nY: 2\r\n",
     ] {
         assert_eq!(judge(&with(headers)).unwrap_err().code(), "not_understood", "{headers}");
     }
+    refused("GET / HTTP/1.1\nHost: good.com\r\n\r\n", "not_understood");
+    refused("GET / HTTP/1.1\r\nHost: good.com\r\n\n", "not_understood");
     refused("POST / HTTP/1.0\r\nHost: good.com\r\nTransfer-Encoding: chunked\r\n\r\n", "not_understood");
     refused(&format!("GET / HTTP/1.1\r\nX: {}\r\n", "a".repeat(MOST_HEAD)), "not_understood");
     assert!(judge(&with("Upgrade: websocket\r\n")).unwrap().unwrap().upgrade);
@@ -146,6 +150,12 @@ fn chunks_are_followed_to_their_end_however_they_are_cut() {
         assert!(Chunks::default().take(bad).is_err(), "{}", String::from_utf8_lossy(bad));
     }
     assert!(Chunks::default().take(&[b'1'; 5000]).is_err());
+    // Another request in place of trailers.
+    for trailer in ["GET /admin HTTP/1.1", "GET http://evil.com/ HTTP/1.1", " folded: x", ": x", "x", "a : b"]
+    {
+        let body = format!("0\r\n{trailer}\r\nHost: evil.com\r\n\r\n");
+        assert!(Chunks::default().take(body.as_bytes()).is_err(), "{trailer}");
+    }
 }
 
 proptest! {

@@ -37,6 +37,14 @@ const LEFT_OUT: &[&str] = &[
     "accept-encoding",
 ];
 
+/// Headers by which many servers let a request say another method, or another path, than its first line does.
+const OTHER_METHOD: &[&str] =
+    &["x-http-method-override", "x-http-method", "x-method-override", "x-original-method"];
+const OTHER_PATH: &[&str] = &["x-original-url", "x-rewrite-url", "x-original-uri", "x-forwarded-uri"];
+
+/// An answer in parts would show the value in parts, which nobody finds. A server may always send the whole.
+const PARTS: &[&str] = &["range", "if-range"];
+
 /// Reads and judges; nothing while the head is not all there.
 pub(super) fn judge(
     bytes: &[u8],
@@ -76,9 +84,20 @@ pub(super) fn judge(
         }
     }
     allowed(method, path, entry)?;
+    let judged = [(OTHER_METHOD, entry.methods.is_empty()), (OTHER_PATH, entry.paths.is_empty())];
+    for header in request.headers.iter() {
+        // Some servers read an underscore as a hyphen.
+        let name = header.name.to_ascii_lowercase().replace('_', "-");
+        if judged.iter().any(|(names, all)| !all && names.contains(&name.as_str())) {
+            return Err(Reason::RequestNotAllowed(format!("{name}: ...")));
+        }
+    }
     let (mut head, mut given) = (format!("{method} {path} HTTP/1.1\r\n").into_bytes(), false);
     for header in request.headers.iter() {
         if LEFT_OUT.iter().any(|name| header.name.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+        if entry.credential.is_some() && PARTS.iter().any(|name| header.name.eq_ignore_ascii_case(name)) {
             continue;
         }
         let own = entry.credential.as_ref().filter(|own| header.name.eq_ignore_ascii_case(&own.header));
@@ -107,7 +126,7 @@ pub(super) fn judge(
     }))
 }
 
-fn allowed(method: &str, path: &str, entry: &Terminated) -> Result<(), Reason> {
+pub(super) fn allowed(method: &str, path: &str, entry: &Terminated) -> Result<(), Reason> {
     let shown = || {
         let path: String = path.split('?').next().unwrap_or_default().chars().take(200).collect();
         Reason::RequestNotAllowed(format!("{method} {path}"))

@@ -8,7 +8,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use vambrace_core::network::Reason;
 
 use super::*;
 use crate::event::{Log, Traffic};
@@ -264,6 +263,11 @@ async fn methods_and_paths_are_judged() {
         (get("/v1/x", "Content-Length: 1\r\nContent-Length: 1\r\n"), "not_understood"),
         (get("/v1/x", "Transfer-Encoding: xchunked\r\n"), "not_understood"),
         (get("/v1/x", "Upgrade: websocket\r\n"), "not_understood"),
+        (get("/v1/x", "X-HTTP-Method-Override: DELETE\r\n"), "request_not_allowed"),
+        (get("/v1/x", "x-http-method: DELETE\r\n"), "request_not_allowed"),
+        (get("/v1/x", "X_HTTP_METHOD_OVERRIDE: DELETE\r\n"), "request_not_allowed"),
+        (get("/v1/x", "X-Original-URL: /v2/admin\r\n"), "request_not_allowed"),
+        (get("/v1/x", "X-Rewrite-Url: /v2/admin\r\n"), "request_not_allowed"),
         (get("/v1/x", "").replace("HTTP/1.1", "HTTP/1.0"), "not_understood"),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), "not_understood"),
     ] {
@@ -271,6 +275,24 @@ async fn methods_and_paths_are_judged() {
         assert_eq!(ran.done.as_ref().map_err(Reason::code), Err(denied), "{said:?}: {ran:?}");
         assert!(ran.saw.is_empty() && ran.heard.starts_with("HTTP/1.1 403 "), "{said:?}: {ran:?}");
     }
+}
+
+// P3: where nothing is judged by them, they are the program's own business
+#[tokio::test]
+async fn headers_that_stand_for_a_method_or_a_path_pass_where_all_pass() {
+    let said = get("/v1/x", "X-HTTP-Method-Override: PATCH\r\nX-Original-URL: /v1/y\r\n");
+    let ran = run(entry(&[], &[], None), &said, answer("ok")).await;
+    assert!(ran.done.is_ok() && ran.saw.contains("Override: PATCH") && ran.saw.contains("/v1/y"), "{ran:?}");
+}
+
+// P5: in parts the value would not be found
+#[tokio::test]
+async fn a_server_that_is_given_a_value_is_not_asked_for_parts_of_an_answer() {
+    let more = format!("Authorization: {HELD}\r\nRange: bytes=10-14\r\nIf-Range: \"x\"\r\n");
+    let ran = run(entry(&[], &[], Some(credential())), &get("/", &more), answer("ok")).await;
+    assert!(ran.saw.contains(VALUE) && !ran.saw.to_ascii_lowercase().contains("range:"), "{ran:?}");
+    let ran = run(entry(&[], &[], None), &get("/", "Range: bytes=10-14\r\n"), answer("ok")).await;
+    assert!(ran.saw.contains("Range: bytes=10-14\r\n"), "{ran:?}");
 }
 
 // P3: nothing hides behind a body

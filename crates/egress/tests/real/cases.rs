@@ -612,6 +612,30 @@ const INSIDE: &[Case] = &[
         Connection,
     ),
     (
+        "Host of another host behind a space",
+        GOOD,
+        &["tcp", "good.example", "80", " GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "Host of another host before a space",
+        GOOD,
+        &["tcp", "good.example", "80", "PROPFIND / HTTP/1.1 \\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "Host of another host with an odd method",
+        GOOD,
+        &["tcp", "good.example", "80", "-GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        MISMATCH,
+        Connection,
+    ),
+    (
         "two Hosts",
         GOOD,
         &[

@@ -8,13 +8,14 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vambrace_core::block::BlockList;
 use vambrace_core::config::{Effective, Terminated as Written};
 use vambrace_core::error::ErrorCode;
 use vambrace_egress::{BadTermination, Credential, Terminated, Termination};
-use vambrace_sandbox::Spec;
+use vambrace_sandbox::{Filesystem, Spec};
 
 use crate::desk::trust;
 use crate::failure::Failure;
@@ -60,6 +61,9 @@ pub(super) fn inside(
     let mut placeholders: Vec<(String, String)> = Vec::new();
     let mut entries = Vec::new();
     for written in &settings.network.terminate {
+        if let Some((scope, ..)) = &written.credential {
+            out_of_sight(scope, vault, spec)?;
+        }
         entries.push(entry(written, vault, &mut placeholders)?);
     }
     let termination = Termination::new(entries, trust(settings)?).map_err(|bad| refused(&bad))?;
@@ -76,6 +80,26 @@ pub(super) fn inside(
     }
     spec.read.push(bundle.clone());
     Ok(Some(Inside { termination: Arc::new(termination), bundle }))
+}
+
+/// A value that the program could read for itself is none that never enters the sandbox.
+fn out_of_sight(scope: &str, vault: &Vault, spec: &Spec) -> Result<(), Failure> {
+    // What cannot be found has no value, which is told where it is read.
+    let Some(Ok(file)) = vault.file(scope).map(Path::canonicalize) else { return Ok(()) };
+    let whole = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
+    let granted = spec.read.iter().chain(&spec.write).any(|folder| file.starts_with(whole(folder)));
+    let shown = !matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write);
+    let hidden = BlockList::new(&spec.masked)
+        .map_err(|bad| Failure::failed(bad.to_string()))
+        .map(|masked| move |name: &Path| name.to_str().is_some_and(|name| masked.blocks(name).is_some()))?;
+    let below = file.strip_prefix(whole(&spec.workspace)).ok();
+    if granted || below.is_some_and(|name| shown && !hidden(name)) {
+        let why = format!("the program could read the file of secret scope `{scope}`");
+        let hint =
+            "keep it outside of the workspace and of what `--read` and `--write` name, or in `secrets/`";
+        return Err(Failure::denied(ErrorCode::SecretScopeDenied, why, hint));
+    }
+    Ok(())
 }
 
 fn entry(
