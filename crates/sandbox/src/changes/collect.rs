@@ -97,14 +97,14 @@ impl Found<'_> {
                 } else {
                     // What lies in a new folder is new.
                     let before = if new { None } else { Facts::look(self.base, &path)? };
-                    if kind != FileType::Directory
-                        && before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder)
-                    {
-                        self.deleted_below(&path)?;
-                    }
                     let is_new = before.is_none();
-                    if self.entry(&path, before, (handle.as_fd(), &name))? && kind == FileType::Directory {
-                        ahead.push((path, is_new));
+                    let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
+                    let below = self.entry(&path, before, (handle.as_fd(), &name))?;
+                    if kind == FileType::Directory {
+                        ahead.extend(below.then_some((path, is_new)));
+                    } else if was_folder && self.changes.contains_key(&path) {
+                        // Where nothing takes the folder's place, what was in it stays.
+                        self.deleted_below(&path)?;
                     }
                 }
             }
@@ -124,7 +124,9 @@ impl Found<'_> {
         let Some(after) = Facts::look(root, name)? else { return Ok(false) };
         let folder = after.kind == EntryKind::Folder;
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
-        if let Some(why) = self.forbidden(path) {
+        // It would lead to hooks and settings that are not known by their names.
+        let leads = (!folder && self.holds_hooks(path)).then_some(Why::Protected);
+        if let Some(why) = self.forbidden(path).or(leads) {
             // A folder that only passed through (copied up on the way) is no change.
             if why == Why::Masked || !(folder && was_folder) {
                 self.withhold(path, why);
@@ -285,6 +287,11 @@ impl Found<'_> {
         } else {
             None
         }
+    }
+
+    /// Whether hooks lie there, were it a folder.
+    fn holds_hooks(&self, path: &[u8]) -> bool {
+        self.protected.blocks_entry(&String::from_utf8_lossy(&join(path, b"hooks"))).is_some()
     }
 
     fn put(&mut self, path: &[u8], kind: ChangeKind, before: Option<Facts>, after: Option<Facts>) {

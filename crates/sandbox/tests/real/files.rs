@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::folders_and_files_change_places", folders_and_files_change_places),
         test("files::speculative_changes_nothing", speculative_changes_nothing),
         test("files::protected_and_secret_names_are_never_promoted", protected_names),
+        test("files::protected_names_of_a_repository_further_down_are_never_promoted", nested_repositories),
         test("files::exchanging_names_with_a_protected_one_changes_it_not", exchange),
         test("files::links_out_of_the_workspace_and_special_files_are_withheld", links_and_special_files),
         test("files::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
@@ -274,6 +275,39 @@ fn protected_names() {
     for line in &after {
         let harmless = ["/.GIT ", "/sub ", "/.git/gone"];
         assert!(before.contains(line) || harmless.iter().any(|name| line.contains(name)), "{line}");
+    }
+}
+
+// P4
+fn nested_repositories() {
+    let room = Room::new();
+    room.write("project/sub/.git/config", "[core]\n");
+    room.write("project/sub/.git/HEAD", "ref\n");
+    let before = room.listing("project");
+    // Hooks and settings in another repository, and ways to lead one to hooks and settings under another name.
+    let script = "echo x >>sub/.git/config; mkdir -p sub/.git/hooks new/.git/hooks file link evil; echo x >sub/.git/hooks/post-checkout; \
+                  echo x >new/.git/config; echo ../../evil >sub/.git/commondir; echo 'gitdir: ../evil' >file/.git; \
+                  ln -s ../evil link/.GIT; cp -r .git/. evil; rm -rf .git; ln -s evil .git; mkdir -p sub/.git/worktrees/w; \
+                  echo ../../../../evil >sub/.git/worktrees/w/commondir";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+    let names: Vec<String> = withheld(&outcome).into_iter().map(|(path, _)| path).collect();
+    let expected = [
+        ".git",
+        "file/.git",
+        "link/.GIT",
+        "new/.git/config",
+        "new/.git/hooks",
+        "sub/.git/commondir",
+        "sub/.git/config",
+        "sub/.git/hooks",
+        "sub/.git/worktrees",
+    ];
+    assert_eq!(names, expected);
+    promote(&outcome).unwrap();
+    let after = room.listing("project");
+    for line in &before {
+        assert!(after.contains(line), "{line}");
     }
 }
 
