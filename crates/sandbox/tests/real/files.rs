@@ -18,6 +18,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::every_kind_of_change_is_told_and_taken_over", every_kind_of_change),
         test("files::opaque_folders_hide_nothing_from_the_list", opaque_folders),
         test("files::folders_and_files_change_places", folders_and_files_change_places),
+        test("files::a_folder_with_something_in_it_that_stays_is_kept", folders_that_stay),
+        test("files::what_leaves_a_folder_that_is_replaced_is_taken_along", moved_out_of_a_replaced_folder),
+        test("files::folders_that_are_closed_in_the_end_are_filled_before", closed_folders),
+        test("files::what_cannot_be_finished_is_not_begun", not_begun),
+        test("files::a_file_changed_while_others_are_written_is_stale", changed_while_others_are_written),
         test("files::speculative_changes_nothing", speculative_changes_nothing),
         test("files::protected_and_secret_names_are_never_promoted", protected_names),
         test("files::protected_names_of_a_repository_further_down_are_never_promoted", nested_repositories),
@@ -213,6 +218,99 @@ fn folders_and_files_change_places() {
     promote(&outcome).unwrap();
     assert_eq!(room.read("project/d").as_deref(), Some("file\n"));
     assert_eq!(room.read("project/plain.txt/x").as_deref(), Some("x\n"));
+}
+
+// A6, T12
+fn folders_that_stay() {
+    let room = Room::new();
+    for folder in ["gone", "file"] {
+        room.write(&format!("project/{folder}/in/.env"), "mine\n");
+        room.write(&format!("project/{folder}/in/a"), "a\n");
+    }
+    let script = "rm -rf gone file; echo x >file; echo y >other; echo z >plain.txt";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    let kept = ["file", "gone", "gone/in"].map(|path| (path.to_owned(), Why::NotEmpty));
+    assert_eq!(
+        withheld(&outcome).into_iter().filter(|(path, _)| path != "file/in").collect::<Vec<_>>(),
+        kept
+    );
+    promote(&outcome).unwrap();
+    for folder in ["gone", "file"] {
+        assert_eq!(room.read(&format!("project/{folder}/in/.env")).as_deref(), Some("mine\n"));
+        assert_eq!(room.read(&format!("project/{folder}/in/a")), None);
+    }
+    assert_eq!(room.read("project/other").as_deref(), Some("y\n"));
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("z\n"));
+}
+
+// A6
+fn moved_out_of_a_replaced_folder() {
+    let room = Room::new();
+    room.write("project/d/in/a", "moves\n");
+    let outcome = run(&room.shell(Filesystem::ReadWrite, "mkdir o; mv d/in/a o/z; rm -r d; echo file >d"));
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/o/z").as_deref(), Some("moves\n"));
+    assert_eq!(room.read("project/d").as_deref(), Some("file\n"));
+}
+
+// A6; as an ordinary user
+fn closed_folders() {
+    let room = Room::new();
+    room.write("project/old/a", "a\n");
+    room.write("project/old/b", "b\n");
+    room.write("project/was/a", "a\n");
+    let mode = |path: &str| room.path(path).metadata().unwrap().permissions().mode() & 0o777;
+    std::fs::set_permissions(room.path("project/was"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let script = "mkdir -p new/in; echo x >new/in/x; chmod 555 new/in new; rm old/a; echo n >old/b; echo c >old/c; \
+                  chmod 555 old; chmod 755 was; rm was/a; echo b >was/b";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/new/in/x").as_deref(), Some("x\n"));
+    assert_eq!([mode("project/new"), mode("project/new/in"), mode("project/old")], [0o555; 3]);
+    assert_eq!([room.read("project/old/a"), room.read("project/was/a")], [None, None]);
+    assert_eq!(room.read("project/old/c").as_deref(), Some("c\n"));
+    assert_eq!(room.read("project/was/b").as_deref(), Some("b\n"));
+    for folder in ["new", "new/in", "old"] {
+        let path = room.path(&format!("project/{folder}"));
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+// A6; as an ordinary user
+fn not_begun() {
+    if rustix_root() {
+        return;
+    }
+    let room = Room::new();
+    room.write("project/was/a", "a\n");
+    std::fs::set_permissions(room.path("project/was"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let before = room.listing("project");
+    let script = "echo x >first; chmod 755 was; echo b >was/b; chmod 555 was";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert!(matches!(promote(&outcome), Err(PromoteFault::Write { written: 0, .. })));
+    assert_eq!(room.listing("project"), before);
+    std::fs::set_permissions(room.path("project/was"), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+// A6
+fn changed_while_others_are_written() {
+    let room = Room::new();
+    let script = "echo program >plain.txt; head -c 200000000 /dev/zero | tr '\\0' x >zz";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert_eq!(changes(&outcome), ["modified plain.txt", "created zz"]);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = |name: &str| name.starts_with(".vambrace-unfinished");
+            let names = || std::fs::read_dir(room.project()).unwrap().map(|entry| entry.unwrap().file_name());
+            while !names().any(|name| begun(&name.to_string_lossy())) && !room.path("project/zz").exists() {}
+            room.write("project/plain.txt", "mine\n");
+        });
+        promote(&outcome)
+    });
+    assert!(matches!(&done, Err(PromoteFault::StaleBase(path)) if path.ends_with("plain.txt")), "{done:?}");
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("mine\n"));
+    assert!(!room.path("project/zz").exists());
 }
 
 fn speculative_changes_nothing() {
