@@ -416,8 +416,18 @@ impl Journal {
         else {
             return Ok(true);
         };
-        let now = Facts::look(self.root.as_fd(), path)?;
-        Ok(now.is_some_and(|now| (now.inode, now.changed) == *before))
+        let Some(now) = Facts::look(self.root.as_fd(), path)? else { return Ok(false) };
+        if now.inode != before.0 || now.changed == before.1 {
+            return Ok(now.inode == before.0);
+        }
+        // A file of several names changes when we take one of them away; its content does not.
+        let names = self.note.steps.iter().flatten().filter_map(Step::before).filter(|one| **one == *before);
+        if names.count() < 2 {
+            return Ok(false);
+        }
+        let facts = rustix::fs::fstat(open_beneath(self.root.as_fd(), path, OFlags::PATH)?)?;
+        let modified = i128::from(facts.st_mtime) * 1_000_000_000 + i128::from(facts.st_mtime_nsec);
+        Ok(facts.st_ino == before.0 && modified <= before.1)
     }
 
     /// Nothing is left to do.
@@ -428,6 +438,13 @@ impl Journal {
 }
 
 impl Step {
+    fn before(&self) -> Option<&Before> {
+        match self {
+            Self::Place { before, .. } | Self::Delete { before, .. } => before.as_ref(),
+            _ => None,
+        }
+    }
+
     fn path(&self) -> &[u8] {
         match self {
             Self::Folder { path, .. }

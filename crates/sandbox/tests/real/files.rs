@@ -657,7 +657,14 @@ fn many_files() -> Room {
     let room = Room::new();
     for number in 1..=MANY {
         room.write(&format!("project/old/{number}"), "old\n");
-        room.write(&format!("project/gone/{number}"), "gone\n");
+        let gone = format!("project/gone/{number}");
+        // Some are one file with two names.
+        if number % 2 == 0 {
+            let other = room.path(&format!("project/gone/{}", number - 1));
+            std::fs::hard_link(other, room.path(&gone)).unwrap();
+        } else {
+            room.write(&gone, "gone\n");
+        }
     }
     std::fs::create_dir(room.path("project/new")).unwrap();
     room.write("project/a", "moves\n");
