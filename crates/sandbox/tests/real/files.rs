@@ -41,6 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::a_crash_while_changes_are_taken_over_leaves_all_or_none", crash_leaves_all_or_none),
         test("files::after_a_crash_a_later_change_of_somebody_else_stays", later_changes_stay),
         test("files::a_folder_that_looks_like_a_journals_is_never_promoted", forged_journal),
+        test("files::a_pinned_script_that_is_changed_while_it_runs_stays_as_it_was", pinned_script),
         test("files::tier_no_userns_refuses_what_it_cannot_do", no_userns_refuses),
     ]
 }
@@ -762,4 +763,32 @@ fn forged_journal() {
     assert_eq!(changes(&outcome), ["created fine"]);
     assert!(!room.path("project/.vambrace-unfinished-1-1").exists());
     assert!(!room.path("project/src/.vambrace-unfinished-2").exists());
+}
+
+/// A shell reads its script piece by piece.
+fn pinned_script() {
+    use sha2::Digest as _;
+    for tier in TIERS {
+        let room = Room::new();
+        let go = room.path("outside/go");
+        let wait = format!("#!/bin/sh\necho $1\nwhile [ ! -e {} ]; do sleep 0.01; done\n", go.display());
+        let script = format!("{wait}#{}\necho as agreed\n", "x".repeat(100_000));
+        room.write("project/script", &script);
+        let path = room.path("project/script");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut spec = in_tier(room.spec(Filesystem::Read, "./script", &["begun"]), tier);
+        spec.digest = Some(sha2::Sha256::digest(script.as_bytes()).into());
+        spec.read = vec![room.path("outside")];
+        let mut begun = |_, piece: &[u8]| {
+            if piece == b"begun\n" {
+                use std::os::unix::fs::FileExt as _;
+                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                let at = script.find("as agreed").unwrap() as u64;
+                file.write_all_at(b"otherwise", at).unwrap();
+                std::fs::write(&go, "").unwrap();
+            }
+        };
+        let outcome = super::kit::sandbox().run(&spec, vambrace_sandbox::Input::Nothing, &mut begun).unwrap();
+        check_out(&outcome, "begun\nas agreed\n");
+    }
 }
