@@ -111,6 +111,8 @@ pub enum Why {
     Unreadable,
     /// It was changed by somebody else while the program ran.
     StaleBase,
+    /// A folder with something in it that stays.
+    NotEmpty,
 }
 
 impl Why {
@@ -125,6 +127,7 @@ impl Why {
             Self::LeadsOutside => "link out of the workspace",
             Self::Unreadable => "unreadable",
             Self::StaleBase => "changed meanwhile",
+            Self::NotEmpty => "something in it stays",
         }
     }
 }

@@ -159,6 +159,13 @@ mod tests {
         check(&filter, libc::SYS_socketpair, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], ALLOW);
         check(&filter, libc::SYS_fchmodat, [0; 6], errno(libc::EPERM));
         check(&filter, libc::SYS_setxattr, [0; 6], errno(libc::EPERM));
+        // Flags, project, verity, a subvolume; but not what only asks.
+        for request in [0x4008_6602, 0x401c_5820, 0x4080_6685, 0x5000_940e, 0x4004_6602 | 1 << 40] {
+            check(&filter, libc::SYS_ioctl, [0, request, 0, 0, 0, 0], errno(libc::EPERM));
+        }
+        for request in [0x8008_6601, 0x4004_9409, 0x5401, 0x541b] {
+            check(&filter, libc::SYS_ioctl, [0, request, 0, 0, 0, 0], ALLOW);
+        }
         check(&filter, libc::SYS_kill, [77, 9, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_kill, [u64::MAX, 9, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_kill, [78, 9, 0, 0, 0, 0], ALLOW);

@@ -267,6 +267,10 @@ impl Launcher {
             pool::end(&cell.child);
             groups.push(cell.group);
         }
+        // A cell that got its order from a broker who could not tell us any more was no longer waiting.
+        let (runs, stages) = (self.runs.iter().map(Run::pid), self.stages.iter());
+        let kept: Vec<Pid> = runs.chain(stages.map(|staged| staged.stage.pid)).collect();
+        cell::end_strays(&kept);
         let start = Instant::now();
         for run in &mut self.runs {
             run.kill();

@@ -150,13 +150,16 @@ impl Default for Limits {
     }
 }
 
-/// Never promoted: what runs or configures without being asked.
+/// Never promoted: what runs or configures without being asked, at any depth, since a project may hold others. A `.git`
+/// that is no folder leads to one somewhere else, and is never promoted either.
 pub const PROTECTED: &[&str] = &[
-    ".git/hooks/",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/info/attributes",
-    ".git/modules/",
+    "**/.git/hooks/",
+    "**/.git/config",
+    "**/.git/config.worktree",
+    "**/.git/commondir",
+    "**/.git/info/attributes",
+    "**/.git/modules/",
+    "**/.git/worktrees/",
     ".gitmodules",
     ".vambrace/",
     ".flow/",

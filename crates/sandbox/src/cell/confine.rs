@@ -151,7 +151,9 @@ pub(super) enum NotBegun {
     Replaced,
 }
 
-/// Executes the very file that was hashed, by its handle: a name that leads elsewhere meanwhile changes nothing.
+/// Executes the very file that was hashed, by its handle: a name that leads elsewhere meanwhile changes nothing. Whoever
+/// runs a script reads it later, so it is a copy that is hashed and read, which nobody can change. Another program can be
+/// written to in place, by who may, in the moment between the hash and its start.
 fn execute_pinned(
     program: &std::ffi::CStr,
     digest: [u8; 32],
@@ -159,12 +161,42 @@ fn execute_pinned(
     environment: &[std::ffi::CString],
 ) -> NotBegun {
     let opened = rustix::fs::open(program, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let opened = opened.map(std::fs::File::from).and_then(|file| Ok((digest_of(&file)?, file)));
+    let opened = opened.map(std::fs::File::from).and_then(|file| {
+        // Its own right to be executed is not the copy's.
+        rustix::fs::access(program, Can::EXEC_OK)?;
+        let file = if is_script(&file)? { sealed_copy(file)? } else { file };
+        Ok((digest_of(&file)?, file))
+    });
     match opened {
         Ok((found, _)) if found != digest => NotBegun::Replaced,
         Ok((_, file)) => NotBegun::Refused(process::execute_handle(file.as_fd(), arguments, environment)),
         Err(errno) => NotBegun::Refused(errno),
     }
+}
+
+fn is_script(file: &std::fs::File) -> Result<bool, Errno> {
+    let mut first = [0; 2];
+    Ok(rustix::io::pread(file, &mut first, 0)? == 2 && first == *b"#!")
+}
+
+/// In memory, from the beginning.
+fn sealed_copy(mut file: std::fs::File) -> Result<std::fs::File, Errno> {
+    use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
+    let io = |error: std::io::Error| Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO));
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = match rustix::fs::memfd_create(c"script", flags | MemfdFlags::EXEC) {
+        // Before Linux 6.3 nobody had to say so.
+        Err(Errno::INVAL) => rustix::fs::memfd_create(c"script", flags),
+        made => made,
+    };
+    let mut copy = std::fs::File::from(made?);
+    std::io::copy(&mut file, &mut copy).map_err(io)?;
+    rustix::fs::fcntl_add_seals(
+        &copy,
+        SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
+    )?;
+    rustix::fs::seek(&copy, SeekFrom::Start(0))?;
+    Ok(copy)
 }
 
 type Words = Vec<std::ffi::CString>;

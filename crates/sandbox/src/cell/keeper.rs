@@ -3,9 +3,10 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
 use super::watch::{exited, reap};
 use super::{Errand, Stock, become_program, confine, receive, tell};
@@ -36,8 +37,11 @@ fn run(
     mut stock: Stock,
 ) -> Result<(), Errno> {
     process::block_signals(WAITED_FOR)?;
-    // While this process stands still only this signal reaches it; what waits for the order goes with it.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Never ended with the launcher, but told: whatever the program has made by then is ended by this process first. It
+    // stands still until the program begins, so what waits for the order looks itself whether the launcher is there.
+    let launcher = rustix::process::getppid().ok_or(Errno::SRCH)?;
+    let launcher = rustix::process::pidfd_open(launcher, PidfdFlags::empty())?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
     let me = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(me))?;
     let as_whom = identity.taken.then_some(identity);
@@ -49,14 +53,14 @@ fn run(
         if rustix::process::getppid() != Some(me) {
             process::leave(1)
         }
-        let Some(Ok(mut errand)) = channel.take().map(|channel| receive(channel.as_fd())) else {
-            process::leave(1)
-        };
+        let order =
+            |channel: OwnedFd| wait_for_order(&channel, &launcher).and_then(|()| receive(channel.as_fd()));
+        let Some(Ok(mut errand)) = channel.take().map(order) else { process::leave(1) };
         errand.order.guarded.push(me.as_raw_nonzero().get().unsigned_abs());
         let errand = came.insert(errand);
         become_program(errand, Walls::LandlockOnly, as_whom, ready, &mut stock)
     })?;
-    rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
+    drop(launcher);
     // The descriptors were shared: the program's streams are not ours to keep.
     let nowhere = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nowhere)?;
@@ -75,6 +79,21 @@ fn run(
         End::Asked => return Ok(()),
     };
     tell(report.as_fd(), &told, &[])
+}
+
+/// Until there is something to read, or the launcher is gone.
+fn wait_for_order(channel: &OwnedFd, launcher: &OwnedFd) -> Result<(), Errno> {
+    let mut list = [PollFd::new(launcher, PollFlags::IN), PollFd::new(channel, PollFlags::IN)];
+    loop {
+        match rustix::event::poll(&mut list, None) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) if list.first().is_some_and(|launcher| !launcher.revents().is_empty()) => {
+                return Err(Errno::SRCH);
+            }
+            Ok(_) => return Ok(()),
+        }
+    }
 }
 
 enum End {

@@ -49,9 +49,11 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         fresh,
         changes: BTreeMap::new(),
         withheld: Vec::new(),
+        staying: HashSet::new(),
         folders: HashMap::new(),
     };
     found.folder(upper.as_fd(), Bytes::new())?;
+    found.keep_what_is_not_empty();
     let (changes, withheld) = (found.changes, found.withheld);
     let list = with_renames(changes.into_values().collect(), view.as_fd());
     Ok(Changes { list, withheld, base: what.base, view, _folder: what.folder, since: what.since })
@@ -67,6 +69,8 @@ struct Found<'a> {
     fresh: bool,
     changes: BTreeMap<Bytes, Change>,
     withheld: Vec<Withheld>,
+    /// Folders with something in them that the program did not see or may not take away.
+    staying: HashSet<Bytes>,
     /// Which folders of the workspace were changed meanwhile, as far as it was asked.
     folders: HashMap<Bytes, bool>,
 }
@@ -97,14 +101,14 @@ impl Found<'_> {
                 } else {
                     // What lies in a new folder is new.
                     let before = if new { None } else { Facts::look(self.base, &path)? };
-                    if kind != FileType::Directory
-                        && before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder)
-                    {
-                        self.deleted_below(&path)?;
-                    }
                     let is_new = before.is_none();
-                    if self.entry(&path, before, (handle.as_fd(), &name))? && kind == FileType::Directory {
-                        ahead.push((path, is_new));
+                    let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
+                    let below = self.entry(&path, before, (handle.as_fd(), &name))?;
+                    if kind == FileType::Directory {
+                        ahead.extend(below.then_some((path, is_new)));
+                    } else if was_folder && self.changes.contains_key(&path) {
+                        // Where nothing takes the folder's place, what was in it stays.
+                        self.deleted_below(&path)?;
                     }
                 }
             }
@@ -124,7 +128,9 @@ impl Found<'_> {
         let Some(after) = Facts::look(root, name)? else { return Ok(false) };
         let folder = after.kind == EntryKind::Folder;
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
-        if let Some(why) = self.forbidden(path) {
+        // It would lead to hooks and settings that are not known by their names.
+        let leads = (!folder && self.holds_hooks(path)).then_some(Why::Protected);
+        if let Some(why) = self.forbidden(path).or(leads) {
             // A folder that only passed through (copied up on the way) is no change.
             if why == Why::Masked || !(folder && was_folder) {
                 self.withhold(path, why);
@@ -196,6 +202,14 @@ impl Found<'_> {
     }
 
     fn gone(&mut self, path: &[u8], before: Facts) -> Result<(), Errno> {
+        self.gone_unless_it_stays(path, before)?;
+        if !self.changes.contains_key(path) {
+            self.stays(path);
+        }
+        Ok(())
+    }
+
+    fn gone_unless_it_stays(&mut self, path: &[u8], before: Facts) -> Result<(), Errno> {
         if let Some(why) = self.forbidden(path) {
             // What was masked was never there for the program, so it did not delete it.
             if why != Why::Masked {
@@ -218,6 +232,25 @@ impl Found<'_> {
         Ok(())
     }
 
+    /// Then so does every folder above it.
+    fn stays(&mut self, path: &[u8]) {
+        let cuts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        self.staying.extend(cuts.filter_map(|(cut, _)| path.get(..cut).map(<[u8]>::to_vec)));
+    }
+
+    /// A folder cannot go, nor anything take its place, while something is in it.
+    fn keep_what_is_not_empty(&mut self) {
+        for path in std::mem::take(&mut self.staying) {
+            let goes = self.changes.get(&path).is_some_and(|change| {
+                change.after.as_ref().is_none_or(|after| after.kind != EntryKind::Folder)
+            });
+            if goes {
+                self.changes.remove(&path);
+                self.withhold(&path, Why::NotEmpty);
+            }
+        }
+    }
+
     /// Everything of the workspace below a folder that the view does not have.
     fn deleted_below(&mut self, path: &[u8]) -> Result<(), Errno> {
         let mut ahead = vec![path.to_vec()];
@@ -226,6 +259,7 @@ impl Found<'_> {
             let handle = match open_beneath(self.base, name, OFlags::RDONLY | OFlags::DIRECTORY) {
                 Err(Errno::ACCESS) => {
                     self.withhold(&path, Why::Unreadable);
+                    self.stays(&join(&path, b"."));
                     continue;
                 }
                 // No folder in the workspace: then nothing was in it.
@@ -287,6 +321,11 @@ impl Found<'_> {
         }
     }
 
+    /// Whether hooks lie there, were it a folder.
+    fn holds_hooks(&self, path: &[u8]) -> bool {
+        self.protected.blocks_entry(&String::from_utf8_lossy(&join(path, b"hooks"))).is_some()
+    }
+
     fn put(&mut self, path: &[u8], kind: ChangeKind, before: Option<Facts>, after: Option<Facts>) {
         let change = Change { path: PathBuf::from(OsStr::from_bytes(path)), kind, before, after };
         self.changes.insert(path.to_vec(), change);
@@ -344,6 +383,12 @@ fn leads_outside(path: &[u8], target: &Path) -> bool {
     false
 }
 
+fn replaces_folder(change: &Change) -> bool {
+    let (before, after) = (change.before.as_ref(), change.after.as_ref());
+    before.is_some_and(|before| before.kind == EntryKind::Folder)
+        && after.is_some_and(|after| after.kind != EntryKind::Folder)
+}
+
 /// A deleted file and a created one with the same content and mode are one file that moved. A new file is read for that
 /// only where a file of its size and mode is gone.
 fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<Change> {
@@ -351,7 +396,12 @@ fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<Change> {
         |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.size, facts.mode));
     let mut sizes = HashSet::new();
     let mut gone: HashMap<_, Vec<(PathBuf, Facts)>> = HashMap::new();
-    for change in list.iter().filter(|change| change.kind == ChangeKind::Deleted) {
+    // What lies where something else comes must be gone before that, so it is not there any more to be moved.
+    let replaced: HashSet<&Path> =
+        list.iter().filter(|one| replaces_folder(one)).map(|one| &*one.path).collect();
+    let makes_room = |change: &Change| change.path.ancestors().any(|above| replaced.contains(above));
+    let deleted = list.iter().filter(|change| change.kind == ChangeKind::Deleted);
+    for change in deleted.filter(|change| replaced.is_empty() || !makes_room(change)) {
         if let Some((before, key)) = change.before.as_ref().and_then(|facts| Some((facts, looks(facts)?))) {
             sizes.insert(key);
             let same = gone.entry((before.hash, before.mode)).or_default();

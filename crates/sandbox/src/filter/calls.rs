@@ -123,6 +123,13 @@ const ATTRIBUTES: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_futimesat,
 ];
+/// The kinds of requests by which file systems change a file, or make one, through a handle that can only read: flags,
+/// project, version, verity, encryption, subvolumes. By kind (ext and most others, XFS, version, Btrfs, F2FS, FAT,
+/// bcachefs, ZFS), because Landlock judges requests to devices only, and other file systems have more of them.
+const FILE_REQUESTS: &[u32] = &[0x66, 0x58, 0x76, 0x94, 0xf5, 0x72, 0xbc, 0x83];
+/// Of these, what only asks (where the data is, flags, project, version) or needs a handle that can write (cloning).
+const FILE_QUESTIONS: &[u32] =
+    &[0xc020_660b, 0x8008_6601, 0x801c_581f, 0x8008_7601, 0x4004_9409, 0x4020_940d];
 /// Of Linux 6.13 and 6.17.
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
@@ -312,7 +319,13 @@ fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
 fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
     put(rules, libc::SYS_clone, Rule::when(Test::AnyBit { argument: 0, bits: NEW_NAMESPACES }, NO));
     let terminal = [libc::TIOCSTI as u32, TIOCLINUX, TIOCSETD];
-    let cases = terminal.into_iter().map(|value| (vec![Test::Equal { argument: 1, value }], NO)).collect();
+    let request = |value: u32| vec![Test::Equal { argument: 1, value }];
+    let mut cases: Vec<_> = terminal.into_iter().map(|value| (request(value), NO)).collect();
+    if profile.walls == Walls::LandlockOnly {
+        cases.extend(FILE_QUESTIONS.iter().map(|value| (request(*value), Verdict::Allow)));
+        let kind = |kind: u32| vec![Test::MaskedEqual { argument: 1, mask: 0xff00, value: kind << 8 }];
+        cases.extend(FILE_REQUESTS.iter().map(|value| (kind(*value), NO)));
+    }
     put(rules, libc::SYS_ioctl, Rule { cases, otherwise: Verdict::Allow });
     let same = |argument, value| vec![Test::Equal { argument, value }];
     put(rules, libc::SYS_personality, Rule::only_when(vec![same(0, 0), same(0, u32::MAX)], NO));

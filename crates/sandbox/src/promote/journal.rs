@@ -5,6 +5,7 @@
 //! is to be moved into place, in one folder, and only meanwhile. Each step can be done twice.
 #![expect(clippy::disallowed_methods, reason = "notes in the state folder, which no program sees")]
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -51,6 +52,9 @@ struct Note {
 
 /// So many new files are brought to the disk one by one; with more of them that would take longer than copying.
 const MOST_SYNCED: usize = 64;
+
+/// What a folder's owner needs to work in it.
+const OWNERS: u32 = 0o700;
 
 /// Whether a step may have been done by somebody who is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +124,15 @@ impl Promote for Journaled {
                 return Err(PromoteFault::Write { path, why, written: 0 });
             }
         };
+        if let Err(why) = journal.sync(&steps) {
+            journal.clear();
+            return Err(fault(why));
+        }
+        // Writing took its time, in which others may have changed what is to be replaced.
+        if let Err(stale) = changes.list.iter().try_for_each(|change| self.target.stands(changes, change)) {
+            journal.clear();
+            return Err(stale);
+        }
         if let Err(why) = journal.commit(steps.clone()) {
             journal.clear();
             return Err(fault(why));
@@ -191,6 +204,10 @@ impl Journal {
             changes.list.iter().filter(|change| !gone(change)).partition(|change| changes_kind(change));
         let makes_room = |change: &&Change| replaced.iter().any(|one| change.path.starts_with(&one.path));
         let mut steps: Vec<Step> = Vec::with_capacity(changes.list.len());
+        // A folder that is closed to its owner too is so at the end; one that was opened is open from the beginning.
+        let folders = || made.iter().filter(|change| is_folder(change));
+        let opened = folders().filter(|change| change.kind == ChangeKind::Mode);
+        steps.extend(opened.filter_map(|change| mode(change, OWNERS)));
         // What goes away: inner before outer, and first where something else takes its place.
         let going = || changes.list.iter().rev().filter(gone);
         steps.extend(going().filter(makes_room).map(delete));
@@ -199,11 +216,55 @@ impl Journal {
             if changes_kind(change) {
                 steps.push(delete(change));
             }
+            if change.kind == ChangeKind::Mode && is_folder(change) {
+                continue;
+            }
             let number = number as u64;
             steps.extend(self.write_one(change, number, changes, target).map_err(at)?);
         }
         steps.extend(going().filter(|change| !makes_room(change)).map(delete));
+        // Inner before outer.
+        let closed =
+            replaced.iter().chain(&made).rev().filter(|change| is_folder(change) && is_closed(change));
+        steps.extend(closed.filter_map(|change| mode(change, 0)));
+        self.can_be_done(&steps)?;
         Ok(steps)
+    }
+
+    /// Nothing is begun that cannot be finished: names come and go in every folder that is there.
+    fn can_be_done(&self, steps: &[Step]) -> Result<(), (PathBuf, Errno)> {
+        let mut known: HashSet<&Path> = HashSet::new();
+        for step in steps {
+            let touched: [Option<&[u8]>; 2] = match step {
+                // It is opened, before anything else is done.
+                Step::Mode { path, .. } => {
+                    known.insert(Path::new(OsStr::from_bytes(path)));
+                    continue;
+                }
+                Step::Rename { from, to } => [Some(from), Some(to)],
+                other => [Some(other.path()), None],
+            };
+            for path in touched.into_iter().flatten().map(|path| Path::new(OsStr::from_bytes(path))) {
+                let above = path.parent().unwrap_or(Path::new(""));
+                if known.insert(above) {
+                    self.is_writable(above).map_err(|why| (path.to_owned(), why))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_writable(&self, folder: &Path) -> Result<(), Errno> {
+        let name = if folder.as_os_str().is_empty() { b"." } else { folder.as_os_str().as_bytes() };
+        match open_beneath(self.root.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(folder) => {
+                let wanted = Access::WRITE_OK | Access::EXEC_OK;
+                rustix::fs::accessat(&folder, c".", wanted, AtFlags::empty())
+            }
+            // It is made first.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn write_one(
@@ -222,7 +283,7 @@ impl Journal {
                 Step::Rename { from: from.as_os_str().as_bytes().to_vec(), to: path }
             }
             (ChangeKind::Mode, _) => Step::Mode { path, mode: after.mode },
-            (_, EntryKind::Folder) => Step::Folder { path, mode: after.mode },
+            (_, EntryKind::Folder) => Step::Folder { path, mode: after.mode | OWNERS },
             (_, EntryKind::Link) => {
                 let leads_to = after.target.as_ref().ok_or(Errno::INVAL)?;
                 rustix::fs::symlinkat(leads_to.as_os_str(), &self.beside, &name)?;
@@ -245,8 +306,8 @@ impl Journal {
         }))
     }
 
-    /// From here on it will be done, by whomever.
-    fn commit(&mut self, steps: Vec<Step>) -> Result<(), Errno> {
+    /// Brings what is new to the disk, unless that is too much.
+    fn sync(&mut self, steps: &[Step]) -> Result<(), Errno> {
         let new = steps.iter().filter_map(|step| match step {
             Step::Place { number, .. } => Some(number.to_string()),
             _ => None,
@@ -266,6 +327,11 @@ impl Journal {
             }
             rustix::fs::fsync(&self.beside)?;
         }
+        Ok(())
+    }
+
+    /// From here on it will be done, by whomever.
+    fn commit(&mut self, steps: Vec<Step>) -> Result<(), Errno> {
         self.note.steps = Some(steps);
         write_note(&self.lock, &self.note)
     }
@@ -297,8 +363,9 @@ impl Journal {
                 }
             }
             Step::Mode { path, mode } => {
-                let file = open_beneath(self.root.as_fd(), path, OFlags::RDONLY | OFlags::NONBLOCK)?;
-                rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))
+                // By its handle, which needs no right to read it; a link has no mode.
+                let file = open_beneath(self.root.as_fd(), path, OFlags::PATH)?;
+                rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(*mode))
             }
             Step::Rename { from, .. } => {
                 let (old, old_name) = parent(self.root.as_fd(), from)?;
@@ -349,8 +416,18 @@ impl Journal {
         else {
             return Ok(true);
         };
-        let now = Facts::look(self.root.as_fd(), path)?;
-        Ok(now.is_some_and(|now| (now.inode, now.changed) == *before))
+        let Some(now) = Facts::look(self.root.as_fd(), path)? else { return Ok(false) };
+        if now.inode != before.0 || now.changed == before.1 {
+            return Ok(now.inode == before.0);
+        }
+        // A file of several names changes when we take one of them away; its content does not.
+        let names = self.note.steps.iter().flatten().filter_map(Step::before).filter(|one| **one == *before);
+        if names.count() < 2 {
+            return Ok(false);
+        }
+        let facts = rustix::fs::fstat(open_beneath(self.root.as_fd(), path, OFlags::PATH)?)?;
+        let modified = i128::from(facts.st_mtime) * 1_000_000_000 + i128::from(facts.st_mtime_nsec);
+        Ok(facts.st_ino == before.0 && modified <= before.1)
     }
 
     /// Nothing is left to do.
@@ -361,6 +438,13 @@ impl Journal {
 }
 
 impl Step {
+    fn before(&self) -> Option<&Before> {
+        match self {
+            Self::Place { before, .. } | Self::Delete { before, .. } => before.as_ref(),
+            _ => None,
+        }
+    }
+
     fn path(&self) -> &[u8] {
         match self {
             Self::Folder { path, .. }
@@ -374,6 +458,20 @@ impl Step {
 
 fn before(change: &Change) -> Option<Before> {
     change.before.as_ref().map(|before| (before.inode, before.changed))
+}
+
+fn is_folder(change: &Change) -> bool {
+    change.after.as_ref().is_some_and(|after| after.kind == EntryKind::Folder)
+}
+
+/// Whether its owner cannot do everything in there.
+fn is_closed(change: &Change) -> bool {
+    change.after.as_ref().is_some_and(|after| after.mode & OWNERS != OWNERS)
+}
+
+fn mode(change: &Change, besides: u32) -> Option<Step> {
+    let mode = change.after.as_ref()?.mode | besides;
+    Some(Step::Mode { path: change.path.as_os_str().as_bytes().to_vec(), mode })
 }
 
 fn delete(change: &Change) -> Step {

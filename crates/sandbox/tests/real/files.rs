@@ -18,8 +18,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::every_kind_of_change_is_told_and_taken_over", every_kind_of_change),
         test("files::opaque_folders_hide_nothing_from_the_list", opaque_folders),
         test("files::folders_and_files_change_places", folders_and_files_change_places),
+        test("files::a_folder_with_something_in_it_that_stays_is_kept", folders_that_stay),
+        test("files::what_leaves_a_folder_that_is_replaced_is_taken_along", moved_out_of_a_replaced_folder),
+        test("files::folders_that_are_closed_in_the_end_are_filled_before", closed_folders),
+        test("files::what_cannot_be_finished_is_not_begun", not_begun),
+        test("files::a_file_changed_while_others_are_written_is_stale", changed_while_others_are_written),
         test("files::speculative_changes_nothing", speculative_changes_nothing),
         test("files::protected_and_secret_names_are_never_promoted", protected_names),
+        test("files::protected_names_of_a_repository_further_down_are_never_promoted", nested_repositories),
         test("files::exchanging_names_with_a_protected_one_changes_it_not", exchange),
         test("files::links_out_of_the_workspace_and_special_files_are_withheld", links_and_special_files),
         test("files::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
@@ -35,6 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::a_crash_while_changes_are_taken_over_leaves_all_or_none", crash_leaves_all_or_none),
         test("files::after_a_crash_a_later_change_of_somebody_else_stays", later_changes_stay),
         test("files::a_folder_that_looks_like_a_journals_is_never_promoted", forged_journal),
+        test("files::a_pinned_script_that_is_changed_while_it_runs_stays_as_it_was", pinned_script),
         test("files::tier_no_userns_refuses_what_it_cannot_do", no_userns_refuses),
     ]
 }
@@ -214,6 +221,99 @@ fn folders_and_files_change_places() {
     assert_eq!(room.read("project/plain.txt/x").as_deref(), Some("x\n"));
 }
 
+// A6, T12
+fn folders_that_stay() {
+    let room = Room::new();
+    for folder in ["gone", "file"] {
+        room.write(&format!("project/{folder}/in/.env"), "mine\n");
+        room.write(&format!("project/{folder}/in/a"), "a\n");
+    }
+    let script = "rm -rf gone file; echo x >file; echo y >other; echo z >plain.txt";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    let kept = ["file", "gone", "gone/in"].map(|path| (path.to_owned(), Why::NotEmpty));
+    assert_eq!(
+        withheld(&outcome).into_iter().filter(|(path, _)| path != "file/in").collect::<Vec<_>>(),
+        kept
+    );
+    promote(&outcome).unwrap();
+    for folder in ["gone", "file"] {
+        assert_eq!(room.read(&format!("project/{folder}/in/.env")).as_deref(), Some("mine\n"));
+        assert_eq!(room.read(&format!("project/{folder}/in/a")), None);
+    }
+    assert_eq!(room.read("project/other").as_deref(), Some("y\n"));
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("z\n"));
+}
+
+// A6
+fn moved_out_of_a_replaced_folder() {
+    let room = Room::new();
+    room.write("project/d/in/a", "moves\n");
+    let outcome = run(&room.shell(Filesystem::ReadWrite, "mkdir o; mv d/in/a o/z; rm -r d; echo file >d"));
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/o/z").as_deref(), Some("moves\n"));
+    assert_eq!(room.read("project/d").as_deref(), Some("file\n"));
+}
+
+// A6; as an ordinary user
+fn closed_folders() {
+    let room = Room::new();
+    room.write("project/old/a", "a\n");
+    room.write("project/old/b", "b\n");
+    room.write("project/was/a", "a\n");
+    let mode = |path: &str| room.path(path).metadata().unwrap().permissions().mode() & 0o777;
+    std::fs::set_permissions(room.path("project/was"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let script = "mkdir -p new/in; echo x >new/in/x; chmod 555 new/in new; rm old/a; echo n >old/b; echo c >old/c; \
+                  chmod 555 old; chmod 755 was; rm was/a; echo b >was/b";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/new/in/x").as_deref(), Some("x\n"));
+    assert_eq!([mode("project/new"), mode("project/new/in"), mode("project/old")], [0o555; 3]);
+    assert_eq!([room.read("project/old/a"), room.read("project/was/a")], [None, None]);
+    assert_eq!(room.read("project/old/c").as_deref(), Some("c\n"));
+    assert_eq!(room.read("project/was/b").as_deref(), Some("b\n"));
+    for folder in ["new", "new/in", "old"] {
+        let path = room.path(&format!("project/{folder}"));
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+// A6; as an ordinary user
+fn not_begun() {
+    if rustix_root() {
+        return;
+    }
+    let room = Room::new();
+    room.write("project/was/a", "a\n");
+    std::fs::set_permissions(room.path("project/was"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let before = room.listing("project");
+    let script = "echo x >first; chmod 755 was; echo b >was/b; chmod 555 was";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert!(matches!(promote(&outcome), Err(PromoteFault::Write { written: 0, .. })));
+    assert_eq!(room.listing("project"), before);
+    std::fs::set_permissions(room.path("project/was"), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+// A6
+fn changed_while_others_are_written() {
+    let room = Room::new();
+    let script = "echo program >plain.txt; head -c 200000000 /dev/zero | tr '\\0' x >zz";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert_eq!(changes(&outcome), ["modified plain.txt", "created zz"]);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = |name: &str| name.starts_with(".vambrace-unfinished");
+            let names = || std::fs::read_dir(room.project()).unwrap().map(|entry| entry.unwrap().file_name());
+            while !names().any(|name| begun(&name.to_string_lossy())) && !room.path("project/zz").exists() {}
+            room.write("project/plain.txt", "mine\n");
+        });
+        promote(&outcome)
+    });
+    assert!(matches!(&done, Err(PromoteFault::StaleBase(path)) if path.ends_with("plain.txt")), "{done:?}");
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("mine\n"));
+    assert!(!room.path("project/zz").exists());
+}
+
 fn speculative_changes_nothing() {
     let room = Room::new();
     let before = room.listing("project");
@@ -274,6 +374,39 @@ fn protected_names() {
     for line in &after {
         let harmless = ["/.GIT ", "/sub ", "/.git/gone"];
         assert!(before.contains(line) || harmless.iter().any(|name| line.contains(name)), "{line}");
+    }
+}
+
+// P4
+fn nested_repositories() {
+    let room = Room::new();
+    room.write("project/sub/.git/config", "[core]\n");
+    room.write("project/sub/.git/HEAD", "ref\n");
+    let before = room.listing("project");
+    // Hooks and settings in another repository, and ways to lead one to hooks and settings under another name.
+    let script = "echo x >>sub/.git/config; mkdir -p sub/.git/hooks new/.git/hooks file link evil; echo x >sub/.git/hooks/post-checkout; \
+                  echo x >new/.git/config; echo ../../evil >sub/.git/commondir; echo 'gitdir: ../evil' >file/.git; \
+                  ln -s ../evil link/.GIT; cp -r .git/. evil; rm -rf .git; ln -s evil .git; mkdir -p sub/.git/worktrees/w; \
+                  echo ../../../../evil >sub/.git/worktrees/w/commondir";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+    let names: Vec<String> = withheld(&outcome).into_iter().map(|(path, _)| path).collect();
+    let expected = [
+        ".git",
+        "file/.git",
+        "link/.GIT",
+        "new/.git/config",
+        "new/.git/hooks",
+        "sub/.git/commondir",
+        "sub/.git/config",
+        "sub/.git/hooks",
+        "sub/.git/worktrees",
+    ];
+    assert_eq!(names, expected);
+    promote(&outcome).unwrap();
+    let after = room.listing("project");
+    for line in &before {
+        assert!(after.contains(line), "{line}");
     }
 }
 
@@ -525,7 +658,14 @@ fn many_files() -> Room {
     let room = Room::new();
     for number in 1..=MANY {
         room.write(&format!("project/old/{number}"), "old\n");
-        room.write(&format!("project/gone/{number}"), "gone\n");
+        let gone = format!("project/gone/{number}");
+        // Some are one file with two names.
+        if number % 2 == 0 {
+            let other = room.path(&format!("project/gone/{}", number - 1));
+            std::fs::hard_link(other, room.path(&gone)).unwrap();
+        } else {
+            room.write(&gone, "gone\n");
+        }
     }
     std::fs::create_dir(room.path("project/new")).unwrap();
     room.write("project/a", "moves\n");
@@ -623,4 +763,32 @@ fn forged_journal() {
     assert_eq!(changes(&outcome), ["created fine"]);
     assert!(!room.path("project/.vambrace-unfinished-1-1").exists());
     assert!(!room.path("project/src/.vambrace-unfinished-2").exists());
+}
+
+/// A shell reads its script piece by piece.
+fn pinned_script() {
+    use sha2::Digest as _;
+    for tier in TIERS {
+        let room = Room::new();
+        let go = room.path("outside/go");
+        let wait = format!("#!/bin/sh\necho $1\nwhile [ ! -e {} ]; do sleep 0.01; done\n", go.display());
+        let script = format!("{wait}#{}\necho as agreed\n", "x".repeat(100_000));
+        room.write("project/script", &script);
+        let path = room.path("project/script");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut spec = in_tier(room.spec(Filesystem::Read, "./script", &["begun"]), tier);
+        spec.digest = Some(sha2::Sha256::digest(script.as_bytes()).into());
+        spec.read = vec![room.path("outside")];
+        let mut begun = |_, piece: &[u8]| {
+            if piece == b"begun\n" {
+                use std::os::unix::fs::FileExt as _;
+                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                let at = script.find("as agreed").unwrap() as u64;
+                file.write_all_at(b"otherwise", at).unwrap();
+                std::fs::write(&go, "").unwrap();
+            }
+        };
+        let outcome = super::kit::sandbox().run(&spec, vambrace_sandbox::Input::Nothing, &mut begun).unwrap();
+        check_out(&outcome, "begun\nas agreed\n");
+    }
 }

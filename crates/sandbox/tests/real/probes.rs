@@ -49,6 +49,14 @@ const PROBES: &[Probe] = &[
         let file = File::open("plain.txt")?;
         call(unsafe { libc::fchmod(file.as_raw_fd(), 0o777) })
     }),
+    ("set_flags_of_a_read_handle", || {
+        let file = File::open("plain.txt")?;
+        let mut flags: libc::c_int = 0;
+        call(unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, &raw mut flags) })?;
+        // Not to be dumped: harmless, but changed.
+        flags ^= 0x40;
+        call(unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) })
+    }),
     ("truncate_existing", || call(unsafe { libc::truncate(c"plain.txt".as_ptr(), 0) })),
     ("create_in_read_mode", || write("new".into())),
     ("mkdir_in_read_mode", || fs::create_dir("newfolder")),

@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("trees::runs_beside_each_other_do_not_meet", runs_beside_each_other),
         test("trees::warm_cells_are_used_once_and_refilled", warm_cells),
         test("trees::a_cell_that_was_made_for_something_else_is_not_used", wrong_guesses),
+        test("trees::a_keeper_that_comes_late_ends_what_a_killed_launcher_left", late_keeper),
         test("trees::a_killed_launcher_takes_along_what_waits", what_waits_goes_along),
         test("trees::the_launcher_does_not_spin_while_it_ends_a_run", no_spinning),
     ]
@@ -361,6 +362,40 @@ fn wrong_guesses() {
         }
         let told = outcome.denials.iter().any(|denial| denial.path.ends_with("hosts"));
         assert_eq!(told, spec.observe == Observe::Writes, "{round}: {:?}", outcome.denials);
+    }
+}
+
+/// The program runs as soon as it has begun; its keeper, who stood still until then, only when it gets its turn.
+fn late_keeper() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    let room = Room::new();
+    let mark = mark("late");
+    let run = |script: &str, output: &mut dyn FnMut(Stream, &[u8])| {
+        let spec = in_tier(room.shell(Filesystem::Read, script), Tier::NoUserns);
+        sandbox.run(&spec, Input::Nothing, output)
+    };
+    run("true", &mut |_, _| {}).unwrap();
+    let launcher = sandbox.launcher_id();
+    let begin = Instant::now();
+    let keeper = loop {
+        assert!(begin.elapsed() < Duration::from_secs(20), "nobody waits");
+        if let Some(keeper) = children(launcher).into_iter().find(|child| !children(*child).is_empty()) {
+            break i32::try_from(keeper).unwrap();
+        }
+    };
+    unsafe { libc::kill(keeper, libc::SIGSTOP) };
+    let script = format!("(setsid sh -c 'sleep 1000; : {mark}' &) ; echo started; sleep 1000; : {mark}");
+    let ended = run(&script, &mut |_, piece| {
+        if !piece.is_empty() {
+            unsafe { libc::kill(i32::try_from(launcher).unwrap(), libc::SIGKILL) };
+            unsafe { libc::kill(keeper, libc::SIGCONT) };
+        }
+    });
+    assert!(ended.is_err(), "{ended:?}");
+    while !alive(&mark).is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", alive(&mark));
+        std::thread::yield_now();
     }
 }
 
