@@ -3,6 +3,7 @@
 
 mod apply_patch;
 mod arguments;
+mod bare;
 mod catalogue;
 mod change;
 mod delete_file;
