@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::changes::propose;
+use crate::changes::{decide, propose};
 use crate::home::Home;
 
 const LINE: &str = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtz";
@@ -66,6 +66,19 @@ fn the_lines_around_a_change_and_those_of_a_failed_match_show_no_secret() {
         let (_, answer) = home.call(tool, &args.to_string());
         assert!(!answer.to_string().contains(&word) && !answer.to_string().contains(LINE), "{args} {answer}");
     }
+}
+
+// T21: what is told of a part that was agreed to has context too
+#[test]
+fn the_diff_of_a_part_shows_its_author_no_secret() {
+    let (home, _) = with_secrets();
+    let args = json!({"path": "src/k.py", "edits": [{"spec": "x = 1", "content": "x = 2"}, {"spec": "z = 3", "content": "z = 4"}]});
+    let id = propose(&home, "edit_file", args.clone());
+    let agreed = decide(&home, &["approvals", "approve", &id, "--hunks", "src/k.py:2", "--yes"]);
+    assert_eq!(agreed.code, 0, "{agreed:?}");
+    let (_, answer) = home.call("edit_file", &args.to_string());
+    assert!(answer["data"]["diff"].as_str().unwrap().contains("+z = 4"), "{answer}");
+    assert!(!answer.to_string().contains(LINE), "{answer}");
 }
 
 // A7: a line that goes and lines that come are no key together; nothing that is agreed to is left out
