@@ -8,6 +8,7 @@
     reason = "tests start the program they look at, make their own projects, and fail by panicking"
 )]
 
+mod bare;
 mod calls;
 mod canary;
 mod changes;

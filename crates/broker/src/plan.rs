@@ -99,7 +99,8 @@ fn finish(
     trail.policy = Some(tool.facts().policy.words());
     prepared.risk = broker.parts.policy.writing.raise(prepared.risk, &prepared.effects);
     trail.risk = Some(prepared.risk.level.as_str());
-    trail.change = prepared.work.change().map(Drafted::of);
+    let redactor = &*broker.parts.redactor;
+    trail.change = prepared.work.change().map(|draft| Drafted::of(draft, redactor)).transpose()?;
     let plan = stated(tool, args, &prepared, refused);
     trail.class = class_of(&plan);
     Ok(Planned { plan, prepared, session })

@@ -51,7 +51,7 @@ impl Broker {
         let change = trail.change.as_ref().ok_or_else(nothing)?;
         Ok(Preview {
             summary: self.text(&change.summary)?.into_inner(),
-            diff: self.shown_diff(change)?,
+            diff: change.diff.clone(),
             digest: trail.plan_digest.ok_or_else(nothing)?,
         })
     }

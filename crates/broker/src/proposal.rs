@@ -5,19 +5,20 @@ use vambrace_core::change::{FileChange, Kind};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::CallError;
 use vambrace_core::id::Id;
-use vambrace_core::redacted::Redacted;
+use vambrace_core::redacted::Redact;
 use vambrace_ledger::{Op, Status};
 use vambrace_store::{AskChange, Change, Entry, Kept, ProposalRow, ProposalState};
 use vambrace_workspace::Draft;
 
-use crate::broker::{Broker, redactor_failed};
+use crate::broker::Broker;
 use crate::trail::Trail;
 
 /// What is told of a drafted change.
 #[derive(Debug, Clone)]
 pub(crate) struct Drafted {
     pub(crate) summary: String,
-    pub(crate) diff: Vec<u8>,
+    /// The diff as it may be shown.
+    pub(crate) diff: String,
     pub(crate) patch_hash: Digest,
     pub(crate) files: Vec<DraftedFile>,
     pub(crate) payload: Value,
@@ -32,19 +33,19 @@ pub(crate) struct DraftedFile {
 }
 
 impl Drafted {
-    pub(crate) fn of(draft: &Draft) -> Self {
+    pub(crate) fn of(draft: &Draft, redactor: &dyn Redact) -> Result<Self, CallError> {
         let file = |file: &FileChange| DraftedFile {
             path: file.after().map_or(file.path(), |after| &after.path).to_string(),
             created: file.kind() == Kind::Create,
             base_hash: file.before().map(|before| before.hash),
         };
-        Self {
+        Ok(Self {
             summary: draft.changes.summary(),
-            diff: draft.diff.clone(),
+            diff: vambrace_tools::shown_diff(draft, redactor)?,
             patch_hash: draft.patch_hash(),
             files: draft.changes.files().iter().map(file).collect(),
             payload: vambrace_tools::payload(draft, false),
-        }
+        })
     }
 
     /// 003: the fields beside the payload, of the first file; the payload has them all.
@@ -59,18 +60,12 @@ impl Drafted {
 }
 
 impl Broker {
-    /// The diff as it may be shown.
-    pub(crate) fn shown_diff(&self, change: &Drafted) -> Result<String, CallError> {
-        let text = String::from_utf8_lossy(&change.diff);
-        Redacted::text(&text, &*self.parts.redactor).map(Redacted::into_inner).map_err(redactor_failed)
-    }
-
     /// What is kept to be shown of a change; with the diff that was proposed where another one was agreed to.
     pub(crate) fn shown(&self, change: &Drafted, proposed: Option<&str>) -> Result<Vec<u8>, CallError> {
         let files: Vec<Value> =
             change.files.iter().map(|file| json!({"path": file.path, "created": file.created})).collect();
         let shown = json!({
-            "diff": self.shown_diff(change)?, "files": files, "payload": change.payload, "details": change.details(),
+            "diff": change.diff, "files": files, "payload": change.payload, "details": change.details(),
             "proposed": proposed,
         });
         Ok(shown.to_string().into_bytes())

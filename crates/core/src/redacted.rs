@@ -2,6 +2,7 @@
 //! secret cannot reach the disk by forgetting a call. The redactor itself is handed in ([`Redact`]).
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -34,6 +35,35 @@ pub trait Redact: Send + Sync {
     fn redact_cut<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
         self.redact(text)
     }
+
+    /// Where the secrets of a text stand, in order, and what stands there instead. A redactor that does not tell counts
+    /// each line with a secret as one, and the whole text where one goes over lines.
+    fn secrets(&self, text: &str) -> Result<Vec<Secret>, RedactError> {
+        let (mut secrets, mut count, mut at) = (Vec::new(), 0, 0);
+        for line in text.split_inclusive('\n') {
+            let masked = self.redact(line)?;
+            count += masked.count;
+            if masked.count > 0 {
+                let mark = masked.text.trim_end_matches('\n').to_owned();
+                secrets.push(Secret { span: at..at + line.trim_end_matches('\n').len(), mark });
+            }
+            at += line.len();
+        }
+        let masked = self.redact(text)?;
+        if masked.count > count {
+            return Ok(vec![Secret { span: 0..text.len(), mark: masked.text.replace('\n', " ") }]);
+        }
+        Ok(secrets)
+    }
+}
+
+/// A secret in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// Its bytes.
+    pub span: Range<usize>,
+    /// What stands there instead, without a line end.
+    pub mark: String,
 }
 
 /// A value that a redactor has seen.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use vambrace_core::redacted::{Masked, Redact, RedactError};
+use vambrace_core::redacted::{Masked, Redact, RedactError, Secret};
 
 use crate::bytes::{part, rest};
 use crate::context::Given;
@@ -189,6 +189,18 @@ impl Redact for Redactor {
         let masked = self.redact(&edged)?;
         let count = masked.count + u32::try_from(edges.len()).unwrap_or(u32::MAX);
         Ok(Masked { text: Cow::Owned(masked.text.into_owned()), count })
+    }
+
+    fn secrets(&self, text: &str) -> Result<Vec<Secret>, RedactError> {
+        let live = self.live();
+        let (clusters, _) = self.look(&live, text.as_bytes(), Where::All)?;
+        let secret = |cluster: &Cluster| {
+            let mut mark = Vec::new();
+            let print = print_of(self, text.as_bytes(), cluster);
+            placeholder::write(&mut mark, live.name(cluster.main.kind), print);
+            Ok(Secret { span: cluster.start..cluster.end, mark: to_text(mark)? })
+        };
+        clusters.iter().map(secret).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use vambrace_core::error::CallError;
 use vambrace_core::risk::Level;
 
 use crate::arguments;
+use crate::bare;
 use crate::change::{output_schema, planned};
 use crate::tool::{About, Card, Prepared, Room, Tool, writer};
 
@@ -50,7 +51,9 @@ impl Tool for ApplyPatch {
 
     fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
         let args: Args = arguments::read(NAME, args)?;
-        let draft = room.workspace.draft_patch(args.patch.as_bytes(), &room.changes.limits)?;
+        let draft = room.workspace.draft_patch(args.patch.as_bytes(), &room.changes.limits);
+        let draft = draft.map_err(|fault| bare::told(fault, room))?;
+        bare::check(&draft, &*room.changes.redactor)?;
         planned(room, None, draft)
     }
 }

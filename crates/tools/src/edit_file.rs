@@ -8,6 +8,7 @@ use vambrace_core::risk::Level;
 use vambrace_workspace::{EditRequest, MatchMode, Operation};
 
 use crate::arguments;
+use crate::bare;
 use crate::change::{output_schema, planned};
 use crate::tool::{About, Card, Prepared, Room, Tool, writer};
 use crate::write_file::base_hash;
@@ -131,7 +132,17 @@ impl Tool for EditFile {
         let path = AskedPath::new(args.path).parse()?;
         let edits: Vec<EditRequest> = args.edits.into_iter().map(EditRequest::from).collect();
         let base = base_hash(args.base_hash.as_deref())?;
-        let draft = room.workspace.draft_edit(&path, &edits, base, &room.changes.limits)?;
+        let draft = room.workspace.draft_edit(&path, &edits, base, &room.changes.limits);
+        let draft = draft.map_err(|fault| bare::told(fault, room))?;
+        bare::check(&draft, &*room.changes.redactor)?;
+        if let (Some(file), Some(base)) = (draft.changes.files().first(), draft.bases.first()) {
+            let hash = file.before().map(|before| before.hash);
+            let matched = |edit: &EditRequest| {
+                let removal = EditRequest { operation: Operation::Delete, ..edit.clone() };
+                room.workspace.draft_edit(&path, &[removal], hash, &room.changes.limits)
+            };
+            bare::check_copies(base, &edits, matched, &*room.changes.redactor)?;
+        }
         planned(room, Some(path), draft)
     }
 }

@@ -59,13 +59,13 @@ fn masked(texts: &[String], redactor: &dyn Redact) -> Result<Option<Vec<String>>
 }
 
 /// A part of the old content, and what happens to it.
-struct Place<'c> {
-    span: Range<usize>,
-    splices: &'c [Splice],
+pub(crate) struct Place<'c> {
+    pub(crate) span: Range<usize>,
+    pub(crate) splices: &'c [Splice],
 }
 
 impl Place<'_> {
-    fn new_text(&self, base: &[u8]) -> Vec<u8> {
+    pub(crate) fn new_text(&self, base: &[u8]) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.span.len());
         let mut at = self.span.start;
         for splice in self.splices {
@@ -79,13 +79,13 @@ impl Place<'_> {
     }
 }
 
-fn bounds(splice: &Splice) -> (usize, usize) {
+pub(crate) fn bounds(splice: &Splice) -> (usize, usize) {
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     (place(splice.at), place(splice.at.saturating_add(splice.remove)))
 }
 
 /// The places around the changes, those that meet made one.
-fn places<'c>(base: &[u8], splices: &'c [Splice]) -> Vec<Place<'c>> {
+pub(crate) fn places<'c>(base: &[u8], splices: &'c [Splice]) -> Vec<Place<'c>> {
     let mut places: Vec<(Range<usize>, Range<usize>)> = Vec::new();
     for (number, splice) in splices.iter().enumerate() {
         let (start, end) = bounds(splice);

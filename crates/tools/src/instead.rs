@@ -3,10 +3,13 @@
 
 use serde_json::{Value, json};
 use vambrace_core::change::FileChange;
-use vambrace_workspace::Draft;
+use vambrace_core::error::CallError;
+use vambrace_core::redacted::Redact;
+use vambrace_workspace::{Draft, diff};
 
 use crate::part::{Part, is_at};
 use crate::sections::{lines, sections};
+use crate::shown::shown_diff;
 
 /// So many files are told by name and hash.
 const TOLD: usize = 10;
@@ -20,16 +23,27 @@ pub(crate) struct Instead {
     missing: Vec<(String, Vec<usize>)>,
     /// The files that hold other content than was proposed.
     other: Vec<String>,
+    /// The diff of what is agreed to, without secrets.
+    diff: String,
 }
 
 impl Instead {
     /// `None` when what is agreed to comes to the whole after all.
-    pub(crate) fn of(whole: &Draft, agreed: &Draft, part: &Part) -> Option<Self> {
+    pub(crate) fn of(
+        whole: &Draft,
+        agreed: &Draft,
+        part: &Part,
+        redactor: &dyn Redact,
+    ) -> Result<Option<Self>, CallError> {
         if whole.changes == agreed.changes {
-            return None;
+            return Ok(None);
         }
-        let mut instead =
-            Self { edited: matches!(part, Part::Edited(_)), missing: Vec::new(), other: Vec::new() };
+        let mut instead = Self {
+            edited: matches!(part, Part::Edited(_)),
+            missing: Vec::new(),
+            other: Vec::new(),
+            diff: shown_diff(agreed, redactor)?,
+        };
         let agreed_to =
             |file: &FileChange| agreed.changes.files().iter().find(|own| own.path() == file.path());
         for (file, section) in whole.changes.files().iter().zip(sections(&whole.diff)) {
@@ -45,7 +59,7 @@ impl Instead {
                 }
             }
         }
-        Some(instead)
+        Ok(Some(instead))
     }
 
     /// Adds it to the payload; the words for a model.
@@ -61,7 +75,7 @@ impl Instead {
         if let Some(fields) = data.as_object_mut() {
             fields.insert("as_proposed".to_owned(), false.into());
             fields.insert("not_applied".to_owned(), missing.into());
-            fields.insert("diff".to_owned(), agreed.preview().into());
+            fields.insert("diff".to_owned(), diff::preview(self.diff.as_bytes()).into());
             for file in fields.get_mut("files").and_then(Value::as_array_mut).into_iter().flatten() {
                 let path = file.get("path").and_then(Value::as_str).unwrap_or_default();
                 let same = !self.other.iter().any(|other| other == path);

@@ -3,6 +3,7 @@
 
 mod apply_patch;
 mod arguments;
+mod bare;
 mod catalogue;
 mod change;
 mod delete_file;
@@ -16,6 +17,7 @@ mod part;
 mod read_file;
 mod search;
 mod sections;
+mod shown;
 mod tool;
 mod value_lines;
 mod web;
@@ -26,6 +28,7 @@ mod write_file;
 pub use catalogue::Catalogue;
 pub use change::{files, payload, undo};
 pub use part::{Part, amend};
+pub use shown::shown_diff;
 pub use tool::{About, Card, Changes, Limits, Output, Prepared, Room, Tool, Touched, Weight, Work};
 pub use web::{Engine, SearchService, SecretSource, Web};
 pub use web_search::SCOPE as SEARCH_SCOPE;

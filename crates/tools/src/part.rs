@@ -58,7 +58,7 @@ pub fn amend(room: &Room, whole: Prepared, part: &Part) -> Result<Prepared, Call
         return Err(usage("nothing is left of the proposal".to_owned())
             .suggest("reject the proposal, with a reason, when nothing of it is wanted"));
     }
-    let instead = Instead::of(draft, &amended, part);
+    let instead = Instead::of(draft, &amended, part, &*room.changes.redactor)?;
     planned_instead(room, None, amended, instead)
 }
 

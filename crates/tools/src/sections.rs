@@ -9,6 +9,8 @@ pub(crate) struct DiffLine<'d> {
     pub(crate) starts_section: bool,
     /// Whether a hunk begins here.
     pub(crate) starts_hunk: bool,
+    /// Whether it is a line of a hunk.
+    pub(crate) inside_hunk: bool,
 }
 
 /// Walks a diff.
@@ -16,8 +18,9 @@ pub(crate) fn lines(diff: &[u8]) -> impl Iterator<Item = DiffLine<'_>> {
     let (mut old, mut new) = (0_u64, 0_u64);
     let mut headed = false;
     diff.split_inclusive(|byte| *byte == b'\n').map(move |text| {
-        let mut line = DiffLine { text, starts_section: false, starts_hunk: false };
+        let mut line = DiffLine { text, starts_section: false, starts_hunk: false, inside_hunk: false };
         if old > 0 || new > 0 {
+            line.inside_hunk = true;
             match text.first() {
                 Some(b'+') => new = new.saturating_sub(1),
                 Some(b'-') => old = old.saturating_sub(1),
@@ -36,6 +39,15 @@ pub(crate) fn lines(diff: &[u8]) -> impl Iterator<Item = DiffLine<'_>> {
         }
         line
     })
+}
+
+/// The numbers of the first old and the first new line of a hunk.
+pub(crate) fn ranges(text: &[u8]) -> Option<(u64, u64)> {
+    let text = std::str::from_utf8(text.get(..text.len().min(80))?).ok()?;
+    let (ranges, _) = text.strip_prefix("@@ -")?.split_once(" @@")?;
+    let (old, new) = ranges.split_once(" +")?;
+    let first = |words: &str| words.split(',').next().and_then(|first| first.parse::<u64>().ok());
+    Some((first(old)?, first(new)?))
 }
 
 /// The counts of old and new lines.
