@@ -44,7 +44,7 @@ pub use line::{Fault, Line, LineReader, SignedLine};
 pub use note::{BadNote, Note, Signed};
 pub use op::{Level, Op, SessionChange, Status};
 pub use parsed::fields;
-pub use payload::{Forgotten, MAX_PAYLOAD_BYTES, NamedPayload, Payload, Salt, commitment};
+pub use payload::{Forgotten, MAX_PAYLOAD_BYTES, NamedPayload, Payload, Salt, commitment, may_name_payloads};
 pub use proof::{MOST_HASHES, consistency, inclusion, is_consistent, is_included};
 pub use seal::{Encoded, MAX_LINE_BYTES, SealError, SealedLine, VERSION, seal};
 pub use segment::{MAX_SEGMENT_BYTES, SegmentName};

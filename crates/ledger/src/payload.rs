@@ -79,11 +79,19 @@ pub struct Forgotten {
     pub commitment: Digest,
 }
 
+/// Whether a line can name payloads, or one that was forgotten: a look at one byte.
+#[must_use]
+pub fn may_name_payloads(line: &[u8]) -> bool {
+    matches!(last_byte(line), Some(b']' | b'}'))
+}
+
 impl NamedPayload {
     /// The payloads of a line. Reads the line only when it can have any.
     #[must_use]
     pub fn of_line(line: &str) -> Vec<Self> {
-        if last_byte(line) != Some(b']') || memmem::find(line.as_bytes(), b",\"payloads\":[").is_none() {
+        if last_byte(line.as_bytes()) != Some(b']')
+            || memmem::find(line.as_bytes(), b",\"payloads\":[").is_none()
+        {
             return Vec::new();
         }
         parsed::fields(line).as_ref().map(Self::of_fields).unwrap_or_default()
@@ -110,7 +118,9 @@ impl Forgotten {
     /// What a line says was forgotten.
     #[must_use]
     pub fn of_line(line: &str) -> Option<Self> {
-        if last_byte(line) != Some(b'}') || memmem::find(line.as_bytes(), b",\"forgotten\":{").is_none() {
+        if last_byte(line.as_bytes()) != Some(b'}')
+            || memmem::find(line.as_bytes(), b",\"forgotten\":{").is_none()
+        {
             return None;
         }
         let fields = parsed::fields(line)?;
@@ -123,8 +133,8 @@ impl Forgotten {
 }
 
 /// The last byte before the two hashes: both fields stand there when a line has them.
-fn last_byte(line: &str) -> Option<u8> {
-    line.len().checked_sub(TAIL + 1).and_then(|at| line.as_bytes().get(at)).copied()
+fn last_byte(line: &[u8]) -> Option<u8> {
+    line.len().checked_sub(TAIL + 1).and_then(|at| line.get(at)).copied()
 }
 
 /// At most `most` bytes, not through the middle of a character.

@@ -2,16 +2,11 @@
 //! recorded, or a later record says that it was forgotten; and nothing else is there.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::LazyLock;
 
-use memchr::memmem::Finder;
 use rusqlite::Connection;
-use vambrace_ledger::{Digest, Findings, Forgotten, Kind, NamedPayload, Place};
+use vambrace_ledger::{Digest, Findings, Forgotten, Kind, NamedPayload, Place, may_name_payloads};
 
 use crate::payload::fits;
-
-/// Most lines say nothing about payloads, and then there is nothing to read.
-static PAYLOAD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"payload"));
 
 /// What the lines say about payloads. Lines may come in any order.
 #[derive(Debug, Default)]
@@ -39,7 +34,7 @@ impl Payloads {
     /// Takes the line of a record.
     pub(crate) fn feed(&mut self, seq: u64, line: &[u8]) {
         self.last = self.last.max(seq);
-        if PAYLOAD.find(line).is_none() {
+        if !may_name_payloads(line) {
             return;
         }
         let Ok(line) = std::str::from_utf8(line) else { return };
