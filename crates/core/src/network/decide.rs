@@ -303,15 +303,15 @@ impl Rules {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn rules(texts: &[&str]) -> Rules {
+    pub(in crate::network) fn rules(texts: &[&str]) -> Rules {
         Rules::parse(texts.iter().copied()).unwrap()
     }
 
-    fn to(text: &str) -> Destination {
+    pub(in crate::network) fn to(text: &str) -> Destination {
         text.parse().map_or_else(|_| Destination::Name(HostName::parse(text).unwrap()), Destination::Address)
     }
 

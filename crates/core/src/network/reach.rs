@@ -86,15 +86,8 @@ fn nobody(destination: &Destination) -> Reason {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decide::tests::{rules, to};
     use super::*;
-
-    fn rules(texts: &[&str]) -> Rules {
-        Rules::parse(texts.iter().copied()).unwrap()
-    }
-
-    fn to(text: &str) -> Destination {
-        text.parse().map_or_else(|_| Destination::Name(HostName::parse(text).unwrap()), Destination::Address)
-    }
 
     // P3
     #[test]

@@ -5,10 +5,11 @@
 //! is to be moved into place, in one folder, and only meanwhile. Each step can be done twice.
 #![expect(clippy::disallowed_methods, reason = "notes in the state folder, which no program sees")]
 
+mod note;
+
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -17,16 +18,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Access, AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
+use self::note::{Note, OWNERS, Step, before, delete, is_closed, is_folder, last_note, mode, write_note};
 use super::{
     Promote, PromoteFault, Promoted, Target, UNFINISHED, changes_kind, copy, give, owner_of, write_file,
 };
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
 use crate::sandbox::Places;
 use crate::sys::mounting::open_beneath;
-use crate::wire::{self, Bytes};
 
 /// With a journal in the state folder.
 #[derive(Debug)]
@@ -36,25 +35,8 @@ pub struct Journaled {
     workspace: PathBuf,
 }
 
-/// What is noted.
-#[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    workspace: Bytes,
-    /// Device and number: another folder in its place is not touched.
-    identity: (u64, u64),
-    /// The folder in the workspace with what is new.
-    beside: String,
-    /// Nothing while that is still being written.
-    steps: Option<Vec<Step>>,
-    /// Since when the machine runs, where what is new was not brought to the disk: after a power cut it may be empty.
-    unsynced_since: Option<String>,
-}
-
 /// So many new files are brought to the disk one by one; with more of them that would take longer than copying.
 const MOST_SYNCED: usize = 64;
-
-/// What a folder's owner needs to work in it.
-const OWNERS: u32 = 0o700;
 
 /// Whether a step may have been done by somebody who is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,36 +44,6 @@ enum Turn {
     First,
     Again,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-enum Step {
-    Folder {
-        path: Bytes,
-        mode: u32,
-    },
-    /// A file or link that lies beside under this number.
-    Place {
-        path: Bytes,
-        number: u64,
-        before: Option<Before>,
-    },
-    Mode {
-        path: Bytes,
-        mode: u32,
-    },
-    Rename {
-        from: Bytes,
-        to: Bytes,
-    },
-    Delete {
-        path: Bytes,
-        folder: bool,
-        before: Option<Before>,
-    },
-}
-
-/// Number and last change of what was there: after a crash, somebody else's later change of it wins.
-type Before = (u64, i128);
 
 impl Journaled {
     /// Into the workspace that the changes were made over.
@@ -161,15 +113,10 @@ struct Journal {
 
 impl Journal {
     fn begin(whose: &Journaled) -> Result<Self, Errno> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{number}", std::process::id());
         let root = rustix::io::fcntl_dupfd_cloexec(&*whose.target.root, 0)?;
         let facts = rustix::fs::fstat(&root)?;
         fs::create_dir_all(&whose.notes).map_err(|error| errno(&error))?;
-        let file = whose.notes.join(&name);
-        let lock = File::create_new(&file).map_err(|error| errno(&error))?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let (name, file, lock) = new_note(&whose.notes)?;
         let beside = format!("{UNFINISHED}{name}");
         let note = Note {
             workspace: whose.workspace.as_os_str().as_bytes().to_vec(),
@@ -437,48 +384,6 @@ impl Journal {
     }
 }
 
-impl Step {
-    fn before(&self) -> Option<&Before> {
-        match self {
-            Self::Place { before, .. } | Self::Delete { before, .. } => before.as_ref(),
-            _ => None,
-        }
-    }
-
-    fn path(&self) -> &[u8] {
-        match self {
-            Self::Folder { path, .. }
-            | Self::Place { path, .. }
-            | Self::Mode { path, .. }
-            | Self::Delete { path, .. } => path,
-            Self::Rename { to, .. } => to,
-        }
-    }
-}
-
-fn before(change: &Change) -> Option<Before> {
-    change.before.as_ref().map(|before| (before.inode, before.changed))
-}
-
-fn is_folder(change: &Change) -> bool {
-    change.after.as_ref().is_some_and(|after| after.kind == EntryKind::Folder)
-}
-
-/// Whether its owner cannot do everything in there.
-fn is_closed(change: &Change) -> bool {
-    change.after.as_ref().is_some_and(|after| after.mode & OWNERS != OWNERS)
-}
-
-fn mode(change: &Change, besides: u32) -> Option<Step> {
-    let mode = change.after.as_ref()?.mode | besides;
-    Some(Step::Mode { path: change.path.as_os_str().as_bytes().to_vec(), mode })
-}
-
-fn delete(change: &Change) -> Step {
-    let folder = change.before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
-    Step::Delete { path: change.path.as_os_str().as_bytes().to_vec(), folder, before: before(change) }
-}
-
 fn parent<'p>(root: BorrowedFd<'_>, path: &'p [u8]) -> Result<(OwnedFd, &'p OsStr), Errno> {
     let path = Path::new(OsStr::from_bytes(path));
     let name = path.file_name().ok_or(Errno::INVAL)?;
@@ -486,27 +391,19 @@ fn parent<'p>(root: BorrowedFd<'_>, path: &'p [u8]) -> Result<(OwnedFd, &'p OsSt
     Ok((open_beneath(root, above.unwrap_or(b"."), OFlags::PATH | OFlags::DIRECTORY)?, name))
 }
 
-/// Adds a note: its length, its hash, itself. The last one that is whole counts.
-fn write_note(mut file: &File, note: &Note) -> Result<(), Errno> {
-    let bytes = wire::pack(note)?;
-    let mut record = (bytes.len() as u64).to_le_bytes().to_vec();
-    record.extend_from_slice(&Sha256::digest(&bytes));
-    record.extend_from_slice(&bytes);
-    file.write_all(&record).and_then(|()| file.sync_data()).map_err(|error| errno(&error))
-}
-
-fn last_note(mut bytes: &[u8]) -> Option<Note> {
-    let mut last = None;
-    while let Some((length, rest)) = bytes.split_first_chunk::<8>()
-        && let Some((hash, rest)) = rest.split_first_chunk::<32>()
-        && let Ok(length) = usize::try_from(u64::from_le_bytes(*length))
-        && let Some((note, rest)) = rest.split_at_checked(length)
-        && Sha256::digest(note).as_slice() == hash
-    {
-        last = wire::unpack(note).ok();
-        bytes = rest;
+/// A new file for notes, locked.
+fn new_note(folder: &Path) -> Result<(String, PathBuf, File), Errno> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let name = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let file = folder.join(&name);
+        let lock = File::create_new(&file).map_err(|error| errno(&error))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        // Before it was locked, somebody who recovers may have taken it for one that was left behind.
+        if rustix::fs::fstat(&lock)?.st_nlink > 0 {
+            return Ok((name, file, lock));
+        }
     }
-    last
 }
 
 /// Finishes one promotion whose process is gone, or takes away what it had only begun; says whether it finished one.
