@@ -298,9 +298,16 @@ fn a_killed_launcher() {
             std::thread::yield_now();
         }
         drop(sandbox);
-        // The groups that it could not remove are removed by the next one.
-        drop(self::start(state.path()));
-        assert_eq!(groups(launcher), [""; 0], "{tier}");
+        // The groups that it could not remove are removed by the next one that finds nobody in them: the last
+        // process may still be leaving after its name is gone.
+        loop {
+            drop(self::start(state.path()));
+            let left = groups(launcher);
+            if left.is_empty() {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{tier}: {left:?}");
+        }
     }
 }
 
