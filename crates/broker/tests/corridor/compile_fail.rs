@@ -1,7 +1,63 @@
-//! What must not compile: performing without a committed start, and making by hand what only one step may make.
+//! What must not compile: performing without a committed start, and making by hand what only one step may make. The
+//! programs of `tests/ui` are given to the compiler with the crates that this test was built with; each must be
+//! refused for the reasons beside it and for no other.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
 
 // T1: what does the work cannot be reached but through the corridor
 #[test]
 fn nothing_is_performed_without_a_committed_start() {
-    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+    let crates = built_crates();
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui");
+    let programs: Vec<PathBuf> = std::fs::read_dir(cases)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect();
+    assert!(programs.len() >= 6, "{programs:?}");
+    for program in programs {
+        let expected = std::fs::read_to_string(program.with_extension("stderr")).unwrap();
+        assert_eq!(refusals(&program, &crates), expected, "{}", program.display());
+    }
+}
+
+/// The libraries of the workspace as they were built for these tests: nothing is built again where everything was.
+fn built_crates() -> Vec<(String, String)> {
+    let cargo = Command::new(env!("CARGO"))
+        .args(["build", "--workspace", "--bins", "--tests", "--offline", "--message-format=json"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
+    let library = |line: &[u8]| {
+        let message: Value = serde_json::from_slice(line).ok()?;
+        let name = message["target"]["name"].as_str()?;
+        let is_library = message["target"]["kind"][0] == "lib" && message["profile"]["test"] == false;
+        let files = message["filenames"].as_array()?;
+        let file = files.iter().find_map(|file| file.as_str().filter(|file| file.ends_with(".rlib")))?;
+        (is_library && name.starts_with("vambrace_")).then(|| (name.to_owned(), file.to_owned()))
+    };
+    cargo.stdout.split(|byte| *byte == b'\n').filter_map(library).collect()
+}
+
+/// What the compiler has against a program: place, code and reason of each error, a line each.
+fn refusals(program: &Path, crates: &[(String, String)]) -> String {
+    let folder = tempfile::TempDir::new().unwrap();
+    let mut rustc = Command::new("rustc");
+    rustc.current_dir(program.parent().unwrap()).arg(program.file_name().unwrap());
+    rustc.args(["--edition=2024", "--emit=metadata", "--error-format=short", "--out-dir"]).arg(folder.path());
+    for (name, file) in crates {
+        let beside = Path::new(file).parent().unwrap().join("deps");
+        rustc.arg("--extern").arg(format!("{name}={file}"));
+        rustc.arg("-L").arg(format!("dependency={}", beside.display()));
+        rustc.arg("-L").arg(format!("dependency={}", Path::new(file).parent().unwrap().display()));
+    }
+    let output = rustc.output().unwrap();
+    assert!(!output.status.success(), "{} compiles", program.display());
+    let said = String::from_utf8(output.stderr).unwrap();
+    let errors = said.lines().filter(|line| line.contains(": error"));
+    errors.map(|line| format!("{line}\n")).collect()
 }
