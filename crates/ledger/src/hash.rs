@@ -118,7 +118,24 @@ fn padded(rest: &[u8], length: usize) -> End {
 
 /// The digest of a prefix and two digests: an inner node of the tree, in exactly two blocks.
 pub(crate) fn node(prefix: u8, left: &Digest, right: &Digest) -> Digest {
-    // The padding stands already; the parts are put in as wholes, because byte by byte costs as much as hashing.
+    let mut state = START;
+    compress256(&mut state, &joined(prefix, left, right));
+    digest(state)
+}
+
+/// Two such nodes, a block of each in turn.
+pub(crate) fn node_pair(prefix: u8, [a, b, c, d]: &[Digest; 4]) -> [Digest; 2] {
+    let (mut left, mut right) = (START, START);
+    for (one, other) in joined(prefix, a, b).iter().zip(&joined(prefix, c, d)) {
+        compress256(&mut left, std::slice::from_ref(one));
+        compress256(&mut right, std::slice::from_ref(other));
+    }
+    [digest(left), digest(right)]
+}
+
+/// The blocks of a node. The padding stands already; the parts are put in as wholes, because byte by byte costs as much
+/// as hashing.
+fn joined(prefix: u8, left: &Digest, right: &Digest) -> [[u8; BLOCK]; 2] {
     let mut blocks = PADDED;
     let text = blocks.as_flattened_mut();
     if let Some((first, rest)) = text.split_first_mut()
@@ -129,9 +146,7 @@ pub(crate) fn node(prefix: u8, left: &Digest, right: &Digest) -> Digest {
         *one = *left.as_bytes();
         *other = *right.as_bytes();
     }
-    let mut state = START;
-    compress256(&mut state, &blocks);
-    digest(state)
+    blocks
 }
 
 fn digest(state: [u32; 8]) -> Digest {
@@ -166,5 +181,7 @@ mod tests {
         let (left, right) = (Digest::of(b"l"), Digest::of(b"r"));
         let text = [&[1], left.as_bytes().as_slice(), right.as_bytes().as_slice()].concat();
         assert_eq!(node(1, &left, &right), Digest::of(&text));
+        let two = node_pair(1, &[left, right, right, left]);
+        assert_eq!(two, [node(1, &left, &right), node(1, &right, &left)]);
     }
 }

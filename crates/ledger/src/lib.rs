@@ -49,5 +49,5 @@ pub use proof::{MOST_HASHES, consistency, inclusion, is_consistent, is_included}
 pub use seal::{Encoded, MAX_LINE_BYTES, SealError, SealedLine, VERSION, seal};
 pub use segment::{MAX_SEGMENT_BYTES, SegmentName};
 pub use timestamp::{BadTimestamp, Timestamp};
-pub use tree::{Frontier, Stretch, leaf, leaves, node};
+pub use tree::{BUNCH_HEIGHT, Frontier, Stretch, leaf, leaves, node};
 pub use verify::{Head, Verifier};

@@ -27,6 +27,27 @@ pub fn node(left: &Digest, right: &Digest) -> Digest {
     hash::node(NODE, left, right)
 }
 
+/// So many leaves are put together at once, which is faster.
+const BUNCH: usize = 16;
+
+/// The height of the subtree that a bunch makes up. Those below it are never told of.
+pub const BUNCH_HEIGHT: u32 = BUNCH.ilog2();
+
+/// The root over a bunch of leaves.
+fn bunch(leaves: &[Digest; BUNCH]) -> Digest {
+    let [left, right] = above::<4, 2>(&above::<8, 4>(&above::<BUNCH, 8>(leaves)));
+    node(&left, &right)
+}
+
+/// The nodes above a row of nodes, which are twice as many.
+fn above<const ROW: usize, const HALF: usize>(row: &[Digest; ROW]) -> [Digest; HALF] {
+    let mut nodes = [Digest::ZERO; HALF];
+    for (two, four) in nodes.as_chunks_mut().0.iter_mut().zip(row.as_chunks().0) {
+        *two = hash::node_pair(NODE, four);
+    }
+    nodes
+}
+
 /// The right edge of a tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frontier {
@@ -145,8 +166,32 @@ impl Stretch {
 
     /// Adds the next leaf and tells every subtree that it completes within the stretch, as
     /// [`Frontier::push_telling`] does.
-    pub fn push_telling(&mut self, leaf: Digest, mut completed: impl FnMut(u32, u64, Digest)) {
-        let (mut height, mut root) = (0, leaf);
+    pub fn push_telling(&mut self, leaf: Digest, completed: impl FnMut(u32, u64, Digest)) {
+        self.grow(0, leaf, completed);
+    }
+
+    /// Adds the next leaves and tells the completed subtrees that are higher than [`BUNCH_HEIGHT`].
+    pub fn extend_telling(&mut self, mut leaves: &[Digest], mut completed: impl FnMut(u32, u64, Digest)) {
+        while let Some((first, rest)) = leaves.split_first() {
+            match leaves.split_first_chunk() {
+                Some((together, rest)) if self.next.is_multiple_of(BUNCH as u64) => {
+                    self.grow(BUNCH_HEIGHT, bunch(together), &mut completed);
+                    leaves = rest;
+                }
+                _ => {
+                    self.grow(0, *first, |height, place, root| {
+                        if height > BUNCH_HEIGHT {
+                            completed(height, place, root);
+                        }
+                    });
+                    leaves = rest;
+                }
+            }
+        }
+    }
+
+    fn grow(&mut self, mut height: u32, mut root: Digest, mut completed: impl FnMut(u32, u64, Digest)) {
+        let size = 1 << height;
         while self.next >> height & 1 == 1
             && let Some((_, left)) = self.subtrees.pop_if(|(left, _)| *left == height)
         {
@@ -155,7 +200,7 @@ impl Stretch {
             completed(height, self.next >> height, root);
         }
         self.subtrees.push((height, root));
-        self.next += 1;
+        self.next += size;
     }
 
     /// Puts the leaves behind those of a tree; false when they do not belong there.
@@ -246,6 +291,24 @@ mod tests {
         let mut lost = Stretch::starting(7);
         lost.push(leaf(&line(7)));
         assert!(!lost.join(&mut Frontier::new()));
+    }
+
+    #[test]
+    fn leaves_added_together_make_up_the_same_stretch() {
+        let leaves: Vec<Digest> = (0..300).map(|n| leaf(&line(n))).collect();
+        for (start, step) in [(0, 300), (0, 16), (0, 7), (5, 300), (13, 40), (16, 33), (31, 1)] {
+            let (mut one, mut expected) = (Stretch::starting(start), Vec::new());
+            let (mut many, mut told) = (Stretch::starting(start), Vec::new());
+            for some in leaves.chunks(step) {
+                some.iter().for_each(|leaf| {
+                    one.push_telling(*leaf, |height, place, root| expected.push((height, place, root)));
+                });
+                many.extend_telling(some, |height, place, root| told.push((height, place, root)));
+                assert_eq!(many, one, "from {start} by {step}");
+            }
+            expected.retain(|(height, ..)| *height > BUNCH_HEIGHT);
+            assert_eq!(told, expected, "from {start} by {step}");
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::sync::mpsc::{Sender, channel};
 
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{
-    Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Stretch, Verifier, leaf, leaves,
+    BUNCH_HEIGHT, Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Stretch, Verifier, leaf,
+    leaves,
 };
 
 use super::payloads::Payloads;
@@ -23,6 +24,14 @@ use crate::tree::{KEPT_FROM, Node};
 
 /// Rows are read in pieces, so that no long read keeps the log of a running store from starting over.
 const PIECE: i64 = 4096;
+
+/// In the units of SQLite, where less than zero means KiB.
+const CACHE_KIB: i64 = -512;
+
+/// So many leaves are put into the tree together.
+const GATHERED: usize = 256;
+
+const _: () = assert!(KEPT_FROM > BUNCH_HEIGHT, "subtrees that are kept must be told of");
 
 /// What to read.
 pub(super) struct Scan<'a> {
@@ -96,9 +105,11 @@ struct Read {
     findings: Findings,
 }
 
-/// The leaves of a part. Two lines are hashed at a time, which is faster.
+/// The leaves of a part. Two lines are hashed at a time and some leaves put together at once, which is faster.
 struct Leaves {
     stretch: Stretch,
+    /// Leaves that are not in the stretch yet.
+    fresh: Vec<Digest>,
     /// Roots of subtrees that the table keeps.
     nodes: Vec<Node>,
     /// A line that waits for the next one.
@@ -108,14 +119,20 @@ struct Leaves {
 
 impl Leaves {
     fn behind(before: u64) -> Self {
-        Self { stretch: Stretch::starting(before), nodes: Vec::new(), held: Vec::new(), holds: false }
+        Self {
+            stretch: Stretch::starting(before),
+            fresh: Vec::new(),
+            nodes: Vec::new(),
+            held: Vec::new(),
+            holds: false,
+        }
     }
 
     fn line(&mut self, line: &[u8]) {
         if self.holds {
             let (first, second) = leaves(&self.held, line);
             self.holds = false;
-            self.push(first);
+            self.fresh.push(first);
             self.push(second);
         } else {
             self.held.clear();
@@ -126,23 +143,36 @@ impl Leaves {
 
     /// Takes a leaf that is known already.
     fn leaf(&mut self, leaf: Digest) {
-        self.settle();
+        self.hash_held();
         self.push(leaf);
+    }
+
+    fn push(&mut self, leaf: Digest) {
+        self.fresh.push(leaf);
+        if self.fresh.len() >= GATHERED {
+            self.gather();
+        }
     }
 
     /// Nothing waits any more.
     fn settle(&mut self) {
+        self.hash_held();
+        self.gather();
+    }
+
+    fn hash_held(&mut self) {
         if std::mem::take(&mut self.holds) {
             self.push(leaf(&self.held));
         }
     }
 
-    fn push(&mut self, leaf: Digest) {
-        self.stretch.push_telling(leaf, |height, place, root| {
+    fn gather(&mut self) {
+        self.stretch.extend_telling(&self.fresh, |height, place, root| {
             if height >= KEPT_FROM {
                 self.nodes.push((height, place, root));
             }
         });
+        self.fresh.clear();
     }
 }
 
@@ -209,7 +239,10 @@ impl Scan<'_> {
     }
 
     fn work(&self, parts: &[Part], next: &AtomicUsize, tell: &Sender<Told>) {
-        let connection = open(self.dir);
+        let connection = open(self.dir).inspect(|connection| {
+            // A page is read once, so only as many are kept as stay in the processor's own memory.
+            let _ = connection.pragma_update(None, "cache_size", CACHE_KIB);
+        });
         while let Some((number, part)) = {
             let number = next.fetch_add(1, Ordering::Relaxed);
             parts.get(number).map(|part| (number, part))
