@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::speculative_changes_nothing", speculative_changes_nothing),
         test("files::protected_and_secret_names_are_never_promoted", protected_names),
         test("files::protected_names_of_a_repository_further_down_are_never_promoted", nested_repositories),
+        test("files::hooks_and_settings_of_a_bare_repository_are_never_promoted", bare_repositories),
         test("files::exchanging_names_with_a_protected_one_changes_it_not", exchange),
         test("files::links_out_of_the_workspace_and_special_files_are_withheld", links_and_special_files),
         test("files::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
@@ -407,6 +408,60 @@ fn nested_repositories() {
     let after = room.listing("project");
     for line in &before {
         assert!(after.contains(line), "{line}");
+    }
+}
+
+// P4: git takes a folder for a repository by what lies in it
+fn bare_repositories() {
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let room = Room::new();
+        for name in ["HEAD", "config", "objects/x", "refs/x", "hooks/sample"] {
+            room.write(&format!("project/bare/{name}"), "was\n");
+        }
+        // Settings that an earlier run left; this one makes repositories around them.
+        room.write("project/half/config", "was\n");
+        room.write("project/led/commondir", "../new\n");
+        room.write("project/app/config/plain", "was\n");
+        let before = room.listing("project");
+        let script = "mkdir -p bare/hooks bare/info new/objects new/refs new/hooks half/objects half/refs led app/config away/d; \
+            echo x >bare/config; echo x >bare/hooks/post-checkout; echo x >bare/info/attributes; echo x >bare/refs-log; \
+            echo x >new/config; echo x >new/hooks/update; echo x >new/objects/o; echo x >new/CONFIG.worktree; \
+            echo x >half/objects/o; echo x >half/refs/r; echo x >led/HEAD; echo x >app/config/other; \
+            echo ../new >away/d/commondir; echo x >away/d/HEAD; rm -rf bare/hooks/sample";
+        let outcome = run(&room.shell(filesystem, script));
+        assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+        let names: Vec<String> = withheld(&outcome).into_iter().map(|(path, _)| path).collect();
+        for name in [
+            "away/d/commondir",
+            "half/objects",
+            "half/refs",
+            "led/HEAD",
+            "new/CONFIG.worktree",
+            "new/config",
+            "new/hooks",
+        ] {
+            assert!(names.iter().any(|known| known == name), "{filesystem:?} {name}: {names:?}");
+        }
+        promote(&outcome).unwrap();
+        let after = room.listing("project");
+        for line in &before {
+            assert!(after.contains(line), "{filesystem:?} {line}");
+        }
+        for name in [
+            "bare/hooks/post-checkout",
+            "bare/info/attributes",
+            "new/config",
+            "new/hooks/update",
+            "half/refs",
+            "led/HEAD",
+            "away/d/commondir",
+        ] {
+            assert!(!room.path("project").join(name).exists(), "{filesystem:?} {name}");
+        }
+        // What only shares a name with them is taken over.
+        for name in ["app/config/other", "new/objects/o", "away/d/HEAD", "bare/refs-log"] {
+            assert!(room.path("project").join(name).exists(), "{filesystem:?} {name}: {names:?}");
+        }
     }
 }
 
