@@ -7,6 +7,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use parking_lot::Mutex;
+
+use crate::denial::Told;
 use crate::fault::SandboxFault;
 use crate::network::{Door, Sockets};
 use crate::observe::Observer;
@@ -32,6 +35,7 @@ pub(crate) struct Talk<'a> {
     pub(crate) streams: [Reading; 2],
     pub(crate) most: usize,
     pub(crate) observer: Option<Observer>,
+    pub(crate) told: Option<Arc<Mutex<Told>>>,
     pub(crate) layers: Vec<OwnedFd>,
     pub(crate) said: Said,
 }
@@ -192,8 +196,9 @@ impl Talk<'_> {
                     }
                     Ready::Listener if flags.contains(PollFlags::IN) => {
                         if let Some(observer) = &mut self.observer {
-                            observer.answer();
+                            observer.answer_next();
                         }
+                        self.hand_over_when_busy();
                     }
                     // Nobody is left under the filter.
                     Ready::Listener => listener_open = false,
@@ -201,6 +206,22 @@ impl Talk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A program that asks often is answered by a thread that does nothing else. It ends with whoever could ask.
+    fn hand_over_when_busy(&mut self) {
+        if !self.observer.as_ref().is_some_and(Observer::is_busy) {
+            return;
+        }
+        // A thread that cannot be made takes what it was given along: what waits at the filter then would get no answer.
+        let (give, take) = std::sync::mpsc::sync_channel::<Observer>(1);
+        let thread = std::thread::Builder::new().name("observer".to_owned());
+        let made = thread.spawn(move || take.recv().map(Observer::answer_all));
+        if made.is_ok()
+            && let Some(observer) = self.observer.take()
+        {
+            self.observer = give.send(observer).err().map(|refused| refused.0);
+        }
     }
 
     /// Takes one report; `false` when there will be no more.
@@ -221,6 +242,7 @@ impl Talk<'_> {
                 let listener = received.handles.into_iter().next();
                 self.observer =
                     listener.map(|listener| Observer::new(listener, self.order).at(self.door.clone()));
+                self.told = self.observer.as_ref().map(Observer::told);
             }
             Ok(Report::Failed { step, errno }) => {
                 let why = Errno::from_raw_os_error(errno);

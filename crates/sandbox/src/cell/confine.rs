@@ -107,7 +107,7 @@ pub(super) fn confine(
     rustix::stdio::dup2_stderr(error).step("standard error")?;
     limit(&order.limits, walls, as_whom, errand.go.others).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
-    if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
+    if let Err(errno) = c_text(&order.cwd).and_then(|cwd| process::go_to(&cwd)) {
         return Ok(NotBegun::Refused(errno));
     }
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
