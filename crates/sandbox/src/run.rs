@@ -157,6 +157,7 @@ impl Sandbox {
             self.send(&request, &[theirs.as_fd()])?;
         }
         drop(theirs);
+        self.tasks.look_into();
         let prepared = prepared?;
         let mut talk = Talk {
             order: &prepared.order,

@@ -97,6 +97,8 @@ pub(crate) struct Order {
     pub(crate) workspace: Bytes,
     pub(crate) view: View,
     pub(crate) masks: Vec<Mask>,
+    /// Names that do not exist in the workspace's own folder, whether or not they are there.
+    pub(crate) ahead: Vec<Bytes>,
     /// Read-only, in full.
     pub(crate) read: Vec<Bytes>,
     /// The user's own toolchains, read-only.

@@ -1,5 +1,7 @@
 //! What a program sees and changes of the workspace, and what becomes of it.
 
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 
 use libtest_mimic::Trial;
@@ -7,11 +9,12 @@ use vambrace_sandbox::{
     ChangeKind, Exit, Filesystem, Journaled, Outcome, Places, Promote as _, PromoteFault, Tier, Why,
 };
 
-use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, test, try_run};
+use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, test, try_run};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
+        test("files::a_secret_made_while_a_program_runs_is_not_shown", secrets_made_meanwhile),
         test("files::deny_shows_nothing", deny_shows_nothing),
         test("files::read_shows_and_changes_nothing", read_shows_and_changes_nothing),
         test("files::write_sees_an_empty_folder_and_only_new_names_are_taken", write_sees_an_empty_folder),
@@ -89,6 +92,40 @@ fn masked_names_do_not_exist_in_any_mode() {
 }
 
 // P4
+// T12: fixed names of the workspace's own folder
+fn secrets_made_meanwhile() {
+    for (filesystem, shown) in
+        [(Filesystem::Read, false), (Filesystem::ReadWrite, false), (Filesystem::Read, true)]
+    {
+        let room = Room::new();
+        std::fs::remove_file(room.path("project/.env")).unwrap();
+        std::fs::remove_dir_all(room.path("project/secrets")).unwrap();
+        let script = "echo up; read line; cat .env secrets/a later.txt 2>/dev/null; ls -A | grep -c -e env -e later -e secrets; \
+                      cat plain.txt";
+        let mut spec = room.shell(filesystem, script);
+        spec.masked.push("later.txt".to_owned());
+        if shown {
+            // Who does not want a name masked sees it.
+            spec.masked = vec!["later.txt".to_owned()];
+        }
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let outcome = sandbox().run(&spec, vambrace_sandbox::Input::From(reader.as_fd()), &mut |_, piece| {
+            if piece == b"up\n" {
+                for name in [".env", "secrets/a", "later.txt"] {
+                    room.write(&format!("project/{name}"), &format!("secret {name}\n"));
+                }
+                writer.write_all(b"go on\n").unwrap();
+            }
+        });
+        let outcome = outcome.unwrap();
+        let expected = match shown {
+            true => "up\nsecret .env\nsecret secrets/a\n2\nplain\n",
+            false => "up\n0\nplain\n",
+        };
+        check_out(&outcome, expected);
+    }
+}
+
 fn deny_shows_nothing() {
     let room = Room::new();
     for tier in TIERS {
@@ -692,7 +729,6 @@ const MANY: usize = 150;
 
 /// The process of [`crash_leaves_all_or_none`]: changes a project and takes that over.
 pub(crate) fn promoter(room: &str) {
-    use std::io::Write as _;
     let room = std::path::Path::new(room);
     let sandbox = super::kit::start(&room.join("state"));
     let script = "for i in $(seq MANY); do echo new >new/$i; echo new >old/$i; rm gone/$i; done; mkdir made; ln -s x link; mv a b"
@@ -843,7 +879,7 @@ fn pinned_script() {
                 std::fs::write(&go, "").unwrap();
             }
         };
-        let outcome = super::kit::sandbox().run(&spec, vambrace_sandbox::Input::Nothing, &mut begun).unwrap();
+        let outcome = sandbox().run(&spec, vambrace_sandbox::Input::Nothing, &mut begun).unwrap();
         check_out(&outcome, "begun\nas agreed\n");
     }
 }
