@@ -4,6 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
@@ -25,7 +26,7 @@ const DRAIN: Duration = Duration::from_millis(200);
 const MOST_LEFT: usize = 64;
 /// After so long without output whoever shows it is told.
 const IDLE: Duration = Duration::from_millis(50);
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 64 << 10;
 
 /// The conversation of one run.
 pub(crate) struct Talk<'a> {
@@ -95,9 +96,10 @@ impl Reading {
         Self { handle: Some(handle), stream, captured: Captured::default() }
     }
 
-    fn read(&mut self, most: usize, piece: &mut [u8], output: &mut dyn FnMut(Stream, &[u8])) {
+    fn read(&mut self, most: usize, piece: &mut Vec<u8>, output: &mut dyn FnMut(Stream, &[u8])) {
         let Some(handle) = &self.handle else { return };
-        match rustix::io::read(handle, &mut *piece) {
+        piece.clear();
+        match rustix::io::read(handle, spare_capacity(piece)) {
             Ok(0) => self.handle = None,
             Ok(read) => {
                 self.captured.total += read as u64;
@@ -115,7 +117,7 @@ impl Reading {
 
 impl Reading {
     /// What is in the pipe, without waiting for more.
-    fn read_rest(&mut self, most: usize, piece: &mut [u8], output: &mut dyn FnMut(Stream, &[u8])) {
+    fn read_rest(&mut self, most: usize, piece: &mut Vec<u8>, output: &mut dyn FnMut(Stream, &[u8])) {
         for _ in 0..MOST_LEFT {
             let Some(handle) = &self.handle else { return };
             let mut list = [PollFd::new(handle, PollFlags::IN)];
@@ -134,8 +136,7 @@ impl Talk<'_> {
         let mut listener_open = true;
         // Whether something came since it was last said that nothing comes.
         let mut fresh = false;
-        // Not written to before something is read into it.
-        let mut piece = vec![0; PIECE];
+        let mut piece = Vec::with_capacity(PIECE);
         while report_open || self.streams.iter().any(|stream| stream.handle.is_some()) {
             if self.said.ended {
                 // Nobody is left who writes. Others may still have the pipes open: they are not waited for.
