@@ -321,15 +321,12 @@ impl<'a> Found<'a> {
             return Some(Why::Protected);
         }
         if self.masked.blocks(&text).is_some() {
-            Some(Why::Masked)
-        } else if self.protected.blocks(&text).is_some() || {
-            let sides = self.sides();
-            self.repositories.configured_by(sides, path)
-        } {
-            Some(Why::Protected)
-        } else {
-            None
+            return Some(Why::Masked);
         }
+        let sides = self.sides();
+        let protected =
+            self.protected.blocks(&text).is_some() || self.repositories.configured_by(sides, path);
+        protected.then_some(Why::Protected)
     }
 
     /// Whether hooks lie there, were it a folder.
