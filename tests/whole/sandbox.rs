@@ -68,6 +68,37 @@ fn a_speculative_run_tells_its_changes_and_makes_none() {
 
 // P4
 #[test]
+fn what_a_killed_run_had_half_taken_over_is_settled_before_the_next_call() {
+    let home = Home::new();
+    let unfinished = || {
+        let names = std::fs::read_dir(home.project()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.into_iter().any(|name| name.to_string_lossy().starts_with(".vambrace-unfinished-"))
+    };
+    let begin = std::time::Instant::now();
+    // Until one was killed in time: each has other names to take over.
+    for round in 0.. {
+        assert!(begin.elapsed().as_secs() < 20, "it was never seen at work");
+        let script = format!("mkdir m{round}; cd m{round}; for i in $(seq 1500); do echo $i >$i; done");
+        let mut run = home.command(words(&["--filesystem", "readwrite"], &script)).spawn().unwrap();
+        while run.try_wait().unwrap().is_none() && !unfinished() {}
+        run.kill().unwrap();
+        run.wait().unwrap();
+        if unfinished() {
+            break;
+        }
+    }
+    home.call("read_file", r#"{"path":"notes.txt"}"#);
+    assert!(!unfinished());
+    for folder in std::fs::read_dir(home.project()).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        if name.strip_prefix('m').is_some_and(|rest| rest.parse::<u32>().is_ok()) {
+            assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1500, "{name}");
+        }
+    }
+}
+
+// P4
+#[test]
 fn readwrite_takes_changes_over_and_read_does_not() {
     let home = Home::bare();
     let script = "echo more >>docs/guide.md && echo n >new.txt";

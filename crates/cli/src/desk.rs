@@ -29,6 +29,7 @@ use vambrace_core::skill::Skill;
 use vambrace_core::tool::ToolFacts;
 use vambrace_core::verdict::{LayerKind, Site};
 use vambrace_redact::Redactor;
+use vambrace_sandbox::{Journaled, Places};
 use vambrace_store::{Options, SqliteStore, StateDir, Store as _, Text};
 use vambrace_tools::{Catalogue, Changes, Limits, Room};
 use vambrace_workspace::{Applier, LoomLimits, ScopeRules, Workspace};
@@ -231,6 +232,8 @@ impl Desk {
         peer: Peer,
         one_call: bool,
     ) -> Result<Self, Failure> {
+        // What a run in a sandbox had half taken over when it was killed.
+        Journaled::recover(&Places::below(&places::state()?));
         let revision = revision(&project, &store).await?;
         let catalogue = catalogue()?;
         let facts = facts(&catalogue);

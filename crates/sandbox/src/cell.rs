@@ -59,7 +59,7 @@ pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8]
     process::leave(code)
 }
 
-fn run(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], stock: Stock) -> Result<(), Errno> {
+fn run(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], mut stock: Stock) -> Result<(), Errno> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let ids = if identity.taken {
         Ok(())
@@ -68,6 +68,9 @@ fn run(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], stock: Sto
         own_ids(identity).step("user namespace")
     };
     let shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk, home));
+    if shell.is_ok() {
+        stock.furnish(std::path::Path::new(template::SITE), home);
+    }
     let errand = receive(channel.as_fd())?;
     // The launcher died before our death was tied to its: nobody would end us.
     drop(channel);

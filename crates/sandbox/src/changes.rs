@@ -9,6 +9,7 @@
 mod collect;
 mod diff;
 mod facts;
+mod repository;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;

@@ -130,6 +130,21 @@ mod tests {
     }
 
     #[test]
+    fn starts_and_moves_are_asked_about_but_for_the_runs_own() {
+        let own = u64::from(crate::sys::process::OWN_START.cast_unsigned());
+        for observe in [Observe::Writes, Observe::All] {
+            let filter = compile(&profile(Walls::Namespaces, observe));
+            for number in [libc::SYS_execve, libc::SYS_execveat, libc::SYS_chdir, libc::SYS_fchdir] {
+                check(&filter, number, [0; 6], NOTIFY);
+            }
+            check(&filter, libc::SYS_execveat, [own, 0, 0, 0, 0, 0], ALLOW);
+            check(&filter, libc::SYS_chdir, [0, own, 0, 0, 0, 0], ALLOW);
+        }
+        let silent = compile(&profile(Walls::Namespaces, Observe::Off));
+        check(&silent, libc::SYS_chdir, [0; 6], ALLOW);
+    }
+
+    #[test]
     fn a_gated_network_asks_at_connect_and_tells_other_kinds_of_sockets() {
         let gated = |observe| Profile { network: Network::Gated, ..profile(Walls::Namespaces, observe) };
         let inet = libc::AF_INET as u64;

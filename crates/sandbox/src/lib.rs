@@ -13,6 +13,7 @@
 
 mod cell;
 mod changes;
+mod denial;
 mod fault;
 mod filter;
 pub mod launcher;
@@ -33,8 +34,8 @@ mod walk;
 mod wire;
 
 pub use changes::{Change, ChangeKind, Changes, EntryKind, Facts, Why, Withheld};
+pub use denial::{Certainty, Denial, Operation, Rule, Source};
 pub use fault::SandboxFault;
-pub use observe::{Certainty, Denial, Operation, Rule, Source};
 pub use outcome::{Captured, Exit, MemoryBound, Outcome};
 pub use promote::{Journaled, Promote, PromoteFault, Promoted};
 pub use run::{Input, Stream};

@@ -22,7 +22,7 @@ pub trait Door: fmt::Debug + Send + Sync {
     /// The namespace is there; these sockets were made in it. Called once, before the program starts.
     fn open(&self, sockets: Sockets);
 
-    /// A program is about to connect. Called on the thread that serves the run: it must not wait for anybody.
+    /// A program is about to connect, and waits. Called on a thread that serves the run: it must not wait for anybody.
     fn hint(&self, to: SocketAddr, kind: Kind) -> Hint;
 }
 

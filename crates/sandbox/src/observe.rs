@@ -5,7 +5,7 @@
 //! A path is read from the program's memory and looked up through its own root, so what is told is what the kernel
 //! would have met a moment later. A program that changes the path in between only spoils its own report.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -14,124 +14,19 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
+use parking_lot::Mutex;
+
+use crate::denial::{Certainty, Denial, Operation, Rule, Source, Told};
 use crate::filter::WRITE_FLAGS;
 use crate::network::{Door, hint};
 use crate::sys::notify::{self, Notice};
 use crate::tier::Tier;
 use crate::wire::{Order, View};
 
-/// More events than these tell nobody more.
-const MOST: usize = 500;
-
-/// Something that was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Denial {
-    /// What was attempted.
-    pub operation: Operation,
-    /// On which path, as the program would call it; a system call's name where there is no path.
-    pub path: PathBuf,
-    /// What refused it.
-    pub rule: Rule,
-    /// Who says so.
-    pub source: Source,
-    /// How sure that is.
-    pub certainty: Certainty,
-}
-
-/// What was attempted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// Opening for reading.
-    Read,
-    /// Opening for writing, making, renaming, linking.
-    Write,
-    /// Removing.
-    Delete,
-    /// Starting a program.
-    Execute,
-    /// A system call that is never allowed.
-    Call,
-}
-
-impl Operation {
-    /// As shown.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Delete => "delete",
-            Self::Execute => "execute",
-            Self::Call => "call",
-        }
-    }
-}
-
-/// What refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Rule {
-    /// The place is shown read-only.
-    ReadOnly,
-    /// The path is not among those that may be written.
-    NotGranted,
-    /// The path exists on the machine and is not shown.
-    NotShown,
-    /// A secret's name.
-    Masked,
-    /// The system call filter.
-    Filter,
-}
-
-impl Rule {
-    /// As shown.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "read-only here",
-            Self::NotGranted => "not granted",
-            Self::NotShown => "not shown to the program",
-            Self::Masked => "secret name",
-            Self::Filter => "system call filter",
-        }
-    }
-}
-
-/// Who says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// The observer, which refused the call itself or saw what the kernel would say.
-    Observer,
-}
-
-impl Source {
-    /// As shown.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Observer => "observer",
-        }
-    }
-}
-
-/// How sure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Certainty {
-    /// The observer refused the call.
-    Refused,
-    /// The kernel was left to refuse it; what it met was looked up just before.
-    Seen,
-}
-
-impl Certainty {
-    /// As shown.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::Seen => "seen",
-        }
-    }
-}
+/// After so many calls of one run somebody waits for nothing else.
+const MANY: u32 = 32;
+/// Of so many processes and threads at most it is remembered where they stand.
+const MOST_STANDING: usize = 256;
 
 /// The observer of one run.
 pub(crate) struct Observer {
@@ -144,8 +39,11 @@ pub(crate) struct Observer {
     /// on without a closer look. The kernel judges it anyway.
     places: Vec<(Vec<u8>, bool)>,
     door: Option<Arc<dyn Door>>,
-    seen: HashSet<Denial>,
-    denials: Vec<Denial>,
+    /// The working folders of those who asked, until somebody changes one. Only used to let a call go on: who is judged
+    /// wrongly by an old one is judged by the kernel.
+    standing: HashMap<u32, Vec<u8>>,
+    answered: u32,
+    told: Arc<Mutex<Told>>,
 }
 
 /// What the observer says to a call.
@@ -180,8 +78,9 @@ impl Observer {
             writable,
             places,
             door: None,
-            seen: HashSet::new(),
-            denials: Vec::new(),
+            standing: HashMap::new(),
+            answered: 0,
+            told: Arc::default(),
         }
     }
 
@@ -195,46 +94,70 @@ impl Observer {
         self.listener.as_fd()
     }
 
-    pub(crate) fn into_denials(self) -> Vec<Denial> {
-        self.denials
+    /// What is told, also by a thread of its own.
+    pub(crate) fn told(&self) -> Arc<Mutex<Told>> {
+        Arc::clone(&self.told)
+    }
+
+    /// Whether the program asks so often that somebody should wait for nothing else.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.answered >= MANY
+    }
+
+    /// Answers until nobody is left who could ask. A call that finds its answerer asleep in this very place is handed
+    /// over without a detour, which is half of what an observed call costs.
+    pub(crate) fn answer_all(mut self) {
+        loop {
+            match notify::receive(self.listener.as_fd()) {
+                Ok(notice) => self.answer(&notice),
+                Err(Errno::INTR) => {}
+                // Its caller died meanwhile, or there is none any more.
+                Err(Errno::NOENT) if notify::has_callers(self.listener.as_fd()) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// Answers one call that waits.
-    pub(crate) fn answer(&mut self) {
-        let Ok(notice) = notify::receive(self.listener.as_fd()) else { return };
-        if let Some(door) =
-            self.door.as_ref().filter(|_| libc::c_long::from(notice.number) == libc::SYS_connect)
-        {
-            return hint::answer(self.listener.as_fd(), &notice, door.as_ref());
-        }
-        let said = self.judge(&notice);
-        let listener = self.listener.as_fd();
-        // A caller that died meanwhile needs no answer.
-        let denial = match said {
-            Say::GoOn => {
-                let _ = notify::go_on(listener, notice.id);
-                return;
-            }
-            Say::Tell(denial) => {
-                let valid = notify::still_waits(listener, notice.id);
-                let _ = notify::go_on(listener, notice.id);
-                if !valid {
-                    return;
-                }
-                denial
-            }
-            Say::Refuse(denial) => {
-                let _ = notify::refuse(listener, notice.id, Errno::PERM);
-                denial
-            }
-        };
-        if self.denials.len() < MOST && self.seen.insert(denial.clone()) {
-            self.denials.push(denial);
+    pub(crate) fn answer_next(&mut self) {
+        if let Ok(notice) = notify::receive(self.listener.as_fd()) {
+            self.answered += 1;
+            self.answer(&notice);
         }
     }
 
-    fn judge(&self, notice: &Notice) -> Say {
+    fn answer(&mut self, notice: &Notice) {
+        if let Some(door) =
+            self.door.as_ref().filter(|_| libc::c_long::from(notice.number) == libc::SYS_connect)
+        {
+            return hint::answer(self.listener.as_fd(), notice, door.as_ref());
+        }
+        let said = self.judge(notice);
+        let listener = self.listener.as_fd();
+        // Told before it is answered: the caller may end at once, and the run with it. One that died meanwhile needs no
+        // answer.
+        let _ = match said {
+            Say::GoOn => notify::go_on(listener, notice.id),
+            Say::Tell(denial) => {
+                if notify::still_waits(listener, notice.id) {
+                    self.told.lock().add(denial);
+                }
+                notify::go_on(listener, notice.id)
+            }
+            Say::Refuse(denial) => {
+                self.told.lock().add(denial);
+                notify::refuse(listener, notice.id, Errno::PERM)
+            }
+        };
+    }
+
+    fn judge(&mut self, notice: &Notice) -> Say {
         let number = libc::c_long::from(notice.number);
+        if matches!(number, libc::SYS_chdir | libc::SYS_fchdir) {
+            // Threads share one.
+            self.standing.clear();
+            return Say::GoOn;
+        }
         let Some(call) = Call::of(number, notice) else {
             return Say::Refuse(Denial {
                 operation: Operation::Call,
@@ -253,13 +176,32 @@ impl Observer {
         Say::GoOn
     }
 
-    fn judge_path(&self, pid: u32, folder: i32, address: u64, operation: Operation) -> Say {
+    fn judge_path(&mut self, pid: u32, folder: i32, address: u64, operation: Operation) -> Say {
         let Ok(text) = notify::read_text(pid, address) else { return Say::GoOn };
         let changes = matches!(operation, Operation::Write | Operation::Delete);
-        if changes && text.starts_with(b"/") && self.plainly_open(&text) {
+        let absolute = text.starts_with(b"/");
+        if changes && absolute && self.plainly_open(&text) {
             return Say::GoOn;
         }
-        let Some(path) = in_full(pid, folder, &text) else { return Say::GoOn };
+        let here = folder == libc::AT_FDCWD && !absolute;
+        if changes
+            && here
+            && let Some(stands) = self.standing.get(&pid)
+            && self.plainly_open(&[stands, b"/".as_slice(), &text].concat())
+        {
+            return Say::GoOn;
+        }
+        let Some(base) = base_of(pid, folder, absolute) else { return Say::GoOn };
+        let path = match text.as_slice() {
+            [] => base.clone(),
+            text => base.join(std::ffi::OsStr::from_bytes(text)),
+        };
+        if here {
+            if self.standing.len() >= MOST_STANDING {
+                self.standing.clear();
+            }
+            self.standing.insert(pid, base.into_os_string().into_vec());
+        }
         if changes && self.plainly_open(path.as_os_str().as_bytes()) {
             return Say::GoOn;
         }
@@ -378,19 +320,15 @@ fn first_word(pid: u32, address: u64) -> u64 {
     notify::read_word(pid, address).unwrap_or(0)
 }
 
-/// A path of another process, from its own root on.
-fn in_full(pid: u32, folder: i32, text: &[u8]) -> Option<PathBuf> {
-    let text = Path::new(std::ffi::OsStr::from_bytes(text));
-    if text.is_absolute() {
-        return Some(text.to_owned());
-    }
+/// What a path of another process begins at, from its own root on.
+fn base_of(pid: u32, folder: i32, absolute: bool) -> Option<PathBuf> {
     let link = match folder {
+        _ if absolute => return Some(PathBuf::from("/")),
         libc::AT_FDCWD => format!("/proc/{pid}/cwd"),
         number => format!("/proc/{pid}/fd/{number}"),
     };
     let base = rustix::fs::readlink(link, Vec::new()).ok()?;
-    let base = PathBuf::from(std::ffi::OsString::from_vec(base.into_bytes()));
-    Some(if text.as_os_str().is_empty() { base } else { base.join(text) })
+    Some(PathBuf::from(std::ffi::OsString::from_vec(base.into_bytes())))
 }
 
 /// Opens a path as the process with this root would find it, for looking.

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::fault::SandboxFault;
-use crate::spec::{Filesystem, Spec};
+use crate::spec::{Filesystem, Spec, plain_name};
 use crate::task::Task;
 use crate::tier::Tier;
 use crate::wire::{Bytes, Mask, Order, Scratch, View};
@@ -139,6 +139,12 @@ pub(crate) fn build(
         workspace: bytes(workspace),
         view,
         masks,
+        ahead: spec
+            .masked
+            .iter()
+            .filter_map(|name| plain_name(name))
+            .map(|name| name.as_bytes().to_vec())
+            .collect(),
         read: read.iter().map(|path| bytes(path)).collect(),
         blank: toolchains.iter().flat_map(|folder| credentials(folder)).map(|path| bytes(&path)).collect(),
         toolchains: toolchains.iter().map(|path| bytes(path)).collect(),

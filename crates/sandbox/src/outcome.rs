@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::changes::Changes;
-use crate::observe::Denial;
+use crate::denial::Denial;
 use crate::tier::Tier;
 
 /// What a run came to.

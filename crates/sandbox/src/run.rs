@@ -11,7 +11,6 @@ use vambrace_core::block::BlockList;
 
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
-use crate::observe::Observer;
 use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
@@ -158,6 +157,7 @@ impl Sandbox {
             self.send(&request, &[theirs.as_fd()])?;
         }
         drop(theirs);
+        self.tasks.look_into();
         let prepared = prepared?;
         let mut talk = Talk {
             order: &prepared.order,
@@ -166,11 +166,12 @@ impl Sandbox {
             streams: [Reading::new(out_read, Stream::Out), Reading::new(err_read, Stream::Err)],
             most: spec.limits.output,
             observer: None,
+            told: None,
             layers: Vec::new(),
             said: Said::default(),
         };
         talk.listen(output)?;
-        let Talk { said, streams: [out, err], observer, layers, .. } = talk;
+        let Talk { said, streams: [out, err], told, layers, .. } = talk;
         let exit = said.exit(spec)?;
         let changes = self.changes(spec, &prepared, layers, since)?;
         Ok(Outcome {
@@ -178,7 +179,7 @@ impl Sandbox {
             exit,
             stdout: out.captured,
             stderr: err.captured,
-            denials: observer.map(Observer::into_denials).unwrap_or_default(),
+            denials: told.map(|told| told.lock().take()).unwrap_or_default(),
             changes,
             duration: start.elapsed(),
             peak_memory: said.peak_memory,

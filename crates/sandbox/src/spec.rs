@@ -185,6 +185,15 @@ pub const PROTECTED: &[&str] = &[
     ".envrc",
 ];
 
+/// A pattern that means one name, wherever it is.
+pub(crate) fn plain_name(pattern: &str) -> Option<&str> {
+    let name = pattern.strip_suffix('/').unwrap_or(pattern);
+    let special =
+        |letter: char| matches!(letter, '/' | '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\' | '\0');
+    let is_name = (1..=255).contains(&name.len()) && !matches!(name, "." | "..");
+    (is_name && !name.contains(special)).then_some(name)
+}
+
 /// Build folders by default.
 pub const SCRATCH: &[&str] = &["target", "node_modules", ".venv"];
 

@@ -4,9 +4,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use parking_lot::Mutex;
+
+use crate::denial::Told;
 use crate::fault::SandboxFault;
 use crate::network::{Door, Sockets};
 use crate::observe::Observer;
@@ -22,7 +26,7 @@ const DRAIN: Duration = Duration::from_millis(200);
 const MOST_LEFT: usize = 64;
 /// After so long without output whoever shows it is told.
 const IDLE: Duration = Duration::from_millis(50);
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 64 << 10;
 
 /// The conversation of one run.
 pub(crate) struct Talk<'a> {
@@ -32,6 +36,7 @@ pub(crate) struct Talk<'a> {
     pub(crate) streams: [Reading; 2],
     pub(crate) most: usize,
     pub(crate) observer: Option<Observer>,
+    pub(crate) told: Option<Arc<Mutex<Told>>>,
     pub(crate) layers: Vec<OwnedFd>,
     pub(crate) said: Said,
 }
@@ -91,9 +96,10 @@ impl Reading {
         Self { handle: Some(handle), stream, captured: Captured::default() }
     }
 
-    fn read(&mut self, most: usize, piece: &mut [u8], output: &mut dyn FnMut(Stream, &[u8])) {
+    fn read(&mut self, most: usize, piece: &mut Vec<u8>, output: &mut dyn FnMut(Stream, &[u8])) {
         let Some(handle) = &self.handle else { return };
-        match rustix::io::read(handle, &mut *piece) {
+        piece.clear();
+        match rustix::io::read(handle, spare_capacity(piece)) {
             Ok(0) => self.handle = None,
             Ok(read) => {
                 self.captured.total += read as u64;
@@ -111,7 +117,7 @@ impl Reading {
 
 impl Reading {
     /// What is in the pipe, without waiting for more.
-    fn read_rest(&mut self, most: usize, piece: &mut [u8], output: &mut dyn FnMut(Stream, &[u8])) {
+    fn read_rest(&mut self, most: usize, piece: &mut Vec<u8>, output: &mut dyn FnMut(Stream, &[u8])) {
         for _ in 0..MOST_LEFT {
             let Some(handle) = &self.handle else { return };
             let mut list = [PollFd::new(handle, PollFlags::IN)];
@@ -130,8 +136,7 @@ impl Talk<'_> {
         let mut listener_open = true;
         // Whether something came since it was last said that nothing comes.
         let mut fresh = false;
-        // Not written to before something is read into it.
-        let mut piece = vec![0; PIECE];
+        let mut piece = Vec::with_capacity(PIECE);
         while report_open || self.streams.iter().any(|stream| stream.handle.is_some()) {
             if self.said.ended {
                 // Nobody is left who writes. Others may still have the pipes open: they are not waited for.
@@ -192,8 +197,9 @@ impl Talk<'_> {
                     }
                     Ready::Listener if flags.contains(PollFlags::IN) => {
                         if let Some(observer) = &mut self.observer {
-                            observer.answer();
+                            observer.answer_next();
                         }
+                        self.hand_over_when_busy();
                     }
                     // Nobody is left under the filter.
                     Ready::Listener => listener_open = false,
@@ -201,6 +207,22 @@ impl Talk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A program that asks often is answered by a thread that does nothing else. It ends with whoever could ask.
+    fn hand_over_when_busy(&mut self) {
+        if !self.observer.as_ref().is_some_and(Observer::is_busy) {
+            return;
+        }
+        // A thread that cannot be made takes what it was given along: what waits at the filter then would get no answer.
+        let (give, take) = std::sync::mpsc::sync_channel::<Observer>(1);
+        let thread = std::thread::Builder::new().name("observer".to_owned());
+        let made = thread.spawn(move || take.recv().map(Observer::answer_all));
+        if made.is_ok()
+            && let Some(observer) = self.observer.take()
+        {
+            self.observer = give.send(observer).err().map(|refused| refused.0);
+        }
     }
 
     /// Takes one report; `false` when there will be no more.
@@ -221,6 +243,7 @@ impl Talk<'_> {
                 let listener = received.handles.into_iter().next();
                 self.observer =
                     listener.map(|listener| Observer::new(listener, self.order).at(self.door.clone()));
+                self.told = self.observer.as_ref().map(Observer::told);
             }
             Ok(Report::Failed { step, errno }) => {
                 let why = Errno::from_raw_os_error(errno);

@@ -2,7 +2,8 @@
 //! temporary files and, in mode `write`, the folder that it takes for the workspace.
 //!
 //! **Invariant.** No run finds anything of another: a folder is removed with the run, unless nothing was ever written
-//! into it; then the next run gets it, because making and removing folders costs as much as starting a program.
+//! into it; then a later run gets it, because making and removing folders costs as much as starting a program. What looks
+//! untouched is looked into once more before, while another program runs.
 #![expect(clippy::disallowed_methods, reason = "folders of the state, which only one run's program sees")]
 
 use std::fs;
@@ -22,6 +23,8 @@ const MOST: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     untouched: Mutex<Vec<Parts>>,
+    /// Nobody has looked into these yet.
+    returned: Mutex<Vec<Parts>>,
 }
 
 /// Folders of one run.
@@ -58,9 +61,24 @@ impl Tasks {
     }
 }
 
+impl Tasks {
+    /// Looks into what came back; nobody waits for that.
+    pub(crate) fn look_into(&self) {
+        let returned = std::mem::take(&mut *self.returned.lock());
+        for parts in returned {
+            let mut untouched = self.untouched.lock();
+            if untouched.len() < MOST && parts.are_empty() {
+                untouched.push(parts);
+            } else {
+                parts.remove();
+            }
+        }
+    }
+}
+
 impl Drop for Tasks {
     fn drop(&mut self) {
-        for parts in self.untouched.get_mut().drain(..) {
+        for parts in self.untouched.get_mut().drain(..).chain(self.returned.get_mut().drain(..)) {
             parts.remove();
         }
     }
@@ -83,11 +101,11 @@ impl Drop for Task {
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };
         if let Some(home) = self.home.upgrade()
-            && parts.are_untouched()
+            && parts.look_untouched()
         {
-            let mut untouched = home.untouched.lock();
-            if untouched.len() < MOST {
-                return untouched.push(parts);
+            let mut returned = home.returned.lock();
+            if returned.len() < MOST {
+                return returned.push(parts);
             }
         }
         parts.remove();
@@ -107,15 +125,21 @@ impl Parts {
         Ok(Self { folder, stamps })
     }
 
-    /// Nothing is there, and nothing was. A name that came and went within one tick of the clock may leave no trace;
-    /// it left nothing else either.
-    fn are_untouched(&self) -> bool {
+    /// Nothing was there, by the folders' times. A name that came and went within one tick of the clock may leave no
+    /// trace; it left nothing else either.
+    fn look_untouched(&self) -> bool {
         !self.stamps.iter().any(|(name, _)| *name == "work")
-            && self.stamps.iter().all(|(name, then)| {
-                let path = self.folder.join(name);
-                times(&path).is_ok_and(|now| now == *then)
-                    && fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none())
-            })
+            && self
+                .stamps
+                .iter()
+                .all(|(name, then)| times(&self.folder.join(name)).is_ok_and(|now| now == *then))
+    }
+
+    /// Nothing is there.
+    fn are_empty(&self) -> bool {
+        self.stamps.iter().all(|(name, _)| {
+            fs::read_dir(self.folder.join(name)).is_ok_and(|mut entries| entries.next().is_none())
+        })
     }
 
     fn remove(&self) {

@@ -2,9 +2,10 @@
 //! is compact and carries no version.
 
 use std::ffi::CString;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +98,8 @@ pub(crate) struct Order {
     pub(crate) workspace: Bytes,
     pub(crate) view: View,
     pub(crate) masks: Vec<Mask>,
+    /// Names that do not exist in the workspace's own folder, whether or not they are there.
+    pub(crate) ahead: Vec<Bytes>,
     /// Read-only, in full.
     pub(crate) read: Vec<Bytes>,
     /// The user's own toolchains, read-only.
@@ -196,8 +199,14 @@ pub(crate) fn pack_into<T: Serialize>(message: &T, pipe: OwnedFd) -> Result<(), 
 /// Waits for the whole of it.
 pub(crate) fn unpack_from<T: for<'a> Deserialize<'a>>(pipe: OwnedFd) -> Result<T, Errno> {
     let mut bytes = Vec::with_capacity(4096);
-    std::fs::File::from(pipe).read_to_end(&mut bytes).map_err(|_| Errno::IO)?;
-    unpack(&bytes)
+    loop {
+        bytes.reserve(1);
+        match rustix::io::read(&pipe, spare_capacity(&mut bytes)) {
+            Ok(0) => return unpack(&bytes),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// As C takes it.

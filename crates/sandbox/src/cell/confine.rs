@@ -105,9 +105,9 @@ pub(super) fn confine(
     rustix::stdio::dup2_stdin(input).step("standard input")?;
     rustix::stdio::dup2_stdout(output).step("standard output")?;
     rustix::stdio::dup2_stderr(error).step("standard error")?;
-    limit(&order.limits, walls, as_whom, errand.go.others).step("limits")?;
+    limit(&order.limits, walls, as_whom, errand.go.others, stock.bounds).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
-    if let Err(errno) = rustix::process::chdir(order.cwd.as_slice()) {
+    if let Err(errno) = c_text(&order.cwd).and_then(|cwd| process::go_to(&cwd)) {
         return Ok(NotBegun::Refused(errno));
     }
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
@@ -223,7 +223,36 @@ fn candidates(order: &Order) -> Result<Words, Errno> {
     Ok(Vec::new())
 }
 
-fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>, others: Option<u64>) -> Result<(), Errno> {
+/// What is limited, in the order of [`limit`]'s numbers.
+const RESOURCES: [Resource; 9] = [
+    Resource::Core,
+    Resource::Nofile,
+    Resource::Fsize,
+    Resource::Cpu,
+    Resource::Data,
+    Resource::Nproc,
+    Resource::Memlock,
+    Resource::Msgqueue,
+    Resource::Sigpending,
+];
+
+/// Limits that hold already, and are inherited: none is widened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds([Option<u64>; RESOURCES.len()]);
+
+impl Bounds {
+    pub(super) fn now() -> Self {
+        Self(RESOURCES.map(|resource| rustix::process::getrlimit(resource).maximum))
+    }
+}
+
+fn limit(
+    limits: &Limits,
+    walls: Walls,
+    as_whom: Option<Identity>,
+    others: Option<u64>,
+    bounds: Bounds,
+) -> Result<(), Errno> {
     let processes = match walls {
         // Counted per sandbox: in a user namespace of its own, or under a user id of its own.
         Walls::Namespaces => limits.processes,
@@ -234,20 +263,20 @@ fn limit(limits: &Limits, walls: Walls, as_whom: Option<Identity>, others: Optio
             limits.processes.saturating_add(others)
         }
     };
-    for (resource, most) in [
+    let wanted = [
         // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
-        (Resource::Core, 1),
-        (Resource::Nofile, limits.open_files),
-        (Resource::Fsize, limits.file_size),
-        (Resource::Cpu, limits.cpu_seconds),
-        (Resource::Data, limits.memory),
-        (Resource::Nproc, processes),
-        (Resource::Memlock, 64 << 10),
-        (Resource::Msgqueue, 800 << 10),
-        (Resource::Sigpending, 1024),
-    ] {
-        let hard = rustix::process::getrlimit(resource).maximum;
-        let most = hard.map_or(most, |hard| hard.min(most));
+        1,
+        limits.open_files,
+        limits.file_size,
+        limits.cpu_seconds,
+        limits.memory,
+        processes,
+        64 << 10,
+        800 << 10,
+        1024,
+    ];
+    for ((resource, most), bound) in RESOURCES.into_iter().zip(wanted).zip(bounds.0) {
+        let most = bound.map_or(most, |bound| bound.min(most));
         rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
     Ok(())

@@ -3,11 +3,11 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 
-use super::shell::{PRIVATE_SITE, Shell};
+use super::shell::{PRIVATE_SITE, Shell, mask_ahead, whiteout};
 use super::template::{SITE, SYSTEM};
 use super::{Errand, Ids, tell};
 use crate::fault::{Named as _, Step};
@@ -111,10 +111,12 @@ impl Shell {
         let tree = mounting::clone_tree(source.as_fd()).step("workspace")?;
         mounting::restrict(tree.as_fd(), Access::ReadOnly, ids.map(|ids| ids.of_owner.as_fd()))
             .step("workspace")?;
-        let lower = self.own_folder(&self.private, b"lower", 0o755).step("lower layer")?;
-        mounting::attach(tree.as_fd(), lower.as_fd()).step("lower layer")?;
-        let mask = self.own_folder(&self.private, b"mask", mode).step("mask layer")?;
-        self.masks(&mask, order, mode).step("mask layer")?;
+        mounting::attach(tree.as_fd(), self.lower.as_fd()).step("lower layer")?;
+        if mode != 0o755 {
+            rustix::fs::chmodat(&self.private, "mask", Mode::from_raw_mode(mode), AtFlags::empty())
+                .step("mask layer")?;
+        }
+        self.masks(&self.mask, order, mode).step("mask layer")?;
         let below = format!("{PRIVATE_SITE}/mask:{PRIVATE_SITE}/lower");
         let (above, work) = (format!("{PRIVATE_SITE}/upper"), format!("{PRIVATE_SITE}/work"));
         let mut options: Vec<(&std::ffi::CStr, &[u8])> = vec![(c"lowerdir", below.as_bytes())];
@@ -139,7 +141,19 @@ impl Shell {
 
     /// Whiteouts in a layer of their own: names below it do not exist, and the workspace is not touched.
     fn masks(&self, mask: &OwnedFd, order: &Order, mode: u32) -> Result<(), Errno> {
+        let ahead = |name: &[u8]| order.ahead.iter().any(|one| one == name);
+        for name in mask_ahead().filter(|name| !ahead(name.as_bytes())) {
+            rustix::fs::unlinkat(mask, name, AtFlags::empty())?;
+        }
+        for name in &order.ahead {
+            if !mask_ahead().any(|made| made.as_bytes() == name) {
+                whiteout(mask.as_fd(), name)?;
+            }
+        }
         for scratch in order.scratch.iter().filter(|scratch| !scratch.name.contains(&b'/')) {
+            if ahead(&scratch.name) {
+                rustix::fs::unlinkat(mask, &scratch.name, AtFlags::empty())?;
+            }
             // A place to mount on, whatever the project has there.
             self.own_folder(mask, &scratch.name, 0o755)?;
         }
@@ -150,12 +164,7 @@ impl Shell {
             let mut modes = modes.iter().skip(1).copied();
             while let Some(name) = names.next() {
                 if names.peek().is_none() {
-                    let whiteout = rustix::fs::makedev(0, 0);
-                    let kind = FileType::CharacterDevice;
-                    match rustix::fs::mknodat(&here, name, kind, Mode::empty(), whiteout) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(errno),
-                    }
+                    whiteout(here.as_fd(), name)?;
                     break;
                 }
                 match self.own_folder(&here, name, modes.next().unwrap_or(mode) & 0o7777) {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::template::SYSTEM;
 use crate::filter::Walls;
+use crate::sys::mounting::trimmed;
 use crate::wire::{Order, View};
 
 /// The files and folders of `/etc` that programs need; everything else there is nobody's business.
@@ -69,6 +70,8 @@ pub(crate) struct Base {
     abi: i32,
     /// Rules name files, not paths: a file of `/etc` that was replaced since is none of them.
     etc: Option<Stamp>,
+    /// Whether the run's own folders and names are among them.
+    furnished: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,7 +89,14 @@ impl Base {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
         let etc = etc.filter(|etc| now - etc.modified > YOUNG_NS);
-        Some(Self { rules: system(walls, ABI::from(abi)).ok()?, walls, abi, etc })
+        Some(Self { rules: system(walls, ABI::from(abi)).ok()?, walls, abi, etc, furnished: false })
+    }
+
+    /// With the folders and names of one run, whose new root still lies at `site`. Nothing where that fails: the run then
+    /// makes its own rules.
+    pub(super) fn furnish(self, site: &Path, home: &[u8]) -> Option<Self> {
+        let rules = furniture(self.rules, site, home, ABI::from(self.abi)).ok()?;
+        Some(Self { rules, furnished: true, ..self })
     }
 
     fn still_stands(&self, walls: Walls, abi: i32) -> bool {
@@ -139,19 +149,35 @@ fn system(walls: Walls, abi: ABI) -> Result<RulesetCreated, RulesetError> {
     Ok(rules)
 }
 
+/// What every run in namespaces has of its own, below a root.
+fn furniture(
+    mut rules: RulesetCreated,
+    root: &Path,
+    home: &[u8],
+    abi: ABI,
+) -> Result<RulesetCreated, RulesetError> {
+    let look = AccessFs::ReadFile | AccessFs::ReadDir;
+    for name in ["etc/passwd", "etc/group"] {
+        rules = allow(rules, &root.join(name), look)?;
+    }
+    rules = allow(rules, &root.join("proc"), look | AccessFs::WriteFile)?;
+    let home = Path::new(std::ffi::OsStr::from_bytes(trimmed(home)));
+    for path in [Path::new("tmp"), Path::new("dev/shm"), home] {
+        rules = allow(rules, &root.join(path), write_access(abi))?;
+    }
+    Ok(rules)
+}
+
 fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), RulesetError> {
     let abi = ABI::from(order.landlock_abi);
     let (read, write) = (AccessFs::from_read(abi), write_access(abi));
     let look = AccessFs::ReadFile | AccessFs::ReadDir;
-    let mut rules = match base.filter(|base| base.still_stands(walls, order.landlock_abi)) {
-        Some(base) => base.rules,
-        None => system(walls, abi)?,
+    let (mut rules, furnished) = match base.filter(|base| base.still_stands(walls, order.landlock_abi)) {
+        Some(base) => (base.rules, base.furnished),
+        None => (system(walls, abi)?, false),
     };
-    if walls == Walls::Namespaces {
-        // Two names of `/etc` are files of this run.
-        for name in ["passwd", "group"] {
-            rules = allow(rules, &Path::new("/etc").join(name), look)?;
-        }
+    if walls == Walls::Namespaces && !furnished {
+        rules = furniture(rules, Path::new("/"), &order.home, abi)?;
     }
     let bytes = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf();
     let excluded: Vec<PathBuf> = order
@@ -172,18 +198,11 @@ fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Rules
         rules = allow(rules, &bytes(path), write)?;
     }
     match walls {
-        Walls::Namespaces => {
-            rules = allow(rules, Path::new("/proc"), look | AccessFs::WriteFile)?;
-            for path in ["/tmp", "/dev/shm"] {
-                rules = allow(rules, Path::new(path), write)?;
-            }
-            rules = allow(rules, &bytes(&order.home), write)?;
-            match order.view {
-                View::Absent => {}
-                View::Read => rules = allow(rules, &bytes(&order.workspace), read)?,
-                View::Fresh | View::Layered => rules = allow(rules, &bytes(&order.workspace), write)?,
-            }
-        }
+        Walls::Namespaces => match order.view {
+            View::Absent => {}
+            View::Read => rules = allow(rules, &bytes(&order.workspace), read)?,
+            View::Fresh | View::Layered => rules = allow(rules, &bytes(&order.workspace), write)?,
+        },
         Walls::LandlockOnly => {
             // Its own folder of the host's, which the process that made the set could not name.
             rules = allow(rules, Path::new("/proc/self"), look)?;

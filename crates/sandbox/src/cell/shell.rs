@@ -1,15 +1,18 @@
 //! The part of the walls of one run that needs no order: a copy of the template as the root to be, `/proc`, the file
 //! system for everything that the program writes, the home folder and who the program is. Made in advance in a warm cell.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
+
+use vambrace_core::block::hidden_from_programs;
 
 use super::dress::Grounds;
 use super::template::SITE;
 use crate::fault::{Named as _, Step};
+use crate::spec::plain_name;
 use crate::sys::mounting::{self, Access};
 use crate::wire::{Bytes, Identity};
 
@@ -32,6 +35,9 @@ pub(crate) struct Shell {
     pub(super) disk: u64,
     /// Where the home folder is shown.
     pub(super) home: Bytes,
+    /// Where the workspace goes, below the program's view of it, and the names in it that do not exist for the program.
+    pub(super) lower: OwnedFd,
+    pub(super) mask: OwnedFd,
     pub(super) grounds: Grounds,
 }
 
@@ -52,13 +58,19 @@ impl Shell {
         let private = make_private(identity, disk).step("private folders")?;
         let place = rustix::fs::open(PRIVATE_SITE, folder, Mode::empty()).step("private folders")?;
         mounting::attach(private.as_fd(), place.as_fd()).step("private folders")?;
-        let mut shell =
-            Self { identity, host, root, private, disk, home: home.to_vec(), grounds: Grounds::default() };
+        let (home, grounds) = (home.to_vec(), Grounds::default());
+        let own = |name: &[u8]| own_folder(identity, private.as_fd(), name, 0o755).step("private folders");
+        let (lower, mask) = (own(b"lower")?, own(b"mask")?);
+        for name in mask_ahead() {
+            whiteout(mask.as_fd(), name.as_bytes()).step("mask layer")?;
+        }
+        let mut shell = Self { identity, host, root, private, disk, home, lower, mask, grounds };
+        let home = shell.home.clone();
         shell.lend(b"tmp", 0o1777, b"tmp").step("private folders")?;
         shell.lend(b"shm", 0o1777, b"dev/shm").step("private folders")?;
         let mut grounds = Grounds::default();
-        grounds.lay(&shell, home).step("home folder")?;
-        shell.lend(b"home", 0o700, home).step("home folder")?;
+        grounds.lay(&shell, &home).step("home folder")?;
+        shell.lend(b"home", 0o700, &home).step("home folder")?;
         shell.names().step("user database")?;
         shell.grounds = grounds;
         Ok(shell)
@@ -99,15 +111,34 @@ impl Shell {
 
     /// A folder that belongs to whom the program runs as.
     pub(super) fn own_folder(&self, parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
-        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode & 0o755))?;
-        if mode & !0o755 != 0 {
-            rustix::fs::chmodat(parent, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
-        }
-        if self.identity.taken {
-            let (uid, gid) = (Uid::from_raw(self.identity.uid), Gid::from_raw(self.identity.gid));
-            rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        mounting::open_beneath(parent.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY)
+        own_folder(self.identity, parent.as_fd(), name, mode)
+    }
+}
+
+fn own_folder(identity: Identity, parent: BorrowedFd<'_>, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
+    rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode & 0o755))?;
+    if mode & !0o755 != 0 {
+        rustix::fs::chmodat(parent, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
+    }
+    if identity.taken {
+        let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+        rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    mounting::open_beneath(parent, name, OFlags::PATH | OFlags::DIRECTORY)
+}
+
+/// Names that are masked in the workspace's own folder whether or not they are there: somebody may make them while the
+/// program runs.
+pub(super) fn mask_ahead() -> impl Iterator<Item = &'static str> {
+    hidden_from_programs().filter_map(plain_name)
+}
+
+/// A name of the overlay's that does not exist, whatever lies below.
+pub(super) fn whiteout(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    let (kind, nothing) = (FileType::CharacterDevice, rustix::fs::makedev(0, 0));
+    match rustix::fs::mknodat(folder, name, kind, Mode::empty(), nothing) {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
     }
 }
 

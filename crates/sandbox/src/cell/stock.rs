@@ -1,5 +1,8 @@
 //! What a stage makes for its next run before anybody asks, because it takes long and is the same for most.
 
+use std::path::Path;
+
+use super::confine::Bounds;
 use super::rules::Base;
 use crate::filter::{self, Part, Profile, Walls};
 use crate::spec::{Network, Observe};
@@ -12,6 +15,8 @@ pub(crate) struct Stock {
     filters: Vec<(Profile, Vec<Instruction>)>,
     /// The part of the filter that is not installed yet.
     pub(super) part: Part,
+    /// What the launcher itself is bound to.
+    pub(super) bounds: Bounds,
 }
 
 impl Stock {
@@ -23,7 +28,12 @@ impl Stock {
             let filter = filter::compile(&profile);
             filters.push((profile, filter));
         }
-        Self { base: None, filters, part }
+        Self { base: None, filters, part, bounds: Bounds::now() }
+    }
+
+    /// Adds the rules of a run's own folders; its new root still lies at `site`.
+    pub(super) fn furnish(&mut self, site: &Path, home: &[u8]) {
+        self.base = self.base.take().and_then(|base| base.furnish(site, home));
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -37,7 +47,7 @@ impl Stock {
     /// What is used once is gone from here; what was only read stays.
     pub(crate) fn take(&mut self) -> Self {
         let filters = std::mem::take(&mut self.filters);
-        Self { base: self.base.take(), filters, part: self.part }
+        Self { base: self.base.take(), filters, part: self.part, bounds: self.bounds }
     }
 
     /// After a child has taken it: in this process the rest is still there, but the rules are the child's.

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use vambrace_core::block::BlockList;
 
 use super::facts::{EntryKind, Facts};
+use super::repository::{Repositories, Sides};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
 use crate::sys::mounting::open_beneath;
@@ -51,6 +52,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         withheld: Vec::new(),
         staying: HashSet::new(),
         folders: HashMap::new(),
+        repositories: Repositories::default(),
     };
     found.folder(upper.as_fd(), Bytes::new())?;
     found.keep_what_is_not_empty();
@@ -73,9 +75,10 @@ struct Found<'a> {
     staying: HashSet<Bytes>,
     /// Which folders of the workspace were changed meanwhile, as far as it was asked.
     folders: HashMap<Bytes, bool>,
+    repositories: Repositories,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
     /// Everything in one folder of the upper layer.
     fn folder(&mut self, upper: BorrowedFd<'_>, path: Bytes) -> Result<(), Errno> {
         let mut ahead = vec![(path, false)];
@@ -129,8 +132,9 @@ impl Found<'_> {
         let folder = after.kind == EntryKind::Folder;
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
         // It would lead to hooks and settings that are not known by their names.
-        let leads = (!folder && self.holds_hooks(path)).then_some(Why::Protected);
-        if let Some(why) = self.forbidden(path).or(leads) {
+        let leads = (!folder && self.holds_hooks(path))
+            || (before.is_none() && self.repositories.completed_by(self.sides(), path));
+        if let Some(why) = self.forbidden(path).or(leads.then_some(Why::Protected)) {
             // A folder that only passed through (copied up on the way) is no change.
             if why == Why::Masked || !(folder && was_folder) {
                 self.withhold(path, why);
@@ -306,19 +310,23 @@ impl Found<'_> {
         }
     }
 
-    fn forbidden(&self, path: &[u8]) -> Option<Why> {
+    fn sides(&self) -> Sides<'a> {
+        Sides { base: self.base, view: self.view }
+    }
+
+    fn forbidden(&mut self, path: &[u8]) -> Option<Why> {
         let text = String::from_utf8_lossy(path);
         // What lies in such a folder is put into place after a crash.
         if text.split('/').any(|part| part.starts_with(UNFINISHED)) {
             return Some(Why::Protected);
         }
         if self.masked.blocks(&text).is_some() {
-            Some(Why::Masked)
-        } else if self.protected.blocks(&text).is_some() {
-            Some(Why::Protected)
-        } else {
-            None
+            return Some(Why::Masked);
         }
+        let sides = self.sides();
+        let protected =
+            self.protected.blocks(&text).is_some() || self.repositories.configured_by(sides, path);
+        protected.then_some(Why::Protected)
     }
 
     /// Whether hooks lie there, were it a folder.

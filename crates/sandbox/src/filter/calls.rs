@@ -301,12 +301,14 @@ fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
         put(rules, *number, Rule::always(Verdict::Ask));
     }
     // The run's own start was decided by whoever ordered it. A program that imitates it is only not told about.
-    let own = Test::Equal { argument: 0, value: crate::sys::process::OWN_START.cast_unsigned() };
-    put(
-        rules,
-        libc::SYS_execveat,
-        Rule { cases: vec![(vec![own], Verdict::Allow)], otherwise: Verdict::Ask },
-    );
+    let mut unless_own = |number, argument| {
+        let own = Test::Equal { argument, value: crate::sys::process::OWN_START.cast_unsigned() };
+        put(rules, number, Rule { cases: vec![(vec![own], Verdict::Allow)], otherwise: Verdict::Ask });
+    };
+    unless_own(libc::SYS_execveat, 0);
+    // Where relative paths begin: asked about so that this need not be looked up for each of them.
+    unless_own(libc::SYS_chdir, 1);
+    put(rules, libc::SYS_fchdir, Rule::always(Verdict::Ask));
     let open = |argument| match profile.observe {
         Observe::All => Rule::always(Verdict::Ask),
         _ => Rule::when(Test::AnyBit { argument, bits: WRITE_FLAGS }, Verdict::Ask),

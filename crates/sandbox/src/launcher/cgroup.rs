@@ -362,4 +362,61 @@ mod tests {
         assert_eq!(find(Some("pids")), None);
         assert_eq!(find(None).as_deref(), Some("/sys/fs/cgroup/unified/x"));
     }
+
+    /// A folder with the files of a group: what would be written, whether or not this machine has version 2.
+    #[test]
+    fn a_group_of_version_2_is_bounded_counted_and_ended_by_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path();
+        fs::write(base.join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
+        fs::write(base.join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
+        let groups = Groups { unified: Some((base.to_owned(), enabled(base))), ..Groups::default() };
+        assert_eq!(groups.describe().as_deref(), Ok("memory, processes, processor time"));
+        let limits = Limits { memory: 1 << 20, processes: 7, cpu_percent: 150, ..Limits::default() };
+        let mut group = groups.make(&limits, Tier::Full);
+        let (own, _) = group.unified.clone().unwrap();
+        let read = |name: &str| fs::read_to_string(own.join(name)).unwrap_or_default();
+        let check = |name: &str, expected: &str| assert_eq!(read(name), expected, "{name}");
+        check("memory.max", "1048576");
+        check("memory.swap.max", "0");
+        check("memory.oom.group", "1");
+        check("pids.max", "7");
+        check("cpu.max", "150000 100000");
+        assert!(group.limits_memory() && !group.lasts());
+        assert!(group.birthplace().is_some());
+        group.add(rustix::process::getpid());
+        check("cgroup.procs", &std::process::id().to_string());
+        fs::write(own.join("memory.events"), "low 0\nmax 3\noom 1\noom_kill 0\n").unwrap();
+        assert!(!group.saw_oom());
+        fs::write(own.join("memory.events"), "low 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 1\n").unwrap();
+        assert!(group.saw_oom());
+        fs::write(own.join("memory.peak"), "4096\n").unwrap();
+        assert_eq!(group.peak_memory(), Some(4096));
+        group.kill();
+        check("cgroup.kill", "1");
+    }
+
+    // A bound that is not taken is not claimed.
+    #[test]
+    fn a_controller_of_version_2_that_takes_no_bound_is_not_counted_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path();
+        fs::write(base.join("cgroup.controllers"), "io memory\n").unwrap();
+        fs::write(base.join("cgroup.subtree_control"), "io\n").unwrap();
+        let asked = enabled(base);
+        assert!(!asked.memory, "it was asked for, and is not there");
+        assert_eq!(fs::read_to_string(base.join("cgroup.subtree_control")).unwrap(), "+memory");
+        let all = Controllers { memory: true, processes: true, cpu: false };
+        let groups = Groups { unified: Some((base.to_owned(), all)), ..Groups::default() };
+        let mut group = groups.make(&Limits::default(), Tier::Full);
+        let (own, _) = group.unified.clone().unwrap();
+        fs::remove_file(own.join("memory.max")).unwrap();
+        fs::create_dir(own.join("memory.max")).unwrap();
+        group.bound(&Limits { memory: 1 << 20, ..Limits::default() });
+        assert!(!group.limits_memory());
+        assert_eq!(
+            fs::read_to_string(own.join("pids.max")).unwrap(),
+            Limits::default().processes.to_string()
+        );
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::answer;
@@ -64,6 +65,13 @@ pub(crate) fn refuse(listener: BorrowedFd<'_>, id: u64, error: Errno) -> Result<
 pub(crate) fn still_waits(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: the kernel reads eight bytes.
     unsafe { libc::ioctl(listener.as_raw_fd(), ID_VALID, &raw const id) == 0 }
+}
+
+/// Whether somebody is left who could call.
+pub(crate) fn has_callers(listener: BorrowedFd<'_>) -> bool {
+    let mut list = [PollFd::from_borrowed_fd(listener, PollFlags::IN)];
+    let asked = rustix::event::poll(&mut list, Some(&Timespec::default()));
+    asked.is_ok() && !list.iter().any(|one| one.revents().intersects(PollFlags::HUP | PollFlags::ERR))
 }
 
 fn reply(listener: BorrowedFd<'_>, reply: &Answer) -> Result<(), Errno> {

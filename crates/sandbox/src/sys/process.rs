@@ -104,6 +104,14 @@ const STACK: usize = 512 << 10;
 /// this start is the run's own, about which nobody has to be asked.
 pub(crate) const OWN_START: i32 = -0x0076_616d;
 
+/// Goes to where the program is to begin, about which nobody has to be asked either: said in an argument that `chdir`
+/// does not have.
+pub(crate) fn go_to(folder: &CStr) -> Result<(), Errno> {
+    // SAFETY: the path ends with a zero byte and outlives the call; the second argument is not looked at by the kernel.
+    answer(unsafe { libc::syscall(libc::SYS_chdir, folder.as_ptr(), libc::c_long::from(OWN_START)) })
+        .map(drop)
+}
+
 /// Becomes another program, named by its full path; returns only when that fails.
 pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> Errno {
     execute_at(OWN_START, program, 0, arguments, environment)

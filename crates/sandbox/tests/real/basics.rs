@@ -1,7 +1,7 @@
 //! Starting, environment, output, exit codes, tiers.
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Exit, Filesystem, SandboxFault, Tier};
+use vambrace_sandbox::{Certainty, Exit, Filesystem, Observe, Operation, SandboxFault, Tier};
 
 use super::kit::{Room, TIERS, check_out, in_tier, out, run, sandbox, test, try_run};
 
@@ -13,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("basics::the_environment_is_built_from_nothing", the_environment_is_built_from_nothing),
         test("basics::a_missing_program_is_said_to_be_missing", a_missing_program_is_said_to_be_missing),
         test("basics::a_program_that_was_replaced_is_not_started", a_replaced_program),
+        test("basics::what_a_busy_program_is_refused_is_told_wherever_it_stands", a_busy_program),
     ]
 }
 
@@ -23,6 +24,26 @@ fn a_program_runs_and_its_code_comes_back() {
         assert_eq!((outcome.exit, out(&outcome).as_str(), outcome.tier), (Exit::Code(7), "hello\n", tier));
         let outcome = run(&in_tier(room.shell(Filesystem::Read, "kill -9 $$"), tier));
         assert_eq!(outcome.exit, Exit::Signal(9));
+    }
+}
+
+// 6.4: after many calls another thread answers, and where the program stands is not looked up for each.
+fn a_busy_program() {
+    let room = Room::new();
+    let script = "cd && mkdir d && i=0; while [ $i -lt 60 ]; do echo x >d/f$i; i=$((i+1)); done; echo x >/etc/hosts; \
+                  (cd /usr && echo x >here); cd /usr/bin && echo x >there; ls ~/d | wc -l";
+    for tier in TIERS {
+        for observe in [Observe::Writes, Observe::All] {
+            let mut spec = in_tier(room.shell(Filesystem::Read, script), tier);
+            spec.observe = observe;
+            let outcome = run(&spec);
+            assert_eq!((outcome.exit, out(&outcome).as_str()), (Exit::Code(0), "60\n"), "{tier}");
+            let refused: Vec<_> =
+                outcome.denials.iter().filter(|one| one.operation == Operation::Write).collect();
+            let paths: Vec<_> = refused.iter().map(|denial| denial.path.to_str().unwrap()).collect();
+            assert_eq!(paths, ["/etc/hosts", "/usr/here", "/usr/bin/there"], "{tier}");
+            assert!(refused.iter().all(|denial| denial.certainty == Certainty::Refused));
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a program sees and changes of the workspace, and what becomes of it.
 
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 
 use libtest_mimic::Trial;
@@ -7,11 +9,12 @@ use vambrace_sandbox::{
     ChangeKind, Exit, Filesystem, Journaled, Outcome, Places, Promote as _, PromoteFault, Tier, Why,
 };
 
-use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, test, try_run};
+use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, test, try_run};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
+        test("files::a_secret_made_while_a_program_runs_is_not_shown", secrets_made_meanwhile),
         test("files::deny_shows_nothing", deny_shows_nothing),
         test("files::read_shows_and_changes_nothing", read_shows_and_changes_nothing),
         test("files::write_sees_an_empty_folder_and_only_new_names_are_taken", write_sees_an_empty_folder),
@@ -26,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::speculative_changes_nothing", speculative_changes_nothing),
         test("files::protected_and_secret_names_are_never_promoted", protected_names),
         test("files::protected_names_of_a_repository_further_down_are_never_promoted", nested_repositories),
+        test("files::hooks_and_settings_of_a_bare_repository_are_never_promoted", bare_repositories),
         test("files::exchanging_names_with_a_protected_one_changes_it_not", exchange),
         test("files::links_out_of_the_workspace_and_special_files_are_withheld", links_and_special_files),
         test("files::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
@@ -88,6 +92,40 @@ fn masked_names_do_not_exist_in_any_mode() {
 }
 
 // P4
+// T12: fixed names of the workspace's own folder
+fn secrets_made_meanwhile() {
+    for (filesystem, shown) in
+        [(Filesystem::Read, false), (Filesystem::ReadWrite, false), (Filesystem::Read, true)]
+    {
+        let room = Room::new();
+        std::fs::remove_file(room.path("project/.env")).unwrap();
+        std::fs::remove_dir_all(room.path("project/secrets")).unwrap();
+        let script = "echo up; read line; cat .env secrets/a later.txt 2>/dev/null; ls -A | grep -c -e env -e later -e secrets; \
+                      cat plain.txt";
+        let mut spec = room.shell(filesystem, script);
+        spec.masked.push("later.txt".to_owned());
+        if shown {
+            // Who does not want a name masked sees it.
+            spec.masked = vec!["later.txt".to_owned()];
+        }
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let outcome = sandbox().run(&spec, vambrace_sandbox::Input::From(reader.as_fd()), &mut |_, piece| {
+            if piece == b"up\n" {
+                for name in [".env", "secrets/a", "later.txt"] {
+                    room.write(&format!("project/{name}"), &format!("secret {name}\n"));
+                }
+                writer.write_all(b"go on\n").unwrap();
+            }
+        });
+        let outcome = outcome.unwrap();
+        let expected = match shown {
+            true => "up\nsecret .env\nsecret secrets/a\n2\nplain\n",
+            false => "up\n0\nplain\n",
+        };
+        check_out(&outcome, expected);
+    }
+}
+
 fn deny_shows_nothing() {
     let room = Room::new();
     for tier in TIERS {
@@ -410,6 +448,60 @@ fn nested_repositories() {
     }
 }
 
+// P4: git takes a folder for a repository by what lies in it
+fn bare_repositories() {
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let room = Room::new();
+        for name in ["HEAD", "config", "objects/x", "refs/x", "hooks/sample"] {
+            room.write(&format!("project/bare/{name}"), "was\n");
+        }
+        // Settings that an earlier run left; this one makes repositories around them.
+        room.write("project/half/config", "was\n");
+        room.write("project/led/commondir", "../new\n");
+        room.write("project/app/config/plain", "was\n");
+        let before = room.listing("project");
+        let script = "mkdir -p bare/hooks bare/info new/objects new/refs new/hooks half/objects half/refs led app/config away/d; \
+            echo x >bare/config; echo x >bare/hooks/post-checkout; echo x >bare/info/attributes; echo x >bare/refs-log; \
+            echo x >new/config; echo x >new/hooks/update; echo x >new/objects/o; echo x >new/CONFIG.worktree; \
+            echo x >half/objects/o; echo x >half/refs/r; echo x >led/HEAD; echo x >app/config/other; \
+            echo ../new >away/d/commondir; echo x >away/d/HEAD; rm -rf bare/hooks/sample";
+        let outcome = run(&room.shell(filesystem, script));
+        assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+        let names: Vec<String> = withheld(&outcome).into_iter().map(|(path, _)| path).collect();
+        for name in [
+            "away/d/commondir",
+            "half/objects",
+            "half/refs",
+            "led/HEAD",
+            "new/CONFIG.worktree",
+            "new/config",
+            "new/hooks",
+        ] {
+            assert!(names.iter().any(|known| known == name), "{filesystem:?} {name}: {names:?}");
+        }
+        promote(&outcome).unwrap();
+        let after = room.listing("project");
+        for line in &before {
+            assert!(after.contains(line), "{filesystem:?} {line}");
+        }
+        for name in [
+            "bare/hooks/post-checkout",
+            "bare/info/attributes",
+            "new/config",
+            "new/hooks/update",
+            "half/refs",
+            "led/HEAD",
+            "away/d/commondir",
+        ] {
+            assert!(!room.path("project").join(name).exists(), "{filesystem:?} {name}");
+        }
+        // What only shares a name with them is taken over.
+        for name in ["app/config/other", "new/objects/o", "away/d/HEAD", "bare/refs-log"] {
+            assert!(room.path("project").join(name).exists(), "{filesystem:?} {name}: {names:?}");
+        }
+    }
+}
+
 fn links_and_special_files() {
     let room = Room::new();
     let script = "ln -s /etc/passwd a; ln -s ../outside/file b; ln -s src/main.rs c; mkfifo d; mkdir e; ln -s ../src e/f; \
@@ -637,7 +729,6 @@ const MANY: usize = 150;
 
 /// The process of [`crash_leaves_all_or_none`]: changes a project and takes that over.
 pub(crate) fn promoter(room: &str) {
-    use std::io::Write as _;
     let room = std::path::Path::new(room);
     let sandbox = super::kit::start(&room.join("state"));
     let script = "for i in $(seq MANY); do echo new >new/$i; echo new >old/$i; rm gone/$i; done; mkdir made; ln -s x link; mv a b"
@@ -788,7 +879,7 @@ fn pinned_script() {
                 std::fs::write(&go, "").unwrap();
             }
         };
-        let outcome = super::kit::sandbox().run(&spec, vambrace_sandbox::Input::Nothing, &mut begun).unwrap();
+        let outcome = sandbox().run(&spec, vambrace_sandbox::Input::Nothing, &mut begun).unwrap();
         check_out(&outcome, "begun\nas agreed\n");
     }
 }

@@ -1,5 +1,7 @@
 //! Time, process trees, memory, output: nothing hangs, nothing survives, everything is bounded.
 
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
@@ -25,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("trees::warm_cells_are_used_once_and_refilled", warm_cells),
         test("trees::a_cell_that_was_made_for_something_else_is_not_used", wrong_guesses),
         test("trees::a_keeper_that_comes_late_ends_what_a_killed_launcher_left", late_keeper),
+        test("trees::what_a_killed_keeper_leaves_is_ended_and_no_other_run", a_killed_keeper),
         test("trees::a_killed_launcher_takes_along_what_waits", what_waits_goes_along),
         test("trees::the_launcher_does_not_spin_while_it_ends_a_run", no_spinning),
     ]
@@ -404,6 +407,48 @@ fn late_keeper() {
         assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", alive(&mark));
         std::thread::yield_now();
     }
+}
+
+// P6: nobody but the launcher is left to end what the keeper kept.
+fn a_killed_keeper() {
+    let state = tempfile::TempDir::new().unwrap();
+    let sandbox = start(state.path());
+    let launcher = sandbox.launcher_id();
+    let room = Room::new();
+    let (kept, killed) = (mark("beside"), mark("keeper"));
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let (up, is_up) = std::sync::mpsc::channel();
+    let spec = |script: &str| in_tier(room.shell(Filesystem::Read, script), Tier::NoUserns);
+    let beside = spec(&format!("(sleep 1000; : {kept}) & echo up; read line; kill $!; echo $line"));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            sandbox.run(&beside, Input::From(reader.as_fd()), &mut |_, piece| {
+                up.send(piece.to_vec()).unwrap();
+            })
+        });
+        assert_eq!(is_up.recv().unwrap(), b"up\n");
+        let script =
+            format!("(setsid sh -c 'sleep 1000; : {killed}' &) ; echo started; sleep 1000; : {killed}");
+        let ended = sandbox.run(&spec(&script), Input::Nothing, &mut |_, piece| {
+            if piece.is_empty() {
+                return;
+            }
+            let holds = |pid: &u32| {
+                let below =
+                    children(*pid).into_iter().flat_map(|child| [vec![child], children(child)].concat());
+                let marked = alive(&killed);
+                below.into_iter().any(|pid| marked.contains(&pid))
+            };
+            let keeper = children(launcher).into_iter().find(holds).unwrap();
+            unsafe { libc::kill(i32::try_from(keeper).unwrap(), libc::SIGKILL) };
+        });
+        assert_eq!(ended.unwrap().exit, Exit::Signal(libc::SIGKILL));
+        assert_eq!(alive(&killed), [0_u32; 0]);
+        assert!(!alive(&kept).is_empty());
+        writer.write_all(b"still here\n").unwrap();
+        let other = other.join().unwrap().unwrap();
+        assert_eq!((other.exit, out(&other).as_str()), (Exit::Code(0), "up\nstill here\n"));
+    });
 }
 
 fn what_waits_goes_along() {
