@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{
-    Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Timestamp, VerifyKey,
+    Digest, Findings, Frontier, Head, Kind, Line, Note, Place, SegmentName, Signed, Timestamp, VerifyKey,
 };
 
 use self::anchored::{Evidence, Source};
@@ -390,6 +390,25 @@ pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether a note about a ledger of this size is signed by this key, or by one that the records hand over to it.
+pub(crate) fn handed_down(
+    connection: &Connection,
+    key: &VerifyKey,
+    note: &Note,
+    size: u64,
+) -> rusqlite::Result<bool> {
+    if matches!(note.signed_by(key), Signed::Yes(_)) {
+        return Ok(true);
+    }
+    let records = keys::rows(connection)?;
+    let records = lines(connection, records.iter().map(|(seq, _)| *seq), u64::MAX)?;
+    let mut findings = Findings::default();
+    let writer = key.name().strip_prefix("vambrace/").unwrap_or_default();
+    let keyring = Keyring::of(writer, records.iter(), &mut findings);
+    let ours = findings.is_clean() && keyring.ends_with(key);
+    Ok(ours && matches!(keyring.signed(note, size), Signed::Yes(_)))
 }
 
 /// The lines of some records, but for those behind `upto`.
