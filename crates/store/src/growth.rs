@@ -171,7 +171,9 @@ fn continued(
         Some(seen) if seen.size == said.size && seen.root != said.root => {
             unfit("is not the one that was signed")
         }
-        Some(seen) if seen.size < said.size && !handed_down(connection, &key.verify_key(), &note, said.size)? => {
+        Some(seen)
+            if seen.size < said.size && !handed_down(connection, &key.verify_key(), &note, said.size)? =>
+        {
             unfit("is not signed by our key")
         }
         _ => Ok(Ok(said)),

@@ -125,10 +125,8 @@ mod tests {
         for promoted in [true, false] {
             let temp = tempfile::tempdir().unwrap();
             let dir = StateDir::open(temp.path().join("s")).unwrap();
-            let options = Options {
-                projection_interval: Duration::from_secs(3600),
-                ..Options::new(Arc::new(Noon))
-            };
+            let options =
+                Options { projection_interval: Duration::from_secs(3600), ..Options::new(Arc::new(Noon)) };
             let lives = SqliteStore::open(dir.clone(), &options).unwrap();
             lives.catch_up().unwrap();
 

@@ -110,6 +110,7 @@ pub fn verify(
     // So what the cursor says now must be in a segment then, and what is in a segment then in the table afterwards.
     let database = dir.database();
     let cursor = open(dir).and_then(|connection| {
+        refuse_unsigned(&connection).map_err(|error| StoreError::sqlite(&database, &error))??;
         let cursor = Cursor::read(&connection).map_err(|error| StoreError::sqlite(&database, &error))?;
         Ok((connection, cursor))
     });
@@ -126,6 +127,7 @@ pub fn verify(
     });
     match table {
         Ok(report) => Ok(report),
+        Err(error @ StoreError::Unsigned) => Err(error),
         Err(error) => Ok(check.segments_alone(&error)),
     }
 }
@@ -152,7 +154,9 @@ impl Said {
     /// All of one moment.
     fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let moment = connection.unchecked_transaction()?;
-        let writer = "SELECT name FROM writer WHERE id = 1";
+        // Where no newer program has opened the folder, the name stands beside the head.
+        let older = schema::has_table(&moment, "head")? && !schema::has_table(&moment, "writer")?;
+        let writer = if older { "SELECT writer FROM head" } else { "SELECT name FROM writer" };
         Ok(Self {
             writer: moment.query_row(writer, (), |row| row.get(0)).optional()?.unwrap_or_default(),
             size: newest_seq(&moment)?,
@@ -372,6 +376,12 @@ impl Check<'_> {
             unchecked: vec!["checkpoints, keys and the tree: the table cannot be read".to_owned()],
         }
     }
+}
+
+/// The very first form of a folder: a chain, and neither tree nor key.
+fn refuse_unsigned(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
+    let first = schema::has_table(connection, "head")? && !schema::has_table(connection, "tree")?;
+    Ok(if first { Err(StoreError::Unsigned) } else { Ok(()) })
 }
 
 pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {

@@ -5,7 +5,8 @@ use std::path::Path;
 use vambrace_ledger::{Decision, Digest, Entry, KeyKind, Kind, Op, Reach, SigningKey, Status, Verb};
 use vambrace_store::{Batch, Store};
 
-use crate::given::{at, checked, home, id, open, runtime, text};
+use crate::agreement::agreed;
+use crate::given::{at, home, id, open, runtime, text};
 
 fn key(name: &str, seed: u8) -> SigningKey {
     SigningKey::new(name, KeyKind::Log, &[seed; 32]).unwrap()
@@ -44,7 +45,7 @@ fn start(about: &str, plan: &[u8]) -> Entry {
 fn found(entries: Vec<Entry>) -> Vec<Kind> {
     let (_temp, home) = home();
     write(&home, entries);
-    checked(&home).findings.faults().iter().map(|finding| finding.kind).collect()
+    agreed(&home).findings.faults().iter().map(|finding| finding.kind).collect()
 }
 
 fn write(home: &Path, entries: Vec<Entry>) {
@@ -89,7 +90,7 @@ fn only_a_decision_that_its_key_signed_is_good() {
 fn a_second_approver_key_is_told() {
     let (_temp, home) = home();
     write(&home, vec![created(&key("approver/ada", 1)), created(&key("approver/ada", 2))]);
-    let report = checked(&home);
+    let report = agreed(&home);
     assert!(report.findings.faults().is_empty());
     assert!(report.findings.notes().iter().any(|note| note.kind == Kind::NewApprover));
 }

@@ -8,7 +8,8 @@ use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
 use vambrace_ledger::{Entry, Kind, Op};
 use vambrace_store::{Batch, Change, PayloadRow, SqliteStore, Standing, Store, StoreError};
 
-use crate::given::{KEY, at, checked, clean, home, id, open, runtime, text};
+use crate::agreement::agreed;
+use crate::given::{KEY, at, clean, home, id, open, runtime, text};
 
 struct Clean;
 
@@ -119,7 +120,7 @@ fn nothing_of_forgotten_payloads_is_left_among_many() {
 // B5
 #[test]
 fn altered_missing_and_foreign_payloads_are_found() {
-    let cases: [(&str, &[Kind]); 8] = [
+    let cases: [(&str, &[Kind]); 9] = [
         ("UPDATE payloads SET content = x'00' WHERE seq = 2", &[Kind::PayloadDiffers]),
         ("UPDATE payloads SET salt = randomblob(32) WHERE seq = 2", &[Kind::PayloadDiffers]),
         ("UPDATE payloads SET salt = x'00' WHERE seq = 2", &[Kind::PayloadDiffers]),
@@ -133,6 +134,7 @@ fn altered_missing_and_foreign_payloads_are_found() {
             "INSERT INTO payloads (seq, field, salt, content) VALUES (-5, 'tool_args', x'00', x'00')",
             &[Kind::PayloadUnknown],
         ),
+        ("UPDATE payloads SET seq = -seq WHERE seq = 2", &[Kind::PayloadUnknown, Kind::PayloadMissing]),
         ("UPDATE payloads SET seq = 77 WHERE seq = 2", &[Kind::PayloadUnknown, Kind::PayloadMissing]),
     ];
     for (edit, expected) in cases {
@@ -148,7 +150,7 @@ fn altered_missing_and_foreign_payloads_are_found() {
                 assert!(matches!(store.payload(&row), Err(StoreError::Damaged { .. })), "{edit}");
             }
         });
-        let found: Vec<Kind> = checked(&home).findings.faults().iter().map(|finding| finding.kind).collect();
+        let found: Vec<Kind> = agreed(&home).findings.faults().iter().map(|finding| finding.kind).collect();
         assert_eq!(found, expected, "{edit}");
     }
 }
