@@ -97,11 +97,7 @@ fn not_started(fault: &SandboxFault) -> Failure {
 fn settings(wish: &SandboxRun) -> Result<(Effective, network::Hosts), Failure> {
     let files = ProjectFiles::open(&places::project(wish.workspace.as_deref())?)?;
     let found = found::find(&files, false)?;
-    let combined = found::combine(&found).map_err(|errors| {
-        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
-        Failure::denied(ErrorCode::PermissionDenied, why, "`vambrace policy check` tells it again")
-    })?;
+    let combined = found::settled(&found)?;
     let hosts = network::Hosts::of(&found, &combined);
     Ok((combined, hosts))
 }
