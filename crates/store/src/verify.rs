@@ -359,7 +359,14 @@ impl Check<'_> {
     /// Without a table: the chain of the segments by itself.
     fn segments_alone(&self, error: &StoreError) -> VerifyReport {
         let mut findings = Findings::default();
-        let detail = format!("{error}; the segments are checked on their own");
+        // With a log that nobody has indexed, SQLite has to write beside it.
+        let hint = match error {
+            StoreError::Folder { .. } if self.dir.database().is_file() => {
+                "; a copy of the folder that you can write may be opened"
+            }
+            _ => "",
+        };
+        let detail = format!("{error}{hint}; the segments are checked on their own");
         findings.fault(Place::Database, Kind::DatabaseDamaged, detail);
         let mut verifier = vambrace_ledger::Verifier::new();
         Mirror::new(self.files, self.segments.to_vec()).alone(&mut verifier, &mut findings);
