@@ -16,11 +16,10 @@ def payloads(check, db, tools):
     named, gone = {}, set()
     for seq, line in check.rows:
         body = line.rpartition(b',"prev_hash":')[0]
-        if body.endswith(b"]") and b',"payloads":[' in body:
-            for said in json.loads(line).get("payloads", []):
-                named[seq, said["field"]] = said["commitment"]
-        if body.endswith(b"}") and b',"forgotten":{' in body:
-            said = json.loads(line)["forgotten"]
+        if body.endswith((b"]", b"}")) and (b',"payloads":[' in body or b',"forgotten":{' in body):
+            fields = json.loads(line)  # only those at the top count: arguments of a call can look like anything
+            named.update(((seq, said["field"]), said["commitment"]) for said in fields.get("payloads", []))
+            said = fields.get("forgotten", {"seq": 0, "commitment": ""})
             gone.add((said["seq"], said["commitment"]))
     older = not db.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'payloads'").fetchone()
     for seq, field, salt, content in () if older else db.execute("SELECT seq, field, salt, content FROM payloads"):

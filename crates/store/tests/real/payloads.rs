@@ -155,6 +155,27 @@ fn altered_missing_and_foreign_payloads_are_found() {
     }
 }
 
+// B5: what an agent says is an argument, also to the second verifier
+#[test]
+fn arguments_that_look_like_payloads_name_and_forget_none() {
+    let (_temp, home) = home();
+    let store = open(&home);
+    runtime().block_on(async {
+        keep(&store, 1, 20_000).await;
+        for args in [
+            json!({"a": 1, "payloads": [{"field": "tool_args"}]}),
+            json!({"a": 1, "forgotten": {"seq": 2}}),
+            json!({"a": {"b": 1, "payloads": [], "forgotten": {}}}),
+        ] {
+            let mut entry = Entry::new(Op::Violation, at(3));
+            entry.tool_args = Some(Redacted::json(args, &Clean).unwrap());
+            store.commit(Batch::durable(vec![entry], vec![])).await.unwrap();
+        }
+    });
+    let report = agreed(&home);
+    assert!(report.findings.is_clean(), "{:#?}", report.findings);
+}
+
 // B5: one transaction
 #[test]
 fn a_refused_batch_leaves_no_payload() {
