@@ -11,9 +11,8 @@ import argparse, base64, datetime, functools, hashlib, json, pathlib, re, sqlite
 sys.dont_write_bytecode = True
 try: import verify_beside
 except ImportError: verify_beside = None
-GRACE_MS = 10_000  # younger records may still wait for their checkpoint
+GRACE_MS, ZERO = 10_000, b"0" * 64  # younger records may still wait for their checkpoint
 KEPT_FROM = 8  # the table keeps the roots of subtrees of 2^8 records and more
-ZERO = b"0" * 64
 def sha256(data): return hashlib.sha256(data).digest()
 # ---- ed25519 (RFC 8032, 5.1). Points are (X, Y, Z, T) with x = X/Z, y = Y/Z, xy = T/Z.
 P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
@@ -143,7 +142,8 @@ def millis(ts):
     return round(datetime.datetime.fromisoformat(ts[:-1] + "+00:00").timestamp() * 1000)
 class Check:
     def __init__(self, folder, checkpoints=(), keys=(), now=None):
-        self.folder, self.kept, self.known = pathlib.Path(folder), checkpoints, [read_key(key) for key in keys]
+        self.folder, self.known = pathlib.Path(folder), [read_key(key) for key in keys]
+        self.kept = [self.folder / "ledger/checkpoint"] + [pathlib.Path(path) for path in checkpoints]
         self.now = millis(now) if now else int(datetime.datetime.now().timestamp() * 1000)
         self.findings, self.notes, self.rows, self.special = [], [], [], []
         self.head, self.anchored, self.roots, self.keys = 0, 0, [root_of([])], []
@@ -155,10 +155,11 @@ class Check:
             mode = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"
             db = sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True, isolation_level=None)
             db.text_factory = bytes
-            # A running store adds to the table first and to the segments later; they are read the other way round.
+            # A running store adds to the table first, to segments and checkpoints later; they are read the other way round.
             cursor = db.execute("SELECT seq, segment, offset FROM projection WHERE name = 'segments'").fetchone()
             files = [path for path in (self.folder / "ledger").glob("*.jsonl") if re.fullmatch(r"\d{20}", path.stem)]
             segments = [(int(path.stem), path.read_bytes()) for path in sorted(files)]
+            self.kept = [(path, path.read_bytes() if path.exists() else None) for path in self.kept]
             db.execute("BEGIN")
             self.table(db)
             self.segments(segments, *(cursor or (0, 0, 0)))
@@ -248,15 +249,15 @@ class Check:
         self.anchored = self.anchored if kind else max(self.anchored, size)
         return size, root, note[0]
     def checkpoints(self, rows):
-        newest, texts, seals = self.folder / "ledger/checkpoint", set(), set()
+        texts, seals = set(), set()
         for size, _, note, _ in rows:
             said, _, text = self.holds(f"checkpoint at {size} (table)", note)
             self.must(said == size, f"checkpoint at {size} (table)", "bad_checkpoint", "the row is of another size")
             texts.add(text)
         # The very first is in the table a moment before it is a file.
-        needed = newest.exists() or any(abs(self.now - at) > GRACE_MS for *_, at in rows[-1:])
-        for path in ([newest] if needed else []) + [pathlib.Path(path) for path in self.kept]:
-            texts.add(self.holds(f"checkpoint ({path.name})", path.read_bytes() if path.exists() else b"")[2])
+        needed = self.kept[0][1] is not None or any(abs(self.now - at) > GRACE_MS for *_, at in rows[-1:])
+        for path, data in self.kept if needed else self.kept[1:]:
+            texts.add(self.holds(f"checkpoint ({path.name})", data or b"")[2])
         for seq, said in self.special:
             if said.get("event_type") == "rollback.acknowledged":
                 self.notes.append({"place": f"record {seq}", "kind": "rollback", "detail": "somebody said to go on"})

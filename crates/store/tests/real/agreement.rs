@@ -3,8 +3,10 @@
 //! looks at the roots and proofs of a real ledger.
 
 use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use serde_json::{Value, json};
@@ -209,6 +211,37 @@ fn a_ledger_that_was_copied_while_it_was_open_is_clean_to_both() {
     assert!(report.findings.is_clean(), "{:#?}", report.findings);
     let answer = Second::new().look(&json!({"folder": &copy, "now": at(9_000).to_string()}));
     assert_eq!((answer["ok"].as_bool(), answer["records"].as_u64()), (Some(true), Some(31)), "{answer:#}");
+}
+
+// B5: what is kept elsewhere is looked at before the table, which may grow meanwhile
+#[test]
+fn a_ledger_that_grows_while_it_is_looked_at_is_clean_to_the_second() {
+    let temp = crate::forge::folder();
+    let (home, pipe) = (temp.path().join("state"), temp.path().join("newest"));
+    let store = SqliteStore::open(StateDir::open(&home).unwrap(), &quick()).unwrap();
+    store.catch_up().unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let question = json!({"folder": &home, "now": at(9_000).to_string(), "checkpoints": [&pipe]});
+    let looking = std::thread::spawn(move || Second::new().look(&question));
+    // It opens when the other one has come to the checkpoint that was kept.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let open = || std::fs::OpenOptions::new().write(true).custom_flags(flags).open(&pipe);
+    let began = Instant::now();
+    let mut pipe = loop {
+        match open() {
+            Err(_) if began.elapsed() < Duration::from_secs(20) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
+    crate::given::runtime().block_on(async {
+        use vambrace_store::Store as _;
+        store.commit(crate::given::start("s-1", "c-1", 1)).await.unwrap();
+    });
+    store.catch_up().unwrap();
+    pipe.write_all(store.newest_checkpoint().unwrap().unwrap().note.as_bytes()).unwrap();
+    drop(pipe);
+    let answer = looking.join().unwrap();
+    assert_eq!((answer["ok"].as_bool(), answer["records"].as_u64()), (Some(true), Some(2)), "{answer:#}");
 }
 
 /// As the program before the migration left it.
