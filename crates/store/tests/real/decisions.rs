@@ -94,3 +94,43 @@ fn a_second_approver_key_is_told() {
     assert!(report.findings.faults().is_empty());
     assert!(report.findings.notes().iter().any(|note| note.kind == Kind::NewApprover));
 }
+
+// DESIGN 1.6: whose key counts, from when and until when
+#[test]
+fn a_token_decides_while_it_counts_and_reaches_no_further_than_was_signed() {
+    let (ada, token) = (key("approver/ada", 1), key("token/tok-1", 3));
+    let record = |op: Op, event: &'static str, decision: &Decision, by: &SigningKey| {
+        let mut entry = approved(decision, Some(by));
+        (entry.op, entry.event_type) = (op, Some(event));
+        entry
+    };
+    let made = |by: &SigningKey| {
+        let decision = decision("tok-1", b"token", Verb::Token);
+        let mut entry = record(Op::PolicyChange, "token.created", &decision, by);
+        entry.key = Some(token.verify_key());
+        entry
+    };
+    let taken = decision("tok-1", b"token", Verb::Revoke);
+    let taken = record(Op::PolicyChange, "token.revoked", &taken, &ada);
+    let wide = Decision { reach: Reach::Class, ..decision("hitl-1", b"plan", Verb::Approve) };
+    let mut granted = Entry::new(Op::Grant, at(4));
+    (granted.event_type, granted.hitl_id) = (Some("grant.given"), Some(id("hitl-1")));
+    let given = [approved(&wide, Some(&token)), granted, start("hitl-1", b"plan")];
+    let begun = |token: Entry| vec![created(&ada), token];
+    assert_eq!(found([begun(made(&ada)), given.to_vec(), vec![taken.clone()]].concat()), []);
+    // A token that made itself, and one that was taken back: neither its yes nor what stands on it counts.
+    let all = [Kind::BadDecision; 4];
+    assert_eq!(found([begun(made(&token)), given.to_vec()].concat()), all);
+    assert_eq!(found([begun(made(&ada)), vec![taken], given.to_vec()].concat()), all[..3]);
+    // Trust and rollback: what was signed is what is said.
+    for (op, event, verb) in [
+        (Op::PolicyChange, "policy.trust", Verb::Trust),
+        (Op::ToolApproval, "approval.rollback", Verb::Rollback),
+        (Op::Grant, "grant.revoked", Verb::Revoke),
+    ] {
+        let good = record(op, event, &decision("about-1", b"x", verb), &ada);
+        assert_eq!(found(vec![created(&ada), good]), [], "{event}");
+        let other = record(op, event, &decision("about-1", b"x", Verb::Approve), &ada);
+        assert_eq!(found(vec![created(&ada), other]), all[..1], "{event}");
+    }
+}
