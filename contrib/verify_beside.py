@@ -34,14 +34,15 @@ def payloads(check, db, tools):
 class Decisions:
     """Each is signed by a key that could decide then and says what its record says; what started on a yes had that yes."""
     def __init__(self, tools):
-        self.tools, self.keys, self.agreed = tools, [], {}
+        self.tools, self.keys, self.agreed, self.notes = tools, [], {}, set()
     def signed(self, said, verb):
         note = self.tools.read_note(said.get("note", "").encode())
         match = DECISION.fullmatch(note[0])
         for stamp in (match[5], match[6]):
             self.tools.millis(stamp)
         same = (match[1], match[2], match[3]) == (said.get("hitl_id"), said.get("plan_digest"), verb)
-        good = same and any(self.tools.signed(note, key) for key in self.keys)
+        good = same and any(self.tools.signed(note, key) for key in self.keys) and note[0] not in self.notes
+        self.notes.update([note[0]] if good else [])  # the same words, with their time, are signed once
         if good and verb in ("approve", "rollback"):
             self.agreed[match[1]] = match[2], match[4]
         return good
@@ -59,7 +60,9 @@ class Decisions:
         if event == ("grant", "grant.given"):
             return self.agreed.get(about, ("", ""))[1] in ("class", "session")
         if event[0] == "tool.start" and about and about in (said.get("rule") or ""):
-            return self.agreed.get(about, ("", ""))[0] == said.get("plan_digest")
+            plan, reach = self.agreed.get(about, ("", ""))
+            self.agreed[about] = "used", reach  # no other call starts on it
+            return plan == said.get("plan_digest")
         if event in (("policy.change", "approver.created"), ("policy.change", "approver.client")):
             self.keys.append(self.tools.read_key(said["key"]))
         return True

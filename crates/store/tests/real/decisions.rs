@@ -61,6 +61,13 @@ fn only_a_decision_that_its_key_signed_is_good() {
     let no = decision("hitl-1", b"plan", Verb::Reject);
     let good = vec![created(&ada), approved(&yes, Some(&ada)), start("hitl-1", b"plan")];
     assert_eq!(found(good.clone()), []);
+    // One yes, one call.
+    let again = [good.clone(), vec![start("hitl-1", b"plan")]].concat();
+    assert_eq!(found(again), [Kind::BadDecision]);
+    let anew =
+        |yes: &Decision| [good.clone(), vec![approved(yes, Some(&ada)), start("hitl-1", b"plan")]].concat();
+    assert_eq!(found(anew(&yes)), [Kind::BadDecision; 2]);
+    assert_eq!(found(anew(&Decision { at: at(3), ..yes.clone() })), []);
     // Nobody signed it; somebody signed it whose key never counted, or counted only later.
     assert_eq!(found(vec![created(&ada), approved(&yes, None)]), [Kind::BadDecision]);
     assert_eq!(found(vec![created(&ada), approved(&yes, Some(&eve))]), [Kind::BadDecision]);
