@@ -8,11 +8,11 @@ Only reads; a copy of the folder will do, the secret key is not needed. An ancho
 Exit 0: nothing found, 6: findings, 2: wrong usage. The words for findings are those of `vambrace audit verify`.
 """
 import argparse, base64, datetime, functools, hashlib, json, pathlib, re, sqlite3, sys, urllib.parse
-
-GRACE_MS = 10_000  # younger records may still wait for their checkpoint
+sys.dont_write_bytecode = True
+try: import verify_beside
+except ImportError: verify_beside = None
+GRACE_MS, ZERO = 10_000, b"0" * 64  # younger records may still wait for their checkpoint
 KEPT_FROM = 8  # the table keeps the roots of subtrees of 2^8 records and more
-ZERO = b"0" * 64
-
 def sha256(data): return hashlib.sha256(data).digest()
 # ---- ed25519 (RFC 8032, 5.1). Points are (X, Y, Z, T) with x = X/Z, y = Y/Z, xy = T/Z.
 P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
@@ -52,7 +52,6 @@ def verifies(key, text, signature):
     k = int.from_bytes(hashlib.sha512(first + key + text).digest(), "little") % ORDER
     x, y, z, _ = add(times(second, BASE), times(k, (P - a[0], a[1], 1, P - a[3])))
     return (x - r[0] * z) % P == 0 and (y - r[1] * z) % P == 0
-
 # ---- keys, signed notes and checkpoints (C2SP). A key is its name and its bytes, a note its text and its signatures.
 def unbase64(text):
     data = base64.b64decode(text)
@@ -92,7 +91,6 @@ def read_checkpoint(note):
             or len(unbase64(lines[2])) != 32:
         raise ValueError("not a checkpoint")
     return lines[0], int(lines[1]), unbase64(lines[2])
-
 # ---- the tree of RFC 6962, and its proofs by their recursive definitions
 def node(left, right): return sha256(b"\1" + left + right)
 def half(size): return 1 << (size - 1).bit_length() - 1
@@ -138,15 +136,14 @@ def check_proof(text, keys):
 # ---- a state folder
 LINE = re.compile(rb'\{"v":1,"writer":"([^"]*)","seq":(\d+),"ts":"(.{24})","op":"([^"]*)".*'
                   rb',"prev_hash":"sha256:([0-9a-f]{64})"(,"event_hash":"sha256:([0-9a-f]{64})"\})', re.S)
-
 def millis(ts):
     if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ts):
         raise ValueError("not a time")
     return round(datetime.datetime.fromisoformat(ts[:-1] + "+00:00").timestamp() * 1000)
-
 class Check:
     def __init__(self, folder, checkpoints=(), keys=(), now=None):
-        self.folder, self.kept, self.known = pathlib.Path(folder), checkpoints, [read_key(key) for key in keys]
+        self.folder, self.known = pathlib.Path(folder), [read_key(key) for key in keys]
+        self.kept = [self.folder / "ledger/checkpoint"] + [pathlib.Path(path) for path in checkpoints]
         self.now = millis(now) if now else int(datetime.datetime.now().timestamp() * 1000)
         self.findings, self.notes, self.rows, self.special = [], [], [], []
         self.head, self.anchored, self.roots, self.keys = 0, 0, [root_of([])], []
@@ -158,23 +155,28 @@ class Check:
             mode = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"
             db = sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True, isolation_level=None)
             db.text_factory = bytes
-            # A running store adds to the table first and to the segments later; they are read the other way round.
+            # A running store adds to the table first, to segments and checkpoints later; they are read the other way round.
             cursor = db.execute("SELECT seq, segment, offset FROM projection WHERE name = 'segments'").fetchone()
             files = [path for path in (self.folder / "ledger").glob("*.jsonl") if re.fullmatch(r"\d{20}", path.stem)]
             segments = [(int(path.stem), path.read_bytes()) for path in sorted(files)]
+            self.kept = [(path, path.read_bytes() if path.exists() else None) for path in self.kept]
             db.execute("BEGIN")
             self.table(db)
             self.segments(segments, *(cursor or (0, 0, 0)))
             self.keyring(db.execute("SELECT seq, key FROM ledger_keys ORDER BY seq").fetchall())
             self.checkpoints(db.execute("SELECT size, sealed, note, at FROM checkpoints ORDER BY size").fetchall())
             self.tail()
-        except (sqlite3.Error, TypeError, ValueError, OSError) as error:
+            if verify_beside: verify_beside.check(self, db, sys.modules[__name__])
+            else: self.notes.append({"place": "payloads, decisions", "kind": "unchecked", "detail": "no verify_beside.py"})
+        except (sqlite3.Error, TypeError, ValueError, OSError, LookupError, AttributeError, RecursionError) as error:
             self.must(False, "database", "database_damaged", repr(error))
         return {"ok": not self.findings, "records": len(self.rows), "anchored": self.anchored,
                 "findings": self.findings, "notes": self.notes}
     def table(self, db):
         """The chain, and what is kept of the tree."""
-        writer, = db.execute("SELECT name FROM writer WHERE id = 1").fetchone() or (b"",)
+        tables = {name for name, in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        older = b"head" in tables and b"writer" not in tables  # no newer program has opened the folder
+        writer, = db.execute(f"SELECT {'writer FROM head' if older else 'name FROM writer'} WHERE id = 1").fetchone() or (b"",)
         self.must(writer, "writer row", "writer_missing")
         kept = db.execute("SELECT size, edge, hash FROM tree WHERE id = 1").fetchone() or (0, b"", b"sha256:" + ZERO)
         self.origin, last, peaks, nodes, edge = f"vambrace/{writer.decode()}", ZERO, [], {}, (0, b"", b"sha256:" + ZERO)
@@ -247,15 +249,15 @@ class Check:
         self.anchored = self.anchored if kind else max(self.anchored, size)
         return size, root, note[0]
     def checkpoints(self, rows):
-        newest, texts, seals = self.folder / "ledger/checkpoint", set(), set()
+        texts, seals = set(), set()
         for size, _, note, _ in rows:
             said, _, text = self.holds(f"checkpoint at {size} (table)", note)
             self.must(said == size, f"checkpoint at {size} (table)", "bad_checkpoint", "the row is of another size")
             texts.add(text)
         # The very first is in the table a moment before it is a file.
-        needed = newest.exists() or any(abs(self.now - at) > GRACE_MS for *_, at in rows[-1:])
-        for path in ([newest] if needed else []) + [pathlib.Path(path) for path in self.kept]:
-            texts.add(self.holds(f"checkpoint ({path.name})", path.read_bytes() if path.exists() else b"")[2])
+        needed = self.kept[0][1] is not None or any(abs(self.now - at) > GRACE_MS for *_, at in rows[-1:])
+        for path, data in self.kept if needed else self.kept[1:]:
+            texts.add(self.holds(f"checkpoint ({path.name})", data or b"")[2])
         for seq, said in self.special:
             if said.get("event_type") == "rollback.acknowledged":
                 self.notes.append({"place": f"record {seq}", "kind": "rollback", "detail": "somebody said to go on"})
@@ -272,7 +274,6 @@ class Check:
         if self.anchored < self.head:
             finding = {"place": f"record {self.anchored + 1}", "kind": "unanchored_tail", "detail": f"up to {self.head}"}
             (self.notes if young else self.findings).append(finding)
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?")
@@ -294,6 +295,5 @@ def main():
     lines = [f"{word} {f['place']}: {f['kind']} {f['detail']}" for word in ("notes", "findings") for f in report[word]]
     print(json.dumps(report) if args.json else "\n".join([f"{report['records']} records, {report['anchored']} signed"] + lines))
     return 0 if report["ok"] else 6
-
 if __name__ == "__main__":
     sys.exit(main())

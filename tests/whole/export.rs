@@ -63,6 +63,28 @@ fn every_form_has_every_record_and_names_it() {
 
 // B7
 #[test]
+fn the_configuration_says_what_the_words_of_an_export_leave_open() {
+    let home = busy();
+    let file = home.path("exported");
+    let export =
+        |output: &str| format!("version: 1\naudit: {{export: {{format: cef, output: '{output}'}}}}\n");
+    home.user_config(&export(file.to_str().unwrap()));
+    let ran = home.run(["audit", "export"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{ran:?}");
+    let written = fs::read_to_string(&file).unwrap();
+    assert!(written.lines().count() == home.records().len() && written.starts_with("CEF:0|"), "{written}");
+    assert!(home.run(["audit", "export", "--output", "-"]).out.starts_with("CEF:0|"));
+    let ran = home.run(["audit", "export", "--output", "-", "--format", "jsonl"]);
+    assert!(ran.out.starts_with("{\"v\":1,"), "{ran:?}");
+    // A path that depends on where one stands, and a form that is none.
+    home.user_config(&export("records"));
+    assert_eq!(home.run(["audit", "export"]).code, 2);
+    home.user_config("version: 1\naudit: {export: {format: csv}}\n");
+    assert!(home.run(["audit", "export"]).err.contains("audit.export.format"));
+}
+
+// B7
+#[test]
 fn an_export_can_be_narrowed() {
     let home = busy();
     let seqs = |more: &[&str]| -> Vec<u64> {

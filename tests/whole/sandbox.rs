@@ -44,6 +44,29 @@ fn a_program_that_is_another_file_than_was_named_is_not_started() {
     assert_eq!(ran.code, 2, "{ran:?}");
 }
 
+// Issue 3, 1: the ledger's key is read in no sandbox
+#[test]
+fn no_program_is_shown_the_state_folder() {
+    let home = Home::new();
+    home.call("list_files", "{}");
+    let (state, link) = (home.state(), home.path("alias"));
+    std::os::unix::fs::symlink(&state, &link).unwrap();
+    let key = format!("cat {}", state.join("keys/ledger.key").display());
+    for shown in [state.parent().unwrap(), &state, &state.join("keys"), &link, std::path::Path::new("/")] {
+        for option in ["--read", "--write"] {
+            let ran = home.run(words(&[option, shown.to_str().unwrap()], &key));
+            assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{option} {}: {ran:?}", shown.display());
+            assert!(ran.err.contains("state folder"), "{}", ran.err);
+        }
+    }
+    let beside = home.path("beside");
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::write(beside.join("f"), "seen").unwrap();
+    let script = format!("cat {}; {key}", beside.join("f").display());
+    let ran = home.run(words(&["--read", beside.to_str().unwrap()], &script));
+    assert_eq!(ran.out, "seen", "{ran:?}");
+}
+
 // P4, T12
 #[test]
 fn a_speculative_run_tells_its_changes_and_makes_none() {

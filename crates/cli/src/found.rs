@@ -57,6 +57,15 @@ pub(crate) fn above() -> Vec<(Source, PathBuf, Presence)> {
     std::iter::once((Source::Organisation, organisation, presence)).chain(user).collect()
 }
 
+/// The files put together, for a command that does nothing without them.
+pub(crate) fn settled(found: &[Found]) -> Result<Effective, Failure> {
+    combine(found).map_err(|errors| {
+        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
+        Failure::denied(ErrorCode::PermissionDenied, why, "`vambrace policy check` tells it again")
+    })
+}
+
 /// The files put together, or every fault in them.
 pub(crate) fn combine(found: &[Found]) -> Result<Effective, Vec<ConfigError>> {
     let faults: Vec<ConfigError> =

@@ -57,6 +57,9 @@ pub enum StoreError {
         /// The newest that is known here.
         known: i64,
     },
+    /// Only a program that signed nothing has been here: there is nothing that it could be held against.
+    #[error("the ledger was written before there were checkpoints, and no newer program has opened it")]
+    Unsigned,
     /// Checkpoints cannot be signed.
     #[error("the ledger's key: {0}")]
     Key(String),
@@ -105,6 +108,9 @@ impl StoreError {
                 "run `vambrace audit verify`; if the folder was restored on purpose, say so once with `--acknowledge-rollback`, which is put on record"
             }
             Self::NewerSchema { .. } => "use the newer program, or another VAMBRACE_HOME",
+            Self::Unsigned => {
+                "open it once, with `vambrace doctor` and its folder as VAMBRACE_HOME; then verify it"
+            }
             Self::Key(_) => "restore the file from a backup of the state folder, then start again",
             Self::Locked(_) => "close the program that holds the database, then try again",
             Self::Full(_) => "free some space on the disk of VAMBRACE_HOME, then try again",

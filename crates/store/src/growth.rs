@@ -5,12 +5,13 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use vambrace_ledger::{Checkpoint, Digest, LineReader, Note, Signed, SigningKey, Timestamp};
+use vambrace_ledger::{Checkpoint, Digest, LineReader, Note, SigningKey, Timestamp};
 
 use crate::checkpoints::{self, APART, CheckpointRow};
 use crate::error::StoreError;
 use crate::statements::signed;
 use crate::tree::{Node, Tree};
+use crate::verify::handed_down;
 
 /// Records that are added before what was made of them is stored; few in tests, so that they see several pieces.
 const PIECE: u64 = if cfg!(test) { 7 } else { 1 << 16 };
@@ -57,7 +58,8 @@ impl<'a> Growth<'a> {
         let tree = Tree::read(connection).map_err(sqlite)?;
         let tree = tree.ok_or_else(|| damaged("what it keeps of the tree cannot be read".to_owned()))?;
         let newest = checkpoints::newest(connection).map_err(sqlite)?;
-        let newest = newest.map(|row| continued(&row, seen, key)).transpose().map_err(damaged)?;
+        let newest = newest.map(|row| continued(&row, seen, key, connection)).transpose().map_err(sqlite)?;
+        let newest = newest.transpose().map_err(damaged)?;
         let (start, covered) = (tree.edge.size(), newest.as_ref().map_or(0, |newest| newest.size));
         if covered > upto {
             return Err(damaged(format!("it holds a checkpoint of {covered} records and has {upto}")));
@@ -149,24 +151,32 @@ impl<'a> Growth<'a> {
     }
 }
 
-/// What a row of the table says, if it is the checkpoint that was seen last or one that our key has signed since.
-fn continued(row: &CheckpointRow, seen: Option<&Checkpoint>, key: &SigningKey) -> Result<Checkpoint, String> {
-    let unfit = |why: &str| format!("its checkpoint of {} records {why}", row.size);
-    let (said, note) =
-        Checkpoint::parse(row.note.as_bytes()).map_err(|error| unfit(&format!("is {error}")))?;
+/// What a row of the table says, if it is the checkpoint that was seen last or one that has been signed since by our key
+/// or by one that handed over to it.
+fn continued(
+    row: &CheckpointRow,
+    seen: Option<&Checkpoint>,
+    key: &SigningKey,
+    connection: &Connection,
+) -> rusqlite::Result<Result<Checkpoint, String>> {
+    let unfit = |why: &str| Ok(Err(format!("its checkpoint of {} records {why}", row.size)));
+    let (said, note) = match Checkpoint::parse(row.note.as_bytes()) {
+        Ok(read) => read,
+        Err(error) => return unfit(&format!("is {error}")),
+    };
     if said.size != row.size {
-        return Err(unfit("is one of another size"));
+        return unfit("is one of another size");
     }
     match seen {
         Some(seen) if seen.size == said.size && seen.root != said.root => {
-            Err(unfit("is not the one that was signed"))
+            unfit("is not the one that was signed")
         }
         Some(seen)
-            if seen.size < said.size && !matches!(note.signed_by(&key.verify_key()), Signed::Yes(_)) =>
+            if seen.size < said.size && !handed_down(connection, &key.verify_key(), &note, said.size)? =>
         {
-            Err(unfit("is not signed by our key"))
+            unfit("is not signed by our key")
         }
-        _ => Ok(said),
+        _ => Ok(Ok(said)),
     }
 }
 

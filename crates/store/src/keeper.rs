@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use vambrace_core::clock::Clock;
-use vambrace_ledger::{Checkpoint, Id, Note, SigningKey, VerifyKey};
+use vambrace_ledger::{Checkpoint, Id, Note, VerifyKey};
 
 use crate::checkpoints::Copies;
 use crate::disk::SegmentFiles;
@@ -174,7 +174,17 @@ impl Keeper {
         let upto = newest_seq(connection).map_err(sqlite)?;
         // What is told elsewhere must not be lost by a power cut here.
         self.tide.flush()?;
-        let key = signing_key(&self.keys, connection, &self.database)?;
+        let named = keys::newest(connection).map_err(sqlite)?.unwrap_or_default();
+        let key = match self.keys.current()?.filter(|key| key.verify_key().to_string() == named) {
+            Some(key) => key,
+            // Whoever began to change the key is gone, for the lock of the mirror is ours.
+            None => {
+                self.writer.acquire(PATIENCE)?;
+                let key = rotation::finish(&self.keys, &named, &self.tide);
+                self.writer.release();
+                key?
+            }
+        };
         let now = self.clock.now();
         // One look at each line serves both; they have come equally far unless something went wrong before.
         let seen = self.seen.as_ref();
@@ -266,21 +276,5 @@ fn open<'c>(
     match connection {
         Some(connection) => Ok(connection),
         empty => Ok(empty.insert(schema::open_again(database)?)),
-    }
-}
-
-/// The key that counts: the file must hold the one that the records name.
-fn signing_key(
-    files: &KeyFiles,
-    connection: &Connection,
-    database: &std::path::Path,
-) -> Result<SigningKey, StoreError> {
-    let named = keys::newest(connection).map_err(|error| StoreError::sqlite(database, &error))?;
-    let key = files.current()?;
-    match key.filter(|key| named == Some(key.verify_key().to_string())) {
-        Some(key) => Ok(key),
-        None => Err(StoreError::Key(
-            "the file `keys/ledger.key` does not hold the key that the records name".into(),
-        )),
     }
 }

@@ -68,6 +68,12 @@ pub(crate) fn open_immutable(path: &Path) -> Result<Connection, StoreError> {
         .map_err(|e| StoreError::sqlite(path, &e))
 }
 
+/// Whether there is such a table: a folder that only older programs have opened lacks some.
+pub(crate) fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    connection.prepare(sql)?.exists([name])
+}
+
 /// The bundled SQLite looks at bound values when it plans, and so compiles a statement again for every new
 /// value; this was a fifth of the time of a commit.
 fn steady_plans(connection: &Connection) -> rusqlite::Result<()> {

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{
-    Digest, Findings, Frontier, Head, Kind, Line, Place, SegmentName, Timestamp, VerifyKey,
+    Digest, Findings, Frontier, Head, Kind, Line, Note, Place, SegmentName, Signed, Timestamp, VerifyKey,
 };
 
 use self::anchored::{Evidence, Source};
@@ -110,6 +110,7 @@ pub fn verify(
     // So what the cursor says now must be in a segment then, and what is in a segment then in the table afterwards.
     let database = dir.database();
     let cursor = open(dir).and_then(|connection| {
+        refuse_unsigned(&connection).map_err(|error| StoreError::sqlite(&database, &error))??;
         let cursor = Cursor::read(&connection).map_err(|error| StoreError::sqlite(&database, &error))?;
         Ok((connection, cursor))
     });
@@ -126,6 +127,7 @@ pub fn verify(
     });
     match table {
         Ok(report) => Ok(report),
+        Err(error @ StoreError::Unsigned) => Err(error),
         Err(error) => Ok(check.segments_alone(&error)),
     }
 }
@@ -152,7 +154,9 @@ impl Said {
     /// All of one moment.
     fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let moment = connection.unchecked_transaction()?;
-        let writer = "SELECT name FROM writer WHERE id = 1";
+        // Where no newer program has opened the folder, the name stands beside the head.
+        let older = schema::has_table(&moment, "head")? && !schema::has_table(&moment, "writer")?;
+        let writer = if older { "SELECT writer FROM head" } else { "SELECT name FROM writer" };
         Ok(Self {
             writer: moment.query_row(writer, (), |row| row.get(0)).optional()?.unwrap_or_default(),
             size: newest_seq(&moment)?,
@@ -355,7 +359,14 @@ impl Check<'_> {
     /// Without a table: the chain of the segments by itself.
     fn segments_alone(&self, error: &StoreError) -> VerifyReport {
         let mut findings = Findings::default();
-        let detail = format!("{error}; the segments are checked on their own");
+        // With a log that nobody has indexed, SQLite has to write beside it.
+        let hint = match error {
+            StoreError::Folder { .. } if self.dir.database().is_file() => {
+                "; a copy of the folder that you can write may be opened"
+            }
+            _ => "",
+        };
+        let detail = format!("{error}{hint}; the segments are checked on their own");
         findings.fault(Place::Database, Kind::DatabaseDamaged, detail);
         let mut verifier = vambrace_ledger::Verifier::new();
         Mirror::new(self.files, self.segments.to_vec()).alone(&mut verifier, &mut findings);
@@ -374,6 +385,12 @@ impl Check<'_> {
     }
 }
 
+/// The very first form of a folder: a chain, and neither tree nor key.
+fn refuse_unsigned(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
+    let first = schema::has_table(connection, "head")? && !schema::has_table(connection, "tree")?;
+    Ok(if first { Err(StoreError::Unsigned) } else { Ok(()) })
+}
+
 pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     let path = dir.database();
     let read = |connection: &Connection| {
@@ -390,6 +407,25 @@ pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether a note about a ledger of this size is signed by this key, or by one that the records hand over to it.
+pub(crate) fn handed_down(
+    connection: &Connection,
+    key: &VerifyKey,
+    note: &Note,
+    size: u64,
+) -> rusqlite::Result<bool> {
+    if matches!(note.signed_by(key), Signed::Yes(_)) {
+        return Ok(true);
+    }
+    let records = keys::rows(connection)?;
+    let records = lines(connection, records.iter().map(|(seq, _)| *seq), u64::MAX)?;
+    let mut findings = Findings::default();
+    let writer = key.name().strip_prefix("vambrace/").unwrap_or_default();
+    let keyring = Keyring::of(writer, records.iter(), &mut findings);
+    let ours = findings.is_clean() && keyring.ends_with(key);
+    Ok(ours && matches!(keyring.signed(note, size), Signed::Yes(_)))
 }
 
 /// The lines of some records, but for those behind `upto`.

@@ -118,9 +118,10 @@ pub(crate) enum AuditCommand {
 /// What to export, in which form, whereto.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ExportWords {
-    /// jsonl (the ledger's own lines, byte for byte), ocsf, cef or otlp.
-    #[arg(long, default_value = "jsonl")]
-    pub(crate) format: String,
+    /// jsonl (the ledger's own lines, byte for byte), ocsf, cef or otlp; `audit.export.format` of the configuration when left out,
+    /// else jsonl.
+    #[arg(long)]
+    pub(crate) format: Option<String>,
     /// Not before this time, for example 2026-01-31T12:00:00.000Z or 2026-01-31.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
@@ -133,7 +134,8 @@ pub(crate) struct ExportWords {
     /// Only records behind this one.
     #[arg(long, value_name = "SEQ")]
     pub(crate) after: Option<u64>,
-    /// Append to a file; one that is there already is continued behind its last record.
+    /// Append to a file; one that is there already is continued behind its last record. `audit.export.output` of the configuration
+    /// when left out; `-` is standard output all the same.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Go on with records as they come.

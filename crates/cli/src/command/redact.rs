@@ -86,15 +86,7 @@ fn redactor(rules: &[PathBuf]) -> Result<Redactor, Failure> {
         Some(project) => found::find(&ProjectFiles::open(&project)?, false)?,
         None => found::find_above()?,
     };
-    let settings = found::combine(&sources).map_err(|errors| {
-        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
-        Failure::denied(
-            vambrace_core::error::ErrorCode::PermissionDenied,
-            why,
-            "`vambrace policy check` tells it again",
-        )
-    })?;
+    let settings = found::settled(&sources)?;
     let more = |own: Rules| {
         rules.iter().try_fold(own, |own, path| {
             own.with_file(&text(path)?, path).map_err(|fault| {

@@ -9,7 +9,7 @@ mod told;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,10 +32,16 @@ use crate::project::ProjectFiles;
 use crate::vault::Vault;
 use screen::Screen;
 
+/// What every program sees of the system.
+const SYSTEM: [&str; 4] = ["/usr", "/opt", "/nix", "/etc"];
+
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
     let (settings, hosts) = settings(&wish)?;
     let mut spec = bounded(spec(&wish)?, &settings.sandbox);
+    places::refuse_shown(
+        SYSTEM.iter().map(Path::new).chain(spec.read.iter().chain(&spec.write).map(PathBuf::as_path)),
+    )?;
     let vault = Vault::open(&settings.secrets)?;
     let redactor = vault.redactor().clone();
     let gates = network::gates(&wish, &hosts, &mut spec, *out)?;
@@ -97,11 +103,7 @@ fn not_started(fault: &SandboxFault) -> Failure {
 fn settings(wish: &SandboxRun) -> Result<(Effective, network::Hosts), Failure> {
     let files = ProjectFiles::open(&places::project(wish.workspace.as_deref())?)?;
     let found = found::find(&files, false)?;
-    let combined = found::combine(&found).map_err(|errors| {
-        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let why = format!("the configuration cannot be used:\n{}", list.join("\n"));
-        Failure::denied(ErrorCode::PermissionDenied, why, "`vambrace policy check` tells it again")
-    })?;
+    let combined = found::settled(&found)?;
     let hosts = network::Hosts::of(&found, &combined);
     Ok((combined, hosts))
 }

@@ -61,6 +61,8 @@ pub struct Effective {
     pub audit_mirror: Option<String>,
     /// Who keeps the newest checkpoint elsewhere.
     pub audit_witness: Option<AuditWitness>,
+    /// What an export does where its words do not say.
+    pub audit_export: AuditExport,
     /// What was set aside.
     pub notes: Vec<Note>,
     pub(crate) values: BTreeMap<&'static str, Sited<Setting>>,
@@ -204,6 +206,15 @@ pub struct Sandbox {
     pub tmp: Option<u64>,
 }
 
+/// How records are handed to another system.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AuditExport {
+    /// The form.
+    pub format: Option<String>,
+    /// The file.
+    pub output: Option<String>,
+}
+
 /// A witness of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditWitness {
@@ -318,6 +329,10 @@ impl Effective {
                 .text("audit.witness.url")
                 .zip(read.text("audit.witness.key"))
                 .map(|(url, key)| AuditWitness { url, key }),
+            audit_export: AuditExport {
+                format: read.text("audit.export.format"),
+                output: read.text("audit.export.output"),
+            },
             rules,
             roles,
             default_role,

@@ -30,6 +30,9 @@ pub const DECISIONS: &[&str] = &["deny", "ask", "allow"];
 pub const PERMITS: &[&str] =
     &["read", "create", "modify", "delete", "execute", "connect", "secret", "system"];
 
+/// What `audit.export.format` can name.
+pub const EXPORT_FORMATS: &[&str] = &["jsonl", "ocsf", "cef", "otlp"];
+
 /// What `network.terminate[].methods` can name.
 pub const HTTP_METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
@@ -163,7 +166,9 @@ pub static KEYS: &[Key] = &[
     key("audit", Section, Unset, Part, "the ledger"),
     key("audit.sync", Choice(AuditSync::NAMES), Preset::Text("reads_later"), Narrowest(AnyTrusted), "when the start of a call is synced: `always` before it happens; `reads_later` the same but for calls that only read, whose written record is synced within 100 ms"),
     later("audit.mirror", Path, Unset, Topmost(AnyTrusted), "a file of the workspace that also gets every record"),
-    later("audit.export", Mapping, Unset, Topmost(AnyTrusted), "export to other systems"),
+    key("audit.export", Section, Unset, Part, "what `vambrace audit export` does where its words do not say"),
+    key("audit.export.format", Choice(EXPORT_FORMATS), Unset, Topmost(AboveProject), "the form of the records"),
+    key("audit.export.output", Text, Unset, Topmost(AboveProject), "the file that they are appended to, by its absolute path"),
     key("audit.witness", Section, Unset, Part, "who keeps the newest checkpoint elsewhere, so that a rolled-back state folder is found"),
     key("audit.witness.url", Text, Unset, Topmost(AboveProject), "where the witness listens: `https://...`, or `http://...` inside a machine or a trusted network"),
     key("audit.witness.key", Text, Unset, Topmost(AboveProject), "its verifier key, as `vambrace witness key` prints it"),

@@ -33,7 +33,8 @@ pub use choice::{
     AuditSync, CommandApproval, Isolation, PackageInstall, Profile, SearchEngine, Tier, ViolationAction,
 };
 pub use effective::{
-    Approvals, AuditWitness, Effective, Limits, Network, Sandbox, Secrets, Terminated, Tools, Violations,
+    Approvals, AuditExport, AuditWitness, Effective, Limits, Network, Sandbox, Secrets, Terminated, Tools,
+    Violations,
 };
 pub use fault::{ConfigError, Note};
 pub use file::{FileConfig, Setting, parse, parse_bytes};

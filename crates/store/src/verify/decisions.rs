@@ -1,7 +1,7 @@
 //! The decisions on record: each is signed by a key that could decide then, and says what its record says; what started on
-//! somebody's yes had that yes, to this very plan, before.
+//! somebody's yes had that yes, to this very plan, before, and had it alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
@@ -13,8 +13,19 @@ use vambrace_ledger::{Decision, Digest, Findings, Kind, Note, Place, Reach, Sign
 struct Walk {
     keys: Vec<VerifyKey>,
     approvers: usize,
-    agreed: BTreeMap<String, (Digest, Reach)>,
+    agreed: BTreeMap<String, Agreed>,
+    /// What was signed: the same words, with their time, are signed once.
+    signed: BTreeSet<String>,
     checked: u64,
+}
+
+/// A yes.
+#[derive(Debug)]
+struct Agreed {
+    plan: Digest,
+    reach: Reach,
+    /// Whether a call has started on it: none does a second time.
+    used: bool,
 }
 
 /// Only what stands on somebody's yes names its question.
@@ -114,8 +125,12 @@ impl Walk {
         if !self.keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_))) {
             return Some("a decision that no key signed which could decide then");
         }
+        if !self.signed.insert(note.text().to_owned()) {
+            return Some("a decision that stands in a record before");
+        }
         if matches!(decision.verb, Verb::Approve | Verb::Rollback) {
-            self.agreed.insert(decision.about.to_string(), (decision.plan, decision.reach));
+            let agreed = Agreed { plan: decision.plan, reach: decision.reach, used: false };
+            self.agreed.insert(decision.about.to_string(), agreed);
         }
         None
     }
@@ -123,21 +138,24 @@ impl Walk {
     fn granted(&self, fields: &Value) -> Option<&'static str> {
         let about = fields.get("hitl_id").and_then(Value::as_str).unwrap_or_default();
         match self.agreed.get(about) {
-            Some((_, Reach::Class | Reach::Session)) => None,
+            Some(Agreed { reach: Reach::Class | Reach::Session, .. }) => None,
             _ => Some("a grant that nobody signed"),
         }
     }
 
-    fn started(&self, fields: &Value) -> Option<&'static str> {
+    fn started(&mut self, fields: &Value) -> Option<&'static str> {
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         let about = text("hitl_id").unwrap_or_default();
         // On a rule or a grant: its name is the rule then.
         if about.is_empty() || !text("rule").is_some_and(|rule| rule.contains(about)) {
             return None;
         }
-        match self.agreed.get(about) {
-            Some((plan, _)) if text("plan_digest") == Some(plan.to_string().as_str()) => None,
-            Some(_) => Some("a call started on a yes that was given to another plan"),
+        match self.agreed.get_mut(about) {
+            Some(yes) if text("plan_digest") != Some(yes.plan.to_string().as_str()) => {
+                Some("a call started on a yes that was given to another plan")
+            }
+            Some(yes) => std::mem::replace(&mut yes.used, true)
+                .then_some("a call started on a yes that another had used already"),
             None => Some("a call started on a yes that nobody signed"),
         }
     }

@@ -84,6 +84,11 @@ impl Keyring {
         found
     }
 
+    /// Whether this is the key that counts now.
+    pub(super) fn ends_with(&self, key: &VerifyKey) -> bool {
+        self.keys.last().is_some_and(|(_, last)| last == key)
+    }
+
     /// The rows that repeat the keys, up to a record, against the records.
     pub(super) fn repeated(&self, rows: &[(u64, String)], upto: u64, findings: &mut Findings) {
         let keys = self.keys.iter().filter(|(seq, _)| *seq <= upto);

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use vambrace_ledger::{Digest, Findings, Forgotten, Kind, NamedPayload, Place, may_name_payloads};
 
 use crate::payload::fits;
+use crate::schema;
 
 /// What the lines say about payloads. Lines may come in any order.
 #[derive(Debug, Default)]
@@ -51,7 +52,8 @@ impl Payloads {
         // One state for the rest of it: a running store may add and forget meanwhile.
         let reading = connection.unchecked_transaction()?;
         self.rest(&reading)?;
-        if table(&reading)? {
+        // A folder of an older program has none.
+        if schema::has_table(&reading, "payloads")? {
             self.compare(&reading, findings)?;
         }
         for ((seq, field), commitment) in &self.named {
@@ -81,7 +83,8 @@ impl Payloads {
         )?;
         let mut rows = statement.query([crate::statements::signed(self.first)])?;
         while let Some(row) = rows.next()? {
-            let seq = row.get::<_, i64>(0)?.unsigned_abs();
+            // No record has a number below one: such a row belongs to none.
+            let seq = u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
             let field: String = row.get(1)?;
             let place = Place::Record(seq);
             let Some(said) = self.named.remove(&(seq, field.clone())) else {
@@ -100,10 +103,4 @@ impl Payloads {
         }
         Ok(())
     }
-}
-
-/// Whether there are payloads at all: a folder of an older program has none.
-fn table(connection: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'payloads'";
-    connection.prepare(sql)?.exists(())
 }

@@ -3,17 +3,19 @@
 //! looks at the roots and proofs of a real ledger.
 
 use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use serde_json::{Value, json};
 use sha2::Sha256;
-use vambrace_store::{SqliteStore, StateDir, VerifyOptions};
+use vambrace_store::{SqliteStore, StateDir, StoreError, VerifyOptions, VerifyReport};
 
 use crate::attacks::{later, looked};
 use crate::forge::{Dice, Forge, Image, Story, resealed, story, write};
-use crate::given::{at, quick};
+use crate::given::{at, checked, quick};
 use crate::moves::{Hand, MOVES, Move, replace_keys};
 
 fn script() -> PathBuf {
@@ -49,6 +51,27 @@ impl Drop for Second {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+thread_local! {
+    static SECOND: std::cell::RefCell<Second> = std::cell::RefCell::new(Second::new());
+}
+
+/// What ours finds, once the other one has come to the same verdict, with the same words for what lies beside the chain.
+pub(crate) fn agreed(home: &Path) -> VerifyReport {
+    let question = json!({"folder": home, "now": at(5_000).to_string()});
+    let (report, answer) = (checked(home), SECOND.with_borrow_mut(|second| second.look(&question)));
+    let kinds =
+        answer["findings"].as_array().unwrap().iter().map(|finding| finding["kind"].as_str().unwrap());
+    let beside = |kind: &&str| kind.starts_with("payload_") || *kind == "bad_decision";
+    let mut theirs: Vec<&str> = kinds.filter(beside).collect();
+    let kinds = report.findings.faults().iter().map(|finding| finding.kind.as_str());
+    let mut ours: Vec<&str> = kinds.filter(beside).collect();
+    ours.sort_unstable();
+    theirs.sort_unstable();
+    let verdicts = (Some(report.findings.is_clean()), answer["ok"].as_bool());
+    assert!(verdicts.0 == verdicts.1 && ours == theirs, "{:#?} and {answer:#}", report.findings);
+    report
 }
 
 /// What is no attack, or not one that the folder can show: an honest crash, or something that is only a hint.
@@ -188,6 +211,67 @@ fn a_ledger_that_was_copied_while_it_was_open_is_clean_to_both() {
     assert!(report.findings.is_clean(), "{:#?}", report.findings);
     let answer = Second::new().look(&json!({"folder": &copy, "now": at(9_000).to_string()}));
     assert_eq!((answer["ok"].as_bool(), answer["records"].as_u64()), (Some(true), Some(31)), "{answer:#}");
+}
+
+// B5: what is kept elsewhere is looked at before the table, which may grow meanwhile
+#[test]
+fn a_ledger_that_grows_while_it_is_looked_at_is_clean_to_the_second() {
+    let temp = crate::forge::folder();
+    let (home, pipe) = (temp.path().join("state"), temp.path().join("newest"));
+    let store = SqliteStore::open(StateDir::open(&home).unwrap(), &quick()).unwrap();
+    store.catch_up().unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let question = json!({"folder": &home, "now": at(9_000).to_string(), "checkpoints": [&pipe]});
+    let looking = std::thread::spawn(move || Second::new().look(&question));
+    // It opens when the other one has come to the checkpoint that was kept.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let open = || std::fs::OpenOptions::new().write(true).custom_flags(flags).open(&pipe);
+    let began = Instant::now();
+    let mut pipe = loop {
+        match open() {
+            Err(_) if began.elapsed() < Duration::from_secs(20) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
+    crate::given::runtime().block_on(async {
+        use vambrace_store::Store as _;
+        store.commit(crate::given::start("s-1", "c-1", 1)).await.unwrap();
+    });
+    store.catch_up().unwrap();
+    pipe.write_all(store.newest_checkpoint().unwrap().unwrap().note.as_bytes()).unwrap();
+    drop(pipe);
+    let answer = looking.join().unwrap();
+    assert_eq!((answer["ok"].as_bool(), answer["records"].as_u64()), (Some(true), Some(2)), "{answer:#}");
+}
+
+/// As the program before the migration left it.
+const WITH_HEAD: &str = "
+    CREATE TABLE head (id INTEGER PRIMARY KEY, writer TEXT NOT NULL, seq INTEGER NOT NULL, event_hash TEXT NOT NULL) STRICT;
+    INSERT INTO head SELECT 1, name, (SELECT max(seq) FROM ledger), (SELECT hash FROM tree) FROM writer;
+    DROP TABLE writer; ALTER TABLE calls DROP COLUMN events;
+    DELETE FROM migrations WHERE version = 5; PRAGMA user_version = 4";
+
+// Issue 3, 2
+#[test]
+fn a_folder_that_no_newer_program_has_opened_is_verified_as_it_is() {
+    let ours = story(2, 12, 3000);
+    let temp = crate::forge::folder();
+    let home = temp.path().join("state");
+    Forge::of(&ours.image, &home).sql(WITH_HEAD);
+    let records = agreed(&home).records;
+    assert!(agreed(&home).findings.is_clean());
+    Forge::of(&ours.image, &home).sql(&format!("{WITH_HEAD}; DELETE FROM ledger WHERE seq = 5"));
+    assert!(!agreed(&home).findings.is_clean());
+    // Opening it brings it up to date, and nothing is lost.
+    Forge::of(&ours.image, &home).sql(WITH_HEAD);
+    drop(SqliteStore::open(StateDir::open(&home).unwrap(), &quick()).unwrap());
+    let after = agreed(&home);
+    assert!(after.findings.is_clean() && after.records == records, "{after:?}");
+    // The first form of all knew no keys; that is told, and is no finding.
+    let first = "DROP TABLE tree; DROP TABLE tree_nodes; DROP TABLE checkpoints; DROP TABLE ledger_keys";
+    Forge::of(&ours.image, &home).sql(&format!("{WITH_HEAD}; {first}"));
+    let told = vambrace_store::verify(&StateDir::existing(&home).unwrap(), &later(), &mut |_| {});
+    assert!(matches!(told, Err(StoreError::Unsigned)), "{told:?}");
 }
 
 // B5

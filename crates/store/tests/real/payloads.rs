@@ -8,7 +8,8 @@ use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
 use vambrace_ledger::{Entry, Kind, Op};
 use vambrace_store::{Batch, Change, PayloadRow, SqliteStore, Standing, Store, StoreError};
 
-use crate::given::{KEY, at, checked, clean, home, id, open, runtime, text};
+use crate::agreement::agreed;
+use crate::given::{KEY, at, clean, home, id, open, runtime, text};
 
 struct Clean;
 
@@ -119,7 +120,7 @@ fn nothing_of_forgotten_payloads_is_left_among_many() {
 // B5
 #[test]
 fn altered_missing_and_foreign_payloads_are_found() {
-    let cases: [(&str, &[Kind]); 8] = [
+    let cases: [(&str, &[Kind]); 9] = [
         ("UPDATE payloads SET content = x'00' WHERE seq = 2", &[Kind::PayloadDiffers]),
         ("UPDATE payloads SET salt = randomblob(32) WHERE seq = 2", &[Kind::PayloadDiffers]),
         ("UPDATE payloads SET salt = x'00' WHERE seq = 2", &[Kind::PayloadDiffers]),
@@ -133,6 +134,7 @@ fn altered_missing_and_foreign_payloads_are_found() {
             "INSERT INTO payloads (seq, field, salt, content) VALUES (-5, 'tool_args', x'00', x'00')",
             &[Kind::PayloadUnknown],
         ),
+        ("UPDATE payloads SET seq = -seq WHERE seq = 2", &[Kind::PayloadUnknown, Kind::PayloadMissing]),
         ("UPDATE payloads SET seq = 77 WHERE seq = 2", &[Kind::PayloadUnknown, Kind::PayloadMissing]),
     ];
     for (edit, expected) in cases {
@@ -148,9 +150,30 @@ fn altered_missing_and_foreign_payloads_are_found() {
                 assert!(matches!(store.payload(&row), Err(StoreError::Damaged { .. })), "{edit}");
             }
         });
-        let found: Vec<Kind> = checked(&home).findings.faults().iter().map(|finding| finding.kind).collect();
+        let found: Vec<Kind> = agreed(&home).findings.faults().iter().map(|finding| finding.kind).collect();
         assert_eq!(found, expected, "{edit}");
     }
+}
+
+// B5: what an agent says is an argument, also to the second verifier
+#[test]
+fn arguments_that_look_like_payloads_name_and_forget_none() {
+    let (_temp, home) = home();
+    let store = open(&home);
+    runtime().block_on(async {
+        keep(&store, 1, 20_000).await;
+        for args in [
+            json!({"a": 1, "payloads": [{"field": "tool_args"}]}),
+            json!({"a": 1, "forgotten": {"seq": 2}}),
+            json!({"a": {"b": 1, "payloads": [], "forgotten": {}}}),
+        ] {
+            let mut entry = Entry::new(Op::Violation, at(3));
+            entry.tool_args = Some(Redacted::json(args, &Clean).unwrap());
+            store.commit(Batch::durable(vec![entry], vec![])).await.unwrap();
+        }
+    });
+    let report = agreed(&home);
+    assert!(report.findings.is_clean(), "{:#?}", report.findings);
 }
 
 // B5: one transaction

@@ -5,10 +5,12 @@ mod course;
 mod file;
 mod pipe;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use vambrace_core::config::AuditExport;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_ledger::{Format, Op};
 use vambrace_store::{Record, SqliteStore};
@@ -17,15 +19,29 @@ use self::course::Course;
 use self::file::ExportFile;
 use crate::args::ExportWords;
 use crate::failure::{Failure, exit};
+use crate::found;
 use crate::out::Out;
 
 /// How often a follower looks for records. Looking is reading one row.
 const POLL: Duration = Duration::from_millis(250);
 
 pub(super) async fn run(words: &ExportWords, out: Out) -> Result<ExitCode, Failure> {
-    let format = Format::parse(&words.format).ok_or_else(|| {
-        super::unknown("format", &words.format, Format::ALL.iter().map(|format| format.as_str()))
-    })?;
+    // Only what stands above the project: an export is about every project of the state folder.
+    let configured = match (&words.format, &words.output) {
+        (Some(_), Some(_)) => AuditExport::default(),
+        _ => found::settled(&found::find_above()?)?.audit_export,
+    };
+    let format = words.format.as_deref().or(configured.format.as_deref()).unwrap_or("jsonl");
+    let format = Format::parse(format)
+        .ok_or_else(|| super::unknown("format", format, Format::ALL.iter().map(|format| format.as_str())))?;
+    let output = match &words.output {
+        Some(path) => Some(path.clone()).filter(|path| path.as_os_str() != "-"),
+        None => configured.output.map(PathBuf::from),
+    };
+    if words.output.is_none() && output.as_ref().is_some_and(|path| !path.is_absolute()) {
+        let message = "audit.export.output: it is not an absolute path";
+        return Err(Failure::usage(message, "name the file from `/` on, or say `--output`"));
+    }
     let store = super::ledger()?;
     let mut course = Course {
         ops: words.op.iter().map(|word| op(word)).collect::<Result<_, _>>()?,
@@ -33,7 +49,7 @@ pub(super) async fn run(words: &ExportWords, out: Out) -> Result<ExitCode, Failu
         until: words.until.as_deref().map(super::moment).transpose()?,
         after: words.after.unwrap_or(0),
     };
-    let mut goal = match &words.output {
+    let mut goal = match &output {
         None => Goal::Pipe,
         Some(path) => Goal::File(ExportFile::open(path, format, &mut course, &store).await?),
     };

@@ -159,7 +159,12 @@ fn tell(report: &VerifyReport, place: &Path, out: Out) {
         }
     } else {
         let noun = if count == 1 { "finding" } else { "findings" };
-        out.line(paint(Tone::Bad, format!("{count} {noun}: the ledger is not what was written")));
+        let verdict = if report.table_read {
+            "the ledger is not what was written"
+        } else {
+            "the table could not be read, so nothing shows that the ledger is what was written"
+        };
+        out.line(paint(Tone::Bad, format!("{count} {noun}: {verdict}")));
     }
 }
 

@@ -97,7 +97,7 @@ const VERIFY: Scene = Scene {
     exit: 0,
     holds: &["nothing found"],
     lacks: SECRETS,
-    meaning: "every record names the hash of the one before; table, head and segments agree",
+    meaning: "every record names the hash of the one before; table, tree and segments agree",
 };
 
 const PROPOSE: Scene = Scene {

@@ -309,7 +309,7 @@ fn yaml_that_only_serves_surprises_is_refused() {
         "2:2: not valid YAML: tabs disallowed within this context (block indentation)\nhint: indent with spaces: YAML does not allow tabs there",
     );
     one(
-        &format!("audit: {{export: {{a: {}{}}}}}", "[".repeat(70), "]".repeat(70)),
+        &format!("skills: {{paths: {{a: {}{}}}}}", "[".repeat(70), "]".repeat(70)),
         "1:83: nested deeper than 64 levels\nhint: a configuration is flat: is this the right file?",
     );
     one(

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::key::{Base, Combine, Covers, Kind};
 use super::super::keys::KEYS;
 use super::super::pattern::covers;
-use super::super::{Decision, Effective, Isolation, Setting, ViolationAction};
+use super::super::{AuditExport, Decision, Effective, Isolation, Setting, ViolationAction};
 use super::{layers, notes};
 
 fn check(
@@ -414,6 +414,19 @@ fn a_witness_is_named_above_the_project_only_and_by_one_file() {
     let effective = layers(&named("org"), &named("user"), "", false);
     let witness = effective.audit_witness.unwrap();
     assert_eq!((witness.url.as_str(), witness.key.as_str()), ("https://org.example", "org+1+A"));
+}
+
+// Where records are written is not for what they are about to say.
+#[test]
+fn an_export_is_directed_above_the_project_only() {
+    let text = "audit: {export: {format: cef, output: /tmp/records}}\n";
+    for trusted in [false, true] {
+        let effective = layers("", "", text, trusted);
+        assert_eq!(effective.audit_export, AuditExport::default());
+        assert_eq!(effective.notes.len(), 2);
+    }
+    let export = layers("", text, "", false).audit_export;
+    assert_eq!((export.format.as_deref(), export.output.as_deref()), (Some("cef"), Some("/tmp/records")));
 }
 
 #[test]
