@@ -57,6 +57,11 @@ impl Vault {
         value(found.0, found.1, &machine::environment()).ok().flatten()
     }
 
+    /// Every value that is known, as it is now.
+    pub(crate) fn known(&self) -> Result<Vec<KnownValue>, Failure> {
+        values(&self.scopes, self.least)
+    }
+
     /// The file in which the value of a scope lies, where it lies in one.
     pub(crate) fn file(&self, name: &str) -> Option<&Path> {
         let scope = self.scopes.get(name).filter(|scope| scope.get("env").is_none())?;

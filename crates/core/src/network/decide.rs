@@ -181,6 +181,12 @@ impl Rules {
         !self.open && self.rules.iter().all(|rule| rule.refuses)
     }
 
+    /// Whether some rule allows something on this port.
+    #[must_use]
+    pub fn uses_port(&self, port: u16) -> bool {
+        self.open || self.rules.iter().any(|rule| !rule.refuses && rule.ports.contain(port))
+    }
+
     /// What the writer may not have meant.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.rules.iter().filter_map(Rule::warning)
