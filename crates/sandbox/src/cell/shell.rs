@@ -33,6 +33,8 @@ pub(crate) struct Shell {
     /// Where the home folder is shown.
     pub(super) home: Bytes,
     pub(super) grounds: Grounds,
+    /// The sockets of a network that stands already.
+    pub(super) network: Option<Vec<OwnedFd>>,
 }
 
 impl Shell {
@@ -52,8 +54,16 @@ impl Shell {
         let private = make_private(identity, disk).step("private folders")?;
         let place = rustix::fs::open(PRIVATE_SITE, folder, Mode::empty()).step("private folders")?;
         mounting::attach(private.as_fd(), place.as_fd()).step("private folders")?;
-        let mut shell =
-            Self { identity, host, root, private, disk, home: home.to_vec(), grounds: Grounds::default() };
+        let mut shell = Self {
+            identity,
+            host,
+            root,
+            private,
+            disk,
+            home: home.to_vec(),
+            grounds: Grounds::default(),
+            network: None,
+        };
         shell.lend(b"tmp", 0o1777, b"tmp").step("private folders")?;
         shell.lend(b"shm", 0o1777, b"dev/shm").step("private folders")?;
         let mut grounds = Grounds::default();
