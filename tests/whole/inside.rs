@@ -6,9 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use base64::Engine as _;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::home::{Home, Ran, stands_in};
 
@@ -22,27 +20,18 @@ struct Far {
 
 /// A server for `api.example` that says back what it was told, and a proxy that leads to it.
 fn far() -> Far {
-    let made = rcgen::generate_simple_self_signed(vec!["api.example".to_owned()]).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let packed = base64::engine::general_purpose::STANDARD.encode(made.cert.der());
-    let certificate = format!("-----BEGIN CERTIFICATE-----\n{packed}\n-----END CERTIFICATE-----\n");
+    let made = vambrace_selfsigned::for_names(&["api.example"]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = format!("http://{}", listener.local_addr().unwrap());
     let saw: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (config, kept) = (Arc::new(config), Arc::clone(&saw));
+    let (config, kept) = (Arc::new(made.config), Arc::clone(&saw));
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let (config, kept) = (Arc::clone(&config), Arc::clone(&kept));
             std::thread::spawn(move || serve(stream, config, &kept));
         }
     });
-    Far { proxy, certificate, saw }
+    Far { proxy, certificate: made.pem, saw }
 }
 
 fn serve(mut stream: TcpStream, config: Arc<ServerConfig>, saw: &Mutex<Vec<String>>) {

@@ -177,11 +177,17 @@ impl Door for Gate {
         let mut ports = self.ports.lock();
         ports.spare = sockets.spare;
         let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
-        ports.tasks.spawn_on(resolver::datagrams(inner, sockets.dns, stop), &self.runtime);
-        for socket in sockets.unheard {
-            let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
-            ports.tasks.spawn_on(unheard::listen(inner, socket, stop), &self.runtime);
-        }
+        let mut unheard = sockets.unheard.into_iter();
+        let (one, other) = (unheard.next(), unheard.next());
+        // One task: most programs need none of them, and wait for its end.
+        let datagrams = async move {
+            tokio::join!(
+                resolver::datagrams(&inner, sockets.dns, stop.clone()),
+                unheard::listen(&inner, one, stop.clone()),
+                unheard::listen(&inner, other, stop),
+            );
+        };
+        ports.tasks.spawn_on(datagrams, &self.runtime);
     }
 
     fn hint(&self, to: SocketAddr, kind: Kind) -> Hint {

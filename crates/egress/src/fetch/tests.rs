@@ -303,19 +303,8 @@ async fn a_name_outside_the_fence_is_refused() {
 // S13: certificates are checked, by name
 #[tokio::test]
 async fn tls_is_verified_against_the_trusted_certificates() {
-    use tokio_rustls::TlsAcceptor;
-    use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-    use tokio_rustls::rustls::{ServerConfig, crypto};
-
-    let made = rcgen::generate_simple_self_signed(vec!["good.example".to_owned()]).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let made = vambrace_selfsigned::for_names(&["good.example"]);
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(made.config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -332,7 +321,7 @@ async fn tls_is_verified_against_the_trusted_certificates() {
     let url = format!("https://good.example:{port}/");
     let fault = fetcher.fetch(get(&url), BOUNDS).await.unwrap_err();
     assert!(matches!(fault, FetchFault::Failed { .. }), "{fault:?}");
-    fetcher.trust = Arc::new(Trust::with(crate::trust::pem(made.cert.der()).as_bytes()).unwrap());
+    fetcher.trust = Arc::new(Trust::with(made.pem.as_bytes()).unwrap());
     assert_eq!(fetcher.fetch(get(&url), BOUNDS).await.unwrap().body, b"private");
     let fault = fetcher.fetch(get(&format!("https://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
     assert!(fault.to_string().contains("TLS"), "{fault}");

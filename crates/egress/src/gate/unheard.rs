@@ -26,8 +26,8 @@ const LAST: usize = 4096;
 const MOST: usize = 256;
 
 /// Listens until the gate closes, then takes what is there.
-pub(super) async fn listen(inner: Arc<Inner>, socket: OwnedFd, mut stop: watch::Receiver<bool>) {
-    let Ok(socket) = UdpSocket::from_std(socket.into()) else { return };
+pub(super) async fn listen(inner: &Arc<Inner>, socket: Option<OwnedFd>, mut stop: watch::Receiver<bool>) {
+    let Some(Ok(socket)) = socket.map(|socket| UdpSocket::from_std(socket.into())) else { return };
     let read = |message: &mut [u8]| Ok(rustix::net::recv(&socket, message, RecvFlags::DONTWAIT)?.0);
     loop {
         tokio::select! {

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use tokio_rustls::rustls::{ServerConfig, crypto};
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
@@ -59,17 +58,11 @@ async fn run_as(
     alpn: &[&[u8]],
     server_name: &str,
 ) -> Ran {
-    let made = rcgen::generate_simple_self_signed(vec![server_name.to_owned()]).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
+    let made = vambrace_selfsigned::for_names(&[server_name]);
+    let mut config = made.config;
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
     let further = [KnownValue { kind: "other".to_owned(), value: Secret::from(OTHER) }];
-    let trust = Arc::new(Trust::with(pem(made.cert.der()).as_bytes()).unwrap());
+    let trust = Arc::new(Trust::with(made.pem.as_bytes()).unwrap());
     let termination = Termination::new(vec![entry], trust, &further, &[7; 32]).unwrap();
     let ((near, program), (out, server)) = (pair().await, pair().await);
     let saw: Arc<Mutex<Vec<u8>>> = Arc::default();
