@@ -12,6 +12,9 @@ use crate::home::{Home, Ran, stands_in};
 
 const VALUE: &str = "real-api-key-0123456789abcdef";
 
+/// Of a scope that no host is given.
+const OTHER: &str = "another-scopes-value-0123456789";
+
 struct Far {
     proxy: String,
     certificate: String,
@@ -69,11 +72,13 @@ fn home(far: &Far) -> Home {
     let home = Home::bare();
     std::fs::write(home.path("roots.pem"), &far.certificate).unwrap();
     std::fs::write(home.path("key"), format!("{VALUE}\n")).unwrap();
+    std::fs::write(home.path("other"), OTHER).unwrap();
     home.user_config(&format!(
         "network:\n  roots: {}\n  terminate:\n    - hosts: [api.example]\n      methods: [GET]\n      paths: ['/v1/*']\n      \
-         secret: api\n      header: X-Api-Key\n      env: API_KEY\nsecrets: {{scopes: {{api: {{file: {}}}}}}}\n",
+         secret: api\n      header: X-Api-Key\n      env: API_KEY\nsecrets: {{scopes: {{api: {{file: {}}}, other: {{file: {}}}}}}}\n",
         home.path("roots.pem").display(),
         home.path("key").display(),
+        home.path("other").display(),
     ));
     home
 }
@@ -104,6 +109,11 @@ fn a_program_uses_a_credential_that_it_never_sees() {
     let events = told["network"]["events"].to_string();
     assert!(events.contains("\"credential\"") && events.contains("x-api-key"), "{events}");
     assert_eq!(stands_in(&home.state(), VALUE), None);
+    // What comes back holds no value of another scope either; the program counts for itself, as it would see it.
+    let words = format!("-H 'X-Told: {OTHER}' https://api.example/v1/x | grep -c {OTHER}");
+    let told = ask(&home, &far, &words).json();
+    assert!(told["stdout"].as_str().unwrap().starts_with("0\n"), "{told}");
+    assert!(far.saw.lock().unwrap()[1].contains(&format!("X-Told: {OTHER}\r\n")));
     // Nothing of it is left behind.
     assert_eq!(std::fs::read_dir(home.state().join("certificates")).unwrap().count(), 0);
 }

@@ -57,9 +57,10 @@ impl Vault {
         value(found.0, found.1, &machine::environment()).ok().flatten()
     }
 
-    /// Every value that is known, as it is now.
-    pub(crate) fn known(&self) -> Result<Vec<KnownValue>, Failure> {
-        values(&self.scopes, self.least)
+    /// The values of all secret scopes, as they are now.
+    pub(crate) fn all_scopes(&self) -> Vec<KnownValue> {
+        let names = self.scopes.as_object().into_iter().flat_map(serde_json::Map::keys);
+        names.filter_map(|name| Some(KnownValue { kind: kind(name), value: self.scope(name)? })).collect()
     }
 
     /// The file in which the value of a scope lies, where it lies in one.

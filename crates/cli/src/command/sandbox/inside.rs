@@ -67,8 +67,8 @@ pub(super) fn inside(
         entries.push(entry(written, vault, &mut placeholders)?);
     }
     let key = machine::random_key().map_err(|error| Failure::failed(error.to_string()))?;
-    let termination =
-        Termination::new(entries, trust(settings)?, &vault.known()?, &key).map_err(|bad| refused(&bad))?;
+    let termination = Termination::new(entries, trust(settings)?, &vault.all_scopes(), &key)
+        .map_err(|bad| refused(&bad))?;
     let bundle = file(&termination.bundle())?;
     let mut set = |name: &str, value: OsString| {
         spec.environment.retain(|(known, _)| known != name);
