@@ -6,13 +6,14 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use base64::Engine as _;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::home::{Home, Ran, stands_in};
 
 const VALUE: &str = "real-api-key-0123456789abcdef";
+
+/// Of a scope that no host is given.
+const OTHER: &str = "another-scopes-value-0123456789";
 
 struct Far {
     proxy: String,
@@ -22,27 +23,18 @@ struct Far {
 
 /// A server for `api.example` that says back what it was told, and a proxy that leads to it.
 fn far() -> Far {
-    let made = rcgen::generate_simple_self_signed(vec!["api.example".to_owned()]).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let packed = base64::engine::general_purpose::STANDARD.encode(made.cert.der());
-    let certificate = format!("-----BEGIN CERTIFICATE-----\n{packed}\n-----END CERTIFICATE-----\n");
+    let made = vambrace_selfsigned::for_names(&["api.example"]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = format!("http://{}", listener.local_addr().unwrap());
     let saw: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (config, kept) = (Arc::new(config), Arc::clone(&saw));
+    let (config, kept) = (Arc::new(made.config), Arc::clone(&saw));
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let (config, kept) = (Arc::clone(&config), Arc::clone(&kept));
             std::thread::spawn(move || serve(stream, config, &kept));
         }
     });
-    Far { proxy, certificate, saw }
+    Far { proxy, certificate: made.pem, saw }
 }
 
 fn serve(mut stream: TcpStream, config: Arc<ServerConfig>, saw: &Mutex<Vec<String>>) {
@@ -80,11 +72,13 @@ fn home(far: &Far) -> Home {
     let home = Home::bare();
     std::fs::write(home.path("roots.pem"), &far.certificate).unwrap();
     std::fs::write(home.path("key"), format!("{VALUE}\n")).unwrap();
+    std::fs::write(home.path("other"), OTHER).unwrap();
     home.user_config(&format!(
         "network:\n  roots: {}\n  terminate:\n    - hosts: [api.example]\n      methods: [GET]\n      paths: ['/v1/*']\n      \
-         secret: api\n      header: X-Api-Key\n      env: API_KEY\nsecrets: {{scopes: {{api: {{file: {}}}}}}}\n",
+         secret: api\n      header: X-Api-Key\n      env: API_KEY\nsecrets: {{scopes: {{api: {{file: {}}}, other: {{file: {}}}}}}}\n",
         home.path("roots.pem").display(),
         home.path("key").display(),
+        home.path("other").display(),
     ));
     home
 }
@@ -115,6 +109,11 @@ fn a_program_uses_a_credential_that_it_never_sees() {
     let events = told["network"]["events"].to_string();
     assert!(events.contains("\"credential\"") && events.contains("x-api-key"), "{events}");
     assert_eq!(stands_in(&home.state(), VALUE), None);
+    // What comes back holds no value of another scope either; the program counts for itself, as it would see it.
+    let words = format!("-H 'X-Told: {OTHER}' https://api.example/v1/x | grep -c {OTHER}");
+    let told = ask(&home, &far, &words).json();
+    assert!(told["stdout"].as_str().unwrap().starts_with("0\n"), "{told}");
+    assert!(far.saw.lock().unwrap()[1].contains(&format!("X-Told: {OTHER}\r\n")));
     // Nothing of it is left behind.
     assert_eq!(std::fs::read_dir(home.state().join("certificates")).unwrap().count(), 0);
 }

@@ -278,3 +278,14 @@ fn searching_uses_the_configured_engine_and_its_key_goes_nowhere_else() {
     );
     assert_eq!(home.call("web_search", r#"{"query":"x"}"#).0, 4);
 }
+
+// S13
+#[test]
+fn a_redirect_that_is_not_followed_is_told() {
+    let site = Site::new(|_| {
+        "HTTP/1.1 300 Multiple Choices\r\nLocation: /elsewhere?x=1\r\nContent-Length: 0\r\n\r\n".to_owned()
+    });
+    let (code, answer) = home("").call("web_fetch", &json!({"url": site.url("/a")}).to_string());
+    assert_eq!((code, &answer["data"]["status"]), (0, &json!(300)), "{answer}");
+    assert_eq!(answer["data"]["location"], "/elsewhere?x=1", "{answer}");
+}

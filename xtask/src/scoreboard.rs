@@ -6,6 +6,8 @@
 //! Probes that get through do what they do: they trace, stop and end the process that started them. So nobody runs as
 //! root here, and what they take for the broker and for their parent are stand-ins.
 
+mod network;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -42,11 +44,13 @@ pub(crate) fn run(project: &Project) -> Outcome<ExitCode> {
         }
     }
     tell(&columns);
+    let gated = network::run(project, &toolbox, &stage);
     stage.remove();
+    let gated = gated?;
     let ours = columns.iter().filter(|(name, _)| name.starts_with("vambrace"));
     let clean =
         ours.clone().count() > 0 && ours.clone().all(|(_, board)| board.values().all(|reached| !reached));
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if clean && gated { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The test program of the sandbox, built.

@@ -57,6 +57,12 @@ impl Vault {
         value(found.0, found.1, &machine::environment()).ok().flatten()
     }
 
+    /// The values of all secret scopes, as they are now.
+    pub(crate) fn all_scopes(&self) -> Vec<KnownValue> {
+        let names = self.scopes.as_object().into_iter().flat_map(serde_json::Map::keys);
+        names.filter_map(|name| Some(KnownValue { kind: kind(name), value: self.scope(name)? })).collect()
+    }
+
     /// The file in which the value of a scope lies, where it lies in one.
     pub(crate) fn file(&self, name: &str) -> Option<&Path> {
         let scope = self.scopes.get(name).filter(|scope| scope.get("env").is_none())?;

@@ -181,6 +181,9 @@ impl Fetcher {
         let mut ticket = self.log.begin(Action::Fetch(ask.method), host.to_string(), port);
         let judged = match self.reach.judge(host, port) {
             Verdict::Allow(_) if !self.hosts.admits(&host.to_string()) => Err(Reason::HostNotAllowed),
+            Verdict::Allow(_) if terminate::is_way_around(&self.limits, &self.reach, host, port) => {
+                Err(Reason::AddressNotAllowed)
+            }
             Verdict::Allow(rule) => {
                 let asked = (target.is_secure(), ask.method.as_str(), &*target.path());
                 terminate::may_ask(&self.limits, host, port, asked).map(|()| rule)

@@ -5,6 +5,7 @@
 //! the port, and may be wrong in either direction without harm.
 
 mod resolver;
+mod unheard;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -124,12 +125,14 @@ impl Gate {
     /// Closes everything and tells what was attempted, and how many attempts more there were than are kept. Waits, so
     /// another thread than the caller's must be at work for the runtime.
     pub fn close(&self) -> (Vec<Event>, u64) {
-        let mut tasks = std::mem::take(&mut *self.ports.lock()).tasks;
+        let Ports { mut tasks, spare, .. } = std::mem::take(&mut *self.ports.lock());
         let (done, closed) = std::sync::mpsc::channel::<()>();
         let _ = self.stop.send(true);
         self.runtime.spawn(async move {
             while tasks.join_next().await.is_some() {}
             drop(done);
+            // Nobody waits for these any more.
+            drop(spare);
         });
         // Nothing is ever sent: the end of the task is the message.
         let _ = closed.recv();
@@ -141,6 +144,11 @@ impl Gate {
         let mut ports = self.ports.lock();
         if ports.opened.contains(&(None, port)) || ports.opened.contains(&(only, port)) {
             return Ok(());
+        }
+        // One is kept for DNS, which is opened like the others when it is asked over TCP.
+        let kept = usize::from(port != resolver::PORT && !ports.opened.contains(&(None, resolver::PORT)));
+        if ports.spare.len() <= kept {
+            return Err(Errno::MFILE);
         }
         let socket = ports.spare.pop().ok_or(Errno::MFILE)?;
         let address = match only {
@@ -169,18 +177,30 @@ impl Door for Gate {
         let mut ports = self.ports.lock();
         ports.spare = sockets.spare;
         let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
-        ports.tasks.spawn_on(resolver::datagrams(inner, sockets.dns, stop), &self.runtime);
-        drop(ports);
-        // Without it a program falls back to datagrams, which are there.
-        let _ = self.listen(None, resolver::PORT);
+        let mut unheard = sockets.unheard.into_iter();
+        let (one, other) = (unheard.next(), unheard.next());
+        // One task: most programs need none of them, and wait for its end.
+        let datagrams = async move {
+            tokio::join!(
+                resolver::datagrams(&inner, sockets.dns, stop.clone()),
+                unheard::listen(&inner, one, stop.clone()),
+                unheard::listen(&inner, other, stop),
+            );
+        };
+        ports.tasks.spawn_on(datagrams, &self.runtime);
     }
 
     fn hint(&self, to: SocketAddr, kind: Kind) -> Hint {
         let (address, port) = (to.ip().to_canonical(), to.port());
         // Programs ask the kernel for a route by connecting datagrams that they never send. What is sent finds nobody.
         let near = address.is_loopback() || address.is_unspecified();
+        if kind == Kind::Stream && port == resolver::PORT {
+            // Without it a program falls back to datagrams, which are there.
+            let _ = self.listen(None, resolver::PORT);
+        }
         if kind == Kind::Datagram || port == 0 || port == resolver::PORT {
-            // A name that was asked for has its event; who writes an address out means it.
+            // A name may be pointed at without anything being sent (resolver libraries do); who writes an address out
+            // means it. What is sent is told in any case (`unheard`).
             let straight = matches!(self.inner.meaning(address), Ok(Destination::Address(_)));
             if kind == Kind::Datagram && straight && !near && port != 0 && port != resolver::PORT {
                 self.inner.log.begin(Action::Datagram, address.to_string(), port).failed(Reason::Datagram);
@@ -199,7 +219,7 @@ impl Door for Gate {
             return Hint::GoOn;
         }
         let refused = match self.inner.meaning(address) {
-            Ok(destination) => match self.inner.setting.rules.judge(&destination, port) {
+            Ok(destination) => match self.inner.judge(&destination, port) {
                 Verdict::Allow(_) => match self.listen(None, port) {
                     Err(Errno::MFILE) => Some((destination.to_string(), Reason::Cap("ports"))),
                     _ => None,
@@ -310,6 +330,16 @@ impl Inner {
         }
     }
 
+    fn judge(&self, host: &Destination, port: u16) -> Verdict {
+        let (rules, ends) = (&self.setting.rules, &self.setting.termination);
+        match rules.judge(host, port) {
+            Verdict::Allow(_) if ends.as_ref().is_some_and(|ends| ends.is_gone_around(rules, host, port)) => {
+                Verdict::Deny(Reason::AddressNotAllowed)
+            }
+            said => said,
+        }
+    }
+
     /// Judges a destination and dials it.
     pub(crate) async fn reach(
         &self,
@@ -319,7 +349,7 @@ impl Inner {
         speaks: Speaks,
     ) -> Result<Dialled, Reason> {
         let rules = &self.setting.rules;
-        match rules.judge(host, port) {
+        match self.judge(host, port) {
             Verdict::Allow(rule) => ticket.allowed_by(rule),
             Verdict::Deny(reason) => return Err(reason),
         }

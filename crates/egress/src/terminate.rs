@@ -15,7 +15,7 @@ mod session;
 use std::fmt;
 use std::sync::Arc;
 
-use vambrace_core::network::{BadRule, Destination, HostName, Ports, Reason, Rule, Rules, Verdict};
+use vambrace_core::network::{BadRule, Destination, HostName, Ports, Reach, Reason, Rule, Rules, Verdict};
 use vambrace_redact::{KnownValue, Redactor, Rules as Nothing, Secret};
 
 use crate::trust::{Trust, pem};
@@ -25,6 +25,8 @@ pub(crate) use session::Session;
 /// The hosts whose TLS ends here, and the authority that stands in for theirs.
 pub struct Termination {
     entries: Vec<Terminated>,
+    /// Takes every known value out of what comes back; nothing where there is none.
+    scrubber: Option<Redactor>,
     authority: Authority,
     trust: Arc<Trust>,
 }
@@ -46,8 +48,6 @@ pub struct Credential {
     header: String,
     placeholder: String,
     value: Secret,
-    /// Takes the value out of what comes back.
-    scrubber: Redactor,
 }
 
 /// Why TLS cannot end here as configured.
@@ -86,6 +86,13 @@ impl Terminated {
     }
 }
 
+/// Whether an address would be a way around: who writes one out says no name that could be looked for. So where TLS of
+/// some hosts ends here, an address is reached on their ports only if a rule names it, not because everything is allowed.
+pub(crate) fn is_way_around(entries: &[Terminated], reach: &Reach, host: &Destination, port: u16) -> bool {
+    let Destination::Address(address) = host else { return false };
+    entries.iter().any(|entry| entry.hosts.uses_port(port)) && !reach.means_address(*address, port)
+}
+
 /// Whether this may be asked of a host, for who asks it without a program in between: as a program would be judged.
 pub(crate) fn may_ask(
     entries: &[Terminated],
@@ -108,12 +115,7 @@ fn entry_for<'a>(entries: &'a [Terminated], host: &Destination, port: u16) -> Op
 
 impl Credential {
     /// A header, the placeholder that the program holds, and the value behind it.
-    pub fn new(
-        header: &str,
-        placeholder: String,
-        value: &Secret,
-        key: &[u8; 32],
-    ) -> Result<Self, BadTermination> {
+    pub fn new(header: &str, placeholder: String, value: &Secret) -> Result<Self, BadTermination> {
         let name =
             !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let value = Secret::new(value.expose().trim_ascii());
@@ -121,21 +123,37 @@ impl Credential {
         if !name || !plain || value.expose().is_empty() {
             return Err(BadTermination::Header(header.to_owned()));
         }
-        let known = KnownValue { kind: "credential".to_owned(), value: value.clone() };
-        let scrubber = Redactor::new(Nothing::bare(), &[known], &[], key);
-        let found = scrubber.redact_bytes(value.expose()).is_ok_and(|(_, count)| count > 0);
-        if !found {
-            return Err(BadTermination::Value(header.to_owned()));
-        }
-        Ok(Self { header: header.to_ascii_lowercase(), placeholder, value, scrubber })
+        let own = Self { header: header.to_ascii_lowercase(), placeholder, value };
+        // Nothing of this one is shown to anybody, so any key will do.
+        let scrubber = Redactor::new(Nothing::bare(), &[own.known()], &[], &[0; 32]);
+        let found = scrubber.redact_bytes(own.value.expose()).is_ok_and(|(_, count)| count > 0);
+        if found { Ok(own) } else { Err(BadTermination::Value(header.to_owned())) }
+    }
+
+    fn known(&self) -> KnownValue {
+        KnownValue { kind: "credential".to_owned(), value: self.value.clone() }
     }
 }
 
 impl Termination {
-    /// For these hosts; the other side is believed as `trust` says.
-    pub fn new(entries: Vec<Terminated>, trust: Arc<Trust>) -> Result<Self, BadTermination> {
+    /// For these hosts; the other side is believed as `trust` says. The values of all credentials, and these further
+    /// ones, are taken out of what any of the hosts answers; `key` marks them.
+    pub fn new(
+        entries: Vec<Terminated>,
+        trust: Arc<Trust>,
+        further: &[KnownValue],
+        key: &[u8; 32],
+    ) -> Result<Self, BadTermination> {
         let authority = Authority::new().map_err(BadTermination::Certificate)?;
-        Ok(Self { entries, authority, trust })
+        let own = entries.iter().filter_map(|entry| entry.credential.as_ref()).map(Credential::known);
+        let known: Vec<KnownValue> = own.chain(further.iter().cloned()).collect();
+        let scrubber = (!known.is_empty()).then(|| Redactor::new(Nothing::bare(), &known, &[], key));
+        Ok(Self { entries, scrubber, authority, trust })
+    }
+
+    /// See [`is_way_around`].
+    pub(crate) fn is_gone_around(&self, reach: &Reach, host: &Destination, port: u16) -> bool {
+        is_way_around(&self.entries, reach, host, port)
     }
 
     /// Every certificate that a program inside should trust, in PEM: the machine's and the gate's own.

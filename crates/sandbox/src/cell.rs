@@ -24,6 +24,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::fault::{Named as _, Step};
+use crate::network::inside;
 use crate::spec::Limits;
 use crate::sys::{capability, message, process};
 use crate::wire::{self, Go, Identity, Order, Report};
@@ -44,6 +45,16 @@ pub(crate) struct Errand {
     pub(crate) ids: Option<Ids>,
 }
 
+/// What is known of a run before its order.
+#[derive(Clone, Copy)]
+pub(crate) struct MadeFor<'a> {
+    pub(crate) identity: Identity,
+    pub(crate) proc: bool,
+    pub(crate) home: &'a [u8],
+    /// Probably somebody stands at a gate to its network.
+    pub(crate) gated: bool,
+}
+
 /// How files look to an unprivileged user when the broker is root.
 pub(crate) struct Ids {
     pub(crate) of_owner: OwnedFd,
@@ -51,15 +62,16 @@ pub(crate) struct Ids {
 }
 
 /// Lives one run of tier full; never returns.
-pub(crate) fn live(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], stock: Stock) -> ! {
-    let code = match run(channel, identity, proc, home, stock) {
+pub(crate) fn live(channel: OwnedFd, made_for: &MadeFor<'_>, stock: Stock) -> ! {
+    let code = match run(channel, made_for, stock) {
         Ok(()) => 0,
         Err(_) => 1,
     };
     process::leave(code)
 }
 
-fn run(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], mut stock: Stock) -> Result<(), Errno> {
+fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(), Errno> {
+    let MadeFor { identity, proc, home, gated } = *made_for;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let ids = if identity.taken {
         Ok(())
@@ -67,9 +79,14 @@ fn run(channel: OwnedFd, identity: Identity, proc: bool, home: &[u8], mut stock:
         capability::drop_bounding();
         own_ids(identity).step("user namespace")
     };
-    let shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk, home));
-    if shell.is_ok() {
+    let mut shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk, home));
+    if let Ok(shell) = &mut shell {
         stock.furnish(std::path::Path::new(template::SITE), home);
+        if gated {
+            // What fails here is tried again, and told, when there is an order.
+            shell.network = inside::set_up().ok();
+            stock.expect_gate();
+        }
     }
     let errand = receive(channel.as_fd())?;
     // The launcher died before our death was tied to its: nobody would end us.

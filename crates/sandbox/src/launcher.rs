@@ -228,7 +228,7 @@ impl Launcher {
             None => {
                 let own_network = header.network != Network::None;
                 let (home, tier) = (header.home.clone(), header.tier);
-                let asked = Asked { proc, own_network, expected: None, home, tier };
+                let asked = Asked { proc, own_network, gated: false, expected: None, home, tier };
                 self.make_cell(kind, asked, &header.limits)?
             }
         };

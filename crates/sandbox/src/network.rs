@@ -10,12 +10,14 @@
 
 pub(crate) mod hint;
 pub(crate) mod inside;
+mod unheard;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 pub use crate::sys::datagram::{Datagram, receive, reply};
+pub use unheard::unheard;
 
 /// Who stands outside a sandbox's network.
 pub trait Door: fmt::Debug + Send + Sync {
@@ -33,6 +35,8 @@ pub struct Sockets {
     pub dns: OwnedFd,
     /// TCP sockets that are bound to nothing yet; one for each port that is opened later.
     pub spare: Vec<OwnedFd>,
+    /// On which the kernel tells that a datagram found nobody; none where it may not be asked.
+    pub unheard: Vec<OwnedFd>,
 }
 
 /// What kind of socket wants to connect.

@@ -71,12 +71,16 @@ impl Sandbox {
 
 impl Offered {
     fn fits(&self, header: &Header) -> bool {
-        let Offer { tier, expected, home, owner, identity, .. } = &self.offer;
+        let Offer { tier, expected, home, owner, identity, gated, .. } = &self.offer;
         *tier == header.tier
             && match tier {
                 Tier::NoUserns => expected
                     .is_none_or(|expected| (expected, Network::None) == (header.observe, header.network)),
-                _ => *home == header.home && (!identity.taken || *owner == header.owner),
+                _ => {
+                    *home == header.home
+                        && (!identity.taken || *owner == header.owner)
+                        && !(*gated && header.network == Network::Loopback)
+                }
             }
     }
 

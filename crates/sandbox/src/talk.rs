@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::denial::Told;
 use crate::fault::SandboxFault;
-use crate::network::{Door, Sockets};
+use crate::network::{Door, PORTS, Sockets};
 use crate::observe::Observer;
 use crate::outcome::{Captured, Exit};
 use crate::run::{Attempt, Stream};
@@ -236,7 +236,8 @@ impl Talk<'_> {
             Ok(Report::Network) => {
                 let mut handles = received.handles.into_iter();
                 if let (Some(door), Some(dns)) = (&self.door, handles.next()) {
-                    door.open(Sockets { dns, spare: handles.collect() });
+                    let spare = handles.by_ref().take(PORTS).collect();
+                    door.open(Sockets { dns, spare, unheard: handles.collect() });
                 }
             }
             Ok(Report::Listener) => {

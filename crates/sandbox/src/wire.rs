@@ -57,6 +57,8 @@ pub(crate) struct Offer {
     /// A guess, in the other tiers: where the home folder is, and whose the workspace is.
     pub(crate) home: Bytes,
     pub(crate) owner: (u32, u32),
+    /// Whether its network leads to a gate already.
+    pub(crate) gated: bool,
     /// What its control group is bound to.
     pub(crate) limits: Limits,
     pub(crate) go: Go,

@@ -30,6 +30,7 @@ const SHOWN: usize = 2000;
 
 /// So much of what a server says it sends.
 const LONGEST_TYPE: usize = 200;
+const LONGEST_LOCATION: usize = 2000;
 
 /// The tool.
 pub(crate) struct WebFetch(Card);
@@ -80,6 +81,7 @@ impl WebFetch {
                     "url": {"type": "string"}, "status": {"type": "integer"}, "content_type": {"type": ["string", "null"]},
                     "title": {"type": ["string", "null"]}, "content": {"type": "string"}, "size": {"type": "integer"},
                     "truncated": {"type": "boolean"}, "redirects": {"type": "array", "items": {"type": "string"}},
+                    "location": {"type": ["string", "null"], "description": "Where it points, when it is a redirect that was not followed."},
                 },
                 "required": ["url", "status", "content", "truncated"],
             }),
@@ -178,18 +180,20 @@ impl Fetching {
         };
         let (shown, whole) = web::cut(&text, self.most);
         let truncated = !whole || reply.truncated;
+        let location = reply.location.as_deref().map(|said| web::cut(said, LONGEST_LOCATION).0);
         let redirects: Vec<String> = reply.passed.iter().map(ToString::to_string).collect();
         let mut note = vec![format!("{} {}", reply.status, reply.url)];
-        note.extend(reply.location.as_ref().map(|location| format!("redirects to {location}")));
+        note.extend(location.map(|location| format!("redirects to {location}, which was not followed")));
         note.extend(truncated.then(|| format!("truncated: {} of {} bytes of text", shown.len(), text.len())));
         Ok(Output {
             data: json!({
                 "url": reply.url.as_str(), "status": reply.status, "content_type": content_type, "title": title,
                 "content": shown, "size": reply.body.len(), "truncated": truncated, "redirects": redirects,
+                "location": location,
             }),
             details: json!({}),
             text: None,
-            note: truncated.then(|| note.join("; ")),
+            note: (truncated || location.is_some()).then(|| note.join("; ")),
             provenance: Provenance::Web,
             truncated,
             touched: Touched::default(),

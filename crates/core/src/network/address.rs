@@ -103,32 +103,40 @@ fn special_v6(address: Ipv6Addr) -> Option<Special> {
     if METADATA_V6.contains(&address) {
         return Some(Special::Metadata);
     }
-    let embedded = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        special_v4(Ipv4Addr::new(a, b, c, d))
-    };
+    let inside = carried(address).and_then(special_v4);
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some(Special::Unspecified),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some(Special::Loopback),
         // IPv4-compatible and IPv4-translated: nobody routes them, what they carry may still be reached.
-        [0, 0, 0, 0, 0, 0, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => {
-            Some(embedded(a, b).unwrap_or(Special::Reserved))
-        }
+        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => Some(inside.unwrap_or(Special::Reserved)),
         // NAT64: as what it leads to.
-        [0x64, 0xff9b, 0, 0, 0, 0, a, b] => embedded(a, b),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => inside,
         [0x64, 0xff9b, ..] => Some(Special::Private),
         [0xfe80..=0xfebf, ..] => Some(Special::LinkLocal),
         [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Special::Private),
         [0xff00..=0xffff, ..] => Some(Special::Multicast),
         // 6to4.
-        [0x2002, a, b, ..] => embedded(a, b),
+        [0x2002, ..] => inside,
         // Teredo, ORCHID, documentation and the other assignments to protocols.
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some(Special::Reserved),
-        // ISATAP.
-        [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, a, b] => embedded(a, b),
-        [0x2000..=0x3fff, ..] => None,
+        // ISATAP, or nothing.
+        [0x2000..=0x3fff, ..] => inside,
         _ => Some(Special::Reserved),
     }
+}
+
+/// The IPv4 address that one of IPv6 stands for, where it carries one: compatible, translated, NAT64, 6to4, ISATAP. (A
+/// mapped one is that address, see [`canonical`].)
+pub(super) fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match address.segments() {
+        [0, 0, 0, 0, 0, 0, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => (a, b),
+        [0x64, 0xff9b, .., a, b] => (a, b),
+        [0x2002, a, b, ..] => (a, b),
+        [_, _, _, _, 0 | 0x200, 0x5efe, a, b] => (a, b),
+        _ => return None,
+    };
+    let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+    Some(Ipv4Addr::new(a, b, c, d))
 }
 
 /// A range of addresses.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::address::{Special, canonical, special};
+use super::address::{Special, canonical, carried, special};
 use super::names::HostName;
 use super::rule::{BadRule, Ports, Rule, Subject};
 
@@ -181,6 +181,12 @@ impl Rules {
         !self.open && self.rules.iter().all(|rule| rule.refuses)
     }
 
+    /// Whether some rule allows something on this port.
+    #[must_use]
+    pub fn uses_port(&self, port: u16) -> bool {
+        self.open || self.rules.iter().any(|rule| !rule.refuses && rule.ports.contain(port))
+    }
+
     /// What the writer may not have meant.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.rules.iter().filter_map(Rule::warning)
@@ -286,10 +292,16 @@ impl Rules {
         self.open && matches!(kind, Special::Private | Special::Shared)
     }
 
+    /// What carries a refused address inside leads there, whatever else it is.
     fn refused(&self, address: IpAddr, port: u16) -> Result<(), Reason> {
+        let inside = match address {
+            IpAddr::V6(address) => carried(address).map(IpAddr::V4),
+            IpAddr::V4(_) => None,
+        };
         let refusing = self.networks.iter().filter_map(|at| self.rules.get(*at)).find(|rule| {
             let Subject::Network(network) = &rule.subject else { return false };
-            rule.refuses && rule.ports.contain(port) && network.contains(address)
+            let meant = network.contains(address) || inside.is_some_and(|inside| network.contains(inside));
+            rule.refuses && rule.ports.contain(port) && meant
         });
         refusing.map_or(Ok(()), |rule| Err(Reason::Refused(rule.text.as_str().into())))
     }
@@ -389,6 +401,25 @@ pub(super) mod tests {
         check(&["allow", "127.0.0.1:5432"], "127.0.0.1", 5432, "127.0.0.1:5432");
         check(&["allow", "127.0.0.1:5432"], "127.0.0.1", 5433, "no: port_not_allowed");
         check(&["allow", "169.254.169.254"], "169.254.169.254", 80, "169.254.169.254");
+    }
+
+    // P3
+    #[test]
+    fn a_refused_address_is_refused_in_every_spelling() {
+        for spelled in [
+            "::ffff:93.184.216.34",
+            "64:ff9b::93.184.216.34",
+            "2002:5db8:d822::1",
+            "2606:4700::200:5efe:5db8:d822",
+            "::93.184.216.34",
+        ] {
+            check(&["allow", "::/0", "!93.184.216.34"], spelled, 443, "no: refused_by_rule");
+            check(&["allow", "::/0", "!93.184.0.0/16:443"], spelled, 443, "no: refused_by_rule");
+            let found = rules(&["allow", "!93.184.216.34"]).judge_found(spelled.parse().unwrap(), 443);
+            assert!(matches!(found, Err(Reason::Refused(_))), "{spelled} {found:?}");
+        }
+        check(&["allow", "!93.184.216.34"], "64:ff9b::93.184.216.35", 443, "allow");
+        check(&["allow", "!93.184.216.34"], "2606:4700::5db8:d822", 443, "allow");
     }
 
     #[test]

@@ -64,6 +64,12 @@ impl Reach {
         self.lists.iter().try_for_each(|rules| rules.judge_found(address, port))
     }
 
+    /// Whether a network of some list names this address on purpose.
+    #[must_use]
+    pub fn means_address(&self, address: IpAddr, port: u16) -> bool {
+        self.lists.iter().any(|rules| rules.lists_address(address, port))
+    }
+
     /// Whether networks of every list name this address on purpose.
     #[must_use]
     pub fn lists_address(&self, address: IpAddr, port: u16) -> bool {

@@ -1,6 +1,7 @@
 //! One request and its answer over a connection that was dialled already. The other end may be hostile: heads are
-//! bounded, bodies are cut, and an encoding that was not asked for is refused.
+//! bounded, bodies are cut, packed ones also when they are unpacked.
 
+use std::io::Read;
 use std::sync::atomic::Ordering;
 
 use http_body_util::{BodyExt as _, Full};
@@ -116,9 +117,7 @@ async fn answer(
     if reply.location.is_some() || ask.method == Method::Head {
         return Ok(reply);
     }
-    if let Some(coding) = text(CONTENT_ENCODING).filter(|coding| !coding.eq_ignore_ascii_case("identity")) {
-        return Err(format!("it answers in the encoding `{coding}`, which was not asked for"));
-    }
+    let coding = text(CONTENT_ENCODING).filter(|coding| !coding.eq_ignore_ascii_case("identity"));
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(plain)?.into_data() else { continue };
@@ -130,7 +129,30 @@ async fn answer(
             break;
         }
     }
+    if let Some(coding) = coding.filter(|_| !reply.body.is_empty()) {
+        (reply.body, reply.truncated) = unpacked(&coding, &reply.body, reply.truncated, most)?;
+    }
     Ok(reply)
+}
+
+/// A body that came packed although nobody asked for that, cut at the same bound as any other: what a small one can grow
+/// to is nobody's trouble. Of one that was cut already, what can be had.
+fn unpacked(coding: &str, packed: &[u8], was_cut: bool, most: usize) -> Result<(Vec<u8>, bool), String> {
+    const WINDOW: usize = 16 << 10;
+    let mut reader: Box<dyn Read + '_> = match coding.trim().to_ascii_lowercase().as_str() {
+        "gzip" | "x-gzip" => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+        "deflate" => Box::new(flate2::read::ZlibDecoder::new(packed)),
+        "br" => Box::new(brotli_decompressor::Decompressor::new(packed, WINDOW)),
+        _ => return Err(format!("it answers in the encoding `{coding}`, which was not asked for")),
+    };
+    let mut plain = Vec::new();
+    match reader.by_ref().take(most as u64 + 1).read_to_end(&mut plain) {
+        Err(_) if !was_cut => return Err(format!("what it sends as `{coding}` cannot be unpacked")),
+        _ => {}
+    }
+    let longer = plain.len() > most;
+    plain.truncate(most);
+    Ok((plain, was_cut || longer))
 }
 
 /// Every cause, in one line.

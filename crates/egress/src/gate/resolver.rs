@@ -22,7 +22,7 @@ pub(super) const PORT: u16 = 53;
 const MOST_QUESTIONS: usize = 1000;
 
 /// Answers datagrams until the gate closes.
-pub(super) async fn datagrams(inner: Arc<Inner>, socket: OwnedFd, mut stop: watch::Receiver<bool>) {
+pub(super) async fn datagrams(inner: &Arc<Inner>, socket: OwnedFd, mut stop: watch::Receiver<bool>) {
     let Ok(socket) = UdpSocket::from_std(socket.into()) else { return };
     loop {
         tokio::select! {

@@ -1,8 +1,8 @@
 //! The head of an answer inside ended TLS: how long its body is, and the head anew for the program. Pure.
 
 use vambrace_core::network::Reason;
+use vambrace_redact::Redactor;
 
-use super::Credential;
 use crate::http;
 
 /// An answer's head, understood.
@@ -27,6 +27,14 @@ pub(super) enum Framing {
     Close,
 }
 
+/// What is taken out of an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Scrub<'a> {
+    pub(super) scrubber: Option<&'a Redactor>,
+    /// The server was given a value: what cannot be looked through does not pass.
+    pub(super) must: bool,
+}
+
 const UNCLEAR: Reason = Reason::NotUnderstood("an answer that cannot be read");
 const LEFT_OUT: &[&str] = &[
     "connection",
@@ -40,11 +48,7 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 /// Reads; nothing while the head is not all there.
-pub(super) fn read(
-    bytes: &[u8],
-    bodiless: bool,
-    own: Option<&Credential>,
-) -> Result<Option<Answered>, Reason> {
+pub(super) fn read(bytes: &[u8], bodiless: bool, scrub: Scrub<'_>) -> Result<Option<Answered>, Reason> {
     let mut headers = [httparse::EMPTY_HEADER; http::MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let length = match response.parse(bytes) {
@@ -62,7 +66,7 @@ pub(super) fn read(
     };
     let packed =
         named("content-encoding").any(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"identity"));
-    if packed && own.is_some() {
+    if packed && scrub.must {
         return Err(Reason::NotUnderstood("an answer in an encoding that was not asked for"));
     }
     let body = framing(status, bodiless, named("transfer-encoding"), named("content-length"))?;
@@ -81,8 +85,8 @@ pub(super) fn read(
         head.extend_from_slice(header.value);
         head.extend_from_slice(b"\r\n");
     }
-    if let Some(own) = own {
-        head = own.scrubber.redact_bytes(&head).map_err(|_| UNCLEAR)?.0.into_owned();
+    if let Some(scrubber) = scrub.scrubber {
+        head = scrubber.redact_bytes(&head).map_err(|_| UNCLEAR)?.0.into_owned();
     }
     if body != Framing::Nothing {
         head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");

@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use vambrace_core::network::{Destination, HostName, Reason};
-use vambrace_redact::Stream;
+use vambrace_redact::{Redactor, Stream};
 
 use super::borrowed::Borrowed;
 use super::request::{self, Judged};
-use super::response::{self, Framing};
+use super::response::{self, Framing, Scrub};
 use super::{Terminated, Termination};
 use crate::event::{Action, Log, Traffic};
 use crate::gate::denial;
@@ -104,12 +104,14 @@ impl Session<'_> {
     {
         let host = Destination::Name(self.host.clone());
         let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        let (mut program, mut to_program) = tokio::io::split(client);
+        let (mut from_server, mut server) = tokio::io::split(server);
         loop {
             let judged = loop {
                 if let Some(judged) = request::judge(&asked, &host, self.port, self.entry)? {
                     break judged;
                 }
-                if !self.more(client, &mut asked, &self.traffic.sent).await? {
+                if !self.more(&mut program, &mut asked, &self.traffic.sent).await? {
                     return Ok(());
                 }
             };
@@ -124,13 +126,13 @@ impl Session<'_> {
                     .allowed_by(self.entry.credential.as_ref().map_or("", |own| own.header.as_str()).into());
             }
             if judged.waits && asked.is_empty() {
-                client.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.map_err(gone)?;
-                client.flush().await.map_err(gone)?;
+                to_program.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.map_err(gone)?;
+                to_program.flush().await.map_err(gone)?;
             }
-            self.body(client, server, judged.body, &mut asked).await?;
-            server.flush().await.map_err(gone)?;
-            let last = self.answer(client, server, &judged, &mut answered).await?;
-            if last || judged.last {
+            // Both at once: a server may answer, and stop listening, before it has heard everything.
+            let sending = self.body(&mut program, &mut server, judged.body, &mut asked);
+            let answering = self.answer(&mut to_program, &mut from_server, &judged, &mut answered);
+            if exchange(sending, answering).await? || judged.last {
                 return Ok(());
             }
         }
@@ -154,6 +156,7 @@ impl Session<'_> {
             };
             let bytes: Vec<u8> = held.drain(..taken).collect();
             server.write_all(&bytes).await.map_err(gone)?;
+            server.flush().await.map_err(gone)?;
             left = left.saturating_sub(taken as u64);
             if left == 0 || chunks.done() {
                 return Ok(());
@@ -176,9 +179,10 @@ impl Session<'_> {
         C: AsyncWrite + Unpin,
         S: AsyncRead + Unpin,
     {
-        let own = self.entry.credential.as_ref();
+        let scrubber = self.termination.scrubber.as_ref();
+        let scrub = Scrub { scrubber, must: self.entry.credential.is_some() };
         let answered = loop {
-            if let Some(answered) = response::read(held, asked.bodiless, own)? {
+            if let Some(answered) = response::read(held, asked.bodiless, scrub)? {
                 held.drain(..answered.length);
                 match answered.status {
                     101 => {
@@ -200,7 +204,7 @@ impl Session<'_> {
             client.flush().await.map_err(gone)?;
             return Ok(answered.last);
         }
-        let mut scrubber = own.map(|own| own.scrubber.stream());
+        let mut scrubber = scrubber.map(Redactor::stream);
         let (mut chunks, mut left) = (Chunks::default(), u64::MAX);
         if let Framing::Length(length) = answered.body {
             left = length;
@@ -281,6 +285,30 @@ impl Session<'_> {
         count.fetch_add(read as u64, Ordering::Relaxed);
         self.meter.charge(read as u64).await?;
         Ok(read > 0)
+    }
+}
+
+/// One request's body and its answer, side by side; whether the connection ends with them. The answer counts: what the
+/// server does not want to hear any more need not be said.
+async fn exchange(
+    sending: impl Future<Output = Done>,
+    answering: impl Future<Output = Result<bool, Reason>>,
+) -> Result<bool, Reason> {
+    tokio::pin!(sending, answering);
+    let mut sent = None;
+    let last = loop {
+        tokio::select! {
+            done = &mut sending, if sent.is_none() => match done {
+                Err(reason) if reason.is_refusal() => return Err(reason),
+                done => sent = Some(done.is_ok()),
+            },
+            last = &mut answering => break last?,
+        }
+    };
+    match sent {
+        Some(whole) => Ok(last || !whole),
+        None if last => Ok(true),
+        None => sending.await.map(|()| false),
     }
 }
 

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use tokio_rustls::rustls::{ServerConfig, crypto};
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
@@ -14,10 +13,14 @@ use crate::event::{Log, Traffic};
 use crate::relay::{Caps, Meter};
 
 const VALUE: &str = "ghp_realsecretvalue0123456789";
+/// Of another scope, which no host is given.
+const OTHER: &str = "another-known-secret-value";
+/// Here the program hears something before it goes on.
+const PAUSE: &str = "\0";
 const HELD: &str = "vambrace-placeholder-GH_TOKEN-00ff";
 
 fn credential() -> Credential {
-    Credential::new("Authorization", HELD.to_owned(), &Secret::from(VALUE), &[7; 32]).unwrap()
+    Credential::new("Authorization", HELD.to_owned(), &Secret::from(VALUE)).unwrap()
 }
 
 fn entry(methods: &[&str], paths: &[&str], credential: Option<Credential>) -> Terminated {
@@ -55,17 +58,12 @@ async fn run_as(
     alpn: &[&[u8]],
     server_name: &str,
 ) -> Ran {
-    let made = rcgen::generate_simple_self_signed(vec![server_name.to_owned()]).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
+    let made = vambrace_selfsigned::for_names(&[server_name]);
+    let mut config = made.config;
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
-    let trust = Arc::new(Trust::with(pem(made.cert.der()).as_bytes()).unwrap());
-    let termination = Termination::new(vec![entry], trust).unwrap();
+    let further = [KnownValue { kind: "other".to_owned(), value: Secret::from(OTHER) }];
+    let trust = Arc::new(Trust::with(made.pem.as_bytes()).unwrap());
+    let termination = Termination::new(vec![entry], trust, &further, &[7; 32]).unwrap();
     let ((near, program), (out, server)) = (pair().await, pair().await);
     let saw: Arc<Mutex<Vec<u8>>> = Arc::default();
     let kept = Arc::clone(&saw);
@@ -98,7 +96,12 @@ async fn run_as(
         let name = ServerName::try_from("good.example").unwrap();
         let mut heard = Vec::new();
         if let Ok(mut stream) = TlsConnector::from(Arc::new(client)).connect(name, program).await {
-            let _ = stream.write_all(said.as_bytes()).await;
+            for (at, part) in said.split(PAUSE).enumerate() {
+                if at > 0 {
+                    let _ = stream.read_buf(&mut heard).await;
+                }
+                let _ = stream.write_all(part.as_bytes()).await;
+            }
             let _ = stream.read_to_end(&mut heard).await;
         }
         String::from_utf8_lossy(&heard).into_owned()
@@ -201,6 +204,36 @@ async fn the_value_is_taken_out_wherever_the_answer_is_cut() {
     let pieces = vec![format!("HTTP/1.1 200 OK\r\n\r\nx{VALUE}").into_bytes(), Vec::new()];
     let ran = run(entry(&[], &[], Some(credential())), &get("/", ""), pieces).await;
     assert!(ran.done.is_ok() && !ran.heard.contains(VALUE) && ran.heard.contains("REDACTED"), "{ran:?}");
+}
+
+// P5: whoever answers, whatever it was given
+#[tokio::test]
+async fn values_of_other_scopes_are_taken_out_too() {
+    for own in [None, Some(credential())] {
+        let mut pieces = answer(&format!("say {OTHER} and {VALUE}"));
+        pieces[0].splice(17..17, format!("X-Echo: {OTHER}\r\n").into_bytes());
+        let is_given = own.is_some();
+        let ran = run(entry(&[], &[], own), &get("/", ""), pieces).await;
+        assert!(ran.done.is_ok() && !ran.heard.contains(OTHER) && ran.heard.contains("X-Echo"), "{ran:?}");
+        assert_eq!(ran.heard.contains(VALUE), !is_given, "{ran:?}");
+    }
+}
+
+// P3: an answer before the end of a long upload reaches the program
+#[tokio::test]
+async fn request_and_answer_flow_at_the_same_time() {
+    let head = "POST /x HTTP/1.1\r\nHost: good.example\r\nContent-Length: 10\r\n";
+    let said = format!("{head}Connection: close\r\n\r\nabcde{PAUSE}fghij");
+    let limit = std::time::Duration::from_secs(20);
+    let ran = run(entry(&[], &[], Some(credential())), &said, answer("early"));
+    let ran = tokio::time::timeout(limit, ran).await.unwrap();
+    assert!(ran.done.is_ok() && ran.saw.ends_with("abcdefghij"), "{ran:?}");
+    assert_eq!(content(&ran.heard), "early");
+    // A server that ends with its answer is not sent the rest, and the next request is not judged as a part of it.
+    let pieces = vec![b"HTTP/1.1 413 Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno".to_vec()];
+    let said = format!("{head}\r\nabcde{PAUSE}");
+    let ran = tokio::time::timeout(limit, run(entry(&[], &[], None), &said, pieces)).await.unwrap();
+    assert!(ran.done.is_ok() && ran.heard.starts_with("HTTP/1.1 413 Large") && content(&ran.heard) == "no");
 }
 
 // P5: other answers stay as they are
@@ -318,8 +351,7 @@ async fn http_2_is_not_spoken_and_strangers_are_not_believed() {
 // P5
 #[test]
 fn values_that_could_not_be_found_again_are_refused() {
-    let make =
-        |header: &str, value: &str| Credential::new(header, HELD.to_owned(), &Secret::from(value), &[7; 32]);
+    let make = |header: &str, value: &str| Credential::new(header, HELD.to_owned(), &Secret::from(value));
     assert!(matches!(make("Authorization", "abc"), Err(BadTermination::Value(_))));
     for (header, value) in
         [("Bad Header", VALUE), ("", VALUE), ("X", "line\r\nEvil: yes"), ("X", ""), ("X", "é-secret-value")]
@@ -336,7 +368,7 @@ fn a_host_without_a_port_is_meant_on_every_port() {
     let made = |hosts: &[&str]| {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let entry = Terminated::new(&hosts, Vec::new(), Vec::new(), None).unwrap();
-        Termination::new(vec![entry], Arc::default()).unwrap()
+        Termination::new(vec![entry], Arc::default(), &[], &[7; 32]).unwrap()
     };
     let host = HostName::parse("api.good.example").unwrap();
     for port in [80, 443, 8443, 22] {
@@ -346,10 +378,31 @@ fn a_host_without_a_port_is_meant_on_every_port() {
     }
 }
 
+// P3: nor is an address
+#[test]
+fn an_address_is_no_way_around_unless_a_rule_names_it() {
+    let entry = |host: &str| Terminated::new(&[host.to_owned()], Vec::new(), Vec::new(), None).unwrap();
+    let reach = |texts: &[&str]| Reach::from(Rules::parse(texts.iter().copied()).unwrap());
+    let address = Destination::Address("93.184.216.34".parse().unwrap());
+    let around = |host: &str, texts: &[&str]| is_way_around(&[entry(host)], &reach(texts), &address, 443);
+    assert!(around("good.example", &["allow"]) && around("good.example:443", &["allow"]));
+    assert!(around("good.example", &["allow", "93.184.216.34:80"]));
+    assert!(!around("good.example:8443", &["allow"]));
+    assert!(!around("good.example", &["allow", "93.184.216.34"]) && !around("good.example", &["0.0.0.0/0"]));
+    assert!(!is_way_around(&[], &reach(&["allow"]), &address, 443));
+    let name = Destination::Name(HostName::parse("good.example").unwrap());
+    assert!(!is_way_around(&[entry("good.example")], &reach(&["allow"]), &name, 443));
+    // One list that names it is enough where the others allow it.
+    let mut both = reach(&["allow"]);
+    both.meet(&reach(&["93.184.216.0/24"]));
+    assert!(!is_way_around(&[entry("good.example")], &both, &address, 443));
+}
+
 // P5
 #[test]
 fn a_placeholder_for_somebody_else_is_noticed() {
-    let termination = Termination::new(vec![entry(&[], &[], Some(credential()))], Arc::default()).unwrap();
+    let termination =
+        Termination::new(vec![entry(&[], &[], Some(credential()))], Arc::default(), &[], &[7; 32]).unwrap();
     let host = |name: &str| HostName::parse(name).unwrap();
     let own = termination.of(&host("good.example"), 443);
     assert!(own.is_some() && termination.of(&host("evil.example"), 443).is_none());

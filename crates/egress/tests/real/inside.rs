@@ -17,7 +17,10 @@ const VALUE: &str = "real-credential-0123456789abcdef";
 const PLACEHOLDER: &str = "vambrace-placeholder-00112233";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = vec![Trial::test("inside::a_static_program_is_refused_what_is_not_tls", not_tls)];
+    let mut trials = vec![
+        Trial::test("inside::a_static_program_is_refused_what_is_not_tls", not_tls),
+        Trial::test("inside::an_address_is_no_way_around_unless_it_is_listed", around),
+    ];
     for program in ["curl", "python3", "node", "git"] {
         trials.push(
             Trial::test(format!("inside::{program}_gets_a_credential_that_it_never_holds"), move || {
@@ -53,10 +56,10 @@ struct Way {
 fn way(rules: &[&str], methods: &[&str], paths: &[&str], trust: Arc<Trust>) -> Way {
     let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let value = Secret::from(VALUE);
-    let credential = Credential::new("authorization", PLACEHOLDER.to_owned(), &value, &[1; 32]).unwrap();
+    let credential = Credential::new("authorization", PLACEHOLDER.to_owned(), &value).unwrap();
     let entry =
         Terminated::new(&owned(&["good.example"]), owned(methods), owned(paths), Some(credential)).unwrap();
-    let termination = Termination::new(vec![entry], trust).unwrap();
+    let termination = Termination::new(vec![entry], trust, &[], &[1; 32]).unwrap();
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let bundle = world::folder().join(format!("bundle-{}.pem", COUNT.fetch_add(1, Ordering::Relaxed)));
     std::fs::write(&bundle, termination.bundle()).unwrap();
@@ -232,4 +235,19 @@ fn not_tls() -> Result<(), Failed> {
     let ran = stage().run(way.setting, std::env::current_exe().unwrap().to_str().unwrap(), &words);
     let told = ran.events.iter().any(|event| line(event) == "connect good.example 443 denied not_understood");
     if told && !ran.out.contains("served") { Ok(()) } else { Err(ran.told().into()) }
+}
+
+// P3
+fn around() -> Result<(), Failed> {
+    let request = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
+    for (rules, said, event) in [
+        (&["allow"][..], "ERROR", "connect 93.184.216.34 80 denied address_not_allowed"),
+        (&["allow", "93.184.216.34"], "served good.example", "connect 93.184.216.34 80 allowed"),
+    ] {
+        let way = way(rules, &[], &[], roots());
+        let words = ["probe", "tcp", "93.184.216.34", "80", request];
+        let ran = stage().run(way.setting, std::env::current_exe().unwrap().to_str().unwrap(), &words);
+        expect(&ran, said, event)?;
+    }
+    Ok(())
 }

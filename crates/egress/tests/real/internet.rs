@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 pub(crate) fn main(folder: &str) -> ExitCode {
@@ -52,14 +51,10 @@ pub(crate) fn note(folder: &Path, name: &str, line: &str) {
 }
 
 fn tls(folder: &Path) -> Arc<ServerConfig> {
-    let names = ["good.example", "www.good.example", "evil.example"].map(str::to_owned).to_vec();
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let made = vambrace_selfsigned::for_names(&["good.example", "www.good.example", "evil.example"]);
     // Whoever is to believe it finds it there.
-    std::fs::write(folder.join("certificate"), made.cert.der()).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    Arc::new(config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap())
+    std::fs::write(folder.join("certificate"), &made.der).unwrap();
+    Arc::new(made.config)
 }
 
 /// Answers each request of a connection with the host that it names.

@@ -36,6 +36,8 @@ pub(crate) fn stage() -> &'static Stage {
         std::fs::create_dir(folder.path().join("project")).unwrap();
         let places = Places::below(&folder.path().join("state"));
         let sandbox = Sandbox::start(&std::env::current_exe().unwrap(), places).unwrap();
+        // The first runs are in cells of their own, later ones mostly in such as were made in advance.
+        sandbox.keep_warm(1).unwrap();
         Stage { sandbox, runtime: Runtime::new().unwrap(), folder }
     })
 }

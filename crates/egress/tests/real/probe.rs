@@ -18,6 +18,7 @@ pub(crate) fn main(words: &[&str]) -> ExitCode {
                 socks(host.replace("\\0", "\0").as_bytes(), port.parse().unwrap(), &unescaped(text))
             }
             ["udp", host, port] => udp(host, port.parse().unwrap()),
+            ["udp-to", host, port] => udp_to(host, port.parse().unwrap()),
             ["dns", server, name] => dns(server, name, false)
                 .map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string())),
             ["dns-tcp", server, name] => dns(server, name, true)
@@ -153,6 +154,22 @@ fn udp(host: &str, port: u16) -> std::io::Result<String> {
     // The refusal comes back as the answer.
     let read = socket.recv(&mut more)?;
     Ok(String::from_utf8_lossy(&more[..read]).into_owned())
+}
+
+/// Without connecting, so the program hears nothing; a socket beside it that does tells that the kernel has come so far
+/// (each processor by itself, so more than once).
+fn udp_to(host: &str, port: u16) -> std::io::Result<String> {
+    let there = SocketAddr::new(address(host)?, port);
+    let any = if there.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    for _ in 0..20 {
+        socket.send_to(b"hello", there)?;
+        match udp(&there.ip().to_string(), port + 1) {
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+            other => return other,
+        }
+    }
+    Ok("UNHEARD".to_owned())
 }
 
 fn dns(server: &str, name: &str, stream: bool) -> std::io::Result<Option<IpAddr>> {

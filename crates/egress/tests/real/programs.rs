@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("programs::sockets_of_other_kinds_do_not_exist", families),
         Trial::test("programs::a_tier_without_a_network_of_its_own_refuses_to_gate_one", weaker),
         Trial::test("programs::what_was_sent_before_the_end_arrives", last_words),
+        Trial::test("programs::a_cell_made_in_advance_serves_every_kind_of_network", kinds),
     ]
 }
 
@@ -161,4 +162,30 @@ fn last_words() -> Result<(), Failed> {
         Some(event) if event.sent == 500 => Ok(()),
         _ => Err(ran.told().into()),
     }
+}
+
+// P2: a network that stands before it is known whether it is wanted
+fn kinds() -> Result<(), Failed> {
+    let program = std::env::current_exe().unwrap();
+    let request = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
+    for _ in 0..4 {
+        let ran = stage().probe(&["93.184.216.34"], &["tcp", "93.184.216.34", "80", request]);
+        if !ran.out.contains("served good.example") {
+            return Err(ran.told().into());
+        }
+        for (network, said) in
+            [(Network::Loopback, "ERROR NetworkUnreachable"), (Network::None, "ERROR PermissionDenied")]
+        {
+            let mut spec = Spec::new(&program, stage().project());
+            spec.arguments = ["probe", "tcp", "93.184.216.34", "80", request].map(Into::into).to_vec();
+            spec.read = vec![program.clone()];
+            spec.network = network;
+            let outcome = stage().try_run(&spec).map_err(|fault| fault.to_string())?;
+            let out = String::from_utf8_lossy(&outcome.stdout.bytes).into_owned();
+            if !out.contains(said) {
+                return Err(format!("{network:?}: {out}").into());
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! What an order asks for: the workspace under its masks, the private folders, toolchains, further paths; then the
 //! new root takes the old one's place.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, IntoRawFd as _, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -24,11 +24,19 @@ impl Shell {
     /// Furnishes the room and moves in. Gives the handles that outlive it: the upper layer and the merged view.
     pub(crate) fn dress(mut self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
         let Errand { order, ids, .. } = errand;
-        match order.network {
-            Network::None => {}
-            Network::Loopback => process::loopback_up().step("loopback")?,
-            Network::Gated => {
-                let sockets = inside::set_up().step("network")?;
+        match (order.network, self.network.take()) {
+            (Network::None, Some(unused)) => {
+                // They go with this process: closing them one by one would be in the program's way, which can open none.
+                for socket in unused {
+                    let _ = socket.into_raw_fd();
+                }
+            }
+            (Network::None, None) => {}
+            // There a program must find that other addresses lead nowhere.
+            (Network::Loopback, Some(_)) => return Err(Step { name: "loopback", errno: Errno::INVAL }),
+            (Network::Loopback, None) => process::loopback_up().step("loopback")?,
+            (Network::Gated, made) => {
+                let sockets = made.map_or_else(inside::set_up, Ok).step("network")?;
                 let lent: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
                 tell(errand.report.as_fd(), &Report::Network, &lent).step("network")?;
             }

@@ -39,6 +39,8 @@ pub(crate) struct Shell {
     pub(super) lower: OwnedFd,
     pub(super) mask: OwnedFd,
     pub(super) grounds: Grounds,
+    /// The sockets of a network that stands already.
+    pub(super) network: Option<Vec<OwnedFd>>,
 }
 
 impl Shell {
@@ -64,7 +66,8 @@ impl Shell {
         for name in mask_ahead() {
             whiteout(mask.as_fd(), name.as_bytes()).step("mask layer")?;
         }
-        let mut shell = Self { identity, host, root, private, disk, home, lower, mask, grounds };
+        let network = None;
+        let mut shell = Self { identity, host, root, private, disk, home, lower, mask, grounds, network };
         let home = shell.home.clone();
         shell.lend(b"tmp", 0o1777, b"tmp").step("private folders")?;
         shell.lend(b"shm", 0o1777, b"dev/shm").step("private folders")?;

@@ -36,6 +36,17 @@ impl Stock {
         self.base = self.base.take().and_then(|base| base.furnish(site, home));
     }
 
+    /// Those of a run with a gate, for a cell that is made in advance.
+    pub(super) fn expect_gate(&mut self) {
+        let walls = Walls::Namespaces;
+        for observe in [Observe::Writes, Observe::Off] {
+            let profile =
+                Profile { network: Network::Gated, observe, walls, guarded: Vec::new(), part: self.part };
+            let filter = filter::compile(&profile);
+            self.filters.push((profile, filter));
+        }
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.base.is_some()
     }

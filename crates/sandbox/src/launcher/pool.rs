@@ -13,7 +13,7 @@ use crate::cell;
 use crate::filter::Walls;
 use crate::offer::now_ms;
 use crate::order::DEFAULT_HOME;
-use crate::spec::{Limits, Observe};
+use crate::spec::{Limits, Network, Observe};
 use crate::sys::message;
 use crate::sys::process::Child;
 use crate::tier::Tier;
@@ -64,6 +64,7 @@ fn unowned_in(map: &str) -> u32 {
 pub(super) struct Asked {
     pub(super) proc: bool,
     pub(super) own_network: bool,
+    pub(super) gated: bool,
     pub(super) expected: Option<Observe>,
     pub(super) home: Bytes,
     pub(super) tier: Tier,
@@ -76,12 +77,14 @@ pub(super) struct Guess {
     home: Bytes,
     owner: (u32, u32),
     limits: Limits,
+    /// From the first run with a gate on.
+    gated: bool,
 }
 
 impl Default for Guess {
     fn default() -> Self {
         let home = DEFAULT_HOME.as_bytes().to_vec();
-        Self { expected: None, home, owner: (0, 0), limits: Limits::default() }
+        Self { expected: None, home, owner: (0, 0), limits: Limits::default(), gated: false }
     }
 }
 
@@ -117,6 +120,7 @@ impl Launcher {
         } else {
             self.guess.home.clone_from(&header.home);
             self.guess.owner = header.owner;
+            self.guess.gated |= header.network == Network::Gated;
         }
     }
 
@@ -133,14 +137,14 @@ impl Launcher {
 
     fn make_offer(&mut self, walls: Walls, control: BorrowedFd<'_>) -> Result<(), (String, Errno)> {
         let at = |errno| ("offer".to_owned(), errno);
-        let Guess { expected, home, owner, limits } = self.guess.clone();
+        let Guess { expected, home, owner, limits, gated } = self.guess.clone();
         let expected = expected.filter(|_| walls == Walls::LandlockOnly);
         let tier = match walls {
             Walls::LandlockOnly => Tier::NoUserns,
             Walls::Namespaces if self.proc => Tier::Full,
             Walls::Namespaces => Tier::FullNoProc,
         };
-        let asked = Asked { proc: self.proc, own_network: true, expected, home: home.clone(), tier };
+        let asked = Asked { proc: self.proc, own_network: true, gated, expected, home: home.clone(), tier };
         let mut cell = self.make_cell(Kind { walls, told: false }, asked, &limits)?;
         // A group that lasts may have the bounds of another run.
         cell.group.bound(&limits);
@@ -159,7 +163,7 @@ impl Launcher {
         } else {
             None
         };
-        let offer = Offer { number, tier, identity, expected, home, owner, limits, go, counted };
+        let offer = Offer { number, tier, identity, expected, home, owner, gated, limits, go, counted };
         let mut handles = vec![channel.as_fd()];
         handles.extend(maps.iter().flat_map(|(of_owner, of_root)| [of_owner.as_fd(), of_root.as_fd()]));
         message::send(control, &wire::pack(&offer).map_err(at)?, &handles).map_err(at)
@@ -193,8 +197,8 @@ impl Launcher {
         let mut group = group.unwrap_or_else(|| self.groups.make(limits, asked.tier));
         let Some(staged) = self.stages.get(number) else { return Err(("stage".to_owned(), Errno::SRCH)) };
         let (ours, theirs) = message::pair().map_err(at("channel"))?;
-        let Asked { proc, own_network, expected, home, .. } = asked;
-        let wish = Wish { identity, proc, own_network, expected, home };
+        let Asked { proc, own_network, gated, expected, home, .. } = asked;
+        let wish = Wish { identity, proc, own_network, gated, expected, home };
         let birthplace = if group.lasts() { None } else { group.birthplace() };
         let born = birthplace.is_some();
         let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;

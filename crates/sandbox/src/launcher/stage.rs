@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{self, NAMESPACES, Stock};
+use crate::cell::{self, MadeFor, NAMESPACES, Stock};
 use crate::fault::{Named as _, Step};
 use crate::filter::{self, Part, Profile, Walls};
 use crate::spec::{Network, Observe};
@@ -37,6 +37,8 @@ pub(super) struct Wish {
     pub(super) proc: bool,
     /// A network namespace that the cell may set up.
     pub(super) own_network: bool,
+    /// Which it sets up at once: somebody will probably stand at its gate.
+    pub(super) gated: bool,
     /// What will be asked for, where that is a guess that the run must agree with (tier no-userns).
     pub(super) expected: Option<Observe>,
     /// Where the home folder is shown (the other tiers).
@@ -179,7 +181,8 @@ impl Serving {
                     let stock = self.stock.take();
                     match self.walls {
                         Walls::Namespaces => {
-                            cell::live(new_channel, wish.identity, wish.proc, &wish.home, stock)
+                            let Wish { identity, proc, gated, ref home, .. } = wish;
+                            cell::live(new_channel, &MadeFor { identity, proc, home, gated }, stock)
                         }
                         Walls::LandlockOnly => cell::keep(new_channel, wish.identity, wish.expected, stock),
                     }

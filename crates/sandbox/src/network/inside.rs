@@ -5,12 +5,13 @@ use std::net::{Ipv6Addr, SocketAddrV6};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt};
 
 use super::PORTS;
 use crate::sys::{datagram, process};
 
-/// Makes the network; gives the socket for DNS and the spare ones, in this order.
+/// Makes the network; gives the socket for DNS, the spare ones, and those on which the kernel tells of datagrams that
+/// found nobody, in this order (see [`super::Sockets`]).
 pub(crate) fn set_up() -> Result<Vec<OwnedFd>, Errno> {
     process::loopback_up()?;
     let kernel = rustix::net::socket_with(
@@ -24,10 +25,16 @@ pub(crate) fn set_up() -> Result<Vec<OwnedFd>, Errno> {
         everything_is_local(&kernel, family)?;
     }
     drop(kernel);
-    let mut sockets = Vec::with_capacity(PORTS + 1);
+    let mut sockets = Vec::with_capacity(PORTS + 3);
     sockets.push(dns()?);
     for _ in 0..PORTS {
         sockets.push(both(SocketType::STREAM)?);
+    }
+    for (family, protocol) in [(AddressFamily::INET, ipproto::ICMP), (AddressFamily::INET6, ipproto::ICMPV6)]
+    {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // Where it is forbidden, datagrams still find nobody; it is only not told.
+        sockets.extend(rustix::net::socket_with(family, SocketType::RAW, flags, Some(protocol)).ok());
     }
     Ok(sockets)
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread;
 
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::{ServerConfig, crypto, pki_types};
 use vambrace_ledger::{KeyKind, SigningKey, Timestamp, VerifyKey};
 use vambrace_witness::{BadWitness, Client, Outcome};
 
@@ -160,16 +159,8 @@ fn the_signature_of_another_checkpoint_or_of_no_witness_is_not_taken() {
 
 /// A TLS server that answers every request so; its certificate, made for this name.
 fn tls(name: &str, answer: String) -> (SocketAddr, Vec<u8>) {
-    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-    let der = made.cert.der().to_vec();
-    let key = pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let made = vambrace_selfsigned::for_names(&[name]);
+    let (der, acceptor) = (made.der, TlsAcceptor::from(Arc::new(made.config)));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     listener.set_nonblocking(true).unwrap();

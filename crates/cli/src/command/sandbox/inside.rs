@@ -66,7 +66,9 @@ pub(super) fn inside(
         }
         entries.push(entry(written, vault, &mut placeholders)?);
     }
-    let termination = Termination::new(entries, trust(settings)?).map_err(|bad| refused(&bad))?;
+    let key = machine::random_key().map_err(|error| Failure::failed(error.to_string()))?;
+    let termination = Termination::new(entries, trust(settings)?, &vault.all_scopes(), &key)
+        .map_err(|bad| refused(&bad))?;
     let bundle = file(&termination.bundle())?;
     let mut set = |name: &str, value: OsString| {
         spec.environment.retain(|(known, _)| known != name);
@@ -124,7 +126,7 @@ fn entry(
                 }
             };
             placeholders.push((variable.clone(), placeholder.clone()));
-            Some(Credential::new(header, placeholder, &value, &key).map_err(|bad| refused(&bad))?)
+            Some(Credential::new(header, placeholder, &value).map_err(|bad| refused(&bad))?)
         }
     };
     Terminated::new(&written.hosts, written.methods.clone(), written.paths.clone(), credential)
