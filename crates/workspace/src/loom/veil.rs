@@ -19,11 +19,14 @@ pub const SECRET_REACH: usize = 66 * 1024;
 /// What stands for each byte of one; lines stay lines. A letter, so that most of what is written for a value fits.
 const BLOT: u8 = b'x';
 
+/// Where the secrets are, in order and apart, and the file without them.
+type Drawn = (Vec<Range<usize>>, Arc<Vec<u8>>);
+
 /// A file with its secrets, which are looked for when they are needed.
 pub(crate) struct Veil<'a> {
     base: &'a Arc<Vec<u8>>,
     secrets: Secrets<'a>,
-    drawn: OnceCell<(Vec<Range<usize>>, Arc<Vec<u8>>)>,
+    drawn: OnceCell<Drawn>,
 }
 
 impl<'a> Veil<'a> {
@@ -41,7 +44,7 @@ impl<'a> Veil<'a> {
         self.drawn().map(|(spans, _)| spans.as_slice())
     }
 
-    fn drawn(&self) -> Result<&(Vec<Range<usize>>, Arc<Vec<u8>>), LoomFault> {
+    fn drawn(&self) -> Result<&Drawn, LoomFault> {
         if self.drawn.get().is_none() {
             let spans = self.found_in(0..self.base.len())?;
             let mut text = Arc::clone(self.base);
