@@ -30,22 +30,50 @@ fn an_edit_that_lays_a_secret_bare_is_refused() {
     let (home, word) = with_secrets();
     for args in [
         edit("exact", "replace", "password", "colour"),
-        edit("exact", "replace", &first(), ""),
         edit("regex", "replace", "password\\t=\\t\"(....)(.*)\"", "a = \"$1 $2\""),
         edit("regex", "append_after", "password\\t=\\t\"(.*)\"\\n", "colour = \"$1\"\n"),
-        edit("regex", "append_after", "'''\\n-.*\\n(.{30})(.*)\\n", "$1 $2\n"),
         edit("ast", "replace", "password = $A", "password = $A; colour = $A"),
     ] {
         let (_, answer) = home.call("edit_file", &args.to_string());
         assert_eq!(answer["error"]["code"], "SecretInContent", "{args} {answer}");
         assert!(!answer.to_string().contains(&word) && !answer.to_string().contains(LINE), "{answer}");
     }
+    // The lines of a key are one secret, and no piece of it is found.
     let patch = format!("--- a/src/k.py\n+++ b/src/k.py\n@@ -3,1 +3,1 @@\n-{}+q\n", first());
-    let (_, answer) = home.call("apply_patch", &json!({"patch": patch}).to_string());
-    assert_eq!(answer["error"]["code"], "SecretInContent", "{answer}");
+    for (tool, args) in
+        [("apply_patch", json!({"patch": patch})), ("edit_file", edit("exact", "replace", &first(), ""))]
+    {
+        let (_, answer) = home.call(tool, &args.to_string());
+        assert_eq!(answer["error"]["code"], "MatchCountMismatch", "{answer}");
+    }
     // It may go as a whole, and what is beside it may change.
-    propose(&home, "edit_file", edit("regex", "replace", "\"Tr0.*\"", "os.environ['P']"));
+    propose(&home, "edit_file", edit("regex", "replace", "(?-m)\"[^\"]*\"", "os.environ['P']"));
     propose(&home, "edit_file", edit("regex", "replace", "^x = (1)$", "x = $1 + 1"));
+}
+
+// T21: an agent that guesses a password letter by letter hears the same of each letter
+#[test]
+fn a_wrong_and_a_right_letter_get_the_same_answer() {
+    let (home, _) = with_secrets();
+    let heard = |args: Value| {
+        let (_, answer) = home.call("edit_file", &args.to_string());
+        answer["error"].to_string()
+    };
+    // The value begins with `T`.
+    for (mode, spec, content) in [
+        ("exact", "password\t=\t\"?", "q"),
+        ("regex", "\"?.*\"", "q"),
+        ("regex", "\"[^?].*\"", "q"),
+        ("regex", "(?s)\t\"?.*|z = 3", "$0"),
+        ("ast", "password = \"?\"", "q = 1"),
+    ] {
+        let [right, wrong] = ["T", "U"].map(|letter| {
+            let args = |count| json!({"path": "src/k.py", "edits": [{"match_mode": mode, "spec": spec.replace('?', letter), "content": content, "count": count}]});
+            heard(args(9)).replace(letter, "?")
+        });
+        assert_eq!(right, wrong, "{mode} {spec}");
+        assert!(right.contains("MatchCountMismatch"), "{right}");
+    }
 }
 
 // T21: lines of a key stand in the context of a change without the line that announces them

@@ -432,6 +432,44 @@ fn input_required_of_a_trusted_client_decides() {
     assert_eq!(read(&home, "i.txt").as_deref(), Some("i\n"));
 }
 
+// T25: what comes back malformed, with the state of another question, twice or too late decides nothing
+#[test]
+fn an_answer_to_a_form_counts_once_and_for_its_own_question() {
+    let home = Home::new();
+    home.user_config(CLIENTS);
+    let mut server = Server::start(&home, &[]);
+    let other = json!({"path": "j.txt", "content": "j\n"});
+    let state = |asked: Value| asked["result"]["requestState"].clone();
+    let own = state(modern(&mut server, 1, json!({})));
+    let others = state(modern(&mut server, 2, json!({"arguments": other})));
+    let said = json!({"action": "accept", "content": {"decision": "approve"}});
+    let crossed = json!({"requestState": others, "inputResponses": {"decision": said}});
+    let answer = modern(&mut server, 3, crossed);
+    assert_eq!(answer["result"]["structuredContent"]["details"]["status"], "hitl_required", "{answer}");
+    for bad in [
+        json!("approve"),
+        json!({"action": "accept"}),
+        json!({"action": "agree", "content": {"decision": "approve"}}),
+        json!({"action": "accept", "content": {"decision": ["approve"]}}),
+        json!({"action": "cancel", "content": {"decision": "approve"}}),
+    ] {
+        modern(&mut server, 4, json!({"requestState": own, "inputResponses": {"decision": bad}}));
+    }
+    assert_eq!((read(&home, "i.txt"), read(&home, "j.txt")), (None, None));
+    // Too late: it was decided elsewhere.
+    let id = others.as_str().unwrap();
+    assert_eq!(decide(&home, &["approvals", "reject", id, "--reason", "no"]).code, 0);
+    let late = json!({"arguments": other, "requestState": others, "inputResponses": {"decision": said}});
+    let answer = modern(&mut server, 5, late);
+    assert_eq!(answer["result"]["structuredContent"]["error"]["code"], "ApprovalRejected", "{answer}");
+    for round in [6, 7] {
+        modern(&mut server, round, json!({"requestState": own, "inputResponses": {"decision": said}}));
+        assert_eq!(read(&home, "i.txt").as_deref(), Some("i\n"));
+    }
+    let applied = home.records().iter().filter(|record| record["op"] == "write_file_apply").count();
+    assert_eq!((applied, read(&home, "j.txt")), (1, None));
+}
+
 // DESIGN 4.6: where there is an approver key, trusting a configuration takes it
 #[test]
 fn trust_takes_the_key_once_there_is_one() {

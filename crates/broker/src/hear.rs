@@ -217,7 +217,13 @@ impl Broker {
                             }
                             true
                         }
-                        Some(change) => return self.applied(&row, &change).map(Heard::told),
+                        Some(change) => {
+                            let undone = self.undone(&change).await?;
+                            return match undone {
+                                Some(undone) => Ok(Heard::told(undone)),
+                                None => self.applied(&row, &change).map(Heard::told),
+                            };
+                        }
                         None => return Err(CallError::new(ErrorCode::Internal, "the proposal is gone")),
                     }
                 }
@@ -299,6 +305,27 @@ impl Broker {
             }
         };
         Outcome::Failed { error, standing: Standing::Denied }
+    }
+
+    /// The answer of a change that was applied and undone since. A rollback may itself have been undone.
+    async fn undone(&self, change: &ProposalRow<String>) -> Result<Option<Outcome>, CallError> {
+        let (mut last, mut stands) = (change.clone(), true);
+        while last.state == ProposalState::RolledBack {
+            let found = self.parts.store.questions().undone_by(last.id.as_str()).await;
+            let Some(by) = found.map_err(|error| CallError::from(&error))? else { break };
+            (last, stands) = (by, !stands);
+        }
+        let why = || {
+            format!(
+                "`{}` was applied, and the user rolled it back (`{}`): the files are as before",
+                change.id, last.id
+            )
+        };
+        Ok((!stands).then(|| Outcome::Failed {
+            error: CallError::new(ErrorCode::ApprovalRejected, why())
+                .suggest("the same call once more is a new proposal; ask the user what is wanted first"),
+            standing: Standing::Denied,
+        }))
     }
 
     /// The answer of a change that was agreed to.

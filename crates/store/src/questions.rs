@@ -42,6 +42,9 @@ pub trait Questions: Send + Sync {
     /// A change.
     fn proposal<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>>;
 
+    /// The change that undid another one.
+    fn undone_by<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>>;
+
     /// The newest changes, newest first.
     fn proposals(&self, limit: usize) -> List<'_, ProposalRow<String>>;
 
@@ -108,6 +111,11 @@ impl Questions for SqliteStore {
 
     fn proposal<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>> {
         let sql = format!("{PROPOSALS} WHERE id = ?1");
+        Box::pin(async move { self.readers.one(&sql, [id], ProposalRow::read) })
+    }
+
+    fn undone_by<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>> {
+        let sql = format!("{PROPOSALS} WHERE undoes = ?1 AND state IN ('applied', 'rolled_back')");
         Box::pin(async move { self.readers.one(&sql, [id], ProposalRow::read) })
     }
 

@@ -51,8 +51,9 @@ impl Tool for ApplyPatch {
 
     fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
         let args: Args = arguments::read(NAME, args)?;
-        let draft = room.workspace.draft_patch(args.patch.as_bytes(), &room.changes.limits);
-        let draft = draft.map_err(|fault| bare::told(fault, room))?;
+        let secrets = |bytes: &[u8]| bare::spans(bytes, &*room.changes.redactor);
+        let draft =
+            room.workspace.draft_patch_veiled(args.patch.as_bytes(), &room.changes.limits, &secrets)?;
         bare::check(&draft, &*room.changes.redactor)?;
         planned(room, None, draft)
     }

@@ -2,6 +2,7 @@
 //! that copies it to where nothing tells. Whoever made the edit would read it in the diff, without anybody's yes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use vambrace_core::change::FileChange;
 use vambrace_core::error::{CallError, ErrorCode};
@@ -102,27 +103,22 @@ pub(crate) fn told(mut fault: LoomFault, room: &Room) -> CallError {
     };
     // What cannot be looked at is not told.
     let lines = |path: &str| secret(path).unwrap_or_else(|_| vec![(0, u64::MAX)]);
-    match &mut fault {
-        LoomFault::Count { path, places, near, .. } if !places.is_empty() || !near.is_empty() => {
-            let lines = lines(path);
-            let meets = |from: u64, to: u64| lines.iter().any(|(first, last)| *first <= to && from <= *last);
-            for place in places.iter_mut().filter(|place| meets(place.line, place.line)) {
-                place.text = "(a secret)".to_owned();
-            }
-            near.retain(|near| !meets(near.line, near.end_line));
+    if let LoomFault::Count { path, places, near, .. } = &mut fault
+        && !(places.is_empty() && near.is_empty())
+    {
+        let lines = lines(path);
+        let meets = |from: u64, to: u64| lines.iter().any(|(first, last)| *first <= to && from <= *last);
+        for place in places.iter_mut().filter(|place| meets(place.line, place.line)) {
+            place.text = "(a secret)".to_owned();
         }
-        LoomFault::HunkMismatch { path, why, .. } => {
-            let number =
-                why.strip_prefix("line ").and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
-            let lines = lines(path);
-            let meets = |line: u64| lines.iter().any(|(first, last)| *first <= line && line <= *last);
-            if let Some(number) = number.filter(|number| meets(*number)) {
-                *why = format!("line {number} holds a secret, and is not what the patch has");
-            }
-        }
-        _ => {}
+        near.retain(|near| !meets(near.line, near.end_line));
     }
     fault.into()
+}
+
+/// Where the secrets of a file stand, for drafting without looking at them.
+pub(crate) fn spans(bytes: &[u8], redactor: &dyn Redact) -> Result<Vec<Range<usize>>, RedactError> {
+    Ok(redactor.secrets(&same_size(bytes))?.into_iter().map(|secret| secret.span).collect())
 }
 
 /// A text in which every byte stands where it stood.

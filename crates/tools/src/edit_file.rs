@@ -132,14 +132,17 @@ impl Tool for EditFile {
         let path = AskedPath::new(args.path).parse()?;
         let edits: Vec<EditRequest> = args.edits.into_iter().map(EditRequest::from).collect();
         let base = base_hash(args.base_hash.as_deref())?;
-        let draft = room.workspace.draft_edit(&path, &edits, base, &room.changes.limits);
-        let draft = draft.map_err(|fault| bare::told(fault, room))?;
+        let secrets = |bytes: &[u8]| bare::spans(bytes, &*room.changes.redactor);
+        let drafted = |edits: &[EditRequest], base| {
+            room.workspace.draft_edit_veiled(&path, edits, base, &room.changes.limits, &secrets)
+        };
+        let draft = drafted(&edits, base).map_err(|fault| bare::told(fault, room))?;
         bare::check(&draft, &*room.changes.redactor)?;
         if let (Some(file), Some(base)) = (draft.changes.files().first(), draft.bases.first()) {
             let hash = file.before().map(|before| before.hash);
             let matched = |edit: &EditRequest| {
                 let removal = EditRequest { operation: Operation::Delete, ..edit.clone() };
-                room.workspace.draft_edit(&path, &[removal], hash, &room.changes.limits)
+                drafted(&[removal], hash)
             };
             bare::check_copies(base, &edits, matched, &*room.changes.redactor)?;
         }

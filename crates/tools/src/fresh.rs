@@ -8,13 +8,12 @@ use std::ops::Range;
 use vambrace_core::change::{FileChange, Splice};
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::{Redact, RedactError};
+use vambrace_workspace::SECRET_REACH;
 
 /// How each placeholder begins, in whatever case.
 const MARK: &str = "[redacted";
 /// A placeholder is not longer.
 const LONGEST: usize = 200;
-/// So far a change may reach: the longest secret that the redactor knows as one.
-const REACH: usize = 66 * 1024;
 
 /// Refuses new secrets and placeholders in a file, by kind and line.
 pub(crate) fn check(file: &FileChange, base: &[u8], redactor: &dyn Redact) -> Result<(), CallError> {
@@ -89,7 +88,8 @@ pub(crate) fn places<'c>(base: &[u8], splices: &'c [Splice]) -> Vec<Place<'c>> {
     let mut places: Vec<(Range<usize>, Range<usize>)> = Vec::new();
     for (number, splice) in splices.iter().enumerate() {
         let (start, end) = bounds(splice);
-        let (start, end) = (start.saturating_sub(REACH), end.saturating_add(REACH).min(base.len()));
+        let (start, end) =
+            (start.saturating_sub(SECRET_REACH), end.saturating_add(SECRET_REACH).min(base.len()));
         match places.last_mut() {
             Some((span, own)) if start <= span.end => (span.end, own.end) = (end, number + 1),
             _ => places.push((start..end, number..number + 1)),

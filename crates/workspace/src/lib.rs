@@ -37,7 +37,7 @@ pub use handle::Volume;
 pub use list::{EntryKind, ListEntry, ListRequest, Listing};
 pub use loom::{
     Draft, EditRequest, LoomFault, LoomLimits, MatchMode, Near, Note, Operation, ParseReport, Place,
-    WriteMode,
+    SECRET_REACH, Secrets, WriteMode,
 };
 pub use read::{Content, FileRead, LineRange, ReadRequest};
 pub use resolve::{Kind, Resolved};

@@ -27,16 +27,19 @@ mod pattern;
 mod reparse;
 mod syntax;
 mod template;
+mod veil;
 mod view;
 mod weave;
 
 pub(crate) use base::read_all;
 use base::{Base, Spot, check_base_hash, check_text};
 pub use fault::{LoomFault, Near, Place};
-use found::Parsed;
+use found::{Matches, Parsed};
 use language::Language;
 pub use syntax::ParseReport;
 use syntax::{Before, Changed, Parsing, Wanted};
+pub use veil::{SECRET_REACH, Secrets};
+use veil::{Veil, cut, meet};
 use view::Ending;
 
 /// Folders that a new file may lie below.
@@ -239,6 +242,19 @@ impl Workspace {
         base_hash: Option<Digest>,
         limits: &LoomLimits,
     ) -> Result<Draft, LoomFault> {
+        self.draft_edit_veiled(path, edits, base_hash, limits, &|_| Ok(Vec::new()))
+    }
+
+    /// The same for somebody who may not know the secrets of the file (T21): a match that cuts into one is none, and an
+    /// exact one that holds one neither.
+    pub fn draft_edit_veiled(
+        &self,
+        path: &ScopedPath,
+        edits: &[EditRequest],
+        base_hash: Option<Digest>,
+        limits: &LoomLimits,
+        secrets: Secrets<'_>,
+    ) -> Result<Draft, LoomFault> {
         if edits.is_empty() {
             return Err(LoomFault::BadRequest { why: "`edits` is empty".to_owned() });
         }
@@ -247,16 +263,26 @@ impl Workspace {
         check_text(&base)?;
         let name = shown(&base.path.to_string());
         let mut parsed = None;
-        let splices = weave::weave(&base.bytes, &name, edits, |edit| match edit.match_mode {
-            MatchMode::Exact => Ok(exact::matches(&base.bytes, &edit.spec, &edit.content, edit.count)),
-            MatchMode::Regex => pattern::matches(
-                self.strays(),
-                &base.bytes,
-                &edit.spec,
-                &edit.content,
-                edit.count,
-                limits.regex_budget,
-            ),
+        let veil = Veil::new(&base.bytes, secrets);
+        let splices = weave::weave(&veil, &name, edits, |edit| match edit.match_mode {
+            MatchMode::Exact => {
+                let found = |text: &[u8]| exact::matches(text, &edit.spec, &edit.content, edit.count);
+                let mut matches = found(&base.bytes);
+                if veil.meets_any(&matches.found)? {
+                    matches = found(veil.text()?);
+                    let spans = veil.spans()?;
+                    matches.found.retain(|found| !meet(spans, &found.span));
+                }
+                Ok(matches)
+            }
+            MatchMode::Regex => {
+                let (spec, content) = (&edit.spec, &edit.content);
+                let budget = limits.regex_budget;
+                uncut(
+                    &veil,
+                    pattern::matches(self.strays(), veil.text()?, spec, content, edit.count, budget)?,
+                )
+            }
             MatchMode::Ast => {
                 let wanted = Wanted {
                     language: language_of(edit, &base)?,
@@ -265,9 +291,10 @@ impl Workspace {
                     expected: edit.count,
                     budget: limits.ast_budget,
                 };
-                let mut matches = syntax::matches(self.strays(), &base.bytes, &name, wanted)?;
-                parsed = matches.parsed.take();
-                Ok(matches)
+                let mut matches = syntax::matches(self.strays(), veil.text()?, &name, wanted)?;
+                // A tree of another text is of no use for the second parse.
+                parsed = matches.parsed.take().filter(|_| veil.spans().is_ok_and(<[_]>::is_empty));
+                uncut(&veil, matches)
             }
         })?;
         self.drafted_splices(base, splices, parsed, limits)
@@ -289,10 +316,20 @@ impl Workspace {
     /// apply_patch: a unified diff over one or several files. Context must match exactly; a hunk that is found elsewhere
     /// than it says is noted (B7).
     pub fn draft_patch(&self, patch: &[u8], limits: &LoomLimits) -> Result<Draft, LoomFault> {
+        self.draft_patch_veiled(patch, limits, &|_| Ok(Vec::new()))
+    }
+
+    /// The same for somebody who may not know the secrets of the files: no line that holds one is what a patch has.
+    pub fn draft_patch_veiled(
+        &self,
+        patch: &[u8],
+        limits: &LoomLimits,
+        secrets: Secrets<'_>,
+    ) -> Result<Draft, LoomFault> {
         let mut files = Vec::new();
         let mut notes = Vec::new();
         for file in patch::parse(patch)? {
-            if let Some(drafted) = patch::draft(self, &file, limits, &mut notes)? {
+            if let Some(drafted) = patch::draft(self, &file, limits, secrets, &mut notes)? {
                 files.push(drafted);
             }
         }
@@ -369,6 +406,13 @@ impl Workspace {
         let changed = Changed { language, base: Arc::clone(base), splices: after.splices.clone(), new };
         Parsing::begin(self.strays(), before, changed, limits.ast_budget)
     }
+}
+
+/// Without the matches that cut into a secret.
+fn uncut(veil: &Veil<'_>, mut matches: Matches) -> Result<Matches, LoomFault> {
+    let spans = veil.spans()?;
+    matches.found.retain(|found| !cut(spans, &found.span));
+    Ok(matches)
 }
 
 fn language_of(edit: &EditRequest, base: &Base) -> Result<Language, LoomFault> {

@@ -439,6 +439,31 @@ async fn a_rollback_restores_what_was_there_or_refuses() {
     assert_eq!(file(&kit, "src/main.rs").as_deref(), Some("new\n"));
 }
 
+// B7: who asks after a rollback hears of it, once, and can propose again
+#[tokio::test]
+async fn a_caller_is_not_told_that_an_undone_change_stands() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    let args = || json!({"path": "src/main.rs", "content": "new\n"});
+    let first = id(&propose(&broker, "write_file", args()).await);
+    broker.approve(&first, Choice::once(), &ada()).await.unwrap();
+    let back = broker.rollback(&first, &ada()).await.unwrap().envelope();
+    let back = back["details"]["data"]["hitl_id"].as_str().unwrap();
+    let heard = call(&broker, "write_file", args()).await;
+    assert_eq!(heard["error"]["code"], "ApprovalRejected", "{heard}");
+    let why = heard["error"]["message"].as_str().unwrap();
+    assert!(why.contains(&first) && why.contains(back) && why.contains("rolled it back"), "{why}");
+    let second = id(&propose(&broker, "write_file", args()).await);
+    assert_ne!(second, first);
+    // A rollback that was undone: it stands again.
+    broker.approve(&second, Choice::once(), &ada()).await.unwrap();
+    let back = broker.rollback(&second, &ada()).await.unwrap().envelope();
+    broker.rollback(back["details"]["data"]["hitl_id"].as_str().unwrap(), &ada()).await.unwrap();
+    let heard = call(&broker, "write_file", args()).await;
+    assert_eq!(heard["data"]["applied"], true, "{heard}");
+    assert_eq!(file(&kit, "src/main.rs").as_deref(), Some("new\n"));
+}
+
 // A8, B7: a restart between every two steps loses nothing and applies nothing twice
 #[tokio::test]
 async fn a_restart_between_every_two_steps_loses_nothing() {

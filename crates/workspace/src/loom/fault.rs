@@ -162,6 +162,9 @@ pub enum LoomFault {
         /// The first line that differs, and where.
         why: String,
     },
+    /// Nobody could say where the secrets of the file are.
+    #[error("the secrets of the file could not be looked for: {0}")]
+    Unseen(String),
     /// A language that has no grammar here.
     #[error("there is no grammar for `{0}`")]
     UnknownLanguage(String),
@@ -195,6 +198,7 @@ impl LoomFault {
                 ErrorCode::InvalidArguments
             }
             Self::SlowSyntax { .. } => ErrorCode::Timeout,
+            Self::Unseen(_) => ErrorCode::Internal,
         }
     }
 }

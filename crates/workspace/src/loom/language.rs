@@ -1,7 +1,7 @@
 //! The languages whose syntax is known, by the name or the extension of a file, and how well a text parses.
 
 use ast_grep_language::SupportLang;
-use tree_sitter::Tree;
+use tree_sitter::Node;
 
 /// A language with a grammar compiled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,17 +55,18 @@ pub(crate) struct Survey {
 }
 
 /// Walks a tree once, without recursion: hostile nesting must not cost the stack.
-pub(crate) fn survey(tree: &Tree) -> Survey {
-    let mut cursor = tree.walk();
+pub(crate) fn survey<'t>(root: Node<'t>, mut seen: impl FnMut(Node<'t>)) -> Survey {
+    let mut cursor = root.walk();
     let mut parsed = Survey { errors: 0, depth: 0 };
     let mut depth = 0;
-    // The root knows whether there are any; looking at every node takes longer than walking past it.
-    let any = tree.root_node().has_error();
+    // The root knows whether there are any.
+    let any = root.has_error();
     loop {
+        let node = cursor.node();
         if any {
-            let node = cursor.node();
             parsed.errors += usize::from(node.is_error() || node.is_missing());
         }
+        seen(node);
         parsed.depth = parsed.depth.max(depth);
         if cursor.goto_first_child() {
             depth += 1;
@@ -91,11 +92,11 @@ mod tests {
     fn every_language_of_the_table_has_a_grammar_and_tells_good_from_bad() {
         for (lang, names) in LANGUAGES {
             let good = StrDoc::try_new("", *lang).unwrap();
-            assert_eq!(survey(&good.tree).errors, 0, "{lang}");
+            assert_eq!(survey(good.tree.root_node(), |_| ()).errors, 0, "{lang}");
             assert!(names.iter().all(|name| Language::named(name) == Some(Language(*lang))), "{lang}");
         }
         let bad = StrDoc::try_new("fn a( {", SupportLang::Rust).unwrap();
-        assert!(survey(&bad.tree).errors > 0);
+        assert!(survey(bad.tree.root_node(), |_| ()).errors > 0);
         assert_eq!(Language::of_file("a.RS"), Some(Language(SupportLang::Rust)));
         assert_eq!(Language::of_file("Makefile"), None);
     }

@@ -12,6 +12,7 @@ use vambrace_core::path::{AskedPath, ScopedPath};
 use super::base::{Base, Spot, check_text};
 use super::fault::LoomFault;
 use super::near::visible;
+use super::veil::{Secrets, Veil, meet};
 use super::view::Ending;
 use super::{Drafted, LoomLimits, Note, modified};
 use crate::diff::Lines;
@@ -28,6 +29,7 @@ pub(crate) fn draft(
     ws: &Workspace,
     file: &FilePatch,
     limits: &LoomLimits,
+    secrets: Secrets<'_>,
     notes: &mut Vec<Note>,
 ) -> Result<Option<Drafted>, LoomFault> {
     let scoped =
@@ -50,7 +52,7 @@ pub(crate) fn draft(
         }
         (Some(old), None) => {
             let base = ws.base(&scoped(old)?, limits)?;
-            let splices = splices(&base, &file.hunks, &mut Vec::new())?;
+            let splices = splices(&base, &file.hunks, secrets, &mut Vec::new())?;
             let removed: u64 = splices.iter().map(|splice| splice.remove).sum();
             let left = removed != base.facts.size || splices.iter().any(|splice| !splice.insert.is_empty());
             if left && base.facts.size > 0 {
@@ -66,7 +68,7 @@ pub(crate) fn draft(
             }
             let to = if old == new { None } else { Some(free(ws, &scoped(new)?, limits)?) };
             let mut moved = Vec::new();
-            let splices = splices(&base, &file.hunks, &mut moved)?;
+            let splices = splices(&base, &file.hunks, secrets, &mut moved)?;
             let path = to.as_ref().unwrap_or(&base.path);
             notes.extend(moved.iter().map(|(hunk, lines)| Note::Moved {
                 path: path.clone(),
@@ -118,20 +120,30 @@ enum Ends {
 }
 
 /// The splices of all hunks; `moved` gets the number of each hunk that was found elsewhere, and by how many lines.
-fn splices(base: &Base, hunks: &[Hunk], moved: &mut Vec<(usize, i64)>) -> Result<Vec<Splice>, LoomFault> {
-    let exact = worked_in(base, hunks, Ends::Exact, moved);
+fn splices(
+    base: &Base,
+    hunks: &[Hunk],
+    secrets: Secrets<'_>,
+    moved: &mut Vec<(usize, i64)>,
+) -> Result<Vec<Splice>, LoomFault> {
+    if hunks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let veil = Veil::new(&base.bytes, secrets);
+    let exact = worked_in(base, hunks, &veil, Ends::Exact, moved);
     // Without a line to compare, nothing shows that the patch knows the file's line ends.
     let blind = !base.bytes.is_empty() && hunks.iter().any(|hunk| olds(hunk).next().is_none());
     if exact.is_ok() && !blind {
         return exact;
     }
     moved.clear();
-    worked_in(base, hunks, Ends::Any, moved)
+    worked_in(base, hunks, &veil, Ends::Any, moved)
 }
 
 fn worked_in(
     base: &Base,
     hunks: &[Hunk],
+    veil: &Veil<'_>,
     ends: Ends,
     moved: &mut Vec<(usize, i64)>,
 ) -> Result<Vec<Splice>, LoomFault> {
@@ -141,7 +153,7 @@ fn worked_in(
         lines.push(start..start + line.len());
         start += line.len();
     }
-    let file = Indexed { base, lines, ends, ending: Ending::of(&base.bytes) };
+    let file = Indexed { base, lines, secrets: veil.spans()?, ends, ending: Ending::of(&base.bytes) };
     let mut splices = Vec::new();
     let (mut free, mut shift) = (0, 0_isize);
     for (index, hunk) in hunks.iter().enumerate() {
@@ -166,6 +178,8 @@ fn olds(hunk: &Hunk) -> impl Iterator<Item = &Vec<u8>> {
 struct Indexed<'a> {
     base: &'a Base,
     lines: Vec<Range<usize>>,
+    /// No line with one of them is what a patch has, whatever that is.
+    secrets: &'a [Range<usize>],
     ends: Ends,
     ending: Ending,
 }
@@ -175,7 +189,14 @@ impl Indexed<'_> {
         self.lines.get(number).and_then(|range| self.base.bytes.get(range.clone()))
     }
 
-    fn same(&self, line: &[u8], wanted: &[u8]) -> bool {
+    fn is_secret(&self, number: usize) -> bool {
+        self.lines.get(number).is_some_and(|line| meet(self.secrets, line))
+    }
+
+    fn same(&self, number: usize, line: &[u8], wanted: &[u8]) -> bool {
+        if self.is_secret(number) {
+            return false;
+        }
         match self.ends {
             Ends::Exact => line == wanted,
             Ends::Any => plain(line) == plain(wanted),
@@ -185,7 +206,7 @@ impl Indexed<'_> {
     fn fits(&self, hunk: &Hunk, at: usize) -> bool {
         olds(hunk)
             .enumerate()
-            .all(|(n, wanted)| self.line(at + n).is_some_and(|line| self.same(line, wanted)))
+            .all(|(n, wanted)| self.line(at + n).is_some_and(|line| self.same(at + n, line, wanted)))
     }
 
     /// Where a hunk applies: where it says, or else at the only other place.
@@ -232,7 +253,10 @@ impl Indexed<'_> {
                         text(wanted)
                     );
                 }
-                Some(line) if self.same(line, wanted) => {}
+                Some(_) if self.is_secret(told + n) => {
+                    return format!("line {} holds a secret, and no patch can name it", told + n + 1);
+                }
+                Some(line) if self.same(told + n, line, wanted) => {}
                 Some(line) if plain(line).0 == plain(wanted).0 => {
                     return format!("line {} differs in whether a newline ends it", told + n + 1);
                 }

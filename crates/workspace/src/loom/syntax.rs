@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ast_grep_core::matcher::NodeMatch;
+use ast_grep_core::matcher::{MatcherExt as _, NodeMatch};
 use ast_grep_core::replacer::{Replacer, TemplateFix};
 use ast_grep_core::tree_sitter::StrDoc;
-use ast_grep_core::{AstGrep, Pattern};
+use ast_grep_core::{AstGrep, Matcher as _, Pattern};
 use ast_grep_language::SupportLang;
 use tree_sitter::Tree;
 use vambrace_core::change::Splice;
@@ -77,17 +77,21 @@ fn find(
         .map_err(|error| bad(format!("the pattern is not valid: {}", one_line(&error.to_string()))))?;
     let doc =
         StrDoc::try_new(&source, grammar).map_err(|why| bad(format!("`{path}` cannot be parsed: {why}")))?;
-    let surveyed = survey(&doc.tree);
+    // Handed on for the second parse; a copy shares the nodes.
+    let whole = (source.len() == base.len() && odd.is_empty()).then(|| doc.tree.clone());
+    let tree = tree.insert(AstGrep::doc(doc));
+    // One walk: how deep it goes, and what may match; matching waits until the depth is known.
+    let kinds = pattern.potential_kinds();
+    let mut candidates = Vec::new();
+    let surveyed = survey(tree.root().get_inner_node(), |node| {
+        if kinds.as_ref().is_some_and(|kinds| kinds.contains(node.kind_id().into())) {
+            candidates.push(node);
+        }
+    });
     if surveyed.depth > MAX_DEPTH {
         return Err(bad(format!("`{path}` is nested deeper than {MAX_DEPTH} levels")));
     }
-    let parsed = Parsed {
-        language: wanted.language,
-        errors: surveyed.errors,
-        // Handed on for the second parse; a copy shares the nodes.
-        tree: (source.len() == base.len() && odd.is_empty()).then(|| doc.tree.clone()),
-    };
-    let tree = tree.insert(AstGrep::doc(doc));
+    let parsed = Parsed { language: wanted.language, errors: surveyed.errors, tree: whole };
     let ending = Ending::of(base);
     let content = ending.fit(wanted.content.as_bytes(), b"");
     // The content was text, and line ends are.
@@ -99,7 +103,13 @@ fn find(
     }
     let mut matches = Matches { parsed: Some(parsed), ..Matches::default() };
     let mut end = 0;
-    for node in tree.root().find_all(&pattern) {
+    let root = tree.root();
+    let nodes: Box<dyn Iterator<Item = _>> = match kinds {
+        Some(_) => Box::new(candidates.into_iter().filter_map(|node| pattern.match_node(tree.adopt(node)))),
+        // Anything may match.
+        None => Box::new(root.find_all(&pattern)),
+    };
+    for node in nodes {
         let span = replaced(&node, &pattern, &template);
         if span.start < end {
             continue;
@@ -238,5 +248,5 @@ fn errors(bytes: &[u8], language: Language) -> (Option<usize>, Option<StrDoc<Sup
 
 /// The root knows whether there are any; only then they are counted.
 fn errors_in(tree: &Tree) -> usize {
-    if tree.root_node().has_error() { survey(tree).errors } else { 0 }
+    if tree.root_node().has_error() { survey(tree.root_node(), |_| ()).errors } else { 0 }
 }

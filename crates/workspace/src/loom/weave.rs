@@ -10,6 +10,7 @@ use vambrace_core::change::Splice;
 use super::fault::LoomFault;
 use super::found::{Found, Matches};
 use super::near::{near, place};
+use super::veil::Veil;
 use super::{EditRequest, MatchMode, Operation};
 
 /// Places told in a message.
@@ -60,7 +61,7 @@ impl Claim {
 
 /// The splices of all edits, or why there are none.
 pub(crate) fn weave(
-    base: &[u8],
+    veil: &Veil<'_>,
     path: &str,
     edits: &[EditRequest],
     mut find: impl FnMut(&EditRequest) -> Result<Matches, LoomFault>,
@@ -71,19 +72,19 @@ pub(crate) fn weave(
         check(edit, number)?;
         let matches = find(edit)?;
         if matches.found.len() != edit.count {
-            return Err(miscounted(base, path, edit, number, &matches));
+            return Err(miscounted(veil.text()?, path, edit, number, &matches));
         }
         if let Some(at) = matches.ambiguous {
             return Err(LoomFault::Ambiguous {
                 edit: number,
                 path: path.to_owned(),
-                line: line_of(base, at),
+                line: line_of(veil.text()?, at),
             });
         }
         claims.extend(matches.found.into_iter().map(|found| Claim::new(number, edit.operation, found)));
     }
     claims.sort_by_key(|claim| (claim.span.start, claim.span.end));
-    refuse_overlaps(base, path, &claims)?;
+    refuse_overlaps(veil, path, &claims)?;
     // An insertion at the start of a replaced text comes before it.
     claims.sort_by_key(|claim| (claim.splice.at, claim.splice.remove));
     Ok(Splice::merged(claims.into_iter().map(|claim| claim.splice).collect()))
@@ -104,14 +105,14 @@ fn check(edit: &EditRequest, number: usize) -> Result<(), LoomFault> {
     Ok(())
 }
 
-fn refuse_overlaps(base: &[u8], path: &str, claims: &[Claim]) -> Result<(), LoomFault> {
+fn refuse_overlaps(veil: &Veil<'_>, path: &str, claims: &[Claim]) -> Result<(), LoomFault> {
     // Sorted by start: a claim can meet only those before it that end at or behind its start.
     let mut open: Vec<&Claim> = Vec::new();
     for claim in claims {
         open.retain(|other| other.span.end >= claim.span.start);
         if let Some(other) = open.iter().find(|other| other.meets(claim)) {
             let (first, second) = (other.edit.min(claim.edit), other.edit.max(claim.edit));
-            let line = line_of(base, claim.span.start);
+            let line = line_of(veil.text()?, claim.span.start);
             return Err(LoomFault::Overlap { first, second, line, path: path.to_owned() });
         }
         open.push(claim);

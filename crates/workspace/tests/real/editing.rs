@@ -7,10 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use vambrace_core::digest::Digest;
 use vambrace_core::{CallError, ErrorCode};
-use vambrace_workspace::{EditRequest, LoomFault, LoomLimits, MatchMode, Note, Operation, WriteMode};
+use vambrace_workspace::{Draft, EditRequest, LoomFault, LoomLimits, MatchMode, Note, Operation, WriteMode};
 
 use crate::bench::Bench;
-use crate::tree::path;
+use crate::tree::{Tree, path};
 
 const GIVEN: &str = include_str!("../data/edit-semantics.jsonl");
 const OWN: &str = include_str!("../data/edit-own.jsonl");
@@ -321,4 +321,76 @@ fn only_the_service_itself_is_written() {
     let own = bench.ws.draft_write(&path("x"), b"y\n", WriteMode::Write, None, &limits()).unwrap();
     bench.applier.apply(&own.changes).unwrap();
     assert_eq!(std::fs::read(bench.tree.at("services/a/x")).unwrap(), b"y\n");
+}
+
+/// What drafting says, told apart from what the file holds.
+fn said(drafted: Result<Draft, LoomFault>) -> String {
+    match drafted {
+        Ok(draft) => format!("{:?}", draft.changes.files()[0].after().unwrap().splices),
+        Err(fault) => fault.to_string(),
+    }
+}
+
+// T21: two files that differ in a secret only are one file to whoever edits them without knowing it
+#[test]
+fn no_edit_and_no_patch_tells_one_secret_from_another() {
+    let tree = Tree::new();
+    let door = tree.open();
+    let value_of = |text: &[u8]| {
+        let at = text.windows(5).position(|five| five == b"word=").map(|at| at + 5);
+        Ok(at.map(|at| at..at + 13).into_iter().collect())
+    };
+    let told = |secret: &str, edit: &EditRequest| {
+        tree.file("a.py", format!("hot = 1\npassword={secret}\npassword=other\nhot = 2\n"));
+        let edits = [edit.clone()];
+        said(door.0.draft_edit_veiled(&path("a.py"), &edits, None, &limits(), &value_of))
+    };
+    let edit =
+        |match_mode, spec: &str, count| EditRequest { match_mode, count, ..EditRequest::replace(spec, "z") };
+    use MatchMode::{Ast, Exact, Regex};
+    for guess in [
+        edit(Exact, "password=h", 1),
+        edit(Exact, "word=hot\nchocolate", 1),
+        edit(Exact, "hot", 7),
+        edit(Exact, "hot", 2),
+        edit(Exact, "hot", 3),
+        edit(Exact, "passwort=hot", 1),
+        edit(Exact, "password=xxx", 1),
+        edit(Exact, "password=hot chocolates", 1),
+        edit(Regex, "word=h", 1),
+        edit(Regex, "^password=h.*$", 1),
+        edit(Regex, "^password=[^h].*$", 1),
+        edit(Regex, "^password=[a-m].*$", 5),
+        edit(Regex, "(?s)word=h.*hot = 2|hot = 2", 1),
+        edit(Regex, "hot = 1(?:\npassword=[^h])?", 1),
+        edit(Regex, "hot", 2),
+        edit(Regex, "(?-u:\\b)", 99),
+        edit(Ast, "password=hot_chocolate", 1),
+        edit(Ast, "$A = hot_chocolate", 3),
+    ] {
+        // As long, and with as many lines.
+        for pair in [["hot_chocolate", "cold_lemonade"], ["hot\nchocolate", "raw\nsmoothies"]] {
+            let [one, other] = pair.map(|secret| told(secret, &guess));
+            assert_eq!(one, other, "{guess:?}");
+            assert!(!one.contains("choc"), "{one}");
+        }
+    }
+    // What is looked for without knowing it is found, and goes as a whole.
+    let gone = edit(Regex, "(?m)^password=\\w+\\n", 2);
+    assert!(told("hot_chocolate", &gone).contains("remove: 38"), "{}", told("hot_chocolate", &gone));
+    let around = edit(Exact, "password=", 2);
+    assert!(told("hot_chocolate", &around).contains("remove: 9"));
+
+    for lines in [
+        "@@ -2 +2 @@\n-password=hot_chocolate\n+q\n",
+        "@@ -1,2 +1,2 @@\n-hot = 1\n+hot = 3\n password=hot_chocolate\n",
+        "@@ -9 +9 @@\n-password=hot_chocolate\n+q\n",
+    ] {
+        let patch = format!("--- a/a.py\n+++ b/a.py\n{lines}");
+        let [one, other] = ["hot_chocolate", "cold_lemonade"].map(|secret| {
+            tree.file("a.py", format!("hot = 1\npassword={secret}\npassword=other\nhot = 2\n"));
+            said(door.0.draft_patch_veiled(patch.as_bytes(), &limits(), &value_of))
+        });
+        assert_eq!(one, other, "{lines}");
+    }
 }

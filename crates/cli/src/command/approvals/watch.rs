@@ -14,7 +14,7 @@ mod tests;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vambrace_broker::{Choice, Decider, Ending, Look, Part, look};
 use vambrace_core::clock::Clock as _;
@@ -61,6 +61,8 @@ struct Watcher {
     screen: Screen,
     keyboard: Keyboard,
     keys: Keys,
+    /// When something was read last.
+    read: Instant,
     signals: Signals,
     wake: Watch,
     /// Whoever decides, once the passphrase was given.
@@ -98,6 +100,7 @@ impl Watcher {
             screen,
             keyboard,
             keys: Keys::default(),
+            read: Instant::now(),
             signals,
             wake,
             decider: None,
@@ -182,7 +185,9 @@ impl Watcher {
         let mut bytes = [0; 256];
         while effects.is_empty() && Keyboard::is_readable() {
             let count = Keyboard::read(&mut bytes)?;
-            let typed = self.keys.take(bytes.get(..count).unwrap_or_default(), Keyboard::is_readable());
+            let quiet = std::mem::replace(&mut self.read, Instant::now()).elapsed();
+            let bytes = bytes.get(..count).unwrap_or_default();
+            let typed = self.keys.take(bytes, Keyboard::is_readable(), quiet);
             for typed in typed {
                 effects.extend(self.state.on(match typed {
                     Typed::Key(key) => Event::Key(key),

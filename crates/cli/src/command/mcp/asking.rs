@@ -67,15 +67,22 @@ impl Asking<'_> {
     pub(super) async fn call(&self, raw: RawCall, back: Back) -> Reply {
         let broker = &self.desk.broker;
         let returned = back.state.is_some();
-        if let (Some(id), Some(said)) = (&back.state, back.responses.as_ref().and_then(|all| all.get(FORM))) {
-            let said: Option<ElicitResult> = serde_json::from_value(said.clone()).ok();
-            if let Heard::Answer(answer) = self.heard(id, said.as_ref()).await {
-                return Reply::Answer(answer);
-            }
-        }
-        let answer = broker.call(raw.clone(), self.peer).await;
+        let mut answer = broker.call(raw.clone(), self.peer).await;
         let Some((id, ..)) = answer.open_question() else { return Reply::Answer(Box::new(answer)) };
         let id = id.to_string();
+        // The answer to a form counts for the question of this very call: nobody saw another one there.
+        let said = back.responses.as_ref().and_then(|all| all.get(FORM));
+        if let Some(said) = said.filter(|_| back.state.as_ref() == Some(&id)) {
+            let said: Option<ElicitResult> = serde_json::from_value(said.clone()).ok();
+            answer = match self.heard(&id, said.as_ref()).await {
+                Heard::Answer(answer) => return Reply::Answer(answer),
+                Heard::Decided => broker.call(raw.clone(), self.peer).await,
+                Heard::Nothing => answer,
+            };
+            if answer.open_question().is_none() {
+                return Reply::Answer(Box::new(answer));
+            }
+        }
         let progress = self.context.meta.get_progress_token();
         let form = self.takes_forms() && !returned;
         if form && self.is_modern() {

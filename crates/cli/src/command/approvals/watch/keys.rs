@@ -2,12 +2,17 @@
 //! else is swallowed whole, so that no piece of it passes for a letter. Nothing is read ahead here: what stands unread in
 //! the kernel can be thrown away by it.
 
+use std::time::Duration;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 const ESCAPE: u8 = 0x1b;
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
 /// Longer pastes are cut.
 const LONGEST_PASTE: usize = 64 * 1024;
+/// A paste whose end mark got lost ends with the first single key after so long a pause; the key does nothing else. What
+/// comes in one piece may be the rest of a slow paste, and presses no keys.
+const STALLED: Duration = Duration::from_secs(2);
 /// A sequence that does not end is given up.
 const LONGEST_SEQUENCE: usize = 32;
 
@@ -29,8 +34,16 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// Takes what one read brought. `more` says whether more can be read at once: an escape by itself is the key only when
-    /// nothing follows.
-    pub(crate) fn take(&mut self, bytes: &[u8], more: bool) -> Vec<Typed> {
+    /// nothing follows. `quiet` is how long nothing came before.
+    pub(crate) fn take(&mut self, bytes: &[u8], more: bool, quiet: Duration) -> Vec<Typed> {
+        if bytes.len() == 1
+            && !more
+            && quiet >= STALLED
+            && let Some(text) = self.paste.take()
+        {
+            self.left.clear();
+            return vec![Typed::Paste(String::from_utf8_lossy(&text).into_owned())];
+        }
         self.left.extend_from_slice(bytes);
         let mut typed = Vec::new();
         while !self.left.is_empty() {
@@ -166,7 +179,7 @@ mod tests {
         let mut keys = Keys::default();
         let mut names = Vec::new();
         for (number, bytes) in reads.iter().enumerate() {
-            for typed in keys.take(bytes, number + 1 < reads.len()) {
+            for typed in keys.take(bytes, number + 1 < reads.len(), Duration::ZERO) {
                 names.push(match typed {
                     Typed::Paste(text) => format!("paste {text:?}"),
                     Typed::Key(key) if key.modifiers == KeyModifiers::CONTROL => {
@@ -216,12 +229,29 @@ mod tests {
     #[test]
     fn a_paste_is_cut_and_its_end_still_seen() {
         let mut keys = Keys::default();
-        assert_eq!(keys.take(b"\x1b[200~", true), []);
+        assert_eq!(keys.take(b"\x1b[200~", true, Duration::ZERO), []);
         for _ in 0..100 {
-            assert_eq!(keys.take(&[b'y'; 4096], true), []);
+            assert_eq!(keys.take(&[b'y'; 4096], true, Duration::ZERO), []);
         }
-        let typed = keys.take(b"\x1b[201~\r", false);
+        let typed = keys.take(b"\x1b[201~\r", false, Duration::ZERO);
         assert!(matches!(&typed[0], Typed::Paste(text) if text.len() == LONGEST_PASTE));
         assert_eq!(typed.len(), 2);
+    }
+
+    // T25: a lost mark does not take the keyboard away, and the rest of a slow paste presses nothing
+    #[test]
+    fn a_paste_without_its_end_ends_with_a_key_after_a_pause() {
+        let mut keys = Keys::default();
+        let (soon, late) = (Duration::from_millis(1500), STALLED);
+        for (bytes, more, quiet) in [
+            (b"\x1b[200~no\x1b[20" as &[u8], false, late),
+            (b"y", false, soon),
+            (b"yy", false, late),
+            (b"y", true, late),
+        ] {
+            assert_eq!(keys.take(bytes, more, quiet), [], "{bytes:?}");
+        }
+        assert_eq!(keys.take(b"y", false, late), [Typed::Paste("no\x1b[20yyyy".to_owned())]);
+        assert_eq!(keys.take(b"q", false, Duration::ZERO).len(), 1);
     }
 }
