@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use memchr::memmem::Finder;
+use memchr::arch::all::packedpair::HeuristicFrequencyRank;
+use memchr::memmem::{Finder, FinderBuilder};
 use serde_json::Value;
 use vambrace_ledger::{Decision, Digest, Findings, Kind, Note, Place, Reach, Signed, Verb, VerifyKey};
 
@@ -29,7 +30,17 @@ struct Agreed {
 }
 
 /// Only what stands on somebody's yes names its question.
-static QUESTION: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"hitl_id\":"));
+static QUESTION: LazyLock<Finder<'static>> =
+    LazyLock::new(|| FinderBuilder::new().build_forward_with_ranker(InLines, b"\"hitl_id\":"));
+
+/// How frequent a byte of that name is in the lines of a ledger, which are full of quotes, colons and underscores.
+struct InLines;
+
+impl HeuristicFrequencyRank for InLines {
+    fn rank(&self, byte: u8) -> u8 {
+        if matches!(byte, b'h' | b'l') { 0 } else { u8::MAX }
+    }
+}
 
 /// Whether a line is needed for this check.
 pub(super) fn concerns(op: &[u8], line: &[u8]) -> bool {
