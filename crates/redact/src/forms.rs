@@ -16,8 +16,10 @@ pub(crate) enum Script {
     Plain,
     /// base64: lines may be broken inside it, and the letters beside it hold bits of it.
     Base64,
-    /// Hex digits: both cases of letters, lines may be broken.
+    /// Hex digits: both cases of letters; signs, lines and the edges of a dump may stand between two bytes.
     Hex,
+    /// Numbers, as a list of bytes is shown: a comma stands for any signs between two of them.
+    Numbers,
 }
 
 /// One written form.
@@ -31,6 +33,8 @@ pub(crate) struct Form {
 const LEAST_LINE: usize = 8;
 /// Forms shorter than this would be met by chance.
 const LEAST_FORM: usize = 6;
+/// The same for what is packed twice.
+const LEAST_TWICE: usize = 8;
 
 /// Every form of a value, without repetitions.
 pub(crate) fn forms(value: &[u8]) -> Vec<Form> {
@@ -77,8 +81,27 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
             ] {
                 add(Script::Base64, replace(&replace(&packed, b'+', plus), b'/', slash));
             }
+            // base64 of it: what a manifest holds of a file that holds base64 itself.
+            for (again, url) in [(0, false), (1, false), (2, false), (0, true), (1, true), (2, true)] {
+                let twice = base64_inside(&packed, again, url);
+                if packed.len() >= LEAST_TWICE {
+                    add(Script::Base64, twice);
+                }
+            }
             add(Script::Base64, packed);
         }
+    }
+    let numbers: Vec<String> = value.iter().map(u8::to_string).collect();
+    add(Script::Numbers, numbers.join(",").into_bytes());
+    // Signs alone: letters and digits as they are.
+    for sign in SIGNS {
+        add(
+            Script::Plain,
+            each(
+                value,
+                |byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { sign(byte) },
+            ),
+        );
     }
     add(Script::Hex, each(value, |byte| format!("{byte:02x}")));
     add(Script::Plain, percent(value, is_unreserved, false));
@@ -137,8 +160,12 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
         add(Script::Plain, form);
     }
     if let Ok(text) = std::str::from_utf8(value) {
-        add(Script::Plain, text.encode_utf16().flat_map(u16::to_le_bytes).collect());
         add(Script::Plain, text.encode_utf16().flat_map(u16::to_be_bytes).collect());
+        let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for shift in 0..3 {
+            add(Script::Base64, base64_inside(&wide, shift, false));
+        }
+        add(Script::Plain, wide);
         let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
         add(Script::Plain, escaped.to_uppercase().replace("\\U", "\\u").into_bytes());
         add(Script::Plain, escaped.into_bytes());
@@ -161,6 +188,21 @@ fn base64_inside(value: &[u8], shift: usize, url: bool) -> Vec<u8> {
 fn each(value: &[u8], write: impl Fn(u8) -> String) -> Vec<u8> {
     value.iter().flat_map(|&byte| write(byte).into_bytes()).collect()
 }
+
+/// How a sign is written otherwise.
+const SIGNS: &[fn(u8) -> String] = &[
+    |byte| format!("%{byte:02X}"),
+    |byte| format!("%{byte:02x}"),
+    |byte| format!("%25{byte:02X}"),
+    |byte| format!("\\u{byte:04x}"),
+    |byte| format!("\\u{byte:04X}"),
+    |byte| format!("\\\\u{byte:04x}"),
+    |byte| format!("\\x{byte:02x}"),
+    |byte| format!("\\x{byte:02X}"),
+    |byte| format!("&#{byte};"),
+    |byte| format!("&#x{byte:x};"),
+    |byte| format!("&#x{byte:X};"),
+];
 
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~')

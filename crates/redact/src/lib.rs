@@ -15,6 +15,7 @@ mod context;
 mod cut;
 mod ending;
 mod environment;
+mod escape;
 mod fault;
 mod finding;
 mod forms;

@@ -35,9 +35,17 @@ pub(crate) enum Target {
     Source,
     PgPass,
     Cookie,
+    /// A line of a jar of cookies.
+    Jar,
+    /// A program that reads its password from a pipe.
+    Piped,
+    /// `AUTH` of redis.
+    Auth,
     /// `data:` of a manifest.
     Manifest,
     Placeholder,
+    /// A sign of a token that is written otherwise.
+    Spelled,
     /// A known value.
     Needle(u32),
 }
@@ -155,6 +163,9 @@ impl Rules {
         for begin in [b"-BEGIN ".as_slice(), b"- BEGIN ", b"-BEGIN+", b"-BEGIN%20"] {
             add(begin, false, Target::Pem);
         }
+        for sign in crate::escape::SPELLED {
+            add(sign, true, Target::Spelled);
+        }
         add(b"bearer", true, Target::Bearer);
         add(b"basic", true, Target::Basic);
         for flag in [b" -u ".as_slice(), b" -u\"", b" -u'", b" --user ", b" --user="] {
@@ -174,6 +185,7 @@ impl Rules {
             b"basic_auth(",
             b"set_basic_auth(",
             b"setbasicauth(",
+            b"getconnection(",
         ] {
             add(call, true, Target::Arguments);
         }
@@ -183,8 +195,26 @@ impl Rules {
         for port in [b":5432:".as_slice(), b":5433:", b":6432:", b"*:*:"] {
             add(port, false, Target::PgPass);
         }
-        for cookie in [b"cookie: ".as_slice(), b"cookie\": \"", b"cookie\":\"", b"--cookie ", b"cookie ="] {
+        for cookie in [
+            b"cookie:".as_slice(),
+            b"cookie\"",
+            b"cookie\\\"",
+            b"cookie'",
+            b"--cookie ",
+            b"cookie =",
+            b" -b '",
+            b" -b \"",
+        ] {
             add(cookie, true, Target::Cookie);
+        }
+        for sort in [b"\tTRUE\t".as_slice(), b"\tFALSE\t"] {
+            add(sort, false, Target::Jar);
+        }
+        for program in [b"--password-stdin".as_slice(), b"sudo -S", b"chpasswd", b"passwd --stdin"] {
+            add(program, false, Target::Piped);
+        }
+        for word in [b"AUTH ".as_slice(), b"AUTH\r\n"] {
+            add(word, false, Target::Auth);
         }
         for data in [b"stringData:".as_slice(), b"stringData\":", b"\ndata:", b" data:", b"\"data\":"] {
             add(data, false, Target::Manifest);
