@@ -3,6 +3,8 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use serde_json::json;
+use vambrace_core::redacted::Redacted;
 
 use crate::given::{ALNUM, Chance, HEX, clean, redactor};
 
@@ -463,4 +465,35 @@ fn secrets_of_the_usual_files_do_not_come_out() {
         }
     }
     assert!(came.is_empty(), "{} came out:\n{}", came.len(), came.join("\n"));
+}
+
+// T21: answers are redacted field by field; what a field is called, and what stands beside it, counts all the same
+#[test]
+fn structured_answers_give_no_more_away_than_their_text() {
+    let p = Chance(7).letters(ALNUM, 16);
+    let redactor = redactor(&["4815162342"]);
+    for value in [
+        json!({"password": p}),
+        json!({"headers": {"X-Api-Key": [p]}}),
+        json!({"headers": [["X-Api-Key", p]]}),
+        json!({"headers": [{"name": "X-Api-Key", "value": p}]}),
+        json!({"Parameters": [{"Key": "db_password", "Value": p}]}),
+        json!({"outputs": {"db_password": {"sensitive": true, "value": p}}}),
+        json!({"argv": ["docker", "login", "-u", "ada", "-p", p]}),
+        json!({"argv": ["curl", "-u", format!("ada:{p}"), "https://h"]}),
+        json!({"argv": ["psql", "--password", p]}),
+        json!({"argv": ["mysql", format!("-p{p}"), "orders"]}),
+        json!({ format!("postgres://ada:{p}@db/x"): 1 }),
+        json!({"content": format!("password: {p}\n")}),
+        json!({"pin": 4_815_162_342_u64, "password": p}),
+    ] {
+        let clean = Redacted::json(value.clone(), &redactor).unwrap();
+        let out = clean.get().to_string();
+        assert!(left(&out, &p).is_none() && !out.contains("4815162342"), "{value} -> {out}");
+        let again = Redacted::json(clean.get().clone(), &redactor).unwrap();
+        assert_eq!((again.count(), again.get()), (0, clean.get()));
+    }
+    let plain =
+        json!({"argv": ["cargo", "test", "-p", "redact"], "name": "value", "value": "key", "n": 12345678});
+    assert_eq!(Redacted::json(plain.clone(), &redactor).unwrap().into_inner(), plain);
 }
