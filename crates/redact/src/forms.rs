@@ -70,6 +70,10 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
     for url in [false, true] {
         for shift in 0..3 {
             let packed = base64_inside(value, shift, url);
+            let has = |signs: [u8; 2]| packed.iter().any(|byte| signs.contains(byte));
+            if url && !has(*b"-_") {
+                continue;
+            }
             // Its signs as addresses, scripts and markup spell them.
             for (plus, slash) in [
                 ("%2B", "%2F"),
@@ -79,13 +83,14 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
                 ("\\u002B", "/"),
                 ("&#43;", "&#47;"),
             ] {
-                add(Script::Base64, replace(&replace(&packed, b'+', plus), b'/', slash));
+                if has(*b"+/") {
+                    add(Script::Base64, replace(&replace(&packed, b'+', plus), b'/', slash));
+                }
             }
-            // base64 of it: what a manifest holds of a file that holds base64 itself.
-            for (again, url) in [(0, false), (1, false), (2, false), (0, true), (1, true), (2, true)] {
-                let twice = base64_inside(&packed, again, url);
+            // base64 of it: what a manifest holds of a file that holds base64 itself. No sign of the alphabets differs there.
+            for again in 0..3 {
                 if packed.len() >= LEAST_TWICE {
-                    add(Script::Base64, twice);
+                    add(Script::Base64, base64_inside(&packed, again, false));
                 }
             }
             add(Script::Base64, packed);
@@ -95,13 +100,7 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
     add(Script::Numbers, numbers.join(",").into_bytes());
     // Signs alone: letters and digits as they are.
     for sign in SIGNS {
-        add(
-            Script::Plain,
-            each(
-                value,
-                |byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { sign(byte) },
-            ),
-        );
+        add(Script::Plain, spelled(value, |byte| byte.is_ascii_alphanumeric(), sign));
     }
     add(Script::Hex, each(value, |byte| format!("{byte:02x}")));
     add(Script::Plain, percent(value, is_unreserved, false));
@@ -186,7 +185,20 @@ fn base64_inside(value: &[u8], shift: usize, url: bool) -> Vec<u8> {
 }
 
 fn each(value: &[u8], write: impl Fn(u8) -> String) -> Vec<u8> {
-    value.iter().flat_map(|&byte| write(byte).into_bytes()).collect()
+    spelled(value, |_| false, write)
+}
+
+/// Some bytes as they are, the others as they are written.
+fn spelled(value: &[u8], plain: impl Fn(u8) -> bool, write: impl Fn(u8) -> String) -> Vec<u8> {
+    let mut out = Vec::with_capacity(2 * value.len());
+    for &byte in value {
+        if plain(byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(write(byte).as_bytes());
+        }
+    }
+    out
 }
 
 /// How a sign is written otherwise.
@@ -217,19 +229,20 @@ fn is_path(byte: u8) -> bool {
 }
 
 fn percent(value: &[u8], plain: impl Fn(u8) -> bool, lower: bool) -> Vec<u8> {
-    each(value, |byte| match byte {
-        byte if plain(byte) => char::from(byte).to_string(),
-        byte if lower => format!("%{byte:02x}"),
-        byte => format!("%{byte:02X}"),
-    })
+    spelled(value, plain, |byte| if lower { format!("%{byte:02x}") } else { format!("%{byte:02X}") })
 }
 
 fn replace(value: &[u8], what: u8, with: &str) -> Vec<u8> {
-    value.iter().flat_map(|&byte| if byte == what { with.as_bytes().to_vec() } else { vec![byte] }).collect()
+    spelled(value, |byte| byte != what, |_| with.to_owned())
 }
 
 fn backslashed(value: &[u8], special: impl Fn(u8) -> bool) -> Vec<u8> {
-    value.iter().flat_map(|&byte| if special(byte) { vec![b'\\', byte] } else { vec![byte] }).collect()
+    let mut out = Vec::with_capacity(2 * value.len());
+    for &byte in value {
+        out.extend(special(byte).then_some(b'\\'));
+        out.push(byte);
+    }
+    out
 }
 
 /// As JSON writes it: letters outside ASCII as they are or as `\u`, `/` as it is or escaped, and once more inside

@@ -107,7 +107,7 @@ pub(crate) fn jar(view: &[u8], place: usize) -> Option<(usize, usize)> {
     let newline = |byte: u8| !matches!(byte, b'\n' | b'\r');
     let start = run_back(view, place, place.saturating_sub(COMMAND), newline);
     let end = run(view, place + 1, place + COOKIES, newline);
-    let columns: Vec<&[u8]> = part(view, start, end).split(|byte| *byte == b'\t').collect();
+    let columns: Vec<&[u8]> = part(view, start, end).splitn(8, |byte| *byte == b'\t').collect();
     let &[_, all, _, only, _, _, value] = columns.as_slice() else { return None };
     let told = [all, only].iter().all(|word| matches!(*word, b"TRUE" | b"FALSE"));
     (told && is_drawn_token(value)).then_some((end - value.len(), end))
