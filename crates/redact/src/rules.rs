@@ -13,6 +13,8 @@ const TOKENS: &str = include_str!("../rules/tokens.txt");
 const NEAR: &str = include_str!("../rules/near.txt");
 const SERVICES: &str = include_str!("../rules/names.txt");
 
+const TOO_MANY: &str = "there are too many rules";
+
 /// What an anchor leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -224,7 +226,7 @@ impl Rules {
     fn token(&mut self, text: &str) -> Result<(), String> {
         let mut line = TokenRule::parse(text)?;
         line.rule.kind = self.kind(line.kind);
-        let index = u16::try_from(self.tokens.len()).map_err(|_| "there are too many rules".to_owned())?;
+        let index = u16::try_from(self.tokens.len()).map_err(|_| TOO_MANY.to_owned())?;
         let fold = line.rule.spelled().starts_with("(?i)");
         self.anchors.extend(line.marks.into_iter().map(|bytes| Anchor {
             bytes,
@@ -266,7 +268,8 @@ impl Rules {
                     why: why.to_owned(),
                 });
             }
-            let index = u16::try_from(self.tokens.len()).unwrap_or(u16::MAX);
+            let index = u16::try_from(self.tokens.len())
+                .map_err(|_| fault("secrets.redact_patterns", 0, pattern, TOO_MANY.to_owned()))?;
             self.tokens.push(TokenRule::of_text(self.kinds.pattern, pattern));
             self.anchors.push(Anchor {
                 bytes: start.as_bytes().to_vec(),
@@ -280,7 +283,8 @@ impl Rules {
     /// With the rules of a file of gitleaks or betterleaks.
     pub fn with_file(mut self, text: &str, name: &Path) -> Result<Self, RuleFault> {
         for mut imported in import::read(text, &name.display().to_string())? {
-            let index = u16::try_from(self.imports.len()).unwrap_or(u16::MAX);
+            let index = u16::try_from(self.imports.len())
+                .map_err(|_| fault(&name.display().to_string(), 0, &imported.kind, TOO_MANY.to_owned()))?;
             imported.rule.kind = self.kind(&imported.kind);
             self.loose.extend(imported.keywords.is_empty().then_some(usize::from(index)));
             self.anchors.extend(imported.keywords.iter().map(|word| Anchor {
