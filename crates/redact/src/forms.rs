@@ -33,6 +33,8 @@ pub(crate) struct Form {
 const LEAST_LINE: usize = 8;
 /// Forms shorter than this would be met by chance.
 const LEAST_FORM: usize = 6;
+/// The same for a value in another case.
+const LEAST_FOLDED: usize = 12;
 /// The same for what is packed twice.
 const LEAST_TWICE: usize = 8;
 
@@ -67,6 +69,11 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
         all.insert(Form { script, bytes: Secret::new(bytes) });
     };
     add(Script::Plain, value.to_vec());
+    // Programs that normalise keys and digests change their case.
+    if value.len() >= LEAST_FOLDED {
+        add(Script::Plain, value.to_ascii_lowercase());
+        add(Script::Plain, value.to_ascii_uppercase());
+    }
     for url in [false, true] {
         for shift in 0..3 {
             let packed = base64_inside(value, shift, url);
@@ -206,6 +213,7 @@ const SIGNS: &[fn(u8) -> String] = &[
     |byte| format!("%{byte:02X}"),
     |byte| format!("%{byte:02x}"),
     |byte| format!("%25{byte:02X}"),
+    |byte| format!("={byte:02X}"),
     |byte| format!("\\u{byte:04x}"),
     |byte| format!("\\u{byte:04X}"),
     |byte| format!("\\\\u{byte:04x}"),

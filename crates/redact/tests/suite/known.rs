@@ -347,6 +347,9 @@ fn a_value_is_found_however_its_bytes_are_shown() {
     texts.extend([
         signs(|code| format!("%{code:02X}")),
         signs(|code| format!("%25{code:02X}")),
+        signs(|code| format!("={code:02X}")),
+        value.to_uppercase(),
+        value.to_lowercase(),
         signs(|code| format!("\\u{code:04x}")),
         signs(|code| format!("\\u{code:04X}")),
         signs(|code| format!("\\\\u{code:04x}")),
