@@ -94,6 +94,9 @@ pub(crate) fn password(view: &[u8], from: usize, after: usize) -> Option<(usize,
         if known.flag.is_empty() {
             let value = unquoted(view, (start, end));
             let text = part(view, value.0, value.1);
+            if is_replaced(text) {
+                return None;
+            }
             let named = text.iter().any(|byte| matches!(byte, b'/' | b'\\')) || text.starts_with(b"-");
             if !named && is_drawn_password(text) {
                 return Some(value);
@@ -120,11 +123,17 @@ pub(crate) fn password(view: &[u8], from: usize, after: usize) -> Option<(usize,
         if let Some(sign) = split(known.program) {
             value.0 = run(view, value.0, value.1, |byte| byte != sign) + 1;
         }
-        if is_typed(part(view, value.0, value.1)) {
-            return Some(value);
+        let text = part(view, value.0, value.1);
+        if is_typed(text) || is_replaced(text) {
+            return Some(value).filter(|_| !is_replaced(text));
         }
     }
     None
+}
+
+/// A password that was replaced is the one of its line: no other is looked for in its place.
+fn is_replaced(text: &[u8]) -> bool {
+    memchr::memmem::find(text, crate::placeholder::MARK).is_some()
 }
 
 /// What stands where only a password stands.

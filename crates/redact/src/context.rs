@@ -357,9 +357,16 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<Value> 
     let end = next_field(view, i, end);
     let open = (end == limit).then_some(if whole_line { Open::Word } else { Open::Run });
     let end = run_back(view, end, i, |byte| matches!(byte, b',' | b';' | b')' | b'}' | b']' | b'\\'));
-    let end =
-        part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
+    let end = (i..end).find(|place| ends_line(rest(view, *place))).unwrap_or(end);
     (end > i).then_some(((i, end), false, open))
+}
+
+/// Whether the end of a line or of a variable is written here: `\n`, `\x00`.
+fn ends_line(text: &[u8]) -> bool {
+    at(text, 0) == b'\\'
+        && (matches!(at(text, 1), b'n' | b'r' | b'0')
+            || text.starts_with(b"\\x00")
+            || text.starts_with(b"\\u0000"))
 }
 
 /// Past what says that the value stands on the next lines: `|2-`, `>`, `<<EOT`; past a tag or an anchor, `!!str`, `&name`.
@@ -439,6 +446,8 @@ fn closing(view: &[u8], start: usize, limit: usize, quote: &[u8]) -> Option<usiz
         }
         match at(view, i) {
             b'\n' => return None,
+            // The end of a variable in a dump of an environment.
+            0 => return Some(i),
             // A text inside a text: two signs are one there, and what it escapes has one of its own or none.
             b'\\' if quote.first() == Some(&b'\\') && at(view, i + 1) == b'\\' => {
                 i += if at(view, i + 2) == b'\\' { 4 } else { 3 };

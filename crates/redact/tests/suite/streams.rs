@@ -312,3 +312,23 @@ fn escaped_tokens_are_found_in_any_pieces_and_in_any_length() {
         }
     }
 }
+
+// T21: one look after another would find more and more
+#[test]
+fn a_line_in_which_each_replacement_shows_the_next_is_a_fixed_point_all_the_same() {
+    let redactor = redactor(&[]);
+    let mut chance = Chance(19);
+    for line in [
+        "net user ada <p> /add cmd <p> more <p> and <p> and <p> and <p>",
+        "psexec -p <p> x -p <p> y -p <p> z -p <p>",
+        "{\"password\":\"a1 API_TOKEN=<p> /x=1 API_TOKEN=<p> /y=2 API_TOKEN=<p> /z=3 API_TOKEN=<p> /u=4 API_TOKEN=<p>",
+        "\"password\":\"HOME=/a\0API_TOKEN=<p>\0B=/b\0API_TOKEN=<p>\0C=/c\0API_TOKEN=<p>\0D=/d\0API_TOKEN=<p>\0E=/e",
+    ] {
+        let mut text = line.repeat(3);
+        while text.contains("<p>") {
+            text = text.replacen("<p>", &chance.letters(ALNUM, 20), 1);
+        }
+        let once = clean(&redactor, &text);
+        assert_eq!(clean(&redactor, &once), once, "{text}");
+    }
+}
