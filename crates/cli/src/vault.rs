@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use vambrace_core::config::Secrets;
 use vambrace_core::digest::Digest;
-use vambrace_redact::{KnownValue, Redactor, RuleFault, Rules, Secret, secrets_of};
+use vambrace_redact::{KnownValue, Redactor, RuleFault, Rules, Secret, secrets_inside, secrets_of};
 
 use crate::failure::Failure;
 use crate::{machine, places};
@@ -105,7 +105,11 @@ fn values(scopes: &serde_json::Value, least: usize) -> Result<Vec<KnownValue>, F
         .collect();
     for (name, scope) in scopes.as_object().into_iter().flatten() {
         let value = value(name, scope, &environment)?;
-        values.extend(value.map(|value| KnownValue { kind: kind(name), value }));
+        let Some(value) = value else { continue };
+        let inner = secrets_inside(&String::from_utf8_lossy(value.expose()), least);
+        let one = |value: Secret| KnownValue { kind: kind(name), value };
+        values.extend(inner.into_iter().map(|inner| one(Secret::from(inner))));
+        values.push(one(value));
     }
     Ok(values)
 }

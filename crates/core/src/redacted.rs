@@ -123,44 +123,85 @@ impl Redacted<Value> {
     /// Redacts every string of a JSON value, the keys of its objects included.
     pub fn json(mut value: Value, by: &dyn Redact) -> Result<Self, RedactError> {
         let mut count = 0;
-        redact_value(&mut value, by, &mut count)?;
+        redact_value(&mut value, "", by, &mut count)?;
         Ok(Self { value, count })
     }
 }
 
-fn redact_value(value: &mut Value, by: &dyn Redact, count: &mut u32) -> Result<(), RedactError> {
+/// A list of texts that is longer is no command line.
+const LONGEST_LINE: usize = 16 << 10;
+/// A number with fewer digits is no secret.
+const LEAST_DIGITS: usize = 4;
+
+/// `name` is what the value is called, empty when it has no name.
+fn redact_value(value: &mut Value, name: &str, by: &dyn Redact, count: &mut u32) -> Result<(), RedactError> {
     match value {
         Value::String(text) => {
-            let masked = by.redact(text)?;
+            let masked = if name.is_empty() { by.redact(text)? } else { by.redact_named(name, text)? };
             *count += masked.count;
             if let Cow::Owned(clean) = masked.text {
                 *text = clean;
             }
         }
         Value::Array(items) => {
-            for item in items {
-                redact_value(item, by, count)?;
+            redact_line(items, by, count)?;
+            // `["X-Api-Key", "..."]`
+            let label = match items.as_slice() {
+                [Value::String(label), Value::String(_)] if name.is_empty() => Some(label.clone()),
+                _ => None,
+            };
+            for (n, item) in items.iter_mut().enumerate() {
+                redact_value(item, label.as_deref().filter(|_| n == 1).unwrap_or(name), by, count)?;
             }
         }
         Value::Object(fields) => {
+            // `{"name": "X-Api-Key", "value": "..."}`
+            let label = ["name", "key", "Name", "Key"].iter().find_map(|key| fields.get(*key)?.as_str());
+            let label = label.unwrap_or(name).to_owned();
             for (key, mut item) in std::mem::take(fields) {
-                match &mut item {
-                    Value::String(text) => {
-                        let masked = by.redact_named(&key, text)?;
-                        *count += masked.count;
-                        if let Cow::Owned(clean) = masked.text {
-                            *text = clean;
-                        }
-                    }
-                    other => redact_value(other, by, count)?,
-                }
+                let called = if key.eq_ignore_ascii_case("value") { &label } else { &key };
+                redact_value(&mut item, called, by, count)?;
                 let masked = by.redact(&key)?;
                 *count += masked.count;
                 let clean = masked.text.into_owned();
                 fields.insert(clean, item);
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        // A secret of digits alone may be sent as a number.
+        Value::Number(number) => {
+            let text = number.to_string();
+            if text.len() >= LEAST_DIGITS {
+                let masked = by.redact(&text)?;
+                *count += masked.count;
+                if masked.count > 0 {
+                    *value = Value::String(masked.text.into_owned());
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+    Ok(())
+}
+
+/// The words of a command line, whose flags tell what follows them: `["docker", "login", "-p", "..."]`.
+fn redact_line(items: &mut [Value], by: &dyn Redact, count: &mut u32) -> Result<(), RedactError> {
+    let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+    let length: usize = words.iter().map(|word| word.len() + 1).sum();
+    if words.len() < 2 || words.len() < items.len() || length > LONGEST_LINE {
+        return Ok(());
+    }
+    let secrets = by.secrets(&words.join(" "))?;
+    let mut from = 0;
+    for item in items {
+        let Value::String(word) = item else { continue };
+        let inside = |secret: &&Secret| secret.span.start >= from && secret.span.end <= from + word.len();
+        let length = word.len();
+        // From the last to the first, so that places stay what they are.
+        for Secret { span, mark } in secrets.iter().filter(inside).rev().cloned().collect::<Vec<_>>() {
+            word.replace_range(span.start - from..span.end - from, &mark);
+            *count += 1;
+        }
+        from += length + 1;
     }
     Ok(())
 }
@@ -201,10 +242,33 @@ mod tests {
             (clean.count(), clean.get().to_string()),
             (1, r#"{"a":[{"password":"***","b":"x"}]}"#.to_owned())
         );
+        for (value, expected) in [
+            (serde_json::json!({"name": "password", "value": "x"}), r#"{"name":"password","value":"***"}"#),
+            (serde_json::json!({"password": ["x", "y"]}), r#"{"password":["***","***"]}"#),
+            (
+                serde_json::json!({"password": {"value": "x", "type": "y"}}),
+                r#"{"password":{"value":"***","type":"y"}}"#,
+            ),
+            (serde_json::json!([["password", "x"]]), r#"[["password","***"]]"#),
+            (serde_json::json!(["password", "x", "y"]), r#"["password","x","y"]"#),
+        ] {
+            let clean = Redacted::json(value, &Names).unwrap();
+            let same: Value = serde_json::from_str(expected).unwrap();
+            assert_eq!(*clean.get(), same);
+        }
     }
 
     #[test]
     fn keys_and_nested_strings_are_redacted() {
+        struct Digits;
+        impl Redact for Digits {
+            fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+                let count = u32::from(text == "48151623");
+                Ok(Masked { text: if count > 0 { "***".into() } else { text.into() }, count })
+            }
+        }
+        let clean = Redacted::json(serde_json::json!({"pin": 48151623, "n": 48151624}), &Digits).unwrap();
+        assert_eq!(*clean.get(), serde_json::json!({"pin": "***", "n": 48151624}));
         let value = serde_json::json!({"a dog": ["dog", 1, {"x": "hotdog"}], "cat": "cat"});
         let clean = Redacted::json(value, &Dogs).unwrap();
         assert_eq!(clean.count(), 3);

@@ -25,6 +25,7 @@ fn split(program: &str) -> Option<u8> {
     match program {
         "smbclient " => Some(b'%'),
         "lftp " => Some(b','),
+        "curl " => Some(b':'),
         _ => None,
     }
 }
@@ -66,6 +67,14 @@ const FLAGS: &[Flag] = &[
     Flag { program: "smbclient ", flag: b"-U", joined: Joined::May },
     Flag { program: "lftp ", flag: b"-u", joined: Joined::May },
     Flag { program: "bcp ", flag: b"-P", joined: Joined::May },
+    Flag { program: "curl ", flag: b"-u", joined: Joined::May },
+    Flag { program: "psexec ", flag: b"-p", joined: Joined::Never },
+    Flag { program: "openssl enc ", flag: b"-k", joined: Joined::Never },
+    Flag { program: "xfreerdp ", flag: b"/p:", joined: Joined::Must },
+    // Without a flag: whatever of the words was drawn.
+    Flag { program: "net use ", flag: b"", joined: Joined::Must },
+    Flag { program: "net user ", flag: b"", joined: Joined::Must },
+    Flag { program: "htpasswd ", flag: b"", joined: Joined::Must },
 ];
 
 /// What scanning looks for.
@@ -82,14 +91,30 @@ pub(crate) fn password(view: &[u8], from: usize, after: usize) -> Option<(usize,
         let (start, end) = word(view, place, after + LINE)?;
         place = end;
         let text = part(view, start, end);
-        if !text.starts_with(known.flag) {
+        if known.flag.is_empty() {
+            let value = unquoted(view, (start, end));
+            let text = part(view, value.0, value.1);
+            if is_replaced(text) {
+                return None;
+            }
+            let named = text.iter().any(|byte| matches!(byte, b'/' | b'\\')) || text.starts_with(b"-");
+            if !named && is_drawn_password(text) {
+                return Some(value);
+            }
+            continue;
+        }
+        // `curl -sSu user:password`
+        let bundled = known.program == "curl " && text.starts_with(b"-") && text.ends_with(b"u") && {
+            part(text, 1, text.len()).iter().all(u8::is_ascii_alphabetic)
+        };
+        if !text.starts_with(known.flag) && !bundled {
             continue;
         }
         flags += 1;
         if flags > FLAGS_ASKED {
             return None;
         }
-        let value = match (text.len() == known.flag.len(), known.joined) {
+        let value = match (text.len() == known.flag.len() || bundled, known.joined) {
             (true, Joined::Must) | (false, Joined::Never) => continue,
             (true, _) => word(view, end, after + LINE)?,
             (false, _) => (start + known.flag.len(), end),
@@ -99,12 +124,78 @@ pub(crate) fn password(view: &[u8], from: usize, after: usize) -> Option<(usize,
             value.0 = run(view, value.0, value.1, |byte| byte != sign) + 1;
         }
         let text = part(view, value.0, value.1);
-        let told = is_login_password(b"", text) && text.iter().any(u8::is_ascii_digit);
-        if text.len() >= 5 && (told || is_drawn_password(text)) {
-            return Some(value);
+        if is_typed(text) || is_replaced(text) {
+            return Some(value).filter(|_| !is_replaced(text));
         }
     }
     None
+}
+
+/// A password that was replaced is the one of its line: no other is looked for in its place.
+fn is_replaced(text: &[u8]) -> bool {
+    memchr::memmem::find(text, crate::placeholder::MARK).is_some()
+}
+
+/// What stands where only a password stands.
+fn is_typed(text: &[u8]) -> bool {
+    let told = is_login_password(b"", text) && text.iter().any(u8::is_ascii_digit);
+    text.len() >= 5 && (told || is_drawn_password(text))
+}
+
+/// `echo PASSWORD | docker login --password-stdin`, `echo user:PASSWORD | chpasswd`: what is given to the program that is named at a place.
+pub(crate) fn piped(view: &[u8], program: usize) -> Option<(usize, usize)> {
+    let line = run_back(view, program, program.saturating_sub(400), |byte| !matches!(byte, b'\n' | b'\r'));
+    let pipe = line + memchr::memrchr(b'|', part(view, line, program))?;
+    let told = |word: &[u8]| {
+        memchr::memmem::rfind(part(view, line, pipe), word).map(|place| line + place + word.len())
+    };
+    let (mut place, mut last) = (told(b"echo ").or_else(|| told(b"printf "))?, None);
+    while let Some(next) = word(view, place, pipe) {
+        (place, last) = (next.1, Some(next));
+    }
+    let (mut start, end) = unquoted(view, last?);
+    if rest(view, program).starts_with(b"chpasswd") {
+        start = run(view, start, end, |byte| byte != b':') + 1;
+    }
+    is_typed(part(view, start, end)).then_some((start, end))
+}
+
+/// The last word of `AUTH PASSWORD` or `AUTH user PASSWORD`, a line of its own or behind a prompt; also as the protocol counts its words.
+pub(crate) fn auth(view: &[u8], from: usize, after: usize) -> Option<(usize, usize)> {
+    let line = run_back(view, from, from.saturating_sub(120), |byte| !matches!(byte, b'\n' | b'\r'));
+    let head = part(view, line, from).trim_ascii_end();
+    if !(head.is_empty() || matches!(head.last(), Some(b'>' | b'"' | b'\''))) {
+        return None;
+    }
+    let counted = at(view, after) == b'$';
+    let (mut place, mut last) = (after, None);
+    for _ in 0..2 {
+        if counted {
+            let number = run(view, place + 1, place + 8, |byte| byte.is_ascii_digit());
+            place = run(view, number, number + 2, |byte| matches!(byte, b'\n' | b'\r'));
+        }
+        let Some(next) = word(view, place, after + LINE) else { break };
+        place = if counted {
+            run(view, next.1, next.1 + 2, |byte| matches!(byte, b'\n' | b'\r'))
+        } else {
+            next.1
+        };
+        last = Some(next);
+        if counted && at(view, place) != b'$' {
+            break;
+        }
+    }
+    let mut value = unquoted(view, last?);
+    // `"AUTH ..."`: to the quote.
+    if let Some(quote) = head.last().filter(|byte| **byte != b'>') {
+        value.1 = run(view, value.0, value.1, |byte| byte != *quote);
+    }
+    let ends = counted || matches!(at(view, place), b'\n' | b'\r' | 0 | b'\\');
+    let text = part(view, value.0, value.1);
+    // `AUTH CRAM-MD5`: how, not with what.
+    let means = text.len() < 20
+        && text.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'-');
+    (ends && !means && is_drawn_password(text)).then_some(value)
 }
 
 /// The next word of a command line: up to a blank outside of quotes.
@@ -147,7 +238,10 @@ pub(crate) fn arguments(view: &[u8], after: usize) -> Option<(usize, usize)> {
         let end = run(view, start + 1, start + 1 + LINE, |byte| byte != quote && byte >= b' ');
         (matches!(quote, b'"' | b'\'') && at(view, end) == quote).then_some((start + 1, end))
     };
-    let user = text(after)?;
+    // `getConnection(url, "ada", "...")`
+    let connects = part(view, 0, after).to_ascii_lowercase().ends_with(b"getconnection(");
+    let comma = connects.then(|| run(view, after, after + 300, |byte| byte != b',' && byte >= b' '));
+    let user = text(comma.map_or(after, |comma| comma + 1))?;
     let comma = run(view, user.1 + 1, user.1 + 9, is_blank);
     let password = text((at(view, comma) == b',').then_some(comma + 1)?)?;
     let (user, told) = (part(view, user.0, user.1), part(view, password.0, password.1));

@@ -3,6 +3,7 @@
 //! around a word and the value given to it. Whether the value is a secret is for [`crate::judge`] to say.
 
 use crate::bytes::{at, before, begins, is_blank, part, rest, run, run_back};
+use crate::escape::{self, past_blanks};
 use crate::placeholder;
 
 /// The longest part of a name before and after the word in it.
@@ -64,6 +65,9 @@ pub(crate) fn assigned(view: &[u8], from: usize, to: usize) -> Option<Assigned> 
     while end > to && matches!(before(view, end), b'-' | b'.') {
         end -= 1;
     }
+    // `\npassword`: the letter of an escape is none of the name.
+    let escaped = (start + 1..=from.min(start + 8)).rev().find(|place| escape::ends_at(view, *place));
+    start = escaped.unwrap_or(start);
     let flag = at(view, start) == b'-';
     while start < from && matches!(at(view, start), b'-' | b'.') {
         start += 1;
@@ -143,7 +147,10 @@ fn operator(view: &[u8], (start, end): (usize, usize), flag: bool) -> Option<(Gi
         }
     }
     let closed = i > end;
-    let blanks = run(view, i, i + GAP, is_blank);
+    if let Some(text) = listed_text(view, end) {
+        return Some((Given::Markup, text));
+    }
+    let blanks = past_blanks(view, i, GAP);
     let spaced = blanks > i;
     i = blanks;
     let given = match (at(view, i), at(view, i + 1)) {
@@ -170,10 +177,18 @@ fn operator(view: &[u8], (start, end): (usize, usize), flag: bool) -> Option<(Gi
             }
         }
         (b'(', _) => (Given::Call, i + 1),
-        (b'\n' | b'\r', _) => (
-            Given::Colon,
-            value_word(view, run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r')))?,
-        ),
+        (b'\n' | b'\r', _) => {
+            let next = run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r'));
+            (Given::Colon, value_word(view, next).or_else(|| numbered(view, next).filter(|_| closed))?)
+        }
+        // A column of a table.
+        (b'|', b' ') if spaced => (Given::Blank, i + 1),
+        _ if spaced && begins(rest(view, i), b"provided: ") => (Given::Colon, i + b"provided:".len()),
+        // "A temporary password is generated for root@localhost: ..."
+        _ if spaced && begins(rest(view, i), b"is generated for ") => {
+            let colon = run(view, i, i + 80, |byte| byte != b':' && byte >= b' ');
+            ((at(view, colon) == b':').then_some(Given::Colon)?, colon + 1)
+        }
         _ if spaced && begins(rest(view, i), b"is ") => {
             let next = at(view, run(view, i + 3, i + 3 + GAP, is_blank));
             (if matches!(next, b'"' | b'\'' | b'`') { Given::Beside } else { Given::Blank }, i + 3)
@@ -181,8 +196,12 @@ fn operator(view: &[u8], (start, end): (usize, usize), flag: bool) -> Option<(Gi
         // `<wsse:Password Type="...">`
         _ if spaced && attributes(view, end).is_some() => (Given::Markup, attributes(view, end)?),
         // `variable "password" { default = "..." }`
-        (b'{', _) if closed => (Given::Equals, default(view, i)?),
-        _ if spaced && closed => (Given::Equals, value_word(view, i)?),
+        (b'{', _) if closed => (Given::Equals, field(view, i, b"default")?),
+        _ if spaced && closed => match value_word(view, i) {
+            Some(after) => (Given::Equals, after),
+            // `<Parameter name="password" type="string">`
+            None => (Given::Markup, tag_end(view, i).filter(|_| is_attribute(view, start))?),
+        },
         _ if spaced && !flag && typed(view, i).is_some() => (Given::Equals, typed(view, i)?),
         _ if spaced => (if flag { Given::Flag } else { Given::Blank }, i),
         _ => return None,
@@ -200,12 +219,47 @@ fn attributes(view: &[u8], end: usize) -> Option<usize> {
         .then_some(last + 1)
 }
 
-/// The place after `default =` in the block that begins here.
-fn default(view: &[u8], block: usize) -> Option<usize> {
+/// Whether a quoted name is the value of an attribute: `name="password"`.
+fn is_attribute(view: &[u8], name: usize) -> bool {
+    matches!(before(view, name), b'"' | b'\'') && before(view, name - 1) == b'='
+}
+
+/// The place after the tag that goes on with further attributes.
+fn tag_end(view: &[u8], from: usize) -> Option<usize> {
+    let last = run(view, from, from + 200, |byte| !matches!(byte, b'<' | b'>' | b'\n' | b'\r'));
+    let more = part(view, from, last).contains(&b'=') && !matches!(before(view, last), b'/' | b'=' | b'-');
+    (more && at(view, last) == b'>').then_some(last + 1)
+}
+
+/// `<key>password</key> <string>...`: the place of the text.
+fn listed_text(view: &[u8], end: usize) -> Option<usize> {
+    let after = end + rest(view, end).starts_with(b"</key>").then_some(b"</key>".len())?;
+    let next = run(view, after, after + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r'));
+    rest(view, next).starts_with(b"<string>").then_some(next + b"<string>".len())
+}
+
+/// `2) "..."` on the line after the name, as a list is shown: the place of the text.
+fn numbered(view: &[u8], line: usize) -> Option<usize> {
+    let number = run(view, line, line + 6, |byte| byte.is_ascii_digit());
+    (number > line && rest(view, number).starts_with(b") \"")).then_some(number + 2)
+}
+
+/// The place after `word =` or `"word":` in the block that begins here.
+fn field(view: &[u8], block: usize, word: &[u8]) -> Option<usize> {
     let end = run(view, block + 1, block + 400, |byte| !matches!(byte, b'{' | b'}'));
-    let word = memchr::memmem::find(part(view, block, end), b"default")? + block + b"default".len();
-    let equals = run(view, word, word + GAP, is_blank);
-    (at(view, equals) == b'=').then_some(equals + 1)
+    let after = memchr::memmem::find(part(view, block, end), word)? + block + word.len();
+    let closed = after + usize::from(matches!(at(view, after), b'"' | b'\''));
+    let sign = run(view, closed, closed + GAP, is_blank);
+    matches!(at(view, sign), b'=' | b':').then_some(sign + 1)
+}
+
+/// `"old" -> "new"`: the second value of a change, when the first ends here.
+pub(crate) fn changed(view: &[u8], found: &Assigned) -> Option<Assigned> {
+    let arrow = b" -> \"";
+    let start = found.value.1 + 1 + arrow.len();
+    let told = found.quoted && rest(view, found.value.1 + 1).starts_with(arrow);
+    let end = told.then(|| closing(view, start, start + VALUE, b"\"")).flatten()?;
+    Some(Assigned { value: (start, end), open: None, ..*found })
 }
 
 /// `Password string = "..."`: the place of the quote, when the name is followed by a type.
@@ -222,6 +276,7 @@ fn typed(view: &[u8], place: usize) -> Option<usize> {
 /// The place after `value=`, `value:` or `"value":`.
 fn value_word(view: &[u8], place: usize) -> Option<usize> {
     let start = place + usize::from(matches!(at(view, place), b'"' | b'\''));
+    let start = start + if begins(rest(view, start), b"parameter") { b"parameter".len() } else { 0 };
     let after = begins(rest(view, start), b"value").then_some(start + 5)?;
     let after = run(view, after, after + 3, |byte| is_blank(byte) || matches!(byte, b'"' | b'\''));
     matches!(at(view, after), b'=' | b':').then_some(after + 1)
@@ -231,19 +286,20 @@ fn value_word(view: &[u8], place: usize) -> Option<usize> {
 type Value = ((usize, usize), bool, Option<Open>);
 
 fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<Value> {
-    let mut i = run(view, place, place + GAP, is_blank);
+    let mut i = past_blanks(view, place, GAP);
     // A block or a text on the next line.
     if matches!(given, Given::Colon | Given::Equals | Given::Markup | Given::Beside | Given::Call) {
-        if given == Given::Colon && matches!(at(view, i), b'|' | b'>') {
-            i = run(view, i, i + 3, |byte| matches!(byte, b'|' | b'>' | b'-' | b'+'));
-        }
+        let opened = block(view, i, given);
+        i = opened.unwrap_or(i);
         if at(view, i) == b'\\' && at(view, i + 1) == b'\n' {
             i += 1;
         }
         let next = run(view, i, i + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r'));
-        let folded = i > place && matches!(before(view, i), b'|' | b'>' | b'-' | b'+');
-        if next > i && (matches!(at(view, next), b'"' | b'\'' | b'`') || folded) {
+        if next > i && (matches!(at(view, next), b'"' | b'\'' | b'`') || opened.is_some()) {
             i = next;
+        }
+        if at(view, i) == b'{' && matches!(given, Given::Colon | Given::Equals) {
+            i = field(view, i, b"value").map_or(i, |after| past_blanks(view, after, GAP));
         }
     }
     if given == Given::Colon {
@@ -251,7 +307,9 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<Value> 
     }
     // What was replaced already is no value; what stands beside it may be one.
     i = placeholder::beside(view, i, i + VALUE).0;
-    for wrapper in [b"String::from(".as_slice(), b"Some(", b"new String(", b"&", b"[", b"<![CDATA["] {
+    for wrapper in
+        [b"[]byte(".as_slice(), b"String::from(", b"Some(", b"new String(", b"&", b"[", b"<![CDATA["]
+    {
         if begins(rest(view, i), wrapper) && !rest(view, i).starts_with(b"&quot;") {
             i += wrapper.len();
         }
@@ -265,8 +323,16 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<Value> 
     let limit = i + VALUE;
     for quote in [b"&quot;".as_slice(), b"%22", b"\\\"", b"\\'", b"\"\"\"", b"'''", b"\"", b"'", b"`"] {
         if rest(view, i).starts_with(quote) {
-            let start = i + quote.len();
-            let end = closing(view, start, limit, quote)?;
+            let mut start = i + quote.len();
+            let mut end = closing(view, start, limit, quote);
+            // A text of several lines: the first that is not empty.
+            if end.is_none() && quote.len() == 3 && !quote.starts_with(b"%") {
+                start = run(view, start, start + GAP, |byte| is_blank(byte) || matches!(byte, b'\n' | b'\r'));
+                let line = run(view, start, limit, |byte| !matches!(byte, b'\n' | b'\r'));
+                end =
+                    Some(memchr::memmem::find(part(view, start, line), quote).map_or(line, |at| start + at));
+            }
+            let end = end?;
             let open = (end == limit).then_some(Open::Quote(quote.last().copied().unwrap_or(b'"')));
             return (end > start).then_some(((start, end), true, open));
         }
@@ -291,9 +357,38 @@ fn value(view: &[u8], place: usize, given: Given, name: usize) -> Option<Value> 
     let end = next_field(view, i, end);
     let open = (end == limit).then_some(if whole_line { Open::Word } else { Open::Run });
     let end = run_back(view, end, i, |byte| matches!(byte, b',' | b';' | b')' | b'}' | b']' | b'\\'));
-    let end =
-        part(view, i, end).windows(2).position(|two| two == b"\\n" || two == b"\\r").map_or(end, |at| i + at);
+    let end = (i..end).find(|place| ends_line(rest(view, *place))).unwrap_or(end);
     (end > i).then_some(((i, end), false, open))
+}
+
+/// Whether the end of a line or of a variable is written here: `\n`, `\x00`.
+fn ends_line(text: &[u8]) -> bool {
+    at(text, 0) == b'\\'
+        && (matches!(at(text, 1), b'n' | b'r' | b'0')
+            || text.starts_with(b"\\x00")
+            || text.starts_with(b"\\u0000"))
+}
+
+/// Past what says that the value stands on the next lines: `|2-`, `>`, `<<EOT`; past a tag or an anchor, `!!str`, `&name`.
+fn block(view: &[u8], from: usize, given: Given) -> Option<usize> {
+    let name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    match at(view, from) {
+        b'|' | b'>' if given == Given::Colon => Some(run(view, from, from + 4, |byte| {
+            byte.is_ascii_digit() || matches!(byte, b'|' | b'>' | b'-' | b'+')
+        })),
+        b'!' | b'&' if given == Given::Colon => {
+            let end = run(view, from + 1, from + GAP, |byte| name(byte) || byte == b'!');
+            let next = past_blanks(view, end, GAP);
+            // `&str = ` is a type.
+            (end > from + 1 && next > end && at(view, next) != b'=').then_some(next)
+        }
+        b'<' if at(view, from + 1) == b'<' => {
+            let word = run(view, from + 2, from + 4, |byte| matches!(byte, b'-' | b'~' | b'"' | b'\''));
+            let end = run(view, word, word + GAP, |byte| name(byte) || matches!(byte, b'"' | b'\''));
+            (end > word && matches!(at(view, end), b'\n' | b'\r')).then_some(end)
+        }
+        _ => None,
+    }
 }
 
 /// Whether the word around a name is an address, in which `#` ends the query.
@@ -351,6 +446,8 @@ fn closing(view: &[u8], start: usize, limit: usize, quote: &[u8]) -> Option<usiz
         }
         match at(view, i) {
             b'\n' => return None,
+            // The end of a variable in a dump of an environment.
+            0 => return Some(i),
             // A text inside a text: two signs are one there, and what it escapes has one of its own or none.
             b'\\' if quote.first() == Some(&b'\\') && at(view, i + 1) == b'\\' => {
                 i += if at(view, i + 2) == b'\\' { 4 } else { 3 };

@@ -2,7 +2,8 @@
 //! one when it could be a key (long enough, letters with digits) and is not of a kind that stands in every project:
 //! paths, locales, versions, hosts. Over-masking harms too: an agent that reads a placeholder cannot edit the line.
 
-use crate::judge::is_drawn_password;
+use crate::judge::{is_drawn_password, is_placeholder};
+use crate::names::{Promise, promise};
 
 /// Words in a name that say "secret".
 const SECRET_WORDS: &[&str] = &[
@@ -25,6 +26,8 @@ const SECRET_WORDS: &[&str] = &[
     "WEBHOOK",
     "SIGNING",
     "ENCRYPTION",
+    "MNEMONIC",
+    "SEED_PHRASE",
 ];
 
 /// Variables that never hold one, by the beginning of their name.
@@ -107,10 +110,17 @@ pub fn secrets_of(name: &str, value: &str, least: usize) -> Vec<String> {
     if is_secret(name, value, least) {
         all.push(value.to_owned());
     }
-    let usable = |text: &String| text.len() >= least && !is_harmless(text) && !all.contains(text);
-    let inner: Vec<String> = inside(value).into_iter().filter(usable).collect();
+    let inner: Vec<String> =
+        secrets_inside(value, least).into_iter().filter(|text| !all.contains(text)).collect();
     all.extend(inner);
     all
+}
+
+/// The passwords that stand inside of a value: of an address, of pairs, of fields of JSON. Who knows the file knows each of them.
+#[must_use]
+pub fn secrets_inside(value: &str, least: usize) -> Vec<String> {
+    let usable = |text: &String| text.len() >= least && !is_harmless(text) && text != value;
+    inside(value).into_iter().chain(fields(value)).filter(usable).collect()
 }
 
 /// Whether a variable's value is masked.
@@ -136,6 +146,9 @@ fn is_secret(name: &str, value: &str, least: usize) -> bool {
             && has(char::is_ascii_alphabetic)
             && !value.contains(|c: char| c.is_whitespace() || c == '/' || c == ':')
             && !is_version(value))
+        || (!value.contains("://")
+            && !value.contains(char::is_whitespace)
+            && is_drawn_password(value.as_bytes()))
 }
 
 fn is_harmless(value: &str) -> bool {
@@ -143,8 +156,10 @@ fn is_harmless(value: &str) -> bool {
 }
 
 fn says_secret(upper: &str) -> bool {
-    let ends = ["_KEY", "_PASS", "_PWD", "_PW"].iter().any(|end| upper.ends_with(end));
-    ends || matches!(upper, "KEY" | "PASS") || SECRET_WORDS.iter().any(|word| upper.contains(word))
+    let ends =
+        ["_KEY", "PASS", "_PWD", "_PW", "BINDPW", "_PAT", "_JWT"].iter().any(|end| upper.ends_with(end));
+    let other = ["BYPASS", "COMPASS"].iter().any(|end| upper.ends_with(end));
+    (ends && !other) || upper == "KEY" || SECRET_WORDS.iter().any(|word| upper.contains(word))
 }
 
 /// Passwords inside of a value: of an address, of the pairs of a connection string or a query.
@@ -189,6 +204,51 @@ fn inside(value: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// The texts of JSON whose names say that they are secret.
+fn fields(value: &str) -> Vec<String> {
+    let (mut found, mut name, mut rest) = (Vec::new(), None, value);
+    while let Some(start) = rest.find('"') {
+        let tail = rest.get(start + 1..).unwrap_or_default();
+        let mut escaped = false;
+        let end = tail.find(|c: char| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let Some(end) = end else { break };
+        let text = tail.get(..end).unwrap_or_default();
+        rest = tail.get(end + 1..).unwrap_or_default();
+        let between = rest.trim_start();
+        if between.starts_with(':') {
+            name = between.trim_start_matches(':').trim_start().starts_with('"').then_some(text);
+        } else if let Some(name) = name.take()
+            && matches!(promise(name.as_bytes()), Some(Promise::Password | Promise::Token))
+            && !is_placeholder(text.as_bytes())
+        {
+            found.push(unescaped(text));
+        }
+    }
+    found
+}
+
+/// A text of JSON as it is; what is no escape of one letter stays.
+fn unescaped(text: &str) -> String {
+    let (mut out, mut chars) = (String::with_capacity(text.len()), text.chars());
+    while let Some(c) = chars.next() {
+        match (c, if c == '\\' { chars.next() } else { None }) {
+            ('\\', Some('n')) => out.push('\n'),
+            ('\\', Some('r')) => out.push('\r'),
+            ('\\', Some('t')) => out.push('\t'),
+            ('\\', Some(sign @ ('"' | '\\' | '/'))) => out.push(sign),
+            (c, next) => {
+                out.push(c);
+                out.extend(next);
+            }
+        }
+    }
+    out
 }
 
 /// A text without its percent signs, when it has any.
@@ -258,6 +318,14 @@ mod tests {
             ("DB_PASS", "correcthorse", true),
             ("MYSQL_PWD", "correcthorse", true),
             ("PWD", "/home/agent007", false),
+            ("SSHPASS", "correcthorse", true),
+            ("GITHUB_PAT", "correcthorse", true),
+            ("TLS_BYPASS", "sometimes", false),
+            ("WALLET_MNEMONIC", "abandon ability able", true),
+            ("MINIO_VALUE", "aB3/kd9+Qz7:xW2p", true),
+            ("GREETING", "good/morning:everyone", false),
+            ("DOCKER_HOST", "unix:///run/docker.sock", false),
+            ("SESSION_MANAGER", "local/host:@/tmp/.ICE-unix/1234", false),
             ("DB_PASSWORD", "/x9Kd8fQ2", true),
             ("DB_PASSWORD", ".x9Kd8fQ2", true),
             ("AWS_SECRET_ACCESS_KEY", "/wJa+lrXU/tnFEMI7MDENGbPxRfiCY", true),
@@ -287,6 +355,11 @@ mod tests {
             secrets_of("DATABASE_URL", "postgres://u:hunter22@h/x", 6),
             ["postgres://u:hunter22@h/x", "hunter22"]
         );
+        let json = r#"{"type": "service_account", "auth_uri": "https://x/y", "private_key": "-----BEGIN\nab\/c\"d\n",
+            "n": {"client_secret" : "hunter22"}, "token_type":"Bearer1", "password": "${PASSWORD}", "pin": 1, "list": ["hunter33"]}"#;
+        assert_eq!(secrets_inside(json, 6), ["-----BEGIN\nab/c\"d\n", "hunter22"]);
+        assert_eq!(secrets_inside("A=1\nDB_PASSWORD=hunter22\n", 6), ["hunter22"]);
+        assert!(secrets_inside("{\"password\": \"x", 6).is_empty() && secrets_inside("\"\\", 6).is_empty());
         assert_eq!(secrets_of("DATABASE_URL", "postgres://u:abc@h/x", 6).len(), 1);
         assert!(secrets_of("SITE", "https://example.com/", 6).is_empty());
     }

@@ -16,8 +16,10 @@ pub(crate) enum Script {
     Plain,
     /// base64: lines may be broken inside it, and the letters beside it hold bits of it.
     Base64,
-    /// Hex digits: both cases of letters, lines may be broken.
+    /// Hex digits: both cases of letters; signs, lines and the edges of a dump may stand between two bytes.
     Hex,
+    /// Numbers, as a list of bytes is shown: a comma stands for any signs between two of them.
+    Numbers,
 }
 
 /// One written form.
@@ -31,6 +33,10 @@ pub(crate) struct Form {
 const LEAST_LINE: usize = 8;
 /// Forms shorter than this would be met by chance.
 const LEAST_FORM: usize = 6;
+/// The same for a value in another case.
+const LEAST_FOLDED: usize = 12;
+/// The same for what is packed twice.
+const LEAST_TWICE: usize = 8;
 
 /// Every form of a value, without repetitions.
 pub(crate) fn forms(value: &[u8]) -> Vec<Form> {
@@ -63,9 +69,18 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
         all.insert(Form { script, bytes: Secret::new(bytes) });
     };
     add(Script::Plain, value.to_vec());
+    // Programs that normalise keys and digests change their case.
+    if value.len() >= LEAST_FOLDED {
+        add(Script::Plain, value.to_ascii_lowercase());
+        add(Script::Plain, value.to_ascii_uppercase());
+    }
     for url in [false, true] {
         for shift in 0..3 {
             let packed = base64_inside(value, shift, url);
+            let has = |signs: [u8; 2]| packed.iter().any(|byte| signs.contains(byte));
+            if url && !has(*b"-_") {
+                continue;
+            }
             // Its signs as addresses, scripts and markup spell them.
             for (plus, slash) in [
                 ("%2B", "%2F"),
@@ -75,10 +90,24 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
                 ("\\u002B", "/"),
                 ("&#43;", "&#47;"),
             ] {
-                add(Script::Base64, replace(&replace(&packed, b'+', plus), b'/', slash));
+                if has(*b"+/") {
+                    add(Script::Base64, replace(&replace(&packed, b'+', plus), b'/', slash));
+                }
+            }
+            // base64 of it: what a manifest holds of a file that holds base64 itself. No sign of the alphabets differs there.
+            for again in 0..3 {
+                if packed.len() >= LEAST_TWICE {
+                    add(Script::Base64, base64_inside(&packed, again, false));
+                }
             }
             add(Script::Base64, packed);
         }
+    }
+    let numbers: Vec<String> = value.iter().map(u8::to_string).collect();
+    add(Script::Numbers, numbers.join(",").into_bytes());
+    // Signs alone: letters and digits as they are.
+    for sign in SIGNS {
+        add(Script::Plain, spelled(value, |byte| byte.is_ascii_alphanumeric(), sign));
     }
     add(Script::Hex, each(value, |byte| format!("{byte:02x}")));
     add(Script::Plain, percent(value, is_unreserved, false));
@@ -137,8 +166,12 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
         add(Script::Plain, form);
     }
     if let Ok(text) = std::str::from_utf8(value) {
-        add(Script::Plain, text.encode_utf16().flat_map(u16::to_le_bytes).collect());
         add(Script::Plain, text.encode_utf16().flat_map(u16::to_be_bytes).collect());
+        let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for shift in 0..3 {
+            add(Script::Base64, base64_inside(&wide, shift, false));
+        }
+        add(Script::Plain, wide);
         let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
         add(Script::Plain, escaped.to_uppercase().replace("\\U", "\\u").into_bytes());
         add(Script::Plain, escaped.into_bytes());
@@ -159,8 +192,37 @@ fn base64_inside(value: &[u8], shift: usize, url: bool) -> Vec<u8> {
 }
 
 fn each(value: &[u8], write: impl Fn(u8) -> String) -> Vec<u8> {
-    value.iter().flat_map(|&byte| write(byte).into_bytes()).collect()
+    spelled(value, |_| false, write)
 }
+
+/// Some bytes as they are, the others as they are written.
+fn spelled(value: &[u8], plain: impl Fn(u8) -> bool, write: impl Fn(u8) -> String) -> Vec<u8> {
+    let mut out = Vec::with_capacity(2 * value.len());
+    for &byte in value {
+        if plain(byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(write(byte).as_bytes());
+        }
+    }
+    out
+}
+
+/// How a sign is written otherwise.
+const SIGNS: &[fn(u8) -> String] = &[
+    |byte| format!("%{byte:02X}"),
+    |byte| format!("%{byte:02x}"),
+    |byte| format!("%25{byte:02X}"),
+    |byte| format!("={byte:02X}"),
+    |byte| format!("\\u{byte:04x}"),
+    |byte| format!("\\u{byte:04X}"),
+    |byte| format!("\\\\u{byte:04x}"),
+    |byte| format!("\\x{byte:02x}"),
+    |byte| format!("\\x{byte:02X}"),
+    |byte| format!("&#{byte};"),
+    |byte| format!("&#x{byte:x};"),
+    |byte| format!("&#x{byte:X};"),
+];
 
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~')
@@ -175,19 +237,20 @@ fn is_path(byte: u8) -> bool {
 }
 
 fn percent(value: &[u8], plain: impl Fn(u8) -> bool, lower: bool) -> Vec<u8> {
-    each(value, |byte| match byte {
-        byte if plain(byte) => char::from(byte).to_string(),
-        byte if lower => format!("%{byte:02x}"),
-        byte => format!("%{byte:02X}"),
-    })
+    spelled(value, plain, |byte| if lower { format!("%{byte:02x}") } else { format!("%{byte:02X}") })
 }
 
 fn replace(value: &[u8], what: u8, with: &str) -> Vec<u8> {
-    value.iter().flat_map(|&byte| if byte == what { with.as_bytes().to_vec() } else { vec![byte] }).collect()
+    spelled(value, |byte| byte != what, |_| with.to_owned())
 }
 
 fn backslashed(value: &[u8], special: impl Fn(u8) -> bool) -> Vec<u8> {
-    value.iter().flat_map(|&byte| if special(byte) { vec![b'\\', byte] } else { vec![byte] }).collect()
+    let mut out = Vec::with_capacity(2 * value.len());
+    for &byte in value {
+        out.extend(special(byte).then_some(b'\\'));
+        out.push(byte);
+    }
+    out
 }
 
 /// As JSON writes it: letters outside ASCII as they are or as `\u`, `/` as it is or escaped, and once more inside

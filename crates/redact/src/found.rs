@@ -1,11 +1,12 @@
 //! What one anchor yields: the rule, parser or known value it leads to is asked, within the view that the pass gives.
 
-use crate::bytes::{before, begins, part, run_back};
-use crate::context::{Assigned, Given, Open, assigned};
+use crate::bytes::{at, before, begins, part, run_back};
+use crate::context::{Assigned, Given, Open, assigned, changed};
+use crate::escape::Reading;
 use crate::finding::{Layer, Span};
 use crate::judge::{Standing, is_published, is_secret, is_uuid};
 use crate::live::Live;
-use crate::names::{Promise, ends_telling, promise, says_request};
+use crate::names::{Promise, ends_telling, is_foreign, promise, says_request};
 use crate::rules::Target;
 use crate::{command, header, manifest, pem, url};
 
@@ -29,11 +30,13 @@ pub(crate) struct Found<'a> {
     pub(crate) waiting: Vec<Span>,
     /// What the spans run on as.
     pub(crate) endless: Option<Endless>,
+    /// Up to where escapes were read.
+    pub(crate) read_to: usize,
 }
 
 impl<'a> Found<'a> {
     pub(crate) fn new(live: &'a Live, view: &'a [u8]) -> Self {
-        Self { live, view, spans: Vec::new(), waiting: Vec::new(), endless: None }
+        Self { live, view, spans: Vec::new(), waiting: Vec::new(), endless: None, read_to: 0 }
     }
 
     fn push(&mut self, (start, end): (usize, usize), kind: u16, layer: Layer) {
@@ -170,13 +173,56 @@ impl<'a> Found<'a> {
                     self.push(span, kinds.secret, Layer::Context);
                 }
             }
+            Target::Jar => {
+                if let Some(span) = header::jar(view, start) {
+                    self.push(span, kinds.secret, Layer::Context);
+                }
+            }
+            Target::Piped => {
+                if let Some(span) = command::piped(view, start) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
+            Target::Auth => {
+                if let Some(span) = command::auth(view, start, after) {
+                    self.push(span, kinds.password, Layer::Context);
+                }
+            }
             Target::Manifest => {
                 for span in manifest::values(view, start + 1, after) {
                     self.push(span, kinds.secret, Layer::Context);
                 }
             }
+            Target::Spelled => self.spelled(start)?,
             Target::Placeholder => {}
         }
+        Ok(())
+    }
+
+    /// What a text holds once its escapes are read.
+    fn spelled(&mut self, sign: usize) -> Result<(), String> {
+        let Some(reading) = Reading::around(self.view, sign) else { return Ok(()) };
+        let (live, text) = (self.live, &reading.text);
+        let mut place = 0;
+        while let Some(next) = live.grams.next(text, place, text.len(), |_, _| true) {
+            place = next + 1;
+            for (anchor, start) in live.grams.at(text, next) {
+                let Some((target, after)) = live.worth(anchor, text, start, &[]) else { continue };
+                // These are no matter of one word.
+                if matches!(target, Target::Placeholder | Target::Spelled | Target::Pem | Target::Manifest) {
+                    continue;
+                }
+                let mut inner = Found::new(live, text);
+                inner.at(target, start, after, |_| false)?;
+                let back = |span: Span| {
+                    let (start, end) = reading.place((span.start, span.end))?;
+                    Some(Span { start, end, ..span })
+                };
+                self.endless = self.endless.or(inner.endless);
+                self.spans.extend(inner.spans.into_iter().filter_map(back));
+            }
+        }
+        self.read_to = reading.end();
         Ok(())
     }
 
@@ -201,6 +247,9 @@ impl<'a> Found<'a> {
             self.push(span, kinds.secret, Layer::Context);
         } else if let Some(promise) = promise(name) {
             self.judge(&found, promise);
+            if let Some(second) = changed(view, &found) {
+                self.judge(&second, promise);
+            }
         }
     }
 
@@ -236,8 +285,23 @@ impl<'a> Found<'a> {
         {
             return;
         }
-        // The tokens in the addresses of badges are public.
-        if is_badge(self.view, found.name.0) {
+        // `secret, "name": ...`: the text is the name of something else.
+        if found.given == Given::Beside && at(self.view, found.value.1 + 1) == b':' {
+            return;
+        }
+        // The tokens in the addresses of badges are public, the names of secrets too.
+        if is_badge(self.view, found.name.0) || is_resource(self.view, found.name.0) {
+            return;
+        }
+        // `"userPassword", "RFC4519"`, `"decodePassword", "#decodePassword"`.
+        let letters = value.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+        let numbered = letters >= 2 && part(value, letters, value.len()).iter().all(u8::is_ascii_digit);
+        let again = value.to_ascii_lowercase().ends_with(&name.to_ascii_lowercase());
+        if found.given == Given::Beside && (numbered || again) {
+            return;
+        }
+        // Words of other languages stand in texts that the pairs of letters do not know.
+        if found.given == Given::Blank && is_foreign(name) {
             return;
         }
         if is_secret(promise, value, standing) && !value.eq_ignore_ascii_case(name) {
@@ -251,6 +315,14 @@ impl<'a> Found<'a> {
             self.endless = found.open.map(Endless::Value);
         }
     }
+}
+
+/// Whether a name is part of a resource's: `arn:aws:secretsmanager:eu-west-1:1:secret:orders/db`.
+fn is_resource(view: &[u8], name: usize) -> bool {
+    let from = run_back(view, name, name.saturating_sub(120), |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'-')
+    });
+    before(view, name) == b':' && part(view, from, name).starts_with(b"arn:")
 }
 
 /// Whether the address before a name is that of a badge.

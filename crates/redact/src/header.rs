@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::bytes::{at, contains, entropy, is_blank, part, run};
+use crate::bytes::{at, contains, entropy, is_blank, part, run, run_back};
 use crate::judge::{is_drawn_password, is_dummy_word, is_login_password, is_placeholder};
 use crate::placeholder;
 
@@ -76,7 +76,9 @@ pub(crate) fn of_scheme(
 
 /// The values of the cookies that begin at `from`, as far as they were drawn at random.
 pub(crate) fn cookies(view: &[u8], from: usize) -> Vec<(usize, usize)> {
-    let from = run(view, from, from + 4, |byte| is_blank(byte) || matches!(byte, b'"' | b'\'' | b'='));
+    let from = run(view, from, from + 8, |byte| {
+        is_blank(byte) || matches!(byte, b'"' | b'\'' | b'=' | b':' | b',' | b'\\')
+    });
     let to =
         run(view, from, from + COOKIES, |byte| byte >= b' ' && !matches!(byte, b'"' | b'\'' | b'<' | b'\\'));
     let mut found = Vec::new();
@@ -98,6 +100,17 @@ pub(crate) fn cookies(view: &[u8], from: usize) -> Vec<(usize, usize)> {
         place = end + 1;
     }
     found
+}
+
+/// The value of a line of a jar of cookies: seven columns, of which a `TRUE` or `FALSE` stands at a place.
+pub(crate) fn jar(view: &[u8], place: usize) -> Option<(usize, usize)> {
+    let newline = |byte: u8| !matches!(byte, b'\n' | b'\r');
+    let start = run_back(view, place, place.saturating_sub(COMMAND), newline);
+    let end = run(view, place + 1, place + COOKIES, newline);
+    let columns: Vec<&[u8]> = part(view, start, end).splitn(8, |byte| *byte == b'\t').collect();
+    let &[_, all, _, only, _, _, value] = columns.as_slice() else { return None };
+    let told = [all, only].iter().all(|word| matches!(*word, b"TRUE" | b"FALSE"));
+    (told && is_drawn_token(value)).then_some((end - value.len(), end))
 }
 
 /// The pair after `Basic`, which ends at `after`.

@@ -8,8 +8,8 @@ mod shape;
 mod stand_in;
 mod word;
 
-use self::drawn::is_drawn;
 pub(crate) use self::drawn::is_drawn_password;
+use self::drawn::{is_drawn, is_route};
 use self::shape::{
     ends_in_number, is_address, is_code, is_identifier, is_mixed, is_number, is_path, is_snake, is_table,
     sorts,
@@ -55,7 +55,7 @@ pub(crate) fn is_secret(promise: Promise, value: &[u8], standing: Standing) -> b
     {
         return false;
     }
-    if value.iter().any(u8::is_ascii_whitespace) || is_path(value) || is_number(value) {
+    if value.iter().any(u8::is_ascii_whitespace) || is_path(value) || is_route(value) || is_number(value) {
         return false;
     }
     // An argument beside the name says less than an assignment.

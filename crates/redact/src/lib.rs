@@ -15,6 +15,7 @@ mod context;
 mod cut;
 mod ending;
 mod environment;
+mod escape;
 mod fault;
 mod finding;
 mod forms;
@@ -38,7 +39,7 @@ mod stream;
 mod token;
 mod url;
 
-pub use environment::secrets_of;
+pub use environment::{secrets_inside, secrets_of};
 pub use fault::RuleFault;
 pub use finding::{Finding, Layer};
 pub use known::{KnownValue, LEAST_VALUE};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
+use crate::escape;
 use crate::grams::{Collected, Compare, Grams};
 use crate::known::{KnownValue, Needle, needles};
 use crate::placeholder::Key;
@@ -50,6 +51,9 @@ impl Live {
                 grams.add(n, needle.bytes(), Compare::GroupOnly, None);
                 // A line break may fall into one group; not into two that stand apart.
                 grams.add_at(n, needle.bytes(), 0, Compare::GroupOnly);
+                for group in needle.groups() {
+                    grams.add_at(n, &group, 0, Compare::GroupOnly);
+                }
                 live.needles.push(needle);
             }
         }
@@ -78,7 +82,7 @@ impl Live {
     }
 
     /// What an anchor leads to and where it ends, when it stands there and something may come of it. Tokens may follow
-    /// right after another finding.
+    /// right after another finding, and after an escape whose last letter is none of a word.
     pub(crate) fn worth(
         &self,
         anchor: u32,
@@ -87,7 +91,7 @@ impl Live {
         ends: &[usize],
     ) -> Option<(Target, usize)> {
         let (target, after) = self.target(anchor, text, start)?;
-        let joins = |place: usize| ends.contains(&place);
+        let joins = |place: usize| ends.contains(&place) || escape::ends_at(text, place);
         let open = match target {
             Target::Token(n) => {
                 self.rules.tokens.get(usize::from(n)).is_some_and(|rule| rule.gate().lets(text, start, joins))

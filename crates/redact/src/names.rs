@@ -30,10 +30,21 @@ pub(crate) const WORDS: &[&str] = &[
     "developerkey", "developer_key", "writekey", "write_key", "insertkey", "querykey", "subscription-key",
     "subscriptionkey", "presharedkey", "unseal key", "sessionkey", "session_key", "hmac_key", "hmackey",
     "cipher_key", "crypto_key", "aes_key", "_pat", "jwt_", "_jwt", "securestring", "private key", "_key", "-key",
-    "key=", "key:", "key\"", "key'", "key ", "networkcredential",
+    "key=", "key:", "key\"", "key'", "key ", "networkcredential", "auth:", "auth=", "auth =", "--auth", "bindpw", "rootpw",
+    "wpa-psk", "kennwort", "wachtwoord", "contrasena", "senha", "mot_de_passe", "motdepasse",
 ];
 
-const PASSWORD: &[&str] = &["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "passw"];
+#[rustfmt::skip]
+const PASSWORD: &[&str] = &[
+    "password", "passwd", "passwort", "passphrase", "passcode", "pwd", "passw", "kennwort", "wachtwoord", "contrasena", "senha",
+    "motdepasse",
+];
+/// The same, as words of their own.
+#[rustfmt::skip]
+const WHOLE: &[&str] = &[
+    "pass", "userpass", "dbpass", "pw", "requirepass", "masterauth", "storepass", "keypass", "psk", "sshpass", "ftppass", "smtppass",
+    "mailpass", "adminpass", "rootpass", "bindpw", "rootpw", "userpw",
+];
 const TOKEN: &[&str] = &["secret", "token", "apikey", "securestring"];
 /// Words that make a secret of the `key` after them.
 #[rustfmt::skip]
@@ -65,7 +76,7 @@ const OTHER: &[&str] = &[
     "param", "ref", "arn", "version", "scope", "scopes", "issuer", "audience", "callback", "handler", "generator",
     "factory", "service", "less", "helper", "env", "location", "source", "from", "prefix", "suffix", "separator",
     "cache", "info", "metadata", "schema", "rotation", "checker", "tags", "ids", "help", "text", "attribute",
-    "attr", "column", "property", "option", "options", "config", "map", "list", "set", "get", "fn", "func",
+    "attr", "column", "property", "option", "options", "config", "map", "list", "set", "get", "fn", "func", "uuid",
 ];
 /// Words before a `token` or `key` that make something public of it.
 #[rustfmt::skip]
@@ -117,6 +128,14 @@ pub(crate) fn says_request(name: &[u8]) -> bool {
     words(name).iter().any(|word| REQUEST.contains(&word.as_str()))
 }
 
+/// Whether a name says it in another language than code does.
+pub(crate) fn is_foreign(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    [b"kennwort".as_slice(), b"wachtwoord", b"contrasena", b"senha", b"passe"]
+        .iter()
+        .any(|word| name.ends_with(word))
+}
+
 /// What a name promises about its value.
 pub(crate) fn promise(name: &[u8]) -> Option<Promise> {
     // Most names hold no telling word at all.
@@ -133,6 +152,9 @@ pub(crate) fn promise(name: &[u8]) -> Option<Promise> {
         "jwt",
         "pat",
         "securestring",
+        "kennwort",
+        "wachtwoord",
+        "senha",
     ];
     if !TELLING.iter().any(|word| crate::bytes::contains(name, word.as_bytes())) {
         return None;
@@ -160,23 +182,16 @@ fn telling(words: &[String], n: usize) -> Option<Promise> {
     let previous = n.checked_sub(1).and_then(|n| words.get(n)).map_or("", String::as_str);
     // `data.password` and its kin are texts of a dialogue; `ssh_pass` is a password.
     let kept = matches!(previous, "ssh" | "host" | "proxy" | "registry" | "primary" | "storage" | "socket");
+    // A token against forgery is public, what it is made with is not.
+    let secret = word == "secret" && !matches!(previous, "public" | "publishable");
+    if secret {
+        return Some(Promise::Token);
+    }
     if PUBLIC.contains(&previous) && !kept {
         return None;
     }
-    if PASSWORD.iter().any(|end| word.ends_with(end))
-        || matches!(
-            word,
-            "pass"
-                | "userpass"
-                | "dbpass"
-                | "pw"
-                | "requirepass"
-                | "masterauth"
-                | "storepass"
-                | "keypass"
-                | "psk"
-        )
-    {
+    let passe = word == "passe" && previous == "de";
+    if passe || PASSWORD.iter().any(|end| word.ends_with(end)) || WHOLE.contains(&word) {
         return Some(Promise::Password);
     }
     if kept {

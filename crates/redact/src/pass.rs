@@ -20,6 +20,8 @@ pub(crate) const BACK: usize = 512;
 pub(crate) const AHEAD: usize = 4096;
 /// A value in a context that is longer may go on after what was looked at.
 const CUT: usize = 2000;
+/// So much of what was read is read again when it was cut off.
+const READ_AGAIN: usize = 1024;
 /// Ends of spans that are always kept.
 const LEAST_ENDS: usize = 64;
 /// A little more, for letters of several bytes.
@@ -64,6 +66,8 @@ pub(crate) struct Pass {
     line: usize,
     /// Bytes that were walked to find where something long ends.
     walked: usize,
+    /// Escapes before this place were read.
+    read: usize,
 }
 
 impl Pass {
@@ -85,6 +89,7 @@ impl Pass {
             wait_for: 0,
             line: 0,
             walked: 0,
+            read: 0,
         }
     }
 
@@ -234,6 +239,7 @@ impl Pass {
             .short
             .iter()
             .filter(|(finder, _)| crate::bytes::rest(text, place).starts_with(finder.needle()));
+        let mut read = self.read;
         let anchors = live.grams.at(text, place).chain(short.map(|(_, anchor)| (*anchor, place)));
         for (anchor, start) in anchors {
             let Some((target, after)) = live.worth(anchor, text, start, &self.ends) else { continue };
@@ -245,6 +251,10 @@ impl Pass {
             // of tokens is walked once and not once for each.
             let (first, last) = self.furthest;
             if target != Target::Placeholder && first <= from + start && last >= to {
+                continue;
+            }
+            // A text of nothing but escapes is read once and not once for each.
+            if target == Target::Spelled && from + start < self.read {
                 continue;
             }
             let mut found = Found::new(live, view);
@@ -259,7 +269,10 @@ impl Pass {
                 }
                 target => found.at(target, start, after, |edge| self.ends.contains(&(from + edge)))?,
             }
-            let Found { spans, waiting, endless, .. } = found;
+            let Found { spans, waiting, endless, read_to, .. } = found;
+            // What was cut off is read again with what follows it.
+            let again = if read_to == view.len() { READ_AGAIN } else { 0 };
+            read = read.max((from + read_to).saturating_sub(again));
             self.waiting.extend(waiting.into_iter().map(|span| shifted(span, from)));
             for span in spans {
                 let mut span = shifted(span, from);
@@ -294,6 +307,7 @@ impl Pass {
                 self.spans.push(widened(text, span));
             }
         }
+        self.read = read;
         Ok(Ok(()))
     }
 
@@ -404,6 +418,7 @@ impl Pass {
         less(&mut self.zone_to);
         less(&mut self.mark_from);
         less(&mut self.line);
+        less(&mut self.read);
         less(&mut self.wait_for);
         self.spans.iter_mut().chain(&mut self.waiting).for_each(|span| {
             less(&mut span.start);

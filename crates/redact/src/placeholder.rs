@@ -11,6 +11,9 @@ pub(crate) const MARK: &[u8] = b"[REDACTED:";
 /// The longest kind.
 pub(crate) const LONGEST_KIND: usize = 48;
 const DIGITS: usize = 8;
+/// What stands behind so many of them is still judged. No more, so that a line in which each piece is judged after the one before it
+/// was replaced comes to an end within the looks that are taken.
+const BESIDE: usize = 2;
 
 /// The installation's key.
 #[derive(Clone)]
@@ -68,8 +71,8 @@ pub(crate) fn read(text: &[u8], start: usize) -> Option<(usize, &[u8])> {
 pub(crate) fn beside(text: &[u8], from: usize, to: usize) -> (usize, usize) {
     let whole = |place: usize| read(text, place).filter(|(end, _)| *end <= to + 1).map(|(end, _)| end);
     let mut start = from;
-    while let Some(end) = whole(start) {
-        start = end;
+    for _ in 0..BESIDE {
+        start = whole(start).unwrap_or(start);
     }
     let next = memchr::memmem::find_iter(part(text, start, to), MARK)
         .map(|there| start + there)

@@ -13,6 +13,8 @@ const TOKENS: &str = include_str!("../rules/tokens.txt");
 const NEAR: &str = include_str!("../rules/near.txt");
 const SERVICES: &str = include_str!("../rules/names.txt");
 
+const TOO_MANY: &str = "there are too many rules";
+
 /// What an anchor leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -35,9 +37,17 @@ pub(crate) enum Target {
     Source,
     PgPass,
     Cookie,
+    /// A line of a jar of cookies.
+    Jar,
+    /// A program that reads its password from a pipe.
+    Piped,
+    /// `AUTH` of redis.
+    Auth,
     /// `data:` of a manifest.
     Manifest,
     Placeholder,
+    /// A sign of a token that is written otherwise.
+    Spelled,
     /// A known value.
     Needle(u32),
 }
@@ -155,6 +165,9 @@ impl Rules {
         for begin in [b"-BEGIN ".as_slice(), b"- BEGIN ", b"-BEGIN+", b"-BEGIN%20"] {
             add(begin, false, Target::Pem);
         }
+        for sign in crate::escape::SPELLED {
+            add(sign, true, Target::Spelled);
+        }
         add(b"bearer", true, Target::Bearer);
         add(b"basic", true, Target::Basic);
         for flag in [b" -u ".as_slice(), b" -u\"", b" -u'", b" --user ", b" --user="] {
@@ -174,6 +187,7 @@ impl Rules {
             b"basic_auth(",
             b"set_basic_auth(",
             b"setbasicauth(",
+            b"getconnection(",
         ] {
             add(call, true, Target::Arguments);
         }
@@ -183,8 +197,26 @@ impl Rules {
         for port in [b":5432:".as_slice(), b":5433:", b":6432:", b"*:*:"] {
             add(port, false, Target::PgPass);
         }
-        for cookie in [b"cookie: ".as_slice(), b"cookie\": \"", b"cookie\":\"", b"--cookie ", b"cookie ="] {
+        for cookie in [
+            b"cookie:".as_slice(),
+            b"cookie\"",
+            b"cookie\\\"",
+            b"cookie'",
+            b"--cookie ",
+            b"cookie =",
+            b" -b '",
+            b" -b \"",
+        ] {
             add(cookie, true, Target::Cookie);
+        }
+        for sort in [b"\tTRUE\t".as_slice(), b"\tFALSE\t"] {
+            add(sort, false, Target::Jar);
+        }
+        for program in [b"--password-stdin".as_slice(), b"sudo -S", b"chpasswd", b"passwd --stdin"] {
+            add(program, false, Target::Piped);
+        }
+        for word in [b"AUTH ".as_slice(), b"AUTH\r\n"] {
+            add(word, false, Target::Auth);
         }
         for data in [b"stringData:".as_slice(), b"stringData\":", b"\ndata:", b" data:", b"\"data\":"] {
             add(data, false, Target::Manifest);
@@ -194,7 +226,7 @@ impl Rules {
     fn token(&mut self, text: &str) -> Result<(), String> {
         let mut line = TokenRule::parse(text)?;
         line.rule.kind = self.kind(line.kind);
-        let index = u16::try_from(self.tokens.len()).map_err(|_| "there are too many rules".to_owned())?;
+        let index = u16::try_from(self.tokens.len()).map_err(|_| TOO_MANY.to_owned())?;
         let fold = line.rule.spelled().starts_with("(?i)");
         self.anchors.extend(line.marks.into_iter().map(|bytes| Anchor {
             bytes,
@@ -236,7 +268,8 @@ impl Rules {
                     why: why.to_owned(),
                 });
             }
-            let index = u16::try_from(self.tokens.len()).unwrap_or(u16::MAX);
+            let index = u16::try_from(self.tokens.len())
+                .map_err(|_| fault("secrets.redact_patterns", 0, pattern, TOO_MANY.to_owned()))?;
             self.tokens.push(TokenRule::of_text(self.kinds.pattern, pattern));
             self.anchors.push(Anchor {
                 bytes: start.as_bytes().to_vec(),
@@ -250,7 +283,8 @@ impl Rules {
     /// With the rules of a file of gitleaks or betterleaks.
     pub fn with_file(mut self, text: &str, name: &Path) -> Result<Self, RuleFault> {
         for mut imported in import::read(text, &name.display().to_string())? {
-            let index = u16::try_from(self.imports.len()).unwrap_or(u16::MAX);
+            let index = u16::try_from(self.imports.len())
+                .map_err(|_| fault(&name.display().to_string(), 0, &imported.kind, TOO_MANY.to_owned()))?;
             imported.rule.kind = self.kind(&imported.kind);
             self.loose.extend(imported.keywords.is_empty().then_some(usize::from(index)));
             self.anchors.extend(imported.keywords.iter().map(|word| Anchor {

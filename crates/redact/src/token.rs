@@ -7,7 +7,8 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
-use crate::bytes::{at, before, begins, contains, entropy, is_token, part, rest, run};
+use crate::bytes::{at, before, begins, contains, entropy, is_token, part, rest, run, run_back};
+use crate::escape;
 use crate::gate::{Gate, Set};
 
 /// How far before its mark a token may begin (`around`).
@@ -55,6 +56,7 @@ pub(crate) struct TokenRule {
     nocase: bool,
     group: bool,
     around: bool,
+    digit: bool,
     least: f32,
     regex: Lazy,
     gate: OnceLock<Gate>,
@@ -83,6 +85,7 @@ impl TokenRule {
             nocase: false,
             group: false,
             around: false,
+            digit: false,
             least: LEAST_ENTROPY,
             regex: Lazy::default(),
             gate: OnceLock::new(),
@@ -94,6 +97,7 @@ impl TokenRule {
                 None if flag == "anywhere" => rule.anywhere = true,
                 None if flag == "nocase" => rule.nocase = true,
                 None if flag == "group" => rule.group = true,
+                None if flag == "digit" => rule.digit = true,
                 None if flag == "hex" => hex = true,
                 Some(("around", words)) => {
                     rule.around = true;
@@ -133,6 +137,7 @@ impl TokenRule {
             nocase: false,
             group: false,
             around: false,
+            digit: false,
             least: 0.0,
             regex: Lazy::default(),
             gate: OnceLock::new(),
@@ -214,7 +219,16 @@ impl TokenRule {
         };
         let Some((start, mut end)) = found else { return Ok(None) };
         let edge = if self.group { mark } else { start };
-        if !self.anywhere && before(view, edge).is_ascii_alphanumeric() && !joins(edge) {
+        if !self.anywhere
+            && before(view, edge).is_ascii_alphanumeric()
+            && !joins(edge)
+            && !escape::ends_at(view, edge)
+        {
+            return Ok(None);
+        }
+        // A hash in the alphabet of tokens: `sha256=-BSA...`.
+        let hashed = part(view, 0, run_back(view, edge, edge.saturating_sub(AROUND), is_token));
+        if matches!(before(view, edge), b'-' | b'_' | b'=') && hashed.ends_with(b"sha256=") {
             return Ok(None);
         }
         let ended = !self.exact || !is_token(at(view, end));
@@ -227,7 +241,8 @@ impl TokenRule {
 
     /// Whether a token is more than a show of what tokens look like.
     fn is_real(&self, body: &[u8]) -> bool {
-        self.least == 0.0 || (entropy(body) >= self.least && !is_example(body))
+        let digit = !self.digit || body.iter().any(u8::is_ascii_digit);
+        self.least == 0.0 || (digit && entropy(body) >= self.least && !is_example(body))
     }
 }
 

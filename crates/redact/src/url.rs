@@ -73,7 +73,7 @@ pub(crate) fn login(view: &[u8], after: usize) -> Option<Login> {
         part(login, named, login.len()).iter().position(|byte| *byte == b':').map(|at| named + at)
     else {
         let alone = login.len() >= 20
-            && entropy(login) >= 3.5
+            && entropy(login) >= if login.len() >= 32 { 3.0 } else { 3.5 }
             && login.iter().any(u8::is_ascii_digit)
             && !is_placeholder(login)
             && login.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));

@@ -7,6 +7,8 @@
     reason = "tests cut the texts they have made, and fail by panicking"
 )]
 
+#[path = "suite/attacks.rs"]
+mod attacks;
 #[path = "suite/drawn.rs"]
 mod drawn;
 #[path = "suite/exactness.rs"]

@@ -40,6 +40,7 @@ pub(super) fn is_drawn(promise: Promise, value: &[u8], standing: Standing) -> bo
         && entropy(value) >= LEAST_ENTROPY
         && !is_uuid(value)
         && !is_number(value)
+        && !is_route(value)
         && (promise == Promise::Password || !is_table(value))
         && !stands_for_another(value)
 }
@@ -81,6 +82,14 @@ fn is_literal(standing: Standing) -> bool {
         || standing.own_line
         || standing.listed
         || matches!(standing.given, Given::Markup | Given::Flag)
+}
+
+/// `/v1/accounts:signUp`: parts of which none was drawn.
+pub(super) fn is_route(value: &[u8]) -> bool {
+    let mut parts = value.split(|byte| matches!(byte, b'/' | b':' | b'.' | b'-' | b'_'));
+    value.starts_with(b"/")
+        && value.iter().filter(|byte| **byte == b'/').count() >= 2
+        && parts.all(|part| part.len() < 4 || !is_random(part, SLACK))
 }
 
 /// What an expression has and a text seldom.

@@ -105,6 +105,10 @@ pub(super) fn is_table(value: &[u8]) -> bool {
 pub(super) fn is_snake(value: &[u8]) -> bool {
     value.contains(&b'_')
         && value.split(|byte| *byte == b'_').all(|word| {
+            // `0002_auto_20160226_1747`
+            if !word.is_empty() && word.iter().all(u8::is_ascii_digit) {
+                return value.iter().any(u8::is_ascii_lowercase) && word.len() <= 8;
+            }
             let letters = word.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
             (1..=12).contains(&letters)
                 && word.len() - letters <= 3

@@ -24,7 +24,7 @@ const REFERENCES: &[&str] = &[
     "config.", "secrets.", "secret.", "var.", "vars.", "local.", "data.", "self.", "this.", "params.", "args.",
     "options.", "settings.", "vault:", "op://", "arn:", "projects/", "kms:", "ref+", "!", "http://", "https://",
     "file:", "/", "./", "../", "~/", "\\\\", "c:\\", "sha256:", "sha512-", "sha1-", "data:", "urn:", "mailto:", "&",
-    "*", "(", "[", "function", "new ", "await ", "return ",
+    "*", "(", "[", "function", "return!", "new ", "await ", "return ",
 ];
 
 /// Whether a standard or a manual prints it as its example.

@@ -9,7 +9,7 @@ use crate::bytes::at;
 /// What people write where a secret would stand: told apart by nothing but these, it is none.
 #[rustfmt::skip]
 const DUMMIES: &[&str] = &[
-    "password", "passwd", "passwort", "passphrase", "passcode", "pass", "pwd", "secret", "token", "key", "test",
+    "password", "passwd", "passwort", "passphrase", "passcode", "pass", "psw", "pwd", "secret", "token", "key", "test",
     "testing", "tester", "foo", "bar", "baz", "qux", "admin", "root", "user", "username", "guest", "demo",
     "default", "value", "string", "text", "some", "my", "the", "a", "an", "is", "of", "for", "new", "old", "valid",
     "invalid", "wrong", "bad", "good", "correct", "incorrect", "real", "none", "null", "nil", "true", "false",
@@ -28,7 +28,7 @@ const DUMMIES: &[&str] = &[
     "argument", "fixture", "stub", "spec", "case", "bot", "web", "http", "https", "url", "uri", "host", "port",
     "path", "file", "read", "write", "only", "all", "any", "expired", "missing", "unused", "bogus", "garbage",
     "whatever", "something", "anything", "nothing", "placeholder", "dummy", "sample", "example", "scott", "tiger",
-    "security", "utf", "ascii", "latin", "passwords", "tokens", "secrets", "keys",
+    "security", "sshpass", "utf", "ascii", "latin", "passwords", "tokens", "secrets", "keys",
 ];
 
 /// Nothing but words of the trade and simple numbers: `my-test-token-1`, `PASSWORD_FIELD`, `secret123`.

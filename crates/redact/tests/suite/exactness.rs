@@ -177,3 +177,30 @@ fn a_random_text_without_a_context_is_left_alone() {
         untouched(&format!("value {} end", chance.letters(ALNUM, 40)));
     }
 }
+
+// Read off the hits in packages that the rules had not seen.
+#[test]
+fn names_routes_and_resources_are_left_alone() {
+    for text in [
+        "{AWS.STS.assumeRoleWithWebIdentity}",
+        "SIGN_IN_WITH_CUSTOM_TOKEN = '/v1/accounts:signInWithCustomToken',",
+        "[\"/v1/accounts:signInWithPassword\",\"/v1/accounts:signInWithPhoneNumber\"]",
+        "\"arn:aws:secretsmanager:us-east-1:012345678901:secret:myuser/ALL.SOURCE.ORACLE_12-0123456\"",
+        "'X-KM-SECRET': this.opts.SECRET_KEY,\n        'X-KM-SERVER': this.opts.MACHINE_NAME,",
+        "switch(s){case`password`:return!1}",
+        "mongodb://val:psw@127.0.0.1:27017/mydb",
+        "this._sendCommand('AUTH CRAM-MD5');",
+        "SSHPASS = \"sshpass.%s\" % EXT",
+        "printf(\"%2d:%2d\\n\", a, b)",
+        "csrf_token = \"aQ9zX7pLm2Kd8fWq\"",
+        "auth: oauth2\nauth = \"basic\"\n",
+        "AUTH PLAIN LOGIN\n",
+        "a/b.svg,sha256=-BSAgu51-R5Z3nFTk8qISnl4lewj3C3L3stNaxyQ-s8,289",
+        "dependencies = [('authtoken', '0002_auto_20160226_1747'),]",
+        "('2.5.4.35', OID_ATTRIBUTE_TYPE, 'userPassword', 'RFC4519'),",
+        "\"derivedKey\",\"decodeUserPassword\",\"#decodeUserPassword\"",
+        "msgstr \"Je wachtwoord is gewijzigd.\"",
+    ] {
+        untouched(text);
+    }
+}

@@ -304,3 +304,78 @@ fn a_forged_placeholder_does_not_hide_its_neighbour() {
         assert_eq!(clean(&redactor, &out), out, "{text}");
     }
 }
+
+// T21: signs alone escaped; packed twice; as bytes of a dump, of a program, of a list
+#[test]
+fn a_value_is_found_however_its_bytes_are_shown() {
+    let value = "hx7_Q-z!9k.Tn2@wP4$e"; // 20 bytes: a dump needs two lines
+    let redactor = redactor(&[value]);
+    let bytes = value.as_bytes();
+    let hex =
+        |between: &str| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between);
+    let numbers = |between: &str| bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(between);
+    let signs = |write: fn(u32) -> String| {
+        let one = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { write(u32::from(c)) };
+        value.chars().map(one).collect::<String>()
+    };
+    // As `xxd`, `hexdump -C` and `od` show it, wherever in a line it begins.
+    let dump = |before: usize, number: fn(usize) -> String, group: usize, letters: bool| {
+        let text = format!("{}{value} and so on", "=".repeat(before));
+        let line = |(n, line): (usize, &[u8])| {
+            let shown: Vec<String> = line
+                .chunks(group)
+                .map(|few| few.iter().map(|byte| format!("{byte:02x}")).collect())
+                .collect();
+            let beside =
+                if letters { format!("  |{}|", String::from_utf8_lossy(line)) } else { String::new() };
+            format!("{}{}{beside}\n", number(n * 16), shown.join(" "))
+        };
+        text.as_bytes().chunks(16).enumerate().map(line).collect::<String>()
+    };
+    let mut texts = vec![
+        hex(" "),
+        hex(":"),
+        hex("-"),
+        hex(", "),
+        hex(",0x"),
+        hex(", 0x"),
+        hex(" 0x"),
+        hex("\\x"),
+        hex(":\n    "),
+    ];
+    texts.extend([numbers(","), numbers(", "), numbers(" "), numbers(",\n      ")]);
+    texts.extend([
+        signs(|code| format!("%{code:02X}")),
+        signs(|code| format!("%25{code:02X}")),
+        signs(|code| format!("={code:02X}")),
+        value.to_uppercase(),
+        value.to_lowercase(),
+        signs(|code| format!("\\u{code:04x}")),
+        signs(|code| format!("\\u{code:04X}")),
+        signs(|code| format!("\\\\u{code:04x}")),
+        signs(|code| format!("\\x{code:02X}")),
+        signs(|code| format!("&#{code};")),
+        signs(|code| format!("&#x{code:X};")),
+    ]);
+    for before in 0..16 {
+        texts.push(dump(before, |n| format!("{n:08x}: "), 2, true));
+        texts.push(dump(before, |n| format!("{n:08x}  "), 1, true));
+        texts.push(dump(before, |n| format!("{n:07o} "), 1, false));
+    }
+    for before in ["", "u", "u:"] {
+        for outer in ["", "{", "{\""] {
+            let inner = BASE64_STANDARD.encode(format!("{before}{value}more"));
+            texts.push(BASE64_STANDARD.encode(format!("{outer}{inner}\"}}")));
+        }
+        let wide: Vec<u8> =
+            format!("{before}{value}more").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        texts.push(BASE64_STANDARD.encode(wide));
+    }
+    for text in texts {
+        let out = clean(&redactor, &format!("x [{text}] y"));
+        assert!(out.contains("[REDACTED:env:"), "{text} -> {out}");
+        let mut pieces = value.as_bytes().windows(5).map(|five| std::str::from_utf8(five).unwrap());
+        assert!(!pieces.any(|piece| out.contains(piece)), "{text} -> {out}");
+        assert!(out.len() < text.len() / 2 + 140, "{text} -> {out}");
+    }
+}

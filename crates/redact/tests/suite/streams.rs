@@ -277,3 +277,58 @@ proptest! {
         prop_assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&whole));
     }
 }
+
+// T21: escapes are read in long stretches; what is found in them does not depend on the pieces either
+#[test]
+fn escaped_tokens_are_found_in_any_pieces_and_in_any_length() {
+    let value = "hx7_Q-z!9k.Tn2@wP4$e";
+    let redactor = redactor(&[value]);
+    let mut chance = Chance(17);
+    let token = |chance: &mut Chance| format!("gh{}%5F{}", "p", chance.letters(ALNUM, 36));
+    let hex: Vec<String> = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    for junk in [0, 300, 1500] {
+        let first = token(&mut chance);
+        let web = format!(
+            "eyJ{}%2EeyJ{}%2E{}",
+            chance.letters(ALNUM, 40),
+            chance.letters(ALNUM, 6000),
+            chance.letters(ALNUM, 43)
+        );
+        let text = format!(
+            "{}{first} and {web} then {}\\n{} end\n",
+            "ab%5Fcd%2De-".repeat(junk),
+            hex.join(":"),
+            token(&mut chance)
+        );
+        let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
+        let out = String::from_utf8_lossy(&whole).into_owned();
+        assert!(!out.contains(&first[6..]) && !out.contains("eyJ") && !out.contains("%2E"), "{out}");
+        assert!(!out.contains(&web[web.len() - 20..]) && !out.contains(&hex.join(":")), "{out}");
+        assert_eq!(out.matches("%5F").count(), junk, "{out}");
+        assert_eq!(*redactor.redact_bytes(&whole).unwrap().0, *whole, "a fixed point");
+        for size in [1, 7, 61, 1000, 4096] {
+            let cuts: Vec<usize> = (1..text.len() / size).map(|n| n * size).collect();
+            assert!(in_pieces(&redactor, text.as_bytes(), &cuts) == whole, "junk {junk}, pieces of {size}");
+        }
+    }
+}
+
+// T21: one look after another would find more and more
+#[test]
+fn a_line_in_which_each_replacement_shows_the_next_is_a_fixed_point_all_the_same() {
+    let redactor = redactor(&[]);
+    let mut chance = Chance(19);
+    for line in [
+        "net user ada <p> /add cmd <p> more <p> and <p> and <p> and <p>",
+        "psexec -p <p> x -p <p> y -p <p> z -p <p>",
+        "{\"password\":\"a1 API_TOKEN=<p> /x=1 API_TOKEN=<p> /y=2 API_TOKEN=<p> /z=3 API_TOKEN=<p> /u=4 API_TOKEN=<p>",
+        "\"password\":\"HOME=/a\0API_TOKEN=<p>\0B=/b\0API_TOKEN=<p>\0C=/c\0API_TOKEN=<p>\0D=/d\0API_TOKEN=<p>\0E=/e",
+    ] {
+        let mut text = line.repeat(3);
+        while text.contains("<p>") {
+            text = text.replacen("<p>", &chance.letters(ALNUM, 20), 1);
+        }
+        let once = clean(&redactor, &text);
+        assert_eq!(clean(&redactor, &once), once, "{text}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Signs that are written otherwise: as escapes of programs (`\n`, `\u005f`, `\x2d`), of addresses (`%5F`) and of markup (`&#95;`), and the
+//! colours of a terminal. Where such a sign ends, a token may begin; and a text in which the signs of a token are written so is read
+//! as what it stands for.
+
+use crate::bytes::{at, before, begins, is_token, part, rest, run, run_back};
+
+/// What is looked for: a sign of a token or of an address, written otherwise. Letters of either case count.
+#[rustfmt::skip]
+pub(crate) const SPELLED: &[&[u8]] = &[
+    b"%2d", b"%2e", b"%3a", b"%5f", b"%252d", b"%252e", b"%253a", b"%255f", b"\\u002d", b"\\u002e", b"\\u003a", b"\\u005f", b"\\x2d",
+    b"\\x2e", b"\\x3a", b"\\x5f", b"&#45;", b"&#46;", b"&#58;", b"&#95;", b"&#x2d;", b"&#x2e;", b"&#x3a;", b"&#x5f;", b":\\/\\/",
+];
+/// The longest way to write one character.
+const LONGEST: usize = 8;
+/// The shortest beginning of a token that is worth reading on.
+const LEAST_HEAD: usize = 2;
+/// How far back a word may begin whose first sign is met.
+const HEAD: usize = 96;
+
+/// Whether an escape ends at a place, so that the letter before it is no letter of a word.
+pub(crate) fn ends_at(text: &[u8], place: usize) -> bool {
+    let back = |count: usize| place.checked_sub(count).map_or(0, |place| at(text, place));
+    let hex = |count: usize| (1..=count).all(|n| back(n).is_ascii_hexdigit());
+    let short = back(2) == b'\\' && matches!(back(1), b'n' | b'r' | b't' | b'b' | b'f' | b'v' | b'0');
+    let two = || hex(2) && (back(3) == b'%' || (back(3) == b'x' && back(4) == b'\\'));
+    let four = || hex(4) && back(5) == b'u' && back(6) == b'\\';
+    let three = || (1..=3).all(|n| matches!(back(n), b'0'..=b'7')) && back(4) == b'\\';
+    short || two() || four() || three() || colour_from(text, place).is_some()
+}
+
+/// Where the colour of a terminal that ends at a place begins.
+fn colour_from(text: &[u8], place: usize) -> Option<usize> {
+    matches!(before(text, place), b'm' | b'K').then_some(())?;
+    let bracket = run_back(text, place - 1, place.saturating_sub(16), |byte| {
+        byte.is_ascii_digit() || byte == b';' || byte == b':'
+    });
+    let escape = part(text, bracket.saturating_sub(7), bracket.saturating_sub(1));
+    let told = [b"\x1b".as_slice(), b"\\u001b", b"\\u001B", b"\\x1b", b"\\x1B", b"\\033", b"\\e", b"^["];
+    let width = told.iter().find(|told| escape.ends_with(told))?.len();
+    (before(text, bracket) == b'[').then(|| bracket - 1 - width)
+}
+
+/// Past blanks within a line and the colours of a terminal, at most so many blanks at a time.
+pub(crate) fn past_blanks(text: &[u8], from: usize, most: usize) -> usize {
+    let mut place = from;
+    for _ in 0..4 {
+        place = run(text, place, place + most, crate::bytes::is_blank);
+        if at(text, place) != 0x1b || at(text, place + 1) != b'[' {
+            break;
+        }
+        let end = run(text, place + 2, place + 16, |byte| byte.is_ascii_digit() || byte == b';');
+        if !matches!(at(text, end), b'm' | b'K') {
+            break;
+        }
+        place = end + 1;
+    }
+    place
+}
+
+/// A stretch of a text with its escapes read.
+pub(crate) struct Reading {
+    pub(crate) text: Vec<u8>,
+    /// Where each byte begins in what was read, and where the last ends.
+    places: Vec<usize>,
+}
+
+impl Reading {
+    /// Of the run of visible characters whose first spelled sign stands at a place; nothing when no token could begin there.
+    pub(crate) fn around(view: &[u8], sign: usize) -> Option<Self> {
+        // `\\u005f`: a text of JSON inside of another.
+        let sign = sign - usize::from(at(view, sign) == b'\\' && before(view, sign) == b'\\');
+        let start = run_back(view, sign, sign.saturating_sub(HEAD), is_token);
+        if sign - start < LEAST_HEAD {
+            return None;
+        }
+        let (mut text, mut places, mut place) = (Vec::new(), vec![start], start);
+        while place < view.len() {
+            let byte = at(view, place);
+            if byte <= b' ' || matches!(byte, 0x7f | b'"' | b'\'' | b'`' | b'<' | b'>') {
+                break;
+            }
+            let (byte, width) = unit(view, place).unwrap_or((byte, 1));
+            text.push(byte);
+            place += width;
+            places.push(place);
+        }
+        Some(Self { text, places })
+    }
+
+    /// Where a part of it stands in what was read.
+    pub(crate) fn place(&self, (start, end): (usize, usize)) -> Option<(usize, usize)> {
+        Some((*self.places.get(start)?, *self.places.get(end)?))
+    }
+
+    /// Where it ends in what was read.
+    pub(crate) fn end(&self) -> usize {
+        self.places.last().copied().unwrap_or(0)
+    }
+}
+
+/// What stands at a place when that is an escape of a visible character, and how long it is.
+fn unit(text: &[u8], place: usize) -> Option<(u8, usize)> {
+    let tail = part(text, place, place + LONGEST);
+    let number = |from: usize, to: usize, radix: u32| {
+        let digits = std::str::from_utf8(tail.get(from..to)?).ok()?;
+        let value = u8::from_str_radix(digits, radix).ok()?;
+        (value.is_ascii_graphic() && !digits.starts_with('+')).then_some(value)
+    };
+    let entity = |from: usize, radix: u32| {
+        let end = run(tail, from, from + 3, |byte| byte.is_ascii_hexdigit());
+        Some((number(from, end, radix)?, (at(tail, end) == b';').then_some(end + 1)?))
+    };
+    let hex = |from: usize| Some((number(from, from + 2, 16)?, from + 2));
+    match at(tail, 0) {
+        b'%' if begins(tail, b"%25") => hex(3).or(Some((b'%', 3))),
+        b'%' => hex(1),
+        b'\\' if begins(tail, b"\\\\u00") => hex(5),
+        b'\\' if begins(tail, b"\\u00") => hex(4),
+        b'\\' if begins(tail, b"\\x") => hex(2),
+        b'\\' if rest(tail, 1).starts_with(b"/") => Some((b'/', 2)),
+        b'&' if begins(tail, b"&#x") => entity(3, 16),
+        b'&' if begins(tail, b"&#") => entity(2, 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_begins_behind_an_escape_and_behind_a_colour() {
+        for text in [
+            "\\n",
+            "a\\t",
+            "%0A",
+            "%22",
+            "\\u0022",
+            "\\x22",
+            "\\012",
+            "\u{1b}[31m",
+            "\u{1b}[1;31m",
+            "\\u001b[0m",
+            "\\033[K",
+            "^[[32m",
+        ] {
+            assert!(ends_at(text.as_bytes(), text.len()), "{text:?}");
+        }
+        for text in ["", "n", "xn", "22", "0022", "[31m", "m", "x[3m", "\\", "%2", "u0022"] {
+            assert!(!ends_at(text.as_bytes(), text.len()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_spelled_is_read_and_its_places_are_kept() {
+        for text in [
+            "x ab%5Fcd%2De",
+            "x ab\\u005fcd\\u002De",
+            "x ab&#95;cd&#x2d;e",
+            "x ab\\x5fcd\\x2De",
+            "x ab%255Fcd%252de",
+            "x ab\\\\u005fcd\\\\u002de",
+        ] {
+            let text = format!("{text} more");
+            let sign = text.find(['%', '\\', '&']).unwrap();
+            let read = Reading::around(text.as_bytes(), sign).unwrap();
+            assert_eq!(read.text, b"ab_cd-e", "{text}");
+            assert_eq!(read.place((0, 7)), Some((2, text.len() - 5)), "{text}");
+            assert_eq!(read.end(), text.len() - 5);
+        }
+        assert!(Reading::around(b"\"%2d:%2d\"", 1).is_none());
+        let read = Reading::around(b"ab%5Fc%0a%+1\\u00zz%2", 2).unwrap();
+        assert_eq!(read.text, b"ab_c%0a%+1\\u00zz%2");
+    }
+}
