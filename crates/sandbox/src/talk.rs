@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use parking_lot::Mutex;
 
+use crate::audit::Audit;
 use crate::denial::Told;
 use crate::fault::SandboxFault;
 use crate::network::{Door, Sockets};
@@ -37,6 +38,7 @@ pub(crate) struct Talk<'a> {
     pub(crate) most: usize,
     pub(crate) observer: Option<Observer>,
     pub(crate) told: Option<Arc<Mutex<Told>>>,
+    pub(crate) audit: Option<Audit>,
     pub(crate) layers: Vec<OwnedFd>,
     pub(crate) said: Said,
 }
@@ -161,6 +163,10 @@ impl Talk<'_> {
                 list.push(PollFd::from_borrowed_fd(observer.listener(), PollFlags::IN));
                 what.push(Ready::Listener);
             }
+            if let Some(handle) = self.audit.as_ref().and_then(Audit::handle) {
+                list.push(PollFd::new(handle, PollFlags::IN));
+                what.push(Ready::Audit);
+            }
             let limit = if !report_open {
                 Some(DRAIN)
             } else if fresh {
@@ -203,6 +209,11 @@ impl Talk<'_> {
                     }
                     // Nobody is left under the filter.
                     Ready::Listener => listener_open = false,
+                    Ready::Audit => {
+                        if let Some(audit) = &mut self.audit {
+                            audit.take();
+                        }
+                    }
                 }
             }
         }
@@ -244,6 +255,10 @@ impl Talk<'_> {
                 self.observer =
                     listener.map(|listener| Observer::new(listener, self.order).at(self.door.clone()));
                 self.told = self.observer.as_ref().map(Observer::told);
+                // The program's process says so itself, before it becomes the program.
+                if let (Some(audit), Some((pid, uid))) = (&mut self.audit, received.sender) {
+                    audit.claim(pid, uid);
+                }
             }
             Ok(Report::Failed { step, errno }) => {
                 let why = Errno::from_raw_os_error(errno);
@@ -277,6 +292,7 @@ enum Ready {
     Report,
     Stream(usize),
     Listener,
+    Audit,
 }
 
 /// Whether somebody ended it; a shell tells that of what it ran by a code past 128.

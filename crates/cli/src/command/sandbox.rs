@@ -246,7 +246,7 @@ fn explain(
 fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
     json!({
         "operation": denial.operation.as_str(), "path": denial.path.display().to_string(),
-        "rule": denial.rule.as_str(), "source": denial.source.as_str(), "certainty": denial.certainty.as_str(),
+        "rule": denial.rule.as_str(), "right": denial.right, "source": denial.source.as_str(), "certainty": denial.certainty.as_str(),
     })
 }
 

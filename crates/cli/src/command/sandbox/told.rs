@@ -29,12 +29,19 @@ pub(super) fn say(
     }
     for denial in &outcome.denials {
         out.say(format!(
-            "{} {} {}: {} {}",
+            "{} {} {}: {}{} {}",
             paint(Tone::Bad, "denied:"),
             denial.operation.as_str(),
             plain(&clean(&denial.path.display().to_string())),
             denial.rule.as_str(),
+            denial.right.map(|right| format!(" ({right})")).unwrap_or_default(),
             faint(format!("[{}, {}]", denial.source.as_str(), denial.certainty.as_str())),
+        ));
+    }
+    if outcome.denials_missing {
+        out.say(paint(
+            Tone::Care,
+            "some denials may be missing: there were more than the kernel's records hold",
         ));
     }
     if let Some(changes) = &outcome.changes {
@@ -94,6 +101,7 @@ pub(super) fn json(
         "duration_ms": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
         "peak_memory": outcome.peak_memory, "memory_bound": bound,
         "denials": outcome.denials.iter().map(denial_json).collect::<Vec<_>>(),
+        "denials_missing": outcome.denials_missing,
     });
     if let Some(map) = value.as_object_mut() {
         if let Some(changes) = &outcome.changes {
