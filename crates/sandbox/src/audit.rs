@@ -48,6 +48,17 @@ struct Status {
     queued: u32,
 }
 
+/// How the kernel's audit stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    On,
+    Off,
+    /// It is not ours to ask.
+    Refused,
+    /// There was no answer in time.
+    Unsaid,
+}
+
 /// A listener for one run, from before its program starts.
 #[derive(Debug)]
 pub(crate) struct Audit {
@@ -73,10 +84,15 @@ impl Audit {
         Ok(audit)
     }
 
-    /// Whether there are records to be heard; nothing when the kernel does not say so in time.
-    pub(crate) fn is_on(&mut self) -> Option<bool> {
+    /// Whether there are records to be heard.
+    pub(crate) fn standing(&mut self) -> Standing {
         self.await_status(Instant::now() + WAIT);
-        if self.refused { Some(false) } else { self.first.map(|status| status.enabled) }
+        match self.first {
+            _ if self.refused => Standing::Refused,
+            None => Standing::Unsaid,
+            Some(status) if status.enabled => Standing::On,
+            Some(_) => Standing::Off,
+        }
     }
 
     /// To be polled, as long as something is worth reading.

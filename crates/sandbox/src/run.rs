@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use vambrace_core::block::BlockList;
 
-use crate::audit::{self, Audit};
+use crate::audit::{self, Audit, Standing};
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
 use crate::observe;
@@ -151,11 +151,11 @@ impl Sandbox {
             Some(prepared) => Ok(prepared),
             None => self.prepare(spec, tier, &ground),
         };
-        if let Some(switched_on) = audit.as_mut().map(Audit::is_on)
-            && switched_on != Some(true)
+        if let Some(standing) = audit.as_mut().map(Audit::standing)
+            && standing != Standing::On
         {
             // A kernel that does not answer in time may do so in the next run.
-            self.deaf.fetch_or(switched_on == Some(false), Ordering::Relaxed);
+            self.deaf.fetch_or(standing != Standing::Unsaid, Ordering::Relaxed);
             audit = None;
         }
         if let Ok(prepared) = &mut prepared {

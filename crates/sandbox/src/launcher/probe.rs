@@ -9,7 +9,7 @@ use rustix::process::WaitOptions;
 
 use super::cgroup::Groups;
 use super::idmap;
-use crate::audit::{self, Audit};
+use crate::audit::{self, Audit, Standing};
 use crate::cell::{self, NAMESPACES, Shell};
 use crate::fault::{Named as _, Step};
 use crate::filter::{self, Profile, Walls};
@@ -100,10 +100,14 @@ fn audit(landlock_abi: i32) -> Result<String, String> {
         return Err(format!("Landlock's ABI {landlock_abi} writes no records"));
     }
     let mut audit = Audit::open().map_err(|errno| format!("cannot be read: {errno}"))?;
-    match audit.is_on() {
-        Some(true) => {}
-        Some(false) => return Err("the kernel's audit is switched off, or not ours to ask".to_owned()),
-        None => return Err("the kernel did not say in time whether its audit is switched on".to_owned()),
+    let why = match audit.standing() {
+        Standing::On => "",
+        Standing::Off => "the kernel's audit is switched off",
+        Standing::Refused => "the kernel does not let us ask how its audit stands",
+        Standing::Unsaid => "the kernel did not say in time how its audit stands",
+    };
+    if !why.is_empty() {
+        return Err(why.to_owned());
     }
     let child = match process::clone_into(0).map_err(|errno| errno.to_string())? {
         Side::Parent(child) => child,
