@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vambrace_sandbox::{Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, MemoryBound, Outcome};
 
 use super::grants::Grants;
-use super::{Promoted, denial_json, faint, network};
+use super::{MISSING, Promoted, denial_json, faint, network};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -39,10 +39,7 @@ pub(super) fn say(
         ));
     }
     if outcome.denials_missing {
-        out.say(paint(
-            Tone::Care,
-            "some denials may be missing: there were more than the kernel's records hold",
-        ));
+        out.say(paint(Tone::Care, MISSING));
     }
     if let Some(changes) = &outcome.changes {
         for change in &changes.list {
