@@ -222,6 +222,7 @@ fn the_doctor_tells_every_feature_of_the_sandbox() {
         "landlock",
         "seccomp",
         "observer",
+        "landlock audit",
         "control group",
     ] {
         assert!(names.contains(&name), "{name} in {names:?}");

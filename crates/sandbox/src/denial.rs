@@ -15,6 +15,8 @@ pub struct Denial {
     pub path: PathBuf,
     /// What refused it.
     pub rule: Rule,
+    /// Landlock's own name of the right that was missing, where the kernel told it.
+    pub right: Option<&'static str>,
     /// Who says so.
     pub source: Source,
     /// How sure that is.
@@ -55,7 +57,7 @@ impl Operation {
 pub enum Rule {
     /// The place is shown read-only.
     ReadOnly,
-    /// The path is not among those that may be written.
+    /// The path, or the right to it, is not among what was granted.
     NotGranted,
     /// The path exists on the machine and is not shown.
     NotShown,
@@ -84,6 +86,8 @@ impl Rule {
 pub enum Source {
     /// The observer, which refused the call itself or saw what the kernel would say.
     Observer,
+    /// The kernel's record of what Landlock refused.
+    Landlock,
 }
 
 impl Source {
@@ -92,6 +96,7 @@ impl Source {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Observer => "observer",
+            Self::Landlock => "landlock audit",
         }
     }
 }
@@ -99,7 +104,7 @@ impl Source {
 /// How sure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Certainty {
-    /// The observer refused the call.
+    /// Who says so refused the call.
     Refused,
     /// The kernel was left to refuse it; what it met was looked up just before.
     Seen,
@@ -130,7 +135,61 @@ impl Told {
         }
     }
 
+    /// What the kernel says it refused. What the observer saw coming is told once: with its rule, as surely as the
+    /// kernel knows it.
+    pub(crate) fn confirm(&mut self, refused: Vec<Denial>) {
+        // A program may have called it by another name.
+        let real = |one: &Denial| one.path.canonicalize().unwrap_or_else(|_| one.path.clone());
+        let paths: Vec<Option<PathBuf>> =
+            self.list.iter().map(|one| (one.certainty == Certainty::Seen).then(|| real(one))).collect();
+        for denial in refused {
+            let mut known = false;
+            for (one, path) in self.list.iter_mut().zip(&paths) {
+                if path.as_ref() == Some(&denial.path) && one.operation == denial.operation {
+                    (one.right, one.source, one.certainty) = (denial.right, denial.source, denial.certainty);
+                    known = true;
+                }
+            }
+            if !known {
+                self.add(denial);
+            }
+        }
+    }
+
     pub(crate) fn take(&mut self) -> Vec<Denial> {
         std::mem::take(&mut self.list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Certainty, Denial, Operation, Rule, Source, Told};
+
+    // Issue 6, 4
+    #[test]
+    fn what_observer_and_kernel_both_tell_is_told_once() {
+        let seen = Denial {
+            operation: Operation::Read,
+            path: "/usr/../etc/hosts".into(),
+            rule: Rule::Masked,
+            right: None,
+            source: Source::Observer,
+            certainty: Certainty::Seen,
+        };
+        let refused = Denial {
+            path: "/etc/hosts".into(),
+            rule: Rule::NotGranted,
+            right: Some("fs.read_file"),
+            source: Source::Landlock,
+            certainty: Certainty::Refused,
+            ..seen.clone()
+        };
+        let other = Denial { path: "/etc/group".into(), ..refused.clone() };
+        let written = Denial { operation: Operation::Write, right: Some("fs.write_file"), ..refused.clone() };
+        let mut told = Told::default();
+        told.add(seen.clone());
+        told.confirm(vec![refused.clone(), other.clone(), written.clone(), other.clone()]);
+        let both = Denial { path: seen.path, rule: Rule::Masked, ..refused };
+        assert_eq!(told.take(), [both, other, written]);
     }
 }

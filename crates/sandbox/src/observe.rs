@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use parking_lot::Mutex;
 
+use crate::audit::{Heard, Right};
 use crate::denial::{Certainty, Denial, Operation, Rule, Source, Told};
 use crate::filter::WRITE_FLAGS;
 use crate::network::{Door, hint};
@@ -73,7 +74,7 @@ impl Observer {
         Self {
             listener,
             tier: order.tier,
-            masked: order.masks.iter().map(|mask| workspace.join(path(&mask.path))).collect(),
+            masked: masked(order),
             workspace,
             writable,
             places,
@@ -163,6 +164,7 @@ impl Observer {
                 operation: Operation::Call,
                 path: PathBuf::from(call_name(number)),
                 rule: Rule::Filter,
+                right: None,
                 source: Source::Observer,
                 certainty: Certainty::Refused,
             });
@@ -247,12 +249,12 @@ impl Observer {
             }
         };
         let certainty = Certainty::Refused;
-        Say::Refuse(Denial { operation, path, rule, source: Source::Observer, certainty })
+        Say::Refuse(Denial { operation, path, rule, right: None, source: Source::Observer, certainty })
     }
 
     /// What is not there inside and is there outside was not found because it is not shown.
     fn judge_look(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
-        let rule = if self.is_masked(&path) {
+        let rule = if is_masked(&self.masked, &path) {
             Rule::Masked
         } else if self.tier == Tier::NoUserns
             || look(root, &path).is_ok()
@@ -264,12 +266,32 @@ impl Observer {
             Rule::NotShown
         };
         let certainty = Certainty::Seen;
-        Say::Tell(Denial { operation, path, rule, source: Source::Observer, certainty })
+        Say::Tell(Denial { operation, path, rule, right: None, source: Source::Observer, certainty })
     }
+}
 
-    fn is_masked(&self, path: &Path) -> bool {
-        path.ancestors().any(|above| self.masked.contains(above))
-    }
+fn masked(order: &Order) -> HashSet<PathBuf> {
+    let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+    let workspace = path(&order.workspace);
+    order.masks.iter().map(|mask| workspace.join(path(&mask.path))).collect()
+}
+
+fn is_masked(masked: &HashSet<PathBuf>, path: &Path) -> bool {
+    path.ancestors().any(|above| masked.contains(above))
+}
+
+/// What the kernel says that Landlock refused, with the rule that we know for it.
+pub(crate) fn refused_by_landlock(heard: Heard, order: &Order) -> Vec<Denial> {
+    let masked = if heard.found.is_empty() { HashSet::new() } else { masked(order) };
+    let denial = |(right, path): (&'static Right, PathBuf)| Denial {
+        operation: right.operation,
+        rule: if is_masked(&masked, &path) { Rule::Masked } else { Rule::NotGranted },
+        path,
+        right: Some(right.name),
+        source: Source::Landlock,
+        certainty: Certainty::Refused,
+    };
+    heard.found.into_iter().map(denial).collect()
 }
 
 /// What a call wants with which paths (folder handle, address of the text).

@@ -153,6 +153,7 @@ pub(crate) fn build(
         limits: spec.limits,
         network: spec.network,
         observe: spec.observe,
+        audited: false,
         landlock_abi,
         guarded: Vec::new(),
     })

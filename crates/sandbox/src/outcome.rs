@@ -19,6 +19,8 @@ pub struct Outcome {
     pub stderr: Captured,
     /// What was refused, as far as it was observed.
     pub denials: Vec<Denial>,
+    /// Whether some of them may be missing: the kernel had more to tell than it, or we, could keep.
+    pub denials_missing: bool,
     /// What the program changed in the workspace, where it could.
     pub changes: Option<Changes>,
     /// From start to end.

@@ -3,18 +3,21 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use vambrace_core::block::BlockList;
 
+use crate::audit::{self, Audit, Standing};
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
+use crate::observe;
 use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
-use crate::spec::{Filesystem, Network, Spec};
+use crate::spec::{Filesystem, Network, Observe, Spec};
 use crate::sys::message;
 use crate::talk::{Reading, Said, Talk};
 use crate::task::Task;
@@ -118,6 +121,7 @@ impl Sandbox {
             if self.knows(spec, &ground) { None } else { Some(self.prepare(spec, tier, &ground)?) };
         let (order_read, order_write) = pipe()?;
         let (report, theirs) = message::pair().map_err(SandboxFault::system("the run's socket"))?;
+        let mut audit = self.audit(spec, report.as_fd());
         let (out_read, out_write) = pipe()?;
         let (err_read, err_write) = pipe()?;
         let nothing;
@@ -143,11 +147,19 @@ impl Sandbox {
         let untold = self.begin(header, handles)?;
         drop((order_read, out_write, err_write));
         // While the cell is made, we look what is to be in it. Where that fails, the cell finds no order and goes.
-        let prepared = match prepared.take() {
+        let mut prepared = match prepared.take() {
             Some(prepared) => Ok(prepared),
             None => self.prepare(spec, tier, &ground),
         };
-        if let Ok(prepared) = &prepared {
+        if let Some(standing) = audit.as_mut().map(Audit::standing)
+            && standing != Standing::On
+        {
+            // A kernel that does not answer in time may do so in the next run.
+            self.deaf.fetch_or(standing != Standing::Unsaid, Ordering::Relaxed);
+            audit = None;
+        }
+        if let Ok(prepared) = &mut prepared {
+            prepared.order.audited = audit.is_some();
             // Where nobody reads it, the cell or the launcher says why, below.
             let _ = wire::pack_into(&prepared.order, order_write);
         } else {
@@ -167,24 +179,45 @@ impl Sandbox {
             most: spec.limits.output,
             observer: None,
             told: None,
+            audit,
             layers: Vec::new(),
             said: Said::default(),
         };
         talk.listen(output)?;
-        let Talk { said, streams: [out, err], told, layers, .. } = talk;
+        let Talk { said, streams: [out, err], told, audit, layers, .. } = talk;
         let exit = said.exit(spec)?;
+        let heard = audit.map(Audit::finish).unwrap_or_default();
+        let denials_missing = heard.missing;
+        let told = told.map(|told| {
+            let mut told = told.lock();
+            told.confirm(observe::refused_by_landlock(heard, &prepared.order));
+            told.take()
+        });
         let changes = self.changes(spec, &prepared, layers, since)?;
         Ok(Outcome {
             tier,
             exit,
             stdout: out.captured,
             stderr: err.captured,
-            denials: told.map(|told| told.lock().take()).unwrap_or_default(),
+            denials: told.unwrap_or_default(),
+            denials_missing,
             changes,
             duration: start.elapsed(),
             peak_memory: said.peak_memory,
             memory_bound: if said.memory_limited { MemoryBound::Kernel } else { MemoryBound::Watched },
         })
+    }
+
+    /// Somebody who hears what Landlock says of its refusals, where refusals are to be told and it can be heard. Whose they
+    /// are follows from who reports.
+    fn audit(&self, spec: &Spec, report: BorrowedFd<'_>) -> Option<Audit> {
+        let asked = spec.observe != Observe::Off && self.landlock_abi >= audit::LEAST_ABI;
+        if !asked || self.deaf.load(Ordering::Relaxed) {
+            return None;
+        }
+        let opened = Audit::open().and_then(|audit| message::tell_senders(report).map(|()| audit));
+        self.deaf.fetch_or(opened.is_err(), Ordering::Relaxed);
+        opened.ok()
     }
 
     /// What the launcher needs to know before there is an order.

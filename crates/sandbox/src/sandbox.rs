@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -60,6 +60,8 @@ pub struct Sandbox {
     /// Lists of names that were compiled.
     names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
     pub(crate) offers: Mutex<Vec<Offered>>,
+    /// Whether Landlock's records cannot be heard; known once that was tried.
+    pub(crate) deaf: AtomicBool,
     /// How many runs are on.
     active: Arc<()>,
 }
@@ -89,6 +91,7 @@ impl Sandbox {
             tasks: Arc::default(),
             names: Mutex::new(HashMap::new()),
             offers: Mutex::default(),
+            deaf: AtomicBool::new(false),
             active: Arc::default(),
         })
     }

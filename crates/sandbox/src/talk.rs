@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use parking_lot::Mutex;
 
+use crate::audit::Audit;
 use crate::denial::Told;
 use crate::fault::SandboxFault;
 use crate::network::{Door, PORTS, Sockets};
@@ -37,6 +38,7 @@ pub(crate) struct Talk<'a> {
     pub(crate) most: usize,
     pub(crate) observer: Option<Observer>,
     pub(crate) told: Option<Arc<Mutex<Told>>>,
+    pub(crate) audit: Option<Audit>,
     pub(crate) layers: Vec<OwnedFd>,
     pub(crate) said: Said,
 }
@@ -134,8 +136,9 @@ impl Talk<'_> {
     pub(crate) fn listen(&mut self, output: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxFault> {
         let mut report_open = true;
         let mut listener_open = true;
-        // Whether something came since it was last said that nothing comes.
-        let mut fresh = false;
+        // When it is to be said that nothing comes, if something came since that was last said. Whatever else happens
+        // meanwhile, on the whole machine where its audit is heard, does not put it off.
+        let mut quiet_at: Option<Instant> = None;
         let mut piece = Vec::with_capacity(PIECE);
         while report_open || self.streams.iter().any(|stream| stream.handle.is_some()) {
             if self.said.ended {
@@ -144,6 +147,13 @@ impl Talk<'_> {
                     stream.read_rest(self.most, &mut piece, output);
                 }
                 break;
+            }
+            let now = quiet_at.map(|_| Instant::now());
+            if report_open && quiet_at.is_some() && quiet_at <= now {
+                quiet_at = None;
+                for stream in &self.streams {
+                    output(stream.stream, &[]);
+                }
             }
             let mut list = Vec::with_capacity(4);
             let mut what = Vec::with_capacity(4);
@@ -161,22 +171,18 @@ impl Talk<'_> {
                 list.push(PollFd::from_borrowed_fd(observer.listener(), PollFlags::IN));
                 what.push(Ready::Listener);
             }
+            if let Some(handle) = self.audit.as_ref().and_then(Audit::handle).filter(|_| report_open) {
+                list.push(PollFd::new(handle, PollFlags::IN));
+                what.push(Ready::Audit);
+            }
             let limit = if !report_open {
                 Some(DRAIN)
-            } else if fresh {
-                Some(IDLE)
             } else {
-                None
+                quiet_at.zip(now).map(|(at, now)| at.saturating_duration_since(now))
             };
             let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
             match rustix::event::poll(&mut list, limit.as_ref()) {
-                Ok(0) if report_open => {
-                    fresh = false;
-                    for stream in &self.streams {
-                        output(stream.stream, &[]);
-                    }
-                    continue;
-                }
+                Ok(0) if report_open => continue,
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
@@ -192,7 +198,7 @@ impl Talk<'_> {
                     Ready::Stream(at) => {
                         if let Some(stream) = self.streams.get_mut(at) {
                             stream.read(self.most, &mut piece, output);
-                            fresh = true;
+                            quiet_at = Some(Instant::now() + IDLE);
                         }
                     }
                     Ready::Listener if flags.contains(PollFlags::IN) => {
@@ -203,6 +209,11 @@ impl Talk<'_> {
                     }
                     // Nobody is left under the filter.
                     Ready::Listener => listener_open = false,
+                    Ready::Audit => {
+                        if let Some(audit) = &mut self.audit {
+                            audit.take();
+                        }
+                    }
                 }
             }
         }
@@ -245,6 +256,10 @@ impl Talk<'_> {
                 self.observer =
                     listener.map(|listener| Observer::new(listener, self.order).at(self.door.clone()));
                 self.told = self.observer.as_ref().map(Observer::told);
+                // The program's process says so itself, before it becomes the program.
+                if let (Some(audit), Some((pid, uid))) = (&mut self.audit, received.sender) {
+                    audit.claim(pid, uid);
+                }
             }
             Ok(Report::Failed { step, errno }) => {
                 let why = Errno::from_raw_os_error(errno);
@@ -278,6 +293,7 @@ enum Ready {
     Report,
     Stream(usize),
     Listener,
+    Audit,
 }
 
 /// Whether somebody ended it; a shell tells that of what it ran by a code past 128.

@@ -69,6 +69,8 @@ pub enum FeatureKind {
     Seccomp,
     /// The filter's listener.
     Observer,
+    /// Landlock's own records of what it refused; for most users there are none, and no tier rests on them.
+    Audit,
     /// A control group for memory and processes.
     Cgroup,
 }
@@ -86,6 +88,7 @@ impl FeatureKind {
             Self::Landlock => "landlock",
             Self::Seccomp => "seccomp",
             Self::Observer => "observer",
+            Self::Audit => "landlock audit",
             Self::Cgroup => "control group",
         }
     }
@@ -104,6 +107,7 @@ impl FeatureKind {
             Self::Landlock => "no program is run: both tiers rest on it",
             Self::Seccomp => "no program is run: both tiers rest on it",
             Self::Observer => "denials are enforced but not told",
+            Self::Audit => "what Landlock refuses by itself is not named",
             Self::Cgroup => {
                 "memory is watched ten times a second instead of limited by the kernel; processes are limited per user"
             }
@@ -129,6 +133,9 @@ impl FeatureKind {
             Self::Landlock => "a kernel from 6.2 on with landlock in its `lsm=` list",
             Self::Seccomp => "a kernel with CONFIG_SECCOMP_FILTER; in a container allow the seccomp call",
             Self::Observer => "a kernel from 5.5 on; not inside another program that listens",
+            Self::Audit => {
+                "a kernel from 6.15 on, root outside of containers, and audit switched on (`auditctl -e 1`)"
+            }
             Self::Cgroup => {
                 "run as a user service with `Delegate=yes`, or as root where control groups can be written"
             }
@@ -171,7 +178,7 @@ impl Features {
     /// Why a tier cannot be had: the features that did not work.
     #[must_use]
     pub fn reasons(&self) -> Vec<String> {
-        let failed = self.list.iter().filter(|feature| !feature.works);
+        let failed = self.list.iter().filter(|feature| !feature.works && feature.kind != FeatureKind::Audit);
         failed.map(|feature| format!("{}: {}", feature.kind.name(), feature.seen)).collect()
     }
 }

@@ -113,6 +113,8 @@ pub(crate) struct Order {
     pub(crate) limits: Limits,
     pub(crate) network: Network,
     pub(crate) observe: Observe,
+    /// Whether somebody listens to what Landlock says of its refusals.
+    pub(crate) audited: bool,
     /// Whether the kernel limits memory; otherwise the first process watches it.
     pub(crate) landlock_abi: i32,
     /// Processes that a confined program must not signal, where Landlock does not see to it.

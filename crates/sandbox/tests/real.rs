@@ -16,6 +16,7 @@
 )]
 
 mod real {
+    pub(crate) mod audit;
     pub(crate) mod basics;
     pub(crate) mod escape;
     pub(crate) mod files;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     trials.extend(real::files::trials());
     trials.extend(real::trees::trials());
     trials.extend(real::tiers::trials());
+    trials.extend(real::audit::trials());
     trials.extend(real::escape::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -245,10 +245,13 @@ fn explain(
     Ok(grants::Grants::of(&outcome, &spec))
 }
 
+/// The kernel's records of refusals are not all there.
+const MISSING: &str = "some denials may be missing: there were more than the kernel's records hold";
+
 fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
     json!({
         "operation": denial.operation.as_str(), "path": denial.path.display().to_string(),
-        "rule": denial.rule.as_str(), "source": denial.source.as_str(), "certainty": denial.certainty.as_str(),
+        "rule": denial.rule.as_str(), "right": denial.right, "source": denial.source.as_str(), "certainty": denial.certainty.as_str(),
     })
 }
 

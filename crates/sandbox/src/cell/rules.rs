@@ -3,7 +3,8 @@
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
-    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+    RestrictSelfAttr as _, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError,
+    Scope,
 };
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
@@ -211,7 +212,24 @@ fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Rules
             }
         }
     }
+    if order.audited {
+        // What domains of the program's own making refuse is none of ours.
+        rules = rules.log_new_exec(true)?.log_subdomains(false)?;
+    }
     rules.restrict_self().map(drop)
+}
+
+/// Has the calling process refused something by Landlock, for a record to be there.
+pub(crate) fn be_refused() -> Result<(), Errno> {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let made = rules.handle_access(AccessFs::ReadDir).and_then(Ruleset::create);
+    made.and_then(RulesetCreated::restrict_self).map_err(|_| Errno::NOTSUP)?;
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    match rustix::fs::open("/", flags, rustix::fs::Mode::empty()) {
+        Err(Errno::ACCESS) => Ok(()),
+        Err(errno) => Err(errno),
+        Ok(_) => Err(Errno::NOTSUP),
+    }
 }
 
 /// A folder without some of the names in it: Landlock knows no exceptions, so the siblings are named instead. Folders

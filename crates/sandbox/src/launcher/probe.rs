@@ -9,6 +9,7 @@ use rustix::process::WaitOptions;
 
 use super::cgroup::Groups;
 use super::idmap;
+use crate::audit::{self, Audit, Standing};
 use crate::cell::{self, NAMESPACES, Shell};
 use crate::fault::{Named as _, Step};
 use crate::filter::{self, Profile, Walls};
@@ -88,8 +89,37 @@ pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
             seccomp::install_with_listener(&filter(Observe::Writes)).step("listener").map(drop)
         }),
     );
+    put(FeatureKind::Audit, audit(landlock_abi));
     put(FeatureKind::Cgroup, groups.describe());
     Features { list, landlock_abi }
+}
+
+/// Has something refused, and hears of it.
+fn audit(landlock_abi: i32) -> Result<String, String> {
+    if landlock_abi < audit::LEAST_ABI {
+        return Err(format!("Landlock's ABI {landlock_abi} writes no records"));
+    }
+    let mut audit = Audit::open().map_err(|errno| format!("cannot be read: {errno}"))?;
+    let why = match audit.standing() {
+        Standing::On => "",
+        Standing::Off => "the kernel's audit is switched off",
+        Standing::Refused => "the kernel does not let us ask how its audit stands",
+        Standing::Unsaid => "the kernel did not say in time how its audit stands",
+    };
+    if !why.is_empty() {
+        return Err(why.to_owned());
+    }
+    let child = match process::clone_into(0).map_err(|errno| errno.to_string())? {
+        Side::Parent(child) => child,
+        Side::Child => process::leave(i32::from(cell::be_refused().is_err())),
+    };
+    let _ = rustix::process::waitpid(Some(child.pid), WaitOptions::empty());
+    let uid = rustix::process::geteuid().as_raw();
+    audit.claim(child.pid.as_raw_nonzero().get().unsigned_abs(), uid);
+    match audit.finish().found.first() {
+        Some(_) => Ok("Landlock's refusals are read".to_owned()),
+        None => Err("no record came of what Landlock refused".to_owned()),
+    }
 }
 
 /// Tries something in a process of its own; its end tells where it stopped.

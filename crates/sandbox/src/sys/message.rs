@@ -36,11 +36,18 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], handles: &[BorrowedFd<'
     }
 }
 
+/// Asks the kernel to tell who sends what arrives here.
+pub(crate) fn tell_senders(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::net::sockopt::set_socket_passcred(socket, true)
+}
+
 /// One message that was received; empty bytes mean that the other end is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     pub(crate) handles: Vec<OwnedFd>,
+    /// Process and user of whoever sent it, where that was asked for.
+    pub(crate) sender: Option<(u32, u32)>,
 }
 
 /// Receives one message.
@@ -54,20 +61,24 @@ pub(crate) fn receive_now(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
 }
 
 fn receive_with(socket: BorrowedFd<'_>, flags: RecvFlags) -> Result<Received, Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES), ScmCredentials(1))];
     let mut bytes = vec![0; MOST_BYTES];
     loop {
         let mut extra = RecvAncillaryBuffer::new(&mut space);
         match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut extra, flags) {
             Ok(got) => {
-                let mut handles = Vec::new();
+                let (mut handles, mut sender) = (Vec::new(), None);
                 for message in extra.drain() {
-                    if let RecvAncillaryMessage::ScmRights(rights) = message {
-                        handles.extend(rights);
+                    match message {
+                        RecvAncillaryMessage::ScmRights(rights) => handles.extend(rights),
+                        RecvAncillaryMessage::ScmCredentials(who) => {
+                            sender = Some((who.pid.as_raw_nonzero().get().unsigned_abs(), who.uid.as_raw()));
+                        }
+                        _ => {}
                     }
                 }
                 bytes.truncate(got.bytes);
-                return Ok(Received { bytes, handles });
+                return Ok(Received { bytes, handles, sender });
             }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

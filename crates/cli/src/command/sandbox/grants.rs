@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use vambrace_sandbox::{Denial, Filesystem, Operation, Outcome, Rule, Spec};
 
-use super::denial_json;
+use super::{MISSING, denial_json};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -15,6 +15,8 @@ use crate::out::{Out, Tone, paint};
 pub(super) struct Grants {
     exit_code: i32,
     denials: Vec<Denial>,
+    /// Whether there may have been more.
+    missing: bool,
     words: Vec<String>,
     /// What no grant lets through.
     never: BTreeSet<String>,
@@ -60,6 +62,7 @@ impl Grants {
         Self {
             exit_code: outcome.exit.code(),
             denials: outcome.denials.clone(),
+            missing: outcome.denials_missing,
             words: words.into_iter().collect(),
             never,
         }
@@ -74,7 +77,9 @@ impl Grants {
             let path = plain(&denial.path.display().to_string());
             out.say(format!("  refused: {} {path}: {}", denial.operation.as_str(), denial.rule.as_str()));
         }
-        if self.denials.is_empty() {
+        if self.missing {
+            out.say(format!("  {}", paint(Tone::Care, MISSING)));
+        } else if self.denials.is_empty() {
             out.say("  nothing was refused: the sandbox is not why it fails");
         }
         for words in &self.words {
@@ -89,7 +94,7 @@ impl Grants {
         json!({
             "exit_code": self.exit_code,
             "denials": self.denials.iter().map(denial_json).collect::<Vec<_>>(),
-            "grants": self.words, "never": self.never,
+            "denials_missing": self.missing, "grants": self.words, "never": self.never,
         })
     }
 }

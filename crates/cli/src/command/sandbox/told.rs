@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vambrace_sandbox::{Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, MemoryBound, Outcome};
 
 use super::grants::Grants;
-use super::{Promoted, denial_json, faint, network};
+use super::{MISSING, Promoted, denial_json, faint, network};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -29,13 +29,17 @@ pub(super) fn say(
     }
     for denial in &outcome.denials {
         out.say(format!(
-            "{} {} {}: {} {}",
+            "{} {} {}: {}{} {}",
             paint(Tone::Bad, "denied:"),
             denial.operation.as_str(),
             plain(&clean(&denial.path.display().to_string())),
             denial.rule.as_str(),
+            denial.right.map(|right| format!(" ({right})")).unwrap_or_default(),
             faint(format!("[{}, {}]", denial.source.as_str(), denial.certainty.as_str())),
         ));
+    }
+    if outcome.denials_missing {
+        out.say(paint(Tone::Care, MISSING));
     }
     if let Some(changes) = &outcome.changes {
         for change in &changes.list {
@@ -94,6 +98,7 @@ pub(super) fn json(
         "duration_ms": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
         "peak_memory": outcome.peak_memory, "memory_bound": bound,
         "denials": outcome.denials.iter().map(denial_json).collect::<Vec<_>>(),
+        "denials_missing": outcome.denials_missing,
     });
     if let Some(map) = value.as_object_mut() {
         if let Some(changes) = &outcome.changes {
