@@ -2,6 +2,7 @@
 //! programs of `tests/ui` are given to the compiler with the crates that this test was built with; each must be
 //! refused for the reasons beside it and for no other.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,11 +27,15 @@ fn nothing_is_performed_without_a_committed_start() {
 
 /// The libraries of the workspace as they were built for these tests: nothing is built again where everything was.
 fn built_crates() -> Vec<(String, String)> {
-    let cargo = Command::new(env!("CARGO"))
-        .args(["build", "--workspace", "--bins", "--tests", "--offline", "--message-format=json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--workspace", "--bins", "--tests", "--offline", "--message-format=json"]);
+    // What a test is told of its package would make build scripts that look at it run again.
+    let of_package = |(name, _): &(OsString, OsString)| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    std::env::vars_os().filter(of_package).for_each(|(name, _)| drop(cargo.env_remove(name)));
+    let cargo = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
     let library = |line: &[u8]| {
         let message: Value = serde_json::from_slice(line).ok()?;
