@@ -2,6 +2,7 @@
 //! and marked. Inside a hunk its counts say what a line is, so no content can look like a header.
 
 use vambrace_broker::LookedFile;
+use vambrace_workspace::diff::Gap;
 
 use crate::harmless::plain;
 use crate::out::Tone;
@@ -50,7 +51,13 @@ impl Diff {
                         old = old.saturating_sub(1);
                         Tone::Bad
                     }
-                    Some('\\') => Tone::Faint,
+                    Some('\\') => match Gap::told(line.as_bytes()) {
+                        Some(gap) => {
+                            (old, new) = (old.saturating_sub(gap.old), new.saturating_sub(gap.new));
+                            Tone::Care
+                        }
+                        None => Tone::Faint,
+                    },
                     _ => {
                         (old, new) = (old.saturating_sub(1), new.saturating_sub(1));
                         Tone::Plain
