@@ -100,6 +100,12 @@ pub fn preview(diff: &[u8]) -> String {
     cut
 }
 
+/// Whether a preview shows all of a change: nothing is cut, and nothing was left out before.
+#[must_use]
+pub fn previewed_whole(diff: &str) -> bool {
+    preview(diff.as_bytes()) == diff && !diff.lines().any(|line| Gap::told(line.as_bytes()).is_some())
+}
+
 /// What names a diff (B2: `patch_hash`).
 #[must_use]
 pub fn patch_hash(diff: &[u8]) -> Digest {

@@ -295,6 +295,9 @@ fn a_long_deletion_is_shown_by_its_ends_and_counted() {
     assert_eq!(text.lines().filter(|line| line.starts_with("+other ")).count(), 40_000);
     let (text, gaps, _) = shown(bench.ws.draft_delete(&path("one"), None, &limits()).unwrap());
     assert_eq!((text.lines().count(), gaps), (4, vec![Gap { old: 1, new: 0 }]));
+    // A6: short as it is, nobody agrees to it in a form of a client.
+    assert!(text.len() < diff::PREVIEW_CHARS && !diff::previewed_whole(&text));
+    assert!(diff::previewed_whole("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-\\ 1 removed lines\n+x\n"));
     // The way back has every byte, and its diff is no longer than the other.
     let (_, back) = bench.applier.apply(&delete.changes).unwrap();
     let back = back.unwrap();

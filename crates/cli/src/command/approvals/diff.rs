@@ -128,6 +128,15 @@ mod tests {
         assert_eq!(tones.get(3..6), Some([Tone::Bad, Tone::Good, Tone::Plain].as_slice()));
     }
 
+    // B6: lines that are left out count, so what comes after them is what it is
+    #[test]
+    fn what_is_left_out_of_a_hunk_is_counted() {
+        let text = "--- a/a\n+++ /dev/null\n@@ -1,9 +0,0 @@\n-x\n\\ 7 removed lines with 70 bytes are not shown\n-y\n--- a/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-z\n";
+        let diff = Diff::of(text, &files(&["a", "b"]));
+        assert_eq!(diff.places(), [(0, 1), (1, 1)]);
+        assert_eq!(diff.rows.get(4).map(|row| row.tone), Some(Tone::Care));
+    }
+
     #[test]
     fn a_diff_that_does_not_fit_its_files_is_not_taken_apart() {
         assert!(Diff::of("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n", &files(&["a", "b"])).files.is_empty());
