@@ -140,6 +140,6 @@ mod tests {
             assert!(seen.insert(code.as_str()), "{code} twice");
             assert!(!code.suggestion().is_empty() && !code.meaning().is_empty());
         }
-        assert_eq!(seen.len(), 38);
+        assert_eq!(seen.len(), 39);
     }
 }
