@@ -24,6 +24,8 @@ pub use standing::{Standing, check_standing};
 pub const MAX_FILES: usize = 1000;
 /// The most bytes of new content of one ChangeSet.
 pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// The most bytes of old content that a way back holds: every file that may be changed, and less than a journal takes.
+pub const MAX_BACK_BYTES: u64 = 192 * 1024 * 1024;
 /// The most splices of one file.
 pub const MAX_SPLICES: usize = 1_000_000;
 
@@ -257,14 +259,23 @@ pub struct ChangeSet {
 
 impl ChangeSet {
     /// Sorts the changes and checks that none meets another.
-    pub fn new(mut files: Vec<FileChange>) -> Result<Self, BadChange> {
+    pub fn new(files: Vec<FileChange>) -> Result<Self, BadChange> {
+        Self::within(files, MAX_BYTES)
+    }
+
+    /// The same for what undoes another one: what comes was there before, and only the disk has to hold it.
+    pub fn back(files: Vec<FileChange>) -> Result<Self, BadChange> {
+        Self::within(files, MAX_BACK_BYTES)
+    }
+
+    fn within(mut files: Vec<FileChange>, most_bytes: u64) -> Result<Self, BadChange> {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         if files.len() > MAX_FILES {
             return Err(BadChange::OverLimit(format!("{} files, at most {MAX_FILES}", files.len())));
         }
         let bytes: u64 = files.iter().map(FileChange::new_bytes).sum();
-        if bytes > MAX_BYTES {
-            return Err(BadChange::OverLimit(format!("{bytes} bytes of new content, at most {MAX_BYTES}")));
+        if bytes > most_bytes {
+            return Err(BadChange::OverLimit(format!("{bytes} bytes of new content, at most {most_bytes}")));
         }
         let splices = |file: &FileChange| file.after.as_ref().map_or(0, |after| after.splices.len());
         if let Some(most) = files.iter().map(splices).max().filter(|most| *most > MAX_SPLICES) {

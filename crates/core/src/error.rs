@@ -39,6 +39,7 @@ codes! {
     InvalidArguments = "InvalidArguments", "the arguments do not fit the tool's schema", "read the tool's input schema and correct the named argument";
     FileNotFound = "FileNotFound", "there is no such file or folder", "check the path, or use list_files to see what is there";
     NotAFile = "NotAFile", "the path is not a regular file", "use list_files for folders; devices, sockets and pipes are never opened";
+    FileProtected = "FileProtected", "the operating system does not let the file be changed", "ask the user to change the owner, the permissions or the attributes of the file or its folder";
     BinaryFile = "BinaryFile", "the file is not text", "only text, PDF and common image files are returned";
     TooLarge = "TooLarge", "the file is larger than the configured cap", "ask for a line range, or search instead of reading";
     NotUtf8 = "NotUtf8", "the text is not valid UTF-8", "ask the user to convert the file, or search it instead";
@@ -139,6 +140,6 @@ mod tests {
             assert!(seen.insert(code.as_str()), "{code} twice");
             assert!(!code.suggestion().is_empty() && !code.meaning().is_empty());
         }
-        assert_eq!(seen.len(), 38);
+        assert_eq!(seen.len(), 39);
     }
 }

@@ -205,6 +205,11 @@ pub(crate) const PROPOSALS: &str =
     "SELECT id, call, session, user, project, tool, path, summary, files, patch_hash, digest,
      state, created, changed, undoes, life, shown, changes, back, outcome FROM proposals";
 
+/// The same for a list: whether there is a way back, and nothing of what is large.
+pub(crate) const LISTED: &str =
+    "SELECT id, call, session, user, project, tool, path, summary, files, patch_hash, digest,
+     state, created, changed, undoes, life, x'', NULL, iif(back IS NULL, NULL, x''), NULL FROM proposals";
+
 impl ProposalRow<String> {
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let kept = |column: usize| {

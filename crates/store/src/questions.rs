@@ -2,7 +2,7 @@
 
 use vambrace_ledger::{Digest, Id, Timestamp};
 
-use crate::ask::{APPROVALS, ApprovalRow, GRANTS, GrantRow, PROPOSALS, ProposalRow, UNANSWERED};
+use crate::ask::{APPROVALS, ApprovalRow, GRANTS, GrantRow, LISTED, PROPOSALS, ProposalRow, UNANSWERED};
 use crate::error::StoreError;
 use crate::sqlite::{SqliteStore, most};
 use crate::store::BoxFuture;
@@ -45,7 +45,7 @@ pub trait Questions: Send + Sync {
     /// The change that undid another one.
     fn undone_by<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>>;
 
-    /// The newest changes, newest first.
+    /// The newest changes, newest first, without what is kept of them: of `back` only whether it is there.
     fn proposals(&self, limit: usize) -> List<'_, ProposalRow<String>>;
 
     /// Changes that were begun and whose end is not recorded.
@@ -120,7 +120,7 @@ impl Questions for SqliteStore {
     }
 
     fn proposals(&self, limit: usize) -> List<'_, ProposalRow<String>> {
-        let sql = format!("{PROPOSALS} ORDER BY created DESC, id DESC LIMIT ?1");
+        let sql = format!("{LISTED} ORDER BY created DESC, id DESC LIMIT ?1");
         Box::pin(async move { self.readers.all(&sql, [most(limit)], ProposalRow::read) })
     }
 

@@ -268,7 +268,8 @@ pub fn undo(room: &Room, back: ChangeSet) -> Result<Prepared, CallError> {
         let own = back.files().iter().zip(&bases).find(|(own, _)| own.path() == file.path());
         own.map(|(_, base)| base.as_slice())
     };
-    let diff = diff::of_changes(&back, base_of).map_err(vambrace_core::change::BadChange::from)?;
+    let diff = diff::of_changes(&back, base_of, diff::Showing::Ends)
+        .map_err(vambrace_core::change::BadChange::from)?;
     let path = back.files().first().map(|file| file.path().clone());
     Ok(Prepared {
         effects: back.effects(),

@@ -77,7 +77,7 @@ fn drafted(draft: &Draft, files: Vec<Based>) -> Result<Draft, CallError> {
     let changes = ChangeSet::new(files.iter().map(|(file, _)| file.clone()).collect())?;
     let own = |file: &FileChange| files.iter().find(|(own, _)| own.path() == file.path());
     let base = |file: &FileChange| own(file).map(|(_, base)| base.as_slice());
-    let diff = diff::of_changes(&changes, base).map_err(BadChange::from)?;
+    let diff = diff::of_changes(&changes, base, diff::Showing::New).map_err(BadChange::from)?;
     let bases = changes.files().iter().filter_map(own).map(|(_, base)| Arc::clone(base)).collect();
     Ok(Draft { changes, diff, notes: draft.notes.clone(), bases })
 }
@@ -134,7 +134,13 @@ fn edited(room: &Room, draft: &Draft, edits: &[(String, Vec<u8>)]) -> Result<Dra
 /// A patch of some hunks of some files.
 fn picked(draft: &Draft, hunks: &[(String, Vec<usize>)]) -> Result<Vec<u8>, CallError> {
     let mut out = Vec::new();
-    for (file, section) in draft.changes.files().iter().zip(sections(&draft.diff)) {
+    let base = |file: &FileChange| {
+        let own = draft.changes.files().iter().zip(&draft.bases).find(|(own, _)| own.path() == file.path());
+        own.map(|(_, base)| base.as_slice())
+    };
+    // With what the draft's own diff leaves out.
+    let whole = diff::of_changes(&draft.changes, base, diff::Showing::Whole).map_err(BadChange::from)?;
+    for (file, section) in draft.changes.files().iter().zip(sections(&whole)) {
         let mut own = hunks.iter().filter(|(path, _)| is_at(file, path)).peekable();
         if own.peek().is_none() {
             continue;

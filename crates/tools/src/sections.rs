@@ -1,6 +1,8 @@
 //! A diff taken apart: its files, in order, and the hunks of each. Inside a hunk its counts say what a line is, so no content
 //! can look like a header.
 
+use vambrace_workspace::diff::Gap;
+
 /// One line of a diff.
 pub(crate) struct DiffLine<'d> {
     /// With its line end.
@@ -11,26 +13,44 @@ pub(crate) struct DiffLine<'d> {
     pub(crate) starts_hunk: bool,
     /// Whether it is a line of a hunk.
     pub(crate) inside_hunk: bool,
+    /// Inside a hunk: the number of the next line of the file as it is, and as it shall be.
+    pub(crate) numbers: (u64, u64),
+    /// How many lines are left out here.
+    pub(crate) gap: Option<Gap>,
 }
 
 /// Walks a diff.
 pub(crate) fn lines(diff: &[u8]) -> impl Iterator<Item = DiffLine<'_>> {
     let (mut old, mut new) = (0_u64, 0_u64);
+    let (mut here, mut there) = (0_u64, 0_u64);
     let mut headed = false;
     diff.split_inclusive(|byte| *byte == b'\n').map(move |text| {
-        let mut line = DiffLine { text, starts_section: false, starts_hunk: false, inside_hunk: false };
+        let mut line = DiffLine {
+            text,
+            starts_section: false,
+            starts_hunk: false,
+            inside_hunk: false,
+            numbers: (here, there),
+            gap: None,
+        };
         if old > 0 || new > 0 {
             line.inside_hunk = true;
-            match text.first() {
-                Some(b'+') => new = new.saturating_sub(1),
-                Some(b'-') => old = old.saturating_sub(1),
-                Some(b'\\') => {}
-                _ => (old, new) = (old.saturating_sub(1), new.saturating_sub(1)),
-            }
+            let (gone, come) = match text.first() {
+                Some(b'+') => (0, 1),
+                Some(b'-') => (1, 0),
+                Some(b'\\') => {
+                    line.gap = Gap::told(text);
+                    line.gap.map_or((0, 0), |gap| (gap.old, gap.new))
+                }
+                _ => (1, 1),
+            };
+            (old, new) = (old.saturating_sub(gone), new.saturating_sub(come));
+            (here, there) = (here.saturating_add(gone), there.saturating_add(come));
             return line;
         }
         if let Some(counts) = hunk(text) {
             (old, new) = counts;
+            (here, there) = ranges(text).unwrap_or_default();
             line.starts_hunk = true;
             headed = false;
         } else if text.starts_with(b"diff --git ") || (text.starts_with(b"--- ") && !headed) {
@@ -42,7 +62,7 @@ pub(crate) fn lines(diff: &[u8]) -> impl Iterator<Item = DiffLine<'_>> {
 }
 
 /// The numbers of the first old and the first new line of a hunk.
-pub(crate) fn ranges(text: &[u8]) -> Option<(u64, u64)> {
+fn ranges(text: &[u8]) -> Option<(u64, u64)> {
     let text = std::str::from_utf8(text.get(..text.len().min(80))?).ok()?;
     let (ranges, _) = text.strip_prefix("@@ -")?.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;

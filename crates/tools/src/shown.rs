@@ -1,6 +1,7 @@
 //! The diff of a change as it may be shown. Secrets are looked for in the file as it is and as it shall be, never in the diff
 //! itself: a line that goes and one that comes are no text together, and what a hunk shows of a secret may
-//! lack its beginning. Whatever is replaced, no line is left out: who agrees has seen each of them.
+//! lack its beginning. Whatever is replaced, no line of the diff is left out: who agrees has seen each of them. What the
+//! diff itself leaves out (`diff::Gap`) is not looked through, however long it is.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,11 +9,11 @@ use std::ops::Range;
 use vambrace_core::change::FileChange;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::{Redact, RedactError, Redacted, Secret};
-use vambrace_workspace::Draft;
+use vambrace_workspace::{Draft, SECRET_REACH};
 
 use crate::bare::same_size;
 use crate::fresh::places;
-use crate::sections::{lines, ranges, sections};
+use crate::sections::{lines, sections};
 
 /// Lines with secrets, by their number, without them.
 type Clean = BTreeMap<u64, String>;
@@ -23,7 +24,7 @@ pub fn shown_diff(draft: &Draft, redactor: &dyn Redact) -> Result<String, CallEr
     let mut files = draft.changes.files().iter().zip(&draft.bases);
     for section in sections(&draft.diff) {
         let (old, new) = match files.next() {
-            Some((file, base)) => clean(file, base, redactor)?,
+            Some((file, base)) => clean(file, base, &Hidden::by(&section), redactor)?,
             None => Default::default(),
         };
         let masked = masked_section(&section, &old, &new);
@@ -44,11 +45,8 @@ pub fn shown_diff(draft: &Draft, redactor: &dyn Redact) -> Result<String, CallEr
 /// The diff of a file with the lines that hold secrets replaced.
 fn masked_section(section: &[u8], old: &Clean, new: &Clean) -> String {
     let mut out = String::with_capacity(section.len());
-    let (mut here, mut there) = (0, 0);
     for line in lines(section) {
-        if let Some(first) = ranges(line.text).filter(|_| line.starts_hunk) {
-            (here, there) = first;
-        }
+        let (here, there) = line.numbers;
         let sign = line.text.first().copied().filter(|_| line.inside_hunk);
         let masked = match sign {
             Some(b'+') => new.get(&there),
@@ -64,18 +62,42 @@ fn masked_section(section: &[u8], old: &Clean, new: &Clean) -> String {
             }
             _ => out.push_str(&String::from_utf8_lossy(line.text)),
         }
-        here += u64::from(matches!(sign, Some(b'-' | b' ')));
-        there += u64::from(matches!(sign, Some(b'+' | b' ')));
     }
     out
 }
 
+/// The numbers of the lines that a diff leaves out, of the file as it is and as it shall be, in order.
+#[derive(Default)]
+struct Hidden {
+    old: Vec<Range<u64>>,
+    new: Vec<Range<u64>>,
+}
+
+impl Hidden {
+    fn by(section: &[u8]) -> Self {
+        let mut hidden = Self::default();
+        for (gap, (here, there)) in lines(section).filter_map(|line| Some((line.gap?, line.numbers))) {
+            hidden.old.extend((gap.old > 0).then(|| here..here.saturating_add(gap.old)));
+            hidden.new.extend((gap.new > 0).then(|| there..there.saturating_add(gap.new)));
+        }
+        hidden
+    }
+}
+
+fn breaks(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
+
 /// The lines with secrets of a file as it is, and as it shall be.
-fn clean(file: &FileChange, base: &[u8], redactor: &dyn Redact) -> Result<(Clean, Clean), CallError> {
-    let breaks = |bytes: &[u8]| memchr::memchr_iter(b'\n', bytes).count() as u64;
+fn clean(
+    file: &FileChange,
+    base: &[u8],
+    hidden: &Hidden,
+    redactor: &dyn Redact,
+) -> Result<(Clean, Clean), CallError> {
     let (mut old, mut new) = (Clean::new(), Clean::new());
     let Some(after) = file.after() else {
-        mask(base, 1, &mut old, redactor)?;
+        mask_shown(base, 1, &hidden.old, &mut old, redactor)?;
         return Ok((old, new));
     };
     // The number of the line at the end of the last place, there and then.
@@ -84,12 +106,40 @@ fn clean(file: &FileChange, base: &[u8], redactor: &dyn Redact) -> Result<(Clean
         let between = breaks(base.get(seen..place.span.start).unwrap_or_default());
         (here, there) = (here + between, there + between);
         let (was, shall) = (base.get(place.span.clone()).unwrap_or_default(), place.new_text(base));
-        mask(was, here, &mut old, redactor)?;
-        mask(&shall, there, &mut new, redactor)?;
+        mask_shown(was, here, &hidden.old, &mut old, redactor)?;
+        mask_shown(&shall, there, &hidden.new, &mut new, redactor)?;
         (here, there) = (here + breaks(was), there + breaks(&shall));
         seen = place.span.end;
     }
     Ok((old, new))
+}
+
+/// Replaces the secrets of what is shown of a text. So much is looked at of what is not, on both sides, as a secret can be long.
+fn mask_shown(
+    mut rest: &[u8],
+    mut number: u64,
+    hidden: &[Range<u64>],
+    into: &mut Clean,
+    redactor: &dyn Redact,
+) -> Result<(), CallError> {
+    for gap in hidden {
+        let start = skipped(rest, gap.start.saturating_sub(number));
+        let end = skipped(rest, gap.end.saturating_sub(number));
+        if end.saturating_sub(start) <= 2 * SECRET_REACH {
+            continue;
+        }
+        let (head, _) = rest.split_at_checked(start + SECRET_REACH).unwrap_or((rest, &[]));
+        mask(head, number, into, redactor)?;
+        let (before, tail) = rest.split_at_checked(end - SECRET_REACH).unwrap_or((rest, &[]));
+        (number, rest) = (number + breaks(before), tail);
+    }
+    mask(rest, number, into, redactor)
+}
+
+/// Where a text goes on behind so many lines.
+fn skipped(text: &[u8], lines: u64) -> usize {
+    let Some(last) = usize::try_from(lines).unwrap_or(usize::MAX).checked_sub(1) else { return 0 };
+    memchr::memchr_iter(b'\n', text).nth(last).map_or(text.len(), |newline| newline + 1)
 }
 
 /// Replaces the secrets of a text, each line of them on its own.

@@ -146,7 +146,7 @@ impl Applier {
             items.push(item);
         }
         // Too large to keep is no reason not to apply; the caller sees that there is no way back.
-        let back = backs.and_then(|backs| ChangeSet::new(backs).ok());
+        let back = backs.and_then(|backs| ChangeSet::back(backs).ok());
         Ok(Prepared { applier: self.clone(), changes: changes.clone(), items, back, overdue })
     }
 

@@ -13,6 +13,10 @@ use vambrace_core::change::{BadSplice, ChangeSet, FileChange, Kind, Splice, chec
 use vambrace_core::digest::Digest;
 use vambrace_core::path::ScopedPath;
 
+mod gap;
+
+pub use gap::{Gap, Showing};
+
 /// Lines shown around a change.
 const CONTEXT: usize = 3;
 /// B2: characters of a preview.
@@ -29,7 +33,7 @@ pub struct Block {
 
 /// The diff of one file, with its header; empty when nothing changes.
 pub fn of_file(change: &FileChange, base: &[u8]) -> Result<Vec<u8>, BadSplice> {
-    written(change, base, Form::Plain)
+    written(change, base, Form::Plain, Showing::Whole)
 }
 
 /// Whether every file starts with a line of git's own.
@@ -41,7 +45,7 @@ enum Form {
     Git,
 }
 
-fn written(change: &FileChange, base: &[u8], form: Form) -> Result<Vec<u8>, BadSplice> {
+fn written(change: &FileChange, base: &[u8], form: Form, showing: Showing) -> Result<Vec<u8>, BadSplice> {
     let mut out = header(change, form);
     let binary = |bytes: &[u8]| memchr(0, bytes).is_some();
     match change.after() {
@@ -49,12 +53,12 @@ fn written(change: &FileChange, base: &[u8], form: Form) -> Result<Vec<u8>, BadS
         None if base.is_empty() => {}
         None => {
             let all = [Splice { at: 0, remove: base.len() as u64, insert: Vec::new() }];
-            write_blocks(&mut out, base, &all)?;
+            write_blocks(&mut out, base, &all, showing)?;
         }
         Some(after) if after.splices.iter().any(|splice| binary(&splice.insert)) => {
             out.extend_from_slice(b"Binary files differ\n");
         }
-        Some(after) => write_blocks(&mut out, base, &after.splices)?,
+        Some(after) => write_blocks(&mut out, base, &after.splices, showing)?,
     }
     Ok(out)
 }
@@ -63,11 +67,12 @@ fn written(change: &FileChange, base: &[u8], form: Form) -> Result<Vec<u8>, BadS
 pub fn of_changes<'a>(
     changes: &ChangeSet,
     base: impl Fn(&FileChange) -> Option<&'a [u8]>,
+    showing: Showing,
 ) -> Result<Vec<u8>, BadSplice> {
     let form = if changes.files().len() > 1 { Form::Git } else { Form::Plain };
     let mut out = Vec::new();
     for change in changes.files() {
-        out.extend(written(change, base(change).unwrap_or_default(), form)?);
+        out.extend(written(change, base(change).unwrap_or_default(), form, showing)?);
     }
     Ok(out)
 }
@@ -77,7 +82,7 @@ pub fn of_changes<'a>(
 pub fn between(old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     // A splice made of the two contents fits the first.
-    let _ = write_blocks(&mut out, old, &Splice::between(old, new));
+    let _ = write_blocks(&mut out, old, &Splice::between(old, new), Showing::Whole);
     out
 }
 
@@ -95,6 +100,12 @@ pub fn preview(diff: &[u8]) -> String {
     cut
 }
 
+/// Whether a preview shows all of a change: nothing is cut, and nothing was left out before.
+#[must_use]
+pub fn previewed_whole(diff: &str) -> bool {
+    preview(diff.as_bytes()) == diff && !diff.lines().any(|line| Gap::told(line.as_bytes()).is_some())
+}
+
 /// What names a diff (B2: `patch_hash`).
 #[must_use]
 pub fn patch_hash(diff: &[u8]) -> Digest {
@@ -103,6 +114,10 @@ pub fn patch_hash(diff: &[u8]) -> Digest {
 
 /// The hunks that a list of splices amounts to.
 pub fn blocks(base: &[u8], splices: &[Splice]) -> Result<Vec<Block>, BadSplice> {
+    blocks_showing(base, splices, Showing::Whole)
+}
+
+fn blocks_showing(base: &[u8], splices: &[Splice], showing: Showing) -> Result<Vec<Block>, BadSplice> {
     let regions = regions(base, splices)?;
     let mut hunks = Vec::new();
     let mut shift = 0_isize;
@@ -121,14 +136,19 @@ pub fn blocks(base: &[u8], splices: &[Splice]) -> Result<Vec<Block>, BadSplice> 
             taken += 1;
         }
         let (group, others) = rest.split_at_checked(taken).unwrap_or((rest, &[]));
-        blocks.push(block(base, group));
+        blocks.push(block(base, group, showing));
         rest = others;
     }
     Ok(blocks)
 }
 
-fn write_blocks(out: &mut Vec<u8>, base: &[u8], splices: &[Splice]) -> Result<(), BadSplice> {
-    for block in blocks(base, splices)? {
+fn write_blocks(
+    out: &mut Vec<u8>,
+    base: &[u8],
+    splices: &[Splice],
+    showing: Showing,
+) -> Result<(), BadSplice> {
+    for block in blocks_showing(base, splices, showing)? {
         out.extend_from_slice(&block.text);
     }
     Ok(())
@@ -266,6 +286,14 @@ impl Region {
     /// Appends its hunks; returns by how many lines everything after it has moved.
     fn compare<'r>(&'r self, base: &[u8], shift: isize, hunks: &mut Vec<Hunk<'r>>) -> isize {
         let old = base.get(self.old.clone()).unwrap_or_default();
+        if self.new.is_empty() && !old.is_empty() {
+            // Nothing to compare it with, however long it is.
+            let gone = line_count(old);
+            let new_line = self.line.saturating_add_signed(shift);
+            let (old_line, old) = (self.line, self.old.clone());
+            hunks.push(Hunk { old_line, new_line, old, old_count: gone, new: &[] });
+            return shift - gone as isize;
+        }
         let input = InternedInput::new(Lines(old), Lines(&self.new));
         let mut diff = Diff::compute(Algorithm::Histogram, &input);
         diff.postprocess_lines(&input);
@@ -289,7 +317,7 @@ impl Region {
 }
 
 /// Prints a group of hunks with the lines around and between them.
-fn block(base: &[u8], group: &[Hunk<'_>]) -> Block {
+fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing) -> Block {
     let mut body = Vec::new();
     let mut splices = Vec::new();
     let (mut old_count, mut new_count) = (0, 0);
@@ -299,8 +327,8 @@ fn block(base: &[u8], group: &[Hunk<'_>]) -> Block {
     for hunk in group {
         let between = base.get(at..hunk.old.start).unwrap_or_default();
         let kept = write_lines(&mut body, b' ', between);
-        let gone = write_lines(&mut body, b'-', base.get(hunk.old.clone()).unwrap_or_default());
-        let come = write_lines(&mut body, b'+', hunk.new);
+        let gone = write_run(&mut body, b'-', base.get(hunk.old.clone()).unwrap_or_default(), showing);
+        let come = write_run(&mut body, b'+', hunk.new, showing);
         old_count += kept + gone;
         new_count += kept + come;
         at = hunk.old.end;
@@ -321,6 +349,15 @@ fn block(base: &[u8], group: &[Hunk<'_>]) -> Block {
         format!("@@ -{} +{} @@\n", range(old_line, old_count), range(new_line, new_count)).into_bytes();
     text.extend_from_slice(&body);
     Block { text, splices: Splice::merged(splices) }
+}
+
+/// Writes lines that go or come, as far as they are shown, and counts all of them.
+fn write_run(out: &mut Vec<u8>, mark: u8, run: &[u8], showing: Showing) -> usize {
+    let Some(hidden) = gap::of_run(run, mark, showing) else { return write_lines(out, mark, run) };
+    let part = |part: Range<usize>| run.get(part).unwrap_or_default();
+    write_lines(out, mark, part(0..hidden.start))
+        + gap::tell(out, mark, part(hidden.clone()))
+        + write_lines(out, mark, part(hidden.end..run.len()))
 }
 
 /// Writes lines behind a mark and counts them.
@@ -365,6 +402,10 @@ pub(crate) fn line_start(text: &[u8], at: usize) -> usize {
 /// The end of the line that an offset lies in, past its newline.
 pub(crate) fn line_end(text: &[u8], at: usize) -> usize {
     memchr(b'\n', text.get(at..).unwrap_or_default()).map_or(text.len(), |newline| at + newline + 1)
+}
+
+fn line_count(text: &[u8]) -> usize {
+    memchr_iter(b'\n', text).count() + usize::from(!text.is_empty() && !text.ends_with(b"\n"))
 }
 
 fn line_starts(text: &[u8]) -> Vec<usize> {

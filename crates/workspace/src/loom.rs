@@ -162,7 +162,7 @@ pub enum Note {
 pub struct Draft {
     /// What would change; empty when everything is already as asked.
     pub changes: ChangeSet,
-    /// The same as a unified diff.
+    /// The same as a unified diff, without the middle of long runs of lines that go.
     pub diff: Vec<u8>,
     /// What a reader should know.
     pub notes: Vec<Note>,
@@ -185,7 +185,7 @@ impl Draft {
         diff::preview(&self.diff)
     }
 
-    /// B2: the hash of the whole diff.
+    /// B2: the hash of the diff. What it leaves out is bound by the hash of the file.
     #[must_use]
     pub fn patch_hash(&self) -> Digest {
         diff::patch_hash(&self.diff)
@@ -375,7 +375,8 @@ impl Workspace {
         for (change, base) in &files {
             let parsing = self.parsing(change, base, parsed.take(), limits);
             if text.is_none() {
-                text = Some(diff::of_changes(&changes, base_of).map_err(BadChange::from)?);
+                text =
+                    Some(diff::of_changes(&changes, base_of, diff::Showing::New).map_err(BadChange::from)?);
             }
             let note = |report| change.after().map(|after| Note::Parse { path: after.path.clone(), report });
             notes.extend(parsing.and_then(Parsing::end).and_then(note));

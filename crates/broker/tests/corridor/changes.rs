@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use vambrace_broker::{Broker, Choice, Decider, Part, Patience, Reach, look};
 use vambrace_core::error::ErrorCode;
 use vambrace_ledger::{KeyKind, SigningKey};
-use vambrace_store::{Asked, Options, ProposalState, SqliteStore, StateDir, Store};
+use vambrace_store::{Asked, Kept, Options, ProposalState, SqliteStore, StateDir, Store};
 
 use crate::kit::{Kit, SECRET, call, parts, peer, raw};
 
@@ -437,6 +437,45 @@ async fn a_rollback_restores_what_was_there_or_refuses() {
     // And a rollback can be rolled back.
     broker.rollback(own, &ada()).await.unwrap();
     assert_eq!(file(&kit, "src/main.rs").as_deref(), Some("new\n"));
+}
+
+// B2, B7, T21: what is shown of a long deletion is bounded and clean; every byte comes back
+#[tokio::test]
+async fn a_long_deletion_is_shown_by_its_ends_and_comes_back_whole() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    let mut lines: Vec<String> = (1..=30_000).map(|number| format!("{number} {number}\n")).collect();
+    for number in [2, 15_000, 29_999] {
+        lines[number - 1] = format!("key {number} = {SECRET}\n");
+    }
+    let old = lines.concat();
+    for (tool, more, sign) in [("delete_file", None, "+0,0"), ("write_file", Some("now\n"), "+1")] {
+        put(&kit, "src/long.txt", &old);
+        let mut args = json!({"path": "src/long.txt"});
+        if let Some(content) = more {
+            args["content"] = content.into();
+        }
+        let answer = propose(&broker, tool, args).await;
+        let shown = look(kit.store.questions(), &id(&answer)).await.unwrap().diff;
+        assert!(shown.len() < 80 * 1024, "{}", shown.len());
+        assert!(shown.contains(&format!("@@ -1,30000 {sign} @@\n-1 1\n-key 2 = [REDACTED]\n-3 3\n")));
+        assert!(shown.contains(" removed lines with ") && !shown.contains("key 15000"));
+        assert!(shown.contains("\n-29998 29998\n-key 29999 = [REDACTED]\n-30000 30000\n"), "{tool}");
+        // By its only hunk: what is not shown goes with the rest.
+        let part = Part::Hunks(vec![("src/long.txt".to_owned(), vec![1])]);
+        let choice = Choice { part, ..Choice::once() };
+        broker.approve(&id(&answer), choice, &ada()).await.unwrap();
+        assert_eq!(file(&kit, "src/long.txt").as_deref(), more);
+        let back = broker.rollback(&id(&answer), &ada()).await.unwrap().envelope();
+        assert_eq!(file(&kit, "src/long.txt").as_deref(), Some(old.as_str()), "{tool}");
+        let own = back["details"]["data"]["hitl_id"].as_str().unwrap();
+        let shown = look(kit.store.questions(), own).await.unwrap().diff;
+        assert!(shown.len() < 80 * 1024 && shown.contains(" added lines with "), "{}", shown.len());
+        assert!(!shown.contains(SECRET) && shown.contains("+key 29999 = [REDACTED]\n"));
+    }
+    // A list has nothing of what is kept, and says that there is a way back.
+    let listed = kit.store.questions().proposals(10).await.unwrap();
+    assert!(listed.iter().any(|row| row.back == Some(Kept::stored(Vec::new()))), "{listed:?}");
 }
 
 // B7: who asks after a rollback hears of it, once, and can propose again

@@ -31,7 +31,9 @@ impl ChangeSet {
     /// For the store and the journal.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = MARK.to_vec();
+        let content: u64 = self.files.iter().map(FileChange::new_bytes).sum();
+        let mut out = Vec::with_capacity(usize::try_from(content).unwrap_or(0).saturating_add(1024));
+        out.extend_from_slice(MARK);
         number(&mut out, self.files.len() as u64);
         for file in &self.files {
             text(&mut out, &file.path);
@@ -79,7 +81,7 @@ impl ChangeSet {
         if !reader.rest.is_empty() {
             return Err(BadRecord("something follows its end"));
         }
-        let changes = Self::new(files)?;
+        let changes = Self::back(files)?;
         // One spelling: unsorted files would read back sorted.
         if changes.to_bytes() == record { Ok(changes) } else { Err(BadRecord("it is not in its one form")) }
     }

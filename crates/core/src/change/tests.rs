@@ -143,6 +143,16 @@ fn any_splices(base: Vec<u8>) -> impl Strategy<Value = (Vec<u8>, Vec<Splice>)> {
     })
 }
 
+// B7: whatever file may be deleted can come back
+#[test]
+fn a_way_back_holds_more_than_may_be_proposed() {
+    let size = usize::try_from(MAX_BYTES).unwrap() + 1;
+    let whole = FileChange::create(path("f"), vec![b'x'; size], None).unwrap();
+    assert!(matches!(ChangeSet::new(vec![whole.clone()]), Err(BadChange::OverLimit(_))));
+    let back = ChangeSet::back(vec![whole]).unwrap();
+    assert!(ChangeSet::from_bytes(&back.to_bytes()).unwrap() == back);
+}
+
 proptest! {
     #[test]
     fn what_is_stored_reads_back_and_the_way_back_restores(

@@ -234,13 +234,17 @@ pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Re
             one(moved, "unused proposal", id)?;
         }
         AskChange::Settle { id, state, outcome, at } => {
-            let sql = "UPDATE proposals SET state = ?2, outcome = ?3, changed = ?4, life = NULL
+            // What it took is of use while it is applied, and the way back of what was not made leads nowhere.
+            let sql =
+                "UPDATE proposals SET state = ?2, outcome = ?3, changed = ?4, life = NULL, changes = NULL,
+                       back = iif(?2 = 'failed', NULL, back)
                        WHERE id = ?1 AND state IN ('proposed', 'applying')";
             let outcome = outcome.as_ref().map(Kept::as_bytes);
             one(run(sql, &[&id.as_str(), &state.as_str(), &outcome, &at.millis()])?, "open proposal", id)?;
         }
         AskChange::RolledBack { id, at } => {
-            let sql = "UPDATE proposals SET state = 'rolled_back', changed = ?2 WHERE id = ?1 AND state = 'applied'";
+            let sql = "UPDATE proposals SET state = 'rolled_back', changed = ?2, back = NULL
+                       WHERE id = ?1 AND state = 'applied'";
             one(run(sql, &[&id.as_str(), &at.millis()])?, "applied proposal", id)?;
         }
         AskChange::Grant(g) => {

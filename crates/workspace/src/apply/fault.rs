@@ -97,7 +97,7 @@ impl ApplyFault {
             Self::ReadOnly { .. } | Self::Moved { .. } | Self::Linked { .. } => ErrorCode::ScopeViolation,
             Self::Stale { .. } => ErrorCode::StaleBase,
             Self::Busy { .. } => ErrorCode::ResourceBusy,
-            Self::NotAllowed { .. } => ErrorCode::NotAFile,
+            Self::NotAllowed { .. } => ErrorCode::FileProtected,
             Self::Io { .. } => ErrorCode::Internal,
             Self::Change(bad) => CallError::from(bad.clone()).code,
             Self::Unknown { .. } => ErrorCode::OutcomeUnknown,
@@ -134,9 +134,6 @@ impl From<ApplyFault> for CallError {
             ApplyFault::Change(bad) => bad.into(),
             ApplyFault::Linked { .. } => error.suggest("ask the user to replace the file by a copy"),
             ApplyFault::Moved { .. } => error.suggest("propose the change again for the file that is meant"),
-            ApplyFault::NotAllowed { .. } => {
-                error.suggest("ask the user to change owner or permissions of the file")
-            }
             ApplyFault::Io { .. } => error.suggest("nothing was changed; look at the disk and try again"),
             _ => error,
         }
@@ -148,5 +145,24 @@ fn stale(expected: &Option<Digest>, now: &Option<Digest>) -> String {
         (None, _) => "there is a file now where none was".to_owned(),
         (Some(_), None) => "it is gone".to_owned(),
         (Some(expected), Some(now)) => format!("it was {expected} and is {now}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vambrace_core::path::AskedPath;
+
+    use super::*;
+
+    // B3: a file that the system protects is a file all the same
+    #[test]
+    fn what_the_system_does_not_let_us_change_is_called_so() {
+        let path = AskedPath::new("kept.txt").parse().unwrap();
+        for errno in [Errno::ACCESS, Errno::PERM, Errno::ROFS] {
+            let error = CallError::from(ApplyFault::io(&path, "removing the file", errno));
+            assert_eq!(error.code, ErrorCode::FileProtected, "{error:?}");
+            assert!(error.message.contains("`kept.txt`") && error.suggestion.contains("permissions"));
+            assert_eq!(error.code.violation(), None);
+        }
     }
 }

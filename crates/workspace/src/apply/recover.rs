@@ -202,7 +202,10 @@ enum Standing {
 /// A link or a folder where a file should be is somebody else's doing too.
 fn in_the_way(fault: ApplyFault) -> Result<Standing, ApplyFault> {
     match fault.code() {
-        ErrorCode::ScopeViolation | ErrorCode::NotAFile | ErrorCode::BlockedPath => Ok(Standing::Foreign),
+        ErrorCode::ScopeViolation
+        | ErrorCode::NotAFile
+        | ErrorCode::FileProtected
+        | ErrorCode::BlockedPath => Ok(Standing::Foreign),
         _ => Err(fault),
     }
 }

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use vambrace_core::change::{Splice, spliced};
 use vambrace_core::{CallError, ErrorCode};
-use vambrace_workspace::{LoomFault, Note, diff};
+use vambrace_workspace::diff::{Gap, Showing};
+use vambrace_workspace::{Draft, LoomFault, Note, WriteMode, diff};
 
 use crate::bench::Bench;
 use crate::editing::limits;
@@ -264,4 +265,46 @@ fn patches_that_cannot_be_are_refused() {
     assert_eq!(code(&format!("--- a/nofile\n+++ b/nofile\n{one}")), ErrorCode::FileNotFound);
     assert_eq!(code("--- a/bin\n+++ b/bin\n@@ -1 +1 @@\n-a\n+b\n"), ErrorCode::BinaryFile);
     assert_eq!(code("--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+a\0\n"), ErrorCode::BinaryFile);
+}
+
+// B2: of a long run of lines that go the ends are shown, and how many are not
+#[test]
+fn a_long_deletion_is_shown_by_its_ends_and_counted() {
+    let bench = Bench::new();
+    let old: String = (1..=100_000).map(|number| format!("line {number}\n")).collect();
+    let one_line = "x".repeat(1 << 20);
+    bench.tree.file("f", &old).file("one", &one_line);
+    let shown = |draft: Draft| {
+        let text = String::from_utf8(draft.diff).unwrap();
+        let gaps: Vec<Gap> = text.lines().filter_map(|line| Gap::told(line.as_bytes())).collect();
+        let gone = text.lines().filter(|line| line.starts_with("-line ")).count() as u64;
+        (text, gaps, gone)
+    };
+    let delete = bench.ws.draft_delete(&path("f"), None, &limits()).unwrap();
+    let (text, gaps, gone) = shown(delete.clone());
+    assert!(text.len() < 80 * 1024, "{}", text.len());
+    assert!(text.starts_with("--- a/f\n+++ /dev/null\n@@ -1,100000 +0,0 @@\n-line 1\n"));
+    assert!(text.ends_with("-line 99999\n-line 100000\n"));
+    assert_eq!(gaps, [Gap { old: 100_000 - gone, new: 0 }]);
+    // What comes is shown whole, and so are the lines around.
+    let new: String = (1..=40_000).map(|number| format!("other {number}\n")).collect();
+    let over = [old.get(..7).unwrap(), &new].concat();
+    let write = bench.ws.draft_write(&path("f"), over.as_bytes(), WriteMode::Write, None, &limits()).unwrap();
+    let (text, gaps, gone) = shown(write);
+    assert_eq!(gaps, [Gap { old: 99_999 - gone, new: 0 }]);
+    assert_eq!(text.lines().filter(|line| line.starts_with("+other ")).count(), 40_000);
+    let (text, gaps, _) = shown(bench.ws.draft_delete(&path("one"), None, &limits()).unwrap());
+    assert_eq!((text.lines().count(), gaps), (4, vec![Gap { old: 1, new: 0 }]));
+    // A6: short as it is, nobody agrees to it in a form of a client.
+    assert!(text.len() < diff::PREVIEW_CHARS && !diff::previewed_whole(&text));
+    assert!(diff::previewed_whole("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-\\ 1 removed lines\n+x\n"));
+    // The way back has every byte, and its diff is no longer than the other.
+    let (_, back) = bench.applier.apply(&delete.changes).unwrap();
+    let back = back.unwrap();
+    let ends = diff::of_changes(&back, |_| None, Showing::Ends).unwrap();
+    assert!(
+        ends.len() < 80 * 1024 && diff::of_changes(&back, |_| None, Showing::New).unwrap().len() > old.len()
+    );
+    bench.applier.apply(&back).unwrap();
+    assert_eq!(bench.read("f").unwrap(), old.as_bytes());
 }

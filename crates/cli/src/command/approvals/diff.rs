@@ -2,6 +2,7 @@
 //! and marked. Inside a hunk its counts say what a line is, so no content can look like a header.
 
 use vambrace_broker::LookedFile;
+use vambrace_workspace::diff::Gap;
 
 use crate::harmless::plain;
 use crate::out::Tone;
@@ -50,7 +51,13 @@ impl Diff {
                         old = old.saturating_sub(1);
                         Tone::Bad
                     }
-                    Some('\\') => Tone::Faint,
+                    Some('\\') => match Gap::told(line.as_bytes()) {
+                        Some(gap) => {
+                            (old, new) = (old.saturating_sub(gap.old), new.saturating_sub(gap.new));
+                            Tone::Care
+                        }
+                        None => Tone::Faint,
+                    },
                     _ => {
                         (old, new) = (old.saturating_sub(1), new.saturating_sub(1));
                         Tone::Plain
@@ -119,6 +126,15 @@ mod tests {
         assert_eq!(diff.places(), [(0, 1), (0, 2), (1, 1)]);
         let tones: Vec<Tone> = diff.rows.iter().map(|row| row.tone).collect();
         assert_eq!(tones.get(3..6), Some([Tone::Bad, Tone::Good, Tone::Plain].as_slice()));
+    }
+
+    // B6: lines that are left out count, so what comes after them is what it is
+    #[test]
+    fn what_is_left_out_of_a_hunk_is_counted() {
+        let text = "--- a/a\n+++ /dev/null\n@@ -1,9 +0,0 @@\n-x\n\\ 7 removed lines with 70 bytes are not shown\n-y\n--- a/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-z\n";
+        let diff = Diff::of(text, &files(&["a", "b"]));
+        assert_eq!(diff.places(), [(0, 1), (1, 1)]);
+        assert_eq!(diff.rows.get(4).map(|row| row.tone), Some(Tone::Care));
     }
 
     #[test]

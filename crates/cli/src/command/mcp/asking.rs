@@ -253,7 +253,7 @@ impl Asking<'_> {
 
 /// Whether a form shows all of a change: nobody agrees to what stands behind a cut.
 fn fits(look: &Look) -> bool {
-    vambrace_workspace::diff::preview(look.diff.as_bytes()) == look.diff
+    vambrace_workspace::diff::previewed_whole(&look.diff)
 }
 
 /// Progress while somebody waits.
