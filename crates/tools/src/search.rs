@@ -51,7 +51,7 @@ impl SearchFile {
                 the matching lines with their numbers and a few lines around them, sorted by path. Files that ignore \
                 files name, hidden files, binary files and blocked names are left out. When there is too much, details \
                 are given up step by step (`detail` says which); narrow the path or the pattern then. The syntax is \
-                that of ripgrep: no look-around, no back-references.",
+                that of ripgrep: no look-around, no back-references. What touches a masked secret is no match.",
             input: input_schema(Some(json!({
                 "context_lines": {"type": "integer", "minimum": 0, "maximum": 20, "default": 2, "description": "Lines before and after each match."},
                 "max_matches": {"type": "integer", "minimum": 1, "maximum": 2000, "default": 200, "description": "Matching lines returned at most; all are counted."},
