@@ -1,5 +1,5 @@
 //! Search against `rg` (T10, T11): the same tree, the same number of threads, the same lines found, in
-//! alternating rounds; and how soon hostile patterns end.
+//! alternating rounds; what it costs to look for secrets where something matches; and how soon hostile patterns end.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use vambrace_core::block::BlockList;
 use vambrace_core::path::{AskedPath, ScopedPath, Zone};
+use vambrace_core::redacted::Redact as _;
+use vambrace_redact::{Redactor, Rules};
 use vambrace_workspace::{
-    ReadRequest, ScopeRules, SearchFault, SearchMode, SearchRequest, SearchResult, Workspace,
+    ReadRequest, ScopeRules, SearchFault, SearchMode, SearchRequest, SearchResult, SecretFinder, Workspace,
 };
 
 use crate::report::{Must, Report};
@@ -60,6 +62,8 @@ fn request(pattern: &str, mode: SearchMode, threads: usize) -> SearchRequest {
         max_matches: usize::MAX,
         max_output_bytes: usize::MAX,
         max_line_chars: 10_000,
+        // Of the wall, and others use this machine too; hostile patterns have the usual one.
+        regex_budget: Duration::from_secs(10),
         ..SearchRequest::default()
     }
 }
@@ -73,23 +77,35 @@ fn compare(
     (name, pattern): (&str, &str),
     mode: SearchMode,
 ) {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut veiled) = (Vec::new(), Vec::new(), Vec::new());
+    let without = request(pattern, mode, threads);
+    let looking = SearchRequest { secrets: Some(finder()), ..without.clone() };
     for round in 0..=ROUNDS {
-        let (found, our_time) = timed(|| search(ws, &request(pattern, mode, threads)));
+        let (found, our_time) = timed(|| search(ws, &without));
+        let (seen, veiled_time) = timed(|| search(ws, &looking));
         let (told, their_time) = timed(|| rg_search(rg, root, threads, pattern, mode));
         // The first round warms the caches and checks that both found the same.
         if round == 0 {
             assert_same(&found, &told, mode, pattern);
+            assert_eq!(seen, found, "{pattern}: the tree has no secrets");
             continue;
         }
         ours.push(our_time.as_secs_f64() * 1000.0);
         theirs.push(their_time.as_secs_f64() * 1000.0);
+        veiled.push(veiled_time.as_secs_f64() * 1000.0);
     }
-    let (ours, theirs) = (median(&mut ours), median(&mut theirs));
+    let (ours, theirs, veiled) = (median(&mut ours), median(&mut theirs), median(&mut veiled));
     let what = if mode == SearchMode::Count { "count" } else { "lines" };
     report.tell(format!("{name}, {what}: ours"), ours, "ms");
     report.tell(format!("{name}, {what}: rg"), theirs, "ms");
     report.must(format!("{name}, {what}: rg / ours"), theirs / ours, "x", Must::AtLeast(0.9));
+    report.tell(format!("{name}, {what}: rg / ours that looks for secrets"), theirs / veiled, "x");
+}
+
+/// As the tools look for secrets.
+fn finder() -> SecretFinder {
+    let redactor = Redactor::new(Rules::built_in().expect("the rules load"), &[], &[], &[7; 32]);
+    SecretFinder::new(move |bytes| redactor.secrets(str::from_utf8(bytes).unwrap()))
 }
 
 fn search(ws: &Workspace, want: &SearchRequest) -> SearchResult {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::changes::{decide, propose};
 use crate::home::Home;
+use crate::mcp::Server;
 
 const LINE: &str = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtz";
 
@@ -74,6 +75,46 @@ fn a_wrong_and_a_right_letter_get_the_same_answer() {
         assert_eq!(right, wrong, "{mode} {spec}");
         assert!(right.contains("MatchCountMismatch"), "{right}");
     }
+}
+
+// T11, T21: nor does one that guesses by searching
+#[test]
+fn searching_for_a_right_letter_finds_as_much_as_for_a_wrong_one() {
+    let answers = ["Tr0ub4dor&3xyzzyQ", "hJ7!kLm2#pQ9zzXw"].map(|word| {
+        let home = Home::new();
+        home.write("src/k.py", &format!("x = 1\npassword = \"{word}\"  # of the database\nz = 3\n"));
+        let mut server = Server::greeted(&home, &[]);
+        let mut heard = String::new();
+        for regex in [
+            "password = \"T",
+            "password = \"[a-m]",
+            "\"[^T]",
+            "= \"?\\b",
+            "Tr0ub",
+            "\\w+",
+            "password",
+            "# of",
+        ] {
+            for tool in ["search_file", "count_matches"] {
+                let answer = server.call(tool, json!({"regex": regex, "path": "src/k.py"}));
+                let data = &answer["result"]["structuredContent"]["data"];
+                assert!(data.is_object() && !data.to_string().contains(word), "{regex}: {answer}");
+                if ["password", "# of"].contains(&regex) {
+                    assert_eq!(
+                        data["total"].as_u64().or(data["count"].as_u64()),
+                        Some(1),
+                        "{regex}: {answer}"
+                    );
+                }
+                heard.push_str(&format!("{regex}: {data}\n"));
+            }
+        }
+        // Which secret it is, told with a key that nobody has who asks.
+        let (first, marked) = heard.split_once("[REDACTED:").unwrap();
+        let rest = marked.split("[REDACTED:").map(|piece| piece.split_once(']').unwrap().1);
+        [first].into_iter().chain(rest).collect::<Vec<_>>().join("[REDACTED]")
+    });
+    assert_eq!(answers[0], answers[1]);
 }
 
 // T21: lines of a key stand in the context of a change without the line that announces them

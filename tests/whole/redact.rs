@@ -168,9 +168,9 @@ fn a_value_below_its_name_is_masked_when_it_is_shown_alone() {
     let home = Home::new();
     home.write("a.yaml", "db:\n  password:\n    \"aB3!xyz77Q\"\n  port: 1\nenv:\n- name: DB_PASSWORD\n  value: aB3!xyz77Q\nfolded: >-\n  plainword\npassword: |\n  aB3!xyz77Q\n");
     for (tool, args) in [
-        ("search_file", r#"{"regex":"xyz77","path":"a.yaml","context_lines":0}"#),
+        ("search_file", r#"{"regex":"^    |^  value: ","path":"a.yaml","context_lines":0}"#),
         ("search_file", r#"{"regex":"port","path":"a.yaml","context_lines":1}"#),
-        ("search_file", r#"{"regex":"xyz77","context_lines":2}"#),
+        ("search_file", r#"{"regex":"folded","context_lines":2}"#),
         ("read_file", r#"{"path":"a.yaml","start_line":3,"end_line":3}"#),
         ("read_file", r#"{"path":"a.yaml","start_line":7,"end_line":9}"#),
         ("read_file", r#"{"path":"a.yaml","start_line":11}"#),

@@ -1,6 +1,7 @@
 //! `search_file` and `count_matches`: a regular expression over a file or a folder (T10, T11).
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,9 +10,10 @@ use vambrace_core::fence::Fence;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
+use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult, SecretFinder};
 
 use crate::arguments;
+use crate::bare::same_size;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
 use crate::{key_lines, value_lines};
 
@@ -49,7 +51,7 @@ impl SearchFile {
                 the matching lines with their numbers and a few lines around them, sorted by path. Files that ignore \
                 files name, hidden files, binary files and blocked names are left out. When there is too much, details \
                 are given up step by step (`detail` says which); narrow the path or the pattern then. The syntax is \
-                that of ripgrep: no look-around, no back-references.",
+                that of ripgrep: no look-around, no back-references. What touches a masked secret is no match.",
             input: input_schema(Some(json!({
                 "context_lines": {"type": "integer", "minimum": 0, "maximum": 20, "default": 2, "description": "Lines before and after each match."},
                 "max_matches": {"type": "integer", "minimum": 1, "maximum": 2000, "default": 200, "description": "Matching lines returned at most; all are counted."},
@@ -168,7 +170,12 @@ impl Work for Search {
         fence: &Fence,
         _started: &StartReceipt,
     ) -> Result<Output, CallError> {
-        let want = SearchRequest { visible: visible(&fence.read), kin: visible(&fence.kin), ..self.want };
+        let want = SearchRequest {
+            visible: visible(&fence.read),
+            kin: visible(&fence.kin),
+            secrets: Some(finder(room)),
+            ..self.want
+        };
         let mut found = room.workspace.search_open(self.start, &want)?;
         key_lines::mask_matches(room, want.kin.as_ref(), &mut found.matches)?;
         value_lines::mask_matches(room, want.kin.as_ref(), &mut found.matches)?;
@@ -177,6 +184,15 @@ impl Work for Search {
             SearchMode::Count => count(&found),
         })
     }
+}
+
+/// Finds the secrets of what is searched.
+fn finder(room: &Room) -> SecretFinder {
+    let redactor = Arc::clone(&room.changes.redactor);
+    SecretFinder::new(move |bytes| match str::from_utf8(bytes) {
+        Ok(text) => redactor.secrets(text),
+        Err(_) => redactor.secrets(&same_size(bytes)),
+    })
 }
 
 fn lines(found: SearchResult) -> Output {

@@ -39,7 +39,8 @@ use language::Language;
 pub use syntax::ParseReport;
 use syntax::{Before, Changed, Parsing, Wanted};
 pub use veil::{SECRET_REACH, Secrets};
-use veil::{Veil, cut, meet};
+use veil::{Veil, cut};
+pub(crate) use veil::{blot, meet};
 use view::Ending;
 
 /// Folders that a new file may lie below.

@@ -22,6 +22,7 @@ mod hunt;
 mod ignore;
 mod pattern;
 mod queue;
+mod shade;
 mod sink;
 mod snippet;
 mod tally;
@@ -33,6 +34,7 @@ pub use fault::SearchFault;
 use hunt::{Hunt, Work};
 use ignore::Level;
 pub(crate) use pattern::check_syntax;
+pub use shade::SecretFinder;
 use tally::Tally;
 
 /// What is wanted of the matches.
@@ -73,6 +75,8 @@ pub struct SearchRequest {
     pub visible: Option<Visible>,
     /// Where every other name of a file must lie; anywhere in scope when left out.
     pub kin: Option<Visible>,
+    /// Finds secrets: what touches one is no match, and they are shown as their marks. Without it files are as they are.
+    pub secrets: Option<SecretFinder>,
 }
 
 impl Default for SearchRequest {
@@ -91,6 +95,7 @@ impl Default for SearchRequest {
             mode: SearchMode::Lines,
             visible: None,
             kin: None,
+            secrets: None,
         }
     }
 }
@@ -153,7 +158,7 @@ impl Workspace {
         let path = start.path.clone();
         let deadline = Instant::now() + want.total_deadline;
         self.strays().admit()?;
-        let matcher = pattern::compile(self.strays(), &want.regex, want.regex_budget)?;
+        let pattern = pattern::compile(self.strays(), &want.regex, want.regex_budget)?;
         let threads = match (start.kind, want.threads) {
             (Kind::File, _) => 1,
             (Kind::Folder, 0) => std::thread::available_parallelism().map_or(2, usize::from),
@@ -173,7 +178,7 @@ impl Workspace {
             };
             Work::Folder { place: start.place, rules }
         };
-        let hunt = Arc::new(Hunt::new(self.clone(), want.clone(), matcher, threads, first));
+        let hunt = Arc::new(Hunt::new(self.clone(), want.clone(), pattern, threads, first));
         let mut end = crew::run(&hunt, threads, deadline)?;
         if let (crew::End::Done, Some(linked)) = (&end, hunt.take_linked()) {
             hunt.queue.refill(linked);

@@ -48,9 +48,8 @@ impl<'a> Veil<'a> {
         if self.drawn.get().is_none() {
             let spans = self.found_in(0..self.base.len())?;
             let mut text = Arc::clone(self.base);
-            for span in &spans {
-                let own = Arc::make_mut(&mut text).get_mut(span.clone()).unwrap_or_default();
-                own.iter_mut().filter(|byte| !matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = BLOT);
+            if !spans.is_empty() {
+                blot(Arc::<Vec<u8>>::make_mut(&mut text), &spans);
             }
             let _ = self.drawn.set((spans, text));
         }
@@ -89,6 +88,14 @@ impl<'a> Veil<'a> {
             }
         }
         Ok(false)
+    }
+}
+
+/// Blots out parts of a text; each byte stays where it was.
+pub(crate) fn blot(text: &mut [u8], spans: &[Range<usize>]) {
+    for span in spans {
+        let own = text.get_mut(span.clone()).unwrap_or_default();
+        own.iter_mut().filter(|byte| !matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = BLOT);
     }
 }
 

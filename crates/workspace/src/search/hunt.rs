@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use grep_regex::RegexMatcher;
 use rustix::fs::Stat;
 
 use super::SearchRequest;
 use super::ignore::Level;
+use super::pattern::Pattern;
 use super::queue::Queue;
 use super::tally::Tally;
 use crate::workspace::Workspace;
@@ -48,7 +48,7 @@ pub(crate) struct Linked {
 pub(crate) struct Hunt {
     pub(crate) ws: Workspace,
     pub(crate) want: SearchRequest,
-    pub(crate) matcher: RegexMatcher,
+    pub(crate) pattern: Pattern,
     pub(crate) threads: usize,
     pub(crate) queue: Queue<Work>,
     tally: Mutex<Tally>,
@@ -63,7 +63,7 @@ impl Hunt {
     pub(crate) fn new(
         ws: Workspace,
         want: SearchRequest,
-        matcher: RegexMatcher,
+        pattern: Pattern,
         threads: usize,
         first: Work,
     ) -> Self {
@@ -71,7 +71,7 @@ impl Hunt {
             tally: Mutex::new(Tally::new(want.max_matches)),
             ws,
             want,
-            matcher,
+            pattern,
             threads,
             queue: Queue::new(first),
             linked: Mutex::default(),

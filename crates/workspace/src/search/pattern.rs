@@ -15,23 +15,34 @@ const NEST_LIMIT: u32 = 32;
 const SIZE_LIMIT: usize = 256 * 1024;
 const DFA_SIZE_LIMIT: usize = 2 * 1024 * 1024;
 
+/// A pattern that can be searched for.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    pub(crate) matcher: RegexMatcher,
+    /// Whether a match depends on the letter before or after it, as `\b` does.
+    pub(crate) looks_around: bool,
+}
+
 /// Compiles a pattern as `rg` does by default.
 pub(crate) fn compile(
     strays: &std::sync::Arc<Strays>,
     pattern: &str,
     budget: Duration,
-) -> Result<RegexMatcher, SearchFault> {
+) -> Result<Pattern, SearchFault> {
     if pattern.len() > MAX_PATTERN_BYTES {
         let what = format!("it is longer than {MAX_PATTERN_BYTES} bytes");
         return Err(SearchFault::OverLimit { what });
     }
     let plain = !pattern.chars().any(|c| regex_syntax::is_meta_character(c) || c.is_control());
     if plain {
-        return build(pattern);
+        return Ok(Pattern { matcher: build(pattern)?, looks_around: false });
     }
     let owned = pattern.to_owned();
-    within(strays, budget, move || check_syntax(&owned).and_then(|()| build(&owned)))?
-        .ok_or(SearchFault::OverBudget { what: "compiling it", budget })?
+    let work = move || {
+        check_syntax(&owned)?;
+        Ok(Pattern { matcher: build(&owned)?, looks_around: looks_around(&owned) })
+    };
+    within(strays, budget, work)?.ok_or(SearchFault::OverBudget { what: "compiling it", budget })?
 }
 
 /// Refuses what the engine cannot do, with its place.
@@ -70,6 +81,12 @@ fn build(pattern: &str) -> Result<RegexMatcher, SearchFault> {
         },
         _ => locate(pattern, &error.to_string()),
     })
+}
+
+fn looks_around(pattern: &str) -> bool {
+    // The beginning and the end of a line are where they are, whatever is blotted out.
+    let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
+    parsed.map_or(true, |parsed| parsed.properties().look_set().contains_word())
 }
 
 /// Finds the position of what only the second stage of the parser refuses.

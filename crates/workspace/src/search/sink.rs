@@ -1,5 +1,6 @@
 //! Takes the matching lines of one file from the searcher. Between any two lines, and between any two matches
-//! in a line, it asks whether the search should stop: a pattern can be slow by matching too often.
+//! in a line, it asks whether the search should stop: a pattern can be slow by matching too often. Lines with secrets are
+//! matched and shown without them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,13 +10,16 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
 use super::hunt::Hunt;
+use super::shade::{Shade, Shaded, Source};
 use super::snippet::{around, column, context, plain};
 use super::{LineMatch, SearchMode};
 
 /// The findings in one file.
 pub(crate) struct FileSink<'a> {
     hunt: &'a Hunt,
+    worker: usize,
     matcher: &'a RegexMatcher,
+    shade: Option<Shade<'a>>,
     place: &'a str,
     path: String,
     keeps: Option<bool>,
@@ -27,10 +31,12 @@ pub(crate) struct FileSink<'a> {
 }
 
 impl<'a> FileSink<'a> {
-    pub(crate) fn new(hunt: &'a Hunt, matcher: &'a RegexMatcher, place: &'a str) -> Self {
+    pub(crate) fn new(hunt: &'a Hunt, worker: usize, matcher: &'a RegexMatcher, place: &'a str) -> Self {
         Self {
             hunt,
+            worker,
             matcher,
+            shade: None,
             place,
             path: String::new(),
             keeps: None,
@@ -39,6 +45,11 @@ impl<'a> FileSink<'a> {
             recent: VecDeque::new(),
             binary: false,
         }
+    }
+
+    /// Says what is searched, where secrets are to be looked for.
+    pub(crate) fn reads(&mut self, source: Source<'a>) {
+        self.shade = self.hunt.want.secrets.as_ref().map(|finder| Shade::new(finder, source));
     }
 
     /// Hands the findings over.
@@ -52,15 +63,30 @@ impl<'a> FileSink<'a> {
         self.hunt.with_tally(|tally| tally.add(self.path, self.total, self.lines));
     }
 
-    fn count(&mut self, line: &[u8]) -> io::Result<bool> {
-        let mut stopped = false;
-        let found = self.matcher.find_iter(plain_end(line), |_| {
-            self.total += 1;
+    /// The secrets of a line. Looking for them is not the pattern's fault, so its clock stands.
+    fn secrets(&mut self, at: u64, line: &[u8]) -> io::Result<Shaded> {
+        let Some(shade) = &mut self.shade else { return Ok(Shaded::default()) };
+        let spent = self.hunt.end_matching(self.worker);
+        let shaded = shade.of_line(at, line);
+        self.hunt.begin_matching(self.worker, spent);
+        shaded
+    }
+
+    /// How many matches a line has, at most so many, and where the first begins. `None` when the search should stop.
+    fn matches(&self, line: &[u8], secrets: &Shaded, most: u64) -> io::Result<Option<(u64, usize)>> {
+        let blotted = (!secrets.is_empty()).then(|| secrets.blotted(line));
+        let (mut count, mut first, mut stopped) = (0, 0, false);
+        let found = self.matcher.find_iter(plain_end(blotted.as_deref().unwrap_or(line)), |found| {
+            let span = found.start()..found.end();
+            if secrets.is_empty() || !secrets.touches(&span, self.hunt.pattern.looks_around) {
+                first = if count == 0 { span.start } else { first };
+                count += 1;
+            }
             stopped = self.hunt.stopped();
-            !stopped
+            !stopped && count < most
         });
         found.map_err(io::Error::other)?;
-        Ok(!stopped)
+        Ok((!stopped).then_some((count, first)))
     }
 
     fn keeps_lines(&mut self) -> bool {
@@ -74,11 +100,8 @@ impl<'a> FileSink<'a> {
         self.keeps == Some(true)
     }
 
-    fn keep(&mut self, number: u64, line: &[u8]) -> io::Result<()> {
-        let most = self.hunt.want.max_line_chars;
-        let found = self.matcher.find(plain_end(line)).map_err(io::Error::other)?;
-        let at = found.map_or(0, |found| found.start());
-        let text = around(line, at, most);
+    fn keep(&mut self, number: u64, line: &[u8], at: usize) {
+        let text = around(line, at, self.hunt.want.max_line_chars);
         let span = self.hunt.want.context_lines as u64;
         let before = self.recent.iter().filter(|(seen, _)| seen + span >= number);
         let before = before.map(|(_, text)| text.clone()).collect();
@@ -93,7 +116,13 @@ impl<'a> FileSink<'a> {
             before,
             after: Vec::new(),
         });
-        Ok(())
+    }
+
+    fn surround_with(&mut self, number: u64, line: &[u8], secrets: &Shaded) {
+        let most = self.hunt.want.max_line_chars;
+        let text =
+            if secrets.is_empty() { context(line, most) } else { context(&secrets.marked(line, 0).0, most) };
+        self.surround(number, text);
     }
 
     /// A line near a match: after earlier ones, perhaps before the next.
@@ -118,23 +147,42 @@ impl Sink for &mut FileSink<'_> {
         if self.hunt.stopped() {
             return Ok(false);
         }
-        if self.hunt.want.mode == SearchMode::Count {
-            return self.count(found.bytes());
+        let line = found.bytes();
+        let secrets = self.secrets(found.absolute_byte_offset(), line)?;
+        let counts = self.hunt.want.mode == SearchMode::Count;
+        // That a line without secrets matches is known; where is asked when it is shown.
+        let (count, at) = if counts || !secrets.is_empty() {
+            let most = if counts { u64::MAX } else { 1 };
+            let Some(found) = self.matches(line, &secrets, most)? else { return Ok(false) };
+            found
+        } else {
+            (1, 0)
+        };
+        self.total += count;
+        if counts {
+            return Ok(true);
         }
-        self.total += 1;
-        if self.keeps_lines() {
-            self.keep(found.line_number().unwrap_or(0), found.bytes())?;
-        } else if self.hunt.want.context_lines > 0 && self.keeps == Some(true) {
-            let text = context(found.bytes(), self.hunt.want.max_line_chars);
-            self.surround(found.line_number().unwrap_or(0), text);
+        let number = found.line_number().unwrap_or(0);
+        if count > 0 && self.keeps_lines() {
+            if secrets.is_empty() {
+                let at = self.matcher.find(plain_end(line)).map_err(io::Error::other)?;
+                self.keep(number, line, at.map_or(0, |found| found.start()));
+            } else {
+                let (line, at) = secrets.marked(line, at);
+                self.keep(number, &line, at);
+            }
+        } else if self.hunt.want.context_lines > 0
+            && (self.keeps == Some(true) || (count == 0 && self.keeps.is_none()))
+        {
+            self.surround_with(number, line, &secrets);
         }
         Ok(true)
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> io::Result<bool> {
         if self.keeps != Some(false) {
-            let text = context(line.bytes(), self.hunt.want.max_line_chars);
-            self.surround(line.line_number().unwrap_or(0), text);
+            let secrets = self.secrets(line.absolute_byte_offset(), line.bytes())?;
+            self.surround_with(line.line_number().unwrap_or(0), line.bytes(), &secrets);
         }
         Ok(!self.hunt.stopped())
     }

@@ -3,7 +3,6 @@
 //! and a close.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,16 +17,21 @@ use rustix::fs::{FileType, Stat};
 use super::SearchMode;
 use super::hunt::{Hunt, Linked, OpenFolder, Work};
 use super::ignore::{Level, Marks};
+use super::shade::{FileFrom, Source};
 use super::sink::FileSink;
 use crate::census::{Census, unmoved};
 use crate::entries::EntryBuffer;
 use crate::handle::{file_type, links, open_entry};
+use crate::loom::read_all;
+use crate::text::Bom;
 
 /// Smaller files are read at once. The searcher's own buffer has this size too, so a NUL byte anywhere in
 /// such a file has the same effect on both ways.
 const SMALL_BYTES: usize = 64 * 1024;
 /// The longest line that is searched.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+/// The longest file in UTF-16, which is read whole.
+const MAX_WIDE_BYTES: u64 = 64 * 1024 * 1024;
 /// So much of a file is matched on one budget.
 const BUDGET_BYTES: usize = 8 * 1024 * 1024;
 /// Files of one folder that a worker takes at once.
@@ -54,11 +58,13 @@ impl<'h> Worker<'h> {
             .after_context(context)
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(MAX_LINE_BYTES))
+            // Places in a file must be those of what is searched.
+            .bom_sniffing(false)
             .build();
         Self {
             hunt,
             index,
-            matcher: hunt.matcher.clone(),
+            matcher: hunt.pattern.matcher.clone(),
             searcher,
             bytes: Vec::with_capacity(SMALL_BYTES),
             entries: EntryBuffer::new(),
@@ -183,39 +189,32 @@ impl<'h> Worker<'h> {
 
     /// Searches an open regular file.
     fn matching(&mut self, place: &str, facts: &Stat, file: OwnedFd) {
-        let mut sink = FileSink::new(self.hunt, &self.matcher, place);
-        let small = usize::try_from(facts.st_size).is_ok_and(|size| size < SMALL_BYTES);
-        self.bytes.clear();
-        let read = if small {
-            rustix::io::read(&file, spare_capacity(&mut self.bytes)).map_err(io::Error::from)
-        } else {
-            Ok(SMALL_BYTES)
-        };
-        let done = match read {
-            Err(error) => Err(error),
-            Ok(0) => return,
-            // The file grew meanwhile, or is large: piece by piece.
-            Ok(read) if read >= SMALL_BYTES => {
-                let start = std::mem::take(&mut self.bytes);
-                let rest = File::from(file);
-                let metered = Metered::new(self.hunt, self.index, start.chain(rest));
-                let done = self.searcher.search_reader(&self.matcher, metered, &mut sink);
-                self.hunt.end_matching(self.index);
-                self.bytes = Vec::with_capacity(SMALL_BYTES);
-                done
-            }
-            Ok(_) => {
-                sink.binary = memchr::memchr(0, &self.bytes).is_some() && !is_utf16(&self.bytes);
-                if sink.binary {
-                    Ok(())
-                } else {
+        let (wide, mut done) = (self.head(facts, &file), Ok(()));
+        let mut sink = FileSink::new(self.hunt, self.index, &self.matcher, place);
+        match &wide {
+            Err(error) => done = Err(io::Error::from(error.kind())),
+            Ok(Head::Whole) => {
+                let text = self.bytes.get(bom_bytes(&self.bytes)..).unwrap_or_default();
+                sink.binary = memchr::memchr(0, text).is_some();
+                if !sink.binary {
+                    sink.reads(Source::Text(text));
                     self.hunt.begin_matching(self.index, Duration::ZERO);
-                    let done = self.searcher.search_slice(&self.matcher, &self.bytes, &mut sink);
-                    self.hunt.end_matching(self.index);
-                    done
+                    done = self.searcher.search_slice(&self.matcher, text, &mut sink);
                 }
             }
-        };
+            Ok(Head::Wide(text)) => {
+                sink.reads(Source::Text(text.as_bytes()));
+                let metered = Metered::new(self.hunt, self.index, text.as_bytes());
+                done = self.searcher.search_reader(&self.matcher, metered, &mut sink);
+            }
+            Ok(Head::Large) => {
+                let at = bom_bytes(&self.bytes) as u64;
+                sink.reads(Source::File(file.as_fd(), at));
+                let metered = Metered::new(self.hunt, self.index, FileFrom { file: file.as_fd(), at });
+                done = self.searcher.search_reader(&self.matcher, metered, &mut sink);
+            }
+        }
+        self.hunt.end_matching(self.index);
         let (binary, failed) = (sink.binary, done.is_err());
         if binary || failed {
             self.hunt.with_tally(|tally| {
@@ -224,6 +223,24 @@ impl<'h> Worker<'h> {
             });
         }
         sink.finish_file();
+    }
+
+    /// Reads a small file, and the beginning of any other.
+    fn head(&mut self, facts: &Stat, file: &OwnedFd) -> io::Result<Head> {
+        self.bytes.clear();
+        let size = u64::try_from(facts.st_size).unwrap_or(0);
+        if size < SMALL_BYTES as u64 {
+            rustix::io::read(file, spare_capacity(&mut self.bytes))?;
+        } else {
+            FileFrom { file: file.as_fd(), at: 0 }.take(3).read_to_end(&mut self.bytes)?;
+        }
+        match Bom::of(&self.bytes) {
+            Some(Bom::Utf16Le) => wide(file, size, u16::from_le_bytes),
+            Some(Bom::Utf16Be) => wide(file, size, u16::from_be_bytes),
+            // A small one may have grown meanwhile.
+            _ if size < SMALL_BYTES as u64 && self.bytes.len() < SMALL_BYTES => Ok(Head::Whole),
+            _ => Ok(Head::Large),
+        }
     }
 
     fn spell(&mut self, folder: &str, name: &str) {
@@ -236,9 +253,26 @@ impl<'h> Worker<'h> {
     }
 }
 
-/// UTF-16 is full of NUL bytes and is text all the same; the searcher decodes it.
-fn is_utf16(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")
+/// How a file is searched.
+enum Head {
+    /// All of it was read.
+    Whole,
+    /// It was UTF-16: full of NUL bytes, and text all the same.
+    Wide(String),
+    /// Piece by piece.
+    Large,
+}
+
+fn wide(file: &OwnedFd, size: u64, unit: fn([u8; 2]) -> u16) -> io::Result<Head> {
+    let bytes = read_all(file.as_fd(), size, MAX_WIDE_BYTES)?;
+    let bytes = bytes.ok_or(io::ErrorKind::FileTooLarge)?;
+    let units = bytes.as_chunks().0.iter().skip(1).map(|pair| unit(*pair));
+    Ok(Head::Wide(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()))
+}
+
+/// How long the mark is that a text in UTF-8 may begin with.
+fn bom_bytes(head: &[u8]) -> usize {
+    if Bom::of(head) == Some(Bom::Utf8) { 3 } else { 0 }
 }
 
 /// A reader that starts the matcher's clock when it hands bytes out and stops it while it waits for more.

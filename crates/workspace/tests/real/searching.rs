@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use memchr::memmem;
 use vambrace_core::ErrorCode::{BinaryFile, InvalidArguments};
-use vambrace_workspace::{Detail, Isolation, SearchMode, SearchRequest};
+use vambrace_core::redacted::{RedactError, Secret};
+use vambrace_workspace::{Detail, Isolation, SearchMode, SearchRequest, SecretFinder};
 
 use crate::tree::{Tree, lines};
 
@@ -165,4 +167,127 @@ fn a_deadline_gives_what_was_found_and_fails_a_count() {
     // The search may still be quick enough; then it must be complete.
     let result = door.search_with("", &late).unwrap();
     assert_eq!(result.truncated, !result.complete);
+}
+
+/// What stands between `password = ` and `;`, and the lines between `BEGIN` and `END`.
+fn finder() -> SecretFinder {
+    SecretFinder::new(|bytes| {
+        let mut found = Vec::new();
+        for (first, last) in [("password = ", ";"), ("BEGIN\n", "END")] {
+            for at in memmem::find_iter(bytes, first) {
+                let start = at + first.len();
+                let end =
+                    memmem::find(&bytes[start..], last.as_bytes()).map_or(bytes.len(), |end| start + end);
+                found.push(Secret { span: start..end, mark: "[S]".to_owned() });
+            }
+        }
+        found.sort_by_key(|secret| secret.span.start);
+        Ok(found)
+    })
+}
+
+/// A tree with a secret in a small file, a large one, one in UTF-16, one with a mark, in a long line and in a key.
+fn tree_with(secret: &str) -> Tree {
+    let tree = Tree::new();
+    let text = format!("first\na = 1\npassword = {secret}; rest\nafter = 2\nlast\n");
+    let filling = format!("{}\n", ".".repeat(999)).repeat(70);
+    tree.file("small", &text).file("bom", format!("\u{feff}{text}"));
+    tree.file("large", format!("\u{feff}{filling}{text}{filling}"));
+    tree.file(
+        "wide",
+        text.encode_utf16().fold(vec![0xff, 0xfe], |all, unit| [all, unit.to_le_bytes().to_vec()].concat()),
+    );
+    let words = "word ".repeat(12);
+    tree.file(
+        "long",
+        format!("{words}password = {secret}; rest {words}rest\n{words}password = {secret};\nrest\n"),
+    );
+    tree.file("key", format!("x\nBEGIN\n{secret}\nabc{secret}def\n{secret}\nEND\nrest\n"));
+    tree
+}
+
+// T11, T21: whoever guesses a secret hears the same of every guess
+#[test]
+fn no_search_tells_one_secret_from_another() {
+    let patterns = [
+        "password = h",
+        "password = [a-m]",
+        "password = .",
+        "password = ?",
+        r"= \b",
+        r"= \B",
+        r"\b; rest",
+        r"\B; rest",
+        "= h|= x|=",
+        "(= h.*)|password",
+        "^.{11}h",
+        "^.{18};",
+        "rest$",
+        "; rest",
+        "h",
+        "x",
+        "xx+",
+        "hunter2|rest",
+        "[^x]*",
+        "x*",
+        "",
+        "^",
+        "$",
+        "^h",
+        "2$",
+        r"\bpassword\b",
+        "(?i)HUNTER2",
+        ".*;",
+        r"\w+",
+        "abc",
+        "def$",
+        r"\Ax*\z",
+    ];
+    let want = |regex: &str| SearchRequest { secrets: Some(finder()), max_line_chars: 40, ..lines(regex) };
+    let trees =
+        ["hunter2", "xxxxxxx", "! ß =!", "x longer one, so that lines are cut elsewhere"].map(tree_with);
+    let doors = trees.each_ref().map(Tree::open);
+    for regex in patterns {
+        for want in [
+            SearchRequest { mode: SearchMode::Count, ..want(regex) },
+            SearchRequest { context_lines: 1, max_matches: 8, max_output_bytes: 1500, ..want(regex) },
+        ] {
+            let heard = doors.each_ref().map(|door| format!("{:?}", door.search_with("", &want).unwrap()));
+            for other in &heard {
+                assert_eq!(*other, heard[0], "`{regex}` {want:?}");
+            }
+            assert!(
+                !heard[0].contains("hunter2") && heard[0].contains("skipped: 0"),
+                "`{regex}` {}",
+                heard[0]
+            );
+        }
+    }
+}
+
+// T11, T21: what does not touch a secret is found, also beside one
+#[test]
+fn lines_with_secrets_are_found_by_what_else_they_say() {
+    let tree = tree_with("hunter2");
+    let door = tree.open();
+    let found = |path: &str, regex: &str| {
+        let want = SearchRequest { secrets: Some(finder()), max_line_chars: 40, ..lines(regex) };
+        let result = door.search_with(path, &want).unwrap();
+        let shown = |hit: &vambrace_workspace::LineMatch| format!("{}:{}:{}", hit.line, hit.column, hit.text);
+        result.matches.iter().map(shown).collect::<Vec<_>>()
+    };
+    for path in ["small", "bom", "wide"] {
+        assert_eq!(found(path, "; rest"), ["3:15:password = [S]; rest"], "{path}");
+        assert_eq!(found(path, "password = "), ["3:1:password = [S]; rest"], "{path}");
+        assert_eq!(found(path, r"\bpassword\b"), ["3:1:password = [S]; rest"], "{path}");
+        assert!(found(path, "hunter2").is_empty() && found(path, "password = .*;").is_empty(), "{path}");
+    }
+    assert_eq!(found("large", "rest"), ["73:17:password = [S]; rest"]);
+    assert_eq!(found("large", "a = 1|after"), ["72:1:a = 1", "74:1:after = 2"]);
+    assert!(found("large", "hunter").is_empty());
+    // No piece of a secret is left where a line is cut.
+    assert_eq!(found("long", " rest w")[0], "1:76:…ssword = [S]; rest word word word word w…");
+    let refusing = SecretFinder::new(|_| Err(RedactError("no".to_owned())));
+    let result = door.search_with("", &SearchRequest { secrets: Some(refusing), ..lines("rest") }).unwrap();
+    assert_eq!((result.total, result.skipped), (0, 6), "who cannot look tells nothing");
 }
