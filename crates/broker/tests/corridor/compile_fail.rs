@@ -34,7 +34,9 @@ fn built_crates() -> Vec<(String, String)> {
         let name = name.to_string_lossy();
         name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
     };
-    std::env::vars_os().filter(of_package).for_each(|(name, _)| drop(cargo.env_remove(name)));
+    for (name, _) in std::env::vars_os().filter(of_package) {
+        cargo.env_remove(name);
+    }
     let cargo = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
     let library = |line: &[u8]| {
