@@ -59,6 +59,12 @@ fn no_program_is_shown_the_state_folder() {
             assert!(ran.err.contains("state folder"), "{}", ran.err);
         }
     }
+    // In a folder of the home folder that is shown without being named.
+    let within = home.path("home/.cargo/state");
+    std::fs::create_dir_all(&within).unwrap();
+    let ran = home.command(words(&[], &key)).env("VAMBRACE_HOME", &within).output().unwrap();
+    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(4), &b""[..]), "{ran:?}");
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("state folder"), "{ran:?}");
     let beside = home.path("beside");
     std::fs::create_dir(&beside).unwrap();
     std::fs::write(beside.join("f"), "seen").unwrap();

@@ -188,7 +188,7 @@ fn start_folder(spec: &Spec, workspace: &Path) -> Result<PathBuf, SandboxFault> 
 }
 
 /// What is shown of the home folder: known toolchains, and what `PATH` names there.
-fn toolchains(spec: &Spec, workspace: &Path) -> Vec<PathBuf> {
+pub(crate) fn toolchains(spec: &Spec, workspace: &Path) -> Vec<PathBuf> {
     let Some(home) = spec.home.as_ref().and_then(|home| home.canonicalize().ok()) else { return Vec::new() };
     let known = TOOLCHAINS.iter().map(|name| home.join(name));
     let mut shown: Vec<PathBuf> = Vec::new();

@@ -39,9 +39,9 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let SandboxCommand::Run(wish) = what;
     let (settings, hosts) = settings(&wish)?;
     let mut spec = bounded(spec(&wish)?, &settings.sandbox);
-    places::refuse_shown(
-        SYSTEM.iter().map(Path::new).chain(spec.read.iter().chain(&spec.write).map(PathBuf::as_path)),
-    )?;
+    let toolchains = spec.toolchains();
+    let named = spec.read.iter().chain(&spec.write).chain(&toolchains);
+    places::refuse_shown(SYSTEM.iter().map(Path::new).chain(named.map(PathBuf::as_path)))?;
     let vault = Vault::open(&settings.secrets)?;
     let redactor = vault.redactor().clone();
     let gates = network::gates(&wish, &hosts, &mut spec, *out)?;
