@@ -24,6 +24,8 @@ pub(crate) fn set_up() -> Result<Vec<OwnedFd>, Errno> {
     for family in [AddressFamily::INET, AddressFamily::INET6] {
         everything_is_local(&kernel, family)?;
     }
+    // An older kernel has no such packets; nothing but speed is lost.
+    let _ = packets_are_large(&kernel);
     drop(kernel);
     let mut sockets = Vec::with_capacity(PORTS + 3);
     sockets.push(dns()?);
@@ -57,35 +59,56 @@ fn both(kind: SocketType) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// `ip route add local default dev lo`, in the kernel's own words (rtnetlink(7)): whatever the address, this machine
-/// has it.
+/// The loopback interface, first in every namespace.
+const LOOPBACK: u32 = 1;
+
+/// `ip route add local default dev lo`: whatever the address, this machine has it.
 fn everything_is_local(kernel: &OwnedFd, family: AddressFamily) -> Result<(), Errno> {
-    const LENGTH: u32 = 16 + 12 + 8;
-    const FLAGS: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_CREATE | libc::NLM_F_ACK) as u16;
-    const LOOPBACK: u32 = 1;
-    const TABLE_LOCAL: u8 = libc::RT_TABLE_LOCAL;
+    const TABLE: u8 = libc::RT_TABLE_LOCAL;
     let scope = if family == AddressFamily::INET { libc::RT_SCOPE_HOST } else { libc::RT_SCOPE_UNIVERSE };
     let family = u8::try_from(family.as_raw()).map_err(|_| Errno::AFNOSUPPORT)?;
-    let mut message = Vec::with_capacity(LENGTH as usize);
-    // nlmsghdr: length, type, flags, sequence, port.
-    message.extend_from_slice(&LENGTH.to_ne_bytes());
-    message.extend_from_slice(&libc::RTM_NEWROUTE.to_ne_bytes());
-    message.extend_from_slice(&FLAGS.to_ne_bytes());
-    message.extend_from_slice(&[0; 8]);
     // rtmsg: family, both lengths, service, table, protocol, scope, type, flags.
-    message.extend_from_slice(&[family, 0, 0, 0, TABLE_LOCAL, libc::RTPROT_STATIC, scope, libc::RTN_LOCAL]);
-    message.extend_from_slice(&[0; 4]);
-    // The interface.
-    message.extend_from_slice(&8_u16.to_ne_bytes());
-    message.extend_from_slice(&libc::RTA_OIF.to_ne_bytes());
-    message.extend_from_slice(&LOOPBACK.to_ne_bytes());
+    let head = [family, 0, 0, 0, TABLE, libc::RTPROT_STATIC, scope, libc::RTN_LOCAL, 0, 0, 0, 0];
+    ask(kernel, libc::RTM_NEWROUTE, libc::NLM_F_CREATE, &head, &[(libc::RTA_OIF, LOOPBACK)])
+}
+
+/// `ip link set lo gso_max_size ... gso_ipv4_max_size ...`: fewer, larger packets between the program and the gate.
+fn packets_are_large(kernel: &OwnedFd) -> Result<(), Errno> {
+    /// Four times the ordinary; half as much processor time for the same bytes, and more gains nothing.
+    const LARGEST: u32 = 256 << 10;
+    /// Not known to the library yet.
+    const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
+    // ifinfomsg: family, padding, type, index, flags, which of them change.
+    let [a, b, c, d] = LOOPBACK.to_ne_bytes();
+    let head = [0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0];
+    let sizes = [libc::IFLA_GSO_MAX_SIZE, IFLA_GSO_IPV4_MAX_SIZE].map(|kind| (kind, LARGEST));
+    ask(kernel, libc::RTM_NEWLINK, 0, &head, &sizes)
+}
+
+/// One request in the kernel's own words (rtnetlink(7)), and its answer.
+fn ask(kernel: &OwnedFd, kind: u16, flags: i32, head: &[u8], attributes: &[(u16, u32)]) -> Result<(), Errno> {
+    const HEADER: usize = 16;
+    const ATTRIBUTE: usize = 8;
+    let length = HEADER + head.len() + ATTRIBUTE * attributes.len();
+    let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags;
+    let mut message = Vec::with_capacity(length);
+    // nlmsghdr: length, type, flags, sequence, port.
+    message.extend_from_slice(&(length as u32).to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(&(flags as u16).to_ne_bytes());
+    message.extend_from_slice(&[0; 8]);
+    message.extend_from_slice(head);
+    for (kind, value) in attributes {
+        message.extend_from_slice(&(ATTRIBUTE as u16).to_ne_bytes());
+        message.extend_from_slice(&kind.to_ne_bytes());
+        message.extend_from_slice(&value.to_ne_bytes());
+    }
     rustix::net::send(kernel, &message, SendFlags::empty())?;
     let mut answer = [0_u8; 256];
     let (_, got) = rustix::net::recv(kernel, &mut answer, RecvFlags::empty())?;
     // nlmsgerr: the error follows the header; zero is the acknowledgement.
-    let error =
-        answer.get(..got).and_then(|answer| answer.get(16..20)).and_then(|error| error.try_into().ok());
-    match error.map(i32::from_ne_bytes) {
+    let error = answer.get(..got).and_then(|answer| answer.get(HEADER..HEADER + 4));
+    match error.and_then(|error| error.try_into().ok()).map(i32::from_ne_bytes) {
         Some(0) => Ok(()),
         Some(error) => Err(Errno::from_raw_os_error(-error)),
         None => Err(Errno::BADMSG),
