@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
-use vambrace_core::plan::canonical;
 use vambrace_core::principal::{Peer, Principal, RawCall};
 use vambrace_core::risk::Level;
 use vambrace_core::timestamp::Timestamp;
@@ -127,16 +126,6 @@ pub struct AskedCall {
 }
 
 impl AskedCall {
-    /// What names the same call, asked again in the same session.
-    #[must_use]
-    pub fn name_of(raw: &RawCall) -> Digest {
-        Digest::of_parts([
-            b"vambrace-asked-1".as_slice(),
-            raw.tool.as_bytes(),
-            canonical(&raw.args).as_bytes(),
-        ])
-    }
-
     pub(crate) fn seal(&self, id: &Id, questions: &dyn Questions) -> Result<Kept, CallError> {
         let who = &self.peer.principal;
         let words = json!({

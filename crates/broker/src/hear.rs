@@ -111,7 +111,7 @@ impl Broker {
             summary: self.text(&summary)?,
             why: self.text(&question.why.join("\n"))?,
             grantable: question.grantable,
-            asked: trail.asked,
+            asked: trail.asked(),
             digest: question.digest,
             revision: self.parts.policy.revision,
             sealed: call.seal(&id, store.questions())?,
@@ -156,7 +156,7 @@ impl Broker {
                 store.questions().approval(id.as_str()).await
             }
             Err(error) if error.concerns_batch_only() => {
-                let before = store.questions().asked_before(trail.session.as_str(), trail.asked).await;
+                let before = store.questions().asked_before(trail.session.as_str(), trail.asked()).await;
                 match before {
                     Ok(Some(row)) if matches!(row.state, AskState::Pending | AskState::Approved) => {
                         return Ok((row, None));

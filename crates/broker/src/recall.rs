@@ -17,7 +17,7 @@ pub(crate) async fn recall(broker: &Broker, admitted: Admitted, trail: &mut Trai
     if trail.resumed || !broker.may_ask(&trail.tool) {
         return Ok(admitted);
     }
-    let found = broker.parts.store.questions().asked_before(trail.session.as_str(), trail.asked).await;
+    let found = broker.parts.store.questions().asked_before(trail.session.as_str(), trail.asked()).await;
     let Some(row) = found.map_err(|error| CallError::from(&error))? else { return Ok(admitted) };
     let now = broker.parts.clock.now();
     if row.delivered || row.created < now.earlier(REMEMBERED_MS) {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 use vambrace_core::digest::Digest;
 use vambrace_core::id::Id;
+use vambrace_core::plan::canonical;
 use vambrace_core::principal::{Peer, Principal, RawCall};
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
@@ -49,8 +50,6 @@ pub(crate) struct Trail {
     pub(crate) started: Option<u64>,
     /// Which door it came through.
     pub(crate) door: &'static str,
-    /// How the call was asked: what finds its question again.
-    pub(crate) asked: Digest,
     /// Whether the call has its row already: it waited for a decision.
     pub(crate) resumed: bool,
     /// Whether somebody waits for the decision.
@@ -102,7 +101,6 @@ impl Trail {
             decide_us: 0,
             started: None,
             door: peer.door,
-            asked: AskedCall::name_of(raw),
             resumed: false,
             waits: false,
             hitl: None,
@@ -123,6 +121,15 @@ impl Trail {
         trail.hitl = Some(row.id.clone());
         trail.resumed = true;
         trail
+    }
+
+    /// How the call was asked: what finds its question again.
+    pub(crate) fn asked(&self) -> Digest {
+        Digest::of_parts([
+            b"vambrace-asked-1".as_slice(),
+            self.tool.as_bytes(),
+            canonical(&self.args).as_bytes(),
+        ])
     }
 
     pub(crate) fn elapsed_ms(&self) -> u64 {
