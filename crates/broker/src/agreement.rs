@@ -155,7 +155,9 @@ impl Broker {
         if let Some(id) = trail.consent.as_ref().and_then(|consent| consent.undoes.clone()) {
             changes.push(AskChange::RolledBack { id, at: now }.into());
         }
-        let committed = self.parts.store.commit(Batch::lazy(entries, changes)).await;
+        // File and folder are synced, and so is the start: after a power cut the next start finds by the file's hash that it
+        // was made, and records it.
+        let committed = self.parts.store.commit(Batch::with_next(entries, changes)).await;
         let committed = committed.map_err(|error| CallError::from(&error))?;
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
     }

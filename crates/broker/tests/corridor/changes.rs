@@ -16,7 +16,11 @@ pub(crate) const DEV: &str = "roles:\n  default: dev\n";
 const MAIN: &str = "fn main() {\n    println!(\"hello\");\n}\n";
 
 pub(crate) fn ada() -> Decider {
-    Decider::of_key("ada", SigningKey::new("approver/ada", KeyKind::Log, &[7; 32]).unwrap())
+    Decider::of_key("ada", ada_key())
+}
+
+pub(crate) fn ada_key() -> SigningKey {
+    SigningKey::new("approver/ada", KeyKind::Log, &[7; 32]).unwrap()
 }
 
 pub(crate) fn id(answer: &Value) -> String {
