@@ -15,7 +15,7 @@ use vambrace_store::{
 };
 
 use crate::changes::{DEV, ada, ada_key, file, id, propose, waiting};
-use crate::faults::{Failing, Fuse};
+use crate::faults::Failing;
 use crate::kit::{Hand, Kit, call, parts};
 
 const PATCH: &str = "--- a/src/a.txt\n+++ b/src/a.txt\n@@ -1 +1 @@\n-a\n+A\n--- a/src/b.txt\n+++ b/src/b.txt\n@@ -1 +1 @@\n-b\n+B\n";
@@ -134,11 +134,7 @@ async fn the_end_of_a_change_asks_for_no_sync_of_its_own() {
     ] {
         let mut kit = Kit::new(&format!("{DEV}audit:\n  sync: {sync}\n"));
         let kept = Arc::default();
-        let store = Failing {
-            store: Arc::clone(&kit.store),
-            fuse: Fuse::new(usize::MAX - 1),
-            kept: Arc::clone(&kept),
-        };
+        let store = Failing { kept: Arc::clone(&kept), ..Failing::never(&kit.store) };
         kit.parts.as_mut().unwrap().store = Arc::new(store);
         let broker = Arc::new(kit.broker());
         let args = json!({"path": "src/a.txt", "content": "A\n"});
