@@ -45,14 +45,14 @@ pub(crate) fn run() -> Report {
     let (our_wall, their_wall) = (median(&mut our_wall), median(&mut their_wall));
     if let Some((whole, all)) = syncs::of_one_edit(LINES) {
         report.must(
-            "syncs that one edit waits for: proposed, agreed to, applied, recorded",
-            whole,
+            "all syncs of the program for each edit: proposed, agreed to, applied, recorded",
+            all,
             "",
             Must::AtMost(4.0),
         );
-        report.tell("all syncs of the program for each edit, with those nobody waits for", all, "");
+        report.tell("of them those that an edit waits for", whole, "");
     }
-    report.tell("of them by applying", f64::from(syncs), "");
+    report.tell("of those by applying", f64::from(syncs), "");
     report.tell("processor time: ours, with the diff", our_cpu, "ms");
     report.tell("processor time: sed -i", their_cpu, "ms");
     report.must("processor time: ours / sed -i", our_cpu / their_cpu, "x", Must::AtMost(2.0));

@@ -1,7 +1,7 @@
 //! How often one edit waits for the disk from end to end: the program itself serves a client over MCP, every edit is
 //! proposed, agreed to in a form, applied and recorded, and `strace` writes down each sync that any of its threads asks
-//! for. Counted is what stands between the call and its answer; what the store does besides (the end of a call, which no
-//! answer waits for, and a checkpoint each second of activity) shows in the mean over the whole run.
+//! for. Counted is every one of them, the checkpoint of each second of activity too, as the mean over the run; and those
+//! that stand between a call and its answer.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};

@@ -69,11 +69,11 @@ impl Broker {
         };
         let hitl = trail.hitl.clone().unwrap_or_else(|| self.new_id("hitl-"));
         trail.hitl = Some(hitl.clone());
-        let kept = self.keep(&format!("{hitl}/changes"), &draft.changes.to_bytes())?;
+        let kept = || self.keep(&format!("{hitl}/changes"), &draft.changes.to_bytes());
         let back = back.map(|back| self.keep(&format!("{hitl}/back"), &back.to_bytes())).transpose()?;
         let Some(consent) = trail.consent.clone() else {
             entries.extend(self.propose_records(trail, &change, &hitl, Status::Allowed)?);
-            changes.push(self.proposal_row(trail, &change, &hitl, Some((kept, back)), None)?);
+            changes.push(self.proposal_row(trail, &change, &hitl, Some((Some(kept()?), back)), None)?);
             return Ok((entries, changes));
         };
         let digest = trail.plan_digest.unwrap_or(Digest::ZERO);
@@ -84,7 +84,8 @@ impl Broker {
         entries.push(entry);
         if consent.undoes.is_some() {
             entries.extend(self.propose_records(trail, &change, &hitl, Status::Approved)?);
-            changes.push(self.proposal_row(trail, &change, &hitl, Some((kept, back)), consent.undoes)?);
+            // What it takes is the way back of what it undoes, and kept as that.
+            changes.push(self.proposal_row(trail, &change, &hitl, Some((None, back)), consent.undoes)?);
             return Ok((entries, changes));
         }
         let mut shown = None;
@@ -100,7 +101,8 @@ impl Broker {
         changes.push(AskChange::Decide { id: hitl.clone(), decided, note }.into());
         changes.push(AskChange::Use { id: hitl.clone(), at: now }.into());
         let life = self.parts.store.questions().life().clone();
-        changes.push(AskChange::Begin { id: hitl.clone(), changes: kept, back, shown, life, at: now }.into());
+        changes
+            .push(AskChange::Begin { id: hitl.clone(), changes: kept()?, back, shown, life, at: now }.into());
         if consent.reach != Reach::Once {
             let asked = Granted { id: &hitl, session: &trail.session, principal: &trail.principal };
             let (entry, change) = self.grant_of(&asked, consent.reach, &trail.class, &consent.decider)?;
@@ -155,7 +157,9 @@ impl Broker {
         if let Some(id) = trail.consent.as_ref().and_then(|consent| consent.undoes.clone()) {
             changes.push(AskChange::RolledBack { id, at: now }.into());
         }
-        let committed = self.parts.store.commit(Batch::lazy(entries, changes)).await;
+        // File and folder are synced, and so is the start: after a power cut the next start finds by the file's hash that it
+        // was made, and records it.
+        let committed = self.parts.store.commit(Batch::with_next(entries, changes)).await;
         let committed = committed.map_err(|error| CallError::from(&error))?;
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
     }

@@ -102,9 +102,7 @@ impl Broker {
             let why = format!("`{id}` is {}, and only an applied change can be rolled back", change.state);
             return Err(CallError::new(ErrorCode::ProposalUsed, why));
         }
-        let place = format!("{id}/back");
-        let back = change.back.as_ref().and_then(|kept| questions.vault().open_kept(&place, kept));
-        let back = back.and_then(|bytes| ChangeSet::from_bytes(&bytes).ok()).ok_or_else(|| {
+        let back = self.way_back(&change.id).await?.ok_or_else(|| {
             CallError::new(
                 ErrorCode::TooLarge,
                 "what was there before was too large to keep, so there is no way back",

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use vambrace_core::config::AuditSync;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::principal::{Peer, Provenance, RawCall};
 use vambrace_core::redacted::Redacted;
@@ -150,7 +151,10 @@ impl Broker {
             }
         };
         let mut put = None;
-        let found = match store.commit(Batch::durable(entries, changes)).await {
+        // Whoever waits is told how it ends, not the id: a power cut takes him along, and the decision is synced behind it.
+        let later = trail.waits && self.parts.sync == AuditSync::ReadsLater;
+        let batch = if later { Batch::lazy(entries, changes) } else { Batch::durable(entries, changes) };
+        let found = match store.commit(batch).await {
             Ok(committed) => {
                 put = committed.last().map(|sealed| (sealed, committed.is_durable()));
                 store.questions().approval(id.as_str()).await
@@ -249,7 +253,7 @@ impl Broker {
         let expires = row.created.later(self.parts.asking.deadline_ms(risk));
         if expires > row.expires {
             let change = AskChange::Extend { id: row.id.clone(), expires };
-            let _ = self.parts.store.commit(Batch::lazy(Vec::new(), vec![change.into()])).await;
+            let _ = self.parts.store.commit(Batch::with_next(Vec::new(), vec![change.into()])).await;
         }
     }
 

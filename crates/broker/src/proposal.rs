@@ -103,7 +103,7 @@ impl Broker {
         trail: &Trail,
         change: &Drafted,
         hitl: &Id,
-        begun: Option<(Kept, Option<Kept>)>,
+        begun: Option<(Option<Kept>, Option<Kept>)>,
         undoes: Option<Id>,
     ) -> Result<Change, CallError> {
         let now = self.parts.clock.now();
@@ -112,7 +112,7 @@ impl Broker {
         let path = change.files.first().map(|file| file.path.as_str()).unwrap_or_default();
         let state = if begun.is_some() { ProposalState::Applying } else { ProposalState::Proposed };
         let life = begun.is_some().then(|| questions.life().clone());
-        let (changes, back) = begun.map_or((None, None), |(changes, back)| (Some(changes), back));
+        let (changes, back) = begun.unwrap_or_default();
         Ok(AskChange::Propose(ProposalRow {
             id: hitl.clone(),
             call: trail.call.clone(),

@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 use vambrace_core::change::ChangeSet;
 use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::id::Id;
 use vambrace_ledger::{Level, Op, Status};
 use vambrace_store::{
-    AskChange, Asked, Batch, CallFinish, CallState, Change, Entry, ProposalRow, ProposalState,
+    AskChange, Asked, Batch, CallFinish, CallState, Change, Entry, Kept, ProposalRow, ProposalState,
 };
 use vambrace_workspace::State;
 
@@ -27,9 +28,13 @@ impl Broker {
             let journals = tokio::task::spawn_blocking(move || settle.recover());
             journals.await.map_err(|_| broken())?;
             for row in left {
-                let place = format!("{}/changes", row.id);
-                let bytes = row.changes.as_ref().and_then(|kept| questions.vault().open_kept(&place, kept));
-                let changes = bytes.and_then(|bytes| ChangeSet::from_bytes(&bytes).ok());
+                let changes = match &row.undoes {
+                    Some(undone) => self.way_back(undone).await?,
+                    None => row
+                        .changes
+                        .as_ref()
+                        .and_then(|kept| self.opened(&format!("{}/changes", row.id), kept)),
+                };
                 let applier = applier.clone();
                 let state = match changes.clone() {
                     Some(changes) => tokio::task::spawn_blocking(move || applier.state(&changes))
@@ -120,6 +125,18 @@ impl Broker {
 }
 
 impl Broker {
+    /// What undoes a change; `None` where it was too large to keep, or does not open.
+    pub(crate) async fn way_back(&self, id: &Id) -> Result<Option<ChangeSet>, CallError> {
+        let kept = self.parts.store.questions().way_back(id.as_str()).await;
+        let kept = kept.map_err(|error| CallError::from(&error))?;
+        Ok(kept.and_then(|kept| self.opened(&format!("{id}/back"), &kept)))
+    }
+
+    fn opened(&self, place: &str, kept: &Kept) -> Option<ChangeSet> {
+        let bytes = self.parts.store.questions().vault().open_kept(place, kept)?;
+        ChangeSet::from_bytes(&bytes).ok()
+    }
+
     /// What the caller is told of a change that was found applied: as it was agreed to, which may not be as it was proposed.
     fn found_applied(&self, row: &ProposalRow<String>, changes: Option<&ChangeSet>, words: &str) -> Value {
         let summary = changes.map_or_else(|| row.summary.clone(), ChangeSet::summary);

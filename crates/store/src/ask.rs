@@ -122,8 +122,9 @@ pub struct ProposalRow<T = Text> {
     pub life: Option<Id>,
     /// The diff as it was shown.
     pub shown: Kept,
-    /// What is applied, and what undoes it; once it is begun.
+    /// What is applied, once it is begun; nothing for a rollback, which is the way back of the change that it undoes.
     pub changes: Option<Kept>,
+    /// What undoes it. On the way out only whether there is such a way: see [`crate::Questions::way_back`].
     pub back: Option<Kept>,
     /// What the caller is told.
     pub outcome: Option<Kept>,
@@ -203,12 +204,16 @@ impl ApprovalRow<String> {
 
 pub(crate) const PROPOSALS: &str =
     "SELECT id, call, session, user, project, tool, path, summary, files, patch_hash, digest,
-     state, created, changed, undoes, life, shown, changes, back, outcome FROM proposals";
+     state, created, changed, undoes, life, shown, changes,
+     EXISTS (SELECT 1 FROM ways_back WHERE proposal = proposals.id), outcome FROM proposals";
 
-/// The same for a list: whether there is a way back, and nothing of what is large.
+/// The same for a list: nothing of what is large.
 pub(crate) const LISTED: &str =
     "SELECT id, call, session, user, project, tool, path, summary, files, patch_hash, digest,
-     state, created, changed, undoes, life, x'', NULL, iif(back IS NULL, NULL, x''), NULL FROM proposals";
+     state, created, changed, undoes, life, x'', NULL,
+     EXISTS (SELECT 1 FROM ways_back WHERE proposal = proposals.id), NULL FROM proposals";
+
+pub(crate) const WAY_BACK: &str = "SELECT sealed FROM ways_back WHERE proposal = ?1";
 
 impl ProposalRow<String> {
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -234,7 +239,7 @@ impl ProposalRow<String> {
             life: id_or_none(row, 15)?,
             shown: Kept::stored(row.get(16)?),
             changes: kept(17)?,
-            back: kept(18)?,
+            back: row.get::<_, bool>(18)?.then(|| Kept::stored(Vec::new())),
             outcome: kept(19)?,
         })
     }

@@ -31,13 +31,17 @@ pub enum Room {
     Reserve,
 }
 
-/// When a commit counts as done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// When a commit counts as done; what asks for more comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// On the disk: survives a power cut.
-    Durable,
+    /// Handed to the operating system, like [`Durability::Lazy`], and asks for no sync: the next one takes it along, at the
+    /// latest that of the next checkpoint (a second later) or of closing the store. For what a start after a power cut finds
+    /// out by itself.
+    WithNext,
     /// Handed to the operating system: survives the end of this process, and a power cut some 100 ms later.
     Lazy,
+    /// On the disk: survives a power cut.
+    Durable,
 }
 
 /// One change of state.
@@ -118,10 +122,16 @@ impl Batch {
         Self { entries, changes, durability: Durability::Durable, room: Room::Free }
     }
 
-    /// A batch that rides along with the next sync.
+    /// A batch that rides along with the next sync, which comes soon.
     #[must_use]
     pub fn lazy(entries: Vec<Entry>, changes: Vec<Change>) -> Self {
         Self { entries, changes, durability: Durability::Lazy, room: Room::Free }
+    }
+
+    /// A batch that rides along with the next sync, whenever that is.
+    #[must_use]
+    pub fn with_next(entries: Vec<Entry>, changes: Vec<Change>) -> Self {
+        Self { entries, changes, durability: Durability::WithNext, room: Room::Free }
     }
 
     /// A batch that only tells of a refusal or an end: written even when the disk is full, while the reserve lasts.

@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
+use crate::batch::Durability;
 use crate::error::StoreError;
 use crate::tide::Tide;
 use crate::writer::{Job, Outcome, Writer};
@@ -139,7 +140,7 @@ impl Desk {
         let outcome = written.map(|written| written.settle(&self.tide));
         let outcome = outcome.and_then(|mut all| all.pop().unwrap_or(Err(StoreError::Closed)));
         let [job] = group;
-        if !job.durable && !self.state.watching.swap(true, Ordering::SeqCst) {
+        if job.durability == Durability::Lazy && !self.state.watching.swap(true, Ordering::SeqCst) {
             let _ = self.tell(Message::Watch);
         }
         if untidy {
@@ -167,7 +168,7 @@ impl Clerk {
                 Ok(Message::Watch) => {}
                 Err(RecvTimeoutError::Timeout) => self.tide.ensure_lazy(),
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.tide.ensure_lazy();
+                    self.tide.ensure_all();
                     return;
                 }
             }

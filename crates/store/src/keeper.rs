@@ -85,7 +85,10 @@ impl Keeper {
                 Chore::Project => due = due.or_else(|| self.later()),
                 Chore::Checkpoint => self.checkpoint(),
                 Chore::CatchUp(answer) => {
-                    let _ = answer.send(self.caught_up());
+                    let done = self.caught_up();
+                    // What comes from now on says so.
+                    due = due.filter(|_| done.is_err());
+                    let _ = answer.send(done);
                 }
                 Chore::Rotate(answer) => {
                     let _ = answer.send(self.rotate());

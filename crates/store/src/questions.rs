@@ -2,12 +2,14 @@
 
 use vambrace_ledger::{Digest, Id, Timestamp};
 
-use crate::ask::{APPROVALS, ApprovalRow, GRANTS, GrantRow, LISTED, PROPOSALS, ProposalRow, UNANSWERED};
+use crate::ask::{
+    APPROVALS, ApprovalRow, GRANTS, GrantRow, LISTED, PROPOSALS, ProposalRow, UNANSWERED, WAY_BACK,
+};
 use crate::error::StoreError;
 use crate::sqlite::{SqliteStore, most};
 use crate::store::BoxFuture;
 use crate::token::{TOKENS, TokenRow};
-use crate::vault::Vault;
+use crate::vault::{Kept, Vault};
 use crate::wake::Watch;
 
 /// Which questions are wanted.
@@ -45,7 +47,10 @@ pub trait Questions: Send + Sync {
     /// The change that undid another one.
     fn undone_by<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>>;
 
-    /// The newest changes, newest first, without what is kept of them: of `back` only whether it is there.
+    /// What undoes a change, sealed.
+    fn way_back<'a>(&'a self, id: &'a str) -> Found<'a, Kept>;
+
+    /// The newest changes, newest first, without what is kept of them.
     fn proposals(&self, limit: usize) -> List<'_, ProposalRow<String>>;
 
     /// Changes that were begun and whose end is not recorded.
@@ -117,6 +122,10 @@ impl Questions for SqliteStore {
     fn undone_by<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>> {
         let sql = format!("{PROPOSALS} WHERE undoes = ?1 AND state IN ('applied', 'rolled_back')");
         Box::pin(async move { self.readers.one(&sql, [id], ProposalRow::read) })
+    }
+
+    fn way_back<'a>(&'a self, id: &'a str) -> Found<'a, Kept> {
+        Box::pin(async move { self.readers.one(WAY_BACK, [id], |row| row.get(0).map(Kept::stored)) })
     }
 
     fn proposals(&self, limit: usize) -> List<'_, ProposalRow<String>> {

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sql/0003.sql"),
     include_str!("sql/0004.sql"),
     include_str!("sql/0005.sql"),
+    include_str!("sql/0006.sql"),
 ];
 
 /// Opens for writing. The caller holds the writer lock: switching to a log and migrating do not go well

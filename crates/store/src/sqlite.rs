@@ -14,7 +14,7 @@ use vambrace_ledger::{
     Checkpoint, Digest, Encoded, Entry, Head, Id, MAX_SEGMENT_BYTES, Salt, Timestamp, VerifyKey,
 };
 
-use crate::batch::{Batch, Change, Committed, Durability, Start};
+use crate::batch::{Batch, Change, Committed, Start};
 use crate::call::{self, CallRow, RecentCalls};
 use crate::checkpoints::{self, CheckpointRow, Copies};
 use crate::desk::{self, Desk};
@@ -409,7 +409,7 @@ impl Store for SqliteStore {
                 encoded: encode(&batch.entries)?,
                 changes: batch.changes,
                 sealed: Vec::with_capacity(batch.entries.len()),
-                durable: batch.durability == Durability::Durable,
+                durability: batch.durability,
                 room: batch.room,
             };
             let start = Start::of(&batch.entries);

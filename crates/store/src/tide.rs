@@ -116,6 +116,11 @@ impl Tide {
         }
     }
 
+    /// Brings everything that was committed here to the disk, what waits for the next sync too.
+    pub(crate) fn ensure_all(&self) {
+        let _ = self.ensure(self.commits());
+    }
+
     /// Brings everything that anybody has committed so far to the disk, other processes too.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         let mut file = self.file.lock();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use vambrace_ledger::{Encoded, Head, Id};
 
-use crate::batch::{Change, Room, Sealed};
+use crate::batch::{Change, Durability, Room, Sealed};
 use crate::error::StoreError;
 use crate::lock::FolderLock;
 use crate::reserve::Reserve;
@@ -32,7 +32,7 @@ pub(crate) struct Job {
     pub(crate) encoded: Vec<Encoded>,
     pub(crate) changes: Vec<Change>,
     pub(crate) sealed: Vec<Sealed>,
-    pub(crate) durable: bool,
+    pub(crate) durability: Durability,
     pub(crate) room: Room,
 }
 
@@ -67,10 +67,8 @@ type Refused = Option<StoreError>;
 pub(crate) struct Written {
     refused: Vec<Refused>,
     commit: u64,
-    durable: bool,
-    /// Whether it holds a record. A change without one (a longer deadline) is nothing that a power cut may not take: it is
-    /// synced with the next record, and asks for no sync of its own.
-    recorded: bool,
+    /// What the most demanding of its batches asks for.
+    durability: Durability,
 }
 
 /// What became of one batch: whether it is on the disk.
@@ -79,18 +77,18 @@ pub(crate) type Outcome = Result<bool, StoreError>;
 impl Written {
     /// Waits for the disk where somebody asked for it; one outcome for each batch.
     pub(crate) fn settle(self, tide: &Tide) -> Vec<Outcome> {
-        let settled = if self.durable {
+        let settled = match self.durability {
             // What was committed lazily is synced with the rest, and then says so.
-            tide.ensure(self.commit)
-        } else {
-            if self.recorded {
+            Durability::Durable => tide.ensure(self.commit),
+            Durability::Lazy => {
                 tide.later(self.commit);
+                Ok(())
             }
-            Ok(())
+            Durability::WithNext => Ok(()),
         };
         let outcome = |refused: Refused| match (refused, &settled) {
             (Some(error), _) => Err(error),
-            (None, Ok(())) => Ok(self.durable),
+            (None, Ok(())) => Ok(self.durability == Durability::Durable),
             (None, Err(error)) => Err(error.clone()),
         };
         self.refused.into_iter().map(outcome).collect()
@@ -125,8 +123,8 @@ impl Writer {
                 let records: u64 = group.iter_mut().map(sealed).sum();
                 self.shared.recorded(records);
                 self.shared.log_grew(self.wal.frames(), SOFT_PAGES);
-                let durable = group.iter_mut().any(|job| job.as_mut().durable);
-                Ok(Written { refused, commit, durable, recorded: records > 0 })
+                let asked = group.iter_mut().map(|job| job.as_mut().durability).max();
+                Ok(Written { refused, commit, durability: asked.unwrap_or(Durability::WithNext) })
             }
             Err(error) => {
                 if error.is_fatal() {
@@ -387,18 +385,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_without_a_record_asks_for_no_sync_of_its_own() {
+    fn what_goes_with_the_next_sync_asks_for_none_and_is_taken_along() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let tide = Tide::new(crate::files::OsDisk::shared(), file.path().to_owned());
-        let settle = |durable: bool, recorded: bool| {
-            let written = Written { refused: vec![None], commit: tide.committed(), durable, recorded };
+        let settle = |durability: Durability| {
+            let written = Written { refused: vec![None], commit: tide.committed(), durability };
             let outcome = written.settle(&tide).pop().unwrap().unwrap();
             (outcome, tide.due().is_some())
         };
-        assert_eq!(settle(false, false), (false, false));
-        assert_eq!(settle(false, true), (false, true));
-        // Somebody waits: then it is on the disk, with a record or without.
-        assert_eq!(settle(true, false), (true, false));
+        assert_eq!(settle(Durability::WithNext), (false, false));
+        assert_eq!(settle(Durability::Lazy), (false, true));
+        assert_eq!(settle(Durability::Durable), (true, false));
         assert_eq!(tide.syncs(), 1);
+        // Closing: what nobody asked a sync for, once.
+        assert_eq!(settle(Durability::WithNext), (false, false));
+        tide.ensure_all();
+        tide.ensure_all();
+        assert_eq!(tide.syncs(), 2);
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct DiffLine<'d> {
     pub(crate) inside_hunk: bool,
     /// Inside a hunk: the number of the next line of the file as it is, and as it shall be.
     pub(crate) numbers: (u64, u64),
-    /// How many lines are left out here.
+    /// What is left out here.
     pub(crate) gap: Option<Gap>,
 }
 
@@ -56,6 +56,8 @@ pub(crate) fn lines(diff: &[u8]) -> impl Iterator<Item = DiffLine<'_>> {
         } else if text.starts_with(b"diff --git ") || (text.starts_with(b"--- ") && !headed) {
             line.starts_section = true;
             headed = text.starts_with(b"diff --git ");
+        } else {
+            line.gap = Gap::told(text);
         }
         line
     })

@@ -3,31 +3,25 @@
 //! lack its beginning. Whatever is replaced, no line of the diff is left out: who agrees has seen each of them. What the
 //! diff itself leaves out (`diff::Gap`) is not looked through, however long it is.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vambrace_core::change::FileChange;
+use vambrace_core::change::{BadChange, FileChange, spliced};
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::{Redact, RedactError, Redacted, Secret};
 use vambrace_workspace::{Draft, SECRET_REACH};
 
 use crate::bare::same_size;
-use crate::fresh::places;
 use crate::sections::{lines, sections};
-
-/// Lines with secrets, by their number, without them.
-type Clean = BTreeMap<u64, String>;
 
 /// The diff without secrets, line by line.
 pub fn shown_diff(draft: &Draft, redactor: &dyn Redact) -> Result<String, CallError> {
     let mut out = String::with_capacity(draft.diff.len());
     let mut files = draft.changes.files().iter().zip(&draft.bases);
     for section in sections(&draft.diff) {
-        let (old, new) = match files.next() {
-            Some((file, base)) => clean(file, base, &Hidden::by(&section), redactor)?,
-            None => Default::default(),
+        let masked = match files.next() {
+            Some((file, base)) => masked_section(&section, file, base, redactor)?,
+            None => String::from_utf8_lossy(&section).into_owned(),
         };
-        let masked = masked_section(&section, &old, &new);
         // What is left is looked at line by line, so that no two lines become one.
         if redactor.redact(&masked).map_err(failed)?.count == 0 {
             out.push_str(&masked);
@@ -42,136 +36,130 @@ pub fn shown_diff(draft: &Draft, redactor: &dyn Redact) -> Result<String, CallEr
     Ok(out)
 }
 
-/// The diff of a file with the lines that hold secrets replaced.
-fn masked_section(section: &[u8], old: &Clean, new: &Clean) -> String {
-    let mut out = String::with_capacity(section.len());
-    for line in lines(section) {
-        let (here, there) = line.numbers;
-        let sign = line.text.first().copied().filter(|_| line.inside_hunk);
-        let masked = match sign {
-            Some(b'+') => new.get(&there),
-            Some(b'-') => old.get(&here),
-            Some(b' ') => old.get(&here).or_else(|| new.get(&there)),
-            _ => None,
-        };
-        match (masked, sign) {
-            (Some(masked), Some(sign)) => {
-                out.push(char::from(sign));
-                out.push_str(masked);
-                out.push_str(if line.text.ends_with(b"\n") { "\n" } else { "" });
-            }
-            _ => out.push_str(&String::from_utf8_lossy(line.text)),
-        }
-    }
-    out
-}
-
-/// The numbers of the lines that a diff leaves out, of the file as it is and as it shall be, in order.
-#[derive(Default)]
-struct Hidden {
-    old: Vec<Range<u64>>,
-    new: Vec<Range<u64>>,
-}
-
-impl Hidden {
-    fn by(section: &[u8]) -> Self {
-        let mut hidden = Self::default();
-        for (gap, (here, there)) in lines(section).filter_map(|line| Some((line.gap?, line.numbers))) {
-            hidden.old.extend((gap.old > 0).then(|| here..here.saturating_add(gap.old)));
-            hidden.new.extend((gap.new > 0).then(|| there..there.saturating_add(gap.new)));
-        }
-        hidden
-    }
-}
-
-fn breaks(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
-}
-
-/// The lines with secrets of a file as it is, and as it shall be.
-fn clean(
+/// The diff of a file with its secrets replaced.
+fn masked_section(
+    section: &[u8],
     file: &FileChange,
     base: &[u8],
-    hidden: &Hidden,
     redactor: &dyn Redact,
-) -> Result<(Clean, Clean), CallError> {
-    let (mut old, mut new) = (Clean::new(), Clean::new());
-    let Some(after) = file.after() else {
-        mask_shown(base, 1, &hidden.old, &mut old, redactor)?;
-        return Ok((old, new));
+) -> Result<String, CallError> {
+    let new = match file.after() {
+        Some(after) => spliced(base, &after.splices).map_err(BadChange::from)?,
+        None => Vec::new(),
     };
-    // The number of the line at the end of the last place, there and then.
-    let (mut seen, mut here, mut there) = (0, 1, 1);
-    for place in places(base, &after.splices) {
-        let between = breaks(base.get(seen..place.span.start).unwrap_or_default());
-        (here, there) = (here + between, there + between);
-        let (was, shall) = (base.get(place.span.clone()).unwrap_or_default(), place.new_text(base));
-        mask_shown(was, here, &hidden.old, &mut old, redactor)?;
-        mask_shown(&shall, there, &hidden.new, &mut new, redactor)?;
-        (here, there) = (here + breaks(was), there + breaks(&shall));
-        seen = place.span.end;
+    let placed = placed(section, base, &new);
+    let was = secrets(base, placed.iter().filter_map(|line| line.old.as_ref()), redactor)?;
+    let shall = secrets(&new, placed.iter().filter_map(|line| line.new.as_ref()), redactor)?;
+    let mut out = String::with_capacity(section.len());
+    for line in &placed {
+        let mut own: Vec<(Range<usize>, &str)> = Vec::new();
+        own.extend(line.old.iter().flat_map(|span| within(&was, span)));
+        own.extend(line.new.iter().flat_map(|span| within(&shall, span)));
+        own.sort_by_key(|(span, _)| span.start);
+        // Behind the sign.
+        let mut at = 0;
+        for (span, mark) in own {
+            let from = (span.start + 1).max(at);
+            out.push_str(&String::from_utf8_lossy(line.text.get(at..from).unwrap_or_default()));
+            // What stays and is known on both sides is marked once.
+            if span.end + 1 > at {
+                out.push_str(mark);
+            }
+            at = (span.end + 1).max(from);
+        }
+        out.push_str(&String::from_utf8_lossy(line.text.get(at..).unwrap_or_default()));
     }
-    Ok((old, new))
+    Ok(out)
 }
 
-/// Replaces the secrets of what is shown of a text. So much is looked at of what is not, on both sides, as a secret can be long.
-fn mask_shown(
-    mut rest: &[u8],
-    mut number: u64,
-    hidden: &[Range<u64>],
-    into: &mut Clean,
+/// A line of a diff, and where what is shown of it stands in the file as it is, and as it shall be.
+struct Placed<'d> {
+    text: &'d [u8],
+    old: Option<Range<usize>>,
+    new: Option<Range<usize>>,
+}
+
+fn placed<'d>(section: &'d [u8], base: &[u8], new: &[u8]) -> Vec<Placed<'d>> {
+    let (mut was, mut shall) = (Walk::of(base), Walk::of(new));
+    let mut placed = Vec::new();
+    let mut all = lines(section).peekable();
+    while let Some(line) = all.next() {
+        let (here, there) = line.numbers;
+        let front = all.peek().and_then(|next| next.gap?.front).unwrap_or(0);
+        let shown = line.text.strip_suffix(b"\n").unwrap_or(line.text).len().saturating_sub(1);
+        let (old, new) = match line.text.first().filter(|_| line.inside_hunk) {
+            Some(b'-') => (Some(was.part(here, front, shown)), None),
+            Some(b'+') => (None, Some(shall.part(there, front, shown))),
+            Some(b' ') => (Some(was.part(here, front, shown)), Some(shall.part(there, front, shown))),
+            _ => (None, None),
+        };
+        placed.push(Placed { text: line.text, old, new });
+    }
+    placed
+}
+
+/// A walk along the lines of a text.
+struct Walk<'t> {
+    text: &'t [u8],
+    /// The number of a line, and where it begins.
+    number: u64,
+    at: usize,
+}
+
+impl<'t> Walk<'t> {
+    fn of(text: &'t [u8]) -> Self {
+        Self { text, number: 1, at: 0 }
+    }
+
+    /// Where a part of a line stands, from so many bytes on; of a line that is not above the last one.
+    fn part(&mut self, number: u64, front: u64, length: usize) -> Range<usize> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        if let Some(last) = usize::try_from(number.saturating_sub(self.number)).unwrap_or(0).checked_sub(1) {
+            let newline = memchr::memchr_iter(b'\n', rest).nth(last);
+            self.at += newline.map_or(rest.len(), |newline| newline + 1);
+            self.number = number;
+        }
+        let from = self.at.saturating_add(usize::try_from(front).unwrap_or(usize::MAX));
+        from..from.saturating_add(length)
+    }
+}
+
+/// The secrets in and around what is shown of a text, by their places in it. So far is looked around as a secret can reach.
+fn secrets<'s>(
+    text: &[u8],
+    shown: impl Iterator<Item = &'s Range<usize>>,
     redactor: &dyn Redact,
-) -> Result<(), CallError> {
-    for gap in hidden {
-        let start = skipped(rest, gap.start.saturating_sub(number));
-        let end = skipped(rest, gap.end.saturating_sub(number));
-        if end.saturating_sub(start) <= 2 * SECRET_REACH {
-            continue;
+) -> Result<Vec<Secret>, CallError> {
+    let mut around: Vec<Range<usize>> = Vec::new();
+    for span in shown {
+        let (start, end) = (span.start.saturating_sub(SECRET_REACH), span.end.saturating_add(SECRET_REACH));
+        match around.last_mut() {
+            Some(last) if start <= last.end => last.end = last.end.max(end.min(text.len())),
+            _ => around.push(start..end.min(text.len())),
         }
-        let (head, _) = rest.split_at_checked(start + SECRET_REACH).unwrap_or((rest, &[]));
-        mask(head, number, into, redactor)?;
-        let (before, tail) = rest.split_at_checked(end - SECRET_REACH).unwrap_or((rest, &[]));
-        (number, rest) = (number + breaks(before), tail);
     }
-    mask(rest, number, into, redactor)
+    let mut found = Vec::new();
+    for span in around {
+        let part = same_size(text.get(span.clone()).unwrap_or_default());
+        let own = redactor.secrets(&part).map_err(failed)?;
+        let moved = |secret: Secret| Secret {
+            span: span.start + secret.span.start..span.start + secret.span.end,
+            mark: secret.mark,
+        };
+        found.extend(own.into_iter().map(moved));
+    }
+    Ok(found)
 }
 
-/// Where a text goes on behind so many lines.
-fn skipped(text: &[u8], lines: u64) -> usize {
-    let Some(last) = usize::try_from(lines).unwrap_or(usize::MAX).checked_sub(1) else { return 0 };
-    memchr::memchr_iter(b'\n', text).nth(last).map_or(text.len(), |newline| newline + 1)
-}
-
-/// Replaces the secrets of a text, each line of them on its own.
-fn mask(bytes: &[u8], first: u64, into: &mut Clean, redactor: &dyn Redact) -> Result<(), CallError> {
-    let secrets = redactor.secrets(&same_size(bytes)).map_err(failed)?;
-    let mut rest = secrets.as_slice();
-    let (mut at, mut number) = (0, first);
-    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        let span = at..at + line.len() - usize::from(line.ends_with(b"\n"));
-        at += line.len();
-        while rest.first().is_some_and(|secret| secret.span.end <= span.start) {
-            rest = rest.get(1..).unwrap_or_default();
-        }
-        let own: Vec<&Secret> = rest.iter().take_while(|secret| secret.span.start < span.end).collect();
-        if !own.is_empty() {
-            into.insert(number, masked(bytes, &span, &own));
-        }
-        number += 1;
-    }
-    Ok(())
-}
-
-fn masked(bytes: &[u8], line: &Range<usize>, secrets: &[&Secret]) -> String {
-    let text = |from: usize, to: usize| String::from_utf8_lossy(bytes.get(from..to).unwrap_or_default());
-    let (mut out, mut at) = (String::new(), line.start);
-    for secret in secrets {
-        out.push_str(&text(at, secret.span.start.max(at)));
-        out.push_str(&secret.mark);
-        at = secret.span.end.clamp(at, line.end);
-    }
-    out.push_str(&text(at, line.end));
-    out
+/// The secrets of a part of the text, by their places in that part.
+fn within<'s>(secrets: &'s [Secret], part: &Range<usize>) -> impl Iterator<Item = (Range<usize>, &'s str)> {
+    let from = secrets.partition_point(|secret| secret.span.end <= part.start);
+    let own =
+        secrets.get(from..).unwrap_or_default().iter().take_while(move |secret| secret.span.start < part.end);
+    own.map(move |secret| {
+        let (start, end) = (secret.span.start.max(part.start), secret.span.end.min(part.end));
+        (start - part.start..end - part.start, secret.mark.as_str())
+    })
 }
 
 fn failed(error: RedactError) -> CallError {

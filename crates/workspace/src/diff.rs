@@ -16,6 +16,7 @@ use vambrace_core::path::ScopedPath;
 mod gap;
 
 pub use gap::{Gap, Showing};
+use gap::{Rest, Run};
 
 /// Lines shown around a change.
 const CONTEXT: usize = 3;
@@ -33,7 +34,9 @@ pub struct Block {
 
 /// The diff of one file, with its header; empty when nothing changes.
 pub fn of_file(change: &FileChange, base: &[u8]) -> Result<Vec<u8>, BadSplice> {
-    written(change, base, Form::Plain, Showing::Whole)
+    let mut out = Vec::new();
+    write(&mut out, change, base, Form::Plain, Showing::Whole)?;
+    Ok(out)
 }
 
 /// Whether every file starts with a line of git's own.
@@ -45,22 +48,28 @@ enum Form {
     Git,
 }
 
-fn written(change: &FileChange, base: &[u8], form: Form, showing: Showing) -> Result<Vec<u8>, BadSplice> {
-    let mut out = header(change, form);
+fn write(
+    out: &mut Vec<u8>,
+    change: &FileChange,
+    base: &[u8],
+    form: Form,
+    showing: Showing,
+) -> Result<(), BadSplice> {
+    out.extend(header(change, form));
     let binary = |bytes: &[u8]| memchr(0, bytes).is_some();
     match change.after() {
         None if binary(base) => out.extend_from_slice(b"Binary file is deleted\n"),
         None if base.is_empty() => {}
         None => {
             let all = [Splice { at: 0, remove: base.len() as u64, insert: Vec::new() }];
-            write_blocks(&mut out, base, &all, showing)?;
+            write_blocks(out, base, &all, showing)?;
         }
         Some(after) if after.splices.iter().any(|splice| binary(&splice.insert)) => {
             out.extend_from_slice(b"Binary files differ\n");
         }
-        Some(after) => write_blocks(&mut out, base, &after.splices, showing)?,
+        Some(after) => write_blocks(out, base, &after.splices, showing)?,
     }
-    Ok(out)
+    Ok(())
 }
 
 /// The diff of several files; `base` gives the old content of each, nothing for a new one.
@@ -72,7 +81,7 @@ pub fn of_changes<'a>(
     let form = if changes.files().len() > 1 { Form::Git } else { Form::Plain };
     let mut out = Vec::new();
     for change in changes.files() {
-        out.extend(written(change, base(change).unwrap_or_default(), form, showing)?);
+        write(&mut out, change, base(change).unwrap_or_default(), form, showing)?;
     }
     Ok(out)
 }
@@ -114,17 +123,23 @@ pub fn patch_hash(diff: &[u8]) -> Digest {
 
 /// The hunks that a list of splices amounts to.
 pub fn blocks(base: &[u8], splices: &[Splice]) -> Result<Vec<Block>, BadSplice> {
-    blocks_showing(base, splices, Showing::Whole)
+    let mut blocks = Vec::new();
+    each_block(base, splices, Showing::Whole, &mut |block| blocks.push(block))?;
+    Ok(blocks)
 }
 
-fn blocks_showing(base: &[u8], splices: &[Splice], showing: Showing) -> Result<Vec<Block>, BadSplice> {
+fn each_block(
+    base: &[u8],
+    splices: &[Splice],
+    showing: Showing,
+    take: &mut dyn FnMut(Block),
+) -> Result<(), BadSplice> {
     let regions = regions(base, splices)?;
     let mut hunks = Vec::new();
     let mut shift = 0_isize;
     for region in &regions {
         shift = region.compare(base, shift, &mut hunks);
     }
-    let mut blocks = Vec::new();
     let mut rest = hunks.as_slice();
     while let Some(first) = rest.first() {
         let mut last = first;
@@ -136,10 +151,10 @@ fn blocks_showing(base: &[u8], splices: &[Splice], showing: Showing) -> Result<V
             taken += 1;
         }
         let (group, others) = rest.split_at_checked(taken).unwrap_or((rest, &[]));
-        blocks.push(block(base, group, showing));
+        take(block(base, group, showing));
         rest = others;
     }
-    Ok(blocks)
+    Ok(())
 }
 
 fn write_blocks(
@@ -148,9 +163,12 @@ fn write_blocks(
     splices: &[Splice],
     showing: Showing,
 ) -> Result<(), BadSplice> {
-    for block in blocks_showing(base, splices, showing)? {
-        out.extend_from_slice(&block.text);
-    }
+    let mut rest = Rest::new();
+    each_block(base, splices, showing, &mut |block| match Rest::begins(out, showing) {
+        true => rest.take(&block.text),
+        false => out.extend_from_slice(&block.text),
+    })?;
+    rest.tell(out);
     Ok(())
 }
 
@@ -326,9 +344,9 @@ fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing) -> Block {
     let mut at = from;
     for hunk in group {
         let between = base.get(at..hunk.old.start).unwrap_or_default();
-        let kept = write_lines(&mut body, b' ', between);
-        let gone = write_run(&mut body, b'-', base.get(hunk.old.clone()).unwrap_or_default(), showing);
-        let come = write_run(&mut body, b'+', hunk.new, showing);
+        let kept = Run::kept(between, showing).write(&mut body);
+        let old = base.get(hunk.old.clone()).unwrap_or_default();
+        let [gone, come] = Run::pair(old, hunk.new, showing).map(|run| run.write(&mut body));
         old_count += kept + gone;
         new_count += kept + come;
         at = hunk.old.end;
@@ -336,7 +354,7 @@ fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing) -> Block {
         splices.push(Splice { at: hunk.old.start as u64, remove, insert: hunk.new.to_vec() });
     }
     let tail = base.get(at..forth(base, at)).unwrap_or_default();
-    let kept = write_lines(&mut body, b' ', tail);
+    let kept = Run::kept(tail, showing).write(&mut body);
     old_count += kept;
     new_count += kept;
     let start = |line: usize, count: usize| if count == 0 { line } else { line + 1 };
@@ -349,29 +367,6 @@ fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing) -> Block {
         format!("@@ -{} +{} @@\n", range(old_line, old_count), range(new_line, new_count)).into_bytes();
     text.extend_from_slice(&body);
     Block { text, splices: Splice::merged(splices) }
-}
-
-/// Writes lines that go or come, as far as they are shown, and counts all of them.
-fn write_run(out: &mut Vec<u8>, mark: u8, run: &[u8], showing: Showing) -> usize {
-    let Some(hidden) = gap::of_run(run, mark, showing) else { return write_lines(out, mark, run) };
-    let part = |part: Range<usize>| run.get(part).unwrap_or_default();
-    write_lines(out, mark, part(0..hidden.start))
-        + gap::tell(out, mark, part(hidden.clone()))
-        + write_lines(out, mark, part(hidden.end..run.len()))
-}
-
-/// Writes lines behind a mark and counts them.
-fn write_lines(out: &mut Vec<u8>, mark: u8, lines: &[u8]) -> usize {
-    let mut count = 0;
-    for line in Lines(lines).iter() {
-        out.push(mark);
-        out.extend_from_slice(line);
-        if line.last() != Some(&b'\n') {
-            out.extend_from_slice(b"\n\\ No newline at end of file\n");
-        }
-        count += 1;
-    }
-    count
 }
 
 /// Where the context before an offset begins, and how many lines it has.

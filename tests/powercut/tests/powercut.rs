@@ -82,7 +82,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Writes at random: batches durable and lazy, keys that change, logs that are copied back, new starts.
+/// Writes at random: batches durable, lazy and with the next sync, keys that change, logs that are copied back, new starts.
 fn record(seed: u64) -> Run {
     let temp = tempfile::tempdir().unwrap();
     let log = log_below(temp.path());
@@ -98,9 +98,11 @@ fn record(seed: u64) -> Run {
                 2 => copy_back(temp.path(), &mut random),
                 _ => {
                     let entries = (0..1 + random.below(3)).map(|_| entry(&mut random)).collect();
-                    let durable = random.one_in(2);
-                    let batch =
-                        if durable { Batch::durable(entries, vec![]) } else { Batch::lazy(entries, vec![]) };
+                    let batch = match random.below(4) {
+                        0 => Batch::lazy(entries, vec![]),
+                        1 => Batch::with_next(entries, vec![]),
+                        _ => Batch::durable(entries, vec![]),
+                    };
                     let committed = runtime.block_on(store.commit(batch)).unwrap();
                     let when = log.lock().length();
                     acks.extend(committed.sealed().iter().map(|sealed| Ack {

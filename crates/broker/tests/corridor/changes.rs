@@ -16,7 +16,11 @@ pub(crate) const DEV: &str = "roles:\n  default: dev\n";
 const MAIN: &str = "fn main() {\n    println!(\"hello\");\n}\n";
 
 pub(crate) fn ada() -> Decider {
-    Decider::of_key("ada", SigningKey::new("approver/ada", KeyKind::Log, &[7; 32]).unwrap())
+    Decider::of_key("ada", ada_key())
+}
+
+pub(crate) fn ada_key() -> SigningKey {
+    SigningKey::new("approver/ada", KeyKind::Log, &[7; 32]).unwrap()
 }
 
 pub(crate) fn id(answer: &Value) -> String {
@@ -476,6 +480,33 @@ async fn a_long_deletion_is_shown_by_its_ends_and_comes_back_whole() {
     // A list has nothing of what is kept, and says that there is a way back.
     let listed = kit.store.questions().proposals(10).await.unwrap();
     assert!(listed.iter().any(|row| row.back == Some(Kept::stored(Vec::new()))), "{listed:?}");
+}
+
+// T21, B2: a secret in a long line hides nothing else of it, and no piece of it is shown where the line is cut
+#[tokio::test]
+async fn a_secret_in_a_long_line_hides_no_other_change_of_it() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    let far = "x ".repeat(100_000);
+    // The part that is shown begins 1024 bytes before the change: within the secret.
+    let half = SECRET.len() / 2;
+    let near = "y".repeat(1024 - half);
+    let old = format!("begin {far} {SECRET} end\nlet it be\n{far}{SECRET}{near}1\n");
+    put(&kit, "src/long.js", &old);
+    let edits = |texts: &[(&str, &str)]| -> Value {
+        texts.iter().map(|(spec, content)| json!({"spec": spec, "content": content})).collect()
+    };
+    for (both, seen) in [
+        (edits(&[("begin", "BEGIN"), ("end", "END")]), ["+BEGIN x", "[REDACTED] END"]),
+        (edits(&[("1\n", "2\n")]), ["-[REDACTED]yy", "+[REDACTED]yy"]),
+    ] {
+        let answer = propose(&broker, "edit_file", json!({"path": "src/long.js", "edits": both})).await;
+        let shown = look(kit.store.questions(), &id(&answer)).await.unwrap().diff;
+        for words in seen {
+            assert!(shown.contains(words), "{words}");
+        }
+        assert!(!shown.contains(&SECRET[half..]) && !shown.contains(&SECRET[..half]));
+    }
 }
 
 // B7: who asks after a rollback hears of it, once, and can propose again

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use vambrace_broker::Broker;
 use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
@@ -13,8 +14,8 @@ use vambrace_core::redacted::{Masked, Redact, RedactError};
 use vambrace_core::timestamp::Timestamp;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::{
-    Batch, BoxFuture, CallRow, Committed, Durability, Head, Query, RecentCalls, Record, SessionRow,
-    SqliteStore, StartReceipt, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
+    AskChange, Batch, BoxFuture, CallRow, Change, Committed, Durability, Head, Query, RecentCalls, Record,
+    SessionRow, SqliteStore, StartReceipt, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
 };
 use vambrace_tools::{About, Card, Catalogue, Output, Prepared, Room, Tool, Work};
 
@@ -45,9 +46,42 @@ pub(crate) struct Failing {
     pub(crate) fuse: Arc<Fuse>,
     /// How each commit was to be kept.
     pub(crate) kept: Arc<std::sync::Mutex<Vec<Durability>>>,
+    /// Where a decision stops until the test lets it pass.
+    pub(crate) gate: Option<Arc<Gate>>,
+}
+
+/// A point that a commit with a decision stops at.
+pub(crate) struct Gate {
+    pub(crate) at: Stop,
+    pub(crate) reached: Semaphore,
+    pub(crate) open: Semaphore,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    BeforeCommit,
+    AfterCommit,
+}
+
+impl Gate {
+    pub(crate) fn new(at: Stop) -> Arc<Self> {
+        Arc::new(Self { at, reached: Semaphore::new(0), open: Semaphore::new(0) })
+    }
+
+    async fn pass(&self, at: Stop) {
+        if self.at == at {
+            self.reached.add_permits(1);
+            self.open.acquire().await.unwrap().forget();
+        }
+    }
 }
 
 impl Failing {
+    /// One that does not fail.
+    pub(crate) fn never(store: &Arc<SqliteStore>) -> Self {
+        Self { store: Arc::clone(store), fuse: Fuse::new(usize::MAX - 1), kept: Arc::default(), gate: None }
+    }
+
     fn or<'a, T: Send + 'a>(
         &'a self,
         then: BoxFuture<'a, Result<T, StoreError>>,
@@ -59,7 +93,17 @@ impl Failing {
 impl Store for Failing {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
         self.kept.lock().unwrap().push(batch.durability);
-        self.or(self.store.commit(batch))
+        let decides =
+            |change: &Change| matches!(change, Change::Ask(ask) if matches!(**ask, AskChange::Decide { .. }));
+        let gate = self.gate.clone().filter(|_| batch.changes.iter().any(decides));
+        let commit = self.or(self.store.commit(batch));
+        let Some(gate) = gate else { return commit };
+        Box::pin(async move {
+            gate.pass(Stop::BeforeCommit).await;
+            let done = commit.await;
+            gate.pass(Stop::AfterCommit).await;
+            done
+        })
     }
     fn session<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>> {
         self.or(self.store.session(id))
@@ -130,8 +174,7 @@ async fn whichever_store_call_fails_the_call_is_denied() {
         for at in 0.. {
             let mut kit = Kit::new(DEV);
             let fuse = Fuse::new(at);
-            let store =
-                Failing { store: Arc::clone(&kit.store), fuse: Arc::clone(&fuse), kept: Arc::default() };
+            let store = Failing { fuse: Arc::clone(&fuse), ..Failing::never(&kit.store) };
             kit.parts.as_mut().unwrap().store = Arc::new(store);
             let broker = kit.broker();
             let answer = read(&broker, path).await;
@@ -156,11 +199,7 @@ async fn starts_are_kept_as_configured() {
     ] {
         let mut kit = Kit::new(&format!("roles:\n  default: dev\naudit:\n  sync: {sync}\n"));
         let kept = Arc::default();
-        let store = Failing {
-            store: Arc::clone(&kit.store),
-            fuse: Fuse::new(usize::MAX - 1),
-            kept: Arc::clone(&kept),
-        };
+        let store = Failing { kept: Arc::clone(&kept), ..Failing::never(&kit.store) };
         kit.parts.as_mut().unwrap().store = Arc::new(store);
         read(&kit.broker(), path).await;
         assert_eq!(*kept.lock().unwrap(), expected, "{sync} {path}");

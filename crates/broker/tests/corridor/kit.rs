@@ -12,7 +12,7 @@ use vambrace_core::clock::{Chance, Clock};
 use vambrace_core::config::{self, Source};
 use vambrace_core::id::Id;
 use vambrace_core::policy::Policy;
-use vambrace_core::redacted::{Masked, Redact, RedactError};
+use vambrace_core::redacted::{Masked, Redact, RedactError, Secret};
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_store::{Options, Query, SqliteStore, StateDir, Store};
@@ -48,6 +48,11 @@ impl Redact for OneSecret {
         let count = u32::try_from(text.matches(SECRET).count()).unwrap();
         let text = if count == 0 { text.into() } else { text.replace(SECRET, "[REDACTED]").into() };
         Ok(Masked { text, count })
+    }
+
+    fn secrets(&self, text: &str) -> Result<Vec<Secret>, RedactError> {
+        let secret = |at| Secret { span: at..at + SECRET.len(), mark: "[REDACTED]".to_owned() };
+        Ok(text.match_indices(SECRET).map(|(at, _)| secret(at)).collect())
     }
 }
 

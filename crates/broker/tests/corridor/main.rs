@@ -14,5 +14,6 @@ mod compile_fail;
 mod faults;
 mod kit;
 mod parts;
+mod powercut;
 mod races;
 mod violations;

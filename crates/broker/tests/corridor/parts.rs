@@ -138,7 +138,7 @@ async fn a_part_that_is_cut_off_anywhere_is_whole_and_told_as_a_part() {
         {
             let dir = StateDir::open(&state).unwrap();
             let store = Arc::new(SqliteStore::open(dir, &Options::new(kit.clock.clone())).unwrap());
-            let failing = Failing { store, fuse: Arc::clone(&fuse), kept: Arc::default() };
+            let failing = Failing { fuse: Arc::clone(&fuse), ..Failing::never(&store) };
             let doomed = parts(&project, DEV, None, Arc::new(failing), kit.clock.clone());
             let choice = Choice { part: hunks(&[(&path, &[2])]), ..Choice::once() };
             // What it answers is heard by nobody.

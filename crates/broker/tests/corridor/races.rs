@@ -9,6 +9,7 @@ use vambrace_core::error::ErrorCode;
 use vambrace_store::{AskState, Options, SqliteStore, StateDir, Store};
 
 use crate::changes::{DEV, ada, file, id};
+use crate::faults::{Failing, Gate, Stop};
 use crate::kit::{Kit, call, parts};
 
 /// Brokers of several processes, as it were: each with a store of its own on the same folder.
@@ -97,6 +98,61 @@ async fn of_a_decider_and_the_clock_one_wins() {
         }
     }
     assert_eq!(approved + expired, 12);
+}
+
+// A6: both sides of that, one after the other: whichever is committed first counts
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_yes_that_is_committed_first_counts_and_one_that_comes_behind_the_end_does_not() {
+    let mut kit = Kit::new(DEV);
+    let other = brokers(&mut kit, 1).remove(0);
+    let project = kit.folder.path().join("project");
+    for (round, (stop, expires, counts)) in [
+        // It is written that the time is over; then the yes comes, which was said in time.
+        (Stop::BeforeCommit, true, false),
+        // The yes is written; while the file is not yet, the time is over.
+        (Stop::AfterCommit, true, true),
+        // Said in time, and written before anybody wrote that the time is over.
+        (Stop::BeforeCommit, false, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let gate = Gate::new(stop);
+        let store = Failing { gate: Some(Arc::clone(&gate)), ..Failing::never(&kit.store) };
+        let broker = Broker::new(parts(&project, DEV, None, Arc::new(store), kit.clock.clone()));
+        let path = format!("src/e{round}.txt");
+        let id = id(&call(&broker, "write_file", json!({"path": path, "content": "x\n"})).await);
+        let row = kit.store.questions().approval(&id).await.unwrap().unwrap();
+        let yes = tokio::spawn({
+            let id = id.clone();
+            async move { broker.approve(&id, Choice::once(), &ada()).await }
+        });
+        gate.reached.acquire().await.unwrap().forget();
+        assert_eq!(file(&kit, &path), None);
+        kit.clock.0.store(row.expires.millis(), Ordering::Relaxed);
+        if expires {
+            other.recover().await.unwrap();
+        }
+        gate.open.add_permits(1);
+        let said = yes.await.unwrap();
+        let state = kit.store.questions().approval(&id).await.unwrap().unwrap().state;
+        let code = said.as_ref().err().map(|error| error.code);
+        let written = file(&kit, &path).is_some();
+        match counts {
+            true => assert_eq!((code, state, written), (None, AskState::Used, true)),
+            false => {
+                assert_eq!((code, state, written), (Some(ErrorCode::ProposalUsed), AskState::Expired, false))
+            }
+        }
+        other.recover().await.unwrap();
+        let records = kit.records().await;
+        let about = |word: &str| {
+            let is = |record: &&serde_json::Value| record["hitl_id"] == *id && record["event_type"] == word;
+            records.iter().filter(is).count()
+        };
+        let expected = if counts { (1, 0) } else { (0, 1) };
+        assert_eq!((about("approval.approved"), about("approval.expired")), expected);
+    }
 }
 
 // 003: apply against an outside edit: the edit or the change, never a mixture

@@ -130,6 +130,16 @@ pub enum AskChange {
 pub(crate) const UNANSWERED: &str = "SELECT count(*) FROM approvals
      WHERE session = ?1 AND created >= ?2 AND state NOT IN ('approved', 'used')";
 
+const FORGET_WAY_BACK: &str = "DELETE FROM ways_back WHERE proposal = ?1";
+
+/// In a table of its own: a row that moves is written anew, and a way back may be large.
+fn keep_way_back(connection: &Connection, id: &Id, back: Option<&Kept>) -> Result<(), Refusal> {
+    let Some(back) = back else { return Ok(()) };
+    let sql = "INSERT INTO ways_back (proposal, sealed) VALUES (?1, ?2)";
+    connection.prepare_cached(sql)?.execute((id.as_str(), back.as_bytes()))?;
+    Ok(())
+}
+
 /// Makes one move.
 pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Refusal> {
     let run =
@@ -213,39 +223,42 @@ pub(crate) fn make(connection: &Connection, change: &AskChange) -> Result<(), Re
         AskChange::Propose(p) => {
             run(
                 "INSERT INTO proposals (id, call, session, user, project, tool, path, summary, files, patch_hash, digest,
-                     state, created, changed, undoes, life, shown, changes, back)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                     state, created, changed, undoes, life, shown, changes)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
                 &[
                     &p.id.as_str(), &p.call.as_str(), &p.session.as_str(), p.user.get(), p.project.get(),
                     p.tool.get(), p.path.get(), p.summary.get(), &crate::statements::signed(p.files),
                     &bytes(&p.patch_hash), &bytes(&p.digest), &p.state.as_str(), &p.created.millis(),
                     &p.changed.millis(), &p.undoes.as_ref().map(Id::as_str), &p.life.as_ref().map(Id::as_str),
-                    &p.shown.as_bytes(), &p.changes.as_ref().map(Kept::as_bytes), &p.back.as_ref().map(Kept::as_bytes),
+                    &p.shown.as_bytes(), &p.changes.as_ref().map(Kept::as_bytes),
                 ],
             )?;
+            keep_way_back(connection, &p.id, p.back.as_ref())?;
         }
         AskChange::Begin { id, changes, back, shown, life, at } => {
-            let sql =
-                "UPDATE proposals SET state = 'applying', changes = ?2, back = ?3, life = ?4, changed = ?5,
-                       shown = coalesce(?6, shown) WHERE id = ?1 AND state = 'proposed'";
-            let (back, shown) = (back.as_ref().map(Kept::as_bytes), shown.as_ref().map(Kept::as_bytes));
-            let moved =
-                run(sql, &[&id.as_str(), &changes.as_bytes(), &back, &life.as_str(), &at.millis(), &shown])?;
+            let sql = "UPDATE proposals SET state = 'applying', changes = ?2, life = ?3, changed = ?4,
+                       shown = coalesce(?5, shown) WHERE id = ?1 AND state = 'proposed'";
+            let shown = shown.as_ref().map(Kept::as_bytes);
+            let moved = run(sql, &[&id.as_str(), &changes.as_bytes(), &life.as_str(), &at.millis(), &shown])?;
             one(moved, "unused proposal", id)?;
+            keep_way_back(connection, id, back.as_ref())?;
         }
         AskChange::Settle { id, state, outcome, at } => {
             // What it took is of use while it is applied, and the way back of what was not made leads nowhere.
+            if *state == ProposalState::Failed {
+                run(FORGET_WAY_BACK, &[&id.as_str()])?;
+            }
             let sql =
-                "UPDATE proposals SET state = ?2, outcome = ?3, changed = ?4, life = NULL, changes = NULL,
-                       back = iif(?2 = 'failed', NULL, back)
+                "UPDATE proposals SET state = ?2, outcome = ?3, changed = ?4, life = NULL, changes = NULL
                        WHERE id = ?1 AND state IN ('proposed', 'applying')";
             let outcome = outcome.as_ref().map(Kept::as_bytes);
             one(run(sql, &[&id.as_str(), &state.as_str(), &outcome, &at.millis()])?, "open proposal", id)?;
         }
         AskChange::RolledBack { id, at } => {
-            let sql = "UPDATE proposals SET state = 'rolled_back', changed = ?2, back = NULL
+            let sql = "UPDATE proposals SET state = 'rolled_back', changed = ?2
                        WHERE id = ?1 AND state = 'applied'";
             one(run(sql, &[&id.as_str(), &at.millis()])?, "applied proposal", id)?;
+            run(FORGET_WAY_BACK, &[&id.as_str()])?;
         }
         AskChange::Grant(g) => {
             run(

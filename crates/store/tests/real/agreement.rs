@@ -244,12 +244,16 @@ fn a_ledger_that_grows_while_it_is_looked_at_is_clean_to_the_second() {
     assert_eq!((answer["ok"].as_bool(), answer["records"].as_u64()), (Some(true), Some(2)), "{answer:#}");
 }
 
-/// As the program before the migration left it.
+/// As the program before the last two migrations left it, with an applied change that can be undone.
 const WITH_HEAD: &str = "
     CREATE TABLE head (id INTEGER PRIMARY KEY, writer TEXT NOT NULL, seq INTEGER NOT NULL, event_hash TEXT NOT NULL) STRICT;
     INSERT INTO head SELECT 1, name, (SELECT max(seq) FROM ledger), (SELECT hash FROM tree) FROM writer;
     DROP TABLE writer; ALTER TABLE calls DROP COLUMN events;
-    DELETE FROM migrations WHERE version = 5; PRAGMA user_version = 4";
+    DROP TABLE ways_back; ALTER TABLE proposals ADD COLUMN back BLOB;
+    INSERT INTO proposals (id, call, session, user, project, tool, path, summary, files, patch_hash, digest, state, created,
+        changed, shown, back)
+        VALUES ('hitl-1', 'c', 's', 'u', 'p', 't', 'f', 'MODIFY f', 1, zeroblob(32), zeroblob(32), 'applied', 1, 1, x'01', x'02');
+    DELETE FROM migrations WHERE version >= 5; PRAGMA user_version = 4";
 
 // Issue 3, 2
 #[test]
@@ -264,7 +268,13 @@ fn a_folder_that_no_newer_program_has_opened_is_verified_as_it_is() {
     assert!(!agreed(&home).findings.is_clean());
     // Opening it brings it up to date, and nothing is lost.
     Forge::of(&ours.image, &home).sql(WITH_HEAD);
-    drop(SqliteStore::open(StateDir::open(&home).unwrap(), &quick()).unwrap());
+    let store = SqliteStore::open(StateDir::open(&home).unwrap(), &quick()).unwrap();
+    crate::given::runtime().block_on(async {
+        use vambrace_store::Questions as _;
+        assert!(store.proposal("hitl-1").await.unwrap().unwrap().back.is_some());
+        assert_eq!(store.way_back("hitl-1").await.unwrap(), Some(vambrace_store::Kept::stored(vec![2])));
+    });
+    drop(store);
     let after = agreed(&home);
     assert!(after.findings.is_clean() && after.records == records, "{after:?}");
     // The first form of all knew no keys; that is told, and is no finding.

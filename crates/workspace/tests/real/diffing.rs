@@ -1,10 +1,11 @@
 //! Diffs and patches: what a diff says, a patch does; whatever the bytes.
 
 use proptest::prelude::*;
-use vambrace_core::change::{Splice, spliced};
+use vambrace_core::change::{ChangeSet, Facts, FileChange, Splice, Target, spliced};
+use vambrace_core::digest::Digest;
 use vambrace_core::{CallError, ErrorCode};
 use vambrace_workspace::diff::{Gap, Showing};
-use vambrace_workspace::{Draft, LoomFault, Note, WriteMode, diff};
+use vambrace_workspace::{Draft, EditRequest, LoomFault, Note, WriteMode, diff};
 
 use crate::bench::Bench;
 use crate::editing::limits;
@@ -70,7 +71,7 @@ proptest! {
         let base = [&before[..], needle, &after[..]].concat();
         let bench = Bench::new();
         bench.tree.file("f", &base);
-        let edit = [vambrace_workspace::EditRequest::replace("@@needle@@", content.clone())];
+        let edit = [EditRequest::replace("@@needle@@", content.clone())];
         match bench.ws.draft_edit(&path("f"), &edit, None, &limits()) {
             Ok(draft) => {
                 bench.applier.apply(&draft.changes).unwrap();
@@ -285,18 +286,21 @@ fn a_long_deletion_is_shown_by_its_ends_and_counted() {
     assert!(text.len() < 80 * 1024, "{}", text.len());
     assert!(text.starts_with("--- a/f\n+++ /dev/null\n@@ -1,100000 +0,0 @@\n-line 1\n"));
     assert!(text.ends_with("-line 99999\n-line 100000\n"));
-    assert_eq!(gaps, [Gap { old: 100_000 - gone, new: 0 }]);
+    assert_eq!(gaps, [Gap { old: 100_000 - gone, ..Gap::default() }]);
     // What comes is shown whole, and so are the lines around.
     let new: String = (1..=40_000).map(|number| format!("other {number}\n")).collect();
     let over = [old.get(..7).unwrap(), &new].concat();
     let write = bench.ws.draft_write(&path("f"), over.as_bytes(), WriteMode::Write, None, &limits()).unwrap();
     let (text, gaps, gone) = shown(write);
-    assert_eq!(gaps, [Gap { old: 99_999 - gone, new: 0 }]);
+    assert_eq!(gaps, [Gap { old: 99_999 - gone, ..Gap::default() }]);
     assert_eq!(text.lines().filter(|line| line.starts_with("+other ")).count(), 40_000);
     let (text, gaps, _) = shown(bench.ws.draft_delete(&path("one"), None, &limits()).unwrap());
-    assert_eq!((text.lines().count(), gaps), (4, vec![Gap { old: 1, new: 0 }]));
-    // A6: short as it is, nobody agrees to it in a form of a client.
-    assert!(text.len() < diff::PREVIEW_CHARS && !diff::previewed_whole(&text));
+    assert_eq!(
+        (text.lines().count(), gaps),
+        (6, vec![Gap { front: Some(0), ..Gap::default() }]),
+        "its beginning"
+    );
+    assert!(text.len() < 20 * 1024, "{}", text.len());
     assert!(diff::previewed_whole("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-\\ 1 removed lines\n+x\n"));
     // The way back has every byte, and its diff is no longer than the other.
     let (_, back) = bench.applier.apply(&delete.changes).unwrap();
@@ -307,4 +311,70 @@ fn a_long_deletion_is_shown_by_its_ends_and_counted() {
     );
     bench.applier.apply(&back).unwrap();
     assert_eq!(bench.read("f").unwrap(), old.as_bytes());
+}
+
+/// The diff of an edit, what it says of parts of lines, and how long those are.
+fn edited(bench: &Bench, edits: &[EditRequest]) -> (String, Vec<Gap>) {
+    let draft = bench.ws.draft_edit(&path("f"), edits, None, &limits()).unwrap();
+    let text = String::from_utf8(draft.diff).unwrap();
+    let gaps = text.lines().filter_map(|line| Gap::told(line.as_bytes())).collect();
+    (text, gaps)
+}
+
+// B2: of a long line what changes is shown, all that comes with it, and how much is not
+#[test]
+fn a_long_line_is_shown_around_what_changes_in_it() {
+    let bench = Bench::new();
+    let far = "x".repeat(1 << 20);
+    let old = format!("{far}\n{far}one{far}two{far}\n{far}\n");
+    bench.tree.file("f", &old);
+    let (text, gaps) = edited(&bench, &[EditRequest::replace("one", "oNe")]);
+    assert!(text.len() < 8 * 1024, "{}", text.len());
+    let front = Some((1 << 20) + 1 - 1024);
+    let fronts: Vec<Option<u64>> = gaps.iter().map(|gap| gap.front).collect();
+    assert_eq!(fronts, [Some(0), front, front, Some(0)], "the lines around, the old one, the new one");
+    let shown =
+        |sign: char| text.lines().find(|line| line.starts_with(sign) && !line.starts_with("--")).unwrap();
+    let around = |middle: &str| format!("{}{middle}{}", "x".repeat(1023), "x".repeat(1023));
+    assert_eq!(shown('-').trim_start_matches('-'), around("one"));
+    assert!(text.contains(&format!("\n+{}\n", around("oNe"))));
+    assert!(!diff::previewed_whole(&text) && text.len() < diff::PREVIEW_CHARS);
+    // Between two changes nothing that comes is left out, however far they are apart.
+    let (text, gaps) =
+        edited(&bench, &[EditRequest::replace("one", "oNe"), EditRequest::replace("two", "tWo")]);
+    assert!(text.contains("oNexx") && text.contains("xxtWo") && text.len() < (1 << 20) + 64 * 1024);
+    assert_eq!(gaps.len(), 4, "{gaps:?}");
+    // What is not shown is applied all the same, and can be picked.
+    let draft =
+        bench.ws.draft_edit(&path("f"), &[EditRequest::replace("two", "2")], None, &limits()).unwrap();
+    bench.applier.apply(&draft.changes).unwrap();
+    assert_eq!(bench.read("f").unwrap(), old.replace("two", "2").as_bytes());
+}
+
+// B2: behind so much that nobody reads it hunks are counted, and named
+#[test]
+fn a_diff_that_nobody_reads_ends_and_says_so() {
+    let line = |number: usize| format!("{number:05} {}\n", "y".repeat(2000));
+    let old: String = (0..10_000).map(line).collect();
+    let change = |last: &str| {
+        let splice = |number: usize| {
+            let insert = if number == 990 { last } else { "!" }.as_bytes().to_vec();
+            Splice { at: (number * 10 * line(0).len()) as u64, remove: 0, insert }
+        };
+        let splices: Vec<Splice> = (0..1000).map(splice).collect();
+        let new = spliced(old.as_bytes(), &splices).unwrap();
+        let before = Facts { hash: Digest::of(old.as_bytes()), size: old.len() as u64, mode: 0o644 };
+        let (hash, size) = (Digest::of(&new), new.len() as u64);
+        let after = Target { path: path("f"), hash, size, mode: None, splices };
+        let changes = ChangeSet::new(vec![FileChange::modify(path("f"), before, after).unwrap()]).unwrap();
+        diff::of_changes(&changes, |_| Some(old.as_bytes()), Showing::New).unwrap()
+    };
+    let shown = change("!");
+    assert!((8 << 20..9 << 20).contains(&shown.len()), "{}", shown.len());
+    let text = String::from_utf8(shown.clone()).unwrap();
+    let hunks = text.lines().filter(|line| line.starts_with("@@ ")).count();
+    let told = text.lines().last().unwrap();
+    assert!(told.starts_with(&format!("\\ {} further hunks with ", 1000 - hunks)), "{told}");
+    assert_eq!(Gap::told(told.as_bytes()), Some(Gap::default()));
+    assert_ne!(diff::patch_hash(&change("?")), diff::patch_hash(&shown), "the digest is over the whole");
 }

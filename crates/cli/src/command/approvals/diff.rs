@@ -77,7 +77,7 @@ impl Diff {
                     sections += 1;
                     hunks.push(0);
                 }
-                Tone::Strong
+                if Gap::told(line.as_bytes()).is_some() { Tone::Care } else { Tone::Strong }
             };
             let at = (sections.saturating_sub(1), hunks.last().copied().unwrap_or(0));
             rows.push(Row { tone, text: plain(line).replace('\t', "    "), at, starts_hunk });

@@ -66,8 +66,12 @@ impl Asking<'_> {
     /// Makes the call, and lets a person be asked by what the client supports.
     pub(super) async fn call(&self, raw: RawCall, back: Back) -> Reply {
         let broker = &self.desk.broker;
-        let returned = back.state.is_some();
-        let mut answer = broker.call(raw.clone(), self.peer).await;
+        let progress = self.context.meta.get_progress_token();
+        let form = self.takes_forms() && back.state.is_none();
+        // The question is put as one that somebody waits for, unless its id is all that goes back now.
+        let waits = progress.is_some() || (form && !self.is_modern());
+        let put = Patience { longest: waits.then_some(Duration::ZERO), told: None };
+        let mut answer = broker.call_patiently(raw.clone(), self.peer, &put).await;
         let Some((id, ..)) = answer.open_question() else { return Reply::Answer(Box::new(answer)) };
         let id = id.to_string();
         // The answer to a form counts for the question of this very call: nobody saw another one there.
@@ -83,8 +87,6 @@ impl Asking<'_> {
                 return Reply::Answer(Box::new(answer));
             }
         }
-        let progress = self.context.meta.get_progress_token();
-        let form = self.takes_forms() && !returned;
         if form && self.is_modern() {
             if let Some(params) = self.form(&id).await {
                 let request = InputRequest::Elicitation(ElicitRequest::new(params));
