@@ -167,6 +167,8 @@ fn nobody_reading_is_no_success() {
 fn a_value_below_its_name_is_masked_when_it_is_shown_alone() {
     let home = Home::new();
     home.write("a.yaml", "db:\n  password:\n    \"aB3!xyz77Q\"\n  port: 1\nenv:\n- name: DB_PASSWORD\n  value: aB3!xyz77Q\nfolded: >-\n  plainword\npassword: |\n  aB3!xyz77Q\n");
+    home.write("far.yaml", "password: >-\n\n\n\n\n  aB3!xyz77Q\nport: 1\n");
+    home.write("call.sh", "curl -u \\\n  bob:aB3!xyz77Q https://x\npsql postgres://b:aB3!xyz77Q@db/x\n");
     for (tool, args) in [
         ("search_file", r#"{"regex":"^    |^  value: ","path":"a.yaml","context_lines":0}"#),
         ("search_file", r#"{"regex":"port","path":"a.yaml","context_lines":1}"#),
@@ -174,11 +176,18 @@ fn a_value_below_its_name_is_masked_when_it_is_shown_alone() {
         ("read_file", r#"{"path":"a.yaml","start_line":3,"end_line":3}"#),
         ("read_file", r#"{"path":"a.yaml","start_line":7,"end_line":9}"#),
         ("read_file", r#"{"path":"a.yaml","start_line":11}"#),
+        ("read_file", r#"{"path":"far.yaml","start_line":5}"#),
+        ("read_file", r#"{"path":"call.sh","start_line":2}"#),
+        // Cut before the sign that tells.
+        ("read_file", r#"{"path":"call.sh","start_line":3,"max_bytes":25}"#),
     ] {
         let (code, told) = home.call(tool, args);
         assert_eq!(code, 0, "{args}: {told}");
         let told = told.to_string();
-        assert!(!told.contains("xyz77Q") && told.contains("[REDACTED:password:"), "{tool} {args}: {told}");
+        let shows = told.contains("aB3") || told.contains("xyz77Q");
+        assert!(!shows && told.contains("password:"), "{tool} {args}: {told}");
+        let masked = told.contains("[REDACTED:") && (tool != "read_file" || !told.contains("applied\":0"));
+        assert!(masked, "{tool} {args}: {told}");
     }
     let (_, told) = home.call("search_file", r#"{"regex":"plainword","path":"a.yaml","context_lines":0}"#);
     assert!(told.to_string().contains("plainword"), "{told}");

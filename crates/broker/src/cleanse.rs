@@ -23,7 +23,7 @@ pub(crate) fn cleanse(broker: &Broker, performed: Performed, trail: &mut Trail) 
     }
     let whole = matches!(output.touched.lines, None | Some((1, _))) && !output.truncated;
     let redact = if whole { Redacted::json } else { Redacted::cut_json };
-    let data = redact(output.data, redactor).map_err(redactor_failed)?;
+    let data = redact(output.data, redactor).map_err(redactor_failed)?.after(output.touched.masked);
     let text =
         output.text.map(|text| Redacted::text(&text, redactor)).transpose().map_err(redactor_failed)?;
     let details = Redacted::json(output.details, redactor).map_err(redactor_failed)?.into_inner();

@@ -80,6 +80,12 @@ impl<T> Redacted<T> {
         self.count
     }
 
+    /// The same where so many were replaced before.
+    #[must_use]
+    pub fn after(self, count: u32) -> Self {
+        Self { count: self.count.saturating_add(count), ..self }
+    }
+
     /// The clean value.
     pub fn get(&self) -> &T {
         &self.value

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use vambrace_core::change::FileChange;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::path::AskedPath;
 use vambrace_core::redacted::{Redact, RedactError, Secret};
-use vambrace_workspace::{Draft, EditRequest, LoomFault, MatchMode, Operation};
+use vambrace_workspace::{Draft, EditRequest, LoomFault, MatchMode, Operation, SecretFinder};
 
 use crate::fresh::{bounds, places};
 use crate::tool::Room;
@@ -119,6 +120,15 @@ pub(crate) fn told(mut fault: LoomFault, room: &Room) -> CallError {
 /// Where the secrets of a file stand, for drafting without looking at them.
 pub(crate) fn spans(bytes: &[u8], redactor: &dyn Redact) -> Result<Vec<Range<usize>>, RedactError> {
     Ok(redactor.secrets(&same_size(bytes))?.into_iter().map(|secret| secret.span).collect())
+}
+
+/// Finds the secrets of what is read in part or searched.
+pub(crate) fn finder(room: &Room) -> SecretFinder {
+    let redactor = Arc::clone(&room.changes.redactor);
+    SecretFinder::new(move |bytes| match str::from_utf8(bytes) {
+        Ok(text) => redactor.secrets(text),
+        Err(_) => redactor.secrets(&same_size(bytes)),
+    })
 }
 
 /// A text in which every byte stands where it stood.

@@ -13,8 +13,8 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{Content, FileRead, Kind, LineRange, ReadRequest, Resolved};
 
 use crate::arguments;
+use crate::bare::finder;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
-use crate::{key_lines, value_lines};
 
 const NAME: &str = "read_file";
 /// Files up to here are read where the call stands.
@@ -113,14 +113,8 @@ impl Work for Reading {
             let why = format!("`{}` is outside what this call may read", self.file.path);
             return Err(CallError::new(ErrorCode::PermissionDenied, why));
         }
-        let want = ReadRequest { kin: visible(&fence.kin), ..self.want };
-        let mut read = room.workspace.read_open(&self.file, &want)?;
-        if let Content::Text(text) = &mut read.content {
-            let start = read.returned_range.start_line;
-            *text = key_lines::mask_range(room, want.kin.as_ref(), &self.file, start, std::mem::take(text))?;
-            *text =
-                value_lines::mask_range(room, want.kin.as_ref(), &self.file, start, std::mem::take(text))?;
-        }
+        let want = ReadRequest { kin: visible(&fence.kin), secrets: Some(finder(room)), ..self.want };
+        let read = room.workspace.read_open(&self.file, &want)?;
         Ok(output(read, want.max_bytes))
     }
 }
@@ -154,7 +148,12 @@ fn output(read: FileRead, max_bytes: usize) -> Output {
         note,
         provenance: Provenance::File,
         truncated: read.truncated,
-        touched: Touched { lines: Some(lines), base_hash: base_hash.parse().ok(), ..Touched::default() },
+        touched: Touched {
+            lines: Some(lines),
+            base_hash: base_hash.parse().ok(),
+            masked: read.masked,
+            ..Touched::default()
+        },
     }
 }
 

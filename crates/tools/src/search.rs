@@ -1,7 +1,6 @@
 //! `search_file` and `count_matches`: a regular expression over a file or a folder (T10, T11).
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,12 +9,11 @@ use vambrace_core::fence::Fence;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult, SecretFinder};
+use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
 
 use crate::arguments;
-use crate::bare::same_size;
+use crate::bare::finder;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
-use crate::{key_lines, value_lines};
 
 const SEARCH: &str = "search_file";
 const COUNT: &str = "count_matches";
@@ -176,23 +174,12 @@ impl Work for Search {
             secrets: Some(finder(room)),
             ..self.want
         };
-        let mut found = room.workspace.search_open(self.start, &want)?;
-        key_lines::mask_matches(room, want.kin.as_ref(), &mut found.matches)?;
-        value_lines::mask_matches(room, want.kin.as_ref(), &mut found.matches)?;
+        let found = room.workspace.search_open(self.start, &want)?;
         Ok(match want.mode {
             SearchMode::Lines => lines(found),
             SearchMode::Count => count(&found),
         })
     }
-}
-
-/// Finds the secrets of what is searched.
-fn finder(room: &Room) -> SecretFinder {
-    let redactor = Arc::clone(&room.changes.redactor);
-    SecretFinder::new(move |bytes| match str::from_utf8(bytes) {
-        Ok(text) => redactor.secrets(text),
-        Err(_) => redactor.secrets(&same_size(bytes)),
-    })
 }
 
 fn lines(found: SearchResult) -> Output {

@@ -215,6 +215,8 @@ pub struct Touched {
     pub files: Vec<AppliedFile>,
     /// What whoever keeps the machine should know; for the record.
     pub warnings: Vec<String>,
+    /// Secrets that are marks already.
+    pub masked: u32,
 }
 
 /// Opens what a path names, and says what looking through it would be.

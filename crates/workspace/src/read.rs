@@ -1,5 +1,10 @@
 //! Reading a file: lines, hash and facts from one pass over one open handle, so that the hash is the hash of
 //! what was read. The common case, a few kilobytes, is one open, one look, one read, one look.
+//!
+//! Who reads a part of a file gets no part of a secret: what tells a secret may stand outside of the part, so secrets are
+//! looked for around it too.
+
+use std::io::ErrorKind;
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -9,6 +14,7 @@ use vambrace_core::path::ScopedPath;
 use crate::census::unmoved;
 use crate::fault::{FileFault, shown};
 use crate::resolve::{Kind, Resolved};
+use crate::search::{SecretFinder, Shade, Source};
 use crate::text::{Bom, Eol, EolCount, Indent, has_magic, indent_of, looks_binary};
 use crate::visible::Visible;
 use crate::workspace::Workspace;
@@ -16,7 +22,7 @@ use crate::workspace::Workspace;
 mod pick;
 mod pieces;
 
-use pick::LinePicker;
+use pick::{LinePicker, Picked};
 use pieces::Pieces;
 
 /// Lines given when no end is asked for.
@@ -43,6 +49,8 @@ pub struct ReadRequest {
     pub allow_binary: Vec<String>,
     /// Where every other name of the file must lie; anywhere in scope when left out.
     pub kin: Option<Visible>,
+    /// Finds secrets, where not all of the file is given: they are shown as their marks. Whoever gets all of it finds them there.
+    pub secrets: Option<SecretFinder>,
 }
 
 impl Default for ReadRequest {
@@ -55,6 +63,7 @@ impl Default for ReadRequest {
             hard_cap: 131_072,
             allow_binary: allow.map(str::to_owned).to_vec(),
             kin: None,
+            secrets: None,
         }
     }
 }
@@ -111,6 +120,8 @@ pub struct FileRead {
     pub bom: Option<Bom>,
     /// Its indentation.
     pub indent: Indent,
+    /// Secrets that are shown as their marks.
+    pub masked: u32,
 }
 
 impl Workspace {
@@ -137,10 +148,10 @@ impl Workspace {
         let fault = |errno| FileFault::from_errno(errno, &path.to_string());
         let mut before = file.facts;
         for attempt in 1.. {
-            let read = pass.run(&before)?;
+            let read = pass.run(&before);
             let after = rustix::fs::fstat(file.handle()).map_err(fault)?;
             if attempt == ATTEMPTS || unchanged(&before, &after) {
-                return Ok(read);
+                return read;
             }
             before = after;
         }
@@ -221,7 +232,10 @@ impl Pass<'_> {
         }
         let (newlines, eol) = eol.finish();
         let total_lines = newlines + u64::from(!ends_line);
-        let (bytes, returned_range, cut) = picker.finish(total_lines);
+        let Picked { mut bytes, from, range: returned_range, cut } = picker.finish(total_lines);
+        let marks = if bom.is_some() { 3 } else { 0 };
+        let whole = from == 0 && bytes.len() as u64 + marks == offset;
+        let masked = if whole { 0 } else { self.mask(&mut bytes, from, marks)? };
         let more = self.want.end_line.is_none() && total_lines > returned_range.end_line;
         let beyond = self.range.start_line > total_lines;
         // Only whole characters were picked from text that was checked.
@@ -238,7 +252,23 @@ impl Pass<'_> {
             eol,
             bom,
             indent: indent.unwrap_or(Indent::None),
+            masked,
         })
+    }
+
+    /// Puts marks in place of the secrets, which may begin before this part of the text and end behind it.
+    fn mask(&self, part: &mut Vec<u8>, from: u64, skip: u64) -> Result<u32, FileFault> {
+        let Some(finder) = self.want.secrets.as_ref().filter(|_| !part.is_empty()) else { return Ok(0) };
+        let found = Shade::new(finder, Source::File(self.file.handle(), skip)).of_line(from, part);
+        let secrets = found.map_err(|error| match Errno::from_io_error(&error) {
+            Some(errno) => self.fault(errno),
+            None if error.kind() == ErrorKind::ResourceBusy => FileFault::Moving { path: self.shown() },
+            None => FileFault::Io { path: self.shown(), why: error.to_string() },
+        })?;
+        if !secrets.is_empty() {
+            *part = secrets.marked(part, 0).0;
+        }
+        Ok(secrets.count())
     }
 
     fn binary(&self, mut pieces: Pieces<'_>) -> Result<FileRead, FileFault> {
@@ -262,6 +292,7 @@ impl Pass<'_> {
             eol: Eol::None,
             bom: None,
             indent: Indent::None,
+            masked: 0,
             content: Content::Binary(bytes),
         })
     }

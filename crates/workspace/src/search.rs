@@ -15,6 +15,7 @@ use crate::resolve::{Kind, Resolved};
 use crate::visible::Visible;
 use crate::workspace::Workspace;
 
+mod armour;
 mod crew;
 mod detail;
 mod fault;
@@ -35,6 +36,7 @@ use hunt::{Hunt, Work};
 use ignore::Level;
 pub(crate) use pattern::check_syntax;
 pub use shade::SecretFinder;
+pub(crate) use shade::{Shade, Source};
 use tally::Tally;
 
 /// What is wanted of the matches.

@@ -177,19 +177,25 @@ fn what_is_no_call_overtakes_calls_that_wait_for_a_seat() {
             .to_string(),
     );
     server.send(&json!({"jsonrpc": "2.0", "id": "alive", "method": "ping"}).to_string());
-    let mut answer = || loop {
+    let answer = |server: &mut Server| loop {
         let message = server.receive().unwrap();
         if message["method"].is_null() {
             return message;
         }
     };
-    assert_eq!(answer()["id"], "alive");
+    assert_eq!(answer(&mut server)["id"], "alive");
+    for (id, method) in [(1, "tools/call"), (2, "ping"), (4, "tools/call")] {
+        let params = json!({"name": "read_file", "arguments": {"path": "src/main.rs"}});
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        let refused = answer(&mut server);
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(-32_600)), "{refused}");
+    }
     assert_eq!(crate::changes::decide(&home, &["approvals", "reject", &asked[0]]).code, 0);
-    let mut ids = [answer()["id"].as_u64(), answer()["id"].as_u64()];
+    let mut ids = [answer(&mut server)["id"].as_u64(), answer(&mut server)["id"].as_u64()];
     ids.sort_unstable();
     assert_eq!(ids, [Some(1), Some(4)]);
     assert_eq!(crate::changes::decide(&home, &["approvals", "reject", &asked[1]]).code, 0);
-    assert_eq!(answer()["id"], 2);
+    assert_eq!(answer(&mut server)["id"], 2);
     assert_eq!(server.end(), 0);
     assert_eq!(home.records().iter().filter(|record| record["op"] == "read_file").count(), 1);
 }

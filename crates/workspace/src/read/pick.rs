@@ -12,6 +12,8 @@ pub(crate) struct LinePicker {
     asked: LineRange,
     cap: usize,
     picked: Vec<u8>,
+    /// Where they begin.
+    from: u64,
     /// The line that the next byte belongs to.
     line: u64,
     /// Where that line starts in `picked`.
@@ -20,9 +22,20 @@ pub(crate) struct LinePicker {
     cut: bool,
 }
 
+/// The lines of a range.
+pub(crate) struct Picked {
+    pub(crate) bytes: Vec<u8>,
+    /// Where they begin in the text.
+    pub(crate) from: u64,
+    pub(crate) range: LineRange,
+    /// Whether the cap cut something.
+    pub(crate) cut: bool,
+}
+
 impl LinePicker {
     pub(crate) fn new(asked: LineRange, cap: usize) -> Self {
-        Self { asked, cap, picked: Vec::new(), line: 1, line_at: 0, last: asked.start_line - 1, cut: false }
+        let (line, last) = (1, asked.start_line - 1);
+        Self { asked, cap, picked: Vec::new(), from: 0, line, line_at: 0, last, cut: false }
     }
 
     pub(crate) fn feed(&mut self, piece: &[u8]) {
@@ -32,10 +45,12 @@ impl LinePicker {
             match memchr_iter(b'\n', rest).nth(missing - 1) {
                 Some(at) => {
                     self.line = self.asked.start_line;
+                    self.from += at as u64 + 1;
                     rest = rest.get(at + 1..).unwrap_or_default();
                 }
                 None => {
                     self.line += memchr_iter(b'\n', rest).count() as u64;
+                    self.from += rest.len() as u64;
                     return;
                 }
             }
@@ -52,11 +67,15 @@ impl LinePicker {
         }
     }
 
-    /// The bytes, their range, and whether the cap cut something.
-    pub(crate) fn finish(self, total_lines: u64) -> (Vec<u8>, LineRange, bool) {
+    pub(crate) fn finish(self, total_lines: u64) -> Picked {
         let start_line = self.asked.start_line;
         let end_line = self.last.min(total_lines.max(start_line - 1));
-        (self.picked, LineRange { start_line, end_line }, self.cut)
+        Picked {
+            bytes: self.picked,
+            from: self.from,
+            range: LineRange { start_line, end_line },
+            cut: self.cut,
+        }
     }
 
     fn add(&mut self, part: &[u8]) {
@@ -91,9 +110,14 @@ mod tests {
             let mut picker = LinePicker::new(LineRange { start_line: lines.0, end_line: lines.1 }, cap);
             picker.feed(&text.as_bytes()[..split]);
             picker.feed(&text.as_bytes()[split..]);
-            let (bytes, range, cut) = picker.finish(total);
+            let Picked { bytes, from, range, cut } = picker.finish(total);
             let got = (std::str::from_utf8(&bytes).unwrap(), range.start_line, range.end_line, cut);
             assert_eq!(got, expected, "split at {split}");
+            let there = usize::try_from(from).unwrap();
+            assert!(
+                text.as_bytes()[there..].starts_with(expected.0.as_bytes()),
+                "split at {split}: from {from}"
+            );
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use vambrace_core::redacted::{RedactError, Secret};
 
+use super::armour::Armour;
 use crate::loom::{SECRET_REACH, blot, meet};
 
 const REACH: u64 = SECRET_REACH as u64;
@@ -55,6 +56,7 @@ pub(crate) struct Shade<'a> {
     /// What of it is so far from its ends that every secret there was seen.
     sure: Range<u64>,
     ahead: u64,
+    armour: Armour,
     secrets: Vec<(Range<u64>, String)>,
 }
 
@@ -67,6 +69,7 @@ impl<'a> Shade<'a> {
             part: Vec::new(),
             sure: 0..0,
             ahead: AHEAD.start,
+            armour: Armour::default(),
             secrets: Vec::new(),
         }
     }
@@ -81,7 +84,8 @@ impl<'a> Shade<'a> {
             let place = usize::try_from(at - self.from).unwrap_or(usize::MAX);
             let seen = self.part.get(place..).unwrap_or_default();
             if !seen.starts_with(line) {
-                return Err(io::Error::other("the file changed while it was searched"));
+                let why = "the file changed while its secrets were looked for";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
             }
         }
         let first = self.secrets.partition_point(|(span, _)| span.end <= at);
@@ -96,6 +100,7 @@ impl<'a> Shade<'a> {
     }
 
     fn look(&mut self, at: u64, end: u64) -> io::Result<()> {
+        let mut ahead_of_it = 0;
         let found = match self.source {
             Source::Text(text) => {
                 self.sure = 0..u64::MAX;
@@ -112,12 +117,21 @@ impl<'a> Shade<'a> {
                 let from = if self.from == 0 { 0 } else { self.from + REACH };
                 let whole = (self.part.len() as u64) < most;
                 self.sure = from..if whole { u64::MAX } else { to - REACH };
-                (self.finder.0)(&self.part)
+                let before =
+                    self.part.get(..usize::try_from(at - self.from).unwrap_or(0)).unwrap_or_default();
+                let first_line = self.armour.first_line(file, skip, self.from, before)?;
+                if first_line.is_empty() {
+                    (self.finder.0)(&self.part)
+                } else {
+                    ahead_of_it = first_line.len();
+                    (self.finder.0)(&[first_line, &self.part].concat())
+                }
             }
         };
         self.secrets.clear();
         for Secret { span, mark } in found.map_err(|RedactError(why)| io::Error::other(why))? {
-            let span = self.from + span.start as u64..self.from + span.end as u64;
+            let place = |at: usize| self.from + at.saturating_sub(ahead_of_it) as u64;
+            let span = place(span.start)..place(span.end);
             match self.secrets.last_mut() {
                 Some((last, _)) if span.start < last.end => last.end = last.end.max(span.end),
                 _ => self.secrets.push((span, mark)),
@@ -137,6 +151,10 @@ pub(crate) struct Shaded {
 impl Shaded {
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty()
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.spans.len()).unwrap_or(u32::MAX)
     }
 
     /// The line without them.

@@ -1,8 +1,10 @@
 //! T6, A1, B1: what a read gives.
 
 use vambrace_core::ErrorCode::{self, BinaryFile, InvalidArguments, NotAFile, NotUtf8, TooLarge};
-use vambrace_workspace::{Bom, Content, Eol, FileRead, ReadRequest};
+use vambrace_core::redacted::RedactError;
+use vambrace_workspace::{Bom, Content, Eol, FileRead, ReadRequest, SecretFinder};
 
+use crate::searching::finder;
 use crate::tree::{Door, Tree, path};
 
 fn read(door: &Door, name: &str, want: &ReadRequest) -> Result<FileRead, ErrorCode> {
@@ -169,4 +171,57 @@ fn hash_and_content_belong_together_while_a_file_changes() {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+// B1, T21: whichever part of a file is asked for, no part of a secret is in it
+#[test]
+fn no_part_of_a_file_tells_one_secret_from_another() {
+    let secrets = ["hunter2!", "xxxxxxxx", "!xß =yz"];
+    let filling = format!("{}\n", "ä".repeat(49)).repeat(700);
+    let trees = secrets.map(|secret| {
+        let text = format!("a\npassword = {secret};\nb\nBEGIN\n{secret}\n{secret}{secret}\nEND c\n");
+        let tree = Tree::new();
+        tree.file("small", &text).file("bom", format!("\u{feff}{text}"));
+        tree.file("large", format!("{filling}{text}{filling}"));
+        tree
+    });
+    let doors = trees.each_ref().map(Tree::open);
+    for (name, first, step) in [("small", 1, 1), ("bom", 1, 3), ("large", 701, 19)] {
+        for start in 0..8 {
+            let caps = (1..60).step_by(step).map(|cap| (8, cap));
+            for (lines, max_bytes) in (1..8).map(|lines| (lines, 9999)).chain(caps) {
+                let want = ReadRequest {
+                    start_line: Some(first + start),
+                    end_line: Some(first + start + lines),
+                    max_bytes,
+                    secrets: Some(finder()),
+                    ..Default::default()
+                };
+                let parts = doors.each_ref().map(|door| {
+                    let got = read(door, name, &want).unwrap();
+                    let shown = if got.total_lines == got.returned_range.end_line && start == 0 {
+                        // All of it: whoever asked looks for secrets there.
+                        got.masked.to_string()
+                    } else {
+                        text(&got).to_owned()
+                    };
+                    (shown, got.masked, got.returned_range, got.truncated)
+                });
+                for other in &parts {
+                    assert_eq!(*other, parts[0], "{name} {want:?}");
+                }
+                assert!(!parts[0].0.contains("hu") && !parts[0].0.contains("r2!"), "{name} {parts:?}");
+            }
+        }
+    }
+    let want = |start_line| ReadRequest { start_line, secrets: Some(finder()), ..Default::default() };
+    let got = read(&doors[0], "small", &want(Some(6))).unwrap();
+    assert_eq!((text(&got), got.masked), ("[S]\nEND c\n", 1));
+    let refusing = SecretFinder::new(|_| Err(RedactError("no".to_owned())));
+    let part = ReadRequest { secrets: Some(refusing), ..want(Some(2)) };
+    assert_eq!(
+        read(&doors[0], "small", &part).unwrap_err(),
+        ErrorCode::Internal,
+        "who cannot look tells nothing"
+    );
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use memchr::memmem;
 use vambrace_core::ErrorCode::{BinaryFile, InvalidArguments};
 use vambrace_core::redacted::{RedactError, Secret};
-use vambrace_workspace::{Detail, Isolation, SearchMode, SearchRequest, SecretFinder};
+use vambrace_workspace::{Detail, Isolation, ReadRequest, SearchMode, SearchRequest, SecretFinder};
 
-use crate::tree::{Tree, lines};
+use crate::tree::{Tree, lines, path};
 
 #[test]
 fn lines_come_by_path_and_line_with_columns_in_characters() {
@@ -170,10 +170,10 @@ fn a_deadline_gives_what_was_found_and_fails_a_count() {
 }
 
 /// What stands between `password = ` and `;`, and the lines between `BEGIN` and `END`.
-fn finder() -> SecretFinder {
+pub(crate) fn finder() -> SecretFinder {
     SecretFinder::new(|bytes| {
         let mut found = Vec::new();
-        for (first, last) in [("password = ", ";"), ("BEGIN\n", "END")] {
+        for (first, last) in [("password = ", ";"), ("BEGIN\n", "END"), ("PRIVATE KEY\n", "END")] {
             for at in memmem::find_iter(bytes, first) {
                 let start = at + first.len();
                 let end =
@@ -290,4 +290,30 @@ fn lines_with_secrets_are_found_by_what_else_they_say() {
     let refusing = SecretFinder::new(|_| Err(RedactError("no".to_owned())));
     let result = door.search_with("", &SearchRequest { secrets: Some(refusing), ..lines("rest") }).unwrap();
     assert_eq!((result.total, result.skipped), (0, 6), "who cannot look tells nothing");
+}
+
+// T11, T21: a key that is longer than what is looked at before a line
+#[test]
+fn the_lines_of_a_very_long_key_are_not_found_and_not_shown() {
+    let tree = Tree::new();
+    let body: String = (0..4000).map(|n| format!("AbCdEfGhIjKlMnOpQrStUvWxYz{n:06}\n")).collect();
+    for (name, first) in
+        [("key", "PRIVATE KEY\n"), ("headed", "PRIVATE KEY\nVersion: 1\n\n"), ("other", "PUBLIC\n")]
+    {
+        tree.file(name, format!("{}{first}{body}END\ntail\n", "word\n".repeat(100)));
+    }
+    let door = tree.open();
+    for (name, found) in [("key", 0), ("headed", 0), ("other", 1)] {
+        for (regex, expected) in
+            [("z000002", found), ("z003000", found), ("^A.*z003999", found), ("^tail", 1)]
+        {
+            let want = SearchRequest { secrets: Some(finder()), context_lines: 2, ..lines(regex) };
+            let result = door.search_with(name, &want).unwrap();
+            assert_eq!((result.total, result.skipped), (expected, 0), "{name} {regex}");
+            assert_eq!(format!("{:?}", result.matches).contains("AbCd"), found == 1, "{name} {regex}");
+        }
+        let want = ReadRequest { start_line: Some(3000), secrets: Some(finder()), ..ReadRequest::default() };
+        let read = door.0.read(&path(name), &want).unwrap();
+        assert_eq!(format!("{:?}", read.content).contains("AbCd"), found == 1, "{name}");
+    }
 }

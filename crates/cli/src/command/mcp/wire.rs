@@ -2,8 +2,8 @@
 //! no more than so many requests are in hand, and nothing is read while answers are not taken away. Answers of the client and
 //! cancellations overtake requests that wait for a seat, or calls that wait for them would never end.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmcp::RoleServer;
@@ -42,6 +42,9 @@ const UNREADABLE: &str = "the message is not JSON that can be read: one line, we
 const TOO_LONG: &str = "the message is too long: the arguments of a call have at most 16 MiB";
 const NO_MESSAGE: &str = "the message is neither a request nor an answer nor a notification of JSON-RPC 2.0";
 
+const ID_IN_HAND: &str =
+    "the request has the id of another one that is not answered yet; it was not carried out";
+
 const NO_PARAMS: &str =
     "`params` is not an object: `tools/call` takes {\"name\": \"read_file\", \"arguments\": {...}}";
 
@@ -50,6 +53,7 @@ pub(super) struct Wire<R> {
     lines: Lines<R>,
     ended: bool,
     seats: Arc<Semaphore>,
+    in_hand: Arc<InHand>,
     waiting: VecDeque<(Message, usize)>,
     out: Option<Sender<Vec<u8>>>,
     refused: Option<Sender<Refusal>>,
@@ -58,10 +62,25 @@ pub(super) struct Wire<R> {
 
 type Message = RxJsonRpcMessage<RoleServer>;
 
+/// The ids of the requests that have a seat.
+type InHand = Mutex<HashSet<RequestId>>;
+
 /// Kept with a request until it is over.
 #[derive(Clone)]
 struct Seat {
-    _taken: Arc<OwnedSemaphorePermit>,
+    _taken: Arc<Taken>,
+}
+
+struct Taken {
+    _permit: OwnedSemaphorePermit,
+    id: RequestId,
+    in_hand: Arc<InHand>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.in_hand.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
 }
 
 /// The answer to a line that leads nowhere.
@@ -105,6 +124,7 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
             lines: Lines::new(input),
             ended: false,
             seats: seats.free,
+            in_hand: Arc::default(),
             waiting: VecDeque::new(),
             out: Some(out),
             refused: Some(refused),
@@ -116,9 +136,19 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
         self.waiting.len() >= WAITING || self.waiting.iter().map(|(_, bytes)| bytes).sum::<usize>() >= LONGEST
     }
 
+    /// Two requests under one id would get one answer, and nobody would know whose.
+    fn is_in_hand(&self, id: &RequestId) -> bool {
+        self.in_hand.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+            || self.waiting.iter().any(|(message, _)| request_id(message) == Some(id))
+    }
+
     /// A message for the server now; a request only with a seat.
-    fn enter(&mut self, mut message: Message, bytes: usize) -> Option<Message> {
+    fn enter(&mut self, mut message: Message, bytes: usize) -> Result<Option<Message>, Refusal> {
         match &mut message {
+            JsonRpcMessage::Request(asked) if self.is_in_hand(&asked.id) => {
+                // Under its id the other one would seem to be refused.
+                return Err(Refusal::of(None, -32_600, ID_IN_HAND));
+            }
             JsonRpcMessage::Request(asked) if needs_seat(&asked.request) => {
                 let seat = if self.waiting.is_empty() {
                     Arc::clone(&self.seats).try_acquire_owned().ok()
@@ -127,9 +157,9 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
                 };
                 let Some(seat) = seat else {
                     self.waiting.push_back((message, bytes));
-                    return None;
+                    return Ok(None);
                 };
-                sit(&mut message, seat);
+                sit(&mut message, seat, &self.in_hand);
             }
             JsonRpcMessage::Notification(told) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &told.notification
@@ -140,7 +170,7 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
             }
             _ => {}
         }
-        Some(message)
+        Ok(Some(message))
     }
 }
 
@@ -165,7 +195,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Wire<R> {
                 biased;
                 seat = Arc::clone(&self.seats).acquire_owned(), if !self.waiting.is_empty() => {
                     let (mut message, _) = self.waiting.pop_front()?;
-                    sit(&mut message, seat.ok()?);
+                    sit(&mut message, seat.ok()?, &self.in_hand);
                     return Some(message);
                 }
                 read = next(&mut self.lines, self.out.as_ref()?, self.refused.clone()?), if reads => {
@@ -177,14 +207,10 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Wire<R> {
                         Line::TooLong(id) => (Err(Refusal::of(id, -32_600, TOO_LONG)), 0),
                         Line::Whole(line) => (message(&line), line.len()),
                     };
-                    match read {
+                    match read.and_then(|read| read.map_or(Ok(None), |message| self.enter(message, bytes))) {
                         Err(why) => drop(refusal.send(why)),
                         Ok(None) => {}
-                        Ok(Some(message)) => {
-                            if let Some(message) = self.enter(message, bytes) {
-                                return Some(message);
-                            }
-                        }
+                        Ok(message) => return message,
                     }
                 }
                 else => return None,
@@ -259,9 +285,14 @@ fn request_id(message: &Message) -> Option<&RequestId> {
 }
 
 /// The seat is given back when the request is over and its context goes.
-fn sit(message: &mut Message, seat: OwnedSemaphorePermit) {
+fn sit(message: &mut Message, permit: OwnedSemaphorePermit, in_hand: &Arc<InHand>) {
     if let JsonRpcMessage::Request(asked) = message {
-        asked.request.extensions_mut().insert(Seat { _taken: Arc::new(seat) });
+        let (id, in_hand) = (asked.id.clone(), Arc::clone(in_hand));
+        in_hand.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        asked
+            .request
+            .extensions_mut()
+            .insert(Seat { _taken: Arc::new(Taken { _permit: permit, id, in_hand }) });
     }
 }
 
