@@ -103,20 +103,6 @@ fn is_set_up(folder: &Path) -> bool {
     folder.join(".vambrace").exists() || folder.join(".flow/config.json").is_file()
 }
 
-/// The state is seen by no confined program: its keys sign the ledger.
-pub(crate) fn refuse_shown<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Result<(), Failure> {
-    let state = state()?;
-    let state = state.canonicalize().unwrap_or(state);
-    let holds = |path: &&Path| {
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        state.starts_with(&path) || path.starts_with(&state)
-    };
-    let Some(path) = paths.find(holds) else { return Ok(()) };
-    let why = format!("the program would see the state folder `{}` in `{}`", state.display(), path.display());
-    let hint = "name the folders beside it, or set VAMBRACE_HOME to a folder that no program is shown";
-    Err(Failure::denied(ErrorCode::ScopeViolation, why, hint))
-}
-
 /// The state must lie outside every workspace, or an agent could read the ledger.
 fn refuse_overlap(project: &Path) -> Result<(), Failure> {
     let state = state()?;

@@ -32,10 +32,10 @@ use crate::wire::{self, Go, Identity, Order, Report};
 pub(crate) use confine::landlock_abi;
 pub(crate) use count::running;
 pub(crate) use keeper::{end_strays, keep};
-pub(crate) use rules::be_refused;
+pub(crate) use rules::{be_refused, readable};
 pub(crate) use shell::{NAMESPACES, Shell};
 pub(crate) use stock::Stock;
-pub(crate) use template::{make as make_template, own_ids};
+pub(crate) use template::{SYSTEM, make as make_template, own_ids};
 
 /// What came with an order.
 pub(crate) struct Errand {

@@ -26,6 +26,8 @@ pub struct Denial {
 /// What was attempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
+    /// Asking whether it is there, and what it is.
+    Look,
     /// Opening for reading.
     Read,
     /// Opening for writing, making, renaming, linking.
@@ -43,6 +45,7 @@ impl Operation {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Look => "look at",
             Self::Read => "read",
             Self::Write => "write",
             Self::Delete => "delete",

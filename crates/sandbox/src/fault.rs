@@ -1,6 +1,7 @@
 //! Why a program was not run.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::tier::Tier;
 
@@ -18,6 +19,14 @@ pub enum SandboxFault {
     /// The walls cannot be built around this call.
     #[error("{0}")]
     Refused(String),
+    /// The program would see the keys and records of whoever confines it.
+    #[error("the program would see the state folder `{}` in `{}`", .state.display(), .path.display())]
+    ShowsState {
+        /// What was to be shown.
+        path: PathBuf,
+        /// What lies in it, or around it.
+        state: PathBuf,
+    },
     /// The program could not be started inside.
     #[error("cannot start `{program}`: {why}")]
     CouldNotStart {
@@ -57,6 +66,9 @@ impl SandboxFault {
         match self {
             Self::Unavailable { .. } => "`vambrace doctor` tells what is missing and how to get it back",
             Self::Refused(_) => "change what is asked for",
+            Self::ShowsState { .. } => {
+                "name the folders beside it, or set VAMBRACE_HOME to a folder that no program is shown"
+            }
             Self::CouldNotStart { .. } => {
                 "name a program that is installed on the system, in the workspace or in a toolchain of the home folder"
             }

@@ -197,6 +197,8 @@ mod tests {
         let all = compile(&profile(Walls::Namespaces, Observe::All));
         check(&all, libc::SYS_openat, read, NOTIFY);
         check(&all, libc::SYS_ptrace, [0; 6], NOTIFY);
+        check(&all, libc::SYS_newfstatat, [0; 6], NOTIFY);
+        check(&writes, libc::SYS_newfstatat, [0; 6], ALLOW);
         let off = compile(&profile(Walls::Namespaces, Observe::Off));
         check(&off, libc::SYS_openat, write, ALLOW);
     }

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
@@ -17,9 +17,11 @@ use rustix::io::Errno;
 use parking_lot::Mutex;
 
 use crate::audit::{Heard, Right};
+use crate::cell;
 use crate::denial::{Certainty, Denial, Operation, Rule, Source, Told};
 use crate::filter::WRITE_FLAGS;
 use crate::network::{Door, hint};
+use crate::spec::Observe;
 use crate::sys::notify::{self, Notice};
 use crate::tier::Tier;
 use crate::wire::{Order, View};
@@ -29,13 +31,22 @@ const MANY: u32 = 32;
 /// Of so many processes and threads at most it is remembered where they stand.
 const MOST_STANDING: usize = 256;
 
+/// What every process has of its own under the same name.
+const OWN: [&str; 6] =
+    ["/proc/self", "/proc/thread-self", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
+
 /// The observer of one run.
 pub(crate) struct Observer {
     listener: OwnedFd,
     tier: Tier,
     workspace: PathBuf,
+    shows_workspace: bool,
     masked: HashSet<PathBuf>,
     writable: Vec<PathBuf>,
+    /// What Landlock lets be read, where more than that is there.
+    readable: Vec<PathBuf>,
+    /// Whether looking is asked about too.
+    all: bool,
     /// Places, and whether they can be written: lexically below one that can, and in no other below it, a write goes
     /// on without a closer look. The kernel judges it anyway.
     places: Vec<(Vec<u8>, bool)>,
@@ -61,6 +72,7 @@ impl Observer {
         notify::hand_over_directly(listener.as_fd());
         let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
         let workspace = path(&order.workspace);
+        let all = order.observe == Observe::All;
         let mut places: Vec<(Vec<u8>, bool)> = order.write.iter().map(|path| (path.clone(), true)).collect();
         if order.tier != Tier::NoUserns {
             places.extend(
@@ -76,7 +88,10 @@ impl Observer {
             tier: order.tier,
             masked: masked(order),
             workspace,
+            shows_workspace: matches!(order.view, View::Read | View::Layered),
             writable,
+            readable: if all { cell::readable(order) } else { Vec::new() },
+            all,
             places,
             door: None,
             standing: HashMap::new(),
@@ -157,7 +172,9 @@ impl Observer {
         if matches!(number, libc::SYS_chdir | libc::SYS_fchdir) {
             // Threads share one.
             self.standing.clear();
-            return Say::GoOn;
+            if number == libc::SYS_fchdir || !self.all {
+                return Say::GoOn;
+            }
         }
         let Some(call) = Call::of(number, notice) else {
             return Say::Refuse(Denial {
@@ -252,13 +269,24 @@ impl Observer {
         Say::Refuse(Denial { operation, path, rule, right: None, source: Source::Observer, certainty })
     }
 
-    /// What is not there inside and is there outside was not found because it is not shown.
+    /// What is not there inside and is there outside was not found because it is not shown. What is there may still not
+    /// be opened.
     fn judge_look(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
+        // Means another thing to whoever looks.
+        if OWN.iter().any(|own| path.starts_with(own)) {
+            return Say::GoOn;
+        }
+        let found = look(root, &path);
+        let path = without_parents(&path);
         let rule = if is_masked(&self.masked, &path) {
             Rule::Masked
+        } else if let Ok(found) = &found {
+            if operation == Operation::Look || !self.all || self.may_read(found) {
+                return Say::GoOn;
+            }
+            Rule::NotGranted
         } else if self.tier == Tier::NoUserns
-            || look(root, &path).is_ok()
-            || path.starts_with(&self.workspace)
+            || (self.shows_workspace && path.starts_with(&self.workspace))
             || path.symlink_metadata().is_err()
         {
             return Say::GoOn;
@@ -267,6 +295,16 @@ impl Observer {
         };
         let certainty = Certainty::Seen;
         Say::Tell(Denial { operation, path, rule, right: None, source: Source::Observer, certainty })
+    }
+
+    /// By its one name. What belongs to processes is told by nobody: whose it is changes.
+    fn may_read(&self, found: &OwnedFd) -> bool {
+        let Some(real) = name_of(found).filter(|real| real.is_absolute()) else { return true };
+        let own = real
+            .strip_prefix("/proc")
+            .is_ok_and(|below| below.as_os_str().as_bytes().first().is_some_and(u8::is_ascii_digit));
+        let judged = self.tier == Tier::NoUserns || real.starts_with("/etc");
+        own || !judged || self.readable.iter().any(|granted| real.starts_with(granted))
     }
 }
 
@@ -302,17 +340,27 @@ struct Call {
 
 impl Call {
     fn of(number: libc::c_long, notice: &Notice) -> Option<Self> {
-        use Operation::{Delete, Execute, Read, Write};
+        use Operation::{Delete, Execute, Look, Read, Write};
         let [a, b, c, d, ..] = notice.arguments;
         let folder = |value: u64| value as u32 as i32;
         const HERE: i32 = libc::AT_FDCWD;
         let one = |operation, place: (i32, u64)| Some(Self { operation, paths: [Some(place), None] });
         let two = |operation, first, second| Some(Self { operation, paths: [Some(first), Some(second)] });
-        let open = |flags: u64| {
-            if flags as u32 & WRITE_FLAGS == 0 { Read } else { Write }
+        let open = |flags: u64| match flags as u32 {
+            flags if flags & libc::O_PATH.unsigned_abs() != 0 => Look,
+            flags if flags & WRITE_FLAGS == 0 => Read,
+            _ => Write,
         };
         match number {
             libc::SYS_openat => one(open(c), (folder(a), b)),
+            libc::SYS_newfstatat
+            | libc::SYS_statx
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlinkat => one(Look, (folder(a), b)),
+            libc::SYS_chdir => one(Look, (HERE, a)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_readlink => one(Look, (HERE, a)),
             libc::SYS_openat2 => one(open(first_word(notice.pid, c)), (folder(a), b)),
             libc::SYS_mkdirat | libc::SYS_mknodat | libc::SYS_fchmodat => one(Write, (folder(a), b)),
             libc::SYS_unlinkat => one(Delete, (folder(a), b)),
@@ -360,6 +408,18 @@ fn look(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }
 
+/// By its letters: where a link leads up, what is told is not quite what was met.
+fn without_parents(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = clean.pop(),
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
 /// The one name of something that is open.
 fn name_of(handle: &OwnedFd) -> Option<PathBuf> {
     let name = rustix::fs::readlink(format!("/proc/self/fd/{}", handle.as_raw_fd()), Vec::new()).ok()?;
@@ -373,6 +433,7 @@ fn call_name(number: libc::c_long) -> String {
         (libc::SYS_umount2, "umount"),
         (libc::SYS_unshare, "unshare"),
         (libc::SYS_setns, "setns"),
+        (libc::SYS_syslog, "syslog"),
         (libc::SYS_bpf, "bpf"),
         (libc::SYS_keyctl, "keyctl"),
         (libc::SYS_add_key, "add_key"),

@@ -167,7 +167,7 @@ fn full(path: &Path) -> Result<PathBuf, SandboxFault> {
     path.canonicalize().map_err(|error| SandboxFault::Refused(format!("`{}`: {error}", path.display())))
 }
 
-fn outside_system(path: &Path) -> Result<PathBuf, SandboxFault> {
+pub(crate) fn outside_system(path: &Path) -> Result<PathBuf, SandboxFault> {
     let path = full(path)?;
     if path == Path::new("/") || ["/proc", "/sys", "/dev"].iter().any(|system| path.starts_with(system)) {
         return Err(SandboxFault::Refused(format!("`{}` is never shown to a program", path.display())));

@@ -262,6 +262,7 @@ impl Sandbox {
         };
         let mut order =
             order::build(spec, workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
+        self.places.refuse_shown(&order, task.as_deref())?;
         order.guarded = vec![std::process::id(), self.launcher_id()];
         Ok(Prepared { order, base, masked, protected, work, task })
     }

@@ -1,7 +1,9 @@
 //! The broker's side: starting the launcher, asking for runs, reading what comes back.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,11 +17,12 @@ use crate::cell;
 use crate::fault::SandboxFault;
 use crate::launcher;
 use crate::offer::Offered;
+use crate::order;
 use crate::sys::message;
-use crate::task::Tasks;
+use crate::task::{Task, Tasks};
 use crate::tier::{Features, Tier};
 use crate::walk::Walk;
-use crate::wire::{self, Report, Request};
+use crate::wire::{self, Bytes, Order, Report, Request, View};
 
 /// Folders of the state that runs need; outside every workspace.
 #[derive(Debug, Clone)]
@@ -30,6 +33,10 @@ pub struct Places {
     pub scratch: PathBuf,
     /// Notes of changes that are being taken over.
     pub promotions: PathBuf,
+    /// Files that a run may be shown one by one; none of them is secret.
+    pub lent: PathBuf,
+    // INVARIANT: where the state folder really is, so that no other spelling leads past it.
+    state: PathBuf,
 }
 
 impl Places {
@@ -40,8 +47,48 @@ impl Places {
             tasks: state.join("tasks"),
             scratch: state.join("scratch"),
             promotions: state.join("promotions"),
+            lent: state.join("certificates"),
+            state: really(state),
         }
     }
+
+    /// Whether whoever sees a path sees the state folder, or something in it. Its keys sign the ledger.
+    #[must_use]
+    pub fn are_seen_in(&self, path: &Path) -> bool {
+        let path = really(path);
+        self.state.starts_with(&path) || path.starts_with(&self.state)
+    }
+
+    /// Refuses an order that would show the state folder.
+    pub(crate) fn refuse_shown(&self, order: &Order, task: Option<&Task>) -> Result<(), SandboxFault> {
+        let path = |bytes: &'_ Bytes| PathBuf::from(OsStr::from_bytes(bytes));
+        let lent = |path: &PathBuf| {
+            really(path).strip_prefix(really(&self.lent)).is_ok_and(|name| name.components().count() == 1)
+        };
+        let own = |path: &PathBuf| task.is_some_and(|task| path.starts_with(&task.folder));
+        let read = order.read.iter().map(path).filter(|path| !lent(path));
+        let write = order.write.iter().map(path).filter(|path| !own(path));
+        let workspace = (order.view != View::Absent).then(|| path(&order.workspace));
+        let mut shown = read.chain(write).chain(order.toolchains.iter().map(path)).chain(workspace);
+        match shown.find(|path| self.are_seen_in(path)).or_else(|| self.in_the_system()) {
+            Some(path) => Err(SandboxFault::ShowsState { path, state: self.state.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The folder of the system that holds the state, where one does: every program sees it.
+    fn in_the_system(&self) -> Option<PathBuf> {
+        cell::SYSTEM
+            .iter()
+            .map(|name| Path::new("/").join(name))
+            .find(|folder| self.state.starts_with(folder))
+    }
+}
+
+/// Where a path leads, as far as it is there.
+fn really(path: &Path) -> PathBuf {
+    let found = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(found).unwrap_or_else(|| path.to_owned())
 }
 
 /// More lists than these are not remembered.
@@ -120,6 +167,12 @@ impl Sandbox {
     #[must_use]
     pub fn places(&self) -> &Places {
         &self.places
+    }
+
+    /// Whether a path can be granted to a program at all.
+    #[must_use]
+    pub fn may_show(&self, path: &Path) -> bool {
+        order::outside_system(path).is_ok_and(|path| !self.places.are_seen_in(&path))
     }
 
     /// The launcher's process id.

@@ -198,12 +198,6 @@ pub(crate) fn plain_name(pattern: &str) -> Option<&str> {
 pub const SCRATCH: &[&str] = &["target", "node_modules", ".venv"];
 
 impl Spec {
-    /// What the program sees of the home folder without being named: toolchains, and what `PATH` names there.
-    #[must_use]
-    pub fn toolchains(&self) -> Vec<PathBuf> {
-        crate::order::toolchains(self, &self.workspace)
-    }
-
     /// A program in a workspace, with the bounds and names that hold when nobody says otherwise.
     #[must_use]
     pub fn new(program: impl Into<OsString>, workspace: impl Into<PathBuf>) -> Self {

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["probe", name] => return ExitCode::from(real::probes::main(name)),
         ["masked-proc", room] => real::tiers::behind_a_mask(room),
+        ["another-user", room] => real::tiers::as_another_user(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
         ["promoter", room] => {
             real::files::promoter(room);

@@ -9,7 +9,7 @@ mod told;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,16 +32,10 @@ use crate::project::ProjectFiles;
 use crate::vault::Vault;
 use screen::Screen;
 
-/// What every program sees of the system.
-const SYSTEM: [&str; 4] = ["/usr", "/opt", "/nix", "/etc"];
-
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
     let (settings, hosts) = settings(&wish)?;
     let mut spec = bounded(spec(&wish)?, &settings.sandbox);
-    let toolchains = spec.toolchains();
-    let named = spec.read.iter().chain(&spec.write).chain(&toolchains);
-    places::refuse_shown(SYSTEM.iter().map(Path::new).chain(named.map(PathBuf::as_path)))?;
     let vault = Vault::open(&settings.secrets)?;
     let redactor = vault.redactor().clone();
     let gates = network::gates(&wish, &hosts, &mut spec, *out)?;
@@ -93,10 +87,12 @@ fn not_started(fault: &SandboxFault) -> Failure {
         SandboxFault::Unavailable { .. } => ErrorCode::SandboxUnavailable,
         SandboxFault::Refused(_) | SandboxFault::CouldNotStart { .. } => ErrorCode::InvalidArguments,
         SandboxFault::Replaced { .. } => ErrorCode::PermissionDenied,
+        SandboxFault::ShowsState { .. } => ErrorCode::ScopeViolation,
         SandboxFault::LauncherGone | SandboxFault::System { .. } => ErrorCode::Internal,
     };
+    let exit = if code == ErrorCode::ScopeViolation { exit::DENIED } else { exit::NOT_STARTED };
     let error = CallError::new(code, fault.to_string()).suggest(fault.suggestion());
-    Failure { error, exit: exit::NOT_STARTED }
+    Failure { error, exit }
 }
 
 /// The configuration as it is: a project that is not trusted only narrows.
@@ -224,7 +220,9 @@ fn promote(sandbox: &Sandbox, spec: &Spec, outcome: &Outcome) -> Promoted {
     }
 }
 
-/// Runs it once more with everything observed, and takes nothing over.
+/// Runs it once more with everything observed, and takes nothing over. Where it fails for want of something that gives it
+/// nothing of the machine (a layer to write to that is dropped, a loopback interface of its own), it gets that and runs
+/// again: then it is known whether that is enough, or what lies behind.
 fn explain(
     sandbox: &Sandbox,
     spec: &Spec,
@@ -232,17 +230,28 @@ fn explain(
 ) -> Result<grants::Grants, Failure> {
     let mut spec = spec.clone();
     spec.observe = Observe::All;
-    let gate = gates.map(network::Gates::gate);
-    spec.door = gate.clone().map(|gate| gate as _);
     if spec.filesystem == Filesystem::ReadWrite {
         spec.filesystem = Filesystem::Speculative;
     }
-    let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
-    if let Some(gate) = gate {
-        // What it attempts is what it attempted before.
-        gate.close();
+    let mut given = Vec::new();
+    loop {
+        let gate = gates.map(network::Gates::gate);
+        spec.door = gate.clone().map(|gate| gate as _);
+        let outcome =
+            sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
+        if let Some(gate) = gate {
+            // What it attempts is what it attempted before.
+            gate.close();
+        }
+        let grants = grants::Grants::of(&outcome, &spec, sandbox, &given);
+        match grants.harmless() {
+            Some(mode) => {
+                mode.give(&mut spec);
+                given.push(mode);
+            }
+            None => return Ok(grants),
+        }
     }
-    Ok(grants::Grants::of(&outcome, &spec))
 }
 
 /// The kernel's records of refusals are not all there.

@@ -219,6 +219,17 @@ fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Rules
     rules.restrict_self().map(drop)
 }
 
+/// What may be read, by the rules: all of it, so that what is not among it is refused.
+pub(crate) fn readable(order: &Order) -> Vec<PathBuf> {
+    let bytes = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf();
+    let etc = ETC.iter().map(|name| Path::new("/etc").join(name));
+    let system = SYSTEM.iter().filter(|name| **name != "etc").map(|name| Path::new("/").join(name));
+    let fixed = DEVICES.iter().chain(PROC).map(PathBuf::from);
+    let ordered = [&order.read, &order.toolchains, &order.write].into_iter().flatten();
+    let workspace = (order.view == View::Read).then(|| bytes(&order.workspace));
+    etc.chain(system).chain(fixed).chain(ordered.map(|path| bytes(path))).chain(workspace).collect()
+}
+
 /// Has the calling process refused something by Landlock, for a record to be there.
 pub(crate) fn be_refused() -> Result<(), Errno> {
     let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);

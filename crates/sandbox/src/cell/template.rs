@@ -19,7 +19,7 @@ use crate::wire::Identity;
 pub(super) const SITE: &str = "/sys";
 
 /// Shown as they are, where they are; a link is shown as that link.
-pub(super) const SYSTEM: &[&str] =
+pub(crate) const SYSTEM: &[&str] =
     &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt", "nix", "etc"];
 
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];

@@ -188,6 +188,23 @@ const CHANGES: &[libc::c_long] = &[
     libc::SYS_fchmodat,
 ];
 
+/// Ask whether something is there, and what it is; asked about when everything is observed.
+const LOOKS: &[libc::c_long] = &[
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+];
+
 /// Signals sent by process id.
 const SIGNALS: &[libc::c_long] = &[
     libc::SYS_kill,
@@ -297,7 +314,8 @@ fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
     if profile.observe == Observe::Off {
         return;
     }
-    for number in CHANGES {
+    let looks = if profile.observe == Observe::All { LOOKS } else { &[] };
+    for number in CHANGES.iter().chain(looks) {
         put(rules, *number, Rule::always(Verdict::Ask));
     }
     // The run's own start was decided by whoever ordered it. A program that imitates it is only not told about.

@@ -254,8 +254,7 @@ impl Launcher {
     /// The user's own ids, or for root the first of the unowned ones that nobody uses now.
     fn identity(&self, taken: bool) -> Identity {
         if !taken {
-            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-            return Identity { uid, gid, taken };
+            return Identity::own();
         }
         let used = |uid: u32| {
             self.runs.iter().any(|run| run.identity().uid == uid)

@@ -23,13 +23,9 @@ use crate::wire::Identity;
 const LEAST_LANDLOCK: i32 = 3;
 
 pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
-    let uid = rustix::process::geteuid().as_raw();
     let unowned = super::pool::unowned_ids();
-    let identity = if powers {
-        Identity { uid: unowned, gid: unowned, taken: true }
-    } else {
-        Identity { uid, gid: rustix::process::getegid().as_raw(), taken: false }
-    };
+    let identity =
+        if powers { Identity { uid: unowned, gid: unowned, taken: true } } else { Identity::own() };
     let flags = NAMESPACES | libc::CLONE_NEWNET | if powers { 0 } else { libc::CLONE_NEWUSER };
     let room = |proc: bool| -> Result<Shell, Step> {
         if !powers {

@@ -72,6 +72,7 @@ impl Stage {
     pub(super) fn start(kind: Kind, powers: bool, landlock_abi: i32) -> Result<Self, Errno> {
         let Kind { walls, .. } = kind;
         let (ours, theirs) = message::pair()?;
+        let me = Identity::own();
         let mut flags = 0;
         if walls == Walls::Namespaces {
             flags = libc::CLONE_NEWNS | libc::CLONE_NEWNET;
@@ -82,7 +83,7 @@ impl Stage {
         match process::clone_into(flags)? {
             Side::Child => {
                 let served = process::keep_only(theirs).and_then(|channel| {
-                    Serving::begin(kind, powers, landlock_abi).map(|serving| serving.serve(channel))
+                    Serving::begin(kind, powers, me, landlock_abi).map(|serving| serving.serve(channel))
                 });
                 process::leave(i32::from(served.is_err()))
             }
@@ -131,12 +132,12 @@ struct Serving {
 }
 
 impl Serving {
-    fn begin(kind: Kind, powers: bool, landlock_abi: i32) -> Result<Self, Errno> {
+    fn begin(kind: Kind, powers: bool, me: Identity, landlock_abi: i32) -> Result<Self, Errno> {
         let Kind { walls, told } = kind;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         process::default_signals();
         rustix::process::umask(Mode::from_raw_mode(0o022));
-        let template = if walls == Walls::Namespaces { prepare(powers) } else { Ok(()) };
+        let template = if walls == Walls::Namespaces { prepare(powers, me) } else { Ok(()) };
         // Inherited by every cell; forty calls that no run has to wait for.
         capability::drop_bounding();
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -238,11 +239,11 @@ fn is_asked(channel: &OwnedFd) -> bool {
     rustix::event::poll(&mut list, Some(&QUIET)).is_ok_and(|ready| ready > 0)
 }
 
-/// The namespaces are made; the template is built in them.
-fn prepare(powers: bool) -> Result<(), Step> {
+/// The namespaces are made; the template is built in them. `me` is who we were outside: in a user namespace without maps
+/// everybody is nobody.
+fn prepare(powers: bool, me: Identity) -> Result<(), Step> {
     if !powers {
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        cell::own_ids(Identity { uid, gid, taken: false }).step("user namespace")?;
+        cell::own_ids(me).step("user namespace")?;
     }
     cell::make_template()
 }

@@ -1,7 +1,7 @@
 //! Starting, environment, output, exit codes, tiers.
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Certainty, Exit, Filesystem, Observe, Operation, SandboxFault, Tier};
+use vambrace_sandbox::{Certainty, Exit, Filesystem, Observe, Operation, Rule, SandboxFault, Tier};
 
 use super::kit::{Room, TIERS, check_out, in_tier, out, run, sandbox, test, try_run};
 
@@ -13,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("basics::the_environment_is_built_from_nothing", the_environment_is_built_from_nothing),
         test("basics::a_missing_program_is_said_to_be_missing", a_missing_program_is_said_to_be_missing),
         test("basics::a_program_that_was_replaced_is_not_started", a_replaced_program),
+        test("basics::a_refused_read_is_told_in_every_tier_when_all_is_observed", refused_reads),
         test("basics::what_a_busy_program_is_refused_is_told_wherever_it_stands", a_busy_program),
     ]
 }
@@ -24,6 +25,34 @@ fn a_program_runs_and_its_code_comes_back() {
         assert_eq!((outcome.exit, out(&outcome).as_str(), outcome.tier), (Exit::Code(7), "hello\n", tier));
         let outcome = run(&in_tier(room.shell(Filesystem::Read, "kill -9 $$"), tier));
         assert_eq!(outcome.exit, Exit::Signal(9));
+    }
+}
+
+// 6.4: also where only Landlock stands, by another way to the same file, and of what is there but not to be opened
+fn refused_reads() {
+    let room = Room::new();
+    let outside = room.path("outside/file");
+    let script = format!(
+        "cat {0} <../outside/file; cat /proc/self/stat /dev/fd/0 </dev/null >&2; ls /etc",
+        outside.display()
+    );
+    for (tier, rule) in TIERS.into_iter().zip([Rule::NotShown, Rule::NotGranted]) {
+        let mut spec = in_tier(room.shell(Filesystem::Read, &script), tier);
+        spec.observe = Observe::All;
+        let told: Vec<_> =
+            run(&spec).denials.into_iter().map(|one| (one.operation, one.path, one.rule)).collect();
+        for expected in
+            [(Operation::Read, outside.clone(), rule), (Operation::Read, "/etc".into(), Rule::NotGranted)]
+        {
+            assert!(told.contains(&expected), "{tier}: {expected:?} in {told:?}");
+        }
+        let own = |path: &std::path::Path| ["/proc/self", "/dev/fd"].iter().any(|own| path.starts_with(own));
+        assert!(!told.iter().any(|(_, path, _)| own(path)), "{tier}: {told:?}");
+        spec.filesystem = Filesystem::Deny;
+        spec.arguments =
+            vec!["-c".into(), format!("cat {}", room.path("project/plain.txt").display()).into()];
+        let denials = run(&spec).denials;
+        assert!(denials.iter().any(|one| one.path.ends_with("project/plain.txt")), "{tier}: {denials:?}");
     }
 }
 

@@ -6,10 +6,11 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 
 use libtest_mimic::Trial;
 use vambrace_sandbox::{
-    ChangeKind, Exit, Filesystem, Journaled, Outcome, Places, Promote as _, PromoteFault, Tier, Why,
+    ChangeKind, Exit, Filesystem, Journaled, Outcome, Places, Promote as _, PromoteFault, SandboxFault, Tier,
+    Why,
 };
 
-use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, test, try_run};
+use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start, test, try_run};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -40,6 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::owners_stay_the_workspaces", owners_stay),
         test("files::scratch_folders_outlive_a_run_and_are_never_promoted", scratch_folders),
         test("files::toolchains_are_shown_without_credentials_and_nothing_else_of_home", toolchains),
+        test("files::no_run_is_shown_the_state_folder", state_folder),
         test("files::extra_paths_are_readable_or_writable", extra_paths),
         test("files::names_that_are_no_text_come_over", names_that_are_no_text),
         test("files::a_crash_while_changes_are_taken_over_leaves_all_or_none", crash_leaves_all_or_none),
@@ -680,6 +682,38 @@ fn rustix_root() -> bool {
     std::path::Path::new("/proc/self").metadata().unwrap().uid() == 0
 }
 
+// Whoever runs a program makes this wall: no caller has to think of it.
+fn state_folder() {
+    let room = Room::new();
+    for name in ["home/.cargo/state/keys", "outside/state/keys", "project/state/keys"] {
+        room.write(&format!("{name}/ledger.key"), "the-key");
+        let state = room.path(name).parent().unwrap().to_owned();
+        std::os::unix::fs::symlink(&state, room.path(&format!("{name}-link"))).unwrap();
+        let sandbox = start(&room.path(&format!("{name}-link")));
+        let script = format!("cat {}/keys/ledger.key", state.display());
+        for tier in TIERS {
+            let mut spec = in_tier(room.shell(Filesystem::Read, &script), tier);
+            spec.read = [room.path("outside")].into_iter().filter(|outer| state.starts_with(outer)).collect();
+            let fault = sandbox.run(&spec, vambrace_sandbox::Input::Nothing, &mut |_, _| {}).unwrap_err();
+            assert!(matches!(fault, SandboxFault::ShowsState { .. }), "{name} {tier}: {fault}");
+            spec.write = std::mem::take(&mut spec.read);
+            let refused = sandbox.run(&spec, vambrace_sandbox::Input::Nothing, &mut |_, _| {});
+            assert!(matches!(refused, Err(SandboxFault::ShowsState { .. })), "{name} {tier}: {refused:?}");
+        }
+    }
+    // What is lent is shown alone.
+    room.write("state/keys/ledger.key", "the-key");
+    room.write("state/certificates/one.pem", "for all");
+    let sandbox = start(&room.path("state"));
+    let script = format!("cd {}; cat certificates/* keys/*", room.path("state").display());
+    let mut spec = in_tier(room.shell(Filesystem::Read, &script), Tier::Full);
+    spec.read = vec![room.path("state/certificates/one.pem")];
+    let outcome = sandbox.run(&spec, vambrace_sandbox::Input::Nothing, &mut |_, _| {}).unwrap();
+    assert_eq!(out(&outcome), "for all");
+    spec.read = vec![room.path("state/certificates")];
+    assert!(sandbox.run(&spec, vambrace_sandbox::Input::Nothing, &mut |_, _| {}).is_err());
+}
+
 fn extra_paths() {
     let room = Room::new();
     std::fs::create_dir(room.path("shared")).unwrap();
@@ -730,7 +764,7 @@ const MANY: usize = 150;
 /// The process of [`crash_leaves_all_or_none`]: changes a project and takes that over.
 pub(crate) fn promoter(room: &str) {
     let room = std::path::Path::new(room);
-    let sandbox = super::kit::start(&room.join("state"));
+    let sandbox = start(&room.join("state"));
     let script = "for i in $(seq MANY); do echo new >new/$i; echo new >old/$i; rm gone/$i; done; mkdir made; ln -s x link; mv a b"
         .replace("MANY", &MANY.to_string());
     let mut spec = vambrace_sandbox::Spec::new("sh", room.join("project"));

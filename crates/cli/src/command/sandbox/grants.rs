@@ -1,14 +1,46 @@
 //! The smallest set of further grants that a failed program would need, from what was refused to it.
+//!
+//! What it only looked at counts where nothing else was refused that can be granted: programs ask for much that they can
+//! do without. What lies behind a refusal is not known before that is granted; what gives a program nothing of the machine
+//! is granted for a try, anything else is not.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use vambrace_sandbox::{Denial, Filesystem, Operation, Outcome, Rule, Spec};
+use vambrace_sandbox::{Denial, Exit, Filesystem, Network, Operation, Outcome, Rule, Sandbox, Spec, Tier};
 
 use super::{MISSING, denial_json};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
+
+/// A grant that an option names, without a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mode {
+    See,
+    Change,
+    Loopback,
+}
+
+impl Mode {
+    fn words(self) -> (&'static str, String) {
+        let (option, value) = match self {
+            Self::See => ("--filesystem", "read"),
+            Self::Change => ("--filesystem", "readwrite"),
+            Self::Loopback => ("--network", "loopback"),
+        };
+        (option, value.to_owned())
+    }
+
+    /// For a run whose changes are dropped.
+    pub(super) fn give(self, spec: &mut Spec) {
+        match self {
+            Self::See => spec.filesystem = Filesystem::Read,
+            Self::Change => spec.filesystem = Filesystem::Speculative,
+            Self::Loopback => spec.network = Network::Loopback,
+        }
+    }
+}
 
 /// What was refused when everything was observed, and what would let it through.
 #[derive(Debug)]
@@ -17,55 +49,45 @@ pub(super) struct Grants {
     denials: Vec<Denial>,
     /// Whether there may have been more.
     missing: bool,
-    words: Vec<String>,
+    words: Vec<(&'static str, String)>,
     /// What no grant lets through.
     never: BTreeSet<String>,
+    harmless: Option<Mode>,
 }
 
 impl Grants {
-    pub(super) fn of(outcome: &Outcome, spec: &Spec) -> Self {
-        let mut read = BTreeSet::new();
-        let mut write = BTreeSet::new();
-        let mut words = BTreeSet::new();
-        let mut never = BTreeSet::new();
+    /// `given` is what the run had beyond what was asked for.
+    pub(super) fn of(outcome: &Outcome, spec: &Spec, sandbox: &Sandbox, given: &[Mode]) -> Self {
         let workspace = spec.workspace.canonicalize().unwrap_or_else(|_| spec.workspace.clone());
+        let mut found = Found::default();
         for denial in &outcome.denials {
-            let path = &denial.path;
-            let inside = path.starts_with(&workspace);
-            match (denial.operation, denial.rule) {
-                (Operation::Call, _) if path == Path::new("socket") => {
-                    words.insert("--network loopback".to_owned());
-                }
-                (Operation::Call, _) | (_, Rule::Masked) => {
-                    never.insert(path.display().to_string());
-                }
-                (Operation::Write | Operation::Delete, _) if inside => {
-                    words.insert("--filesystem readwrite".to_owned());
-                }
-                (Operation::Write | Operation::Delete, _) => {
-                    write.insert(existing(path));
-                }
-                (Operation::Read | Operation::Execute, _)
-                    if inside && spec.filesystem == Filesystem::Deny =>
-                {
-                    words.insert("--filesystem read".to_owned());
-                }
-                (Operation::Read | Operation::Execute, _) => {
-                    read.insert(path.clone());
-                }
-            }
+            found.add(denial, denial.path.starts_with(&workspace), spec, outcome.tier, sandbox);
         }
-        let read =
-            outermost(&read).into_iter().filter(|path| !write.iter().any(|outer| path.starts_with(outer)));
-        words.extend(read.map(|path| format!("--read {}", path.display())));
-        words.extend(outermost(&write).into_iter().map(|path| format!("--write {}", path.display())));
+        let enough = outcome.exit == Exit::Code(0);
+        let free = |mode: &&Mode| match mode {
+            Mode::See => false,
+            // Who saw the files before sees no more of them.
+            Mode::Change => spec.filesystem == Filesystem::Read,
+            Mode::Loopback => spec.network == Network::None,
+        };
+        let harmless = found.modes.iter().find(free).copied().filter(|_| !enough);
+        let mut words: Vec<_> = given.iter().map(|mode| mode.words()).collect();
+        if !enough {
+            words.extend(found.words());
+        }
         Self {
             exit_code: outcome.exit.code(),
             denials: outcome.denials.clone(),
             missing: outcome.denials_missing,
-            words: words.into_iter().collect(),
-            never,
+            words,
+            never: if enough { BTreeSet::new() } else { found.never },
+            harmless,
         }
+    }
+
+    /// What can be tried before anybody is asked.
+    pub(super) fn harmless(&self) -> Option<Mode> {
+        self.harmless
     }
 
     pub(super) fn say(&self, out: Out) {
@@ -82,8 +104,8 @@ impl Grants {
         } else if self.denials.is_empty() {
             out.say("  nothing was refused: the sandbox is not why it fails");
         }
-        for words in &self.words {
-            out.say(format!("  {} {}", paint(Tone::Care, "would need:"), plain(words)));
+        for (option, value) in &self.words {
+            out.say(format!("  {} {option} {}", paint(Tone::Care, "would need:"), plain(&quoted(value))));
         }
         for name in &self.never {
             out.say(format!("  {} {}", paint(Tone::Care, "never granted:"), plain(name)));
@@ -91,12 +113,87 @@ impl Grants {
     }
 
     pub(super) fn as_json(&self) -> Value {
+        let words: Vec<String> =
+            self.words.iter().map(|(option, value)| format!("{option} {value}")).collect();
         json!({
             "exit_code": self.exit_code,
             "denials": self.denials.iter().map(denial_json).collect::<Vec<_>>(),
-            "denials_missing": self.missing, "grants": self.words, "never": self.never,
+            "denials_missing": self.missing, "grants": words, "never": self.never,
         })
     }
+}
+
+/// What was refused, by what would let it through.
+#[derive(Debug, Default)]
+struct Found {
+    look: BTreeSet<PathBuf>,
+    read: BTreeSet<PathBuf>,
+    write: BTreeSet<PathBuf>,
+    modes: BTreeSet<Mode>,
+    never: BTreeSet<String>,
+}
+
+impl Found {
+    fn add(&mut self, denial: &Denial, inside: bool, spec: &Spec, tier: Tier, sandbox: &Sandbox) {
+        let path = &denial.path;
+        let looks = matches!(denial.operation, Operation::Look | Operation::Read | Operation::Execute);
+        let mode = match spec.filesystem {
+            Filesystem::Deny if inside && looks => Some(Mode::See),
+            // Without namespaces there is no overlay to take what is written.
+            _ if inside && tier != Tier::NoUserns => Some(Mode::Change),
+            _ => None,
+        };
+        let whole = match denial.operation {
+            Operation::Write | Operation::Delete => existing(path),
+            _ => path.clone(),
+        };
+        match (denial.operation, denial.rule) {
+            (Operation::Call, _) if path == Path::new("socket") && tier != Tier::NoUserns => {
+                self.modes.insert(Mode::Loopback);
+            }
+            (Operation::Call, _) | (_, Rule::Masked) => {
+                self.never.insert(path.display().to_string());
+            }
+            _ if let Some(mode) = mode => {
+                self.modes.insert(mode);
+            }
+            _ if inside || !sandbox.may_show(&whole) => {
+                self.never.insert(path.display().to_string());
+            }
+            (Operation::Look, _) => {
+                self.look.insert(whole);
+            }
+            (Operation::Write | Operation::Delete, _) => {
+                self.write.insert(whole);
+            }
+            _ => {
+                self.read.insert(whole);
+            }
+        }
+    }
+
+    fn words(&self) -> Vec<(&'static str, String)> {
+        let write = outermost(&self.write);
+        let covered = |path: &PathBuf| write.iter().any(|outer| path.starts_with(outer));
+        let mut read = outermost(&self.read);
+        if self.read.is_empty() && write.is_empty() && self.modes.is_empty() {
+            // Who asks about a folder on the way to something finds it where that is shown.
+            let on_the_way =
+                |path: &PathBuf| self.look.iter().any(|one| one != path && one.starts_with(path));
+            read = self.look.iter().filter(|path| !on_the_way(path)).cloned().collect();
+        }
+        read.retain(|path| !covered(path));
+        let mut words: Vec<_> = self.modes.iter().map(|mode| mode.words()).collect();
+        words.extend(read.iter().map(|path| ("--read", path.display().to_string())));
+        words.extend(write.iter().map(|path| ("--write", path.display().to_string())));
+        words
+    }
+}
+
+/// As a shell takes it for one word.
+fn quoted(value: &str) -> String {
+    let simple = |letter: char| letter.is_alphanumeric() || "/._-+=:@%,".contains(letter);
+    if value.chars().all(simple) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
 }
 
 /// The nearest folder upwards that is there: only what exists can be granted.

@@ -15,7 +15,7 @@ use vambrace_core::block::BlockList;
 use vambrace_core::config::{Effective, Terminated as Written};
 use vambrace_core::error::ErrorCode;
 use vambrace_egress::{BadTermination, Credential, Terminated, Termination};
-use vambrace_sandbox::{Filesystem, Spec};
+use vambrace_sandbox::{Filesystem, Places, Spec};
 
 use crate::desk::trust;
 use crate::failure::Failure;
@@ -141,7 +141,7 @@ fn file(text: &str) -> Result<PathBuf, Failure> {
     let fault = |error: std::io::Error| Failure::failed(format!("the file of certificates: {error}"));
     let key = machine::random_key().map_err(|error| Failure::failed(error.to_string()))?;
     let name: String = key.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    let folder = places::state()?.join("certificates");
+    let folder = Places::below(&places::state()?).lent;
     std::fs::create_dir_all(&folder).map_err(fault)?;
     let path = folder.canonicalize().map_err(fault)?.join(format!("{name}.pem"));
     let mut file =
