@@ -396,6 +396,13 @@ fn an_address_is_no_way_around_unless_a_rule_names_it() {
     let mut both = reach(&["allow"]);
     both.meet(&reach(&["93.184.216.0/24"]));
     assert!(!is_way_around(&[entry("good.example")], &both, &address, 443));
+    // Nobody knows the addresses of all hosts below a name: there it must stand alone.
+    assert!(
+        around("*.good.example", &["93.184.216.0/24"]) && around("*.good.example", &["93.184.216.34:80"])
+    );
+    assert!(
+        !around("*.good.example", &["93.184.216.34"]) && !around("*.good.example:8443", &["93.184.216.0/24"])
+    );
 }
 
 // P5
