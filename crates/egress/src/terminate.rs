@@ -11,6 +11,8 @@ mod path;
 mod request;
 mod response;
 mod session;
+mod unpack;
+mod websocket;
 
 use std::fmt;
 use std::sync::Arc;
