@@ -70,6 +70,15 @@ impl Lookups {
         Self { resolver, running: Mutex::default(), few: Semaphore::new(AT_ONCE) }
     }
 
+    /// The addresses of a name, all of them.
+    pub(crate) async fn find_in_time(&self, name: &HostName) -> Result<Arc<[IpAddr]>, Reason> {
+        match timeout(RESOLVING, self.find(name)).await {
+            Ok(Some(addresses)) => Ok(addresses),
+            Ok(None) => Err(Reason::NotFound),
+            Err(_) => Err(Reason::Unreachable("the name was not resolved in time".to_owned())),
+        }
+    }
+
     async fn find(&self, name: &HostName) -> Found {
         let running = Arc::clone(self.running.lock().entry(name.clone()).or_default());
         let ask = || async {
@@ -95,11 +104,7 @@ pub(crate) async fn dial(
 ) -> Result<TcpStream, Reason> {
     let addresses = match destination {
         Destination::Address(address) => Arc::from([*address]),
-        Destination::Name(name) => match timeout(RESOLVING, lookups.find(name)).await {
-            Ok(Some(addresses)) => addresses,
-            Ok(None) => return Err(Reason::NotFound),
-            Err(_) => return Err(Reason::Unreachable("the name was not resolved in time".to_owned())),
-        },
+        Destination::Name(name) => lookups.find_in_time(name).await?,
     };
     let mut refused = None;
     let mut passed: Vec<SocketAddr> = Vec::new();

@@ -19,7 +19,7 @@ use vambrace_core::network::{Reach, Reason, Verdict};
 
 use crate::connect::{self, Lookups, Resolve};
 use crate::event::{Action, Log};
-use crate::terminate::{self, Terminated};
+use crate::terminate::{self, Resolves, Terminated};
 use crate::trust::Trust;
 pub use target::{BadUrl, Target};
 
@@ -204,6 +204,7 @@ impl Fetcher {
         let mut address = None;
         let traffic = Arc::clone(&ticket.traffic);
         let asked = timeout_at(limit, async {
+            terminate::is_address_of_a_host(&self.limits, lookups, host, port, Resolves::Here).await?;
             let stream = connect::dial(&self.reach, lookups, host, port).await?;
             address = stream.peer_addr().ok().map(|peer| peer.ip().to_canonical());
             exchange::run(ask, stream, &self.trust, bounds.bytes, &traffic).await.map_err(Reason::Unreachable)

@@ -30,7 +30,7 @@ use crate::pass::{Held, Pass, Speaks};
 use crate::proxy::{self, Upstream};
 use crate::relay::{Caps, Meter, reset};
 use crate::synth::{Book, Meaning};
-use crate::terminate::{Session, Termination};
+use crate::terminate::{self, Resolves, Session, Terminated, Termination};
 
 /// How long a client of the proxy may take to say what it wants.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
@@ -331,13 +331,18 @@ impl Inner {
     }
 
     fn judge(&self, host: &Destination, port: u16) -> Verdict {
-        let (rules, ends) = (&self.setting.rules, &self.setting.termination);
+        let rules = &self.setting.rules;
         match rules.judge(host, port) {
-            Verdict::Allow(_) if ends.as_ref().is_some_and(|ends| ends.is_gone_around(rules, host, port)) => {
+            Verdict::Allow(_) if terminate::is_way_around(self.ended(), rules, host, port) => {
                 Verdict::Deny(Reason::AddressNotAllowed)
             }
             said => said,
         }
+    }
+
+    /// The hosts whose TLS ends here.
+    fn ended(&self) -> &[Terminated] {
+        self.setting.termination.as_ref().map_or(&[], |ends| ends.entries())
     }
 
     /// Judges a destination and dials it.
@@ -353,6 +358,8 @@ impl Inner {
             Verdict::Allow(rule) => ticket.allowed_by(rule),
             Verdict::Deny(reason) => return Err(reason),
         }
+        let resolves = if self.setting.upstream.is_some() { Resolves::Upstream } else { Resolves::Here };
+        terminate::is_address_of_a_host(self.ended(), &self.lookups, host, port, resolves).await?;
         if let Some(upstream) = &self.setting.upstream {
             let (stream, early) = upstream.dial(host, port).await?;
             return Ok(Dialled { stream, early, speaks });

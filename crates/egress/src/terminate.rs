@@ -11,6 +11,8 @@ mod path;
 mod request;
 mod response;
 mod session;
+mod unpack;
+mod websocket;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use vambrace_core::network::{BadRule, Destination, HostName, Ports, Reach, Reason, Rule, Rules, Verdict};
 use vambrace_redact::{KnownValue, Redactor, Rules as Nothing, Secret};
 
+use crate::connect::Lookups;
 use crate::trust::{Trust, pem};
 use authority::Authority;
 pub(crate) use session::Session;
@@ -87,10 +90,48 @@ impl Terminated {
 }
 
 /// Whether an address would be a way around: who writes one out says no name that could be looked for. So where TLS of
-/// some hosts ends here, an address is reached on their ports only if a rule names it, not because everything is allowed.
+/// some hosts ends here, an address is reached on their ports only if a rule names it, not because everything is allowed;
+/// and where they are all those below a name, so that nobody knows their addresses, only if a rule names it alone. Whether
+/// it is the address of a host that is known by name is for [`is_address_of_a_host`] to say.
 pub(crate) fn is_way_around(entries: &[Terminated], reach: &Reach, host: &Destination, port: u16) -> bool {
     let Destination::Address(address) = host else { return false };
-    entries.iter().any(|entry| entry.hosts.uses_port(port)) && !reach.means_address(*address, port)
+    let mut here = entries.iter().filter(|entry| entry.hosts.uses_port(port)).peekable();
+    here.peek().is_some()
+        && (!reach.means_address(*address, port)
+            || here.any(|entry| entry.hosts.has_wildcard_on(port)) && !reach.means_alone(*address, port))
+}
+
+/// Whether one of the hosts whose TLS ends here has this address: a rule that names it lets the name lead there, which
+/// must not open a way around the name. What cannot be found out is refused, unless somebody else resolves names.
+pub(crate) async fn is_address_of_a_host(
+    entries: &[Terminated],
+    lookups: &Lookups,
+    host: &Destination,
+    port: u16,
+    resolves: Resolves,
+) -> Result<(), Reason> {
+    let Destination::Address(address) = host else { return Ok(()) };
+    for name in entries.iter().flat_map(|entry| entry.hosts.hosts_on(port)) {
+        match lookups.find_in_time(name).await {
+            Ok(found) if found.iter().any(|one| one.to_canonical() == *address) => {
+                return Err(Reason::AddressNotAllowed);
+            }
+            Err(_) if resolves == Resolves::Here => {
+                return Err(Reason::Unreachable(format!(
+                    "`{name}` is not resolved, so whether this is its address cannot be told"
+                )));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Who knows where names lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resolves {
+    Here,
+    Upstream,
 }
 
 /// Whether this may be asked of a host, for who asks it without a program in between: as a program would be judged.
@@ -151,9 +192,9 @@ impl Termination {
         Ok(Self { entries, scrubber, authority, trust })
     }
 
-    /// See [`is_way_around`].
-    pub(crate) fn is_gone_around(&self, reach: &Reach, host: &Destination, port: u16) -> bool {
-        is_way_around(&self.entries, reach, host, port)
+    /// The hosts, in the order in which they count.
+    pub(crate) fn entries(&self) -> &[Terminated] {
+        &self.entries
     }
 
     /// Every certificate that a program inside should trust, in PEM: the machine's and the gate's own.

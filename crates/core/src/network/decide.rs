@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::address::{Special, canonical, carried, special};
+use super::address::{Network, Special, canonical, carried, special};
 use super::names::HostName;
 use super::rule::{BadRule, Ports, Rule, Subject};
 
@@ -184,7 +184,7 @@ impl Rules {
     /// Whether some rule allows something on this port.
     #[must_use]
     pub fn uses_port(&self, port: u16) -> bool {
-        self.open || self.rules.iter().any(|rule| !rule.refuses && rule.ports.contain(port))
+        self.open || self.allowing(port).next().is_some()
     }
 
     /// What the writer may not have meant.
@@ -240,6 +240,31 @@ impl Rules {
                     None => network.contains(address),
                 }
         })
+    }
+
+    /// Whether a rule names this one address, and not a network around it.
+    #[must_use]
+    pub fn names_alone(&self, address: IpAddr, port: u16) -> bool {
+        let alone = Subject::Network(Network::single(address));
+        self.allowing(port).any(|rule| rule.subject == alone)
+    }
+
+    /// The hosts that are allowed by name on this port.
+    pub fn hosts_on(&self, port: u16) -> impl Iterator<Item = &HostName> {
+        self.allowing(port).filter_map(|rule| match &rule.subject {
+            Subject::Host(name) => Some(name),
+            _ => None,
+        })
+    }
+
+    /// Whether every host below some name is allowed on this port.
+    #[must_use]
+    pub fn has_wildcard_on(&self, port: u16) -> bool {
+        self.allowing(port).any(|rule| matches!(rule.subject, Subject::Below(_)))
+    }
+
+    fn allowing(&self, port: u16) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| !rule.refuses && rule.ports.contain(port))
     }
 
     fn judge_name(&self, name: &HostName, port: u16) -> Verdict {

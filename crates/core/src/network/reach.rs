@@ -70,6 +70,12 @@ impl Reach {
         self.lists.iter().any(|rules| rules.lists_address(address, port))
     }
 
+    /// Whether some list names this one address, and not a network around it.
+    #[must_use]
+    pub fn means_alone(&self, address: IpAddr, port: u16) -> bool {
+        self.lists.iter().any(|rules| rules.names_alone(address, port))
+    }
+
     /// Whether networks of every list name this address on purpose.
     #[must_use]
     pub fn lists_address(&self, address: IpAddr, port: u16) -> bool {

@@ -63,6 +63,7 @@ fn fetcher(rules: &[&str]) -> Fetcher {
     let zone = Zone(
         HashMap::from([
             ("good.example", vec!["127.0.0.1"]),
+            ("other.example", vec!["127.0.0.1"]),
             ("metadata.example", vec!["169.254.169.254"]),
             ("six.example", vec!["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"]),
             ("private.example", vec!["10.0.0.1"]),
@@ -94,12 +95,12 @@ fn told(fetcher: &Fetcher) -> Vec<String> {
 // S13, P3: what a program may not ask of a host, a tool may not either
 #[tokio::test]
 async fn methods_and_paths_that_are_listed_for_a_host_hold_here_too() {
-    let entry = |methods: &[&str]| {
+    let entry = |host: &str, methods: &[&str]| {
         let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        Terminated::new(&owned(&["good.example"]), owned(methods), owned(&["/v1/*"]), None).unwrap()
+        Terminated::new(&owned(&[host]), owned(methods), owned(&["/v1/*"]), None).unwrap()
     };
-    let mut fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
-    fetcher.limits = Arc::new([entry(&["GET"])]);
+    let mut fetcher = fetcher(&["good.example:*", "other.example:*", "127.0.0.1"]);
+    fetcher.limits = Arc::new([entry("good.example", &["GET"])]);
     let post = |url| Ask { method: Method::Post, body: Some(("text/plain".into(), Vec::new())), ..get(url) };
     for (ask, code) in [
         (get("https://good.example/v2/x"), "request_not_allowed"),
@@ -107,6 +108,8 @@ async fn methods_and_paths_that_are_listed_for_a_host_hold_here_too() {
         (get("https://good.example/v1/..%2fadmin"), "not_understood"),
         (post("https://good.example/v1/x"), "request_not_allowed"),
         (get("http://good.example/v1/x"), "not_understood"),
+        // Its address is listed, so that the name may lead there.
+        (get("https://127.0.0.1/v2/x"), "address_not_allowed"),
     ] {
         let fault = fetcher.fetch(ask.clone(), BOUNDS).await.unwrap_err();
         let FetchFault::Refused { reason, .. } = fault else { panic!("{}: {fault}", ask.target) };
@@ -114,8 +117,12 @@ async fn methods_and_paths_that_are_listed_for_a_host_hold_here_too() {
     }
     // Also behind a redirect, from a host of which everything may be asked.
     let port = server(|_| to("https://good.example/v2/x")).await;
-    let fault = fetcher.fetch(get(&format!("http://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
+    let fault = fetcher.fetch(get(&format!("http://other.example:{port}/")), BOUNDS).await.unwrap_err();
     assert!(matches!(fault, FetchFault::Refused { reason: Reason::RequestNotAllowed(_), .. }), "{fault}");
+    // Whose address it is cannot be told where the host is not resolved.
+    fetcher.limits = Arc::new([entry("gone.example", &["GET"])]);
+    let fault = fetcher.fetch(get(&format!("http://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
+    assert!(matches!(fault, FetchFault::Failed { .. }), "{fault}");
 }
 
 // S13, P9

@@ -37,7 +37,7 @@ impl Authority {
         self.issuer.der()
     }
 
-    /// What is shown to a client that asks for this name. HTTP/1.1 is all that is spoken.
+    /// What is shown to a client that asks for this name. HTTP/1 is all that is spoken.
     pub(super) fn server(&self, name: &HostName) -> Result<Arc<ServerConfig>, String> {
         if let Some(made) = self.made.lock().get(name) {
             return Ok(Arc::clone(made));
@@ -66,7 +66,7 @@ impl Authority {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .map_err(|error| error.to_string())?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         Ok(config)
     }
 }

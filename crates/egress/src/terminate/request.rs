@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use vambrace_core::network::{Destination, Reason};
 
 use super::path::passes;
+use super::websocket::proof;
 use super::{Credential, Terminated};
 use crate::http::{self, Body, Head, To};
 
@@ -23,6 +24,10 @@ pub(super) struct Judged {
     pub(super) last: bool,
     /// Whether the value stands in the head.
     pub(super) given: bool,
+    /// It is of HTTP/1.0: the answer ends with the connection, and nothing comes before it.
+    pub(super) old: bool,
+    /// It asks for WebSocket; what a server that agrees must answer.
+    pub(super) socket: Option<String>,
 }
 
 /// Names that are between two neighbours only, or that we answer ourselves.
@@ -45,6 +50,9 @@ const OTHER_PATH: &[&str] = &["x-original-url", "x-rewrite-url", "x-original-uri
 /// An answer in parts would show the value in parts, which nobody finds. A server may always send the whole.
 const PARTS: &[&str] = &["range", "if-range"];
 
+/// Of WebSocket nothing is agreed on that would change what a frame holds.
+const EXTENSIONS: &str = "sec-websocket-extensions";
+
 /// Reads and judges; nothing while the head is not all there.
 pub(super) fn judge(
     bytes: &[u8],
@@ -56,19 +64,18 @@ pub(super) fn judge(
         return Ok(None);
     };
     let unclear = Reason::NotUnderstood;
-    if upgrade {
-        return Err(unclear("another protocol inside TLS that is looked into"));
-    }
     if target.is_some() {
         return Err(unclear("a whole URL as the target of a request"));
     }
     let mut headers = [httparse::EMPTY_HEADER; http::MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let complete = request.parse(bytes).is_ok_and(|status| status.is_complete());
-    let (Some(method), Some(path), Some(1), true) = (request.method, request.path, request.version, complete)
+    let (Some(method), Some(path), Some(version), true) =
+        (request.method, request.path, request.version, complete)
     else {
-        return Err(unclear("another version of HTTP than 1.1"));
+        return Err(unclear("a request that cannot be read"));
     };
+    let old = version == 0;
     let named = |name: &str| {
         let name = name.to_owned();
         request
@@ -92,9 +99,29 @@ pub(super) fn judge(
             return Err(Reason::RequestNotAllowed(format!("{name}: ...")));
         }
     }
+    let says = |name: &str, word: &[u8]| {
+        named(name).any(|value| {
+            value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
+        })
+    };
+    let socket = match upgrade {
+        false => None,
+        true => {
+            let only =
+                |name: &str| named(name).next().filter(|_| named(name).count() == 1).map(<[u8]>::trim_ascii);
+            let key =
+                only("sec-websocket-key").filter(|key| unpacked(key).is_some_and(|key| key.len() == 16));
+            let meant = (method, old, body) == ("GET", false, Body::Length(0))
+                && only("upgrade").is_some_and(|word| word.eq_ignore_ascii_case(b"websocket"))
+                && only("sec-websocket-version") == Some(b"13")
+                && says("connection", b"upgrade");
+            let key = key.filter(|_| meant);
+            Some(proof(key.ok_or(unclear("another protocol than WebSocket inside TLS that is looked into"))?))
+        }
+    };
     let (mut head, mut given) = (format!("{method} {path} HTTP/1.1\r\n").into_bytes(), false);
     for header in request.headers.iter() {
-        if LEFT_OUT.iter().any(|name| header.name.eq_ignore_ascii_case(name)) {
+        if LEFT_OUT.iter().chain([&EXTENSIONS]).any(|name| header.name.eq_ignore_ascii_case(name)) {
             continue;
         }
         if entry.credential.is_some() && PARTS.iter().any(|name| header.name.eq_ignore_ascii_case(name)) {
@@ -108,20 +135,24 @@ pub(super) fn judge(
         head.extend_from_slice(changed.as_deref().unwrap_or(header.value));
         head.extend_from_slice(b"\r\n");
     }
+    if named("host").next().is_none() {
+        let there = if port == 443 { host.to_string() } else { format!("{host}:{port}") };
+        head.extend_from_slice(format!("Host: {there}\r\n").as_bytes());
+    }
+    if socket.is_some() {
+        head.extend_from_slice(b"Connection: Upgrade\r\n");
+    }
     // What comes back must be plain to be looked through.
     head.extend_from_slice(b"Accept-Encoding: identity\r\n\r\n");
-    let says = |name: &str, word: &[u8]| {
-        named(name).any(|value| {
-            value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
-        })
-    };
     Ok(Some(Judged {
         length,
         body,
         bodiless: method == "HEAD",
-        waits: says("expect", b"100-continue"),
-        last: says("connection", b"close"),
+        waits: !old && says("expect", b"100-continue"),
+        last: old || says("connection", b"close"),
         given,
+        old,
+        socket,
         head,
     }))
 }

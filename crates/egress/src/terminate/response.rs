@@ -3,6 +3,7 @@
 use vambrace_core::network::Reason;
 use vambrace_redact::Redactor;
 
+use super::request::Judged;
 use crate::http;
 
 /// An answer's head, understood.
@@ -15,6 +16,8 @@ pub(super) struct Answered {
     pub(super) head: Vec<u8>,
     /// The server ends the connection after it.
     pub(super) last: bool,
+    /// It must be unpacked to be looked through.
+    pub(super) packing: Option<Packing>,
 }
 
 /// How an answer's body ends.
@@ -27,12 +30,11 @@ pub(super) enum Framing {
     Close,
 }
 
-/// What is taken out of an answer.
-#[derive(Clone, Copy)]
-pub(super) struct Scrub<'a> {
-    pub(super) scrubber: Option<&'a Redactor>,
-    /// The server was given a value: what cannot be looked through does not pass.
-    pub(super) must: bool,
+/// How a body is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packing {
+    Gzip,
+    Zlib,
 }
 
 const UNCLEAR: Reason = Reason::NotUnderstood("an answer that cannot be read");
@@ -48,7 +50,12 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 /// Reads; nothing while the head is not all there.
-pub(super) fn read(bytes: &[u8], bodiless: bool, scrub: Scrub<'_>) -> Result<Option<Answered>, Reason> {
+pub(super) fn read(
+    bytes: &[u8],
+    asked: &Judged,
+    scrubber: Option<&Redactor>,
+) -> Result<Option<Answered>, Reason> {
+    let bodiless = asked.bodiless;
     let mut headers = [httparse::EMPTY_HEADER; http::MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let length = match response.parse(bytes) {
@@ -64,12 +71,14 @@ pub(super) fn read(bytes: &[u8], bodiless: bool, scrub: Scrub<'_>) -> Result<Opt
             .filter(move |header| header.name.eq_ignore_ascii_case(name))
             .map(|header| header.value)
     };
-    let packed =
-        named("content-encoding").any(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"identity"));
-    if packed && scrub.must {
-        return Err(Reason::NotUnderstood("an answer in an encoding that was not asked for"));
-    }
     let body = framing(status, bodiless, named("transfer-encoding"), named("content-length"))?;
+    let looked_through = body != Framing::Nothing && scrubber.is_some();
+    let packing = if looked_through { packing(named("content-encoding"))? } else { None };
+    if status == 101
+        && !agrees(asked, named("upgrade"), named("sec-websocket-accept"), named("sec-websocket-extensions"))
+    {
+        return Err(Reason::NotUnderstood("another protocol inside TLS that is looked into"));
+    }
     let reason: String =
         response.reason.unwrap_or_default().chars().filter(|letter| !letter.is_control()).collect();
     let mut head = format!("HTTP/1.1 {status} {reason}\r\n").into_bytes();
@@ -80,28 +89,59 @@ pub(super) fn read(bytes: &[u8], bodiless: bool, scrub: Scrub<'_>) -> Result<Opt
         if left_out && !(kept_length && header.name.eq_ignore_ascii_case("content-length")) {
             continue;
         }
+        if packing.is_some() && header.name.eq_ignore_ascii_case("content-encoding") {
+            continue;
+        }
         head.extend_from_slice(header.name.as_bytes());
         head.extend_from_slice(b": ");
         head.extend_from_slice(header.value);
         head.extend_from_slice(b"\r\n");
     }
-    if let Some(scrubber) = scrub.scrubber {
+    if let Some(scrubber) = scrubber {
         head = scrubber.redact_bytes(&head).map_err(|_| UNCLEAR)?.0.into_owned();
     }
-    if body != Framing::Nothing {
+    if status == 101 {
+        head.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
+    } else if body != Framing::Nothing && !asked.old {
         head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-    } else if !bodiless && status != 204 && status != 304 && status >= 200 {
+    } else if body == Framing::Nothing && !bodiless && status != 204 && status != 304 && status >= 200 {
         head.extend_from_slice(b"Content-Length: 0\r\n");
     }
     let closes = named("connection").any(|value| {
         value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(b"close"))
     });
-    let last = closes || body == Framing::Close || response.version != Some(1);
+    let last = closes || asked.old || body == Framing::Close || response.version != Some(1);
     if last && status >= 200 {
         head.extend_from_slice(b"Connection: close\r\n");
     }
     head.extend_from_slice(b"\r\n");
-    Ok(Some(Answered { length, status, body, head, last }))
+    Ok(Some(Answered { length, status, body, head, last, packing }))
+}
+
+/// What the content is packed with; what nobody can unpack here does not pass.
+fn packing<'a>(mut codings: impl Iterator<Item = &'a [u8]>) -> Result<Option<Packing>, Reason> {
+    let (coding, more) = (codings.next().unwrap_or_default().trim_ascii(), codings.next());
+    match coding.to_ascii_lowercase().as_slice() {
+        _ if more.is_some() => {}
+        b"" | b"identity" => return Ok(None),
+        b"gzip" | b"x-gzip" => return Ok(Some(Packing::Gzip)),
+        b"deflate" => return Ok(Some(Packing::Zlib)),
+        _ => {}
+    }
+    Err(Reason::NotUnderstood("an answer in an encoding that was not asked for"))
+}
+
+/// Whether a server agrees to speak WebSocket, as it was asked to and without conditions of its own.
+fn agrees<'a>(
+    asked: &Judged,
+    mut protocols: impl Iterator<Item = &'a [u8]>,
+    mut proofs: impl Iterator<Item = &'a [u8]>,
+    mut extensions: impl Iterator<Item = &'a [u8]>,
+) -> bool {
+    let protocol = protocols.next().is_some_and(|name| name.trim_ascii().eq_ignore_ascii_case(b"websocket"));
+    let proof = proofs.next().map(<[u8]>::trim_ascii);
+    let alone = protocols.next().is_none() && proofs.next().is_none() && extensions.next().is_none();
+    alone && protocol && proof.is_some() && proof == asked.socket.as_deref().map(str::as_bytes)
 }
 
 fn framing<'a>(

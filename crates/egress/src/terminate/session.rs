@@ -1,7 +1,7 @@
 //! One connection whose TLS ends here: two streams, and one request after the other between them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -14,13 +14,14 @@ use vambrace_redact::{Redactor, Stream};
 
 use super::borrowed::Borrowed;
 use super::request::{self, Judged};
-use super::response::{self, Framing, Scrub};
+use super::response::{self, Answered, Framing};
+use super::unpack::{self, Unpacker};
 use super::{Terminated, Termination};
 use crate::event::{Action, Log, Traffic};
 use crate::gate::denial;
 use crate::http::{Body, Chunks, MOST_HEAD};
 use crate::pass::fill;
-use crate::relay::{Broken, Meter};
+use crate::relay::{Broken, Meter, reset};
 use crate::sniff::{self, First};
 
 /// For a handshake, and for a head once it has begun.
@@ -42,9 +43,35 @@ pub(crate) struct Session<'a> {
     pub(crate) log: &'a Arc<Log>,
 }
 
-type Done = Result<(), Reason>;
+pub(super) type Done = Result<(), Reason>;
 
-fn gone(_: std::io::Error) -> Reason {
+/// Why a connection ended before its time, by what the program knows of it.
+enum Stop {
+    /// Nothing yet: it can be told as an answer.
+    Untold(Reason),
+    /// An answer has begun, which must not look whole.
+    Midway(Reason),
+    /// It was told in the protocol that was spoken by then.
+    Told(Reason),
+}
+
+impl From<Reason> for Stop {
+    fn from(reason: Reason) -> Self {
+        Self::Untold(reason)
+    }
+}
+
+/// What follows an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Request,
+    /// The end of the connection.
+    End,
+    /// Frames, of WebSocket.
+    Frames,
+}
+
+pub(super) fn gone(_: std::io::Error) -> Reason {
     Reason::Unreachable("the connection ended in between".to_owned())
 }
 
@@ -65,11 +92,20 @@ impl Session<'_> {
         let client = timeout(SLOWEST, accepted).await.map_err(|_| late())?;
         let mut client =
             client.map_err(|error| Reason::Unreachable(format!("no TLS with the program: {error}")))?;
-        let done = self.requests(&mut client, &mut server).await;
-        if let Err(reason) = &done {
-            // Best effort: who does not read it sees the end.
-            let _ = client.write_all(&denial(reason)).await;
-        }
+        let done = match self.requests(&mut client, &mut server).await {
+            Ok(()) => Ok(()),
+            Err(Stop::Untold(reason)) => {
+                // Best effort: who does not read it sees the end.
+                let _ = timeout(SLOWEST, client.write_all(&denial(&reason))).await;
+                Err(reason)
+            }
+            Err(Stop::Told(reason)) => Err(reason),
+            Err(Stop::Midway(reason)) => {
+                // Without the farewell of TLS, so that nobody takes what came for all there is.
+                reset(self.client);
+                return Err(reason);
+            }
+        };
         let _ = timeout(IDLE, client.shutdown()).await;
         let _ = timeout(IDLE, server.shutdown()).await;
         done
@@ -97,7 +133,7 @@ impl Session<'_> {
         }
     }
 
-    async fn requests<C, S>(&self, client: &mut C, server: &mut S) -> Done
+    async fn requests<C, S>(&self, client: &mut C, server: &mut S) -> Result<(), Stop>
     where
         C: AsyncRead + AsyncWrite + Unpin,
         S: AsyncRead + AsyncWrite + Unpin,
@@ -131,9 +167,16 @@ impl Session<'_> {
             }
             // Both at once: a server may answer, and stop listening, before it has heard everything.
             let sending = self.body(&mut program, &mut server, judged.body, &mut asked);
-            let answering = self.answer(&mut to_program, &mut from_server, &judged, &mut answered);
-            if exchange(sending, answering).await? || judged.last {
-                return Ok(());
+            let begun = AtomicBool::new(false);
+            let answering = self.answer((&mut to_program, &begun), &mut from_server, &judged, &mut answered);
+            match exchange(sending, answering, &begun).await? {
+                Next::Frames => {
+                    let (program, server) =
+                        ((&mut program, &mut to_program), (&mut from_server, &mut server));
+                    return self.frames(program, server, (asked, answered)).await.map_err(Stop::Told);
+                }
+                Next::Request if !judged.last => {}
+                _ => return Ok(()),
             }
         }
     }
@@ -167,44 +210,62 @@ impl Session<'_> {
         }
     }
 
-    /// Passes an answer on; whether it is the last one.
+    /// Passes an answer on, and tells when it has begun; what follows it.
     async fn answer<C, S>(
         &self,
-        client: &mut C,
+        (client, begun): (&mut C, &AtomicBool),
         server: &mut S,
         asked: &Judged,
         held: &mut Vec<u8>,
-    ) -> Result<bool, Reason>
+    ) -> Result<Next, Stop>
     where
         C: AsyncWrite + Unpin,
         S: AsyncRead + Unpin,
     {
-        let scrubber = self.termination.scrubber.as_ref();
-        let scrub = Scrub { scrubber, must: self.entry.credential.is_some() };
         let answered = loop {
-            if let Some(answered) = response::read(held, asked.bodiless, scrub)? {
+            if let Some(answered) = response::read(held, asked, self.termination.scrubber.as_ref())? {
                 held.drain(..answered.length);
                 match answered.status {
-                    101 => {
-                        return Err(Reason::NotUnderstood("another protocol inside TLS that is looked into"));
-                    }
-                    // We have said our own.
+                    // We have said our own; and of old nothing came before an answer.
                     100 => continue,
+                    102..200 if asked.old => continue,
                     102..200 => client.write_all(&answered.head).await.map_err(gone)?,
                     _ => break answered,
                 }
                 continue;
             }
             if !self.more(server, held, &self.traffic.received).await? {
-                return Err(Reason::Unreachable("the server ended in the middle of an answer".to_owned()));
+                return Err(Reason::Unreachable(BROKEN_OFF.to_owned()).into());
             }
         };
+        begun.store(true, Ordering::Relaxed);
         client.write_all(&answered.head).await.map_err(gone)?;
-        if answered.body == Framing::Nothing {
-            client.flush().await.map_err(gone)?;
-            return Ok(answered.last);
+        client.flush().await.map_err(gone)?;
+        if answered.status == 101 {
+            return Ok(Next::Frames);
         }
-        let mut scrubber = scrubber.map(Redactor::stream);
+        if answered.body != Framing::Nothing {
+            self.content(client, server, asked, &answered, held).await.map_err(Stop::Midway)?;
+        }
+        Ok(if answered.last { Next::End } else { Next::Request })
+    }
+
+    /// Passes the content of an answer on, unpacked and without what nobody is to see.
+    async fn content<C, S>(
+        &self,
+        client: &mut C,
+        server: &mut S,
+        asked: &Judged,
+        answered: &Answered,
+        held: &mut Vec<u8>,
+    ) -> Done
+    where
+        C: AsyncWrite + Unpin,
+        S: AsyncRead + Unpin,
+    {
+        let chunked = !asked.old;
+        let mut unpacker = Unpacker::new(answered.packing);
+        let mut scrubber = self.termination.scrubber.as_ref().map(Redactor::stream);
         let (mut chunks, mut left) = (Chunks::default(), u64::MAX);
         if let Framing::Length(length) = answered.body {
             left = length;
@@ -222,7 +283,9 @@ impl Session<'_> {
             held.drain(..taken);
             left = left.saturating_sub(content.len() as u64);
             let done = chunks.done() || (left == 0 && answered.body != Framing::Chunked);
-            chunk(client, &scrubbed(&mut scrubber, content)?).await?;
+            for piece in content.chunks(unpack::PIECE) {
+                say(client, chunked, &scrubbed(&mut scrubber, unpacker.take(piece)?)?).await?;
+            }
             if done {
                 break;
             }
@@ -234,7 +297,7 @@ impl Session<'_> {
                     if let Some(scrubber) = &mut scrubber {
                         let mut out = Vec::new();
                         scrubber.flush_idle(&mut out).map_err(|_| UNSCRUBBED)?;
-                        chunk(client, &out).await?;
+                        say(client, chunked, &out).await?;
                     }
                     client.flush().await.map_err(gone)?;
                     waiting.await?
@@ -244,21 +307,22 @@ impl Session<'_> {
                 if answered.body == Framing::Close {
                     break;
                 }
-                return Err(Reason::Unreachable("the server ended in the middle of an answer".to_owned()));
+                return Err(Reason::Unreachable(BROKEN_OFF.to_owned()));
             }
         }
-        let mut rest = Vec::new();
+        let mut rest = scrubbed(&mut scrubber, unpacker.finish()?)?;
         if let Some(scrubber) = &mut scrubber {
             scrubber.finish(&mut rest).map_err(|_| UNSCRUBBED)?;
         }
-        chunk(client, &rest).await?;
-        client.write_all(b"0\r\n\r\n").await.map_err(gone)?;
-        client.flush().await.map_err(gone)?;
-        Ok(answered.last)
+        say(client, chunked, &rest).await?;
+        if chunked {
+            client.write_all(b"0\r\n\r\n").await.map_err(gone)?;
+        }
+        client.flush().await.map_err(gone)
     }
 
     /// Reads more, and counts it; false at the end. A head does not grow without bound.
-    async fn more<R: AsyncRead + Unpin>(
+    pub(super) async fn more<R: AsyncRead + Unpin>(
         &self,
         from: &mut R,
         held: &mut Vec<u8>,
@@ -288,31 +352,37 @@ impl Session<'_> {
     }
 }
 
-/// One request's body and its answer, side by side; whether the connection ends with them. The answer counts: what the
-/// server does not want to hear any more need not be said.
+/// One request's body and its answer, side by side. The answer counts: what the server does not want to hear any more
+/// need not be said, and then the connection ends with it.
 async fn exchange(
     sending: impl Future<Output = Done>,
-    answering: impl Future<Output = Result<bool, Reason>>,
-) -> Result<bool, Reason> {
+    answering: impl Future<Output = Result<Next, Stop>>,
+    begun: &AtomicBool,
+) -> Result<Next, Stop> {
     tokio::pin!(sending, answering);
     let mut sent = None;
-    let last = loop {
+    let next = loop {
         tokio::select! {
             done = &mut sending, if sent.is_none() => match done {
-                Err(reason) if reason.is_refusal() => return Err(reason),
+                Err(reason) if reason.is_refusal() => {
+                    let told = if begun.load(Ordering::Relaxed) { Stop::Midway } else { Stop::Untold };
+                    return Err(told(reason));
+                }
                 done => sent = Some(done.is_ok()),
             },
-            last = &mut answering => break last?,
+            next = &mut answering => break next?,
         }
     };
     match sent {
-        Some(whole) => Ok(last || !whole),
-        None if last => Ok(true),
-        None => sending.await.map(|()| false),
+        Some(true) => Ok(next),
+        Some(false) => Ok(Next::End),
+        None if next == Next::End => Ok(Next::End),
+        None => sending.await.map(|()| next).map_err(Stop::Untold),
     }
 }
 
-const UNSCRUBBED: Reason = Reason::NotUnderstood("an answer that could not be looked through");
+const BROKEN_OFF: &str = "the server ended in the middle of an answer";
+pub(super) const UNSCRUBBED: Reason = Reason::NotUnderstood("an answer that could not be looked through");
 
 fn scrubbed(scrubber: &mut Option<Stream>, content: Vec<u8>) -> Result<Vec<u8>, Reason> {
     let Some(scrubber) = scrubber else { return Ok(content) };
@@ -321,9 +391,13 @@ fn scrubbed(scrubber: &mut Option<Stream>, content: Vec<u8>) -> Result<Vec<u8>, 
     Ok(out)
 }
 
-async fn chunk<W: AsyncWrite + Unpin>(to: &mut W, bytes: &[u8]) -> Done {
+/// A piece of content: as a chunk, or as it is where the end of the connection is its end.
+async fn say<W: AsyncWrite + Unpin>(to: &mut W, chunked: bool, bytes: &[u8]) -> Done {
     if bytes.is_empty() {
         return Ok(());
+    }
+    if !chunked {
+        return to.write_all(bytes).await.map_err(gone);
     }
     let frame = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
     to.write_all(&frame).await.map_err(gone)

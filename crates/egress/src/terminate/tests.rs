@@ -40,6 +40,10 @@ async fn pair() -> (TcpStream, TcpStream) {
 struct Ran {
     /// What the program heard.
     heard: String,
+    /// The same, as it came.
+    bytes: Vec<u8>,
+    /// Whether the other side said farewell.
+    ended: bool,
     /// What the server saw.
     saw: String,
     done: Result<(), Reason>,
@@ -51,6 +55,10 @@ async fn run(entry: Terminated, said: &str, pieces: Vec<Vec<u8>>) -> Ran {
     run_as(entry, said, pieces, &[b"http/1.1"], "good.example").await
 }
 
+fn known() -> Vec<KnownValue> {
+    vec![KnownValue { kind: "other".to_owned(), value: Secret::from(OTHER) }]
+}
+
 async fn run_as(
     entry: Terminated,
     said: &str,
@@ -58,12 +66,22 @@ async fn run_as(
     alpn: &[&[u8]],
     server_name: &str,
 ) -> Ran {
+    run_with(entry, said.as_bytes(), pieces, alpn, server_name, &known()).await
+}
+
+async fn run_with(
+    entry: Terminated,
+    said: &[u8],
+    pieces: Vec<Vec<u8>>,
+    alpn: &[&[u8]],
+    server_name: &str,
+    further: &[KnownValue],
+) -> Ran {
     let made = vambrace_selfsigned::for_names(&[server_name]);
     let mut config = made.config;
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
-    let further = [KnownValue { kind: "other".to_owned(), value: Secret::from(OTHER) }];
     let trust = Arc::new(Trust::with(made.pem.as_bytes()).unwrap());
-    let termination = Termination::new(vec![entry], trust, &further, &[7; 32]).unwrap();
+    let termination = Termination::new(vec![entry], trust, further, &[7; 32]).unwrap();
     let ((near, program), (out, server)) = (pair().await, pair().await);
     let saw: Arc<Mutex<Vec<u8>>> = Arc::default();
     let kept = Arc::clone(&saw);
@@ -83,8 +101,8 @@ async fn run_as(
                     tokio::task::yield_now().await;
                 }
                 if pieces.last().is_some_and(|last| last.is_empty()) {
+                    // What is still said to it is heard: otherwise the kernel would take back what it said.
                     let _ = stream.shutdown().await;
-                    return;
                 }
             }
         }
@@ -96,15 +114,16 @@ async fn run_as(
         let name = ServerName::try_from("good.example").unwrap();
         let mut heard = Vec::new();
         if let Ok(mut stream) = TlsConnector::from(Arc::new(client)).connect(name, program).await {
-            for (at, part) in said.split(PAUSE).enumerate() {
+            for (at, part) in said.split(|byte| *byte == PAUSE.as_bytes()[0]).enumerate() {
                 if at > 0 {
                     let _ = stream.read_buf(&mut heard).await;
                 }
-                let _ = stream.write_all(part.as_bytes()).await;
+                let _ = stream.write_all(part).await;
             }
-            let _ = stream.read_to_end(&mut heard).await;
+            let ended = stream.read_to_end(&mut heard).await.is_ok();
+            return (heard, ended);
         }
-        String::from_utf8_lossy(&heard).into_owned()
+        (heard, false)
     });
     let (log, traffic, meter) = (Arc::new(Log::new()), Traffic::default(), Meter::new(Caps::default()));
     let host = HostName::parse("good.example").unwrap();
@@ -121,13 +140,14 @@ async fn run_as(
     };
     let done = session.run(Vec::new()).await;
     drop((near, out));
-    let heard = speaking.await.unwrap();
+    let (bytes, ended) = speaking.await.unwrap();
+    let heard = String::from_utf8_lossy(&bytes).into_owned();
     serving.await.unwrap();
     assert!(done.is_err() || traffic.received.load(Ordering::Relaxed) > 0);
     let events =
         log.read().0.iter().map(|event| format!("{} {}", event.attempted(), event.verdict())).collect();
     let saw = String::from_utf8_lossy(&saw.lock()).into_owned();
-    Ran { heard, saw, done, events }
+    Ran { heard, bytes, ended, saw, done, events }
 }
 
 fn get(path: &str, more: &str) -> String {
@@ -254,8 +274,10 @@ async fn an_answer_that_cannot_be_looked_through_does_not_pass() {
         ]
     };
     for pieces in [
-        packed("gzip"),
+        packed("br"),
+        packed("zstd"),
         packed("identity, br"),
+        packed("gzip, gzip"),
         vec![b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_vec()],
         vec![b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nxxx".to_vec()],
         vec![b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".to_vec()],
@@ -266,9 +288,179 @@ async fn an_answer_that_cannot_be_looked_through_does_not_pass() {
         assert!(matches!(ran.done, Err(Reason::NotUnderstood(_))), "{ran:?}");
         assert!(ran.heard.starts_with("HTTP/1.1 403 ") && ran.heard.contains("X-Vambrace-Denied"), "{ran:?}");
     }
-    // Without a credential there is nothing to take out.
-    let ran = run(entry(&[], &[], None), &get("/", ""), packed("gzip")).await;
+    // Also where this server was given nothing: others were.
+    let ran = run(entry(&[], &[], None), &get("/", ""), packed("br")).await;
+    assert!(ran.done.is_err(), "{ran:?}");
+    // Without any value there is nothing to take out, and without a body nothing to look through.
+    let said = get("/", "").into_bytes();
+    let ran = run_with(entry(&[], &[], None), &said, packed("br"), &[b"http/1.1"], "good.example", &[]).await;
+    assert!(ran.done.is_ok() && ran.heard.contains("Content-Encoding: br"), "{ran:?}");
+    let head = vec![b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n".to_vec()];
+    let ran = run(entry(&[], &[], Some(credential())), &get("/", "").replace("GET", "HEAD"), head).await;
+    assert!(ran.done.is_ok() && ran.heard.contains("Content-Length: 2"), "{ran:?}");
+}
+
+// P5: a server that insists on packing
+#[tokio::test]
+async fn a_packed_answer_is_unpacked_and_looked_through() {
+    use std::io::Write as _;
+    let plain = format!("before {OTHER} after").repeat(2000);
+    let level = flate2::Compression::default();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), level);
+    gzip.write_all(plain.as_bytes()).unwrap();
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), level);
+    zlib.write_all(plain.as_bytes()).unwrap();
+    for (coding, packed) in [("gzip", gzip.finish().unwrap()), ("deflate", zlib.finish().unwrap())] {
+        let answer = |end: usize| {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n",
+                packed[..end].len()
+            );
+            vec![head.into_bytes(), packed[..end / 2].to_vec(), packed[end / 2..end].to_vec()]
+        };
+        let ran = run(entry(&[], &[], None), &get("/", ""), answer(packed.len())).await;
+        let content = content(&ran.heard);
+        assert!(ran.done.is_ok() && !ran.heard.contains("Content-Encoding"), "{coding}: {:?}", ran.done);
+        assert!(!content.contains(OTHER) && content.matches(" after").count() == 2000, "{coding}");
+        // What cannot be unpacked to its end does not look whole.
+        let ran = run(entry(&[], &[], None), &get("/", ""), answer(packed.len() - 9)).await;
+        assert!(matches!(ran.done, Err(Reason::NotUnderstood(_))) && !ran.ended, "{coding}: {:?}", ran.done);
+        assert!(!ran.heard.contains("0\r\n\r\n"), "{coding}");
+    }
+}
+
+// P3: programs that speak HTTP/1.0
+#[tokio::test]
+async fn an_old_request_is_judged_and_answered_to_the_end_of_the_connection() {
+    let old = |path: &str, more: &str| format!("GET {path} HTTP/1.0\r\n{more}\r\n");
+    let limits = || entry(&["GET"], &["/v1/*"], Some(credential()));
+    let (one, two) = VALUE.split_at(2);
+    let chunks = vec![
+        b"HTTP/1.1 103 Early Hints\r\n\r\n".to_vec(),
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\n {one}\r\n")
+            .into_bytes(),
+        format!("{:x}\r\n{two}!\r\n0\r\n\r\n", two.len() + 1).into_bytes(),
+    ];
+    let ran = run_as(limits(), &old("/v1/x", ""), chunks, &[b"http/1.0"], "good.example").await;
+    assert!(ran.done.is_ok() && ran.ended, "{ran:?}");
+    assert!(ran.saw.starts_with("GET /v1/x HTTP/1.1\r\nHost: good.example\r\n"), "{ran:?}");
+    let (head, body) = ran.heard.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("Connection: close"), "{head}");
+    assert!(!head.contains("Transfer-Encoding") && body.starts_with("hello [REDACTED"), "{ran:?}");
+    assert!(body.ends_with("]!"), "{ran:?}");
+    // Without a mark at its end an answer that was broken off must not look whole.
+    let cut = vec![b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello".to_vec(), Vec::new()];
+    let ran = run(limits(), &old("/v1/x", "Connection: keep-alive\r\n"), cut).await;
+    assert!(ran.done.is_err() && !ran.ended && !ran.heard.contains("403"), "{ran:?}");
+    for (said, denied) in [
+        (old("/v2/x", ""), "request_not_allowed"),
+        (old("/v1/x", "Host: evil.example\r\n"), "name_mismatch"),
+        (old("/v1/x", "Transfer-Encoding: chunked\r\n"), "not_understood"),
+        (old("/v1/x", "Upgrade: websocket\r\n"), "not_understood"),
+    ] {
+        let ran = run(limits(), &said, answer("never")).await;
+        assert_eq!(ran.done.as_ref().map_err(Reason::code), Err(denied), "{said:?}: {ran:?}");
+        assert!(ran.saw.is_empty() && ran.heard.starts_with("HTTP/1.1 403 "), "{said:?}: {ran:?}");
+    }
+}
+
+const ASKS: &str = "Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+const AGREES: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\n\
+                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+
+fn asks(path: &str, more: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: good.example\r\n{ASKS}{more}\r\n")
+}
+
+/// A frame of a server; of a program with the mask that changes nothing but the pause of these tests.
+fn frame(first: u8, content: &[u8], mask: Option<u8>) -> Vec<u8> {
+    let masked = |byte: &u8| byte ^ mask.unwrap_or(0);
+    let head = [first, content.len() as u8 | if mask.is_some() { 0x80 } else { 0 }];
+    let keys = mask.map_or(Vec::new(), |mask| vec![mask; 4]);
+    [&head[..], &keys, &content.iter().map(masked).collect::<Vec<_>>()].concat()
+}
+
+// P3, P5: WebSocket where TLS ends
+#[tokio::test]
+async fn frames_pass_where_the_request_does_and_no_value_comes_back_in_them() {
+    let more = format!("Authorization: {HELD}\r\nSec-WebSocket-Extensions: permessage-deflate\r\n");
+    let hello = frame(0x81, b"hello server", Some(0x11));
+    let said = [asks("/v1/ws", &more).as_bytes(), PAUSE.as_bytes(), &hello].concat();
+    let (one, two) = VALUE.split_at(9);
+    let pieces = vec![
+        format!("{AGREES}\r\n").into_bytes(),
+        frame(0x01, format!("you are {one}").as_bytes(), None),
+        frame(0x89, format!("ping {VALUE}").as_bytes(), None),
+        frame(0x80, format!("{two}.").as_bytes(), None),
+        frame(0x82, &[7; 100], None),
+        frame(0x88, format!("\x03\x64{OTHER}").as_bytes(), None),
+        Vec::new(),
+    ];
+    let limits = entry(&["GET"], &["/v1/*"], Some(credential()));
+    let ran = run_with(limits, &said, pieces, &[b"http/1.1"], "good.example", &known()).await;
     assert!(ran.done.is_ok(), "{ran:?}");
+    assert!(ran.saw.contains(&format!("Authorization: {VALUE}\r\n")), "{ran:?}");
+    assert!(!ran.saw.contains("permessage") && ran.saw.contains("Connection: Upgrade\r\n"), "{ran:?}");
+    assert!(
+        ran.heard.starts_with("HTTP/1.1 101 ") && ran.heard.contains("Upgrade: websocket\r\n"),
+        "{ran:?}"
+    );
+    assert!(!ran.heard.contains(VALUE) && !ran.heard.contains(OTHER) && !ran.heard.contains(two), "{ran:?}");
+    // What came is frames again: the words are one message, with the other frame before its end.
+    let at = ran.bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap() + 4;
+    let (mut rest, mut words, mut others) = (&ran.bytes[at..], Vec::new(), Vec::new());
+    while let [first, length, after @ ..] = rest {
+        let (content, next) = after.split_at(usize::from(*length));
+        match first & 15 {
+            0 | 1 => words.extend_from_slice(content),
+            _ => others.push((*first, content.to_vec())),
+        }
+        rest = next;
+    }
+    let words = String::from_utf8(words).unwrap();
+    assert!(words.starts_with("you are [REDACTED:credential:") && words.ends_with("]."), "{words}");
+    assert_eq!(others, [(0x89, Vec::new()), (0x82, vec![7; 100]), (0x88, vec![3, 0x64])]);
+}
+
+// P3: only who asked for WebSocket, and was understood, speaks it
+#[tokio::test]
+async fn another_protocol_is_not_spoken_where_tls_ends() {
+    let limits = || entry(&["GET"], &["/v1/*"], None);
+    let whole = asks("/v1/ws", "");
+    for said in [
+        whole.replace("Upgrade: websocket", "Upgrade: h2c"),
+        whole.replace("Upgrade: websocket", "Upgrade: websocket, foo"),
+        whole.replace("Upgrade: websocket", "Upgrade: foo\r\nUpgrade: websocket"),
+        whole.replace("keep-alive, Upgrade", "keep-alive"),
+        whole.replace("Version: 13", "Version: 8"),
+        whole.replace("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ="),
+        whole.replace("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", ""),
+        whole.replace("Version: 13", "Version: 13\r\nContent-Length: 4"),
+        whole.replace("/v1/ws", "/v2/ws"),
+    ] {
+        let ran = run(limits(), &said, vec![format!("{AGREES}\r\n").into_bytes()]).await;
+        assert!(ran.done.is_err() && ran.saw.is_empty() && ran.heard.starts_with("HTTP/1.1 403 "), "{ran:?}");
+    }
+    for answer in [
+        AGREES.replace("s3pP", "S3PP"),
+        AGREES.replace("Sec-WebSocket-Accept", "X"),
+        AGREES.replace("Upgrade: WebSocket", "Upgrade: h2c"),
+        format!("{AGREES}Sec-WebSocket-Extensions: permessage-deflate\r\n"),
+        format!("{AGREES}Sec-WebSocket-Accept: x\r\n"),
+    ] {
+        let ran = run(limits(), &whole, vec![format!("{answer}\r\n").into_bytes()]).await;
+        assert!(ran.done.is_err() && ran.heard.starts_with("HTTP/1.1 403 "), "{answer}: {ran:?}");
+    }
+    // A server that does not agree goes on with HTTP, and so does what is judged.
+    let said = [&whole, PAUSE, &get("/v2/admin", "")].concat();
+    let ran = run(limits(), &said, answer("no")).await;
+    assert!(matches!(ran.done, Err(Reason::RequestNotAllowed(_))) && !ran.saw.contains("admin"), "{ran:?}");
+    // What is no frame does not reach who agreed.
+    let said = [&whole, PAUSE, &get("/v2/admin", "")].concat();
+    let ran = run(limits(), &said, vec![format!("{AGREES}\r\n").into_bytes()]).await;
+    assert!(matches!(ran.done, Err(Reason::NotUnderstood(_))) && !ran.saw.contains("admin"), "{ran:?}");
+    assert!(ran.bytes.ends_with(&[0x88, 2, 0x03, 0xf0]), "{ran:?}");
 }
 
 // P3
@@ -301,7 +493,6 @@ async fn methods_and_paths_are_judged() {
         (get("/v1/x", "X_HTTP_METHOD_OVERRIDE: DELETE\r\n"), "request_not_allowed"),
         (get("/v1/x", "X-Original-URL: /v2/admin\r\n"), "request_not_allowed"),
         (get("/v1/x", "X-Rewrite-Url: /v2/admin\r\n"), "request_not_allowed"),
-        (get("/v1/x", "").replace("HTTP/1.1", "HTTP/1.0"), "not_understood"),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), "not_understood"),
     ] {
         let ran = run(limits(), &said, answer("never")).await;
@@ -396,6 +587,13 @@ fn an_address_is_no_way_around_unless_a_rule_names_it() {
     let mut both = reach(&["allow"]);
     both.meet(&reach(&["93.184.216.0/24"]));
     assert!(!is_way_around(&[entry("good.example")], &both, &address, 443));
+    // Nobody knows the addresses of all hosts below a name: there it must stand alone.
+    assert!(
+        around("*.good.example", &["93.184.216.0/24"]) && around("*.good.example", &["93.184.216.34:80"])
+    );
+    assert!(
+        !around("*.good.example", &["93.184.216.34"]) && !around("*.good.example:8443", &["93.184.216.0/24"])
+    );
 }
 
 // P5

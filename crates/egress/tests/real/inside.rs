@@ -19,7 +19,7 @@ const PLACEHOLDER: &str = "vambrace-placeholder-00112233";
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
         Trial::test("inside::a_static_program_is_refused_what_is_not_tls", not_tls),
-        Trial::test("inside::an_address_is_no_way_around_unless_it_is_listed", around),
+        Trial::test("inside::the_address_of_a_host_is_no_way_around_it", around),
     ];
     for program in ["curl", "python3", "node", "git"] {
         trials.push(
@@ -240,14 +240,35 @@ fn not_tls() -> Result<(), Failed> {
 // P3
 fn around() -> Result<(), Failed> {
     let request = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
-    for (rules, said, event) in [
-        (&["allow"][..], "ERROR", "connect 93.184.216.34 80 denied address_not_allowed"),
-        (&["allow", "93.184.216.34"], "served good.example", "connect 93.184.216.34 80 allowed"),
+    let connect = "CONNECT 93.184.216.34:80 HTTP/1.1\\r\\nHost: 93.184.216.34\\r\\n\\r\\n";
+    let (there, beside) = (["tcp", "93.184.216.34", "80", request], ["tcp", "93.184.216.35", "80", request]);
+    let refused = "connect 93.184.216.34 80 denied address_not_allowed";
+    // A rule that lets the name lead to the address does not let the program go there without the name.
+    for (rules, words, said, event) in [
+        (&["allow"][..], &there[..], "ERROR", refused),
+        (&["allow", "93.184.216.34"], &there, "ERROR", refused),
+        (&["good.example", "93.184.216.32/29"], &there, "ERROR", refused),
+        (
+            &["93.184.216.34"],
+            &["proxy", connect],
+            "403 Forbidden",
+            "http_proxy 93.184.216.34 80 denied address_not_allowed",
+        ),
+        (
+            &["93.184.216.34"],
+            &["socks", "93.184.216.34", "80", request],
+            "socks says 2",
+            "socks 93.184.216.34 80 denied address_not_allowed",
+        ),
+        (&["93.184.216.32/29"], &beside, "served good.example", "connect 93.184.216.35 80 allowed"),
     ] {
         let way = way(rules, &[], &[], roots());
-        let words = ["probe", "tcp", "93.184.216.34", "80", request];
+        let words: Vec<&str> = ["probe"].iter().chain(words).copied().collect();
         let ran = stage().run(way.setting, std::env::current_exe().unwrap().to_str().unwrap(), &words);
         expect(&ran, said, event)?;
+        if event.contains("denied") && !ran.reached.is_empty() {
+            return Err(ran.told().into());
+        }
     }
     Ok(())
 }
