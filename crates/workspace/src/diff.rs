@@ -115,6 +115,12 @@ pub fn previewed_whole(diff: &str) -> bool {
     preview(diff.as_bytes()) == diff && !diff.lines().any(|line| Gap::told(line.as_bytes()).is_some())
 }
 
+/// How many hunks a diff only counts: with what comes in them, nobody has seen them.
+#[must_use]
+pub fn unseen_hunks(diff: &str) -> u64 {
+    diff.lines().filter_map(|line| Gap::told(line.as_bytes())).map(|gap| gap.hunks).sum()
+}
+
 /// What names a diff (B2: `patch_hash`).
 #[must_use]
 pub fn patch_hash(diff: &[u8]) -> Digest {

@@ -6,9 +6,13 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use vambrace_broker::{Broker, Choice, Decider, Part, Patience, Reach, look};
-use vambrace_core::error::ErrorCode;
+use vambrace_core::change::ChangeSet;
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::fence::Fence;
 use vambrace_ledger::{KeyKind, SigningKey};
-use vambrace_store::{Asked, Kept, Options, ProposalState, SqliteStore, StateDir, Store};
+use vambrace_store::{Asked, Kept, Options, ProposalState, SqliteStore, StartReceipt, StateDir, Store};
+use vambrace_tools::{Card, Catalogue, Output, Prepared, Room, Tool, Work};
+use vambrace_workspace::Draft;
 
 use crate::kit::{Kit, SECRET, call, parts, peer, raw};
 
@@ -507,6 +511,58 @@ async fn a_secret_in_a_long_line_hides_no_other_change_of_it() {
         }
         assert!(!shown.contains(&SECRET[half..]) && !shown.contains(&SECRET[..half]));
     }
+}
+
+/// `write_file`, with a diff that goes on where nobody reads any more.
+struct Endless(Arc<dyn Tool>);
+
+struct EndlessWork {
+    draft: Draft,
+    whole: Box<dyn Work>,
+}
+
+impl Tool for Endless {
+    fn card(&self) -> &Card {
+        self.0.card()
+    }
+
+    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
+        let Prepared { effects, risk, path, weight, work: whole } = self.0.plan(args, room)?;
+        let mut draft = whole.change().unwrap().clone();
+        draft.diff.extend_from_slice(b"\\ 3 further hunks with 300 bytes are not shown: sha256:00\n");
+        Ok(Prepared { effects, risk, path, weight, work: Box::new(EndlessWork { draft, whole }) })
+    }
+}
+
+impl Work for EndlessWork {
+    fn change(&self) -> Option<&Draft> {
+        Some(&self.draft)
+    }
+
+    fn ready(&mut self, room: &Room, fence: &Fence) -> Result<Option<ChangeSet>, CallError> {
+        self.whole.ready(room, fence)
+    }
+
+    fn run(self: Box<Self>, room: &Room, fence: &Fence, start: &StartReceipt) -> Result<Output, CallError> {
+        self.whole.run(room, fence, start)
+    }
+}
+
+// B2: nobody is asked about what nobody could look through; a rule may agree to it
+#[tokio::test]
+async fn nobody_is_asked_about_a_diff_that_is_not_shown_whole() {
+    let allow = "approvals:\n  rules:\n    - {id: bulk, paths: [docs/**], decision: allow}\n";
+    let mut kit = Kit::new(&format!("{DEV}{allow}"));
+    let parts = kit.parts.as_mut().unwrap();
+    let write = Arc::clone(parts.catalogue.find("write_file").unwrap());
+    parts.catalogue = Arc::new(Catalogue::new(vec![Arc::new(Endless(write))]).unwrap());
+    let broker = kit.broker();
+    for (path, code) in [("src/a.txt", Some("TooLarge")), ("docs/a.txt", None)] {
+        let answer = call(&broker, "write_file", json!({"path": path, "content": "a\n"})).await;
+        assert_eq!(answer["error"]["code"].as_str(), code, "{answer}");
+        assert_eq!(file(&kit, path).is_none(), code.is_some());
+    }
+    assert!(kit.store.questions().approvals(Asked::default()).await.unwrap().is_empty());
 }
 
 // B7: who asks after a rollback hears of it, once, and can propose again

@@ -46,6 +46,8 @@ pub struct Gap {
     pub new: u64,
     /// Of the line above a part is shown: so many of its bytes stand in front of that.
     pub front: Option<u64>,
+    /// Hunks that are not shown at all, with what comes in them.
+    pub hunks: u64,
 }
 
 impl Gap {
@@ -59,7 +61,7 @@ impl Gap {
             OLD => Some(Self { old: count, ..Self::default() }),
             NEW => Some(Self { new: count, ..Self::default() }),
             CUT => Some(Self { front: Some(words.next()?.parse().ok()?), ..Self::default() }),
-            FURTHER => Some(Self::default()),
+            FURTHER => Some(Self { hunks: count, ..Self::default() }),
             _ => None,
         }
     }

@@ -375,6 +375,6 @@ fn a_diff_that_nobody_reads_ends_and_says_so() {
     let hunks = text.lines().filter(|line| line.starts_with("@@ ")).count();
     let told = text.lines().last().unwrap();
     assert!(told.starts_with(&format!("\\ {} further hunks with ", 1000 - hunks)), "{told}");
-    assert_eq!(Gap::told(told.as_bytes()), Some(Gap::default()));
+    assert_eq!(Gap::told(told.as_bytes()).map(|gap| gap.hunks), Some(1000 - hunks as u64));
     assert_ne!(diff::patch_hash(&change("?")), diff::patch_hash(&shown), "the digest is over the whole");
 }
