@@ -548,6 +548,30 @@ impl Work for EndlessWork {
     }
 }
 
+// A2, B2: a byte that makes a file binary would leave nothing of it in the diff, so nobody is asked about one
+#[tokio::test]
+async fn nothing_hides_behind_a_nul_byte() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    let patch = "--- a/src/main.rs\n+++ b/src/main.rs\n@@ -3 +3,2 @@\n }\n+// \0 evil()\n";
+    for (tool, args) in [
+        ("write_file", json!({"path": "src/new.js", "content": "/* \0 */ evil()\n"})),
+        ("write_file", json!({"path": "src/main.rs", "content": "\0", "mode": "append"})),
+        ("edit_file", json!({"path": "src/main.rs", "edits": [{"spec": "hello", "content": "\0"}]})),
+        ("apply_patch", json!({"patch": patch})),
+    ] {
+        let answer = call(&broker, tool, args).await;
+        assert_eq!(answer["error"]["code"], "BinaryFile", "{answer}");
+    }
+    assert!(kit.store.questions().approvals(Asked::default()).await.unwrap().is_empty());
+    // Nor in what a person writes instead, who would not see it again.
+    let answer = propose(&broker, "write_file", json!({"path": "src/n.txt", "content": "agent\n"})).await;
+    let part = Part::Edited(vec![("src/n.txt".to_owned(), b"a\0".to_vec())]);
+    let error = broker.approve(&id(&answer), Choice { part, ..Choice::once() }, &ada()).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::BinaryFile);
+    assert_eq!(file(&kit, "src/main.rs").as_deref(), Some(MAIN));
+}
+
 // B2: nobody is asked about what nobody could look through; a rule may agree to it
 #[tokio::test]
 async fn nobody_is_asked_about_a_diff_that_is_not_shown_whole() {
