@@ -14,6 +14,7 @@ use vambrace_store::{
     ApprovalRow, AskChange, AskKind, AskState, Batch, CallState, Change, EventStatus, Phase, ProposalRow,
     ProposalState, Sealed, Watch,
 };
+use vambrace_workspace::diff::unseen_hunks;
 
 use crate::answer::{Answer, Asked, Done, Outcome, Standing};
 use crate::asking::{AskedCall, Patience, Person, Question, Stop, Waiting, seconds_left};
@@ -69,6 +70,10 @@ impl Broker {
 
     /// Puts a question, on record. The same call may have been asked about a moment ago: then that is the question.
     async fn put(&self, trail: &Trail, question: Question) -> Result<(Row, Put), CallError> {
+        if trail.change.as_ref().is_some_and(|change| unseen_hunks(&change.diff) > 0) {
+            let why = "the diff of this change is too long to be shown, so nobody can agree to it";
+            return Err(CallError::new(ErrorCode::TooLarge, why).suggest("change the files in smaller parts"));
+        }
         let store = &self.parts.store;
         let (id, now) = (self.new_id("hitl-"), self.parts.clock.now());
         let kind = if trail.change.is_some() { AskKind::Change } else { AskKind::Call };

@@ -64,6 +64,7 @@ pub(crate) fn planned_instead(
     }
     for file in draft.changes.files() {
         check_size(room, file)?;
+        check_text(file)?;
     }
     if draft.bases.len() != draft.changes.files().len() {
         return Err(CallError::new(ErrorCode::Internal, "a draft without the content it starts from"));
@@ -88,6 +89,16 @@ fn check_size(room: &Room, file: &FileChange) -> Result<(), CallError> {
     if new > cap {
         let why = format!("the new content of `{}` has {new} bytes, over the cap of {cap}", file.path());
         return Err(CallError::new(ErrorCode::TooLarge, why).suggest("change the file in smaller parts"));
+    }
+    Ok(())
+}
+
+/// Only text is written: of anything else a diff says that it is there, and whoever agrees has seen nothing of it.
+fn check_text(file: &FileChange) -> Result<(), CallError> {
+    let mut new = file.after().into_iter().flat_map(|after| &after.splices);
+    if new.any(|splice| memchr::memchr(0, &splice.insert).is_some()) {
+        let why = format!("the new content of `{}` holds a NUL byte, and only text is written", file.path());
+        return Err(CallError::new(ErrorCode::BinaryFile, why).suggest("write text"));
     }
     Ok(())
 }

@@ -124,7 +124,11 @@ fn name(file: &FileChange) -> String {
 /// The hunks of a file that nobody agreed to.
 fn left_out(file: &FileChange, section: &[u8], part: &Part) -> Vec<usize> {
     let Part::Hunks(hunks) = part else { return Vec::new() };
-    let count = lines(section).filter(|line| line.starts_hunk).count();
+    let hunks_of = |line: crate::sections::DiffLine<'_>| {
+        let hidden = line.gap.map_or(0, |gap| usize::try_from(gap.hunks).unwrap_or(usize::MAX));
+        hidden.saturating_add(line.starts_hunk.into())
+    };
+    let count = lines(section).map(hunks_of).sum();
     let wanted =
         |number: &usize| hunks.iter().any(|(path, numbers)| is_at(file, path) && numbers.contains(number));
     (1..=count).filter(|number| !wanted(number)).collect()

@@ -48,6 +48,9 @@ fn masked_section(
         None => Vec::new(),
     };
     let placed = placed(section, base, &new);
+    if !placed.iter().all(|line| line.fits(base, &new)) {
+        return Err(CallError::new(ErrorCode::Internal, "a diff that is not the one of its file"));
+    }
     let was = secrets(base, placed.iter().filter_map(|line| line.old.as_ref()), redactor)?;
     let shall = secrets(&new, placed.iter().filter_map(|line| line.new.as_ref()), redactor)?;
     let mut out = String::with_capacity(section.len());
@@ -77,6 +80,17 @@ struct Placed<'d> {
     text: &'d [u8],
     old: Option<Range<usize>>,
     new: Option<Range<usize>>,
+}
+
+impl Placed<'_> {
+    /// Whether it shows what stands there: else secrets would be replaced somewhere else.
+    fn fits(&self, base: &[u8], new: &[u8]) -> bool {
+        let shown = self.text.strip_suffix(b"\n").unwrap_or(self.text).get(1..).unwrap_or_default();
+        let same = |span: &Option<Range<usize>>, text: &[u8]| {
+            span.as_ref().is_none_or(|span| text.get(span.clone()) == Some(shown))
+        };
+        same(&self.old, base) && same(&self.new, new)
+    }
 }
 
 fn placed<'d>(section: &'d [u8], base: &[u8], new: &[u8]) -> Vec<Placed<'d>> {

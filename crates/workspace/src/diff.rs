@@ -115,6 +115,12 @@ pub fn previewed_whole(diff: &str) -> bool {
     preview(diff.as_bytes()) == diff && !diff.lines().any(|line| Gap::told(line.as_bytes()).is_some())
 }
 
+/// How many hunks a diff only counts: with what comes in them, nobody has seen them.
+#[must_use]
+pub fn unseen_hunks(diff: &str) -> u64 {
+    diff.lines().filter_map(|line| Gap::told(line.as_bytes())).map(|gap| gap.hunks).sum()
+}
+
 /// What names a diff (B2: `patch_hash`).
 #[must_use]
 pub fn patch_hash(diff: &[u8]) -> Digest {
@@ -124,14 +130,15 @@ pub fn patch_hash(diff: &[u8]) -> Digest {
 /// The hunks that a list of splices amounts to.
 pub fn blocks(base: &[u8], splices: &[Splice]) -> Result<Vec<Block>, BadSplice> {
     let mut blocks = Vec::new();
-    each_block(base, splices, Showing::Whole, &mut |block| blocks.push(block))?;
+    each_block(base, splices, (Showing::Whole, 0), &mut |block| blocks.push(block))?;
     Ok(blocks)
 }
 
+/// Every hunk, behind so much of the diff.
 fn each_block(
     base: &[u8],
     splices: &[Splice],
-    showing: Showing,
+    (showing, mut before): (Showing, usize),
     take: &mut dyn FnMut(Block),
 ) -> Result<(), BadSplice> {
     let regions = regions(base, splices)?;
@@ -151,7 +158,9 @@ fn each_block(
             taken += 1;
         }
         let (group, others) = rest.split_at_checked(taken).unwrap_or((rest, &[]));
-        take(block(base, group, showing));
+        let block = block(base, group, showing, before);
+        before += block.text.len();
+        take(block);
         rest = others;
     }
     Ok(())
@@ -164,7 +173,7 @@ fn write_blocks(
     showing: Showing,
 ) -> Result<(), BadSplice> {
     let mut rest = Rest::new();
-    each_block(base, splices, showing, &mut |block| match Rest::begins(out, showing) {
+    each_block(base, splices, (showing, out.len()), &mut |block| match Rest::begins(out, showing) {
         true => rest.take(&block.text),
         false => out.extend_from_slice(&block.text),
     })?;
@@ -335,7 +344,7 @@ impl Region {
 }
 
 /// Prints a group of hunks with the lines around and between them.
-fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing) -> Block {
+fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing, before: usize) -> Block {
     let mut body = Vec::new();
     let mut splices = Vec::new();
     let (mut old_count, mut new_count) = (0, 0);
@@ -346,7 +355,8 @@ fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing) -> Block {
         let between = base.get(at..hunk.old.start).unwrap_or_default();
         let kept = Run::kept(between, showing).write(&mut body);
         let old = base.get(hunk.old.clone()).unwrap_or_default();
-        let [gone, come] = Run::pair(old, hunk.new, showing).map(|run| run.write(&mut body));
+        let pair = Run::pair(old, hunk.new, showing, before + body.len());
+        let [gone, come] = pair.map(|run| run.write(&mut body));
         old_count += kept + gone;
         new_count += kept + come;
         at = hunk.old.end;

@@ -6,9 +6,13 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use vambrace_broker::{Broker, Choice, Decider, Part, Patience, Reach, look};
-use vambrace_core::error::ErrorCode;
+use vambrace_core::change::ChangeSet;
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::fence::Fence;
 use vambrace_ledger::{KeyKind, SigningKey};
-use vambrace_store::{Asked, Kept, Options, ProposalState, SqliteStore, StateDir, Store};
+use vambrace_store::{Asked, Kept, Options, ProposalState, SqliteStore, StartReceipt, StateDir, Store};
+use vambrace_tools::{Card, Catalogue, Output, Prepared, Room, Tool, Work};
+use vambrace_workspace::Draft;
 
 use crate::kit::{Kit, SECRET, call, parts, peer, raw};
 
@@ -489,8 +493,8 @@ async fn a_secret_in_a_long_line_hides_no_other_change_of_it() {
     let broker = kit.broker();
     let far = "x ".repeat(100_000);
     // The part that is shown begins 1024 bytes before the change: within the secret.
-    let half = SECRET.len() / 2;
-    let near = "y".repeat(1024 - half);
+    let (first, second) = SECRET.split_at(SECRET.len() / 2);
+    let near = "y".repeat(1024 - second.len());
     let old = format!("begin {far} {SECRET} end\nlet it be\n{far}{SECRET}{near}1\n");
     put(&kit, "src/long.js", &old);
     let edits = |texts: &[(&str, &str)]| -> Value {
@@ -505,8 +509,84 @@ async fn a_secret_in_a_long_line_hides_no_other_change_of_it() {
         for words in seen {
             assert!(shown.contains(words), "{words}");
         }
-        assert!(!shown.contains(&SECRET[half..]) && !shown.contains(&SECRET[..half]));
+        assert!(!shown.contains(first) && !shown.contains(second));
     }
+}
+
+/// `write_file`, with a diff that goes on where nobody reads any more.
+struct Endless(Arc<dyn Tool>);
+
+struct EndlessWork {
+    draft: Draft,
+    whole: Box<dyn Work>,
+}
+
+impl Tool for Endless {
+    fn card(&self) -> &Card {
+        self.0.card()
+    }
+
+    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
+        let Prepared { effects, risk, path, weight, work: whole } = self.0.plan(args, room)?;
+        let mut draft = whole.change().unwrap().clone();
+        draft.diff.extend_from_slice(b"\\ 3 further hunks with 300 bytes are not shown: sha256:00\n");
+        Ok(Prepared { effects, risk, path, weight, work: Box::new(EndlessWork { draft, whole }) })
+    }
+}
+
+impl Work for EndlessWork {
+    fn change(&self) -> Option<&Draft> {
+        Some(&self.draft)
+    }
+
+    fn ready(&mut self, room: &Room, fence: &Fence) -> Result<Option<ChangeSet>, CallError> {
+        self.whole.ready(room, fence)
+    }
+
+    fn run(self: Box<Self>, room: &Room, fence: &Fence, start: &StartReceipt) -> Result<Output, CallError> {
+        self.whole.run(room, fence, start)
+    }
+}
+
+// A2, B2: a byte that makes a file binary would leave nothing of it in the diff, so nobody is asked about one
+#[tokio::test]
+async fn nothing_hides_behind_a_nul_byte() {
+    let mut kit = Kit::new(DEV);
+    let broker = kit.broker();
+    let patch = "--- a/src/main.rs\n+++ b/src/main.rs\n@@ -3 +3,2 @@\n }\n+// \0 evil()\n";
+    for (tool, args) in [
+        ("write_file", json!({"path": "src/new.js", "content": "/* \0 */ evil()\n"})),
+        ("write_file", json!({"path": "src/main.rs", "content": "\0", "mode": "append"})),
+        ("edit_file", json!({"path": "src/main.rs", "edits": [{"spec": "hello", "content": "\0"}]})),
+        ("apply_patch", json!({"patch": patch})),
+    ] {
+        let answer = call(&broker, tool, args).await;
+        assert_eq!(answer["error"]["code"], "BinaryFile", "{answer}");
+    }
+    assert!(kit.store.questions().approvals(Asked::default()).await.unwrap().is_empty());
+    // Nor in what a person writes instead, who would not see it again.
+    let answer = propose(&broker, "write_file", json!({"path": "src/n.txt", "content": "agent\n"})).await;
+    let part = Part::Edited(vec![("src/n.txt".to_owned(), b"a\0".to_vec())]);
+    let error = broker.approve(&id(&answer), Choice { part, ..Choice::once() }, &ada()).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::BinaryFile);
+    assert_eq!(file(&kit, "src/main.rs").as_deref(), Some(MAIN));
+}
+
+// B2: nobody is asked about what nobody could look through; a rule may agree to it
+#[tokio::test]
+async fn nobody_is_asked_about_a_diff_that_is_not_shown_whole() {
+    let allow = "approvals:\n  rules:\n    - {id: bulk, paths: [docs/**], decision: allow}\n";
+    let mut kit = Kit::new(&format!("{DEV}{allow}"));
+    let parts = kit.parts.as_mut().unwrap();
+    let write = Arc::clone(parts.catalogue.find("write_file").unwrap());
+    parts.catalogue = Arc::new(Catalogue::new(vec![Arc::new(Endless(write))]).unwrap());
+    let broker = kit.broker();
+    for (path, code) in [("src/a.txt", Some("TooLarge")), ("docs/a.txt", None)] {
+        let answer = call(&broker, "write_file", json!({"path": path, "content": "a\n"})).await;
+        assert_eq!(answer["error"]["code"].as_str(), code, "{answer}");
+        assert_eq!(file(&kit, path).is_none(), code.is_some());
+    }
+    assert!(kit.store.questions().approvals(Asked::default()).await.unwrap().is_empty());
 }
 
 // B7: who asks after a rollback hears of it, once, and can propose again

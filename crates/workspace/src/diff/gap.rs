@@ -11,10 +11,11 @@ use vambrace_core::digest::Digest;
 
 use super::{Lines, line_count, line_end};
 
-/// A run of lines is written out up to here.
+/// A run of lines is written out up to here; of a longer one an eighth of that is written of each end, in whole lines.
 const LONGEST_RUN: usize = 256 * 1024;
-/// Of a longer one so much is written of each end, in whole lines.
-const END: usize = 32 * 1024;
+/// The same behind so much of a diff, so that many runs are no long diff.
+const LATER_RUN: usize = 4 * 1024;
+const LATER: usize = 1 << 20;
 /// A line is written out up to here.
 const LONGEST_LINE: usize = 16 * 1024;
 /// Of a longer one so much is written on both sides of what changes.
@@ -46,6 +47,8 @@ pub struct Gap {
     pub new: u64,
     /// Of the line above a part is shown: so many of its bytes stand in front of that.
     pub front: Option<u64>,
+    /// Hunks that are not shown at all, with what comes in them.
+    pub hunks: u64,
 }
 
 impl Gap {
@@ -59,7 +62,7 @@ impl Gap {
             OLD => Some(Self { old: count, ..Self::default() }),
             NEW => Some(Self { new: count, ..Self::default() }),
             CUT => Some(Self { front: Some(words.next()?.parse().ok()?), ..Self::default() }),
-            FURTHER => Some(Self::default()),
+            FURTHER => Some(Self { hunks: count, ..Self::default() }),
             _ => None,
         }
     }
@@ -71,11 +74,13 @@ pub(super) struct Run<'t> {
     mark: u8,
     changed: Range<usize>,
     showing: Showing,
+    /// How much is written of what may be left out.
+    longest: usize,
 }
 
 impl<'t> Run<'t> {
-    /// Lines that go, and those that come instead.
-    pub(super) fn pair(old: &'t [u8], new: &'t [u8], showing: Showing) -> [Self; 2] {
+    /// Lines that go, and those that come instead, behind so much of the diff.
+    pub(super) fn pair(old: &'t [u8], new: &'t [u8], showing: Showing, before: usize) -> [Self; 2] {
         let long = showing != Showing::Whole && old.len().max(new.len()) > LONGEST_LINE;
         let splice = long.then(|| Splice::between(old, new).pop()).flatten();
         let span = |text: &[u8], length: fn(&Splice) -> usize| {
@@ -86,15 +91,16 @@ impl<'t> Run<'t> {
         };
         let gone = span(old, |splice| usize::try_from(splice.remove).unwrap_or(usize::MAX));
         let come = span(new, |splice| splice.insert.len());
+        let longest = if before < LATER { LONGEST_RUN } else { LATER_RUN };
         [
-            Self { text: old, mark: b'-', changed: gone, showing },
-            Self { text: new, mark: b'+', changed: come, showing },
+            Self { text: old, mark: b'-', changed: gone, showing, longest },
+            Self { text: new, mark: b'+', changed: come, showing, longest },
         ]
     }
 
     /// Lines that stay.
     pub(super) fn kept(text: &'t [u8], showing: Showing) -> Self {
-        Self { text, mark: b' ', changed: 0..0, showing }
+        Self { text, mark: b' ', changed: 0..0, showing, longest: LONGEST_RUN }
     }
 
     /// Writes the lines, as far as they are shown, and counts all of them.
@@ -116,16 +122,17 @@ impl<'t> Run<'t> {
 
     /// The lines that are not written.
     fn hidden(&self) -> Option<Range<usize>> {
-        if !self.shortens() || self.text.len() <= LONGEST_RUN {
+        if !self.shortens() || self.text.len() <= self.longest {
             return None;
         }
         let shown = |(body, _): (Range<usize>, bool)| self.shown(&body).len() + 1;
-        if self.bodies(0..self.text.len()).map(shown).sum::<usize>() <= LONGEST_RUN {
+        if self.bodies(0..self.text.len()).map(shown).sum::<usize>() <= self.longest {
             return None;
         }
+        let end = self.longest / 8;
         let head =
-            self.text.get(..END).and_then(|head| memrchr(b'\n', head)).map_or(0, |newline| newline + 1);
-        Some(head..line_end(self.text, self.text.len().saturating_sub(END)))
+            self.text.get(..end).and_then(|head| memrchr(b'\n', head)).map_or(0, |newline| newline + 1);
+        Some(head..line_end(self.text, self.text.len().saturating_sub(end)))
     }
 
     /// Says what is not written; returns how many lines that is.

@@ -356,25 +356,38 @@ fn a_long_line_is_shown_around_what_changes_in_it() {
 fn a_diff_that_nobody_reads_ends_and_says_so() {
     let line = |number: usize| format!("{number:05} {}\n", "y".repeat(2000));
     let old: String = (0..10_000).map(line).collect();
+    let shown = |splices: Vec<Splice>| {
+        let new = spliced(old.as_bytes(), &splices).unwrap();
+        let before = Facts { hash: Digest::ZERO, size: old.len() as u64, mode: 0o644 };
+        let after =
+            Target { path: path("f"), hash: Digest::of(b""), size: new.len() as u64, mode: None, splices };
+        let changes = ChangeSet::new(vec![FileChange::modify(path("f"), before, after).unwrap()]).unwrap();
+        diff::of_changes(&changes, |_| Some(old.as_bytes()), Showing::New).unwrap()
+    };
     let change = |last: &str| {
         let splice = |number: usize| {
             let insert = if number == 990 { last } else { "!" }.as_bytes().to_vec();
             Splice { at: (number * 10 * line(0).len()) as u64, remove: 0, insert }
         };
-        let splices: Vec<Splice> = (0..1000).map(splice).collect();
-        let new = spliced(old.as_bytes(), &splices).unwrap();
-        let before = Facts { hash: Digest::of(old.as_bytes()), size: old.len() as u64, mode: 0o644 };
-        let (hash, size) = (Digest::of(&new), new.len() as u64);
-        let after = Target { path: path("f"), hash, size, mode: None, splices };
-        let changes = ChangeSet::new(vec![FileChange::modify(path("f"), before, after).unwrap()]).unwrap();
-        diff::of_changes(&changes, |_| Some(old.as_bytes()), Showing::New).unwrap()
+        shown((0..1000).map(splice).collect())
     };
+    // Of many runs that go, each shorter than what is shown of one, the later ones are shown by their ends too.
+    let gone = |number: usize| {
+        let (at, remove) = (number * 100 * line(0).len(), 90 * line(0).len());
+        Splice { at: at as u64, remove: remove as u64, insert: Vec::new() }
+    };
+    let fewer = shown((0..100).map(gone).collect());
+    assert!(fewer.len() < 3 << 20, "{}", fewer.len());
+    let fewer = String::from_utf8(fewer).unwrap();
+    assert_eq!((fewer.matches("\n@@ ").count(), diff::unseen_hunks(&fewer)), (100, 0));
+    let told: u64 = fewer.lines().filter_map(|line| Gap::told(line.as_bytes())).map(|gap| gap.old).sum();
+    assert_eq!(told + fewer.lines().filter(|line| line.starts_with("-0")).count() as u64, 9000);
     let shown = change("!");
     assert!((8 << 20..9 << 20).contains(&shown.len()), "{}", shown.len());
     let text = String::from_utf8(shown.clone()).unwrap();
     let hunks = text.lines().filter(|line| line.starts_with("@@ ")).count();
     let told = text.lines().last().unwrap();
     assert!(told.starts_with(&format!("\\ {} further hunks with ", 1000 - hunks)), "{told}");
-    assert_eq!(Gap::told(told.as_bytes()), Some(Gap::default()));
+    assert_eq!(Gap::told(told.as_bytes()).map(|gap| gap.hunks), Some(1000 - hunks as u64));
     assert_ne!(diff::patch_hash(&change("?")), diff::patch_hash(&shown), "the digest is over the whole");
 }

@@ -94,6 +94,10 @@ fn warnings(look: &Look) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut warn =
         |words: String| lines.push(vec![(Tone::Bad, "  careful  ".to_owned()), (Tone::Plain, words)]);
+    let unseen = vambrace_workspace::diff::unseen_hunks(&look.diff);
+    if unseen > 0 {
+        warn(format!("the diff is too long: {unseen} hunks of it, and what comes in them, are not shown"));
+    }
     if let Some(words) = impostors(&names) {
         warn(format!("a name that is not what it looks like: {words}"));
     }

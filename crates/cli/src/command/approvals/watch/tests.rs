@@ -416,6 +416,18 @@ fn hostile_text_is_drawn_harmless_and_whole() {
     );
 }
 
+// B6: hunks that are not shown are told above the diff; content that says so is content
+#[test]
+fn hunks_that_are_not_shown_are_told_first() {
+    let seen = |last: &str| {
+        let diff = format!("--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n-a\n+b\n{last}");
+        screen(&showing(vec![look("hitl-1", "MEDIUM", "MODIFY src/a.rs", &diff)]))
+    };
+    let told = seen("\\ 812 further hunks with 9000 bytes are not shown: sha256:00\n");
+    assert!(told.contains("careful  the diff is too long: 812 hunks"), "{told}");
+    assert!(!seen("@@ -9 +9 @@\n-x\n+\\ 812 further hunks with 9000 bytes\n").contains("careful"));
+}
+
 // NO_COLOR: bold and reversed are left
 #[test]
 fn without_colours_nothing_is_coloured() {
