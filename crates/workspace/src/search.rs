@@ -195,6 +195,10 @@ impl Workspace {
 }
 
 fn conclude(tally: Tally, want: &SearchRequest, complete: bool) -> Result<SearchResult, SearchFault> {
+    if let Some(why) = tally.blind {
+        // A file that is left out only where a secret was met would tell of it.
+        return Err(SearchFault::Broken { why });
+    }
     if want.mode == SearchMode::Count && !complete {
         // A count that is too small would make an ambiguous edit look safe.
         return Err(SearchFault::Deadline { after: want.total_deadline });

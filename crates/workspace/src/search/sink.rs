@@ -69,6 +69,11 @@ impl<'a> FileSink<'a> {
         let spent = self.hunt.end_matching(self.worker);
         let shaded = shade.of_line(at, line);
         self.hunt.begin_matching(self.worker, spent);
+        if let Err(error) = &shaded
+            && error.kind() == io::ErrorKind::Other
+        {
+            self.hunt.with_tally(|tally| tally.blind = Some(error.to_string()));
+        }
         shaded
     }
 
