@@ -9,7 +9,7 @@ use std::ops::Range;
 use vambrace_core::change::FileChange;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::{Redact, RedactError, Redacted, Secret};
-use vambrace_workspace::{Draft, SECRET_REACH};
+use vambrace_workspace::{Armour, Draft, SECRET_REACH};
 
 use crate::bare::same_size;
 use crate::fresh::places;
@@ -130,7 +130,8 @@ fn mask_shown(
         }
         let (head, _) = rest.split_at_checked(start + SECRET_REACH).unwrap_or((rest, &[]));
         mask(head, number, into, redactor)?;
-        let (before, tail) = rest.split_at_checked(end - SECRET_REACH).unwrap_or((rest, &[]));
+        let from = Armour::default().reach_back(rest, end);
+        let (before, tail) = rest.split_at_checked(from).unwrap_or((rest, &[]));
         (number, rest) = (number + breaks(before), tail);
     }
     mask(rest, number, into, redactor)

@@ -29,6 +29,7 @@ mod snippet;
 mod tally;
 mod worker;
 
+pub use armour::Armour;
 pub(crate) use crew::{Begun, Strays, begin, within};
 pub use detail::Detail;
 pub use fault::SearchFault;
