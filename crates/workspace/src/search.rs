@@ -118,6 +118,8 @@ pub struct LineMatch {
     pub before: Vec<String>,
     /// Lines after it.
     pub after: Vec<String>,
+    /// Secrets in these lines, which are shown as their marks.
+    pub masked: u32,
 }
 
 /// How many matches a file has.

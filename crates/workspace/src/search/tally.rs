@@ -73,6 +73,7 @@ mod tests {
             text: String::new(),
             before: Vec::new(),
             after: Vec::new(),
+            masked: 0,
         };
         (1..=count).map(line).collect()
     }
