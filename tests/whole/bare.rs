@@ -123,7 +123,13 @@ fn the_lines_around_a_change_and_those_of_a_failed_match_show_no_secret() {
     let (home, word) = with_secrets();
     let count = |spec: &str| json!({"path": "src/k.py", "edits": [{"match_mode": "regex", "spec": spec, "content": "q", "count": 99}]});
     let patch = |line: u32| json!({"patch": format!("--- a/src/k.py\n+++ b/src/k.py\n@@ -{line} +{line} @@\n-zz\n+q\n")});
+    // A key that is longer than what is looked at around a change.
+    home.write("src/big.txt", &format!("{}{}END\ntail\n", first(), format!("{LINE}\n").repeat(2_000)));
+    let big = |spec: &str, count: u32| json!({"path": "src/big.txt", "edits": [{"spec": spec, "content": "q", "count": count}]});
+    let (_, answer) = home.call("edit_file", &big(&format!("{LINE}\nEND"), 99).to_string());
+    assert!(answer["error"]["message"].as_str().unwrap().contains("found 0"), "{answer}");
     for (tool, args) in [
+        ("edit_file", big("tail", 1)),
         ("edit_file", edit("exact", "replace", "z = 3", "z = 4")),
         ("edit_file", edit("exact", "replace", "x = 1", "x = 2")),
         ("edit_file", count("^[A-Za-z0-9]{64}$")),

@@ -26,6 +26,7 @@ fn endings_have_their_exit_codes() {
     check(&home, "run_command", "{}", 2, "UnknownTool");
     assert_eq!(home.run(["call", "read_file", "{broken"]).code, 2);
     assert_eq!(home.run(["call"]).code, 2);
+    assert_eq!(home.run(["call", "read_file", "path=x", "--workspace", "src/main.rs"]).code, 2);
 }
 
 #[test]

@@ -86,7 +86,10 @@ fn folder(given: Option<&Path>) -> Result<PathBuf, Failure> {
             here.ancestors().find(|folder| is_set_up(folder)).map(Path::to_owned).unwrap_or(here)
         }
     };
-    start.canonicalize().map_err(|error| {
+    let found = start.canonicalize().and_then(|found| {
+        if found.is_dir() { Ok(found) } else { Err(std::io::ErrorKind::NotADirectory.into()) }
+    });
+    found.map_err(|error| {
         Failure::usage(
             format!("workspace `{}`: {error}", start.display()),
             "name an existing folder with --workspace",

@@ -57,7 +57,29 @@ impl Arguments {
 
 /// Reads arguments that passed the schema into the tool's own type.
 pub(crate) fn read<T: DeserializeOwned>(tool: &str, args: &Value) -> Result<T, CallError> {
-    T::deserialize(args).map_err(|error| invalid(tool, &cut(&error.to_string())))
+    let read = T::deserialize(args).or_else(|error| {
+        let mut whole = args.clone();
+        if make_whole(&mut whole) { T::deserialize(&whole) } else { Err(error) }
+    });
+    // What fits the schema can only be too large a number.
+    read.map_err(|error| {
+        let why = error.to_string().replace("u64", "a smaller number").replace("usize", "a smaller number");
+        invalid(tool, &cut(&why))
+    })
+}
+
+/// Writes `2.0` as `2`, which a schema takes for the same; tells whether there was any.
+fn make_whole(value: &mut Value) -> bool {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|number| number.fract() == 0.0);
+            let whole = whole.and_then(|number| format!("{number:.0}").parse::<i64>().ok());
+            whole.inspect(|whole| *value = Value::from(*whole)).is_some()
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| make_whole(item) | any),
+        Value::Object(fields) => fields.values_mut().fold(false, |any, item| make_whole(item) | any),
+        _ => false,
+    }
 }
 
 fn invalid(tool: &str, why: &str) -> CallError {
@@ -67,4 +89,32 @@ fn invalid(tool: &str, why: &str) -> CallError {
 
 fn cut(text: &str) -> String {
     text.chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Args {
+        path: String,
+        line: Option<u64>,
+        edits: Option<Vec<Args>>,
+    }
+
+    // T2: what fits the schema is taken; for a schema 2.0 is a whole number, and some clients write it so
+    #[test]
+    fn whole_numbers_may_be_written_with_a_point() {
+        let plain = json!({"path": "1.0", "line": 2, "edits": [{"path": "x", "line": 3}]});
+        let pointed = json!({"path": "1.0", "line": 2.0, "edits": [{"path": "x", "line": 3e0}]});
+        assert_eq!(read::<Args>("t", &pointed).unwrap(), read::<Args>("t", &plain).unwrap());
+        for line in [json!(2.5), json!(1e30), json!(-1.0), json!("2")] {
+            let error = read::<Args>("t", &json!({"path": "x", "line": line})).unwrap_err();
+            assert_eq!(error.code, ErrorCode::InvalidArguments);
+            assert!(!error.message.contains("u64"), "{error:?}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use vambrace_core::change::{FileChange, Splice};
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::{Redact, RedactError};
-use vambrace_workspace::SECRET_REACH;
+use vambrace_workspace::{Armour, SECRET_REACH};
 
 /// How each placeholder begins, in whatever case.
 const MARK: &str = "[redacted";
@@ -86,10 +86,10 @@ pub(crate) fn bounds(splice: &Splice) -> (usize, usize) {
 /// The places around the changes, those that meet made one.
 pub(crate) fn places<'c>(base: &[u8], splices: &'c [Splice]) -> Vec<Place<'c>> {
     let mut places: Vec<(Range<usize>, Range<usize>)> = Vec::new();
+    let mut armour = Armour::default();
     for (number, splice) in splices.iter().enumerate() {
         let (start, end) = bounds(splice);
-        let (start, end) =
-            (start.saturating_sub(SECRET_REACH), end.saturating_add(SECRET_REACH).min(base.len()));
+        let (start, end) = (armour.reach_back(base, start), end.saturating_add(SECRET_REACH).min(base.len()));
         match places.last_mut() {
             Some((span, own)) if start <= span.end => (span.end, own.end) = (end, number + 1),
             _ => places.push((start..end, number..number + 1)),

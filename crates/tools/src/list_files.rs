@@ -13,6 +13,7 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{EntryKind, ListRequest, Listing};
 
 use crate::arguments;
+use crate::bare::finder;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
 
 const NAME: &str = "list_files";
@@ -74,7 +75,7 @@ impl Tool for ListFiles {
             recursive: args.recursive,
             pattern: args.pattern,
             max_entries: room.limits.list_entries,
-            visible: None,
+            ..ListRequest::default()
         };
         Ok(Prepared {
             effects: vec![effect],
@@ -99,7 +100,7 @@ impl Work for List {
         fence: &Fence,
         _started: &StartReceipt,
     ) -> Result<Output, CallError> {
-        let want = ListRequest { visible: visible(&fence.read), ..self.want };
+        let want = ListRequest { visible: visible(&fence.read), secrets: Some(finder(room)), ..self.want };
         let listing = room.workspace.list(&self.path, &want)?;
         Ok(output(&listing))
     }

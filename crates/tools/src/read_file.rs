@@ -17,8 +17,10 @@ use crate::bare::finder;
 use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
 
 const NAME: &str = "read_file";
-/// Files up to here are read where the call stands.
+/// Files up to here are read where the call stands; those that are perhaps not given whole, up to there: secrets are
+/// looked for around the part.
 const LIGHT_BYTES: u64 = 1 << 20;
+const LIGHT_PART_BYTES: u64 = 1 << 16;
 
 /// The tool.
 pub(crate) struct ReadFile(Card);
@@ -86,11 +88,13 @@ impl Tool for ReadFile {
             hard_cap: clamp(limits.read_bytes_hard),
             ..ReadRequest::default()
         };
+        let whole = want.start_line.is_none() && file.size <= want.max_bytes as u64;
+        let light = if whole { LIGHT_BYTES } else { LIGHT_PART_BYTES };
         Ok(Prepared {
             effects: vec![Effect::read(file.path.clone())],
             risk: Risk::low("it only reads"),
             path: Some(file.path.clone()),
-            weight: if file.size <= LIGHT_BYTES && file.links <= 1 { Weight::Light } else { Weight::Heavy },
+            weight: if file.size <= light && file.links <= 1 { Weight::Light } else { Weight::Heavy },
             work: Box::new(Reading { file, want }),
         })
     }

@@ -183,7 +183,7 @@ impl Work for Search {
 }
 
 fn lines(found: SearchResult) -> Output {
-    let text = told(&found);
+    let (text, masked) = (told(&found), found.matches.iter().map(|hit| hit.masked).sum());
     let matches: Vec<Value> = found
         .matches
         .into_iter()
@@ -198,16 +198,17 @@ fn lines(found: SearchResult) -> Output {
         "matches": matches, "total": found.total, "files": found.files, "truncated": found.truncated,
         "detail": found.detail.as_str(), "per_file": per_file, "complete": found.complete, "skipped": found.skipped,
     });
-    output(data, text, found.truncated)
+    output(data, text, found.truncated, masked)
 }
 
 fn count(found: &SearchResult) -> Output {
     let data = json!({"count": found.total, "files": found.files, "complete": found.complete});
-    output(data, format!("{} matches in {} files", found.total, found.files), !found.complete)
+    output(data, format!("{} matches in {} files", found.total, found.files), !found.complete, 0)
 }
 
-fn output(data: Value, text: String, truncated: bool) -> Output {
-    let (details, provenance, touched) = (json!({}), Provenance::File, Touched::default());
+fn output(data: Value, text: String, truncated: bool, masked: u32) -> Output {
+    let touched = Touched { masked, ..Touched::default() };
+    let (details, provenance) = (json!({}), Provenance::File);
     Output { data, details, text: Some(text), note: None, provenance, truncated, touched }
 }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use vambrace_core::change::{BadChange, FileChange, spliced};
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::{Redact, RedactError, Redacted, Secret};
-use vambrace_workspace::{Draft, SECRET_REACH};
+use vambrace_workspace::{Armour, Draft, SECRET_REACH};
 
 use crate::bare::same_size;
 use crate::sections::{lines, sections};
@@ -144,9 +144,10 @@ fn secrets<'s>(
     shown: impl Iterator<Item = &'s Range<usize>>,
     redactor: &dyn Redact,
 ) -> Result<Vec<Secret>, CallError> {
-    let mut around: Vec<Range<usize>> = Vec::new();
+    let (mut around, mut armour) = (Vec::<Range<usize>>::new(), Armour::default());
     for span in shown {
-        let (start, end) = (span.start.saturating_sub(SECRET_REACH), span.end.saturating_add(SECRET_REACH));
+        let start = armour.reach_back(text, span.start);
+        let end = span.end.saturating_add(SECRET_REACH);
         match around.last_mut() {
             Some(last) if start <= last.end => last.end = last.end.max(end.min(text.len())),
             _ => around.push(start..end.min(text.len())),

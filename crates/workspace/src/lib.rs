@@ -43,7 +43,7 @@ pub use read::{Content, FileRead, LineRange, ReadRequest};
 pub use resolve::{Kind, Resolved};
 pub use scope::{DEFAULT_SHARED_PATHS, Isolation, ScopeRules};
 pub use search::{
-    Detail, FileCount, LineMatch, SearchFault, SearchMode, SearchRequest, SearchResult, SecretFinder,
+    Armour, Detail, FileCount, LineMatch, SearchFault, SearchMode, SearchRequest, SearchResult, SecretFinder,
 };
 pub use text::{Bom, Eol, Indent};
 pub use visible::Visible;

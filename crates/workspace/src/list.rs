@@ -17,6 +17,7 @@ use crate::fault::FileFault;
 use crate::handle::{file_type, look_at_entry};
 use crate::resolve::{Kind, Resolved, time};
 use crate::scope::join;
+use crate::search::SecretFinder;
 use crate::visible::Visible;
 use crate::workspace::Workspace;
 
@@ -36,11 +37,13 @@ pub struct ListRequest {
     pub max_entries: usize,
     /// Only these are listed; all of them when left out.
     pub visible: Option<Visible>,
+    /// Finds secrets, which a pattern is not compared with. Without it names are as they are.
+    pub secrets: Option<SecretFinder>,
 }
 
 impl Default for ListRequest {
     fn default() -> Self {
-        Self { recursive: false, pattern: None, max_entries: 1000, visible: None }
+        Self { recursive: false, pattern: None, max_entries: 1000, visible: None, secrets: None }
     }
 }
 
@@ -253,12 +256,23 @@ impl Gather<'_> {
         };
         let listed = listed && visible.is_none_or(|visible| visible.admits(&self.ws.scope().spell(&place)));
         let relative = place.get(base.len()..).unwrap_or(&place).trim_start_matches('/');
-        let matches = self.pattern.as_ref().is_none_or(|pattern| pattern.matches(relative, &text));
-        if listed && matches {
+        if listed && self.matches(relative) {
             self.found.insert(place.clone(), Found { name: name.to_owned() });
         }
         if kind == FileType::Directory && name.to_str().is_ok() {
             ahead.push(place);
+        }
+    }
+}
+
+impl Gather<'_> {
+    fn matches(&self, relative: &str) -> bool {
+        let Some(pattern) = &self.pattern else { return true };
+        match self.want.secrets.as_ref().map(|finder| finder.blotted(relative)) {
+            None => pattern.matches(relative),
+            Some(Ok(blotted)) => pattern.matches(&blotted),
+            // What cannot be looked at is not told.
+            Some(Err(_)) => false,
         }
     }
 }
@@ -290,8 +304,8 @@ impl Pattern {
         })
     }
 
-    fn matches(&self, relative: &str, name: &str) -> bool {
-        self.glob.is_match(if self.over_paths { relative } else { name })
+    fn matches(&self, relative: &str) -> bool {
+        self.glob.is_match(if self.over_paths { relative } else { file_name(relative) })
     }
 }
 
@@ -310,7 +324,7 @@ mod tests {
 
     fn check(pattern: &str, matching: &[&str], others: &[&str]) {
         let pattern = Pattern::new(pattern).unwrap();
-        let matches = |path: &str| pattern.matches(path, file_name(path));
+        let matches = |path: &str| pattern.matches(path);
         for path in matching {
             assert!(matches(path), "{path}");
         }

@@ -29,6 +29,7 @@ mod snippet;
 mod tally;
 mod worker;
 
+pub use armour::Armour;
 pub(crate) use crew::{Begun, Strays, begin, within};
 pub use detail::Detail;
 pub use fault::SearchFault;
@@ -117,6 +118,8 @@ pub struct LineMatch {
     pub before: Vec<String>,
     /// Lines after it.
     pub after: Vec<String>,
+    /// Secrets in these lines, which are shown as their marks.
+    pub masked: u32,
 }
 
 /// How many matches a file has.
@@ -195,6 +198,10 @@ impl Workspace {
 }
 
 fn conclude(tally: Tally, want: &SearchRequest, complete: bool) -> Result<SearchResult, SearchFault> {
+    if let Some(why) = tally.blind {
+        // A file that is left out only where a secret was met would tell of it.
+        return Err(SearchFault::Broken { why });
+    }
     if want.mode == SearchMode::Count && !complete {
         // A count that is too small would make an ambiguous edit look safe.
         return Err(SearchFault::Deadline { after: want.total_deadline });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use vambrace_broker::Broker;
+use vambrace_broker::{Broker, Choice};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::fence::Fence;
@@ -14,11 +14,13 @@ use vambrace_core::redacted::{Masked, Redact, RedactError};
 use vambrace_core::timestamp::Timestamp;
 use vambrace_core::tool::ToolFacts;
 use vambrace_store::{
-    AskChange, Batch, BoxFuture, CallRow, Change, Committed, Durability, Head, Query, RecentCalls, Record,
-    SessionRow, SqliteStore, StartReceipt, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
+    ApprovalRow, AskChange, Asked, Batch, BoxFuture, CallRow, Change, Committed, Durability, GrantRow, Head,
+    Id, Kept, ProposalRow, Query, Questions, RecentCalls, Record, SessionRow, SqliteStore, StartReceipt,
+    Store, StoreError, TimelineEvent, TokenRow, TrustRow, Vault, ViolationRow, Watch,
 };
 use vambrace_tools::{About, Card, Catalogue, Output, Prepared, Room, Tool, Work};
 
+use crate::changes::{ada, file, id, propose};
 use crate::kit::{Kit, OneSecret, call, read};
 
 const DEV: &str = "roles:\n  default: dev\nlimits:\n  calls_per_minute: 1000\n";
@@ -29,6 +31,10 @@ pub(crate) struct Fuse(AtomicUsize);
 impl Fuse {
     pub(crate) fn new(lit: usize) -> Arc<Self> {
         Arc::new(Self(AtomicUsize::new(lit + 1)))
+    }
+
+    pub(crate) fn light(&self, at: usize) {
+        self.0.store(at + 1, Ordering::Relaxed);
     }
 
     fn blows(&self) -> bool {
@@ -151,12 +157,69 @@ impl Store for Failing {
     fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<Record>, StoreError>> {
         self.or(self.store.record(seq))
     }
-    fn questions(&self) -> &dyn vambrace_store::Questions {
-        self.store.questions()
+    fn questions(&self) -> &dyn Questions {
+        self
     }
-
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
         self.or(self.store.head())
+    }
+}
+
+type Found<'a, T> = BoxFuture<'a, Result<Option<T>, StoreError>>;
+type List<'a, T> = BoxFuture<'a, Result<Vec<T>, StoreError>>;
+
+impl Questions for Failing {
+    fn approval<'a>(&'a self, id: &'a str) -> Found<'a, ApprovalRow<String>> {
+        self.or(self.store.approval(id))
+    }
+    fn approvals(&self, asked: Asked) -> List<'_, ApprovalRow<String>> {
+        self.or(self.store.approvals(asked))
+    }
+    fn asked_before<'a>(&'a self, session: &'a str, asked: Digest) -> Found<'a, ApprovalRow<String>> {
+        self.or(self.store.asked_before(session, asked))
+    }
+    fn unanswered<'a>(
+        &'a self,
+        session: &'a str,
+        since: Timestamp,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        self.or(self.store.unanswered(session, since))
+    }
+    fn proposal<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>> {
+        self.or(self.store.proposal(id))
+    }
+    fn undone_by<'a>(&'a self, id: &'a str) -> Found<'a, ProposalRow<String>> {
+        self.or(self.store.undone_by(id))
+    }
+    fn way_back<'a>(&'a self, id: &'a str) -> Found<'a, Kept> {
+        self.or(self.store.way_back(id))
+    }
+    fn proposals(&self, limit: usize) -> List<'_, ProposalRow<String>> {
+        self.or(self.store.proposals(limit))
+    }
+    fn unfinished<'a>(&'a self, project: &'a str) -> List<'a, ProposalRow<String>> {
+        self.or(self.store.unfinished(project))
+    }
+    fn grants<'a>(&'a self, session: Option<&'a str>) -> List<'a, GrantRow<String>> {
+        self.or(self.store.grants(session))
+    }
+    fn token<'a>(&'a self, id: &'a str) -> Found<'a, TokenRow<String>> {
+        self.or(self.store.token(id))
+    }
+    fn tokens(&self) -> List<'_, TokenRow<String>> {
+        self.or(self.store.tokens())
+    }
+    fn vault(&self) -> &Vault {
+        self.store.vault()
+    }
+    fn watch(&self) -> Watch {
+        self.store.watch()
+    }
+    fn life(&self) -> &Id {
+        self.store.life()
+    }
+    fn lives(&self, life: &Id) -> bool {
+        self.store.lives(life)
     }
 }
 
@@ -185,6 +248,47 @@ async fn whichever_store_call_fails_the_call_is_denied() {
             refused(&answer, "AuditUnavailable");
             assert_eq!(answer["details"]["status"], "denied");
         }
+    }
+}
+
+// The same for changes: asked about, agreed to by a rule, and asked about again after a yes or a no
+#[tokio::test]
+async fn whichever_store_call_fails_no_change_is_made_without_a_record() {
+    const RULE: &str =
+        "roles:\n  default: dev\napprovals:\n  rules:\n    - {id: docs, paths: [docs/**], decision: allow}\n";
+    for (path, answered) in
+        [("docs/new.md", None), ("src/new.rs", None), ("src/new.rs", Some(true)), ("src/new.rs", Some(false))]
+    {
+        let mut failed = 0;
+        for at in 0.. {
+            let mut kit = Kit::new(RULE);
+            let fuse = Fuse::new(if answered.is_some() { usize::MAX - 1 } else { at });
+            let store = Failing { fuse: Arc::clone(&fuse), ..Failing::never(&kit.store) };
+            kit.parts.as_mut().unwrap().store = Arc::new(store);
+            let broker = kit.broker();
+            let args = json!({"path": path, "content": "fn println() {}\n"});
+            if let Some(yes) = answered {
+                let asked = id(&propose(&broker, "write_file", args.clone()).await);
+                if yes {
+                    broker.approve(&asked, Choice::once(), &ada()).await.unwrap();
+                } else {
+                    broker.reject(&asked, Some("no"), &ada()).await.unwrap();
+                }
+                fuse.light(at);
+            }
+            let made_before = file(&kit, path).is_some();
+            let answer = call(&broker, "write_file", args).await;
+            if !fuse.is_spent() {
+                break;
+            }
+            failed += 1;
+            refused(&answer, "AuditUnavailable");
+            if file(&kit, path).is_some() && !made_before {
+                let records = kit.records().await;
+                assert!(records.iter().any(|record| record["op"] == "tool.start"), "{at}: {answer}");
+            }
+        }
+        assert!(failed > 2, "{path} {answered:?}: {failed}");
     }
 }
 

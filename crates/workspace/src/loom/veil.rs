@@ -10,6 +10,7 @@ use vambrace_core::redacted::RedactError;
 
 use super::fault::LoomFault;
 use super::found::Found;
+use crate::search::Armour;
 
 /// Tells where the secrets of a text stand, in order.
 pub type Secrets<'s> = &'s dyn Fn(&[u8]) -> Result<Vec<Range<usize>>, RedactError>;
@@ -73,9 +74,10 @@ impl<'a> Veil<'a> {
     /// Whether a secret is in, or partly in, some of these matches of the file as it is. Only what is around them is
     /// looked at.
     pub(crate) fn meets_any(&self, found: &[Found]) -> Result<bool, LoomFault> {
-        let mut parts: Vec<Range<usize>> = Vec::new();
+        let (mut parts, mut armour): (Vec<Range<usize>>, _) = (Vec::new(), Armour::default());
         for Found { span, .. } in found {
-            let (from, to) = (span.start.saturating_sub(SECRET_REACH), span.end.saturating_add(SECRET_REACH));
+            let from = armour.reach_back(self.base, span.start);
+            let to = span.end.saturating_add(SECRET_REACH);
             match parts.last_mut() {
                 Some(part) if from <= part.end => part.end = to.min(self.base.len()),
                 _ => parts.push(from..to.min(self.base.len())),

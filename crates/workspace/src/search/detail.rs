@@ -110,6 +110,7 @@ mod tests {
                 text: "x".repeat(200),
                 before: vec!["y".repeat(200)],
                 after: Vec::new(),
+                masked: 0,
             };
             tally.add(file.to_owned(), 5, (1..=5).map(line).collect());
         }

@@ -4,6 +4,7 @@
 //! It is enough to look at lines that match as they are: a match in the blotted line that touches no secret is one in the
 //! line itself, which then matches too.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -29,6 +30,17 @@ impl SecretFinder {
     /// One that asks this.
     pub fn new(find: impl Fn(&[u8]) -> Result<Vec<Secret>, RedactError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(find))
+    }
+
+    /// A text without its secrets, each byte where it was.
+    pub(crate) fn blotted<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, RedactError> {
+        let spans: Vec<_> = (self.0)(text.as_bytes())?.into_iter().map(|secret| secret.span).collect();
+        if spans.is_empty() {
+            return Ok(text.into());
+        }
+        let mut bytes = text.as_bytes().to_vec();
+        blot(&mut bytes, &spans);
+        String::from_utf8(bytes).map(Cow::from).map_err(|error| RedactError(error.to_string()))
     }
 }
 
@@ -117,9 +129,7 @@ impl<'a> Shade<'a> {
                 let from = if self.from == 0 { 0 } else { self.from + REACH };
                 let whole = (self.part.len() as u64) < most;
                 self.sure = from..if whole { u64::MAX } else { to - REACH };
-                let before =
-                    self.part.get(..usize::try_from(at - self.from).unwrap_or(0)).unwrap_or_default();
-                let first_line = self.armour.first_line(file, skip, self.from, before)?;
+                let first_line = self.armour.first_line(file, skip, self.from, &self.part)?;
                 if first_line.is_empty() {
                     (self.finder.0)(&self.part)
                 } else {

@@ -26,7 +26,7 @@ pub(crate) struct FileSink<'a> {
     total: u64,
     lines: Vec<LineMatch>,
     /// The last lines seen, for the surroundings of the next match.
-    recent: VecDeque<(u64, String)>,
+    recent: VecDeque<(u64, String, u32)>,
     pub(crate) binary: bool,
 }
 
@@ -69,6 +69,11 @@ impl<'a> FileSink<'a> {
         let spent = self.hunt.end_matching(self.worker);
         let shaded = shade.of_line(at, line);
         self.hunt.begin_matching(self.worker, spent);
+        if let Err(error) = &shaded
+            && error.kind() == io::ErrorKind::Other
+        {
+            self.hunt.with_tally(|tally| tally.blind = Some(error.to_string()));
+        }
         shaded
     }
 
@@ -100,13 +105,14 @@ impl<'a> FileSink<'a> {
         self.keeps == Some(true)
     }
 
-    fn keep(&mut self, number: u64, line: &[u8], at: usize) {
+    fn keep(&mut self, number: u64, line: &[u8], at: usize, marks: u32) {
         let text = around(line, at, self.hunt.want.max_line_chars);
         let span = self.hunt.want.context_lines as u64;
-        let before = self.recent.iter().filter(|(seen, _)| seen + span >= number);
-        let before = before.map(|(_, text)| text.clone()).collect();
+        let before = self.recent.iter().filter(|(seen, ..)| seen + span >= number);
+        let masked = before.clone().map(|(.., marks)| marks).sum::<u32>() + marks;
+        let before = before.map(|(_, text, _)| text.clone()).collect();
         if span > 0 {
-            self.surround(number, text.clone());
+            self.surround(number, text.clone(), marks);
         }
         self.lines.push(LineMatch {
             path: self.path.clone(),
@@ -115,6 +121,7 @@ impl<'a> FileSink<'a> {
             text,
             before,
             after: Vec::new(),
+            masked,
         });
     }
 
@@ -122,18 +129,19 @@ impl<'a> FileSink<'a> {
         let most = self.hunt.want.max_line_chars;
         let text =
             if secrets.is_empty() { context(line, most) } else { context(&secrets.marked(line, 0).0, most) };
-        self.surround(number, text);
+        self.surround(number, text, secrets.count());
     }
 
     /// A line near a match: after earlier ones, perhaps before the next.
-    fn surround(&mut self, number: u64, text: String) {
+    fn surround(&mut self, number: u64, text: String, marks: u32) {
         let span = self.hunt.want.context_lines;
         for found in self.lines.iter_mut().rev().take(span) {
             if found.line < number && found.line + span as u64 >= number {
                 found.after.push(text.clone());
+                found.masked += marks;
             }
         }
-        self.recent.push_back((number, text));
+        self.recent.push_back((number, text, marks));
         if self.recent.len() > span {
             self.recent.pop_front();
         }
@@ -166,10 +174,10 @@ impl Sink for &mut FileSink<'_> {
         if count > 0 && self.keeps_lines() {
             if secrets.is_empty() {
                 let at = self.matcher.find(plain_end(line)).map_err(io::Error::other)?;
-                self.keep(number, line, at.map_or(0, |found| found.start()));
+                self.keep(number, line, at.map_or(0, |found| found.start()), 0);
             } else {
                 let (line, at) = secrets.marked(line, at);
-                self.keep(number, &line, at);
+                self.keep(number, &line, at, secrets.count());
             }
         } else if self.hunt.want.context_lines > 0
             && (self.keeps == Some(true) || (count == 0 && self.keeps.is_none()))

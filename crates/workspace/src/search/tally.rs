@@ -15,6 +15,8 @@ pub(crate) struct Tally {
     pub(crate) files: u64,
     pub(crate) binary: u64,
     pub(crate) skipped: u64,
+    /// Why the secrets of a file could not be looked for.
+    pub(crate) blind: Option<String>,
     pub(crate) per_file: BTreeMap<String, u64>,
     kept: BTreeMap<String, Vec<LineMatch>>,
     kept_lines: usize,
@@ -71,6 +73,7 @@ mod tests {
             text: String::new(),
             before: Vec::new(),
             after: Vec::new(),
+            masked: 0,
         };
         (1..=count).map(line).collect()
     }

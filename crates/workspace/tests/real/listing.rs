@@ -3,7 +3,8 @@
 use vambrace_core::ErrorCode::{FileNotFound, InvalidArguments, ScopeViolation};
 use vambrace_workspace::{Isolation, ListRequest};
 
-use crate::tree::Tree;
+use crate::searching::finder;
+use crate::tree::{Tree, path};
 
 // A4
 #[test]
@@ -118,4 +119,26 @@ fn trees_deeper_than_a_path_can_be_long_are_walked() {
     assert!(listed[60].ends_with("/end.txt:file:7"));
     let found = door.search("", "needle");
     assert!(found.len() == 1 && found[0].ends_with("end.txt:1:1:needle"));
+}
+
+// A4, T21: whoever guesses a secret that is a part of a name hears the same of every guess
+#[test]
+fn no_pattern_tells_one_secret_from_another() {
+    let trees = ["hunter2", "zzzzzz!"].map(|secret| {
+        let tree = Tree::new();
+        tree.file(&format!("a/password = {secret};.txt"), "x").file("a/other.txt", "y");
+        tree
+    });
+    let doors = trees.each_ref().map(Tree::open);
+    for pattern in ["*", "*.txt", "*= h*", "*= z*", "a/*= [a-m]*", "**/*[!h]unter*", "password*", "*;.txt"] {
+        let want = ListRequest {
+            recursive: true,
+            pattern: Some(pattern.to_owned()),
+            secrets: Some(finder()),
+            ..ListRequest::default()
+        };
+        let counts = doors.each_ref().map(|door| door.0.list(&path(""), &want).unwrap().total_count);
+        assert_eq!(counts[0], counts[1], "{pattern}");
+        assert_eq!(counts[0] > 0, !pattern.contains(['h', 'z', '[']), "{pattern}");
+    }
 }
