@@ -20,7 +20,7 @@ use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Network, Observe, Spec};
 use crate::sys::message;
 use crate::talk::{Reading, Said, Talk};
-use crate::task::Task;
+use crate::task::{self, Task};
 use crate::tier::Tier;
 use crate::wire::{self, Header, Mask, Order, Scratch};
 
@@ -316,9 +316,11 @@ impl Sandbox {
         } else {
             std::fs::create_dir_all(&self.places.tasks)
                 .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
+            // What a crash left, of launcher and broker both.
+            self.swept.call_once(|| task::sweep(&self.places.tasks));
             self.places.tasks.clone()
         };
-        let name = || format!("vambrace-task-{}", Self::next_name());
+        let name = || format!("{}{}", task::PREFIX, Self::next_name());
         let made = self.tasks.give(&base, filesystem, name);
         made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
     }

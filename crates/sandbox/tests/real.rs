@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         ["masked-proc", room] => real::tiers::behind_a_mask(room),
         ["another-user", room] => real::tiers::as_another_user(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
+        ["hog", how] => real::trees::hog(how),
         ["promoter", room] => {
             real::files::promoter(room);
             return ExitCode::SUCCESS;
