@@ -316,10 +316,10 @@ impl Sandbox {
         } else {
             std::fs::create_dir_all(&self.places.tasks)
                 .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
-            // What a crash left, of launcher and broker both.
-            self.swept.call_once(|| task::sweep(&self.places.tasks));
             self.places.tasks.clone()
         };
+        // What a crash left, of launcher and broker both.
+        self.swept.call_once(|| task::sweep(&base));
         let name = || format!("{}{}", task::PREFIX, Self::next_name());
         let made = self.tasks.give(&base, filesystem, name);
         made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })

@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::launcher::unowned;
 use crate::spec::Filesystem;
 
 /// How the folders of a process begin.
@@ -178,12 +179,16 @@ fn open_up(folder: &Path) {
     }
 }
 
-/// Removes folders below `base` whose brokers are gone and had nobody left to do it.
+/// Removes folders below `base` whose brokers are gone and had nobody left to do it. Others may have made some there with
+/// such names: those stay.
 pub(crate) fn sweep(base: &Path) {
+    let me = rustix::process::geteuid().as_raw();
+    let ours = |uid: u32| uid == me || (me == 0 && unowned().contains(&uid));
     for entry in fs::read_dir(base).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+        let gone = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
+        if gone && entry.metadata().is_ok_and(|facts| facts.is_dir() && ours(facts.uid())) {
             remove_all(&entry.path());
         }
     }
