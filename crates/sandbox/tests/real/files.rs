@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::protected_and_secret_names_are_never_promoted", protected_names),
         test("files::protected_names_of_a_repository_further_down_are_never_promoted", nested_repositories),
         test("files::hooks_and_settings_of_a_bare_repository_are_never_promoted", bare_repositories),
+        test("files::hooks_that_lie_elsewhere_are_never_promoted", hooks_elsewhere),
         test("files::exchanging_names_with_a_protected_one_changes_it_not", exchange),
         test("files::links_out_of_the_workspace_and_special_files_are_withheld", links_and_special_files),
         test("files::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
@@ -447,6 +448,20 @@ fn nested_repositories() {
     let after = room.listing("project");
     for line in &before {
         assert!(after.contains(line), "{line}");
+    }
+}
+
+fn hooks_elsewhere() {
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let room = Room::new();
+        room.write("project/.git/config", "[core]\n\thooksPath = ./tools/hooks/\n");
+        let script = "mkdir -p tools/hooks/d tools/hooksmith .husky; \
+            for name in tools/hooks/pre-commit tools/hooks/d/x tools/hooksmith/x .husky/pre-push; do echo x >$name; done";
+        let outcome = run(&room.shell(filesystem, script));
+        assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+        promote(&outcome).unwrap();
+        let there = |name: &str| room.path("project").join(name).exists();
+        assert!(there("tools/hooksmith/x") && !there("tools/hooks") && !there(".husky"), "{filesystem:?}");
     }
 }
 
