@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use vambrace_core::block::BlockList;
 
@@ -133,6 +133,12 @@ impl Sandbox {
                 nothing.as_fd()
             }
         };
+        let facts = rustix::fs::fstat(input).map_err(SandboxFault::system("standard input"))?;
+        if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
+            // Whoever holds a folder gets to what lies below it without meeting any mount of the run's own.
+            let why = "standard input is a folder, which leads past the walls".to_owned();
+            return Err(SandboxFault::Refused(why).into());
+        }
         let header = Header {
             tier,
             limits: spec.limits,

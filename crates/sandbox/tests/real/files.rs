@@ -668,11 +668,12 @@ fn toolchains() {
         .unwrap();
     std::fs::set_permissions(room.path("home/.cargo"), std::fs::Permissions::from_mode(0o700)).unwrap();
     room.write("home/.cargo/credentials.toml", "in-the-credentials\n");
+    room.write("home/.local/share/uv/credentials/credentials.toml", "in-a-folder-of-credentials\n");
     room.write("home/.cargo/config.toml", "[net]\n");
     room.write("home/bin/mine", "#!/bin/sh\necho mine\n");
     std::fs::set_permissions(room.path("home/bin/mine"), std::fs::Permissions::from_mode(0o755)).unwrap();
     room.write("home/.bashrc", "in-the-bashrc\n");
-    let script = "tool; mine; cat ~/.cargo/credentials.toml ~/.bashrc ~/.ssh/id_ed25519; cat ~/.cargo/config.toml; \
+    let script = "tool; mine; cat ~/.local/share/uv/*/* ~/.cargo/credentials.toml ~/.bashrc ~/.ssh/id_ed25519; cat ~/.cargo/config.toml; \
                   echo x >~/.cargo/bin/evil; echo x >~/own && cat ~/own";
     for tier in [Tier::Full, Tier::NoUserns] {
         if tier == Tier::NoUserns && rustix_root() {
