@@ -19,6 +19,7 @@ pub mod plan;
 pub mod policy;
 pub mod principal;
 pub mod redacted;
+pub mod repository;
 pub mod risk;
 pub mod role;
 pub mod rule;

@@ -12,6 +12,7 @@ mod confine;
 mod count;
 mod dress;
 mod keeper;
+mod meter;
 mod rules;
 mod shell;
 mod stock;

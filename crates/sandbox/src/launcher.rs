@@ -25,6 +25,7 @@ use crate::tier::Tier;
 use crate::wire::{self, Bytes, Go, Header, Report, Request};
 use cgroup::Groups;
 use idmap::IdMaps;
+pub(crate) use pool::unowned;
 use pool::{Asked, Cell, Guess, Staged};
 use run::Run;
 pub(crate) use run::hand_over;

@@ -203,12 +203,19 @@ pub(crate) fn toolchains(spec: &Spec, workspace: &Path) -> Vec<PathBuf> {
     shown
 }
 
-/// The credential files of a toolchain, where they really are.
+/// The credential files of a toolchain, where they really are; of a folder of them, what lies in it.
 fn credentials(folder: &Path) -> Vec<PathBuf> {
     let named = |name: &OsStr| CREDENTIALS.iter().any(|credential| name == *credential);
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let hits = entries.filter_map(Result::ok).filter(|entry| named(&entry.file_name()));
-    hits.filter_map(|entry| entry.path().canonicalize().ok()).filter(|path| path.is_file()).collect()
+    let hits = entries(folder).filter(|entry| named(&entry.file_name())).map(|entry| entry.path());
+    let files = hits.flat_map(|hit| match hit.is_dir() {
+        true => entries(&hit).map(|entry| entry.path()).collect(),
+        false => vec![hit],
+    });
+    files.filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_file()).collect()
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> {
+    fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok)
 }
 
 fn search_path(spec: &Spec, toolchains: &[PathBuf], read: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {

@@ -42,10 +42,13 @@ pub enum Exit {
     Timeout,
     /// By its memory limit; the whole tree was ended.
     OutOfMemory,
+    /// By its limit for what it writes, where the kernel does not refuse more; the whole tree was ended.
+    OutOfDisk,
 }
 
 impl Exit {
-    /// The code for a shell: 124 after a deadline, 128 and the signal's number after a signal, 137 without memory.
+    /// The code for a shell: 124 after a deadline, 128 and the signal's number after a signal, 137 without memory, 153
+    /// (as after SIGXFSZ) without disk.
     #[must_use]
     pub fn code(self) -> i32 {
         match self {
@@ -53,6 +56,7 @@ impl Exit {
             Self::Signal(number) => 128 + number,
             Self::Timeout => 124,
             Self::OutOfMemory => 137,
+            Self::OutOfDisk => 128 + libc::SIGXFSZ,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use vambrace_core::block::BlockList;
 
@@ -20,7 +20,7 @@ use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Network, Observe, Spec};
 use crate::sys::message;
 use crate::talk::{Reading, Said, Talk};
-use crate::task::Task;
+use crate::task::{self, Task};
 use crate::tier::Tier;
 use crate::wire::{self, Header, Mask, Order, Scratch};
 
@@ -133,6 +133,12 @@ impl Sandbox {
                 nothing.as_fd()
             }
         };
+        let facts = rustix::fs::fstat(input).map_err(SandboxFault::system("standard input"))?;
+        if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
+            // Whoever holds a folder gets to what lies below it without meeting any mount of the run's own.
+            let why = "standard input is a folder, which leads past the walls".to_owned();
+            return Err(SandboxFault::Refused(why).into());
+        }
         let header = Header {
             tier,
             limits: spec.limits,
@@ -318,7 +324,9 @@ impl Sandbox {
                 .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
             self.places.tasks.clone()
         };
-        let name = || format!("vambrace-task-{}", Self::next_name());
+        // What a crash left, of launcher and broker both.
+        self.swept.call_once(|| task::sweep(&base));
+        let name = || format!("{}{}", task::PREFIX, Self::next_name());
         let made = self.tasks.give(&base, filesystem, name);
         made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
     }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -104,6 +104,7 @@ pub struct Sandbox {
     pub(crate) landlock_abi: i32,
     pub(crate) walks: Mutex<HashMap<(PathBuf, Vec<String>), Walk>>,
     pub(crate) tasks: Arc<Tasks>,
+    pub(crate) swept: Once,
     /// Lists of names that were compiled.
     names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
     pub(crate) offers: Mutex<Vec<Offered>>,
@@ -136,6 +137,7 @@ impl Sandbox {
             landlock_abi: cell::landlock_abi(),
             walks: Mutex::new(HashMap::new()),
             tasks: Arc::default(),
+            swept: Once::new(),
             names: Mutex::new(HashMap::new()),
             offers: Mutex::default(),
             deaf: AtomicBool::new(false),

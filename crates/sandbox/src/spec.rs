@@ -161,6 +161,8 @@ pub const PROTECTED: &[&str] = &[
     "**/.git/modules/",
     "**/.git/worktrees/",
     ".gitmodules",
+    ".githooks/",
+    ".husky/",
     ".vambrace/",
     ".flow/",
     ".bashrc",

@@ -51,6 +51,7 @@ pub(crate) struct Said {
     not_started: Option<Errno>,
     status: Option<i32>,
     over_memory: bool,
+    over_disk: bool,
     oom: bool,
     timed_out: bool,
     pub(crate) peak_memory: Option<u64>,
@@ -77,6 +78,7 @@ impl Said {
         let killed = self.status.is_none_or(killed);
         Ok(match self.status {
             _ if self.timed_out => Exit::Timeout,
+            _ if self.over_disk => Exit::OutOfDisk,
             _ if self.over_memory || (self.oom && killed) => Exit::OutOfMemory,
             Some(status) if libc::WIFSIGNALED(status) => Exit::Signal(libc::WTERMSIG(status)),
             Some(status) => Exit::Code(libc::WEXITSTATUS(status)),
@@ -276,6 +278,7 @@ impl Talk<'_> {
                 self.said.ended = !killed(status);
             }
             Ok(Report::OverMemory) => self.said.over_memory = true,
+            Ok(Report::OverDisk) => self.said.over_disk = true,
             Ok(Report::Ended { oom, timed_out, peak_memory, memory_limited }) => {
                 self.said.oom = oom;
                 self.said.timed_out |= timed_out;

@@ -8,14 +8,17 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::launcher::unowned;
 use crate::spec::Filesystem;
 
+/// How the folders of a process begin.
+pub(crate) const PREFIX: &str = "vambrace-task-";
 /// So many wait at most.
 const MOST: usize = 8;
 
@@ -149,7 +152,44 @@ impl Parts {
         }
         if fs::remove_dir(&self.folder).is_err() {
             // When we go before this, the launcher does it.
-            let _ = fs::remove_dir_all(&self.folder);
+            remove_all(&self.folder);
+        }
+    }
+}
+
+/// Removes a folder of a run that has ended, also where the program left folders in it that nobody may look into.
+pub(crate) fn remove_all(folder: &Path) {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(folder);
+            let _ = fs::remove_dir_all(folder);
+        }
+        _ => {}
+    }
+}
+
+/// Nobody is left who could put a link in the place of a folder.
+fn open_up(folder: &Path) {
+    let mut ahead = vec![folder.to_owned()];
+    while let Some(here) = ahead.pop() {
+        let _ = fs::set_permissions(&here, fs::Permissions::from_mode(0o700));
+        let entries = fs::read_dir(&here).into_iter().flatten().filter_map(Result::ok);
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        ahead.extend(folders.map(|entry| entry.path()));
+    }
+}
+
+/// Removes folders below `base` whose brokers are gone and had nobody left to do it. Others may have made some there with
+/// such names: those stay.
+pub(crate) fn sweep(base: &Path) {
+    let me = rustix::process::geteuid().as_raw();
+    let ours = |uid: u32| uid == me || (me == 0 && unowned().contains(&uid));
+    for entry in fs::read_dir(base).into_iter().flatten().filter_map(Result::ok) {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let gone = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
+        if gone && entry.metadata().is_ok_and(|facts| facts.is_dir() && ours(facts.uid())) {
+            remove_all(&entry.path());
         }
     }
 }
@@ -157,4 +197,28 @@ impl Parts {
 fn times(path: &Path) -> io::Result<Times> {
     let facts = fs::symlink_metadata(path)?;
     Ok((facts.mtime(), facts.mtime_nsec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_brokers_that_are_gone_are_removed_whatever_is_in_them() {
+        let base = tempfile::tempdir().unwrap();
+        let make = |owner: u32| {
+            let folder = base.path().join(format!("{PREFIX}{owner}-0"));
+            fs::create_dir_all(folder.join("home/x/y")).unwrap();
+            fs::write(folder.join("home/x/y/f"), "x").unwrap();
+            fs::set_permissions(folder.join("home/x"), fs::Permissions::from_mode(0o300)).unwrap();
+            folder
+        };
+        // No process has a number past 2^22.
+        let (gone, ours) = (make(5_000_000), make(std::process::id()));
+        fs::create_dir(base.path().join("another")).unwrap();
+        sweep(base.path());
+        assert_eq!((gone.exists(), ours.exists(), base.path().join("another").exists()), (false, true, true));
+        remove_all(&ours);
+        assert!(!ours.exists());
+    }
 }

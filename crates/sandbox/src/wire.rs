@@ -187,6 +187,8 @@ pub(crate) enum Report {
     },
     /// From the cell: the tree used more memory than it may.
     OverMemory,
+    /// From the keeper: the run wrote more than it may.
+    OverDisk,
     /// From the launcher, last: what the control group saw and whether the deadline struck.
     Ended { oom: bool, timed_out: bool, peak_memory: Option<u64>, memory_limited: bool },
 }

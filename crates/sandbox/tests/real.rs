@@ -40,7 +40,9 @@ fn main() -> ExitCode {
         ["probe", name] => return ExitCode::from(real::probes::main(name)),
         ["masked-proc", room] => real::tiers::behind_a_mask(room),
         ["another-user", room] => real::tiers::as_another_user(room),
+        ["unified-only", room] => return real::tiers::unified_only(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
+        ["hog", how] => real::trees::hog(how),
         ["promoter", room] => {
             real::files::promoter(room);
             return ExitCode::SUCCESS;

@@ -1,6 +1,6 @@
 //! Applying a ChangeSet: all of it, if everything is still as it was when it was proposed, or nothing. In order: the name
-//! is not denied (4), the path is resolved again (5), the content is hashed again (6) and compared (7, 8); checks 1 to 3,
-//! about the proposal itself, are `vambrace_core::change::check_standing`.
+//! is not denied, nor does it configure a repository (4), the path is resolved again (5), the content is hashed again (6)
+//! and compared (7, 8); checks 1 to 3, about the proposal itself, are `vambrace_core::change::check_standing`.
 //!
 //! [`Applier::prepare`] makes the checks and holds the locks; the caller then records what is about to happen, with the
 //! way back, and [`Prepared::commit`] does it. One file needs two syncs and no journal; several go through a journal in
@@ -122,6 +122,7 @@ impl Applier {
 
     /// Locks the files and makes checks 4 to 8. Nothing is changed.
     pub fn prepare(&self, changes: &ChangeSet) -> Result<Prepared, ApplyFault> {
+        self.ws.refuse_settings_in(changes)?;
         let mut overdue = Vec::new();
         let mut locks = self.lock_all(changes, &mut overdue)?;
         let mut items = Vec::new();

@@ -76,6 +76,14 @@ pub enum FileFault {
         /// As asked.
         path: String,
     },
+    /// Runs or configures a repository, or would make one around such.
+    #[error(
+        "`{path}` is of a git repository (a folder with `objects` and `refs`), whose hooks and settings nobody writes"
+    )]
+    Repository {
+        /// As asked.
+        path: String,
+    },
     /// Another device or mount.
     #[error("`{path}` crosses onto another device or mount")]
     CrossDevice {
@@ -188,7 +196,7 @@ impl FileFault {
             Self::OutOfScope { .. } | Self::TooManyLinks { .. } | Self::HardLinked { .. } => {
                 ErrorCode::ScopeViolation
             }
-            Self::Blocked { .. } => ErrorCode::BlockedPath,
+            Self::Blocked { .. } | Self::Repository { .. } => ErrorCode::BlockedPath,
             Self::CrossDevice { .. } => ErrorCode::CrossDevice,
             Self::NotAFile { .. } => ErrorCode::NotAFile,
             // Nothing of ours denies it, so it is no violation.

@@ -20,6 +20,7 @@ mod handle;
 mod list;
 mod loom;
 mod read;
+mod repository;
 mod resolve;
 mod scope;
 mod search;

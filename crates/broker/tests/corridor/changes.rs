@@ -225,9 +225,14 @@ async fn a_waiting_caller_is_told_that_nobody_decided() {
 #[tokio::test]
 async fn some_changes_are_not_even_proposed() {
     let mut kit = Kit::new("roles:\n  default: dev\nlimits:\n  write_bytes: 1000\n");
+    for part in ["objects", "refs"] {
+        std::fs::create_dir_all(kit.folder.path().join("project/bare").join(part)).unwrap();
+    }
     let broker = kit.broker();
     let write = |path: &str, content: &str| ("write_file", json!({"path": path, "content": content}));
     for ((tool, args), code) in [
+        (write("bare/hooks/post-checkout", "x"), "BlockedPath"),
+        (write("bare/config", "x"), "BlockedPath"),
         (write(".env", "x"), "BlockedPath"),
         (write("a/secrets/b", "x"), "BlockedPath"),
         (write("k.pem", "x"), "BlockedPath"),

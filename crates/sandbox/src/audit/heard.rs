@@ -44,6 +44,8 @@ impl Heard {
             None => {
                 if self.waiting.len() >= MOST_WAITING {
                     self.waiting.pop_front();
+                    // Once it is known whose they are, ours come right before the one that says so.
+                    self.missing |= self.maker.is_none();
                 }
                 self.waiting.push_back(record);
                 self.settle();
@@ -142,7 +144,11 @@ mod tests {
         for number in 0..5000 {
             heard.add(access(number, "/of-somebody-else"));
         }
-        assert_eq!(heard.waiting.len(), MOST_WAITING);
+        assert_eq!(
+            (heard.waiting.len(), heard.missing),
+            (MOST_WAITING, true),
+            "one of them may have been ours"
+        );
         heard.claim(40, 1000);
         heard.add(Record::Domain { domain: 9, pid: 40, uid: 1000 });
         assert!(heard.waiting.is_empty());
@@ -153,6 +159,11 @@ mod tests {
 
         let mut heard = Heard::default();
         heard.claim(40, 1000);
+        for number in 0..5000 {
+            heard.add(access(number, "/of-somebody-else"));
+        }
+        assert!(!heard.missing, "a busy machine alone takes nothing away");
+        heard.add(access(9, "/the-same"));
         heard.add(Record::Domain { domain: 9, pid: 40, uid: 1000 });
         for _ in 0..MOST_READ * 2 {
             heard.add(access(9, "/the-same"));

@@ -263,11 +263,16 @@ fn limit(
             limits.processes.saturating_add(others)
         }
     };
+    // Without a file system of the run's own, what lies on the disk is only looked at now and then.
+    let file = match walls {
+        Walls::Namespaces => limits.file_size,
+        Walls::LandlockOnly => limits.file_size.min(limits.disk),
+    };
     let wanted = [
         // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
         1,
         limits.open_files,
-        limits.file_size,
+        file,
         limits.cpu_seconds,
         limits.memory,
         processes,

@@ -2,12 +2,15 @@
 //! them. It stays outside the walls, and the program cannot signal it.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
+use super::meter::{Meter, Over};
 use super::watch::{exited, reap};
 use super::{Errand, Stock, become_program, confine, receive, tell};
 use crate::filter::Walls;
@@ -15,7 +18,6 @@ use crate::spec::Observe;
 use crate::sys::process;
 use crate::wire::{Identity, Report};
 
-const LOOK_MS: u32 = 100;
 /// TERM asks the tree to end, INT ends it; both come from the launcher, INT also by its death.
 const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
 
@@ -70,11 +72,15 @@ fn run(
     // Without an order nobody waits for anything.
     // The pipes stay open to the end: whoever reads them is woken by the report, once, and not by every end of a pipe.
     let Some(Errand { report, order, go, streams: _open, .. }) = came else { return Ok(()) };
-    let ended = wait(program, (!go.memory_limited).then_some(order.limits.memory));
+    // The folders of the run lie beside its home.
+    let home = Path::new(std::ffi::OsStr::from_bytes(&order.home));
+    let disk = home.parent().map(|folder| (folder.to_owned(), order.limits.disk));
+    let ended = wait(program, Meter::new((!go.memory_limited).then_some(order.limits.memory), disk));
     end_all();
     let told = match ended {
         End::Status { status, asked } => exited(status, asked, go.memory_limited),
-        End::OverMemory => Report::OverMemory,
+        End::Over(Over::Memory) => Report::OverMemory,
+        End::Over(Over::Disk) => Report::OverDisk,
         // The launcher tells why.
         End::Asked => return Ok(()),
     };
@@ -98,14 +104,19 @@ fn wait_for_order(channel: &OwnedFd, launcher: &OwnedFd) -> Result<(), Errno> {
 
 enum End {
     Status { status: i32, asked: bool },
-    OverMemory,
+    Over(Over),
     Asked,
 }
 
-fn wait(program: Pid, watched: Option<u64>) -> End {
+fn wait(program: Pid, mut meter: Meter) -> End {
     let mut asked = false;
+    let everybody = || tree(&[]).into_iter().map(|pid| pid.as_raw_nonzero().get()).collect();
     loop {
-        match process::wait_signal(WAITED_FOR, watched.map(|_| LOOK_MS)) {
+        let signal = process::wait_signal(WAITED_FOR, meter.patience());
+        if let Some(over) = meter.look(everybody) {
+            return End::Over(over);
+        }
+        match signal {
             Some(number) if number == Signal::TERM.as_raw() => {
                 asked = true;
                 signal_tree(Signal::TERM);
@@ -116,11 +127,7 @@ fn wait(program: Pid, watched: Option<u64>) -> End {
                     return End::Status { status, asked };
                 }
             }
-            None => {
-                if watched.is_some_and(|most| used() > most) {
-                    return End::OverMemory;
-                }
-            }
+            None => {}
         }
     }
 }
@@ -163,17 +170,6 @@ fn signal_tree(signal: Signal) {
         // It may have ended; then there is nothing to signal.
         let _ = rustix::process::kill_process(pid, signal);
     }
-}
-
-fn used() -> u64 {
-    tree(&[]).into_iter().filter_map(resident).sum::<u64>() * rustix::param::page_size() as u64
-}
-
-#[expect(clippy::disallowed_methods, reason = "the kernel's own words about a process")]
-fn resident(pid: Pid) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
-    let mut numbers = text.split_ascii_whitespace().skip(1).filter_map(|word| word.parse::<u64>().ok());
-    Some(numbers.next()?.saturating_sub(numbers.next()?))
 }
 
 /// Every process below this one, without some and what is below them.

@@ -6,14 +6,13 @@ use std::os::fd::AsFd as _;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use super::meter::Meter;
 use super::{Errand, Stock, become_program, confine, tell};
 use crate::fault::{Named as _, Step};
 use crate::filter::Walls;
 use crate::sys::process;
 use crate::wire::Report;
 
-/// How often memory is looked at.
-const LOOK_MS: u32 = 100;
 const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
 
 pub(super) fn start_and_wait(errand: Errand, mut stock: Stock) -> Result<(), Step> {
@@ -26,11 +25,14 @@ pub(super) fn start_and_wait(errand: Errand, mut stock: Stock) -> Result<(), Ste
     // The pipes stay open to the end: whoever reads them is woken by the report, once, and not by every end of a pipe.
     let Errand { report, order, go, streams: _open, ids } = errand;
     drop(ids);
-    let watched = (!go.memory_limited).then_some(order.limits.memory);
-    let interval = watched.map(|_| LOOK_MS);
+    let mut meter = Meter::new((!go.memory_limited).then_some(order.limits.memory), None);
     let mut asked = false;
     loop {
-        match process::wait_signal(WAITED_FOR, interval) {
+        let signal = process::wait_signal(WAITED_FOR, meter.patience());
+        if meter.look(everybody).is_some() {
+            return tell(report.as_fd(), &Report::OverMemory, &[]).step("report");
+        }
+        match signal {
             Some(number) if number == Signal::TERM.as_raw() => {
                 asked = true;
                 process::signal_all(Signal::TERM);
@@ -42,11 +44,7 @@ pub(super) fn start_and_wait(errand: Errand, mut stock: Stock) -> Result<(), Ste
                     return tell(report.as_fd(), &exited, &[]).step("report");
                 }
             }
-            None => {
-                if watched.is_some_and(|most| used().is_some_and(|used| used > most)) {
-                    return tell(report.as_fd(), &Report::OverMemory, &[]).step("report");
-                }
-            }
+            None => {}
         }
     }
 }
@@ -81,14 +79,9 @@ pub(super) fn reap(program: Pid) -> Option<i32> {
     ended
 }
 
-/// Memory of every process in here that nobody shares, in bytes.
+/// Every process in here.
 #[expect(clippy::disallowed_methods, reason = "the kernel's own list of processes in this namespace")]
-fn used() -> Option<u64> {
-    let list = std::fs::read_dir("/proc").ok()?;
-    let sizes = list.filter_map(|entry| {
-        let text = std::fs::read_to_string(entry.ok()?.path().join("statm")).ok()?;
-        let mut numbers = text.split_ascii_whitespace().skip(1).filter_map(|word| word.parse::<u64>().ok());
-        Some(numbers.next()?.saturating_sub(numbers.next()?))
-    });
-    Some(sizes.sum::<u64>() * rustix::param::page_size() as u64)
+fn everybody() -> Vec<i32> {
+    let Ok(list) = std::fs::read_dir("/proc") else { return Vec::new() };
+    list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }

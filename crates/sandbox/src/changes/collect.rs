@@ -10,9 +10,10 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 use rustix::io::Errno;
 use vambrace_core::block::BlockList;
+use vambrace_core::repository::Repositories;
 
 use super::facts::{EntryKind, Facts};
-use super::repository::{Repositories, Sides};
+use super::repository::{Sides, hooks_elsewhere};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
 use crate::sys::mounting::open_beneath;
@@ -53,6 +54,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         staying: HashSet::new(),
         folders: HashMap::new(),
         repositories: Repositories::default(),
+        hooks: hooks_elsewhere(what.base.as_fd()),
     };
     found.folder(upper.as_fd(), Bytes::new())?;
     found.keep_what_is_not_empty();
@@ -76,6 +78,8 @@ struct Found<'a> {
     /// Which folders of the workspace were changed meanwhile, as far as it was asked.
     folders: HashMap<Bytes, bool>,
     repositories: Repositories,
+    /// Folders of the workspace's own repository with hooks in them.
+    hooks: Vec<Bytes>,
 }
 
 impl<'a> Found<'a> {
@@ -133,7 +137,7 @@ impl<'a> Found<'a> {
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
         // It would lead to hooks and settings that are not known by their names.
         let leads = (!folder && self.holds_hooks(path))
-            || (before.is_none() && self.repositories.completed_by(self.sides(), path));
+            || (before.is_none() && self.repositories.completed_by(&self.sides(), path));
         if let Some(why) = self.forbidden(path).or(leads.then_some(Why::Protected)) {
             // A folder that only passed through (copied up on the way) is no change.
             if why == Why::Masked || !(folder && was_folder) {
@@ -324,8 +328,12 @@ impl<'a> Found<'a> {
             return Some(Why::Masked);
         }
         let sides = self.sides();
-        let protected =
-            self.protected.blocks(&text).is_some() || self.repositories.configured_by(sides, path);
+        let hook = |folder: &Bytes| {
+            path.strip_prefix(folder.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        let protected = self.protected.blocks(&text).is_some()
+            || self.hooks.iter().any(hook)
+            || self.repositories.configured_by(&sides, path);
         protected.then_some(Why::Protected)
     }
 

@@ -1,28 +1,18 @@
-//! Repositories under any name. Git takes a folder for one by what lies in it (`objects` and `refs`, or a `HEAD` with a
-//! `commondir` that leads to them), and then runs its hooks and heeds its settings: they are protected as those in a `.git` are.
-//!
-//! What will be there after a promotion is not known yet, so what is there before or in the program's view counts.
+//! The workspace and what the program saw of it, for the question what of it is a repository; and where its own repository
+//! has its hooks, when it is told to have them elsewhere.
 
-use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::io::Read as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use rustix::fs::OFlags;
 
 use super::facts::Facts;
+use crate::sys::mounting::open_beneath;
 use crate::walk::join;
 use crate::wire::Bytes;
 
-/// Of a repository, what runs or configures something.
-const SETTINGS: &[&[u8]] = &[b"hooks", b"config", b"config.worktree", b"modules", b"worktrees"];
-/// Where a repository has its settings instead.
-const ELSEWHERE: &[u8] = b"commondir";
-const HEAD: &[u8] = b"HEAD";
-/// What makes a folder one.
-const PARTS: [&[u8]; 2] = [b"objects", b"refs"];
-
-/// The folders that were asked about.
-#[derive(Default)]
-pub(super) struct Repositories {
-    known: HashMap<Bytes, bool>,
-}
+/// Nobody's settings are longer.
+const MOST: u64 = 1 << 20;
 
 /// The workspace, and what the program saw of it.
 #[derive(Clone, Copy)]
@@ -31,62 +21,66 @@ pub(super) struct Sides<'a> {
     pub(super) view: BorrowedFd<'a>,
 }
 
-impl Sides<'_> {
-    /// What cannot be looked at is taken to be there.
-    fn in_base(self, folder: &[u8], name: &[u8]) -> bool {
+impl vambrace_core::repository::Sides for Sides<'_> {
+    fn before(&self, folder: &[u8], name: &[u8]) -> bool {
         !matches!(Facts::look(self.base, &join(folder, name)), Ok(None))
     }
 
-    fn has(self, folder: &[u8], name: &[u8]) -> bool {
-        self.in_base(folder, name) || !matches!(Facts::look(self.view, &join(folder, name)), Ok(None))
+    fn has(&self, folder: &[u8], name: &[u8]) -> bool {
+        self.before(folder, name) || !matches!(Facts::look(self.view, &join(folder, name)), Ok(None))
     }
 }
 
-impl Repositories {
-    /// Whether a path is, or lies in, what runs or configures a repository.
-    pub(super) fn configured_by(&mut self, sides: Sides<'_>, path: &[u8]) -> bool {
-        let mut start = 0;
-        path.split(|byte| *byte == b'/').any(|name| {
-            let folder = path.get(..start.max(1) - 1).unwrap_or_default();
-            start += name.len() + 1;
-            if is(name, ELSEWHERE) {
-                return sides.has(folder, HEAD) || self.is_one(sides, folder);
-            }
-            match folder.strip_suffix(b"info") {
-                Some(outer) if is(name, b"attributes") => {
-                    self.is_one(sides, outer.strip_suffix(b"/").unwrap_or(outer))
-                }
-                _ => SETTINGS.iter().any(|setting| is(name, setting)) && self.is_one(sides, folder),
-            }
-        })
+/// The folders that the workspace's own repository takes for its hooks (`core.hooksPath`), as far as they lie in the
+/// workspace. Which section it stands in is not asked: too much is withheld rather than too little.
+pub(super) fn hooks_elsewhere(base: BorrowedFd<'_>) -> Vec<Bytes> {
+    let mut text = Vec::new();
+    let opened = open_beneath(base, b".git/config", OFlags::RDONLY | OFlags::NONBLOCK);
+    let read = opened.map(|file| std::fs::File::from(file).take(MOST).read_to_end(&mut text));
+    if !matches!(read, Ok(Ok(_))) {
+        return Vec::new();
     }
+    let own = rustix::fs::readlink(format!("/proc/self/fd/{}", base.as_raw_fd()), Vec::new());
+    let own = own.map(std::ffi::CString::into_bytes).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| folder_in(line, &own)).collect()
+}
 
-    /// Whether a new entry would make a repository of a folder that holds settings already.
-    pub(super) fn completed_by(&mut self, sides: Sides<'_>, path: &[u8]) -> bool {
-        let cut = path.iter().rposition(|byte| *byte == b'/');
-        let (folder, name) = match cut {
-            Some(cut) => (path.get(..cut).unwrap_or_default(), path.get(cut + 1..).unwrap_or_default()),
-            None => (&b""[..], path),
+fn folder_in(line: &[u8], workspace: &[u8]) -> Option<Bytes> {
+    // A setting may follow its section on one line.
+    let line = line.rsplit(|byte| *byte == b']').next()?.trim_ascii();
+    let cut = line.iter().position(|byte| *byte == b'=')?;
+    let (key, value) = (line.get(..cut)?.trim_ascii(), line.get(cut + 1..)?.trim_ascii());
+    if !key.eq_ignore_ascii_case(b"hooksPath") {
+        return None;
+    }
+    let value: Bytes = value.iter().copied().filter(|byte| *byte != b'"').collect();
+    let inside = match value.strip_prefix(b"/") {
+        Some(_) => value.strip_prefix(workspace)?.to_vec(),
+        None => value,
+    };
+    let names: Vec<&[u8]> =
+        inside.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b".")).collect();
+    (!names.is_empty() && !names.contains(&&b".."[..])).then(|| names.join(&b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folder_in;
+
+    #[test]
+    fn folders_of_hooks_are_found_in_every_spelling() {
+        let check = |line: &str, expected: Option<&str>| {
+            let found = folder_in(line.as_bytes(), b"/w/s");
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{line}");
         };
-        if is(name, HEAD) {
-            return sides.in_base(folder, ELSEWHERE);
-        }
-        PARTS.iter().any(|part| is(name, part))
-            && self.is_one(sides, folder)
-            && SETTINGS.iter().any(|setting| sides.in_base(folder, setting))
+        check("\thooksPath = .githooks", Some(".githooks"));
+        check("[core] HOOKSPATH=./tools//hooks/", Some("tools/hooks"));
+        check("hookspath = \"a b\"", Some("a b"));
+        check("hooksPath = /w/s/x", Some("x"));
+        check("hooksPath = /elsewhere", None);
+        check("hooksPath = ../outside", None);
+        check("hooksPath = .", None);
+        check("hooksPathology = x", None);
+        check("[core]", None);
     }
-
-    fn is_one(&mut self, sides: Sides<'_>, folder: &[u8]) -> bool {
-        if let Some(known) = self.known.get(folder) {
-            return *known;
-        }
-        let one = PARTS.iter().all(|part| sides.has(folder, part));
-        self.known.insert(folder.to_vec(), one);
-        one
-    }
-}
-
-/// Some file systems do not tell upper from lower case.
-fn is(name: &[u8], other: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(other)
 }

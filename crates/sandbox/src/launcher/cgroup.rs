@@ -396,6 +396,61 @@ mod tests {
         check("cgroup.kill", "1");
     }
 
+    /// The kernel's own version 2, with whatever controllers it has there; on a machine with version 1 beside it, none.
+    #[test]
+    fn a_real_group_of_version_2_takes_ends_and_forgets_what_is_in_it() {
+        let groups = Groups::find();
+        let Some((base, controllers)) = groups.unified.clone() else {
+            return eprintln!("skipped: this user can make no group of version 2 here");
+        };
+        if !controllers.memory || !controllers.processes {
+            eprintln!("not tried: bounds of memory and processes, which version 2 does not have here");
+        }
+        let groups = Groups { unified: Some((base, controllers)), ..Groups::default() };
+        let limits = Limits { memory: 64 << 20, processes: 7, ..Limits::default() };
+        let mut group = groups.make(&limits, Tier::NoUserns);
+        let (own, taken) = group.unified.clone().unwrap();
+        if !own.join("cgroup.kill").exists() {
+            return eprintln!("skipped: this kernel ends no group at once (before 5.14)");
+        }
+        let read = |name: &str| fs::read_to_string(own.join(name)).unwrap_or_default();
+        if taken.memory {
+            assert_eq!((read("memory.max").trim(), read("memory.oom.group").trim()), ("67108864", "1"));
+        }
+        if taken.processes {
+            assert_eq!(read("pids.max").trim(), "7");
+        }
+        assert_eq!((group.limits_memory(), group.saw_oom()), (taken.memory, false));
+        // One that leaves its session and has a child of its own, which nobody knows the number of.
+        let script = "setsid sh -c 'sleep 1000 & echo up; wait'";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", &format!("read go; {script}")])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        group.add(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap());
+        assert!(group.birthplace().is_some(), "it took no process");
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        let mut said = [0; 3];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        let members = read("cgroup.procs").lines().count();
+        assert!(members >= 2, "{members}");
+        group.kill();
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL), "{status}");
+        let start = std::time::Instant::now();
+        while !read("cgroup.procs").is_empty() {
+            assert!(start.elapsed().as_secs() < 20, "{:?} is left", read("cgroup.procs"));
+        }
+        // The last one is counted for a moment after it is gone.
+        while own.exists() {
+            group.unified = Some((own.clone(), taken));
+            group.remove();
+            assert!(start.elapsed().as_secs() < 20, "the group is left");
+        }
+    }
+
     // A bound that is not taken is not claimed.
     #[test]
     fn a_controller_of_version_2_that_takes_no_bound_is_not_counted_on() {

@@ -39,6 +39,12 @@ pub(super) fn unowned_ids() -> u32 {
     unowned_in(&map)
 }
 
+/// The ids that runs of a root broker get.
+pub(crate) fn unowned() -> std::ops::Range<u32> {
+    let first = unowned_ids();
+    first..first + UNOWNED + 1
+}
+
 fn unowned_in(map: &str) -> u32 {
     let ranges = map.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();

@@ -13,7 +13,7 @@ use super::cgroup::Group;
 use super::pool::Cell;
 use crate::cell;
 use crate::sys::process::Child;
-use crate::task::Task;
+use crate::task::{self, Task};
 use crate::tier::Tier;
 use crate::wire::{Bytes, Header, Identity, Report};
 
@@ -166,7 +166,7 @@ impl Run {
 
 /// Removes the folder of a task; nobody is left who writes there.
 pub(super) fn remove(task: &[u8]) {
-    let _ = std::fs::remove_dir_all(Path::new(std::ffi::OsStr::from_bytes(task)));
+    task::remove_all(Path::new(std::ffi::OsStr::from_bytes(task)));
 }
 
 pub(super) fn exists(task: &[u8]) -> bool {

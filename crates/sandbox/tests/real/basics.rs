@@ -1,7 +1,7 @@
 //! Starting, environment, output, exit codes, tiers.
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Certainty, Exit, Filesystem, Observe, Operation, Rule, SandboxFault, Tier};
+use vambrace_sandbox::{Certainty, Exit, Filesystem, Input, Observe, Operation, Rule, SandboxFault, Tier};
 
 use super::kit::{Room, TIERS, check_out, in_tier, out, run, sandbox, test, try_run};
 
@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("basics::a_program_runs_and_its_code_comes_back", a_program_runs_and_its_code_comes_back),
         test("basics::the_strongest_tier_works_here", the_strongest_tier_works_here),
         test("basics::the_environment_is_built_from_nothing", the_environment_is_built_from_nothing),
+        test("basics::a_folder_is_no_standard_input", folder_as_input),
         test("basics::a_missing_program_is_said_to_be_missing", a_missing_program_is_said_to_be_missing),
         test("basics::a_program_that_was_replaced_is_not_started", a_replaced_program),
         test("basics::a_refused_read_is_told_in_every_tier_when_all_is_observed", refused_reads),
@@ -92,6 +93,22 @@ fn the_environment_is_built_from_nothing() {
     names.sort();
     assert_eq!(names, ["AWS_REGION", "HOME", "LANG", "PATH", "PORT", "PWD"]);
     check_out(&run(&room.spec(Filesystem::Deny, "whoami", &[])), "agent\n");
+}
+
+// P4: by the handle of a folder a program could change the modes and times of what lies below it
+fn folder_as_input() {
+    use std::os::fd::AsFd as _;
+    let room = Room::new();
+    let folder = std::fs::File::open(room.path("outside")).unwrap();
+    let file = std::fs::File::open(room.path("outside/file")).unwrap();
+    for tier in TIERS {
+        let spec = in_tier(room.spec(Filesystem::Read, "cat", &[]), tier);
+        let refused = sandbox().run(&spec, Input::From(folder.as_fd()), &mut |_, _| {});
+        assert!(matches!(refused, Err(SandboxFault::Refused(_))), "{tier}: {refused:?}");
+    }
+    let spec = room.spec(Filesystem::Read, "cat", &[]);
+    let outcome = sandbox().run(&spec, Input::From(file.as_fd()), &mut |_, _| {}).unwrap();
+    check_out(&outcome, "in-the-outside-file\n");
 }
 
 fn a_missing_program_is_said_to_be_missing() {

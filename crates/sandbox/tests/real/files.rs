@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::protected_and_secret_names_are_never_promoted", protected_names),
         test("files::protected_names_of_a_repository_further_down_are_never_promoted", nested_repositories),
         test("files::hooks_and_settings_of_a_bare_repository_are_never_promoted", bare_repositories),
+        test("files::hooks_that_lie_elsewhere_are_never_promoted", hooks_elsewhere),
         test("files::exchanging_names_with_a_protected_one_changes_it_not", exchange),
         test("files::links_out_of_the_workspace_and_special_files_are_withheld", links_and_special_files),
         test("files::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
@@ -450,6 +451,20 @@ fn nested_repositories() {
     }
 }
 
+fn hooks_elsewhere() {
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let room = Room::new();
+        room.write("project/.git/config", "[core]\n\thooksPath = ./tools/hooks/\n");
+        let script = "mkdir -p tools/hooks/d tools/hooksmith .husky; \
+            for name in tools/hooks/pre-commit tools/hooks/d/x tools/hooksmith/x .husky/pre-push; do echo x >$name; done";
+        let outcome = run(&room.shell(filesystem, script));
+        assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+        promote(&outcome).unwrap();
+        let there = |name: &str| room.path("project").join(name).exists();
+        assert!(there("tools/hooksmith/x") && !there("tools/hooks") && !there(".husky"), "{filesystem:?}");
+    }
+}
+
 // P4: git takes a folder for a repository by what lies in it
 fn bare_repositories() {
     for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
@@ -653,11 +668,12 @@ fn toolchains() {
         .unwrap();
     std::fs::set_permissions(room.path("home/.cargo"), std::fs::Permissions::from_mode(0o700)).unwrap();
     room.write("home/.cargo/credentials.toml", "in-the-credentials\n");
+    room.write("home/.local/share/uv/credentials/credentials.toml", "in-a-folder-of-credentials\n");
     room.write("home/.cargo/config.toml", "[net]\n");
     room.write("home/bin/mine", "#!/bin/sh\necho mine\n");
     std::fs::set_permissions(room.path("home/bin/mine"), std::fs::Permissions::from_mode(0o755)).unwrap();
     room.write("home/.bashrc", "in-the-bashrc\n");
-    let script = "tool; mine; cat ~/.cargo/credentials.toml ~/.bashrc ~/.ssh/id_ed25519; cat ~/.cargo/config.toml; \
+    let script = "tool; mine; cat ~/.local/share/uv/*/* ~/.cargo/credentials.toml ~/.bashrc ~/.ssh/id_ed25519; cat ~/.cargo/config.toml; \
                   echo x >~/.cargo/bin/evil; echo x >~/own && cat ~/own";
     for tier in [Tier::Full, Tier::NoUserns] {
         if tier == Tier::NoUserns && rustix_root() {

@@ -13,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("tiers::a_masked_proc_leaves_everything_but_proc", masked_proc),
         test("tiers::a_user_of_any_number_is_confined", any_user),
+        test("tiers::a_run_is_born_into_a_group_of_version_2_and_ended_with_it", unified_groups),
     ]
 }
 
@@ -24,6 +25,42 @@ fn masked_proc() {
 // Nobody's number is what the kernel says to whoever is in a user namespace without maps.
 fn any_user() {
     check("another-user", "full\nplain\nspeculative 1\ndemanding full: ran\n");
+}
+
+fn unified_groups() {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    if !rustix::process::geteuid().is_root() || !mounts.contains(" cgroup2 rw") {
+        return eprintln!("skipped: no control group of version 2 that this user can write");
+    }
+    check("unified-only", "grouped true, Timeout, left []\n");
+}
+
+/// Where the controllers of version 1 are out of sight.
+pub(crate) fn unified_only(room: &str) -> ExitCode {
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
+    let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    for line in mounts.lines().filter(|line| line.split(' ').nth(2) == Some("cgroup")) {
+        rustix::mount::unmount(line.split(' ').nth(1).unwrap(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+    let room = Path::new(room);
+    let sandbox = start(&room.join("state"));
+    let mut spec = vambrace_sandbox::Spec::new("sh", room.join("project"));
+    spec.only = Some(Tier::NoUserns);
+    spec.arguments = vec![
+        "-c".into(),
+        "while read line; do echo $line; done </proc/self/cgroup; (setsid sleep 1000 &); trap '' TERM; while :; do sleep 1000; done"
+            .into(),
+    ];
+    spec.limits.time = std::time::Duration::from_millis(300);
+    let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+    let launcher = sandbox.launcher_id();
+    // Cleaning up goes on after the answer.
+    drop(sandbox);
+    let grouped = out(&outcome).contains("/vambrace-");
+    println!("grouped {grouped}, {:?}, left {:?}", outcome.exit, super::trees::groups(launcher));
+    ExitCode::SUCCESS
 }
 
 #[track_caller]

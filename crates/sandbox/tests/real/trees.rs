@@ -20,7 +20,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("trees::output_is_seen_while_the_program_runs", output_is_streamed),
         test("trees::a_fork_bomb_is_bounded", a_fork_bomb_is_bounded),
         test("trees::a_memory_hog_is_ended_and_said_to_be_out_of_memory", a_memory_hog),
+        test("trees::memory_is_counted_however_it_is_held", hidden_memory),
         test("trees::disk_files_and_descriptors_are_bounded", disk_is_bounded),
+        test("trees::without_a_file_system_of_its_own_a_run_that_writes_too_much_is_ended", watched_disk),
+        test("trees::folders_that_nobody_may_look_into_are_removed", closed_folders),
         test("trees::a_killed_broker_leaves_nothing", a_killed_broker_leaves_nothing),
         test("trees::a_killed_launcher_leaves_no_process", a_killed_launcher),
         test("trees::runs_beside_each_other_do_not_meet", runs_beside_each_other),
@@ -179,6 +182,77 @@ fn a_memory_hog() {
             assert!(outcome.exit == Exit::OutOfMemory || !tree, "{tier}: {said:?}");
         }
     }
+}
+
+// Shared memory, and while so much happens that there seems to be no time to look.
+fn hidden_memory() {
+    let room = Room::new();
+    let program = std::env::current_exe().unwrap();
+    for tier in TIERS {
+        for how in ["shared", "orphans"] {
+            let spec = room.spec(Filesystem::Read, program.to_str().unwrap(), &["hog", how]);
+            let mut spec = limited(in_tier(spec, tier), 20_000);
+            spec.read = vec![program.clone()];
+            spec.limits.memory = 48 << 20;
+            assert_eq!(run(&spec).exit, Exit::OutOfMemory, "{tier} {how}");
+        }
+    }
+}
+
+/// Holds more memory than it may, and waits.
+pub(crate) fn hog(how: &str) -> ! {
+    let hold = |bytes: usize, kind: i32| unsafe {
+        let flags = kind | libc::MAP_ANONYMOUS;
+        let held = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        assert_ne!(held, libc::MAP_FAILED);
+        libc::memset(held, 1, bytes);
+    };
+    match how {
+        "shared" => hold(96 << 20, libc::MAP_SHARED),
+        _ => {
+            for _ in 0..4 {
+                if unsafe { libc::fork() } == 0 {
+                    hold(24 << 20, libc::MAP_PRIVATE);
+                    unsafe { libc::pause() };
+                }
+            }
+            loop {
+                // The parent ends first, so that somebody else must take the child.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    unsafe { libc::fork() };
+                    unsafe { libc::_exit(0) };
+                }
+                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            }
+        }
+    }
+    std::thread::sleep(Duration::from_secs(1000));
+    std::process::exit(0)
+}
+
+fn watched_disk() {
+    let room = Room::new();
+    let script = "cd; while :; do mkdir -p d$((i+=1)); head -c 1000000 /dev/zero >d$i/f || exit 3; done";
+    let mut spec = limited(in_tier(room.shell(Filesystem::Read, script), Tier::NoUserns), 20_000);
+    spec.limits.disk = 8 << 20;
+    let outcome = run(&spec);
+    assert_eq!((outcome.exit, outcome.exit.code()), (Exit::OutOfDisk, 153), "{}", err(&outcome));
+    // One file is stopped by the kernel, if nobody looks before.
+    spec.arguments = vec!["-c".into(), "exec head -c 9000000 /dev/zero >~/f".into()];
+    assert_eq!(run(&spec).exit.code(), 153);
+}
+
+fn closed_folders() {
+    let room = Room::new();
+    let sandbox = start(&room.path("state"));
+    let script = "echo ~; mkdir -m 0300 ~/x && mkdir ~/x/y && echo x >~/x/y/f";
+    let spec = in_tier(room.shell(Filesystem::Read, script), Tier::NoUserns);
+    let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+    let home = std::path::PathBuf::from(out(&outcome).trim());
+    assert!(home.ends_with("home"), "{}", err(&outcome));
+    drop((outcome, sandbox));
+    assert!(home.parent().unwrap().symlink_metadata().is_err(), "{} is left", home.display());
 }
 
 fn disk_is_bounded() {

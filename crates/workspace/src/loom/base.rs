@@ -73,11 +73,10 @@ impl Workspace {
     pub(crate) fn check_writable(&self, path: &ScopedPath) -> Result<(), LoomFault> {
         let place = self.scope().place(path);
         self.scope().admit(&place).map_err(|refusal| refusal.about(&path.to_string()))?;
-        if self.scope().is_service(&place) {
-            Ok(())
-        } else {
-            Err(LoomFault::ReadOnly { path: shown(&path.to_string()) })
+        if !self.scope().is_service(&place) {
+            return Err(LoomFault::ReadOnly { path: shown(&path.to_string()) });
         }
+        Ok(self.refuse_settings(path)?)
     }
 
     /// The one spelling of a path where nothing is: its deepest folder that exists, links followed, and the rest.

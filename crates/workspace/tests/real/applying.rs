@@ -100,6 +100,48 @@ fn denied_names_links_and_odd_files_are_refused_when_applying_too() {
     assert!(std::fs::symlink_metadata(bench.tree.at("g")).unwrap().is_symlink());
 }
 
+// T12: git takes a folder for a repository by what lies in it
+#[test]
+fn what_runs_or_configures_a_repository_of_any_name_is_not_written() {
+    let bench = Bench::new();
+    bench.tree.file("half/config", "was\n").file("led/commondir", "../x\n").file("app/config/x", "was\n");
+    // Proposed while nothing tells that these are repositories.
+    bench.tree.file("bare/config", "was\n").file("bare/hooks/update", "was\n");
+    let late = [
+        bench.edit("bare/config", "was", "is"),
+        bench.delete("bare/hooks/update"),
+        bench.write("bare/hooks/post-checkout", "x\n"),
+        bench.write("bare/Config.worktree", "x\n"),
+        bench.write("bare/info/attributes", "x\n"),
+        bench.write("bare/modules/m/hooks/update", "x\n"),
+    ];
+    bench.tree.file("bare/objects/x", "x\n").file("bare/refs/x", "x\n");
+    for changes in &late {
+        assert_eq!(code(bench.applier.apply(changes)), Some(ErrorCode::BlockedPath), "{}", changes.summary());
+    }
+    let add = |names: &[&str]| -> ChangeSet {
+        let one = |name: &&str| format!("--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+x\n");
+        bench.patch(&names.iter().map(one).collect::<String>())
+    };
+    // All at once, and around what was there before.
+    for names in [
+        &["new/objects/o", "new/refs/r", "new/config"][..],
+        &["half/objects/o", "half/refs/r"],
+        &["away/HEAD", "away/commondir"],
+    ] {
+        let made = code(bench.applier.apply(&add(names)));
+        assert_eq!(made, Some(ErrorCode::BlockedPath), "{names:?}");
+    }
+    let refused = bench.ws.draft_write(&path("led/HEAD"), b"x\n", WriteMode::Write, None, &limits());
+    assert_eq!(refused.map(|_| ()).unwrap_err().code(), ErrorCode::BlockedPath);
+    assert_eq!(bench.read("bare/config").unwrap(), b"was\n");
+    assert!(bench.read("bare/hooks/update").is_some() && !bench.tree.at("new").exists());
+    // What only shares a name with them is written, and so is the rest of a repository.
+    for name in ["app/config/y", "hooks/use_it.ts", "bare/description", "refs/a", "half/objects/o"] {
+        bench.applier.apply(&bench.write(name, "x\n")).unwrap();
+    }
+}
+
 // B7
 #[test]
 fn several_files_change_together_or_not_at_all() {

@@ -25,6 +25,7 @@ pub(super) fn say(
     match outcome.exit {
         Exit::Timeout => out.say(paint(Tone::Bad, "ended at its deadline, with everything it started")),
         Exit::OutOfMemory => out.say(paint(Tone::Bad, "ended: out of memory")),
+        Exit::OutOfDisk => out.say(paint(Tone::Bad, "ended: it wrote more than it may")),
         Exit::Code(_) | Exit::Signal(_) => {}
     }
     for denial in &outcome.denials {
@@ -84,6 +85,7 @@ pub(super) fn json(
         Exit::Signal(number) => ("signal", Some(number)),
         Exit::Timeout => ("timeout", None),
         Exit::OutOfMemory => ("out_of_memory", None),
+        Exit::OutOfDisk => ("out_of_disk", None),
     };
     let text = |stream: &Captured| String::from_utf8_lossy(&stream.bytes).into_owned();
     let bound = match outcome.memory_bound {
