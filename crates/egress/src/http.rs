@@ -187,7 +187,8 @@ fn trim(value: &[u8]) -> &[u8] {
     value.trim_ascii()
 }
 
-/// A head for the server out of one for a proxy: the path alone, and nothing that was meant for the proxy.
+/// A head for the server out of one for a proxy: the path alone, and nothing that was meant for the proxy. The server is
+/// asked to end the connection with its answer, unless another protocol is to follow.
 pub(crate) fn for_server(head: &[u8]) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -197,8 +198,12 @@ pub(crate) fn for_server(head: &[u8]) -> Option<Vec<u8>> {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut written =
         format!("{} {slash}{path} HTTP/1.{}\r\n", request.method?, request.version?).into_bytes();
+    let is_last = !upgrade(&request).ok()?;
     for header in request.headers.iter() {
-        if header.name.len() >= 6 && header.name.as_bytes().get(..6)?.eq_ignore_ascii_case(b"proxy-") {
+        let is_named = |name: &str| header.name.eq_ignore_ascii_case(name);
+        let for_proxy =
+            header.name.as_bytes().get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case(b"proxy-"));
+        if for_proxy || (is_last && (is_named("connection") || is_named("keep-alive"))) {
             continue;
         }
         written.extend_from_slice(header.name.as_bytes());
@@ -206,7 +211,7 @@ pub(crate) fn for_server(head: &[u8]) -> Option<Vec<u8>> {
         written.extend_from_slice(header.value);
         written.extend_from_slice(b"\r\n");
     }
-    written.extend_from_slice(b"\r\n");
+    written.extend_from_slice(if is_last { b"Connection: close\r\n\r\n" } else { b"\r\n" });
     Some(written)
 }
 

@@ -196,6 +196,14 @@ const BY_NAME: &[Case] = &[
         Nothing,
     ),
     (
+        "two questions at once",
+        OPEN,
+        &["tcp", "9.9.9.9", "53", "\\0\\x0c\\x12\\x34\\x01\\0\\0\\x02\\0\\0\\0\\0\\0\\0"],
+        "GOT ",
+        "dns ? denied not_understood",
+        Nothing,
+    ),
+    (
         "server speaks first",
         &["good.example:22"],
         &["tcp", "good.example", "22", ""],
@@ -917,6 +925,22 @@ const PROXY: &[Case] = &[
         &["socks", "2130706433", "8080", ""],
         "socks says 2",
         "socks 2130706433 8080 denied bad_name",
+        Nothing,
+    ),
+    (
+        "SOCKS for datagrams",
+        OPEN,
+        &["proxy", "\\x05\\x01\\x00\\x05\\x03\\x00\\x01\\x01\\x02\\x03\\x04\\x00\\x50"],
+        "GOT ",
+        "socks \\x05\\x03\\x00\\x01\\x01\\x02\\x03\\x04\\x00P denied not_understood",
+        Nothing,
+    ),
+    (
+        "SOCKS with a password only",
+        OPEN,
+        &["proxy", "\\x05\\x01\\x02"],
+        "GOT ",
+        "socks \\x05\\x01\\x02 denied not_understood",
         Nothing,
     ),
 ];
