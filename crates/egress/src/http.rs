@@ -13,6 +13,9 @@ use crate::names::HostName;
 pub(crate) const MOST_HEAD: usize = 64 << 10;
 pub(crate) const MOST_HEADERS: usize = 128;
 
+/// Headers that say to whom a request goes and where it ends.
+const JUDGED: &[&str] = &["host", "content-length", "transfer-encoding", "upgrade"];
+
 /// A request's head, judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -99,6 +102,14 @@ pub(crate) fn head(bytes: &[u8], expected: Option<&Destination>, to: To) -> Resu
     let lines = bytes.get(..length).unwrap_or_default().split(|byte| *byte == b'\n');
     if lines.clone().take(lines.count() - 1).any(|line| line.last() != Some(&b'\r')) {
         return Err(Reason::NotUnderstood("a request with a line that is not ended by both signs"));
+    }
+    // Some servers read an underscore as a hyphen.
+    let stands_for = |name: &str| {
+        let plain = name.replace('_', "-");
+        plain != name && JUDGED.iter().any(|judged| judged.eq_ignore_ascii_case(&plain))
+    };
+    if request.headers.iter().any(|header| stands_for(header.name)) {
+        return Err(Reason::NotUnderstood("a request with a header that stands for another one"));
     }
     let newest = request.version == Some(1);
     let connect = request.method == Some("CONNECT");

@@ -77,6 +77,10 @@ fn what_two_servers_read_differently_is_refused() {
         "X: 1\r\n Transfer-Encoding: chunked\r\n",
         "Upgrade: h2c\r\nConnection: upgrade\r\n",
         "X\0: 1\r\n",
+        "Transfer_Encoding: chunked\r\n",
+        "content_length: 5\r\n",
+        "X: 1\rHost: evil.com\r\n",
+        "Host : evil.com\r\n",
         "X: 1\nContent-Length: 5\r\n",
         "X: 1\nY: 2\r\n",
     ] {
