@@ -48,22 +48,24 @@ pub(super) async fn serve(
     };
     let Some(target) = head.target.clone() else { return };
     let port = target.port.unwrap_or(80);
-    let mut ticket = gate.log.begin(Action::HttpProxy, target.host.to_string(), port);
-    let ready = match prepare(&head, target.port, &mut held) {
-        Ok(first) => {
-            gate.reach(&target.host, port, &mut ticket, speaks).await.map(|dialled| (first, dialled))
+    let host = gate.meant(target.host.clone());
+    let place = host.as_ref().unwrap_or(&target.host).to_string();
+    let mut ticket = gate.log.begin(Action::HttpProxy, place, port);
+    let ready = match (prepare(&head, target.port, &mut held), host) {
+        (Ok(first), Ok(host)) => {
+            gate.reach(&host, port, &mut ticket, speaks).await.map(|dialled| (first, host, dialled))
         }
-        Err(reason) => Err(reason),
+        (Err(reason), _) | (_, Err(reason)) => Err(reason),
     };
     match ready {
-        Ok((first, dialled)) => {
+        Ok((first, host, dialled)) => {
             let told = if head.connect {
                 say(&client, b"HTTP/1.1 200 Connection established\r\n\r\n").await
             } else {
                 Ok(())
             };
             if told.is_ok() {
-                gate.pass(&client, dialled, &target.host, [first, held].concat(), &mut ticket).await;
+                gate.pass(&client, dialled, &host, [first, held].concat(), &mut ticket).await;
             }
         }
         Err(reason) => {

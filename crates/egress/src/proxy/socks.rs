@@ -45,14 +45,16 @@ pub(super) async fn serve(
         }
         Ok(None) | Err(_) => return,
     };
-    let place = match &host {
+    let asked = match &host {
         Ok(host) => host.to_string(),
         Err(bytes) => shown(bytes),
     };
+    let host = host.map_err(|_| Reason::BadName).and_then(|host| gate.meant(host));
+    let place = host.as_ref().map_or(asked, ToString::to_string);
     let mut ticket = gate.log.begin(Action::Socks, place, port);
     let dialled = match host {
         Ok(host) => gate.reach(&host, port, &mut ticket, speaks).await.map(|dialled| (host, dialled)),
-        Err(_) => Err(Reason::BadName),
+        Err(reason) => Err(reason),
     };
     match dialled {
         Ok((host, dialled)) => {

@@ -168,6 +168,11 @@ const CASES: &[(&str, &str, &str)] = &[
         "-x socks5h://127.0.0.1:3128 https://good.example/v2/x",
         "socks good.example 443 denied request_not_allowed",
     ),
+    (
+        "through SOCKS, by the address that DNS gave",
+        "-x socks5://127.0.0.1:3128 https://good.example/v2/x",
+        "socks good.example 443 denied request_not_allowed",
+    ),
     ("without TLS", "http://good.example/v1/x", "connect good.example 80 denied not_understood"),
     (
         "without TLS, another port",
