@@ -245,8 +245,10 @@ fn a_page_reaches_a_model_wrapped_and_cannot_close_its_wrapper() {
 #[test]
 fn searching_uses_the_configured_engine_and_its_key_goes_nowhere_else() {
     let site = Site::new(|request| {
-        let result = json!({"title": "<b>A</b>", "url": "https://a.example/", "content": request, "description": request});
-        page("application/json", &json!({"results": [result], "web": {"results": [result]}}).to_string())
+        let plain = json!({"title": "A", "url": "https://a.example/", "content": request, "engine": "x"});
+        let marked =
+            json!({"title": "<strong>A</strong>", "url": "https://a.example/", "description": request});
+        page("application/json", &json!({"results": [plain], "web": {"results": [marked]}}).to_string())
     });
     let key = "brave-key-1234567890abcdef";
     let file = |home: &Home| home.path("key");
@@ -262,6 +264,17 @@ fn searching_uses_the_configured_engine_and_its_key_goes_nowhere_else() {
         assert_eq!(code, 0, "{answer}");
         let asked = site.asked().pop().unwrap();
         assert!(asked.contains("q=a+b") && asked.contains(&format!("{header}{key}\r\n")), "{asked}");
+        // Each is asked as it documents: no other kind of answer, no other packing than it knows.
+        let wanted = match engine {
+            "brave" => ["accept: application/json\r\n", "accept-encoding: gzip\r\n"],
+            _ => ["accept: text/html, application/json", "accept-encoding: gzip, deflate\r\n"],
+        };
+        for line in wanted {
+            assert!(
+                asked.matches(line.split(' ').next().unwrap()).count() == 1 && asked.contains(line),
+                "{asked}"
+            );
+        }
         let result = &answer["data"]["results"][0];
         assert_eq!(
             (&result["title"], &result["url"]),
@@ -277,6 +290,44 @@ fn searching_uses_the_configured_engine_and_its_key_goes_nowhere_else() {
         "secrets: {scopes: {web_search: {env: USER}}}\ntools: {web_search: {engine: brave, url: 'http://b.example/'}}\n",
     );
     assert_eq!(home.call("web_search", r#"{"query":"x"}"#).0, 4);
+}
+
+// S13: as Brave refuses a key, and a SearXNG that serves no JSON
+#[test]
+fn a_search_engine_that_refuses_is_told_with_what_can_be_done() {
+    let brave = r#"{"type":"ErrorResponse","error":{"id":"1","status":422,"code":"SUBSCRIPTION_TOKEN_INVALID","detail":"The provided subscription token is invalid.","meta":{}},"time":1}"#;
+    for (engine, status, body, said, hint) in [
+        ("brave", "422 Unprocessable Entity", brave, "SUBSCRIPTION_TOKEN_INVALID: The provided", "the key"),
+        (
+            "searxng",
+            "403 Forbidden",
+            "<!doctype html><title>403 Forbidden</title>",
+            "status 403",
+            "search.formats",
+        ),
+    ] {
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let site = Site::new(move |_| answer.clone());
+        let home = home("");
+        std::fs::write(home.path("key"), "brave-key-1234567890abcdef\n").unwrap();
+        home.user_config(&format!(
+            "network: {{allow: ['127.0.0.1']}}\nsecrets: {{scopes: {{web_search: {{file: {}}}}}}}\ntools: {{web_search: {{engine: {engine}, url: '{}'}}}}\n",
+            home.path("key").display(),
+            site.url("/x"),
+        ));
+        let (code, answer) = home.call("web_search", r#"{"query":"x"}"#);
+        assert!(code != 0 && answer["error"]["code"] == "UpstreamError", "{answer}");
+        assert!(answer.to_string().contains(said) && answer.to_string().contains(hint), "{answer}");
+        if engine == "brave" {
+            let long = json!({"query": "word ".repeat(51)}).to_string();
+            let (_, answer) = home.call("web_search", &long);
+            assert_eq!(
+                (&answer["error"]["code"], site.asked().len()),
+                (&json!("InvalidArguments"), 1),
+                "{answer}"
+            );
+        }
+    }
 }
 
 // S13

@@ -152,7 +152,8 @@ pub fn letters(text: &str) -> impl Iterator<Item = char> + '_ {
 }
 
 /// Characters that some file systems drop when they compare names, and that nobody sees.
-fn is_ignorable(c: char) -> bool {
+#[must_use]
+pub fn is_ignorable(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
         | '\u{202a}'..='\u{202e}' | '\u{3164}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{ffa0}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
         | '\u{e0000}'..='\u{e0fff}')

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use crate::decide::Reason;
 use crate::fetch::Method;
 
-/// More than these tell nobody more; what comes after is counted.
+/// More than these tell nobody more; what comes after is counted. Refusals have as much room of their own: who is allowed a lot
+/// cannot write so much of it that what was refused is not told.
 const MOST: usize = 10_000;
 
 /// One attempt, or several equal ones that were refused.
@@ -127,6 +128,8 @@ struct Pages {
     events: Vec<Event>,
     /// Where equal ones are.
     equal: HashMap<Key, usize>,
+    /// How many of them are refusals.
+    refused: usize,
     left_off: u64,
 }
 
@@ -172,6 +175,8 @@ impl Log {
 
     fn add(&self, event: Event) {
         let mut pages = self.pages.lock();
+        let of_its_kind = if event.denied() { pages.refused } else { pages.events.len() - pages.refused };
+        let has_room = of_its_kind < MOST;
         // A flood of refusals is one event with a count; so are repeated questions for a name, and talk inside.
         if event.denied()
             || matches!(event.action, Action::Dns | Action::Local | Action::Credential | Action::Placeholder)
@@ -189,12 +194,13 @@ impl Log {
                 equal.received = equal.received.saturating_add(event.received);
                 return;
             }
-            if pages.events.len() < MOST {
+            if has_room {
                 let at = pages.events.len();
                 pages.equal.insert(key, at);
             }
         }
-        if pages.events.len() < MOST {
+        if has_room {
+            pages.refused += usize::from(event.denied());
             pages.events.push(event);
         } else {
             pages.left_off += 1;
@@ -284,5 +290,16 @@ mod tests {
             log.begin(Action::Dns, format!("{number}.evil.com"), 0).failed(Reason::HostNotAllowed);
         }
         assert_eq!((log.read().0.len(), log.read().1), (MOST, 1));
+        // What is allowed has room of its own, and takes none of it away.
+        for number in 0..=MOST {
+            log.begin(Action::Connect, format!("{number}.good.com"), 443);
+        }
+        assert_eq!((log.read().0.len(), log.read().1), (2 * MOST, 2));
+        let log = Arc::new(Log::new());
+        for number in 0..=MOST {
+            log.begin(Action::Connect, format!("{number}.good.com"), 443);
+        }
+        log.begin(Action::Connect, "evil.com".to_owned(), 443).failed(Reason::HostNotAllowed);
+        assert!(log.read().0.last().unwrap().denied());
     }
 }

@@ -108,8 +108,8 @@ pub(crate) struct Dialled {
 impl Gate {
     /// A gate whose work is done by this runtime.
     #[must_use]
-    pub fn new(setting: Setting, runtime: Handle) -> Arc<Self> {
-        raise_open_files();
+    pub fn new(mut setting: Setting, runtime: Handle) -> Arc<Self> {
+        setting.caps.connections = setting.caps.connections.min(most_connections(raise_open_files()));
         let inner = Inner {
             meter: Meter::new(setting.caps),
             lookups: Lookups::new(Arc::clone(&setting.resolver)),
@@ -330,6 +330,15 @@ impl Inner {
         }
     }
 
+    /// The same of a destination that the explicit proxy was told: programs that resolve a name themselves say the address
+    /// that they were given for it.
+    pub(crate) fn meant(&self, host: Destination) -> Result<Destination, Reason> {
+        match host {
+            Destination::Address(address) => self.meaning(address),
+            name => Ok(name),
+        }
+    }
+
     fn judge(&self, host: &Destination, port: u16) -> Verdict {
         let rules = &self.setting.rules;
         match rules.judge(host, port) {
@@ -456,12 +465,33 @@ pub(crate) fn denial(reason: &Reason) -> Vec<u8> {
 }
 
 /// A thousand connections are two thousand sockets and some pipes; what a program started by us may have is set for
-/// it alone.
-fn raise_open_files() {
+/// it alone. How many files this process may have open now; nothing where there is no bound.
+fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     if now.current < now.maximum || now.maximum.is_none() {
         // It may be forbidden: then there are fewer connections.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+    getrlimit(Resource::Nofile).current
+}
+
+/// So many that a run does not take all the files that the broker itself may open: a third is left for pipes, and some
+/// for everything else.
+fn most_connections(open_files: Option<u64>) -> usize {
+    let share = open_files.map(|most| most.saturating_sub(256) / 3);
+    share.and_then(|share| usize::try_from(share).ok()).map_or(usize::MAX, |share| share.max(16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_leaves_the_broker_files_to_open() {
+        assert_eq!(most_connections(None), usize::MAX);
+        assert_eq!(most_connections(Some(1 << 20)), 349_440);
+        assert_eq!(most_connections(Some(1024)), 256);
+        assert_eq!(most_connections(Some(100)), 16);
     }
 }

@@ -13,6 +13,9 @@ use crate::names::HostName;
 pub(crate) const MOST_HEAD: usize = 64 << 10;
 pub(crate) const MOST_HEADERS: usize = 128;
 
+/// Headers that say to whom a request goes and where it ends.
+const JUDGED: &[&str] = &["host", "content-length", "transfer-encoding", "upgrade"];
+
 /// A request's head, judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -99,6 +102,14 @@ pub(crate) fn head(bytes: &[u8], expected: Option<&Destination>, to: To) -> Resu
     let lines = bytes.get(..length).unwrap_or_default().split(|byte| *byte == b'\n');
     if lines.clone().take(lines.count() - 1).any(|line| line.last() != Some(&b'\r')) {
         return Err(Reason::NotUnderstood("a request with a line that is not ended by both signs"));
+    }
+    // Some servers read an underscore as a hyphen.
+    let stands_for = |name: &str| {
+        let plain = name.replace('_', "-");
+        plain != name && JUDGED.iter().any(|judged| judged.eq_ignore_ascii_case(&plain))
+    };
+    if request.headers.iter().any(|header| stands_for(header.name)) {
+        return Err(Reason::NotUnderstood("a request with a header that stands for another one"));
     }
     let newest = request.version == Some(1);
     let connect = request.method == Some("CONNECT");
@@ -187,7 +198,8 @@ fn trim(value: &[u8]) -> &[u8] {
     value.trim_ascii()
 }
 
-/// A head for the server out of one for a proxy: the path alone, and nothing that was meant for the proxy.
+/// A head for the server out of one for a proxy: the path alone, and nothing that was meant for the proxy. The server is
+/// asked to end the connection with its answer, unless another protocol is to follow.
 pub(crate) fn for_server(head: &[u8]) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -197,8 +209,12 @@ pub(crate) fn for_server(head: &[u8]) -> Option<Vec<u8>> {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut written =
         format!("{} {slash}{path} HTTP/1.{}\r\n", request.method?, request.version?).into_bytes();
+    let is_last = !upgrade(&request).ok()?;
     for header in request.headers.iter() {
-        if header.name.len() >= 6 && header.name.as_bytes().get(..6)?.eq_ignore_ascii_case(b"proxy-") {
+        let is_named = |name: &str| header.name.eq_ignore_ascii_case(name);
+        let for_proxy =
+            header.name.as_bytes().get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case(b"proxy-"));
+        if for_proxy || (is_last && (is_named("connection") || is_named("keep-alive"))) {
             continue;
         }
         written.extend_from_slice(header.name.as_bytes());
@@ -206,7 +222,7 @@ pub(crate) fn for_server(head: &[u8]) -> Option<Vec<u8>> {
         written.extend_from_slice(header.value);
         written.extend_from_slice(b"\r\n");
     }
-    written.extend_from_slice(b"\r\n");
+    written.extend_from_slice(if is_last { b"Connection: close\r\n\r\n" } else { b"\r\n" });
     Some(written)
 }
 

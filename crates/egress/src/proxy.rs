@@ -33,3 +33,8 @@ pub(crate) async fn serve(gate: &Arc<Inner>, client: TcpStream, speaks: Speaks) 
         http_door::serve(gate, client, held, limit, speaks).await;
     }
 }
+
+/// For an event: what was said, as far as it can be shown.
+fn shown(bytes: &[u8]) -> String {
+    bytes.get(..bytes.len().min(255)).unwrap_or_default().escape_ascii().to_string()
+}

@@ -114,7 +114,7 @@ pub(crate) async fn is_address_of_a_host(
     for name in entries.iter().flat_map(|entry| entry.hosts.hosts_on(port)) {
         match lookups.find_in_time(name).await {
             Ok(found) if found.iter().any(|one| one.to_canonical() == *address) => {
-                return Err(Reason::AddressNotAllowed);
+                return Err(Reason::AddressOf(name.clone()));
             }
             Err(_) if resolves == Resolves::Here => {
                 return Err(Reason::Unreachable(format!(

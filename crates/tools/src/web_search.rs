@@ -24,6 +24,10 @@ const NAME: &str = "web_search";
 /// The secret scope of its key.
 pub const SCOPE: &str = "web_search";
 const LONGEST_SNIPPET: usize = 500;
+/// More words of a query Brave refuses.
+const BRAVE_WORDS: usize = 50;
+/// So much of a server's own words about what went wrong.
+const LONGEST_FAULT: usize = 200;
 
 /// The tool.
 pub(crate) struct WebSearch(Card);
@@ -88,6 +92,10 @@ impl Tool for WebSearch {
             CallError::new(ErrorCode::UpstreamError, "no search engine is configured")
                 .suggest("ask the user to set `tools.web_search`")
         })?;
+        if service.engine == Engine::Brave && args.query.split_whitespace().nth(BRAVE_WORDS).is_some() {
+            let why = format!("`query` has more than {BRAVE_WORDS} words");
+            return Err(CallError::new(ErrorCode::InvalidArguments, why).suggest("search for fewer words"));
+        }
         let count = args.count.unwrap_or(10).min(20);
         let target = question(&service, &args.query, count)?;
         let mut effects = vec![Effect::Request {
@@ -133,7 +141,7 @@ impl Work for Searching {
     }
 
     fn run(self: Box<Self>, room: &Room, fence: &Fence, _: &StartReceipt) -> Result<Output, CallError> {
-        let mut headers = Vec::new();
+        let mut headers = self.service.engine.wants();
         if let Some(source) = &self.service.key {
             if !fence.secrets.admits(SCOPE) {
                 let why = format!("secret scope `{SCOPE}` is not allowed here");
@@ -155,12 +163,49 @@ impl Work for Searching {
         let reply = room.web.ask(ask, 0, fence, &self.log)?;
         let failed = |why: String| CallError::new(ErrorCode::UpstreamError, why);
         if reply.status != 200 {
-            return Err(failed(format!("`{}` answers with status {}", self.target.place(), reply.status)));
+            let why = format!("`{}` answers with status {}", self.target.place(), reply.status);
+            return Err(
+                failed(format!("{why}{}", said(&reply.body))).suggest(self.service.engine.hint(reply.status))
+            );
         }
         let value: Value = serde_json::from_slice(&reply.body)
             .map_err(|error| failed(format!("`{}` does not answer in JSON: {error}", self.target.place())))?;
         Ok(output(&results(&value, self.service.engine, self.count)))
     }
+}
+
+impl Engine {
+    /// The headers that it wants beside the key. A SearXNG that looks out for robots wants those of a browser.
+    fn wants(self) -> Vec<(&'static str, Vec<u8>)> {
+        let list: &[(&'static str, &str)] = match self {
+            Self::Brave => &[("accept", "application/json"), ("accept-encoding", "gzip")],
+            Self::Searxng => &[("accept-encoding", "gzip, deflate"), ("accept-language", "en,*;q=0.5")],
+        };
+        list.iter().map(|(name, value)| (*name, value.as_bytes().to_vec())).collect()
+    }
+
+    /// What can be done where it does not answer.
+    fn hint(self, status: u16) -> &'static str {
+        match (self, status) {
+            (_, 429) => "wait before searching again",
+            (Self::Searxng, 403) => "`json` must be among `search.formats` in the settings of that SearXNG",
+            (_, 401 | 403) | (Self::Brave, 422) => {
+                "ask the user to check the key of secret scope `web_search`"
+            }
+            _ => "try again later, or ask the user to check `tools.web_search`",
+        }
+    }
+}
+
+/// What a server says itself about what went wrong, as Brave does: a code and a sentence.
+fn said(body: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let part = |name: &str| value.pointer(&format!("/error/{name}")).and_then(Value::as_str);
+    let words: Vec<&str> = ["code", "detail"].into_iter().filter_map(part).collect();
+    if words.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", web::cut(&page::words(&words.join(": ")), LONGEST_FAULT).0)
 }
 
 /// Title, URL and snippet of each.
@@ -170,7 +215,11 @@ fn results(value: &Value, engine: Engine, count: usize) -> Vec<[String; 3]> {
         Engine::Brave => (value.pointer("/web/results"), "description"),
     };
     let text = |item: &Value, key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let short = |html: &str| web::cut(&page::line(html), LONGEST_SNIPPET).0.to_owned();
+    // One marks the words that were searched for, the other sends plain text, in which `<` is a sign like any other.
+    let short = |said: &str| {
+        let line = if engine == Engine::Brave { page::line(said) } else { page::words(said) };
+        web::cut(&line, LONGEST_SNIPPET).0.to_owned()
+    };
     let items = list.and_then(Value::as_array).into_iter().flatten();
     items
         .map(|item| [short(&text(item, "title")), text(item, "url"), short(&text(item, snippet))])
@@ -208,21 +257,44 @@ mod tests {
     // S13
     #[test]
     fn answers_of_both_engines_are_read() {
-        let searxng = json!({"results": [
-            {"title": "A", "url": "https://a.example/", "content": "first\n one"},
-            {"title": "bad", "url": "javascript:alert(1)"},
-            {"title": "B", "url": "https://b.example/"},
+        // As the two say them, with what else stands there.
+        let searxng = json!({"query": "q", "number_of_results": 0, "answers": [], "corrections": [], "infoboxes": [],
+            "suggestions": ["q2"], "unresponsive_engines": [["brave", "timeout"]], "results": [
+            {"url": "https://a.example/", "title": "A", "content": "first\n one: Vec<T>", "engine": "duckduckgo",
+             "engines": ["duckduckgo"], "parsed_url": ["https", "a.example", "/", "", "", ""], "template": "default.html",
+             "positions": [1], "score": 1.0, "category": "general", "publishedDate": null, "thumbnail": null},
+            {"title": "bad", "url": "javascript:alert(1)", "content": null},
+            {"title": "no address", "answer": "42"},
+            {"title": "B", "url": "https://b.example/", "content": null},
         ]});
-        let brave = json!({"web": {"results": [
-            {"title": "A", "url": "https://a.example/", "description": "<strong>first</strong> &amp; one"}]}});
+        let brave = json!({"type": "search", "query": {"original": "q", "more_results_available": true},
+            "mixed": {"type": "mixed", "main": [{"type": "web", "index": 0, "all": false}]},
+            "web": {"type": "search", "family_friendly": true, "results": [
+            {"type": "search_result", "subtype": "generic", "title": "A", "url": "https://a.example/",
+             "description": "<strong>first</strong> &amp; one", "profile": {"name": "A", "url": "https://a.example/"},
+             "language": "en", "family_friendly": true, "is_source_local": false, "is_source_both": false,
+             "meta_url": {"scheme": "https", "hostname": "a.example", "path": ""}, "extra_snippets": ["more"]}]}});
         let line = |list: Vec<[String; 3]>| list.iter().map(|item| item.join("|")).collect::<Vec<_>>();
         assert_eq!(
             line(results(&searxng, Engine::Searxng, 10)),
-            ["A|https://a.example/|first one", "B|https://b.example/|"]
+            ["A|https://a.example/|first one: Vec<T>", "B|https://b.example/|"]
         );
         assert_eq!(line(results(&searxng, Engine::Searxng, 1)).len(), 1);
         assert_eq!(line(results(&brave, Engine::Brave, 10)), ["A|https://a.example/|first & one"]);
-        assert!(results(&json!({"x": 1}), Engine::Brave, 10).is_empty());
+        // Where nothing is found, there is no such part.
+        assert!(results(&json!({"type": "search", "query": {}}), Engine::Brave, 10).is_empty());
+    }
+
+    #[test]
+    fn what_a_server_says_of_its_refusal_is_told() {
+        let body = json!({"type": "ErrorResponse", "time": 1, "error": {"id": "x", "status": 422,
+            "code": "SUBSCRIPTION_TOKEN_INVALID", "detail": "The provided\nsubscription token is invalid.", "meta": {}}});
+        assert_eq!(
+            said(body.to_string().as_bytes()),
+            " (SUBSCRIPTION_TOKEN_INVALID: The provided subscription token is invalid.)"
+        );
+        assert!(said(json!({"error": {"detail": "x".repeat(900)}}).to_string().as_bytes()).len() < 220);
+        assert_eq!(said(b"<html>403"), "");
     }
 
     #[test]

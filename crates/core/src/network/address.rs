@@ -111,7 +111,8 @@ fn special_v6(address: Ipv6Addr) -> Option<Special> {
         [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => Some(inside.unwrap_or(Special::Reserved)),
         // NAT64: as what it leads to.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => inside,
-        [0x64, 0xff9b, ..] => Some(Special::Private),
+        // Of one's own: where in it the IPv4 address stands is for the network to say.
+        [0x64, 0xff9b, ..] => Some(worst_inside(address).unwrap_or(Special::Private)),
         [0xfe80..=0xfebf, ..] => Some(Special::LinkLocal),
         [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Special::Private),
         [0xff00..=0xffff, ..] => Some(Special::Multicast),
@@ -137,6 +138,17 @@ pub(super) fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     };
     let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
     Some(Ipv4Addr::new(a, b, c, d))
+}
+
+/// The worst of what an address of NAT64 may lead to, wherever RFC 6052 lets the IPv4 address stand.
+fn worst_inside(address: Ipv6Addr) -> Option<Special> {
+    let [.., six, seven, _, nine, ten, eleven, twelve, a, b, c] = address.octets();
+    let places =
+        [[twelve, a, b, c], [six, seven, nine, ten], [seven, nine, ten, eleven], [nine, ten, eleven, twelve]];
+    places
+        .into_iter()
+        .filter_map(|four| special_v4(four.into()))
+        .find(|kind| matches!(kind, Special::Metadata | Special::Loopback | Special::LinkLocal))
 }
 
 /// A range of addresses.
@@ -361,6 +373,10 @@ mod tests {
             ("64:ff9b::a9fe:a9fe", Some(Metadata)),
             ("64:ff9b::8.8.8.8", None),
             ("64:ff9b:1::8.8.8.8", Some(Private)),
+            ("64:ff9b:1::169.254.169.254", Some(Metadata)),
+            ("64:ff9b:1:a9fe:a9:fe00::", Some(Metadata)),
+            ("64:ff9b:1:7f:0:1::", Some(Loopback)),
+            ("64:ff9b:1::a9:fea9:fe00:0", Some(Metadata)),
             ("2002:7f00:1::", Some(Loopback)),
             ("2002:a9fe:a9fe::1", Some(Metadata)),
             ("2002:808:808::1", None),

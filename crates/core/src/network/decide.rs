@@ -63,6 +63,8 @@ pub enum Reason {
     PortNotAllowed,
     /// No network holds the address that was written out.
     AddressNotAllowed,
+    /// The address of this host, of which not everything may be asked: it is reached by its name.
+    AddressOf(HostName),
     /// This rule refuses it.
     Refused(Arc<str>),
     /// Special, and no network lists it.
@@ -102,7 +104,7 @@ impl Reason {
         match self {
             Self::HostNotAllowed => "host_not_allowed",
             Self::PortNotAllowed => "port_not_allowed",
-            Self::AddressNotAllowed => "address_not_allowed",
+            Self::AddressNotAllowed | Self::AddressOf(_) => "address_not_allowed",
             Self::Refused(_) => "refused_by_rule",
             Self::Special(_) => "special_address",
             Self::ThisMachine => "this_machine",
@@ -125,6 +127,7 @@ impl std::fmt::Display for Reason {
             Self::HostNotAllowed => f.write_str("no rule allows this host"),
             Self::PortNotAllowed => f.write_str("no rule allows this port of the host"),
             Self::AddressNotAllowed => f.write_str("no rule allows this address; names are asked for by DNS"),
+            Self::AddressOf(host) => write!(f, "the address of `{host}`, which is reached by its name only"),
             Self::Refused(rule) => write!(f, "rule `{rule}` refuses it"),
             Self::Special(kind) => write!(f, "{} that no rule lists", kind.as_str()),
             Self::ThisMachine => f.write_str("an address of this machine that no rule lists"),

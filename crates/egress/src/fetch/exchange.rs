@@ -75,9 +75,15 @@ fn request(ask: &Ask) -> Result<(Request<Full<Bytes>>, u64), String> {
         .method(ask.method.as_str())
         .uri(&path)
         .header(HOST, ask.target.authority())
-        .header(USER_AGENT, concat!("vambrace/", env!("CARGO_PKG_VERSION")))
-        .header(ACCEPT, "text/html, application/json, text/*;q=0.9, */*;q=0.5")
-        .header(ACCEPT_ENCODING, "identity");
+        .header(USER_AGENT, concat!("vambrace/", env!("CARGO_PKG_VERSION")));
+    let usual =
+        [(ACCEPT, "text/html, application/json, text/*;q=0.9, */*;q=0.5"), (ACCEPT_ENCODING, "identity")];
+    for (name, value) in usual {
+        // Whoever asks may know better what that server wants to hear.
+        if !ask.headers.iter().any(|(given, _)| name == *given) {
+            builder = builder.header(name, value);
+        }
+    }
     for (name, value) in &ask.headers {
         let mut value =
             HeaderValue::from_bytes(value).map_err(|_| format!("the value of `{name}` is none"))?;

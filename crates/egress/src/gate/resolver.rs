@@ -20,6 +20,7 @@ use crate::pass::fill;
 pub(super) const PORT: u16 = 53;
 /// Questions over one TCP connection.
 const MOST_QUESTIONS: usize = 1000;
+const UNREADABLE: Reason = Reason::NotUnderstood("a question to DNS that cannot be read");
 
 /// Answers datagrams until the gate closes.
 pub(super) async fn datagrams(inner: &Arc<Inner>, socket: OwnedFd, mut stop: watch::Receiver<bool>) {
@@ -75,8 +76,13 @@ impl Inner {
     fn answer(&self, packet: &[u8]) -> Option<Vec<u8>> {
         let question = match Question::read(packet) {
             Ok(question) => question,
-            Err(BadQuery::Reply(reply)) => return Some(reply),
-            Err(BadQuery::Silence) => return None,
+            Err(bad) => {
+                self.log.begin(Action::Dns, "?".to_owned(), 0).failed(UNREADABLE);
+                return match bad {
+                    BadQuery::Reply(reply) => Some(reply),
+                    BadQuery::Silence => None,
+                };
+            }
         };
         let answer = match HostName::from_bytes(&question.name) {
             Ok(name) if name.is_localhost() => Answer::Addresses(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST),

@@ -77,6 +77,10 @@ fn what_two_servers_read_differently_is_refused() {
         "X: 1\r\n Transfer-Encoding: chunked\r\n",
         "Upgrade: h2c\r\nConnection: upgrade\r\n",
         "X\0: 1\r\n",
+        "Transfer_Encoding: chunked\r\n",
+        "content_length: 5\r\n",
+        "X: 1\rHost: evil.com\r\n",
+        "Host : evil.com\r\n",
         "X: 1\nContent-Length: 5\r\n",
         "X: 1\nY: 2\r\n",
     ] {
@@ -112,10 +116,14 @@ fn a_proxy_request_names_its_server() {
     ] {
         assert_eq!(read(text).unwrap_err().code(), code, "{text}");
     }
-    let text =
-        b"GET http://good.com/a?b HTTP/1.1\r\nHost: good.com\r\nProxy-Authorization: x\r\nA: b\r\n\r\n";
-    let written = String::from_utf8(for_server(text).unwrap()).unwrap();
-    assert_eq!(written, "GET /a?b HTTP/1.1\r\nHost: good.com\r\nA: b\r\n\r\n");
+    let written = |more: &str| {
+        let text = format!("GET http://good.com/a?b HTTP/1.1\r\nHost: good.com\r\nA: b\r\n{more}\r\n");
+        String::from_utf8(for_server(text.as_bytes()).unwrap()).unwrap()
+    };
+    let expected = "GET /a?b HTTP/1.1\r\nHost: good.com\r\nA: b\r\nConnection: close\r\n\r\n";
+    assert_eq!(written("Proxy-Authorization: x\r\nConnection: keep-alive\r\nKeep-Alive: 5\r\n"), expected);
+    let more = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+    assert!(written(more).ends_with(&format!("A: b\r\n{more}\r\n")));
     let text = b"GET http://good.com?b HTTP/1.1\r\nHost: good.com\r\n\r\n";
     assert!(for_server(text).unwrap().starts_with(b"GET /?b HTTP/1.1\r\n"));
 }

@@ -1,17 +1,20 @@
-//! The explicit proxy in HTTP: CONNECT, and plain requests with a whole URL. One connection serves one host: a request
-//! for another one on the same connection is refused like any other that names the wrong host.
+//! The explicit proxy in HTTP: CONNECT, and plain requests with a whole URL. One connection serves one host: a plain
+//! request is the last one of its connection, which the server is asked to end, because programs use a connection to a
+//! proxy for the next host as well.
 
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::shown;
 use super::socks::say;
 use crate::decide::Reason;
 use crate::event::Action;
 use crate::gate::{Inner, denial};
 use crate::http::{self, Body, Head, To};
 use crate::pass::{Speaks, fill};
+use crate::relay::Broken;
 
 pub(super) async fn serve(
     gate: &Arc<Inner>,
@@ -20,8 +23,13 @@ pub(super) async fn serve(
     limit: Instant,
     speaks: Speaks,
 ) {
+    let mut looked = 0;
     let head = loop {
-        match http::head(&held, None, To::Proxy) {
+        // A head ends with a line: nothing new is learnt before one ends.
+        let new = held.get(looked..).unwrap_or_default();
+        let is_news = new.contains(&b'\n') || held.len() >= http::MOST_HEAD || looked == 0;
+        looked = held.len();
+        match if is_news { http::head(&held, None, To::Proxy) } else { Ok(None) } {
             Ok(Some(head)) => break head,
             Ok(None) => {}
             Err(reason) => {
@@ -30,28 +38,34 @@ pub(super) async fn serve(
                 return;
             }
         }
-        if !matches!(fill(&client, &mut held, &mut Some(limit)).await, Ok(read) if read > 0) {
-            return;
+        match fill(&client, &mut held, &mut Some(limit)).await {
+            Ok(read) if read > 0 => {}
+            Err(Broken::Reason(reason)) => {
+                return gate.log.begin(Action::HttpProxy, first_line(&held), 0).failed(reason);
+            }
+            _ => return,
         }
     };
     let Some(target) = head.target.clone() else { return };
     let port = target.port.unwrap_or(80);
-    let mut ticket = gate.log.begin(Action::HttpProxy, target.host.to_string(), port);
-    let ready = match prepare(&head, target.port, &mut held) {
-        Ok(first) => {
-            gate.reach(&target.host, port, &mut ticket, speaks).await.map(|dialled| (first, dialled))
+    let host = gate.meant(target.host.clone());
+    let place = host.as_ref().unwrap_or(&target.host).to_string();
+    let mut ticket = gate.log.begin(Action::HttpProxy, place, port);
+    let ready = match (prepare(&head, target.port, &mut held), host) {
+        (Ok(first), Ok(host)) => {
+            gate.reach(&host, port, &mut ticket, speaks).await.map(|dialled| (first, host, dialled))
         }
-        Err(reason) => Err(reason),
+        (Err(reason), _) | (_, Err(reason)) => Err(reason),
     };
     match ready {
-        Ok((first, dialled)) => {
+        Ok((first, host, dialled)) => {
             let told = if head.connect {
                 say(&client, b"HTTP/1.1 200 Connection established\r\n\r\n").await
             } else {
                 Ok(())
             };
             if told.is_ok() {
-                gate.pass(&client, dialled, &target.host, [first, held].concat(), &mut ticket).await;
+                gate.pass(&client, dialled, &host, [first, held].concat(), &mut ticket).await;
             }
         }
         Err(reason) => {
@@ -79,5 +93,5 @@ fn prepare(head: &Head, port: Option<u16>, held: &mut Vec<u8>) -> Result<Vec<u8>
 /// For an event about a request that could not be read.
 fn first_line(bytes: &[u8]) -> String {
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-    line.iter().take(200).copied().flat_map(std::ascii::escape_default).map(char::from).collect()
+    shown(line)
 }

@@ -13,6 +13,8 @@ use crate::http::host_of;
 use crate::pass::{Speaks, fill};
 use crate::relay::Broken;
 
+use super::shown;
+
 const NO_AUTHENTICATION: u8 = 0;
 const NOTHING_ACCEPTED: u8 = 0xff;
 const GENERAL_FAILURE: u8 = 1;
@@ -25,7 +27,7 @@ const TYPE_NOT_SUPPORTED: u8 = 8;
 #[derive(Debug, PartialEq, Eq)]
 enum Request {
     Connect { host: Result<Destination, Vec<u8>>, port: u16, length: usize },
-    Refused(u8),
+    Refused(u8, &'static str),
 }
 
 pub(super) async fn serve(
@@ -37,16 +39,22 @@ pub(super) async fn serve(
 ) {
     let (host, port) = match greet(&client, &mut held, limit).await {
         Ok(Some(asked)) => asked,
+        // Whom it wanted is not known; what it said is.
+        Err(Broken::Reason(reason)) => {
+            return gate.log.begin(Action::Socks, shown(&held), 0).failed(reason);
+        }
         Ok(None) | Err(_) => return,
     };
-    let shown = match &host {
+    let asked = match &host {
         Ok(host) => host.to_string(),
-        Err(bytes) => bytes.escape_ascii().to_string(),
+        Err(bytes) => shown(bytes),
     };
-    let mut ticket = gate.log.begin(Action::Socks, shown, port);
+    let host = host.map_err(|_| Reason::BadName).and_then(|host| gate.meant(host));
+    let place = host.as_ref().map_or(asked, ToString::to_string);
+    let mut ticket = gate.log.begin(Action::Socks, place, port);
     let dialled = match host {
         Ok(host) => gate.reach(&host, port, &mut ticket, speaks).await.map(|dialled| (host, dialled)),
-        Err(_) => Err(Reason::BadName),
+        Err(reason) => Err(reason),
     };
     match dialled {
         Ok((host, dialled)) => {
@@ -69,23 +77,22 @@ async fn greet(
     limit: Instant,
 ) -> Result<Option<(Result<Destination, Vec<u8>>, u16)>, Broken> {
     let mut limit = Some(limit);
-    let methods = loop {
+    let end = loop {
         match held.as_slice() {
-            [5, count, rest @ ..] if rest.len() >= usize::from(*count) => {
-                let end = 2 + usize::from(*count);
-                let methods: Vec<u8> = held.drain(..end).skip(2).collect();
-                break methods;
-            }
+            [5, count, rest @ ..] if rest.len() >= usize::from(*count) => break 2 + usize::from(*count),
             _ => {}
         }
         if fill(client, held, &mut limit).await? == 0 {
             return Ok(None);
         }
     };
-    if !methods.contains(&NO_AUTHENTICATION) {
+    if !held.get(2..end).is_some_and(|methods| methods.contains(&NO_AUTHENTICATION)) {
         say(client, &[5, NOTHING_ACCEPTED]).await?;
-        return Ok(None);
+        return Err(
+            Reason::NotUnderstood("SOCKS with authentication only, which nobody here asks for").into()
+        );
     }
+    held.drain(..end);
     say(client, &[5, NO_AUTHENTICATION]).await?;
     loop {
         match request(held) {
@@ -93,9 +100,9 @@ async fn greet(
                 held.drain(..length.min(held.len()));
                 return Ok(Some((host, port)));
             }
-            Some(Request::Refused(code)) => {
+            Some(Request::Refused(code, why)) => {
                 say(client, &answer(code)).await?;
-                return Ok(None);
+                return Err(Reason::NotUnderstood(why).into());
             }
             None => {}
         }
@@ -112,10 +119,10 @@ fn request(bytes: &[u8]) -> Option<Request> {
         _ => return None,
     };
     if version != 5 {
-        return Some(Request::Refused(GENERAL_FAILURE));
+        return Some(Request::Refused(GENERAL_FAILURE, "a SOCKS request of another version"));
     }
     if command != 1 {
-        return Some(Request::Refused(COMMAND_NOT_SUPPORTED));
+        return Some(Request::Refused(COMMAND_NOT_SUPPORTED, "a SOCKS request that is no CONNECT"));
     }
     let (host, length) = match kind {
         1 => {
@@ -133,7 +140,12 @@ fn request(bytes: &[u8]) -> Option<Request> {
             let host = text.and_then(|text| host_of(text).ok()).ok_or_else(|| name.to_vec());
             (host, length + 1)
         }
-        _ => return Some(Request::Refused(TYPE_NOT_SUPPORTED)),
+        _ => {
+            return Some(Request::Refused(
+                TYPE_NOT_SUPPORTED,
+                "a SOCKS request for an unknown kind of address",
+            ));
+        }
     };
     let port: [u8; 2] = rest.get(length..length + 2)?.try_into().ok()?;
     Some(Request::Connect { host, port: u16::from_be_bytes(port), length: 4 + length + 2 })
@@ -175,10 +187,14 @@ mod tests {
             request(&bytes),
             Some(Request::Connect { host: Ok(host), port: 443, length: bytes.len() })
         );
-        assert_eq!(request(&[5, 2, 0, 1]), Some(Request::Refused(COMMAND_NOT_SUPPORTED)));
-        assert_eq!(request(&[5, 3, 0, 1]), Some(Request::Refused(COMMAND_NOT_SUPPORTED)));
-        assert_eq!(request(&[4, 1, 0, 1]), Some(Request::Refused(GENERAL_FAILURE)));
-        assert_eq!(request(&[5, 1, 0, 9]), Some(Request::Refused(TYPE_NOT_SUPPORTED)));
+        let refused = |bytes: &[u8]| match request(bytes) {
+            Some(Request::Refused(code, _)) => Some(code),
+            _ => None,
+        };
+        assert_eq!(refused(&[5, 2, 0, 1]), Some(COMMAND_NOT_SUPPORTED));
+        assert_eq!(refused(&[5, 3, 0, 1]), Some(COMMAND_NOT_SUPPORTED));
+        assert_eq!(refused(&[4, 1, 0, 1]), Some(GENERAL_FAILURE));
+        assert_eq!(refused(&[5, 1, 0, 9]), Some(TYPE_NOT_SUPPORTED));
     }
 
     // P3: the NUL byte that fooled a suffix check

@@ -283,7 +283,8 @@ impl Session<'_> {
             held.drain(..taken);
             left = left.saturating_sub(content.len() as u64);
             let done = chunks.done() || (left == 0 && answered.body != Framing::Chunked);
-            for piece in content.chunks(unpack::PIECE) {
+            let most = if answered.packing.is_some() { unpack::PIECE } else { PIECE };
+            for piece in content.chunks(most) {
                 say(client, chunked, &scrubbed(&mut scrubber, unpacker.take(piece)?)?).await?;
             }
             if done {

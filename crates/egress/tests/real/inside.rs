@@ -147,6 +147,17 @@ const CASES: &[(&str, &str, &str)] = &[
         "-H 'Transfer-Encoding: chunked' -H 'Content-Length: 3' -X GET -d abc https://good.example/v1/x",
         "connect good.example 443 denied not_understood",
     ),
+    ("an old request", "--http1.0 https://good.example/v1/x", "connect good.example 443 allowed"),
+    (
+        "an old request for another path",
+        "--http1.0 https://good.example/v2/x",
+        "connect good.example 443 denied request_not_allowed",
+    ),
+    (
+        "another path, to be spoken in another protocol",
+        "-H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==' https://good.example/v2/x",
+        "connect good.example 443 denied request_not_allowed",
+    ),
     (
         "through the HTTP proxy",
         "-x http://127.0.0.1:3128 https://good.example/v2/x",
@@ -155,6 +166,11 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "through SOCKS",
         "-x socks5h://127.0.0.1:3128 https://good.example/v2/x",
+        "socks good.example 443 denied request_not_allowed",
+    ),
+    (
+        "through SOCKS, by the address that DNS gave",
+        "-x socks5://127.0.0.1:3128 https://good.example/v2/x",
         "socks good.example 443 denied request_not_allowed",
     ),
     ("without TLS", "http://good.example/v1/x", "connect good.example 80 denied not_understood"),

@@ -8,26 +8,34 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn main(words: &[&str]) -> ExitCode {
-    let got =
-        match words {
-            ["tcp", host, port, text] => tcp(host, port.parse().unwrap(), &unescaped(text)),
-            ["many", host, port, count] => many(host, port.parse().unwrap(), count.parse().unwrap()),
-            ["slow", host, port, count] => slow(host, port.parse().unwrap(), count.parse().unwrap()),
-            ["proxy", text] => tcp("127.0.0.1", 3128, &unescaped(text)),
-            ["socks", host, port, text] => {
-                socks(host.replace("\\0", "\0").as_bytes(), port.parse().unwrap(), &unescaped(text))
-            }
-            ["udp", host, port] => udp(host, port.parse().unwrap()),
-            ["udp-to", host, port] => udp_to(host, port.parse().unwrap()),
-            ["dns", server, name] => dns(server, name, false)
-                .map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string())),
-            ["dns-tcp", server, name] => dns(server, name, true)
-                .map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string())),
-            ["tls", host, name] => tcp(host, 443, &hello(name.replace("\\0", "\0").as_bytes())),
-            ["own"] => own(),
-            ["ports", host, count] => ports(host, count.parse().unwrap()),
-            _ => panic!("{words:?}"),
-        };
+    let got = match words {
+        ["tcp", host, port, text] => tcp(host, port.parse().unwrap(), &unescaped(text)),
+        ["many", host, port, count] => many(host, port.parse().unwrap(), count.parse().unwrap()),
+        ["slow", host, port, count] => slow(host, port.parse().unwrap(), count.parse().unwrap()),
+        ["proxy", text] => tcp("127.0.0.1", 3128, &unescaped(text)),
+        ["socks", host, port, text] => {
+            socks(host.replace("\\0", "\0").as_bytes(), port.parse().unwrap(), &unescaped(text))
+        }
+        // By the address that DNS gives for it.
+        ["socks-by-address", host, port, text] => address(host)
+            .and_then(|there| socks(there.to_string().as_bytes(), port.parse().unwrap(), &unescaped(text))),
+        ["connect-by-address", host, port, text] => address(host).and_then(|there| {
+            let connect = format!("CONNECT {there}:{port} HTTP/1.1\r\nHost: {there}:{port}\r\n\r\n");
+            tcp("127.0.0.1", 3128, &[connect.as_bytes(), &unescaped(text)].concat())
+        }),
+        ["udp", host, port] => udp(host, port.parse().unwrap()),
+        ["udp-to", host, port] => udp_to(host, port.parse().unwrap()),
+        ["dns", server, name] => {
+            dns(server, name, false).map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string()))
+        }
+        ["dns-tcp", server, name] => {
+            dns(server, name, true).map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string()))
+        }
+        ["tls", host, name] => tcp(host, 443, &hello(name.replace("\\0", "\0").as_bytes())),
+        ["own"] => own(),
+        ["ports", host, count] => ports(host, count.parse().unwrap()),
+        _ => panic!("{words:?}"),
+    };
     match got {
         Ok(text) => println!("GOT {text}"),
         Err(error) => println!("ERROR {:?} {error}", error.kind()),
