@@ -222,3 +222,51 @@ impl Rest {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Short and very long stretches of few letters, some of them lines.
+    fn any_text() -> impl Strategy<Value = Vec<u8>> {
+        let stretch = (prop::sample::select(b"ab".to_vec()), prop_oneof![0..4_usize, 16_000..20_000_usize]);
+        let ended = (stretch, any::<bool>()).prop_map(|((letter, length), ends)| {
+            let mut text = vec![letter; length];
+            text.extend(ends.then_some(b'\n'));
+            text
+        });
+        prop::collection::vec(ended, 0..6).prop_map(|all| all.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        // B2: what comes and is not shown stands at the same place of what goes, from one of its ends
+        #[test]
+        fn nothing_that_comes_is_left_out(
+            old in any_text(),
+            edits in prop::collection::vec((any::<prop::sample::Index>(), "[a-c\n]{0,3}"), 0..3),
+            other in prop::option::of(any_text()),
+        ) {
+            let mut new = other.unwrap_or_else(|| old.clone());
+            for (at, insert) in edits {
+                let at = at.index(new.len() + 1);
+                new.splice(at..at, insert.into_bytes());
+            }
+            let [_, come] = Run::pair(&old, &new, Showing::New, 0);
+            prop_assert_eq!(come.hidden(), None);
+            for (body, _) in come.bodies(0..new.len()) {
+                let shown = come.shown(&body);
+                prop_assert!(body.start <= shown.start && shown.end <= body.end);
+                for part in [body.start..shown.start, shown.end..body.end] {
+                    let from_end = (old.len() + part.start).checked_sub(new.len());
+                    let places = [Some(part.start), from_end].into_iter().flatten();
+                    let mut there = places.map(|from| old.get(from..from + part.len()));
+                    prop_assert!(part.is_empty() || there.any(|there| there == new.get(part.clone())));
+                }
+            }
+        }
+    }
+}

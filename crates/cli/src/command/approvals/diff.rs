@@ -1,6 +1,8 @@
 //! A diff as it is drawn: its lines with their tones, and which file and hunk each belongs to, so that hunks can be numbered
 //! and marked. Inside a hunk its counts say what a line is, so no content can look like a header.
 
+use std::collections::BTreeMap;
+
 use vambrace_broker::LookedFile;
 use vambrace_workspace::diff::Gap;
 
@@ -38,7 +40,10 @@ impl Diff {
         let mut rows = Vec::new();
         let (mut old, mut new, mut headed) = (0_u64, 0_u64, false);
         let (mut sections, mut hunks): (usize, Vec<usize>) = (0, Vec::new());
-        for line in text.lines() {
+        // Of each row whether its line ends in a carriage return; none where that says nothing.
+        let mut returns: Vec<Option<bool>> = Vec::new();
+        for line in text.split_terminator('\n') {
+            let (line, returned) = line.strip_suffix('\r').map_or((line, false), |line| (line, true));
             let mut starts_hunk = false;
             let inside = (old > 0 || new > 0) && !line.starts_with("@@ ");
             let tone = if inside {
@@ -79,9 +84,14 @@ impl Diff {
                 }
                 if Gap::told(line.as_bytes()).is_some() { Tone::Care } else { Tone::Strong }
             };
+            if let Some(last) = returns.last_mut().filter(|_| line.starts_with("\\ No newline")) {
+                *last = None;
+            }
+            returns.push((inside && !line.starts_with('\\')).then_some(returned));
             let at = (sections.saturating_sub(1), hunks.last().copied().unwrap_or(0));
             rows.push(Row { tone, text: plain(line).replace('\t', "    "), at, starts_hunk });
         }
+        show_returns(&mut rows, &returns);
         let named =
             files.iter().zip(&hunks).map(|(file, hunks)| File { path: file.path.clone(), hunks: *hunks });
         let files = if sections == files.len() { named.collect() } else { Vec::new() };
@@ -95,6 +105,22 @@ impl Diff {
             (first..=file.hunks).map(move |hunk| (number, hunk)).collect::<Vec<_>>()
         };
         self.files.iter().enumerate().flat_map(of).collect()
+    }
+}
+
+/// Where some lines of a file end in a carriage return and others do not, it is seen: else a line that gets one, or loses it,
+/// would look as it was.
+fn show_returns(rows: &mut [Row], returns: &[Option<bool>]) {
+    let mut ways: BTreeMap<usize, (bool, bool)> = BTreeMap::new();
+    for (row, returned) in rows.iter().zip(returns) {
+        let (with, without) = ways.entry(row.at.0).or_default();
+        *with |= *returned == Some(true);
+        *without |= *returned == Some(false);
+    }
+    for (row, returned) in rows.iter_mut().zip(returns) {
+        if *returned == Some(true) && ways.get(&row.at.0) == Some(&(true, true)) {
+            row.text.push_str(&plain("\r"));
+        }
     }
 }
 
@@ -126,6 +152,23 @@ mod tests {
         assert_eq!(diff.places(), [(0, 1), (0, 2), (1, 1)]);
         let tones: Vec<Tone> = diff.rows.iter().map(|row| row.tone).collect();
         assert_eq!(tones.get(3..6), Some([Tone::Bad, Tone::Good, Tone::Plain].as_slice()));
+    }
+
+    // B6: a line that gets another end does not look as it was
+    #[test]
+    fn line_ends_that_change_are_seen() {
+        let rows = |lines: &str| -> Vec<String> {
+            let text = format!("--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n{lines}");
+            Diff::of(&text, &files(&["a"])).rows.into_iter().skip(3).map(|row| row.text).collect()
+        };
+        assert_eq!(rows(" x\n-rm a\n+rm a\r\n"), [" x", "-rm a", "+rm a\u{fffd}"]);
+        assert_eq!(rows(" x\r\n-a\r\n+a\n"), [" x\u{fffd}", "-a\u{fffd}", "+a"]);
+        // Where all of them end so it is how the file is.
+        assert_eq!(rows(" x\r\n-a\r\n+b\r\n"), [" x", "-a", "+b"]);
+        assert_eq!(
+            rows(" x\r\n-a\n\\ No newline at end of file\n+b\r\n"),
+            [" x", "-a", "\\ No newline at end of file", "+b"]
+        );
     }
 
     // B6: lines that are left out count, so what comes after them is what it is
