@@ -120,6 +120,7 @@ fn tools_are_listed_and_called() {
     let readers = ["read_file", "list_files", "search_file", "count_matches"];
     let writers = ["write_file", "edit_file", "apply_patch", "delete_file"];
     assert_eq!(names, [readers, writers].concat());
+    assert_eq!(server.ask("tools/list", json!({"cursor": "x"}))["error"]["code"], -32_602);
     for tool in tools {
         let reads = readers.contains(&tool["name"].as_str().unwrap());
         assert_eq!(tool["annotations"]["readOnlyHint"], reads);

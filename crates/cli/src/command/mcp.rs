@@ -158,9 +158,12 @@ impl ServerHandler for Server {
 
     async fn list_tools(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        if request.and_then(|request| request.cursor).is_some_and(|cursor| !cursor.is_empty()) {
+            return Err(ErrorData::invalid_params("there is no such cursor: the list has one page", None));
+        }
         let desk = self.desk().await?;
         let tools = desk.broker.offered().into_iter().map(|tool| described(&**tool)).collect();
         Ok(ListToolsResult::with_all_items(tools))
