@@ -264,7 +264,7 @@ impl Session<'_> {
         S: AsyncRead + Unpin,
     {
         let chunked = !asked.old;
-        let mut unpacker = Unpacker::new(answered.packing);
+        let (mut unpacker, mut is_empty) = (Unpacker::new(answered.packing), true);
         let mut scrubber = self.termination.scrubber.as_ref().map(Redactor::stream);
         let (mut chunks, mut left) = (Chunks::default(), u64::MAX);
         if let Framing::Length(length) = answered.body {
@@ -283,6 +283,7 @@ impl Session<'_> {
             held.drain(..taken);
             left = left.saturating_sub(content.len() as u64);
             let done = chunks.done() || (left == 0 && answered.body != Framing::Chunked);
+            is_empty &= content.is_empty();
             let most = if answered.packing.is_some() { unpack::PIECE } else { PIECE };
             for piece in content.chunks(most) {
                 say(client, chunked, &scrubbed(&mut scrubber, unpacker.take(piece)?)?).await?;
@@ -311,7 +312,9 @@ impl Session<'_> {
                 return Err(Reason::Unreachable(BROKEN_OFF.to_owned()));
             }
         }
-        let mut rest = scrubbed(&mut scrubber, unpacker.finish()?)?;
+        // Nothing at all is not packed, whatever the head says.
+        let plain = if is_empty { Vec::new() } else { unpacker.finish()? };
+        let mut rest = scrubbed(&mut scrubber, plain)?;
         if let Some(scrubber) = &mut scrubber {
             scrubber.finish(&mut rest).map_err(|_| UNSCRUBBED)?;
         }

@@ -319,13 +319,18 @@ async fn a_packed_answer_is_unpacked_and_looked_through() {
             vec![head.into_bytes(), packed[..end / 2].to_vec(), packed[end / 2..end].to_vec()]
         };
         let ran = run(entry(&[], &[], None), &get("/", ""), answer(packed.len())).await;
-        let content = content(&ran.heard);
+        let words = content(&ran.heard);
         assert!(ran.done.is_ok() && !ran.heard.contains("Content-Encoding"), "{coding}: {:?}", ran.done);
-        assert!(!content.contains(OTHER) && content.matches(" after").count() == 2000, "{coding}");
+        assert!(!words.contains(OTHER) && words.matches(" after").count() == 2000, "{coding}");
         // What cannot be unpacked to its end does not look whole.
         let ran = run(entry(&[], &[], None), &get("/", ""), answer(packed.len() - 9)).await;
         assert!(matches!(ran.done, Err(Reason::NotUnderstood(_))) && !ran.ended, "{coding}: {:?}", ran.done);
         assert!(!ran.heard.contains("0\r\n\r\n"), "{coding}");
+        let nothing = "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        let nothing =
+            vec![format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n{nothing}").into_bytes()];
+        let ran = run(entry(&[], &[], None), &get("/", ""), nothing).await;
+        assert!(ran.done.is_ok() && content(&ran.heard).is_empty(), "{coding}: {ran:?}");
     }
 }
 
