@@ -55,22 +55,26 @@ impl Places {
     /// Whether whoever sees a path sees the state folder, or something in it. Its keys sign the ledger.
     #[must_use]
     pub fn are_seen_in(&self, path: &Path) -> bool {
-        let path = really(path);
-        self.state.starts_with(&path) || path.starts_with(&self.state)
+        self.meet(&really(path))
     }
 
-    /// Refuses an order that would show the state folder.
+    fn meet(&self, real: &Path) -> bool {
+        self.state.starts_with(real) || real.starts_with(&self.state)
+    }
+
+    /// Refuses an order that would show the state folder. The paths of an order are where they really are.
     pub(crate) fn refuse_shown(&self, order: &Order, task: Option<&Task>) -> Result<(), SandboxFault> {
-        let path = |bytes: &'_ Bytes| PathBuf::from(OsStr::from_bytes(bytes));
-        let lent = |path: &PathBuf| {
-            really(path).strip_prefix(really(&self.lent)).is_ok_and(|name| name.components().count() == 1)
-        };
-        let own = |path: &PathBuf| task.is_some_and(|task| path.starts_with(&task.folder));
-        let read = order.read.iter().map(path).filter(|path| !lent(path));
+        fn path(bytes: &Bytes) -> &Path {
+            Path::new(OsStr::from_bytes(bytes))
+        }
+        let lent = |path: &Path| path.parent().is_some_and(|folder| folder == really(&self.lent));
+        let own = |path: &Path| task.is_some_and(|task| path.starts_with(&task.folder));
+        let read = order.read.iter().map(path).filter(|path| self.meet(path) && !lent(path));
         let write = order.write.iter().map(path).filter(|path| !own(path));
         let workspace = (order.view != View::Absent).then(|| path(&order.workspace));
         let mut shown = read.chain(write).chain(order.toolchains.iter().map(path)).chain(workspace);
-        match shown.find(|path| self.are_seen_in(path)).or_else(|| self.in_the_system()) {
+        let found = shown.find(|path| self.meet(path)).map(Path::to_owned);
+        match found.or_else(|| self.in_the_system()) {
             Some(path) => Err(SandboxFault::ShowsState { path, state: self.state.clone() }),
             None => Ok(()),
         }

@@ -160,6 +160,8 @@ pub const PROTECTED: &[&str] = &[
     "**/.git/info/attributes",
     "**/.git/modules/",
     "**/.git/worktrees/",
+    // Its `exec` lines are run by whoever goes on with it.
+    "**/.git/rebase-merge/git-rebase-todo",
     ".gitmodules",
     ".githooks/",
     ".husky/",
@@ -174,6 +176,7 @@ pub const PROTECTED: &[&str] = &[
     ".zshenv",
     ".zprofile",
     ".zlogin",
+    ".zlogout",
     ".gitconfig",
     ".ripgreprc",
     ".mcp.json",
@@ -184,6 +187,16 @@ pub const PROTECTED: &[&str] = &[
     ".claude/",
     ".codex/",
     ".zed/",
+    ".windsurf/",
+    ".gemini/",
+    ".fleet/",
+    ".devcontainer/",
+    "*.code-workspace",
+    ".vimrc",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".dir-locals.el",
     ".envrc",
 ];
 

@@ -52,10 +52,11 @@ impl Meter {
         if now < self.next {
             return None;
         }
-        self.next = now + LOOK;
         if self.memory.is_some_and(|most| use_more(&processes(), most)) {
             return Some(Over::Memory);
         }
+        // Many large processes that share much take long to count.
+        self.next = now + LOOK.max(now.elapsed() * 4);
         let (folder, most) = self.disk.as_ref().filter(|_| self.next_walk <= now)?;
         let more = lies_below(folder) > *most;
         self.next_walk = now + now.elapsed() * SHARE;

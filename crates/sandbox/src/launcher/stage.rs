@@ -14,7 +14,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
@@ -138,6 +138,7 @@ impl Serving {
         process::default_signals();
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let template = if walls == Walls::Namespaces { prepare(powers, me) } else { Ok(()) };
+        first_to_go();
         // Inherited by every cell; forty calls that no run has to wait for.
         capability::drop_bounding();
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -237,6 +238,17 @@ impl Serving {
 fn is_asked(channel: &OwnedFd) -> bool {
     let mut list = [PollFd::new(channel, PollFlags::IN)];
     rustix::event::poll(&mut list, Some(&QUIET)).is_ok_and(|ready| ready > 0)
+}
+
+/// When the whole machine is out of memory, runs are ended before anything of the user's: not everything that a program
+/// holds is counted where there are no control groups.
+fn first_to_go() {
+    // Whoever may not be looked into may not say this of itself either.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open("/proc/self/oom_score_adj", flags, Mode::empty()) {
+        let _ = rustix::io::write(&file, b"1000");
+    }
 }
 
 /// The namespaces are made; the template is built in them. `me` is who we were outside: in a user namespace without maps

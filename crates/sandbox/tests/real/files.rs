@@ -384,7 +384,9 @@ fn protected_names() {
     let room = Room::new();
     let before = room.listing("project");
     let script = "echo x >.git/hooks/pre-commit; echo x >>.git/config; mkdir -p .vscode; echo x >.vscode/tasks.json; \
-                  echo x >.mcp.json; echo x >.bashrc; mkdir .vambrace; echo x >.vambrace/config.yaml; \
+                  echo x >.mcp.json; echo x >.bashrc; mkdir .git/rebase-merge .devcontainer .vambrace; \
+                  for name in .git/rebase-merge/git-rebase-todo .devcontainer/x sub.code-workspace .nvim.lua; do echo x >$name; done; \
+                  echo x >.vambrace/config.yaml; \
                   echo x >.env; mkdir secrets; echo x >secrets/b; mkdir .GIT 2>/dev/null; mkdir -p sub/.Vscode; \
                   echo x >.EnV; rm .git/hooks/sample; mv .git/hooks .git/gone 2>/dev/null; true";
     let outcome = run(&room.shell(Filesystem::ReadWrite, script));
@@ -396,6 +398,10 @@ fn protected_names() {
         ".vscode",
         ".mcp.json",
         ".bashrc",
+        ".git/rebase-merge/git-rebase-todo",
+        ".devcontainer",
+        "sub.code-workspace",
+        ".nvim.lua",
         ".vambrace",
         ".env",
         "secrets",
@@ -413,7 +419,7 @@ fn protected_names() {
         assert!(after.contains(line), "{line}");
     }
     for line in &after {
-        let harmless = ["/.GIT ", "/sub ", "/.git/gone"];
+        let harmless = ["/.GIT ", "/sub ", "/.git/gone", "/.git/rebase-merge "];
         assert!(before.contains(line) || harmless.iter().any(|name| line.contains(name)), "{line}");
     }
 }

@@ -196,6 +196,9 @@ fn hidden_memory() {
             spec.limits.memory = 48 << 20;
             assert_eq!(run(&spec).exit, Exit::OutOfMemory, "{tier} {how}");
         }
+        // And what nobody counts is ended before anything of the user's, when the machine has no more.
+        let script = "read first </proc/self/oom_score_adj; echo $first";
+        check_out(&run(&in_tier(room.shell(Filesystem::Read, script), tier)), "1000\n");
     }
 }
 
