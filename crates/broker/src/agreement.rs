@@ -159,7 +159,8 @@ impl Broker {
         }
         // File and folder are synced, and so is the start: after a power cut the next start finds by the file's hash that it
         // was made, and records it.
-        let committed = self.parts.store.commit(Batch::with_next(entries, changes)).await;
+        let batch = Batch::with_next(entries, changes).from_reserve();
+        let committed = self.parts.store.commit(batch).await;
         let committed = committed.map_err(|error| CallError::from(&error))?;
         Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
     }

@@ -115,7 +115,7 @@ impl Broker {
         if let (Some(id), ProposalState::Applied) = (row.undoes.clone(), state) {
             moves.push(AskChange::RolledBack { id, at: now }.into());
         }
-        match self.parts.store.commit(Batch::durable(entries, moves)).await {
+        match self.parts.store.commit(Batch::durable(entries, moves).from_reserve()).await {
             Ok(_) => Ok(()),
             // Another process was quicker.
             Err(error) if error.concerns_batch_only() => Ok(()),

@@ -2,7 +2,7 @@
 //! comes back, and nothing goes on as if nothing had happened.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -54,6 +54,8 @@ pub(crate) struct Failing {
     pub(crate) kept: Arc<std::sync::Mutex<Vec<Durability>>>,
     /// Where a decision stops until the test lets it pass.
     pub(crate) gate: Option<Arc<Gate>>,
+    /// Whether only what may use the reserve is written.
+    pub(crate) full: Arc<AtomicBool>,
 }
 
 /// A point that a commit with a decision stops at.
@@ -85,7 +87,13 @@ impl Gate {
 impl Failing {
     /// One that does not fail.
     pub(crate) fn never(store: &Arc<SqliteStore>) -> Self {
-        Self { store: Arc::clone(store), fuse: Fuse::new(usize::MAX - 1), kept: Arc::default(), gate: None }
+        Self {
+            store: Arc::clone(store),
+            fuse: Fuse::new(usize::MAX - 1),
+            kept: Arc::default(),
+            gate: None,
+            full: Arc::default(),
+        }
     }
 
     fn or<'a, T: Send + 'a>(
@@ -99,6 +107,9 @@ impl Failing {
 impl Store for Failing {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>> {
         self.kept.lock().unwrap().push(batch.durability);
+        if batch.room == vambrace_store::Room::Free && self.full.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(StoreError::Full("injected".to_owned())) });
+        }
         let decides =
             |change: &Change| matches!(change, Change::Ask(ask) if matches!(**ask, AskChange::Decide { .. }));
         let gate = self.gate.clone().filter(|_| batch.changes.iter().any(decides));

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,7 +16,7 @@ use vambrace_store::{
 };
 
 use crate::changes::{DEV, ada, ada_key, file, id, propose, waiting};
-use crate::faults::Failing;
+use crate::faults::{Failing, Gate, Stop};
 use crate::kit::{Hand, Kit, call, parts};
 
 const PATCH: &str = "--- a/src/a.txt\n+++ b/src/a.txt\n@@ -1 +1 @@\n-a\n+A\n--- a/src/b.txt\n+++ b/src/b.txt\n@@ -1 +1 @@\n-b\n+B\n";
@@ -120,6 +121,28 @@ async fn a_power_cut_that_takes_the_end_of_a_change_takes_nothing_else() {
         let report = verify(&dir, &VerifyOptions::new(kit.clock.now()), &mut |_| {}).unwrap();
         assert!(report.findings.is_clean(), "{:#?}", report.findings);
     }
+}
+
+// B5: on a disk that is full since, what was begun gets its end: the reserve is kept for that
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_was_begun_is_recorded_on_a_full_disk() {
+    let kit = Kit::new(DEV);
+    let project = kit.folder.path().join("project");
+    let gate = Gate::new(Stop::AfterCommit);
+    let store = Failing { gate: Some(Arc::clone(&gate)), ..Failing::never(&kit.store) };
+    let full = Arc::clone(&store.full);
+    let broker = Broker::new(parts(&project, DEV, None, Arc::new(store), kit.clock.clone()));
+    let asked = id(&propose(&broker, "write_file", json!({"path": "src/a.txt", "content": "A\n"})).await);
+    let id = asked.clone();
+    let yes = tokio::spawn(async move { broker.approve(&id, Choice::once(), &ada()).await });
+    gate.reached.acquire().await.unwrap().forget();
+    full.store(true, Ordering::Relaxed);
+    gate.open.add_permits(1);
+    let answer = yes.await.unwrap().unwrap().unwrap().envelope();
+    assert_eq!(answer["data"]["applied"], true, "{answer}");
+    assert_eq!(applied(&kit.store).await, 1);
+    let row = kit.store.questions().proposal(&asked).await.unwrap().unwrap();
+    assert_eq!((row.state, file(&kit, "src/a.txt").as_deref()), (ProposalState::Applied, Some("A\n")));
 }
 
 // An edit waits for the disk four times, whether its caller waits or comes back: question, start, file and folder

@@ -296,7 +296,9 @@ impl Indexed<'_> {
                 Ends::Exact => come,
                 Ends::Any => self.ending.fit(&come, removed),
             };
-            splices.push(Splice { at: from as u64, remove: (end - from) as u64, insert });
+            // What a long line keeps is not new.
+            let own = Splice::between(removed, &insert).into_iter();
+            splices.extend(own.map(|splice| Splice { at: splice.at + from as u64, ..splice }));
             line += gone;
         }
     }

@@ -344,7 +344,21 @@ fn a_long_line_is_shown_around_what_changes_in_it() {
         edited(&bench, &[EditRequest::replace("one", "oNe"), EditRequest::replace("two", "tWo")]);
     assert!(text.contains("oNexx") && text.contains("xxtWo") && text.len() < (1 << 20) + 64 * 1024);
     assert_eq!(gaps.len(), 4, "{gaps:?}");
-    // What is not shown is applied all the same, and can be picked.
+    // The whole diff is a patch, and what a long line keeps counts as nothing new.
+    let draft =
+        bench.ws.draft_edit(&path("f"), &[EditRequest::replace("one", "oNe")], None, &limits()).unwrap();
+    let whole = diff::of_changes(&draft.changes, |_| Some(old.as_bytes()), Showing::Whole).unwrap();
+    let again = bench.ws.draft_patch(&whole, &limits()).unwrap();
+    let new: usize = again
+        .changes
+        .files()
+        .iter()
+        .filter_map(FileChange::after)
+        .flat_map(|after| &after.splices)
+        .map(|splice| splice.insert.len())
+        .sum();
+    assert_eq!(new, 1);
+    // What is not shown is applied all the same.
     let draft =
         bench.ws.draft_edit(&path("f"), &[EditRequest::replace("two", "2")], None, &limits()).unwrap();
     bench.applier.apply(&draft.changes).unwrap();
