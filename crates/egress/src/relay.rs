@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::net::Shutdown;
+use rustix::net::{Shutdown, sockopt};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -26,6 +26,11 @@ const PIPE: usize = 1 << 20;
 /// A user has 64 MiB of pipes, for all programs together: so many are large, the others are not.
 const LARGE: usize = 16;
 const SMALLER: usize = 256 << 10;
+
+/// What the kernel holds for us of a connection that stays in this machine: so little that it is still in the processor's
+/// cache when it is passed on, which makes a transfer half as fast again. Over a network far more is under way.
+const TAKEN: usize = 144 << 10;
+const GIVEN: usize = 288 << 10;
 
 /// What one run may use of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,6 +211,13 @@ impl Way<'_> {
 
     async fn splice(&self, pipe: &Pipe) -> Result<(), Broken> {
         let Pipe { read_end, write_end, .. } = pipe;
+        // Nothing but speed depends on them.
+        if stays_here(self.from) {
+            let _ = sockopt::set_socket_recv_buffer_size(self.from, TAKEN);
+        }
+        if stays_here(self.to) {
+            let _ = sockopt::set_socket_send_buffer_size(self.to, GIVEN);
+        }
         loop {
             let taken = moved(self.from, Interest::READABLE, || splice(self.from, write_end, PIPE)).await?;
             if taken == 0 {
@@ -224,6 +236,14 @@ impl Way<'_> {
             self.meter.charge(taken as u64).await?;
         }
     }
+}
+
+/// Whether both ends of a connection are in this machine: in a sandbox, where every address is its own, or on a loopback.
+fn stays_here(stream: &TcpStream) -> bool {
+    let ends = stream
+        .local_addr()
+        .and_then(|own| Ok((own.ip().to_canonical(), stream.peer_addr()?.ip().to_canonical())));
+    ends.is_ok_and(|(own, peer)| own == peer || peer.is_loopback())
 }
 
 async fn moved(
@@ -279,7 +299,7 @@ impl Drop for Pipe {
 /// Closes a connection so that the other side sees that it was not the ordinary end.
 pub(crate) fn reset(stream: &TcpStream) {
     // It is closed in any case.
-    let _ = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
+    let _ = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 }
 
 #[cfg(test)]
