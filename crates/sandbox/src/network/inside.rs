@@ -13,7 +13,6 @@ use crate::sys::{datagram, process};
 /// Makes the network; gives the socket for DNS, the spare ones, and those on which the kernel tells of datagrams that
 /// found nobody, in this order (see [`super::Sockets`]).
 pub(crate) fn set_up() -> Result<Vec<OwnedFd>, Errno> {
-    process::loopback_up()?;
     let kernel = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
@@ -21,11 +20,11 @@ pub(crate) fn set_up() -> Result<Vec<OwnedFd>, Errno> {
         // The first of its protocols is that of routes.
         None,
     )?;
+    // An older kernel has no such packets; nothing but speed is lost.
+    up_with_large_packets(&kernel).or_else(|_| process::loopback_up())?;
     for family in [AddressFamily::INET, AddressFamily::INET6] {
         everything_is_local(&kernel, family)?;
     }
-    // An older kernel has no such packets; nothing but speed is lost.
-    let _ = packets_are_large(&kernel);
     drop(kernel);
     let mut sockets = Vec::with_capacity(PORTS + 3);
     sockets.push(dns()?);
@@ -72,15 +71,16 @@ fn everything_is_local(kernel: &OwnedFd, family: AddressFamily) -> Result<(), Er
     ask(kernel, libc::RTM_NEWROUTE, libc::NLM_F_CREATE, &head, &[(libc::RTA_OIF, LOOPBACK)])
 }
 
-/// `ip link set lo gso_max_size ... gso_ipv4_max_size ...`: fewer, larger packets between the program and the gate.
-fn packets_are_large(kernel: &OwnedFd) -> Result<(), Errno> {
+/// `ip link set lo up gso_max_size ... gso_ipv4_max_size ...`: fewer, larger packets between the program and the gate. In one
+/// request, since each waits for whoever changes interfaces anywhere.
+fn up_with_large_packets(kernel: &OwnedFd) -> Result<(), Errno> {
     /// Twice the ordinary. Still larger ones are passed on by the gate more slowly.
     const LARGEST: u32 = 128 << 10;
     /// Not known to the library yet.
     const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
-    // ifinfomsg: family, padding, type, index, flags, which of them change.
-    let [a, b, c, d] = LOOPBACK.to_ne_bytes();
-    let head = [0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0];
+    let up = libc::IFF_UP as u32;
+    // ifinfomsg: family and type, index, flags, which of them change.
+    let head: Vec<u8> = [0, LOOPBACK, up, up].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let sizes = [libc::IFLA_GSO_MAX_SIZE, IFLA_GSO_IPV4_MAX_SIZE].map(|kind| (kind, LARGEST));
     ask(kernel, libc::RTM_NEWLINK, 0, &head, &sizes)
 }
