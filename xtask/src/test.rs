@@ -35,21 +35,21 @@ pub(crate) enum Extent {
 
 pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
     let toolbox = Toolbox::open(project)?;
-    if extent == Extent::Full {
-        toolbox.clients()?;
-        toolbox.confined_programs();
-        toolbox.deny()?;
-        if let Err(fault) = toolbox.nextest() {
-            println!("nextest cannot be had, `cargo test` does its work\n{fault}");
-        }
-    }
-
     let mut run = Run { project, total: Tally::default(), lines: Vec::new() };
-    run.check("fmt", project.cargo("fmt").args(["--all", "--check"]))?;
-    run.check(
-        "clippy",
-        project.cargo("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]),
-    )?;
+    // Fetching waits for others most of the time; meanwhile the processors are used.
+    std::thread::scope(|scope| {
+        let fetched = (extent == Extent::Full).then(|| scope.spawn(|| fetch(&toolbox)));
+        run.check("fmt", project.cargo("fmt").args(["--all", "--check"]))?;
+        run.check(
+            "clippy",
+            project.cargo("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]),
+        )?;
+        match fetched.map(std::thread::ScopedJoinHandle::join) {
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            Some(Ok(fetched)) => fetched,
+            None => Ok(()),
+        }
+    })?;
     if extent == Extent::Full {
         run.check("deny", project.cargo("deny").args(["check", "licenses", "bans", "sources"]))?;
         run.check(
@@ -83,6 +83,17 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
     println!("\n{}", run.lines.join("\n"));
     println!("{}", run.total);
     Ok(if run.total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the tests need of others.
+fn fetch(toolbox: &Toolbox<'_>) -> Outcome<()> {
+    toolbox.clients()?;
+    toolbox.confined_programs();
+    toolbox.deny()?;
+    if let Err(fault) = toolbox.nextest() {
+        println!("nextest cannot be had, `cargo test` does its work\n{fault}");
+    }
+    Ok(())
 }
 
 /// A run under way.
