@@ -6,7 +6,6 @@
 
 use std::{
     fs,
-    io::Write,
     os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
     process::Command,
@@ -332,16 +331,14 @@ fn stamped(name: &str, folder: &Path, pins: &str, work: impl FnOnce() -> Outcome
     })
 }
 
-/// Does the work and says so in one line.
+/// Does the work and says so in one line, when it is done: others print meanwhile.
 fn announced(name: &str, work: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
-    print!("install  {name} ... ");
-    let _ = std::io::stdout().flush();
     let start = Instant::now();
     work().map_err(|fault| {
         fault
             .hint(format!("`{name}` comes from a package registry: is one reachable, and the disk not full?"))
     })?;
-    println!("{:.0} s", start.elapsed().as_secs_f64());
+    println!("install  {name}: {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -204,7 +204,7 @@ impl Fetcher {
         let mut address = None;
         let traffic = Arc::clone(&ticket.traffic);
         let asked = timeout_at(limit, async {
-            terminate::is_address_of_a_host(&self.limits, lookups, host, port, Resolves::Here).await?;
+            terminate::refuse_address_of_a_host(&self.limits, lookups, host, port, Resolves::Here).await?;
             let stream = connect::dial(&self.reach, lookups, host, port).await?;
             address = stream.peer_addr().ok().map(|peer| peer.ip().to_canonical());
             exchange::run(ask, stream, &self.trust, bounds.bytes, &traffic).await.map_err(Reason::Unreachable)

@@ -368,7 +368,7 @@ impl Inner {
             Verdict::Deny(reason) => return Err(reason),
         }
         let resolves = if self.setting.upstream.is_some() { Resolves::Upstream } else { Resolves::Here };
-        terminate::is_address_of_a_host(self.ended(), &self.lookups, host, port, resolves).await?;
+        terminate::refuse_address_of_a_host(self.ended(), &self.lookups, host, port, resolves).await?;
         if let Some(upstream) = &self.setting.upstream {
             let (stream, early) = upstream.dial(host, port).await?;
             return Ok(Dialled { stream, early, speaks });

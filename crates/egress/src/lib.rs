@@ -10,7 +10,7 @@
 //! dialled. A name is compared only as a [`HostName`]. What cannot be judged is refused. Every attempt is an [`Event`].
 //!
 //! Deliberately absent: `unsafe`, the namespace itself (`sandbox`), records (whoever runs the program keeps them),
-//! looking inside TLS.
+//! looking inside TLS but for the hosts that `terminate` is given.
 
 mod connect;
 mod dns;

@@ -92,7 +92,7 @@ impl Terminated {
 /// Whether an address would be a way around: who writes one out says no name that could be looked for. So where TLS of
 /// some hosts ends here, an address is reached on their ports only if a rule names it, not because everything is allowed;
 /// and where they are all those below a name, so that nobody knows their addresses, only if a rule names it alone. Whether
-/// it is the address of a host that is known by name is for [`is_address_of_a_host`] to say.
+/// it is the address of a host that is known by name is for [`refuse_address_of_a_host`].
 pub(crate) fn is_way_around(entries: &[Terminated], reach: &Reach, host: &Destination, port: u16) -> bool {
     let Destination::Address(address) = host else { return false };
     let mut here = entries.iter().filter(|entry| entry.hosts.uses_port(port)).peekable();
@@ -101,9 +101,9 @@ pub(crate) fn is_way_around(entries: &[Terminated], reach: &Reach, host: &Destin
             || here.any(|entry| entry.hosts.has_wildcard_on(port)) && !reach.means_alone(*address, port))
 }
 
-/// Whether one of the hosts whose TLS ends here has this address: a rule that names it lets the name lead there, which
-/// must not open a way around the name. What cannot be found out is refused, unless somebody else resolves names.
-pub(crate) async fn is_address_of_a_host(
+/// Refuses the address of a host whose TLS ends here: a rule that names it lets the name lead there, which must not open a
+/// way around the name. What cannot be found out is refused, unless somebody else resolves names.
+pub(crate) async fn refuse_address_of_a_host(
     entries: &[Terminated],
     lookups: &Lookups,
     host: &Destination,
