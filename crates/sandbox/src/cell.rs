@@ -13,6 +13,7 @@ mod count;
 mod dress;
 mod keeper;
 mod meter;
+mod program;
 mod rules;
 mod shell;
 mod stock;
@@ -20,19 +21,21 @@ mod template;
 mod watch;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::fault::{Named as _, Step};
 use crate::network::inside;
-use crate::spec::Limits;
+use crate::spec::{Limits, Network};
 use crate::sys::{capability, message, process};
-use crate::wire::{self, Go, Identity, Order, Report};
+use crate::wire::{self, Expected, Go, Identity, Order, Report};
 
 pub(crate) use confine::landlock_abi;
 pub(crate) use count::running;
 pub(crate) use keeper::{end_strays, keep};
+use program::Program;
 pub(crate) use rules::{be_refused, readable};
 pub(crate) use shell::{NAMESPACES, Shell};
 pub(crate) use stock::Stock;
@@ -53,8 +56,8 @@ pub(crate) struct MadeFor<'a> {
     pub(crate) identity: Identity,
     pub(crate) proc: bool,
     pub(crate) home: &'a [u8],
-    /// Probably somebody stands at a gate to its network.
-    pub(crate) gated: bool,
+    /// What it will probably ask for.
+    pub(crate) expected: Option<Expected>,
 }
 
 /// How files look to an unprivileged user when the broker is root.
@@ -73,40 +76,47 @@ pub(crate) fn live(channel: OwnedFd, made_for: &MadeFor<'_>, stock: Stock) -> ! 
 }
 
 fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(), Errno> {
-    let MadeFor { identity, proc, home, gated } = *made_for;
+    let MadeFor { identity, proc, home, expected } = *made_for;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    process::block_signals(watch::WAITED_FOR)?;
     let ids = if identity.taken {
         Ok(())
     } else {
         capability::drop_bounding();
         own_ids(identity).step("user namespace")
     };
-    let mut shell = ids.and_then(|()| Shell::build(identity, proc, Limits::default().disk, home));
-    if let Ok(shell) = &mut shell {
+    let program = ids.and_then(|()| Program::make(identity, expected, &stock));
+    let built = program.and_then(|program| {
+        let mut shell = Shell::build(identity, proc, Limits::default().disk, home)?;
         stock.furnish(std::path::Path::new(template::SITE), home);
-        if gated {
+        if expected.is_some_and(|expected| expected.network == Network::Gated) {
             // What fails here is tried again, and told, when there is an order.
             shell.network = inside::set_up().ok();
-            stock.expect_gate();
         }
-    }
-    let errand = receive(channel.as_fd())?;
-    // The launcher died before our death was tied to its: nobody would end us.
-    drop(channel);
-    let report = rustix::io::fcntl_dupfd_cloexec(&errand.report, 0)?;
-    let finished = shell.and_then(|shell| {
+        Ok((program, shell))
+    });
+    // Where the launcher died before our death was tied to its, nothing comes.
+    let errand = Arc::new(receive(channel.as_fd())?);
+    let finished = built.and_then(|(program, mut shell)| {
+        program.announce(errand.report.as_fd())?;
         let handles = shell.dress(&errand)?;
-        confine::give_up(identity)?;
         if !handles.is_empty() {
             let lent: Vec<BorrowedFd<'_>> = handles.iter().map(OwnedFd::as_fd).collect();
             tell(errand.report.as_fd(), &Report::Layers, &lent).step("report")?;
         }
         drop(handles);
-        watch::start_and_wait(errand, stock)
+        program.go(Arc::clone(&errand), stock);
+        // From here on both run: this process allocates nothing until the other has left.
+        shell.leave_host()?;
+        if confine::give_up(identity).is_err() {
+            // Nothing can be told now. The other goes with this one.
+            process::leave(1)
+        }
+        watch::wait(program.begun(), &errand)
     });
     if let Err(step) = finished {
         let failed = Report::Failed { step: step.name.to_owned(), errno: step.errno.raw_os_error() };
-        tell(report.as_fd(), &failed, &[])?;
+        tell(errand.report.as_fd(), &failed, &[])?;
     }
     Ok(())
 }
@@ -135,11 +145,11 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: &Report, handles: &[BorrowedFd<
 fn become_program(
     errand: &Errand,
     walls: crate::filter::Walls,
-    as_whom: Option<Identity>,
+    identity: Identity,
     ready: confine::Ready,
     stock: &mut Stock,
 ) -> ! {
-    let became = confine::confine(errand, walls, as_whom, ready, stock);
+    let became = confine::confine(errand, walls, identity, ready, stock);
     let told = match became {
         Ok(confine::NotBegun::Refused(errno)) => Report::NotStarted { errno: errno.raw_os_error() },
         Ok(confine::NotBegun::Replaced) => Report::Replaced,

@@ -22,7 +22,7 @@ use crate::filter::Walls;
 use crate::spec::{Network, Observe};
 use crate::sys::{capability, message};
 use crate::tier::Tier;
-use crate::wire::{self, Bytes, Go, Header, Report, Request};
+use crate::wire::{self, Bytes, Expected, Go, Header, Report, Request};
 use cgroup::Groups;
 use idmap::IdMaps;
 pub(crate) use pool::unowned;
@@ -229,7 +229,8 @@ impl Launcher {
             None => {
                 let own_network = header.network != Network::None;
                 let (home, tier) = (header.home.clone(), header.tier);
-                let asked = Asked { proc, own_network, gated: false, expected: None, home, tier };
+                let expected = Expected::of(&header, self.landlock_abi);
+                let asked = Asked { proc, own_network, expected, home, tier };
                 self.make_cell(kind, asked, &header.limits)?
             }
         };

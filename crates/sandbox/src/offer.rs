@@ -9,10 +9,10 @@ use rustix::time::ClockId;
 use crate::fault::SandboxFault;
 use crate::launcher;
 use crate::sandbox::Sandbox;
-use crate::spec::{Limits, Network, Observe};
+use crate::spec::{Limits, Observe};
 use crate::sys::message;
 use crate::tier::Tier;
-use crate::wire::{self, Go, Header, Offer, Request};
+use crate::wire::{self, Expected, Go, Header, Offer, Request};
 
 /// A count of the user's processes that is older is made again, in milliseconds.
 const FRESH_MS: u64 = 2000;
@@ -71,17 +71,12 @@ impl Sandbox {
 
 impl Offered {
     fn fits(&self, header: &Header) -> bool {
-        let Offer { tier, expected, home, owner, identity, gated, .. } = &self.offer;
+        let Offer { tier, expected, home, owner, identity, .. } = &self.offer;
+        let Header { network, observe, .. } = *header;
         *tier == header.tier
-            && match tier {
-                Tier::NoUserns => expected
-                    .is_none_or(|expected| (expected, Network::None) == (header.observe, header.network)),
-                _ => {
-                    *home == header.home
-                        && (!identity.taken || *owner == header.owner)
-                        && !(*gated && header.network == Network::Loopback)
-                }
-            }
+            && expected.is_none_or(|expected| expected == Expected { network, observe })
+            && (*tier == Tier::NoUserns
+                || (*home == header.home && (!identity.taken || *owner == header.owner)))
     }
 
     /// Whether the control group needs no other bounds.

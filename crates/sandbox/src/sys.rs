@@ -1,6 +1,7 @@
 //! The kernel by number: what `rustix` has no safe word for. Each function is one system call or a few that belong
 //! together; nothing here decides. All `unsafe` of the program is below this module.
 
+pub(crate) mod beside;
 pub(crate) mod capability;
 pub(crate) mod datagram;
 pub(crate) mod message;

@@ -258,7 +258,8 @@ impl Talk<'_> {
                 self.observer =
                     listener.map(|listener| Observer::new(listener, self.order).at(self.door.clone()));
                 self.told = self.observer.as_ref().map(Observer::told);
-                // The program's process says so itself, before it becomes the program.
+            }
+            Ok(Report::Begins) => {
                 if let (Some(audit), Some((pid, uid))) = (&mut self.audit, received.sender) {
                     audit.claim(pid, uid);
                 }

@@ -45,6 +45,22 @@ pub(crate) struct Header {
     pub(crate) task: Option<Bytes>,
 }
 
+/// What a filter is made for. It is installed before there is an order, and cannot be taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Expected {
+    pub(crate) network: Network,
+    pub(crate) observe: Observe,
+}
+
+impl Expected {
+    /// What a run asks for; nothing where its filter can only be installed last: one that asks about everything, or that
+    /// names processes, as it must with an older Landlock.
+    pub(crate) fn of(header: &Header, landlock_abi: i32) -> Option<Self> {
+        let Header { network, observe, .. } = *header;
+        (observe != Observe::All && landlock_abi >= 6).then_some(Self { network, observe })
+    }
+}
+
 /// Launcher to broker: a cell that waits for its order. It is the broker's from then on, to be used or returned.
 /// Handles: its channel, and where the broker is root the two id maps. What was guessed must agree with the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -52,13 +68,11 @@ pub(crate) struct Offer {
     pub(crate) number: u64,
     pub(crate) tier: Tier,
     pub(crate) identity: Identity,
-    /// A guess, in tier no-userns: how the run is observed.
-    pub(crate) expected: Option<Observe>,
-    /// A guess, in the other tiers: where the home folder is, and whose the workspace is.
+    /// A guess: what the run asks for.
+    pub(crate) expected: Option<Expected>,
+    /// A guess, in every tier but no-userns: where the home folder is, and whose the workspace is.
     pub(crate) home: Bytes,
     pub(crate) owner: (u32, u32),
-    /// Whether its network leads to a gate already.
-    pub(crate) gated: bool,
     /// What its control group is bound to.
     pub(crate) limits: Limits,
     pub(crate) go: Go,
@@ -168,8 +182,10 @@ pub(crate) enum Report {
     Layers,
     /// From the cell: the network stands. Handles: its sockets.
     Network,
-    /// From the program's process before it starts. Handle: the listener.
+    /// From the cell or the program's process, before that starts. Handle: the listener.
     Listener,
+    /// From the program's process before it starts, where it is to be known which one it is.
+    Begins,
     /// From the cell: the walls could not be built.
     Failed { step: String, errno: i32 },
     /// From the program's process: the file is not the one that was meant.

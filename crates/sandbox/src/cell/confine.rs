@@ -12,8 +12,9 @@ use crate::changes::digest as digest_of;
 use crate::fault::{Named as _, Step};
 use crate::filter::{Profile, Walls};
 use crate::spec::{Limits, Network, Observe};
+use crate::sys::seccomp::Instruction;
 use crate::sys::{capability, process, seccomp};
-use crate::wire::{Bytes, Identity, Order, Report, c_text};
+use crate::wire::{Bytes, Expected, Identity, Order, Report, c_text};
 
 /// The newest Landlock that the kernel has; 0 when there is none.
 pub(crate) fn landlock_abi() -> i32 {
@@ -44,68 +45,90 @@ fn take(identity: Identity) -> Result<(), Errno> {
     rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
 
+/// A filter that is expected to be asked for.
+pub(super) struct Planned {
+    profile: Profile,
+    filter: Vec<Instruction>,
+}
+
+impl Planned {
+    pub(super) fn new(walls: Walls, expected: Expected, stock: &Stock) -> Self {
+        let Expected { network, observe } = expected;
+        let profile = Profile { network, observe, walls, guarded: Vec::new(), part: stock.part };
+        Self { filter: stock.filter(&profile), profile }
+    }
+}
+
 /// What of the confinement stands before there is an order.
 #[derive(Default)]
 pub(super) struct Ready {
     done: bool,
-    /// The filter that was expected to be asked for, and where its calls are answered.
-    filter: Option<(Profile, OwnedFd)>,
+    /// The filter that is installed, and where its calls are answered unless that was told already.
+    filter: Option<(Planned, Option<OwnedFd>)>,
 }
 
-/// The part that needs no order, in a process that waits for one. What fails here is left, and tried again and told when
-/// there is somebody to tell.
-pub(super) fn get_ready(
-    walls: Walls,
-    as_whom: Option<Identity>,
-    expected: Option<Observe>,
-    stock: &Stock,
-) -> Ready {
-    if begin(as_whom).is_err() {
+impl Ready {
+    pub(super) fn take_listener(&mut self) -> Option<OwnedFd> {
+        self.filter.as_mut().and_then(|(_, listener)| listener.take())
+    }
+}
+
+/// The part that needs no order, in a process that waits for one; system calls, and nothing else. What fails here is left,
+/// and tried again and told when there is somebody to tell.
+pub(super) fn get_ready(identity: Identity, planned: Option<Planned>) -> Ready {
+    if begin(identity).is_err() || rustix::thread::set_no_new_privs(true).is_err() {
+        std::mem::forget(planned);
         return Ready::default();
     }
-    // A filter that asks somebody is installed only where it will be asked for: it cannot be taken away.
-    let filter = expected.filter(|observe| *observe == Observe::Writes).and_then(|observe| {
-        let profile =
-            Profile { network: Network::None, observe, walls, guarded: Vec::new(), part: stock.part };
-        rustix::thread::set_no_new_privs(true).ok()?;
-        let listener = seccomp::install_with_listener(&stock.filter(&profile)).ok()?;
-        Some((profile, listener))
+    // A filter is installed only where it will be asked for: it cannot be taken away.
+    let filter = planned.and_then(|planned| match install(&planned.profile, &planned.filter) {
+        Ok(listener) => Some((planned, listener)),
+        Err(_) => {
+            std::mem::forget(planned);
+            None
+        }
     });
     Ready { done: true, filter }
 }
 
-/// A session of its own, as whom it shall be.
-fn begin(as_whom: Option<Identity>) -> Result<(), Step> {
+/// Puts the calling process under a filter; gives where its calls are answered, where somebody is asked.
+fn install(profile: &Profile, filter: &[Instruction]) -> Result<Option<OwnedFd>, Step> {
+    if profile.observe == Observe::Off && profile.network != Network::Gated {
+        return seccomp::install(filter).step("seccomp").map(|()| None);
+    }
+    seccomp::install_with_listener(filter).step("seccomp listener").map(Some)
+}
+
+/// A session of its own, as whom it shall be, without any privilege.
+fn begin(identity: Identity) -> Result<(), Step> {
     process::unblock_signals();
     rustix::process::setsid().step("session")?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    if let Some(identity) = as_whom {
-        take(identity).step("identity")?;
-        capability::drop_all().step("capabilities")?;
-    }
+    take(identity).step("identity")?;
+    capability::drop_all().step("capabilities")?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")
 }
 
 /// Confines the calling process and makes it the program; gives the last exec's error when that fails.
 ///
-/// Until then the memory is shared with the process that waits for it: what is per memory and not per process (whether
+/// Until then the memory is shared with the process that made it: what is per memory and not per process (whether
 /// it can be looked into) is not touched here. The program gets memory of its own, which it may look into.
 pub(super) fn confine(
     errand: &Errand,
     walls: Walls,
-    as_whom: Option<Identity>,
+    identity: Identity,
     ready: Ready,
     stock: &mut Stock,
 ) -> Result<NotBegun, Step> {
     let order = &errand.order;
     if !ready.done {
-        begin(as_whom)?;
+        begin(identity)?;
     }
     let [input, output, error] = &errand.streams;
     rustix::stdio::dup2_stdin(input).step("standard input")?;
     rustix::stdio::dup2_stdout(output).step("standard output")?;
     rustix::stdio::dup2_stderr(error).step("standard error")?;
-    limit(&order.limits, walls, as_whom, errand.go.others, stock.bounds).step("limits")?;
+    limit(&order.limits, walls, identity, errand.go.others, stock.bounds).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
     if let Err(errno) = c_text(&order.cwd).and_then(|cwd| process::go_to(&cwd)) {
         return Ok(NotBegun::Refused(errno));
@@ -122,16 +145,17 @@ pub(super) fn confine(
         guarded: if order.landlock_abi < 6 { order.guarded.clone() } else { Vec::new() },
         part: stock.part,
     };
-    let silent = order.observe == Observe::Off && order.network != Network::Gated;
     let listener = match ready.filter {
-        Some((installed, listener)) if installed == profile => Some(listener),
+        Some((installed, listener)) if installed.profile == profile => listener,
         // It would ask somebody who is not there.
         Some(_) => return Err(Step { name: "seccomp", errno: Errno::INVAL }),
-        None if silent => seccomp::install(&stock.filter(&profile)).step("seccomp").map(|()| None)?,
-        None => Some(seccomp::install_with_listener(&stock.filter(&profile)).step("seccomp listener")?),
+        None => install(&profile, &stock.filter(&profile))?,
     };
     if let Some(listener) = listener {
         tell(errand.report.as_fd(), &Report::Listener, &[listener.as_fd()]).step("seccomp listener")?;
+    }
+    if order.audited {
+        tell(errand.report.as_fd(), &Report::Begins, &[]).step("report")?;
     }
     if let (Some(digest), Some(candidate)) = (order.digest, candidates.first()) {
         return Ok(execute_pinned(candidate, digest, &arguments, &environment));
@@ -249,7 +273,7 @@ impl Bounds {
 fn limit(
     limits: &Limits,
     walls: Walls,
-    as_whom: Option<Identity>,
+    identity: Identity,
     others: Option<u64>,
     bounds: Bounds,
 ) -> Result<(), Errno> {
@@ -257,7 +281,7 @@ fn limit(
         // Counted per sandbox: in a user namespace of its own, or under a user id of its own.
         Walls::Namespaces => limits.processes,
         // Counted with everything else that the user runs, but a user id of its own runs nothing else.
-        Walls::LandlockOnly if as_whom.is_some() => limits.processes,
+        Walls::LandlockOnly if identity.taken => limits.processes,
         Walls::LandlockOnly => {
             let others = others.unwrap_or_else(super::running);
             limits.processes.saturating_add(others)

@@ -21,8 +21,8 @@ use crate::wire::{Bytes, Mask, Order, Report, View};
 const THERE: &[&str] = &["dev", "proc", "tmp"];
 
 impl Shell {
-    /// Furnishes the room and moves in. Gives the handles that outlive it: the upper layer and the merged view.
-    pub(crate) fn dress(mut self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
+    /// Furnishes the room and moves in; the old root still lies over it. Gives the handles that outlive it: the upper layer and the merged view.
+    pub(crate) fn dress(&mut self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
         let Errand { order, ids, .. } = errand;
         match (order.network, self.network.take()) {
             (Network::None, Some(unused)) => {
@@ -53,7 +53,7 @@ impl Shell {
         shown.sort_by_key(|(path, ..)| trimmed(path).split(|byte| *byte == b'/').count());
         let mut handles = Vec::new();
         for (path, what) in shown {
-            grounds.lay(&self, &path).step("further path")?;
+            grounds.lay(self, &path).step("further path")?;
             match what {
                 Shown::Path(access, ids) => match self.show(&path, access, ids) {
                     // It was there when the order was written; a program without it is safe.
@@ -206,14 +206,18 @@ impl Shell {
         mounting::attach(tree.as_fd(), place.as_fd())
     }
 
-    /// The new root becomes the root; the old one and the layers' own place are gone.
-    fn move_in(self) -> Result<(), Errno> {
+    /// The new root becomes the root, under the old one.
+    fn move_in(&self) -> Result<(), Errno> {
         // Only the root itself: what is mounted in it has its own say.
         mounting::close(self.root.as_fd())?;
         rustix::process::chdir(SITE)?;
-        rustix::process::pivot_root(".", ".")?;
-        rustix::mount::unmount(".", UnmountFlags::DETACH)?;
-        rustix::process::chdir("/")
+        rustix::process::pivot_root(".", ".")
+    }
+
+    /// The old root and the layers' own place are gone. The kernel takes its time to answer, but at once they are.
+    pub(crate) fn leave_host(&self) -> Result<(), Step> {
+        rustix::mount::unmount(".", UnmountFlags::DETACH).step("new root")?;
+        rustix::process::chdir("/").step("new root")
     }
 }
 

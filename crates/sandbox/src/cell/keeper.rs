@@ -14,15 +14,14 @@ use super::meter::{Meter, Over};
 use super::watch::{exited, reap};
 use super::{Errand, Stock, become_program, confine, receive, tell};
 use crate::filter::Walls;
-use crate::spec::Observe;
 use crate::sys::process;
-use crate::wire::{Identity, Report};
+use crate::wire::{Expected, Identity, Report};
 
 /// TERM asks the tree to end, INT ends it; both come from the launcher, INT also by its death.
 const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
 
 /// Keeps one run of tier no-userns; never returns.
-pub(crate) fn keep(channel: OwnedFd, identity: Identity, expected: Option<Observe>, stock: Stock) -> ! {
+pub(crate) fn keep(channel: OwnedFd, identity: Identity, expected: Option<Expected>, stock: Stock) -> ! {
     let code = match run(channel, identity, expected, stock) {
         Ok(()) => 0,
         Err(_) => 1,
@@ -35,7 +34,7 @@ pub(crate) fn keep(channel: OwnedFd, identity: Identity, expected: Option<Observ
 fn run(
     channel: OwnedFd,
     identity: Identity,
-    expected: Option<Observe>,
+    expected: Option<Expected>,
     mut stock: Stock,
 ) -> Result<(), Errno> {
     process::block_signals(WAITED_FOR)?;
@@ -46,11 +45,11 @@ fn run(
     rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
     let me = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(me))?;
-    let as_whom = identity.taken.then_some(identity);
+    let mut planned = expected.map(|expected| confine::Planned::new(Walls::LandlockOnly, expected, &stock));
     let mut channel = Some(channel);
     let mut came: Option<Errand> = None;
-    let program = process::start_sharing_all(&mut || {
-        let ready = confine::get_ready(Walls::LandlockOnly, as_whom, expected, &stock);
+    let program = process::start_sharing(&mut || {
+        let ready = confine::get_ready(identity, planned.take());
         // The keeper was ended before our death was tied to its: nobody would end us.
         if rustix::process::getppid() != Some(me) {
             process::leave(1)
@@ -60,7 +59,7 @@ fn run(
         let Some(Ok(mut errand)) = channel.take().map(order) else { process::leave(1) };
         errand.order.guarded.push(me.as_raw_nonzero().get().unsigned_abs());
         let errand = came.insert(errand);
-        become_program(errand, Walls::LandlockOnly, as_whom, ready, &mut stock)
+        become_program(errand, Walls::LandlockOnly, identity, ready, &mut stock)
     })?;
     drop(launcher);
     // The descriptors were shared: the program's streams are not ours to keep.

@@ -23,10 +23,12 @@ impl Stock {
     /// The filters that most runs need; no rules yet.
     pub(crate) fn new(walls: Walls, part: Part) -> Self {
         let mut filters = Vec::new();
-        for observe in [Observe::Writes, Observe::Off] {
-            let profile = Profile { network: Network::None, observe, walls, guarded: Vec::new(), part };
-            let filter = filter::compile(&profile);
-            filters.push((profile, filter));
+        for network in [Network::None, Network::Gated] {
+            for observe in [Observe::Writes, Observe::Off] {
+                let profile = Profile { network, observe, walls, guarded: Vec::new(), part };
+                let filter = filter::compile(&profile);
+                filters.push((profile, filter));
+            }
         }
         Self { base: None, filters, part, bounds: Bounds::now() }
     }
@@ -34,17 +36,6 @@ impl Stock {
     /// Adds the rules of a run's own folders; its new root still lies at `site`.
     pub(super) fn furnish(&mut self, site: &Path, home: &[u8]) {
         self.base = self.base.take().and_then(|base| base.furnish(site, home));
-    }
-
-    /// Those of a run with a gate, for a cell that is made in advance.
-    pub(super) fn expect_gate(&mut self) {
-        let walls = Walls::Namespaces;
-        for observe in [Observe::Writes, Observe::Off] {
-            let profile =
-                Profile { network: Network::Gated, observe, walls, guarded: Vec::new(), part: self.part };
-            let filter = filter::compile(&profile);
-            self.filters.push((profile, filter));
-        }
     }
 
     pub(crate) fn is_full(&self) -> bool {

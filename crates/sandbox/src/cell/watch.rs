@@ -1,4 +1,4 @@
-//! The first process of a cell: starts the program, reaps what is orphaned, passes the request to end on, watches the
+//! The first process of a cell once the program runs: reaps what is orphaned, passes the request to end on, watches the
 //! memory where the kernel does not. When it ends, the kernel ends everything else in here.
 
 use std::os::fd::AsFd as _;
@@ -7,24 +7,17 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::meter::Meter;
-use super::{Errand, Stock, become_program, confine, tell};
+use super::{Errand, tell};
 use crate::fault::{Named as _, Step};
-use crate::filter::Walls;
 use crate::sys::process;
 use crate::wire::Report;
 
-const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
+pub(super) const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
 
-pub(super) fn start_and_wait(errand: Errand, mut stock: Stock) -> Result<(), Step> {
-    process::block_signals(WAITED_FOR).step("signals")?;
-    let program = process::start_sharing(&mut || {
-        become_program(&errand, Walls::Namespaces, None, confine::Ready::default(), &mut stock)
-    })
-    .step("program's process")?;
-    drop(stock);
-    // The pipes stay open to the end: whoever reads them is woken by the report, once, and not by every end of a pipe.
-    let Errand { report, order, go, streams: _open, ids } = errand;
-    drop(ids);
+/// Until the program has ended, and everybody else in here. Its pipes stay open to the end: whoever reads them is woken by
+/// the report, once, and not by every end of a pipe.
+pub(super) fn wait(program: Pid, errand: &Errand) -> Result<(), Step> {
+    let Errand { report, order, go, .. } = errand;
     let mut meter = Meter::new((!go.memory_limited).then_some(order.limits.memory), None);
     let mut asked = false;
     loop {

@@ -13,11 +13,11 @@ use crate::cell;
 use crate::filter::Walls;
 use crate::offer::now_ms;
 use crate::order::DEFAULT_HOME;
-use crate::spec::{Limits, Network, Observe};
+use crate::spec::Limits;
 use crate::sys::message;
 use crate::sys::process::Child;
 use crate::tier::Tier;
-use crate::wire::{self, Bytes, Go, Header, Identity, Offer};
+use crate::wire::{self, Bytes, Expected, Go, Header, Identity, Offer};
 
 /// User ids that belong to nobody: past those that systemd and container programs give away.
 const FIRST_UID: u32 = 1_990_000_000;
@@ -70,27 +70,46 @@ fn unowned_in(map: &str) -> u32 {
 pub(super) struct Asked {
     pub(super) proc: bool,
     pub(super) own_network: bool,
-    pub(super) gated: bool,
-    pub(super) expected: Option<Observe>,
+    pub(super) expected: Option<Expected>,
     pub(super) home: Bytes,
     pub(super) tier: Tier,
 }
 
-/// What the next run will probably want: what the last one wanted.
+/// What the next run will probably want: what the last one wanted, or the last that wanted something else.
 #[derive(Debug, Clone)]
 pub(super) struct Guess {
-    expected: Option<Observe>,
     home: Bytes,
     owner: (u32, u32),
     limits: Limits,
-    /// From the first run with a gate on.
-    gated: bool,
+    /// Of each kind of walls, the latest first.
+    expected: Vec<(Walls, Expected)>,
 }
 
 impl Default for Guess {
     fn default() -> Self {
         let home = DEFAULT_HOME.as_bytes().to_vec();
-        Self { expected: None, home, owner: (0, 0), limits: Limits::default(), gated: false }
+        Self { home, owner: (0, 0), limits: Limits::default(), expected: Vec::new() }
+    }
+}
+
+impl Guess {
+    /// The last two different ones count.
+    fn expect(&mut self, walls: Walls, expected: Expected) {
+        self.expected.retain(|known| *known != (walls, expected));
+        self.expected.insert(0, (walls, expected));
+        let mut of_these = 0;
+        self.expected.retain(|(known, _)| {
+            of_these += usize::from(*known == walls);
+            *known != walls || of_these <= 2
+        });
+    }
+
+    /// Of what was asked for, that which fewest of those in stock are made for; of equals the latest.
+    fn next(&self, walls: Walls, stock: &[Cell]) -> Option<Expected> {
+        let asked = self.expected.iter().filter(|(known, _)| *known == walls).map(|(_, expected)| *expected);
+        asked.min_by_key(|asked| {
+            stock.iter().filter(|cell| cell.walls == walls && cell.expected == Some(*asked)).count()
+        })
     }
 }
 
@@ -101,6 +120,7 @@ pub(super) struct Cell {
     pub(super) channel: OwnedFd,
     pub(super) identity: Identity,
     pub(super) walls: Walls,
+    pub(super) expected: Option<Expected>,
     pub(super) group: Group,
     /// Who made it.
     pub(super) stage: Pid,
@@ -118,15 +138,16 @@ impl Launcher {
     /// The next run will probably be like this one.
     pub(super) fn learn(&mut self, header: &Header) {
         self.guess.limits = header.limits;
-        if header.tier == Tier::NoUserns {
+        let walls = if header.tier == Tier::NoUserns {
             self.wanted_keepers = 1;
-            // An older Landlock needs a filter that names processes, which differ.
-            let usual = header.observe == Observe::Writes && self.landlock_abi >= 6;
-            self.guess.expected = usual.then_some(header.observe);
+            Walls::LandlockOnly
         } else {
             self.guess.home.clone_from(&header.home);
             self.guess.owner = header.owner;
-            self.guess.gated |= header.network == Network::Gated;
+            Walls::Namespaces
+        };
+        if let Some(expected) = Expected::of(header, self.landlock_abi) {
+            self.guess.expect(walls, expected);
         }
     }
 
@@ -143,14 +164,14 @@ impl Launcher {
 
     fn make_offer(&mut self, walls: Walls, control: BorrowedFd<'_>) -> Result<(), (String, Errno)> {
         let at = |errno| ("offer".to_owned(), errno);
-        let Guess { expected, home, owner, limits, gated } = self.guess.clone();
-        let expected = expected.filter(|_| walls == Walls::LandlockOnly);
+        let expected = self.guess.next(walls, &self.warm);
+        let Guess { home, owner, limits, .. } = self.guess.clone();
         let tier = match walls {
             Walls::LandlockOnly => Tier::NoUserns,
             Walls::Namespaces if self.proc => Tier::Full,
             Walls::Namespaces => Tier::FullNoProc,
         };
-        let asked = Asked { proc: self.proc, own_network: true, gated, expected, home: home.clone(), tier };
+        let asked = Asked { proc: self.proc, own_network: true, expected, home: home.clone(), tier };
         let mut cell = self.make_cell(Kind { walls, told: false }, asked, &limits)?;
         // A group that lasts may have the bounds of another run.
         cell.group.bound(&limits);
@@ -169,7 +190,7 @@ impl Launcher {
         } else {
             None
         };
-        let offer = Offer { number, tier, identity, expected, home, owner, gated, limits, go, counted };
+        let offer = Offer { number, tier, identity, expected, home, owner, limits, go, counted };
         let mut handles = vec![channel.as_fd()];
         handles.extend(maps.iter().flat_map(|(of_owner, of_root)| [of_owner.as_fd(), of_root.as_fd()]));
         message::send(control, &wire::pack(&offer).map_err(at)?, &handles).map_err(at)
@@ -203,8 +224,8 @@ impl Launcher {
         let mut group = group.unwrap_or_else(|| self.groups.make(limits, asked.tier));
         let Some(staged) = self.stages.get(number) else { return Err(("stage".to_owned(), Errno::SRCH)) };
         let (ours, theirs) = message::pair().map_err(at("channel"))?;
-        let Asked { proc, own_network, gated, expected, home, .. } = asked;
-        let wish = Wish { identity, proc, own_network, gated, expected, home };
+        let Asked { proc, own_network, expected, home, .. } = asked;
+        let wish = Wish { identity, proc, own_network, expected, home };
         let birthplace = if group.lasts() { None } else { group.birthplace() };
         let born = birthplace.is_some();
         let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;
@@ -217,7 +238,7 @@ impl Launcher {
             Ok(child) => {
                 let stage = staged.stage.pid;
                 self.made += 1;
-                Ok(Cell { number: self.made, child, channel: ours, identity, walls, group, stage })
+                Ok(Cell { number: self.made, child, channel: ours, identity, walls, expected, group, stage })
             }
             Err(why) => {
                 // It may be gone, or unable: the next run gets another.

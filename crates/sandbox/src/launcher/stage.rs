@@ -25,7 +25,7 @@ use crate::filter::{self, Part, Profile, Walls};
 use crate::spec::{Network, Observe};
 use crate::sys::process::{self, Child, Side};
 use crate::sys::{capability, message, seccomp};
-use crate::wire::{self, Bytes, Identity};
+use crate::wire::{self, Bytes, Expected, Identity};
 
 /// So long nothing was asked for before the next run is prepared: a run that has just begun comes first.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
@@ -37,10 +37,8 @@ pub(super) struct Wish {
     pub(super) proc: bool,
     /// A network namespace that the cell may set up.
     pub(super) own_network: bool,
-    /// Which it sets up at once: somebody will probably stand at its gate.
-    pub(super) gated: bool,
-    /// What will be asked for, where that is a guess that the run must agree with (tier no-userns).
-    pub(super) expected: Option<Observe>,
+    /// What will be asked for; the run must agree.
+    pub(super) expected: Option<Expected>,
     /// Where the home folder is shown (the other tiers).
     pub(super) home: Bytes,
 }
@@ -183,8 +181,8 @@ impl Serving {
                     let stock = self.stock.take();
                     match self.walls {
                         Walls::Namespaces => {
-                            let Wish { identity, proc, gated, ref home, .. } = wish;
-                            cell::live(new_channel, &MadeFor { identity, proc, home, gated }, stock)
+                            let Wish { identity, proc, expected, ref home, .. } = wish;
+                            cell::live(new_channel, &MadeFor { identity, proc, home, expected }, stock)
                         }
                         Walls::LandlockOnly => cell::keep(new_channel, wish.identity, wish.expected, stock),
                     }

@@ -67,18 +67,9 @@ fn clone(args: CloneArgs) -> Result<Side, Errno> {
     Ok(Side::Parent(Child { pid, handle }))
 }
 
-/// Starts a process that shares this one's memory until it becomes another program or ends; this one waits for that.
-/// Cheaper than a fork, which copies the tables of all memory.
+/// Starts a process that shares this one's memory and descriptors until it becomes another program or ends; this one waits
+/// for that. Cheaper than a fork, which copies the tables of all memory.
 pub(crate) fn start_sharing(child: &mut dyn FnMut()) -> Result<Pid, Errno> {
-    start_with(0, child)
-}
-
-/// The same, and the two share their descriptors as long.
-pub(crate) fn start_sharing_all(child: &mut dyn FnMut()) -> Result<Pid, Errno> {
-    start_with(libc::CLONE_FILES, child)
-}
-
-fn start_with(more: libc::c_int, child: &mut dyn FnMut()) -> Result<Pid, Errno> {
     extern "C" fn enter(argument: *mut libc::c_void) -> libc::c_int {
         let child = argument.cast::<&mut dyn FnMut()>();
         // SAFETY: the pointer is that of `child` below, whose owner waits until this process has left its memory.
@@ -90,7 +81,7 @@ fn start_with(more: libc::c_int, child: &mut dyn FnMut()) -> Result<Pid, Errno> 
     // Written to from its end, as the machine does; aligned for any value.
     let mut stack = vec![0_u128; STACK / size_of::<u128>()];
     let top = stack.as_mut_ptr_range().end;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | more;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
     // SAFETY: the stack and `child` outlive the new process's use of this memory, because CLONE_VFORK keeps this process
     // waiting that long; the caller has one thread, so nobody else runs in this memory meanwhile.
     let pid = unsafe { libc::clone(enter, top.cast(), flags, (&raw mut child).cast()) };

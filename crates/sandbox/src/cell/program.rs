@@ -1,0 +1,91 @@
+//! The program's process before it is the program: made with the cell, it gives up everything that it will not need and
+//! puts itself under the filter that is expected, while the cell builds the walls or waits for an order.
+//!
+//! INVARIANT: it shares the cell's memory (`sys::beside`). Until [`Program::go`] it only makes system calls; from then on
+//! until it has left this memory, the cell only does.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::confine::{self, Planned, Ready};
+use super::{Errand, Stock, become_program, tell};
+use crate::fault::{Named as _, Step};
+use crate::filter::Walls;
+use crate::sys::beside::{Beside, Moment};
+use crate::wire::{Expected, Identity, Report};
+
+pub(super) struct Program {
+    process: Beside,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// What it did in advance, once `prepared` has come.
+    ready: Mutex<Ready>,
+    prepared: Moment,
+    /// What it is to do, once `ordered` has come.
+    errand: Mutex<Option<(Arc<Errand>, Stock)>>,
+    ordered: Moment,
+}
+
+impl Program {
+    pub(super) fn make(identity: Identity, expected: Option<Expected>, stock: &Stock) -> Result<Self, Step> {
+        let shared = Arc::<Shared>::default();
+        let planned = expected.map(|expected| Planned::new(Walls::Namespaces, expected, stock));
+        let own = Arc::clone(&shared);
+        let process = Beside::start(Box::new(move || own.live(identity, planned)));
+        Ok(Self { process: process.step("program's process")?, shared })
+    }
+
+    /// Says where its calls are to be answered, as soon as that is known.
+    pub(super) fn announce(&self, report: BorrowedFd<'_>) -> Result<(), Step> {
+        self.shared.prepared.wait();
+        match self.shared.ready.lock().take_listener() {
+            Some(listener) => tell(report, &Report::Listener, &[listener.as_fd()]).step("seccomp listener"),
+            None => Ok(()),
+        }
+    }
+
+    /// The walls stand, but for the old root that still lies over the new one: it waits for that to go, and begins.
+    pub(super) fn go(&self, errand: Arc<Errand>, stock: Stock) {
+        *self.shared.errand.lock() = Some((errand, stock));
+        self.shared.ordered.come();
+    }
+
+    /// Waits until it is the program, or has ended.
+    pub(super) fn begun(self) -> Pid {
+        self.process.left();
+        self.process.pid
+    }
+}
+
+impl Shared {
+    fn live(&self, identity: Identity, planned: Option<Planned>) {
+        let ready = confine::get_ready(identity, planned);
+        *self.ready.lock() = ready;
+        self.prepared.come();
+        self.ordered.wait();
+        while !root_is_bare() {
+            // The cell ends us where it cannot take the old root away.
+            rustix::thread::sched_yield();
+        }
+        let Some((errand, mut stock)) = self.errand.lock().take() else { return };
+        let ready = std::mem::take(&mut *self.ready.lock());
+        become_program(&errand, Walls::Namespaces, identity, ready, &mut stock)
+    }
+}
+
+/// Whether nothing lies over the root any more: from the root, "up" then leads to itself.
+fn root_is_bare() -> bool {
+    let mount = |path: &str| -> Result<u64, Errno> {
+        let facts = rustix::fs::statx(CWD, path, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID)?;
+        Ok(facts.stx_mnt_id)
+    };
+    mount("/..").is_ok_and(|above| mount("/") == Ok(above))
+}
