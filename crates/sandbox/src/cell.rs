@@ -14,6 +14,7 @@ mod dress;
 mod keeper;
 mod meter;
 mod program;
+mod rehearsal;
 mod rules;
 mod shell;
 mod stock;
@@ -93,8 +94,10 @@ fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(),
             // What fails here is tried again, and told, when there is an order.
             shell.network = inside::set_up().ok();
         }
+        shell.move_in()?;
         Ok((program, shell))
     });
+    rehearsal::rehearse(channel.as_fd());
     // Where the launcher died before our death was tied to its, nothing comes.
     let errand = Arc::new(receive(channel.as_fd())?);
     let finished = built.and_then(|(program, mut shell)| {
@@ -105,14 +108,10 @@ fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(),
             tell(errand.report.as_fd(), &Report::Layers, &lent).step("report")?;
         }
         drop(handles);
+        // From here on both run: this process allocates nothing until the other waits or has left.
         program.go(Arc::clone(&errand), stock);
-        // From here on both run: this process allocates nothing until the other has left.
-        shell.leave_host()?;
-        if confine::give_up(identity).is_err() {
-            // Nothing can be told now. The other goes with this one.
-            process::leave(1)
-        }
-        watch::wait(program.begun(), &errand)
+        shell.leave_host().and_then(|()| confine::give_up(identity)).inspect_err(|_| program.stop())?;
+        watch::wait(program.begin(), &errand)
     });
     if let Err(step) = finished {
         let failed = Report::Failed { step: step.name.to_owned(), errno: step.errno.raw_os_error() };
@@ -141,15 +140,16 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: &Report, handles: &[BorrowedFd<
     message::send(report, &wire::pack(what)?, handles)
 }
 
-/// The child's part: become the program, or tell why not.
+/// The child's part: become the program, or tell why not. `last` is done when nothing else is left to do.
 fn become_program(
     errand: &Errand,
     walls: crate::filter::Walls,
     identity: Identity,
     ready: confine::Ready,
     stock: &mut Stock,
+    last: &dyn Fn(),
 ) -> ! {
-    let became = confine::confine(errand, walls, identity, ready, stock);
+    let became = confine::confine(errand, walls, identity, ready, stock, last);
     let told = match became {
         Ok(confine::NotBegun::Refused(errno)) => Report::NotStarted { errno: errno.raw_os_error() },
         Ok(confine::NotBegun::Replaced) => Report::Replaced,

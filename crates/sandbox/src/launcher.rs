@@ -9,7 +9,10 @@ mod probe;
 mod run;
 mod stage;
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -21,6 +24,7 @@ use crate::cell;
 use crate::filter::Walls;
 use crate::spec::{Network, Observe};
 use crate::sys::{capability, message};
+use crate::task;
 use crate::tier::Tier;
 use crate::wire::{self, Bytes, Expected, Go, Header, Report, Request};
 use cgroup::Groups;
@@ -28,7 +32,6 @@ use idmap::IdMaps;
 pub(crate) use pool::unowned;
 use pool::{Asked, Cell, Guess, Staged};
 use run::Run;
-pub(crate) use run::hand_over;
 use stage::Kind;
 
 /// The hidden argument that makes a program the launcher.
@@ -243,7 +246,8 @@ impl Launcher {
             lent.push(maps.1.as_fd());
         }
         if let (Some(task), true) = (&header.task, cell.identity.taken) {
-            hand_over(task, cell.identity).map_err(at("task folder"))?;
+            let folder = Path::new(OsStr::from_bytes(task));
+            task::hand_over(folder, cell.identity).map_err(at("task folder"))?;
         }
         cell.group.bound(&header.limits);
         let go = Go { memory_limited: cell.group.limits_memory(), others: None };

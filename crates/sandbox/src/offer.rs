@@ -2,15 +2,16 @@
 //! nobody is woken in between, and the launcher, who ends it in time and cleans up, hears of it meanwhile.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::time::ClockId;
 
 use crate::fault::SandboxFault;
-use crate::launcher;
 use crate::sandbox::Sandbox;
 use crate::spec::{Limits, Observe};
 use crate::sys::message;
+use crate::task::Task;
 use crate::tier::Tier;
 use crate::wire::{self, Expected, Go, Header, Offer, Request};
 
@@ -31,26 +32,36 @@ impl Sandbox {
     pub(crate) fn begin(
         &self,
         header: Header,
+        task: Option<&Task>,
         handles: [BorrowedFd<'_>; 5],
     ) -> Result<Option<Request>, SandboxFault> {
-        let run = |header, cell| self.send(&Request::Run { header, cell }, &handles).map(|()| None);
+        let run = |header, cell| {
+            if let Some(task) = task {
+                task.is_handed_over();
+            }
+            self.send(&Request::Run { header, cell }, &handles).map(|()| None)
+        };
         let Some(offered) = self.offered(&header)? else { return run(header, None) };
         let cell = offered.offer.number;
         if !offered.is_bound_as(&header.limits) {
             return run(header, Some(cell));
         }
         // One that is gone takes no order; then nothing was started.
-        if offered.order(&header, handles, self.is_alone()).is_err() {
+        if offered.order(task, handles, self.is_alone()).is_err() {
             self.send(&Request::Return(cell), &[])?;
             return run(header, None);
         }
         Ok(Some(Request::Begun { header, cell }))
     }
 
+    pub(crate) fn tell_later(&self, request: Request, report: OwnedFd) -> Untold {
+        Untold { control: self.control(), request, report }
+    }
+
     /// A cell that fits. One that was made for something else goes back, so that the launcher learns.
     fn offered(&self, header: &Header) -> Result<Option<Offered>, SandboxFault> {
         let mut offers = self.offers.lock();
-        while let Ok(received) = message::receive_now(self.control()) {
+        while let Ok(received) = message::receive_now(self.control().as_fd()) {
             let mut handles = received.handles.into_iter();
             let (Ok(offer), Some(channel)) = (wire::unpack(&received.bytes), handles.next()) else { break };
             offers.push(Offered { offer, channel, maps: handles.collect() });
@@ -66,6 +77,25 @@ impl Sandbox {
             self.send(&Request::Return(returned), &[])?;
         }
         Ok(None)
+    }
+}
+
+/// What the launcher is still to hear of a run that began without it; it does when this goes. Before that, nobody has to
+/// wait for it: until it knows, it ends the cell with us.
+#[derive(Debug)]
+pub(crate) struct Untold {
+    control: Arc<OwnedFd>,
+    request: Request,
+    /// The other end of the reports.
+    report: OwnedFd,
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        if let Ok(packed) = wire::pack(&self.request) {
+            // A launcher that is gone took the cell with it: whoever waits for that hears it.
+            let _ = message::send(self.control.as_fd(), &packed, &[self.report.as_fd()]);
+        }
     }
 }
 
@@ -85,10 +115,10 @@ impl Offered {
         bounds(&self.offer.limits) == bounds(limits)
     }
 
-    fn order(&self, header: &Header, handles: [BorrowedFd<'_>; 5], alone: bool) -> Result<(), Errno> {
+    fn order(&self, task: Option<&Task>, handles: [BorrowedFd<'_>; 5], alone: bool) -> Result<(), Errno> {
         let Offer { identity, go, counted, .. } = &self.offer;
-        if let (Some(task), true) = (&header.task, identity.taken) {
-            launcher::hand_over(task, *identity)?;
+        if let (Some(task), true) = (task, identity.taken) {
+            task.hand_over(*identity)?;
         }
         let counted = go.others.filter(|_| alone && now_ms().saturating_sub(*counted) < FRESH_MS);
         let go = Go { others: counted, ..*go };

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::pipe::PipeFlags;
 use vambrace_core::block::BlockList;
 
+use crate::aside::Fittings;
 use crate::audit::{self, Audit, Standing};
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
@@ -119,19 +119,17 @@ impl Sandbox {
         // A workspace that was never walked may take longer than the program is given.
         let mut prepared =
             if self.knows(spec, &ground) { None } else { Some(self.prepare(spec, tier, &ground)?) };
-        let (order_read, order_write) = pipe()?;
-        let (report, theirs) = message::pair().map_err(SandboxFault::system("the run's socket"))?;
+        let Fittings {
+            order: (order_read, order_write),
+            out: (out_read, out_write),
+            err: (err_read, err_write),
+            report: (report, theirs),
+            nothing,
+        } = self.aside.fittings()?;
         let mut audit = self.audit(spec, report.as_fd());
-        let (out_read, out_write) = pipe()?;
-        let (err_read, err_write) = pipe()?;
-        let nothing;
         let input = match input {
             Input::From(handle) => handle,
-            Input::Nothing => {
-                nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(SandboxFault::system("/dev/null"))?;
-                nothing.as_fd()
-            }
+            Input::Nothing => nothing.as_fd(),
         };
         let facts = rustix::fs::fstat(input).map_err(SandboxFault::system("standard input"))?;
         if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
@@ -150,7 +148,7 @@ impl Sandbox {
         };
         let handles = [order_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
         let _running = self.one_more();
-        let untold = self.begin(header, handles)?;
+        let untold = self.begin(header, ground.task.as_deref(), handles)?;
         drop((order_read, out_write, err_write));
         // While the cell is made, we look what is to be in it. Where that fails, the cell finds no order and goes.
         let mut prepared = match prepared.take() {
@@ -171,11 +169,7 @@ impl Sandbox {
         } else {
             drop(order_write);
         }
-        if let Some(request) = untold {
-            self.send(&request, &[theirs.as_fd()])?;
-        }
-        drop(theirs);
-        self.tasks.look_into();
+        let untold = untold.map(|request| self.tell_later(request, theirs));
         let prepared = prepared?;
         let mut talk = Talk {
             order: &prepared.order,
@@ -188,9 +182,10 @@ impl Sandbox {
             audit,
             layers: Vec::new(),
             said: Said::default(),
+            untold,
         };
         talk.listen(output)?;
-        let Talk { said, streams: [out, err], told, audit, layers, .. } = talk;
+        let Talk { report, observer, untold, said, streams: [out, err], told, audit, layers, .. } = talk;
         let exit = said.exit(spec)?;
         let heard = audit.map(Audit::finish).unwrap_or_default();
         let denials_missing = heard.missing;
@@ -199,12 +194,15 @@ impl Sandbox {
             told.confirm(observe::refused_by_landlock(heard, &prepared.order));
             told.take()
         });
+        let (out, out_read) = out.finish();
+        let (err, err_read) = err.finish();
+        self.aside.leave((untold, report, observer, nothing, out_read, err_read));
         let changes = self.changes(spec, &prepared, layers, since)?;
         Ok(Outcome {
             tier,
             exit,
-            stdout: out.captured,
-            stderr: err.captured,
+            stdout: out,
+            stderr: err,
             denials: told.unwrap_or_default(),
             denials_missing,
             changes,
@@ -327,7 +325,7 @@ impl Sandbox {
         // What a crash left, of launcher and broker both.
         self.swept.call_once(|| task::sweep(&base));
         let name = || format!("{}{}", task::PREFIX, Self::next_name());
-        let made = self.tasks.give(&base, filesystem, name);
+        let made = self.aside.tasks().give(&base, filesystem, name);
         made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
     }
 
@@ -387,10 +385,6 @@ struct Prepared {
     task: Option<Arc<Task>>,
     /// The folder that the program takes for the workspace, without namespaces.
     work: Option<OwnedFd>,
-}
-
-fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxFault> {
-    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(SandboxFault::system("a pipe"))
 }
 
 /// The time that stamps of files are compared with. A stamp may lag behind the clock by a tick, unless somebody looked

@@ -13,13 +13,14 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use vambrace_core::block::BlockList;
 
+use crate::aside::Aside;
 use crate::cell;
 use crate::fault::SandboxFault;
 use crate::launcher;
 use crate::offer::Offered;
 use crate::order;
 use crate::sys::message;
-use crate::task::{Task, Tasks};
+use crate::task::Task;
 use crate::tier::{Features, Tier};
 use crate::walk::Walk;
 use crate::wire::{self, Bytes, Order, Report, Request, View};
@@ -101,13 +102,13 @@ const MOST_LISTS: usize = 64;
 /// A launcher and what is known about the kernel.
 #[derive(Debug)]
 pub struct Sandbox {
-    control: OwnedFd,
+    control: Arc<OwnedFd>,
     launcher: Mutex<Child>,
     pub(crate) places: Places,
     features: OnceLock<Features>,
     pub(crate) landlock_abi: i32,
     pub(crate) walks: Mutex<HashMap<(PathBuf, Vec<String>), Walk>>,
-    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) aside: Aside,
     pub(crate) swept: Once,
     /// Lists of names that were compiled.
     names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
@@ -134,13 +135,13 @@ impl Sandbox {
             .spawn()
             .map_err(|source| SandboxFault::System { what: "cannot start the launcher", source })?;
         Ok(Self {
-            control: ours,
+            control: Arc::new(ours),
             launcher: Mutex::new(launcher),
             places,
             features: OnceLock::new(),
             landlock_abi: cell::landlock_abi(),
             walks: Mutex::new(HashMap::new()),
-            tasks: Arc::default(),
+            aside: Aside::default(),
             swept: Once::new(),
             names: Mutex::new(HashMap::new()),
             offers: Mutex::default(),
@@ -187,8 +188,8 @@ impl Sandbox {
         self.launcher.lock().id()
     }
 
-    pub(crate) fn control(&self) -> BorrowedFd<'_> {
-        self.control.as_fd()
+    pub(crate) fn control(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.control)
     }
 
     /// Counts a run as long as it is kept.
@@ -243,7 +244,7 @@ impl Drop for Sandbox {
             Ok(pair) => pair,
             Err(_) => return,
         };
-        self.control = ours;
+        self.control = Arc::new(ours);
         // What waits for an order of ours waits no more.
         self.offers.get_mut().clear();
         let _ = self.launcher.lock().wait();

@@ -15,6 +15,7 @@ use crate::denial::Told;
 use crate::fault::SandboxFault;
 use crate::network::{Door, PORTS, Sockets};
 use crate::observe::Observer;
+use crate::offer::Untold;
 use crate::outcome::{Captured, Exit};
 use crate::run::{Attempt, Stream};
 use crate::spec::Spec;
@@ -28,6 +29,8 @@ const MOST_LEFT: usize = 64;
 /// After so long without output whoever shows it is told.
 const IDLE: Duration = Duration::from_millis(50);
 const PIECE: usize = 64 << 10;
+/// So long at most the launcher does not know of a run.
+const UNTOLD: Duration = Duration::from_millis(1);
 
 /// The conversation of one run.
 pub(crate) struct Talk<'a> {
@@ -41,6 +44,7 @@ pub(crate) struct Talk<'a> {
     pub(crate) audit: Option<Audit>,
     pub(crate) layers: Vec<OwnedFd>,
     pub(crate) said: Said,
+    pub(crate) untold: Option<Untold>,
 }
 
 /// What was reported so far.
@@ -92,10 +96,15 @@ impl Said {
 pub(crate) struct Reading {
     handle: Option<OwnedFd>,
     stream: Stream,
-    pub(crate) captured: Captured,
+    captured: Captured,
 }
 
 impl Reading {
+    /// What was read, and the pipe if somebody may still have its other end.
+    pub(crate) fn finish(self) -> (Captured, Option<OwnedFd>) {
+        (self.captured, self.handle)
+    }
+
     pub(crate) fn new(handle: OwnedFd, stream: Stream) -> Self {
         Self { handle: Some(handle), stream, captured: Captured::default() }
     }
@@ -136,6 +145,7 @@ impl Reading {
 
 impl Talk<'_> {
     pub(crate) fn listen(&mut self, output: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxFault> {
+        let start = Instant::now();
         let mut report_open = true;
         let mut listener_open = true;
         // When it is to be said that nothing comes, if something came since that was last said. Whatever else happens
@@ -149,6 +159,9 @@ impl Talk<'_> {
                     stream.read_rest(self.most, &mut piece, output);
                 }
                 break;
+            }
+            if self.untold.is_some() && start.elapsed() >= UNTOLD {
+                self.untold = None;
             }
             let now = quiet_at.map(|_| Instant::now());
             if report_open && quiet_at.is_some() && quiet_at <= now {
@@ -179,6 +192,8 @@ impl Talk<'_> {
             }
             let limit = if !report_open {
                 Some(DRAIN)
+            } else if self.untold.is_some() {
+                Some(UNTOLD)
             } else {
                 quiet_at.zip(now).map(|(at, now)| at.saturating_duration_since(now))
             };
@@ -301,6 +316,6 @@ enum Ready {
 }
 
 /// Whether somebody ended it; a shell tells that of what it ran by a code past 128.
-fn killed(status: i32) -> bool {
+pub(crate) fn killed(status: i32) -> bool {
     libc::WIFSIGNALED(status) || libc::WEXITSTATUS(status) == 128 + libc::SIGKILL
 }

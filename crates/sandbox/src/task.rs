@@ -10,17 +10,23 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use rustix::fs::{AtFlags, CWD, Gid, Uid};
+use rustix::io::Errno;
 
 use crate::launcher::unowned;
 use crate::spec::Filesystem;
+use crate::wire::Identity;
 
 /// How the folders of a process begin.
 pub(crate) const PREFIX: &str = "vambrace-task-";
 /// So many wait at most.
 const MOST: usize = 8;
+/// No user's number.
+const UNKNOWN: u32 = u32::MAX;
 
 /// Folders that nobody has written to.
 #[derive(Debug, Default)]
@@ -41,6 +47,8 @@ pub(crate) struct Task {
 #[derive(Debug)]
 struct Parts {
     folder: PathBuf,
+    /// Whose they are, where that is known.
+    owner: AtomicU32,
     /// Each with its times when it was made.
     stamps: Vec<(&'static str, Times)>,
 }
@@ -98,6 +106,22 @@ impl Task {
     pub(crate) fn part(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
+
+    /// Makes whom the program runs as the owner of the folders, unless it was that before.
+    pub(crate) fn hand_over(&self, identity: Identity) -> Result<(), Errno> {
+        let owner = self.parts.as_ref().map(|parts| &parts.owner);
+        if owner.is_some_and(|owner| owner.swap(identity.uid, Ordering::Relaxed) == identity.uid) {
+            return Ok(());
+        }
+        hand_over(&self.folder, identity).inspect_err(|_| self.is_handed_over())
+    }
+
+    /// Somebody else does so.
+    pub(crate) fn is_handed_over(&self) {
+        if let Some(parts) = &self.parts {
+            parts.owner.store(UNKNOWN, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Drop for Task {
@@ -125,7 +149,7 @@ impl Parts {
             maker.create(&path)?;
             stamps.push((*name, times(&path)?));
         }
-        Ok(Self { folder, stamps })
+        Ok(Self { folder, owner: AtomicU32::new(UNKNOWN), stamps })
     }
 
     /// Nothing was there, by the folders' times. A name that came and went within one tick of the clock may leave no
@@ -155,6 +179,20 @@ impl Parts {
             remove_all(&self.folder);
         }
     }
+}
+
+/// Makes whom the program runs as the owner of the folders.
+pub(crate) fn hand_over(folder: &Path, identity: Identity) -> Result<(), Errno> {
+    let (uid, gid) = (Some(Uid::from_raw(identity.uid)), Some(Gid::from_raw(identity.gid)));
+    let own = |path: &Path| rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
+    own(folder)?;
+    for part in Task::PARTS {
+        match own(&folder.join(part)) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 /// Removes a folder of a run that has ended, also where the program left folders in it that nobody may look into.

@@ -119,6 +119,7 @@ pub(super) fn confine(
     identity: Identity,
     ready: Ready,
     stock: &mut Stock,
+    last: &dyn Fn(),
 ) -> Result<NotBegun, Step> {
     let order = &errand.order;
     if !ready.done {
@@ -135,8 +136,7 @@ pub(super) fn confine(
     }
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
     rules::landlock(order, walls, stock.base.take()).map_err(|errno| Step { name: "landlock", errno })?;
-    let (arguments, environment) = words(order).step("arguments")?;
-    let candidates = candidates(order).step("program")?;
+    let Texts { arguments, environment, candidates } = texts(order).step("program")?;
     process::close_on_exec_from(3).step("descriptors")?;
     let profile = Profile {
         network: order.network,
@@ -157,6 +157,7 @@ pub(super) fn confine(
     if order.audited {
         tell(errand.report.as_fd(), &Report::Begins, &[]).step("report")?;
     }
+    last();
     if let (Some(digest), Some(candidate)) = (order.digest, candidates.first()) {
         return Ok(execute_pinned(candidate, digest, &arguments, &environment));
     }
@@ -225,9 +226,18 @@ fn sealed_copy(mut file: std::fs::File) -> Result<std::fs::File, Errno> {
 
 type Words = Vec<std::ffi::CString>;
 
-fn words(order: &Order) -> Result<(Words, Words), Errno> {
+/// What the kernel is given to begin with.
+pub(super) struct Texts {
+    arguments: Words,
+    environment: Words,
+    /// Where the program may be.
+    candidates: Words,
+}
+
+pub(super) fn texts(order: &Order) -> Result<Texts, Errno> {
     let all = |list: &[Bytes]| list.iter().map(|text| c_text(text)).collect::<Result<Words, Errno>>();
-    Ok((all(&order.arguments)?, all(&order.environment)?))
+    let (arguments, environment) = (all(&order.arguments)?, all(&order.environment)?);
+    Ok(Texts { arguments, environment, candidates: candidates(order)? })
 }
 
 /// Where the program may be: as named, or the first of that name in `PATH`.

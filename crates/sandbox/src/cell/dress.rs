@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 
-use super::shell::{PRIVATE_SITE, Shell, mask_ahead, whiteout};
+use super::shell::{Shell, mask_ahead, whiteout};
 use super::template::{SITE, SYSTEM};
 use super::{Errand, Ids, tell};
 use crate::fault::{Named as _, Step};
@@ -21,7 +21,13 @@ use crate::wire::{Bytes, Mask, Order, Report, View};
 const THERE: &[&str] = &["dev", "proc", "tmp"];
 
 impl Shell {
-    /// Furnishes the room and moves in; the old root still lies over it. Gives the handles that outlive it: the upper layer and the merged view.
+    /// The new root becomes the root; the old one lies over it, and "up" leads there.
+    pub(crate) fn move_in(&self) -> Result<(), Step> {
+        rustix::process::chdir(SITE).step("new root")?;
+        rustix::process::pivot_root(".", ".").step("new root")
+    }
+
+    /// Furnishes the room. Gives the handles that outlive it: the upper layer and the merged view.
     pub(crate) fn dress(&mut self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
         let Errand { order, ids, .. } = errand;
         match (order.network, self.network.take()) {
@@ -70,7 +76,8 @@ impl Shell {
             self.scratch(order, &scratch.name, &scratch.folder, ids.as_ref()).step("scratch folder")?;
         }
         grounds.close().step("new root")?;
-        self.move_in().step("new root")?;
+        // Only the root itself: what is mounted in it has its own say.
+        mounting::close(self.root.as_fd()).step("new root")?;
         Ok(handles)
     }
 
@@ -125,14 +132,14 @@ impl Shell {
                 .step("mask layer")?;
         }
         self.masks(&self.mask, order, mode).step("mask layer")?;
-        let below = format!("{PRIVATE_SITE}/mask:{PRIVATE_SITE}/lower");
-        let (above, work) = (format!("{PRIVATE_SITE}/upper"), format!("{PRIVATE_SITE}/work"));
-        let mut options: Vec<(&std::ffi::CStr, &[u8])> = vec![(c"lowerdir", below.as_bytes())];
+        // The layers are named from here.
+        rustix::process::fchdir(&self.private).step("overlay")?;
+        let mut options: Vec<(&std::ffi::CStr, &[u8])> = vec![(c"lowerdir", b"mask:lower")];
         let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         if order.view == View::Layered {
             self.own_folder(&self.private, b"upper", mode).step("upper layer")?;
             self.own_folder(&self.private, b"work", 0o755).step("upper layer")?;
-            options.extend([(c"upperdir", above.as_bytes()), (c"workdir", work.as_bytes())]);
+            options.extend([(c"upperdir", b"upper".as_slice()), (c"workdir", b"work")]);
         } else {
             attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;
         }
@@ -206,18 +213,10 @@ impl Shell {
         mounting::attach(tree.as_fd(), place.as_fd())
     }
 
-    /// The new root becomes the root, under the old one.
-    fn move_in(&self) -> Result<(), Errno> {
-        // Only the root itself: what is mounted in it has its own say.
-        mounting::close(self.root.as_fd())?;
-        rustix::process::chdir(SITE)?;
-        rustix::process::pivot_root(".", ".")
-    }
-
     /// The old root and the layers' own place are gone. The kernel takes its time to answer, but at once they are.
     pub(crate) fn leave_host(&self) -> Result<(), Step> {
-        rustix::mount::unmount(".", UnmountFlags::DETACH).step("new root")?;
-        rustix::process::chdir("/").step("new root")
+        rustix::process::chdir("/").step("new root")?;
+        rustix::mount::unmount("/..", UnmountFlags::DETACH).step("new root")
     }
 }
 

@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
 use super::meter::{Meter, Over};
-use super::watch::{exited, reap};
+use super::rehearsal::rehearse;
+use super::watch::{exited, let_go_first, reap};
 use super::{Errand, Stock, become_program, confine, receive, tell};
 use crate::filter::Walls;
 use crate::sys::process;
@@ -54,20 +54,15 @@ fn run(
         if rustix::process::getppid() != Some(me) {
             process::leave(1)
         }
-        let order =
-            |channel: OwnedFd| wait_for_order(&channel, &launcher).and_then(|()| receive(channel.as_fd()));
+        let order = |channel: OwnedFd| {
+            rehearse(channel.as_fd());
+            wait_for_order(&channel, &launcher).and_then(|()| receive(channel.as_fd()))
+        };
         let Some(Ok(mut errand)) = channel.take().map(order) else { process::leave(1) };
         errand.order.guarded.push(me.as_raw_nonzero().get().unsigned_abs());
         let errand = came.insert(errand);
-        become_program(errand, Walls::LandlockOnly, identity, ready, &mut stock)
+        become_program(errand, Walls::LandlockOnly, identity, ready, &mut stock, &|| ())
     })?;
-    drop(launcher);
-    // The descriptors were shared: the program's streams are not ours to keep.
-    let nowhere = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&nowhere)?;
-    rustix::stdio::dup2_stdout(&nowhere)?;
-    rustix::stdio::dup2_stderr(&nowhere)?;
-    drop((nowhere, stock));
     // Without an order nobody waits for anything.
     // The pipes stay open to the end: whoever reads them is woken by the report, once, and not by every end of a pipe.
     let Some(Errand { report, order, go, streams: _open, .. }) = came else { return Ok(()) };
@@ -77,7 +72,11 @@ fn run(
     let ended = wait(program, Meter::new((!go.memory_limited).then_some(order.limits.memory), disk));
     end_all();
     let told = match ended {
-        End::Status { status, asked } => exited(status, asked, go.memory_limited),
+        End::Status { status, asked } => {
+            tell(report.as_fd(), &exited(status, asked, go.memory_limited), &[])?;
+            let_go_first(&report, status);
+            return Ok(());
+        }
         End::Over(Over::Memory) => Report::OverMemory,
         End::Over(Over::Disk) => Report::OverDisk,
         // The launcher tells why.

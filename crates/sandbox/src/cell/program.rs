@@ -2,7 +2,7 @@
 //! puts itself under the filter that is expected, while the cell builds the walls or waits for an order.
 //!
 //! INVARIANT: it shares the cell's memory (`sys::beside`). Until [`Program::go`] it only makes system calls; from then on
-//! until it has left this memory, the cell only does.
+//! until it has left this memory, the cell only does. It begins when the cell has no power left either.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
+use rustix::thread::CpuSet;
 
 use super::confine::{self, Planned, Ready};
 use super::{Errand, Stock, become_program, tell};
@@ -32,6 +33,8 @@ struct Shared {
     /// What it is to do, once `ordered` has come.
     errand: Mutex<Option<(Arc<Errand>, Stock)>>,
     ordered: Moment,
+    /// The cell has given up its powers too.
+    powerless: Moment,
 }
 
 impl Program {
@@ -55,13 +58,30 @@ impl Program {
     /// The walls stand, but for the old root that still lies over the new one: it waits for that to go, and begins.
     pub(super) fn go(&self, errand: Arc<Errand>, stock: Stock) {
         *self.shared.errand.lock() = Some((errand, stock));
+        self.bring_here();
         self.shared.ordered.come();
     }
 
-    /// Waits until it is the program, or has ended.
-    pub(super) fn begun(self) -> Pid {
+    /// This process is about to wait for the kernel: the other goes on where it stood. Any other processor may be asleep,
+    /// and takes longer to wake than the walls took to build.
+    fn bring_here(&self) {
+        let mut here = CpuSet::new();
+        here.set(rustix::thread::sched_getcpu());
+        // Where that is refused, the kernel chooses.
+        let _ = rustix::thread::sched_setaffinity(Some(self.process.pid), &here);
+    }
+
+    /// Lets it begin, and waits until it is the program, or has ended.
+    pub(super) fn begin(self) -> Pid {
+        self.shared.powerless.come();
         self.process.left();
         self.process.pid
+    }
+
+    /// It never begins.
+    pub(super) fn stop(&self) {
+        let _ = rustix::process::kill_process(self.process.pid, Signal::KILL);
+        self.process.left();
     }
 }
 
@@ -70,14 +90,18 @@ impl Shared {
         let ready = confine::get_ready(identity, planned);
         *self.ready.lock() = ready;
         self.prepared.come();
+        let anywhere = rustix::thread::sched_getaffinity(None);
         self.ordered.wait();
+        if let Ok(anywhere) = anywhere {
+            let _ = rustix::thread::sched_setaffinity(None, &anywhere);
+        }
         while !root_is_bare() {
             // The cell ends us where it cannot take the old root away.
             rustix::thread::sched_yield();
         }
         let Some((errand, mut stock)) = self.errand.lock().take() else { return };
         let ready = std::mem::take(&mut *self.ready.lock());
-        become_program(&errand, Walls::Namespaces, identity, ready, &mut stock)
+        become_program(&errand, Walls::Namespaces, identity, ready, &mut stock, &|| self.powerless.wait())
     }
 }
 

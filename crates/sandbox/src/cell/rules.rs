@@ -230,6 +230,13 @@ pub(crate) fn readable(order: &Order) -> Vec<PathBuf> {
     etc.chain(system).chain(fixed).chain(ordered.map(|path| bytes(path))).chain(workspace).collect()
 }
 
+/// A set with one rule, for nobody.
+pub(super) fn try_one() -> Result<(), RulesetError> {
+    let read = AccessFs::from_read(ABI::V1);
+    let rules = Ruleset::default().handle_access(read)?.create()?;
+    allow(rules, Path::new("/"), read).map(drop)
+}
+
 /// Has the calling process refused something by Landlock, for a record to be there.
 pub(crate) fn be_refused() -> Result<(), Errno> {
     let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);

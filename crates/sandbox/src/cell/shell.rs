@@ -21,7 +21,7 @@ pub(crate) const NAMESPACES: libc::c_int =
     libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
 
 /// Where the private file system lies while the room is furnished: in the old root, so that it goes with it.
-pub(super) const PRIVATE_SITE: &str = "/proc";
+const PRIVATE_SITE: &str = "/proc";
 
 /// A half-built room.
 pub(crate) struct Shell {

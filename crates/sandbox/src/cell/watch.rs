@@ -1,8 +1,9 @@
 //! The first process of a cell once the program runs: reaps what is orphaned, passes the request to end on, watches the
 //! memory where the kernel does not. When it ends, the kernel ends everything else in here.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -33,8 +34,9 @@ pub(super) fn wait(program: Pid, errand: &Errand) -> Result<(), Step> {
             Some(_) => {
                 if let Some(status) = reap(program) {
                     end_all();
-                    let exited = exited(status, asked, go.memory_limited);
-                    return tell(report.as_fd(), &exited, &[]).step("report");
+                    tell(report.as_fd(), &exited(status, asked, go.memory_limited), &[]).step("report")?;
+                    let_go_first(report, status);
+                    return Ok(());
                 }
             }
             None => {}
@@ -54,6 +56,17 @@ fn end_all() {
             }
             _ => {}
         }
+    }
+}
+
+/// Whoever waits for the run goes on before this process ends: the kernel has much to take down with it, and may do so where
+/// that one is to run. One that was killed may have been so for want of memory: then the launcher is waited for, who waits
+/// for us.
+pub(super) fn let_go_first(report: &OwnedFd, status: i32) {
+    const AT_MOST: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    if !crate::talk::killed(status) {
+        let mut list = [PollFd::new(report, PollFlags::empty())];
+        let _ = rustix::event::poll(&mut list, Some(&AT_MOST));
     }
 }
 

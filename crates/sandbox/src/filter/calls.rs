@@ -253,6 +253,7 @@ const NEEDED_BEFORE: &[libc::c_long] = &[
     libc::SYS_unshare,
     libc::SYS_sethostname,
     libc::SYS_socket,
+    libc::SYS_sched_setaffinity,
 ];
 
 /// The rules of a part of the filter. What is judged early is the same for every run.

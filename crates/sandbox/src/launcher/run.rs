@@ -6,14 +6,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{AtFlags, Gid, Uid};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::cgroup::Group;
 use super::pool::Cell;
 use crate::cell;
 use crate::sys::process::Child;
-use crate::task::{self, Task};
+use crate::task;
 use crate::tier::Tier;
 use crate::wire::{Bytes, Header, Identity, Report};
 
@@ -40,20 +39,6 @@ enum Phase {
     Grace(Instant),
     /// It is being ended; a keeper until this moment.
     Ending(Option<Instant>),
-}
-
-/// Makes whom the program runs as the owner of its folders.
-pub(crate) fn hand_over(task: &[u8], identity: Identity) -> Result<(), rustix::io::Errno> {
-    let (uid, gid) = (Some(Uid::from_raw(identity.uid)), Some(Gid::from_raw(identity.gid)));
-    let task = Path::new(std::ffi::OsStr::from_bytes(task));
-    rustix::fs::chownat(rustix::fs::CWD, task, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
-    for part in Task::PARTS {
-        match rustix::fs::chownat(rustix::fs::CWD, task.join(part), uid, gid, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 impl Run {
