@@ -36,6 +36,8 @@ use crate::terminate::{self, Resolves, Session, Terminated, Termination};
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
 /// How long what a program sent before it ended may take to go out.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// So long after the end of a run its unused sockets are closed.
+const LET_GO_FIRST: Duration = Duration::from_millis(2);
 const BACKLOG: i32 = 4096;
 
 /// What a gate is made of.
@@ -131,7 +133,8 @@ impl Gate {
         self.runtime.spawn(async move {
             while tasks.join_next().await.is_some() {}
             drop(done);
-            // Nobody waits for these any more.
+            // Nobody waits for these any more; whoever waited is to go on first.
+            tokio::time::sleep(LET_GO_FIRST).await;
             drop(spare);
         });
         // Nothing is ever sent: the end of the task is the message.

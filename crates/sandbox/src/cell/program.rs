@@ -101,7 +101,14 @@ impl Shared {
         }
         let Some((errand, mut stock)) = self.errand.lock().take() else { return };
         let ready = std::mem::take(&mut *self.ready.lock());
-        become_program(&errand, Walls::Namespaces, identity, ready, &mut stock, &|| self.powerless.wait())
+        become_program(&errand, Walls::Namespaces, identity, ready, &mut stock, &|| self.wait_for_the_cell())
+    }
+
+    fn wait_for_the_cell(&self) {
+        self.powerless.wait();
+        // It has nothing left to do but to wait for us. As long as it does not yet, the kernel would have the program begin on
+        // another processor.
+        rustix::thread::sched_yield();
     }
 }
 
