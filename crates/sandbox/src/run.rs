@@ -13,6 +13,7 @@ use vambrace_core::block::BlockList;
 use crate::audit::{self, Audit, Standing};
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
+use crate::launcher::Footing;
 use crate::observe;
 use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
@@ -100,6 +101,15 @@ impl Sandbox {
             let mut reasons = reasons();
             let mode = spec.filesystem.as_str();
             reasons
+        if self.footing == Footing::Nobody && layered {
+            let mode = spec.filesystem.as_str();
+            return Err(SandboxFault::Unavailable {
+                wanted: tier,
+                reasons: vec![format!(
+                    "root without CAP_SYS_ADMIN cannot show its files as another user's, which filesystem `{mode}` needs"
+                )],
+            });
+        }
                 .push(format!("tier no-userns cannot run with filesystem `{mode}`, which needs an overlay"));
             return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
@@ -236,6 +246,8 @@ impl Sandbox {
         let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
         Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
     }
+        // Whom nothing of root's can be lent to.
+        let stranger = self.footing == Footing::Nobody;
 
     /// Whether the names of the workspace were walked before, or need not be.
     fn knows(&self, spec: &Spec, ground: &Ground) -> bool {
@@ -254,9 +266,15 @@ impl Sandbox {
             _ => self.masks(workspace, base.as_fd(), spec, &masked)?,
         };
         let scratch = match spec.filesystem {
-            Filesystem::Read | Filesystem::ReadWrite | Filesystem::Speculative if tier != Tier::NoUserns => {
+            Filesystem::Read | Filesystem::ReadWrite | Filesystem::Speculative
+                if tier != Tier::NoUserns && !stranger =>
+            {
                 self.scratch(spec, workspace)?
             }
+        if stranger {
+            order.toolchains.clear();
+            order.blank.clear();
+        }
             _ => Vec::new(),
         };
         let work = match &task {

@@ -42,6 +42,9 @@ fn main() -> ExitCode {
         ["another-user", room] => real::tiers::as_another_user(room),
         ["unified-only", room] => return real::tiers::unified_only(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
+        ["one-id", room] => real::tiers::with_one_id(room),
+        ["capabilities", room] => real::tiers::with_few_capabilities(room),
+        ["say-who", room] => return real::tiers::say_who(room),
         ["hog", how] => real::trees::hog(how),
         ["promoter", room] => {
             real::files::promoter(room);

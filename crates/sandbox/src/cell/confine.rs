@@ -35,7 +35,8 @@ pub(super) fn give_up(identity: Identity) -> Result<(), Step> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("dumpable")
 }
 
-fn take(identity: Identity) -> Result<(), Errno> {
+/// Becomes another user, where it is to.
+pub(crate) fn take(identity: Identity) -> Result<(), Errno> {
     if !identity.taken {
         return Ok(());
     }
