@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use vambrace_core::block::BlockList;
 
 use crate::audit::{self, Audit, Standing};
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
+use crate::input::Feed;
 use crate::launcher::Footing;
 use crate::observe;
 use crate::order;
@@ -42,7 +43,8 @@ pub enum Stream {
 pub enum Input<'a> {
     /// Nothing.
     Nothing,
-    /// An open file, pipe or terminal.
+    /// An open file, pipe, terminal or socket. The program gets none of them but the reading end of a pipe: what it reads is
+    /// handed on.
     From(BorrowedFd<'a>),
 }
 
@@ -59,6 +61,9 @@ impl Sandbox {
     ) -> Result<Outcome, SandboxFault> {
         let first = self.tier(spec.only);
         self.refuse_below(spec, first)?;
+        // One for every attempt: what was taken from the input waits in it for whichever program begins.
+        let feed = Feed::new(input)?;
+        let input = feed.handle();
         match self.attempt(spec, first, input, output) {
             // Nothing was started: another tier may do.
             Err(Attempt::Walls(step)) => {
@@ -97,10 +102,6 @@ impl Sandbox {
             return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
         let layered = matches!(spec.filesystem, Filesystem::ReadWrite | Filesystem::Speculative);
-        if tier == Tier::NoUserns && layered {
-            let mut reasons = reasons();
-            let mode = spec.filesystem.as_str();
-            reasons
         if self.footing == Footing::Nobody && layered {
             let mode = spec.filesystem.as_str();
             return Err(SandboxFault::Unavailable {
@@ -110,6 +111,10 @@ impl Sandbox {
                 )],
             });
         }
+        if tier == Tier::NoUserns && layered {
+            let mut reasons = reasons();
+            let mode = spec.filesystem.as_str();
+            reasons
                 .push(format!("tier no-userns cannot run with filesystem `{mode}`, which needs an overlay"));
             return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
@@ -120,7 +125,7 @@ impl Sandbox {
         &self,
         spec: &Spec,
         tier: Tier,
-        input: Input<'_>,
+        input: BorrowedFd<'_>,
         output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Outcome, Attempt> {
         let start = Instant::now();
@@ -134,21 +139,6 @@ impl Sandbox {
         let mut audit = self.audit(spec, report.as_fd());
         let (out_read, out_write) = pipe()?;
         let (err_read, err_write) = pipe()?;
-        let nothing;
-        let input = match input {
-            Input::From(handle) => handle,
-            Input::Nothing => {
-                nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(SandboxFault::system("/dev/null"))?;
-                nothing.as_fd()
-            }
-        };
-        let facts = rustix::fs::fstat(input).map_err(SandboxFault::system("standard input"))?;
-        if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
-            // Whoever holds a folder gets to what lies below it without meeting any mount of the run's own.
-            let why = "standard input is a folder, which leads past the walls".to_owned();
-            return Err(SandboxFault::Refused(why).into());
-        }
         let header = Header {
             tier,
             limits: spec.limits,
@@ -246,8 +236,6 @@ impl Sandbox {
         let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
         Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
     }
-        // Whom nothing of root's can be lent to.
-        let stranger = self.footing == Footing::Nobody;
 
     /// Whether the names of the workspace were walked before, or need not be.
     fn knows(&self, spec: &Spec, ground: &Ground) -> bool {
@@ -259,6 +247,8 @@ impl Sandbox {
     fn prepare(&self, spec: &Spec, tier: Tier, ground: &Ground) -> Result<Prepared, Attempt> {
         let Ground { workspace, base, task, .. } = ground;
         let (base, task) = (Arc::clone(base), task.clone());
+        // Whom nothing of root's can be lent to.
+        let stranger = self.footing == Footing::Nobody;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
@@ -271,10 +261,6 @@ impl Sandbox {
             {
                 self.scratch(spec, workspace)?
             }
-        if stranger {
-            order.toolchains.clear();
-            order.blank.clear();
-        }
             _ => Vec::new(),
         };
         let work = match &task {
@@ -286,6 +272,10 @@ impl Sandbox {
         };
         let mut order =
             order::build(spec, workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
+        if stranger {
+            order.toolchains.clear();
+            order.blank.clear();
+        }
         self.places.refuse_shown(&order, task.as_deref())?;
         order.guarded = vec![std::process::id(), self.launcher_id()];
         Ok(Prepared { order, base, masked, protected, work, task })
