@@ -90,8 +90,47 @@ const FORBIDDEN: &[libc::c_long] = &[
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
 /// Cannot be judged, so they do not exist.
-const MISSING: &[libc::c_long] =
-    &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+const MISSING: &[libc::c_long] = &[
+    libc::SYS_clone3,
+    libc::SYS_openat2,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+/// Set-user-id and set-group-id: on a file of the host whoever starts it would become its owner, or of its group.
+const SET_ID: u32 = 0o6000;
+/// Calls that give a file its mode: where they say it, and where they say whether there will be a new file at all.
+const MODES: &[(libc::c_long, u32, Option<u32>)] = &[
+    (libc::SYS_fchmod, 1, None),
+    (libc::SYS_fchmodat, 2, None),
+    (libc::SYS_fchmodat2, 2, None),
+    (libc::SYS_mknodat, 2, None),
+    (libc::SYS_openat, 3, Some(2)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2, Some(1)),
+];
+/// Flags of an open that makes a file.
+const MAKES: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+
+/// Whether a call wants a set-id bit; its arguments are those that the kernel has.
+pub(crate) fn wants_set_id(number: libc::c_long, arguments: &[u64; 6]) -> bool {
+    let any = |argument: u32, bits: u32| {
+        usize::try_from(argument)
+            .ok()
+            .and_then(|at| arguments.get(at))
+            .is_some_and(|value| *value as u32 & bits != 0)
+    };
+    MODES.iter().any(|(call, mode, flags)| {
+        *call == number && any(*mode, SET_ID) && flags.is_none_or(|flags| any(flags, MAKES))
+    })
+}
 
 /// Change what a file says about itself; Landlock does not judge them.
 const ATTRIBUTES: &[libc::c_long] = &[
@@ -166,7 +205,6 @@ const CHANGES: &[libc::c_long] = &[
     libc::SYS_truncate,
     libc::SYS_execve,
     libc::SYS_execveat,
-    libc::SYS_openat2,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_creat,
     #[cfg(target_arch = "x86_64")]
@@ -240,6 +278,7 @@ const CONNECTING: &[libc::c_long] =
 /// What a stage and what it makes still need before the program starts.
 const NEEDED_BEFORE: &[libc::c_long] = &[
     libc::SYS_clone3,
+    libc::SYS_openat2,
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -274,7 +313,7 @@ pub(super) fn rules(profile: &Profile) -> BTreeMap<u32, Rule> {
         Part::Late => {
             let judged = whole(&Profile { observe: Observe::Off, ..profile.clone() });
             let mut rules = whole(profile);
-            rules.retain(|number, _| !(early(number) && judged.contains_key(number)));
+            rules.retain(|number, rule| !(early(number) && judged.get(number) == Some(rule)));
             rules
         }
     }
@@ -291,6 +330,11 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
         put(&mut rules, *number, Rule::always(ABSENT));
     }
     observed(profile, &mut rules);
+    for (number, mode, flags) in MODES {
+        let mode = Test::AnyBit { argument: *mode, bits: SET_ID };
+        let flags = flags.map(|argument| Test::AnyBit { argument, bits: MAKES });
+        before(&mut rules, *number, flags.into_iter().chain([mode]).collect(), no);
+    }
     arguments(profile, no, &mut rules);
     if profile.walls == Walls::LandlockOnly {
         for number in ATTRIBUTES.iter().chain(SHARED) {
@@ -392,6 +436,14 @@ fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
         put(rules, libc::SYS_sendto, at_once(3));
         put(rules, libc::SYS_sendmsg, at_once(2));
         put(rules, libc::SYS_sendmmsg, at_once(3));
+    }
+}
+
+/// A case before all others of a call.
+fn before(rules: &mut BTreeMap<u32, Rule>, number: libc::c_long, tests: Vec<Test>, verdict: Verdict) {
+    if let Ok(number) = u32::try_from(number) {
+        let rule = rules.entry(number).or_insert_with(|| Rule::always(Verdict::Allow));
+        rule.cases.insert(0, (tests, verdict));
     }
 }
 

@@ -14,6 +14,8 @@ use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start,
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
+        test("files::no_file_of_the_host_gets_a_set_id_bit", no_set_id),
+        test("files::a_workspace_with_a_set_group_id_bit_can_be_worked_in", set_group_id_workspace),
         test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
         test("files::a_secret_made_while_a_program_runs_is_not_shown", secrets_made_meanwhile),
         test("files::deny_shows_nothing", deny_shows_nothing),
@@ -938,4 +940,40 @@ fn pinned_script() {
         let outcome = sandbox().run(&spec, vambrace_sandbox::Input::Nothing, &mut begun).unwrap();
         check_out(&outcome, "begun\nas agreed\n");
     }
+}
+
+// S3: whoever starts such a file becomes the broker's user
+fn no_set_id() {
+    let room = Room::new();
+    let open = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(room.path("outside"), open(0o777)).unwrap();
+    let outside = room.path("outside").display().to_string();
+    for tier in TIERS {
+        let script =
+            format!("cp /usr/bin/id {outside}/id; chmod 6755 {outside}/id 2>/dev/null || echo refused");
+        let mut spec = in_tier(room.shell(Filesystem::Read, &script), tier);
+        spec.write = vec![room.path("outside")];
+        assert_eq!(out(&run(&spec)), "refused\n", "{tier}");
+        assert_eq!(mode(&room.path("outside/id")) & 0o7000, 0, "{tier}");
+    }
+    let mut spec =
+        room.shell(Filesystem::Read, "cp /usr/bin/id target/; chmod u+s target/id || ls -l target/id");
+    spec.scratch = vec!["target".to_owned()];
+    assert!(out(&run(&spec)).starts_with("-rwxr-xr-x "));
+}
+
+fn set_group_id_workspace() {
+    let room = Room::new();
+    let bit = || std::os::unix::fs::PermissionsExt::from_mode(0o2775);
+    for folder in ["project", "project/deep", "project/src"] {
+        std::fs::set_permissions(room.path(folder), bit()).unwrap();
+    }
+    let script = "mkdir src/new && echo x >src/new/file && echo y >>plain.txt && echo done";
+    let outcome = run(&room.shell(Filesystem::Speculative, script));
+    check_out(&outcome, "done\n");
+    assert_eq!(outcome.changes.unwrap().list.len(), 3);
+}
+
+fn mode(path: &std::path::Path) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions())
 }
