@@ -209,6 +209,19 @@ mod tests {
         check(&filter, libc::SYS_kill, [77, 9, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_kill, [u64::MAX, 9, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_kill, [78, 9, 0, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_kill, [(-77_i64).cast_unsigned(), 9, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_kill, [(-78_i64).cast_unsigned(), 9, 0, 0, 0, 0], ALLOW);
+        for command in [libc::F_SETOWN, 10, 15] {
+            let command = u64::from(command.unsigned_abs());
+            check(&filter, libc::SYS_fcntl, [3, command, 77, 0, 0, 0], errno(libc::EPERM));
+        }
+        check(&filter, libc::SYS_fcntl, [3, libc::F_SETFL as u64, 0, 0, 0, 0], ALLOW);
+        for request in [0x8901, 0x8902] {
+            check(&filter, libc::SYS_ioctl, [3, request, 77, 0, 0, 0], errno(libc::EPERM));
+        }
+        // Where Landlock keeps signals inside, nothing of that is needed.
+        let scoped = compile(&Profile { guarded: Vec::new(), ..profile(Walls::LandlockOnly, Observe::Off) });
+        check(&scoped, libc::SYS_fcntl, [3, libc::F_SETOWN as u64, 77, 0, 0, 0], ALLOW);
     }
 
     #[test]

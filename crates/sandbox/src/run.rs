@@ -277,7 +277,8 @@ impl Sandbox {
             order.blank.clear();
         }
         self.places.refuse_shown(&order, task.as_deref())?;
-        order.guarded = vec![std::process::id(), self.launcher_id()];
+        let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();
+        order.guarded = vec![std::process::id(), self.launcher_id(), group];
         Ok(Prepared { order, base, masked, protected, work, task })
     }
 

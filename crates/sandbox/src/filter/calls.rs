@@ -255,6 +255,11 @@ const SIGNALS: &[libc::c_long] = &[
 /// Of another process only with its number: `0` is the caller.
 const ABOUT_A_PROCESS: &[libc::c_long] = &[
     libc::SYS_prlimit64,
+/// What a handle is told about whom to signal, and by what: F_SETOWN, F_SETSIG, F_SETOWN_EX.
+const OWNERS: &[u32] = &[8, 10, 15];
+/// The same as requests: FIOSETOWN, SIOCSPGRP.
+const OWNER_REQUESTS: &[u32] = &[0x8901, 0x8902];
+
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
@@ -342,7 +347,9 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
         }
         if !profile.guarded.is_empty() {
             let everybody = u32::MAX;
-            let targets = profile.guarded.iter().copied().chain([everybody]);
+            // Alone, and as a group.
+            let groups = profile.guarded.iter().map(|guarded| guarded.wrapping_neg());
+            let targets = profile.guarded.iter().copied().chain(groups).chain([everybody]);
             let cases = targets.map(|value| (vec![Test::Equal { argument: 0, value }], NO)).collect();
             let rule = Rule { cases, otherwise: Verdict::Allow };
             for number in SIGNALS {
@@ -352,6 +359,14 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
         }
     }
     rules
+            // The kernel signals whom a handle is said to belong to.
+            let asked = |value: u32| (vec![Test::Equal { argument: 1, value }], NO);
+            let cases = OWNERS.iter().map(|value| asked(*value)).collect();
+            put(&mut rules, libc::SYS_fcntl, Rule { cases, otherwise: Verdict::Allow });
+            for value in OWNER_REQUESTS {
+                let (tests, verdict) = asked(*value);
+                before(&mut rules, libc::SYS_ioctl, tests, verdict);
+            }
 }
 
 fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
