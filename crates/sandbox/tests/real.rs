@@ -44,6 +44,8 @@ fn main() -> ExitCode {
         ["unified-only", room] => return real::tiers::unified_only(room),
         ["one-id", room] => real::tiers::with_one_id(room),
         ["capabilities", room] => real::tiers::with_few_capabilities(room),
+        ["few-watches", room] => real::tiers::few_watches(room),
+        ["say-watches", room] => return real::tiers::say_watches(room),
         ["say-who", room] => return real::tiers::say_who(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
         ["hog", how] => real::trees::hog(how),

@@ -189,8 +189,11 @@ const SHARED: &[libc::c_long] = &[
     libc::SYS_semctl,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
-    // Tells what happens to files that may not be read.
+    // Tells what happens to files that may not be read; and there are few for all.
     libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_init1,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_inotify_init,
 ];
 
 /// Change names or contents by path; asked about when writes are observed.
@@ -252,14 +255,14 @@ const SIGNALS: &[libc::c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// Of another process only with its number: `0` is the caller.
-const ABOUT_A_PROCESS: &[libc::c_long] = &[
-    libc::SYS_prlimit64,
 /// What a handle is told about whom to signal, and by what: F_SETOWN, F_SETSIG, F_SETOWN_EX.
 const OWNERS: &[u32] = &[8, 10, 15];
 /// The same as requests: FIOSETOWN, SIOCSPGRP.
 const OWNER_REQUESTS: &[u32] = &[0x8901, 0x8902];
 
+/// Of another process only with its number: `0` is the caller.
+const ABOUT_A_PROCESS: &[libc::c_long] = &[
+    libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
@@ -356,9 +359,6 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
                 put(&mut rules, *number, rule.clone());
             }
             put(&mut rules, libc::SYS_pidfd_send_signal, Rule::always(NO));
-        }
-    }
-    rules
             // The kernel signals whom a handle is said to belong to.
             let asked = |value: u32| (vec![Test::Equal { argument: 1, value }], NO);
             let cases = OWNERS.iter().map(|value| asked(*value)).collect();
@@ -367,6 +367,9 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
                 let (tests, verdict) = asked(*value);
                 before(&mut rules, libc::SYS_ioctl, tests, verdict);
             }
+        }
+    }
+    rules
 }
 
 fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {

@@ -143,6 +143,9 @@ impl Serving {
             Walls::Namespaces => cell::make_template(),
             Walls::LandlockOnly => Ok(()),
         });
+        if walls == Walls::Namespaces && footing != Footing::Powers {
+            share_watches();
+        }
         first_to_go();
         // Inherited by every cell; forty calls that no run has to wait for.
         capability::drop_bounding();
@@ -241,6 +244,20 @@ impl Serving {
 fn is_asked(channel: &OwnedFd) -> bool {
     let mut list = [PollFd::new(channel, PollFlags::IN)];
     rustix::event::poll(&mut list, Some(&QUIET)).is_ok_and(|ready| ready > 0)
+}
+
+/// Of the inotify instances and watches that the user may have, the runs of this stage get a quarter together: bounds of the
+/// stage's user namespace hold for those below it. Root's runs have a user id of their own, and bounds with it.
+#[expect(clippy::disallowed_methods, reason = "settings of the kernel")]
+fn share_watches() {
+    for what in ["instances", "watches"] {
+        let most =
+            std::fs::read_to_string(format!("/proc/sys/fs/inotify/max_user_{what}")).unwrap_or_default();
+        if let Ok(most) = most.trim().parse::<u64>() {
+            // Not in every container; there they are what the user has.
+            let _ = process::set(&format!("/proc/sys/user/max_inotify_{what}"), &(most / 4).to_string());
+        }
+    }
 }
 
 /// When the whole machine is out of memory, runs are ended before anything of the user's: not everything that a program

@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("tiers::a_masked_proc_leaves_everything_but_proc", masked_proc),
         test("tiers::a_user_of_any_number_is_confined", any_user),
         test("tiers::root_of_a_container_runs_nothing_as_root", no_root),
+        test("tiers::the_user_keeps_most_of_his_inotify_instances", watches),
         test("tiers::a_run_is_born_into_a_group_of_version_2_and_ended_with_it", unified_groups),
     ]
 }
@@ -28,6 +29,35 @@ fn masked_proc() {
 // Nobody's number is what the kernel says to whoever is in a user namespace without maps.
 fn any_user() {
     check("another-user", "full\nplain\nspeculative 1\ndemanding full: ran\n");
+}
+
+fn watches() {
+    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    let (_room, said) = run_machine("few-watches");
+    let (full, without) = said.trim().split_once(' ').unwrap();
+    assert!((1..=most / 4).contains(&full.parse().unwrap()), "{said}");
+    assert_eq!(without, "0");
+}
+
+/// How many instances a run of an ordinary user gets, in either tier.
+pub(crate) fn few_watches(room: &str) -> ! {
+    become_user(Some(1234));
+    go_on("say-watches", room)
+}
+
+pub(crate) fn say_watches(room: &str) -> ExitCode {
+    let room = Path::new(room);
+    let sandbox = start(&room.join("state"));
+    let program = std::env::current_exe().unwrap();
+    let mut spec = vambrace_sandbox::Spec::new(&program, room.join("project"));
+    spec.arguments = vec!["hog".into(), "watches".into()];
+    spec.read = vec![program];
+    for tier in super::kit::TIERS {
+        spec.only = Some(tier);
+        print!("{} ", out(&sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap()).trim());
+    }
+    ExitCode::SUCCESS
 }
 
 // Root with the capabilities of a container, root of a user namespace with one id: neither is root inside or, where there
@@ -123,6 +153,13 @@ pub(crate) fn unified_only(room: &str) -> ExitCode {
 
 #[track_caller]
 fn check(machine: &str, expected: &str) -> Room {
+    let (room, words) = run_machine(machine);
+    assert_eq!(words, expected);
+    room
+}
+
+#[track_caller]
+fn run_machine(machine: &str) -> (Room, String) {
     let room = Room::new();
     std::fs::create_dir(room.path("state")).unwrap();
     for name in ["state", "outside"] {
@@ -132,8 +169,8 @@ fn check(machine: &str, expected: &str) -> Room {
     let program = std::env::current_exe().unwrap();
     let said = Command::new(program).arg(machine).arg(room.path("")).output().unwrap();
     let words = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert_eq!(words, expected, "{}", String::from_utf8_lossy(&said.stderr));
-    room
+    assert!(said.status.success(), "{words}{}", String::from_utf8_lossy(&said.stderr));
+    (room, words)
 }
 
 /// As an ordinary user in namespaces of a container: one file of `/proc` is covered, so no new one can be mounted.
