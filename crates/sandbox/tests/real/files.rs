@@ -15,6 +15,7 @@ use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start,
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("files::no_file_of_the_host_gets_a_set_id_bit", no_set_id),
+        test("files::a_path_around_the_workspace_does_not_open_it", around_the_workspace),
         test("files::a_workspace_with_a_set_group_id_bit_can_be_worked_in", set_group_id_workspace),
         test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
         test("files::a_secret_made_while_a_program_runs_is_not_shown", secrets_made_meanwhile),
@@ -960,6 +961,24 @@ fn no_set_id() {
         room.shell(Filesystem::Read, "cp /usr/bin/id target/; chmod u+s target/id || ls -l target/id");
     spec.scratch = vec!["target".to_owned()];
     assert!(out(&run(&spec)).starts_with("-rwxr-xr-x "));
+}
+
+// T12: in either tier, whatever is granted around it
+fn around_the_workspace() {
+    let room = Room::new();
+    let script = "cat .env 2>/dev/null; echo x 2>/dev/null >>plain.txt; true";
+    for (mode, writes) in [(Filesystem::Read, true), (Filesystem::Write, true), (Filesystem::Write, false)] {
+        for tier in TIERS {
+            let script = script.replace(".env", &room.path("project/.env").display().to_string());
+            let mut spec = in_tier(room.shell(mode, &script), tier);
+            (if writes { &mut spec.write } else { &mut spec.read }).push(room.path(""));
+            match (tier, try_run(&spec)) {
+                (Tier::NoUserns, ran) => assert!(matches!(ran, Err(SandboxFault::Refused(_))), "{ran:?}"),
+                (_, ran) => assert_eq!(out(&ran.unwrap()), "", "{tier}"),
+            }
+            assert_eq!(room.read("project/plain.txt").as_deref(), Some("plain\n"), "{tier}");
+        }
+    }
 }
 
 fn set_group_id_workspace() {
