@@ -299,7 +299,7 @@ impl Launcher {
         for task in self.tasks.drain(..) {
             run::remove(&task);
         }
-        self.groups.sweep();
+        self.groups.leave();
     }
 
     /// Takes an ended run and what it left.

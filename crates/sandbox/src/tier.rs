@@ -147,7 +147,8 @@ impl FeatureKind {
                 "a kernel from 6.15 on, root outside of containers, and audit switched on (`auditctl -e 1`)"
             }
             Self::Cgroup => {
-                "run as a user service with `Delegate=yes`, or as root where control groups can be written"
+                "run as a service or scope of its own with `Delegate=yes` (nothing else in its group), or as root where control \
+                 groups can be written"
             }
         }
     }
