@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 
 use libtest_mimic::Trial;
 use vambrace_sandbox::{
-    ChangeKind, Exit, Filesystem, Journaled, Outcome, Places, Promote as _, PromoteFault, SandboxFault, Tier,
-    Why,
+    ChangeKind, Exit, Filesystem, Journaled, Observe, Outcome, Places, Promote as _, PromoteFault,
+    SandboxFault, Tier, Why,
 };
 
 use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start, test, try_run};
@@ -948,18 +948,19 @@ fn no_set_id() {
     let room = Room::new();
     let open = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
     std::fs::set_permissions(room.path("outside"), open(0o777)).unwrap();
-    let outside = room.path("outside").display().to_string();
-    for tier in TIERS {
-        let script =
-            format!("cp /usr/bin/id {outside}/id; chmod 6755 {outside}/id 2>/dev/null || echo refused");
+    for (tier, observe) in TIERS.into_iter().flat_map(|tier| [(tier, Observe::Off), (tier, Observe::Writes)])
+    {
+        let made = room.path(&format!("outside/{tier}-{observe:?}"));
+        let path = made.display();
+        let script = format!("cp /usr/bin/id {path}; chmod 6755 {path} 2>/dev/null || echo refused");
         let mut spec = in_tier(room.shell(Filesystem::Read, &script), tier);
-        spec.write = vec![room.path("outside")];
-        assert_eq!(out(&run(&spec)), "refused\n", "{tier}");
-        assert_eq!(mode(&room.path("outside/id")) & 0o7000, 0, "{tier}");
+        (spec.write, spec.observe) = (vec![room.path("outside")], observe);
+        check_out(&run(&spec), "refused\n");
+        assert_eq!(mode(&made) & 0o7000, 0, "{tier}");
     }
-    let mut spec =
-        room.shell(Filesystem::Read, "cp /usr/bin/id target/; chmod u+s target/id || ls -l target/id");
-    spec.scratch = vec!["target".to_owned()];
+    let script = "cp /usr/bin/id target/; chmod u+s target/id 2>/dev/null || ls -l target/id";
+    let mut spec = room.shell(Filesystem::Read, script);
+    (spec.scratch, spec.observe) = (vec!["target".to_owned()], Observe::Off);
     assert!(out(&run(&spec)).starts_with("-rwxr-xr-x "));
 }
 
