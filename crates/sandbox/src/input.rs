@@ -1,6 +1,6 @@
 //! What a program reads, without the handle that it comes from: whoever has that handle can do more with it than read. A
 //! terminal can be written to and set, a socket leads to its other end, a file has a mode and attributes. So everything but
-//! the reading end of a pipe is read here, by a thread, and handed on through a pipe.
+//! the reading end of a pipe without a name is read here, by a thread, and handed on through a pipe.
 //!
 //! No more is taken than the program is likely to want: of a file what it did not read is given back, of anything else the
 //! next piece is read when the last one is gone.
@@ -19,6 +19,8 @@ use crate::fault::SandboxFault;
 use crate::run::Input;
 use crate::sys::process;
 
+/// The kernel's own file system of pipes that have no name.
+const PIPES: rustix::fs::FsWord = 0x5049_5045;
 /// A pipe of this size holds one piece: it can be written to when nothing is in it.
 const PIECE: usize = 4096;
 /// How long a terminal that belongs to somebody else now is left alone.
@@ -59,7 +61,9 @@ impl Feed {
     fn of(input: BorrowedFd<'_>, kind: FileType) -> Result<Self, Errno> {
         let flags = rustix::fs::fcntl_getfl(input)?;
         let copy = || rustix::io::fcntl_dupfd_cloexec(input, 0);
-        if kind == FileType::Fifo && flags & OFlags::RWMODE == OFlags::RDONLY {
+        // One with a name is a file of somebody's, with a mode and times.
+        let unnamed = || rustix::fs::fstatfs(input).is_ok_and(|facts| facts.f_type == PIPES);
+        if kind == FileType::Fifo && flags & OFlags::RWMODE == OFlags::RDONLY && unnamed() {
             return Ok(Self { handle: copy()?, pump: None });
         }
         let (handle, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;

@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("input::a_terminal_is_neither_written_to_nor_set", terminal),
         test("input::a_socket_is_not_written_to", socket),
         test("input::a_file_is_neither_written_to_nor_changed", file),
+        test("input::a_pipe_with_a_name_is_not_changed", named_pipe),
         test("input::what_a_program_did_not_read_of_a_file_is_there_for_the_next", the_rest),
         test("input::a_large_file_comes_whole", large),
     ]
@@ -95,6 +96,20 @@ fn file() {
             assert_eq!(facts.permissions().mode() & 0o777, 0o640, "{tier}");
             assert!(facts.modified().unwrap().elapsed().unwrap().as_secs() < 3600, "{tier}");
         }
+    }
+}
+
+fn named_pipe() {
+    let room = Room::new();
+    let path = room.path("outside/pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o640)).unwrap();
+    for tier in TIERS {
+        let mut both = File::options().read(true).write(true).open(&path).unwrap();
+        both.write_all(b"sent\n").unwrap();
+        let input = File::open(&path).unwrap();
+        let script = "read line; chmod 777 /proc/self/fd/0 2>/dev/null; echo $line";
+        assert_eq!(out(&run(&room, tier, script, &input)), "sent\n", "{tier}");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640, "{tier}");
     }
 }
 
