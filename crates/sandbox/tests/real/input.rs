@@ -48,6 +48,14 @@ fn terminal() {
             seen.extend_from_slice(&piece[..read]);
         }
         assert_eq!(String::from_utf8_lossy(&seen), "typed\r\nend", "{tier}");
+        // What is typed after the run is nobody's but the terminal's.
+        ours.write_all(b"next\n").unwrap();
+        let mut ready = [rustix::event::PollFd::new(&theirs, rustix::event::PollFlags::IN)];
+        let bound = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut ready, Some(&bound)), Ok(1), "{tier}");
+        let mut next = [0; 64];
+        let read = rustix::io::read(&theirs, &mut next).unwrap();
+        assert_eq!(&next[..read], b"next\n", "{tier}");
     }
 }
 
