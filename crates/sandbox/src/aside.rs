@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 
 use crate::fault::SandboxFault;
@@ -28,20 +27,16 @@ pub(crate) struct Fittings {
     pub(crate) err: (OwnedFd, OwnedFd),
     /// Ours, theirs.
     pub(crate) report: (OwnedFd, OwnedFd),
-    /// Standard input, where there is none.
-    pub(crate) nothing: OwnedFd,
 }
 
 impl Fittings {
     fn make() -> Result<Self, SandboxFault> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(SandboxFault::system("a pipe"));
-        let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         Ok(Self {
             order: pipe()?,
             out: pipe()?,
             err: pipe()?,
             report: message::pair().map_err(SandboxFault::system("the run's socket"))?,
-            nothing: nothing.map_err(SandboxFault::system("/dev/null"))?,
         })
     }
 }

@@ -33,7 +33,7 @@ use crate::spec::{Limits, Network};
 use crate::sys::{capability, message, process};
 use crate::wire::{self, Expected, Go, Identity, Order, Report};
 
-pub(crate) use confine::landlock_abi;
+pub(crate) use confine::{landlock_abi, take};
 pub(crate) use count::running;
 pub(crate) use keeper::{end_strays, keep};
 use program::Program;
@@ -84,7 +84,7 @@ fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(),
         Ok(())
     } else {
         capability::drop_bounding();
-        own_ids(identity).step("user namespace")
+        own_ids(identity, (identity.uid, identity.gid)).step("user namespace")
     };
     let program = ids.and_then(|()| Program::make(identity, expected, &stock));
     let built = program.and_then(|program| {

@@ -4,8 +4,8 @@
 //! walls. What is here are the doors that lead around walls, into little-tested kernel code, or to other processes.
 //! The calls are laid out as a search tree, so an ordinary call passes about seven comparisons.
 //!
-//! `clone3` and `io_uring` cannot be judged (their arguments lie in memory); libraries fall back when they are told
-//! that the kernel does not have them.
+//! `clone3`, `openat2` and `io_uring` cannot be judged (their arguments lie in memory); libraries fall back when they are
+//! told that the kernel does not have them.
 
 mod assemble;
 mod calls;
@@ -13,7 +13,7 @@ mod calls;
 use crate::spec::{Network, Observe};
 use crate::sys::seccomp::Instruction;
 
-pub(crate) use calls::WRITE_FLAGS;
+pub(crate) use calls::{WRITE_FLAGS, wants_set_id};
 
 /// What a filter is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +93,7 @@ mod tests {
             check(&filter, number, none, errno(libc::EPERM));
         }
         check(&filter, libc::SYS_clone3, none, errno(libc::ENOSYS));
+        check(&filter, libc::SYS_openat2, none, errno(libc::ENOSYS));
         check(&filter, libc::SYS_io_uring_setup, none, errno(libc::ENOSYS));
         for number in
             [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_exit_group, libc::SYS_mmap]
@@ -115,6 +116,30 @@ mod tests {
         check(&filter, libc::SYS_socket, [libc::AF_INET as u64, 1, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_prlimit64, [0, 7, 0, 0, 0, 0], ALLOW);
         check(&filter, libc::SYS_prlimit64, [9, 7, 0, 0, 0, 0], errno(libc::EPERM));
+    }
+
+    #[test]
+    fn no_call_gives_a_file_a_set_id_bit() {
+        for observe in [Observe::Off, Observe::Writes] {
+            let filter = compile(&profile(Walls::Namespaces, observe));
+            let otherwise = if observe == Observe::Off { ALLOW } else { NOTIFY };
+            let makes = (libc::O_WRONLY | libc::O_CREAT) as u64;
+            for mode in [0o4755, 0o2755, 0o6000, 0o104755 | 1 << 40] {
+                let refused = errno(libc::EPERM);
+                check(&filter, libc::SYS_fchmod, [3, mode, 0, 0, 0, 0], refused);
+                check(&filter, libc::SYS_fchmodat, [0, 0, mode, 0, 0, 0], refused);
+                check(&filter, libc::SYS_fchmodat2, [0, 0, mode, 0, 0, 0], refused);
+                check(&filter, libc::SYS_mknodat, [0, 0, mode, 0, 0, 0], refused);
+                check(&filter, libc::SYS_openat, [0, 0, makes, mode, 0, 0], refused);
+                let unnamed = (libc::O_TMPFILE | libc::O_RDWR) as u64;
+                check(&filter, libc::SYS_openat, [0, 0, unnamed, mode, 0, 0], refused);
+                // Nothing is made: what stands there is no mode.
+                check(&filter, libc::SYS_openat, [0, 0, 0, mode, 0, 0], ALLOW);
+            }
+            check(&filter, libc::SYS_fchmod, [3, 0o1777, 0, 0, 0, 0], ALLOW);
+            check(&filter, libc::SYS_fchmodat, [0, 0, 0o755, 0, 0, 0], otherwise);
+            check(&filter, libc::SYS_openat, [0, 0, makes, 0o644, 0, 0], otherwise);
+        }
     }
 
     #[test]
@@ -184,6 +209,19 @@ mod tests {
         check(&filter, libc::SYS_kill, [77, 9, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_kill, [u64::MAX, 9, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_kill, [78, 9, 0, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_kill, [(-77_i64).cast_unsigned(), 9, 0, 0, 0, 0], errno(libc::EPERM));
+        check(&filter, libc::SYS_kill, [(-78_i64).cast_unsigned(), 9, 0, 0, 0, 0], ALLOW);
+        for command in [libc::F_SETOWN, 10, 15] {
+            let command = u64::from(command.unsigned_abs());
+            check(&filter, libc::SYS_fcntl, [3, command, 77, 0, 0, 0], errno(libc::EPERM));
+        }
+        check(&filter, libc::SYS_fcntl, [3, libc::F_SETFL as u64, 0, 0, 0, 0], ALLOW);
+        for request in [0x8901, 0x8902] {
+            check(&filter, libc::SYS_ioctl, [3, request, 77, 0, 0, 0], errno(libc::EPERM));
+        }
+        // Where Landlock keeps signals inside, nothing of that is needed.
+        let scoped = compile(&Profile { guarded: Vec::new(), ..profile(Walls::LandlockOnly, Observe::Off) });
+        check(&scoped, libc::SYS_fcntl, [3, libc::F_SETOWN as u64, 77, 0, 0, 0], ALLOW);
     }
 
     #[test]
@@ -220,8 +258,14 @@ mod tests {
                 let early = of(Network::None, Part::Early);
                 let (whole, late) = (of(network, Part::Whole), of(network, Part::Late));
                 assert!(late.len() * 2 < whole.len(), "{} of {}", late.len(), whole.len());
-                let arguments =
-                    [[0; 6], [77, 9, 0, 0, 0, 0], [1; 6], [u64::MAX; 6], [0, libc::TIOCSTI, 1, 0, 0, 0]];
+                let arguments = [
+                    [0; 6],
+                    [77, 9, 0, 0, 0, 0],
+                    [1; 6],
+                    [u64::MAX; 6],
+                    [0, libc::TIOCSTI, 1, 0, 0, 0],
+                    [0o6101; 6],
+                ];
                 for number in 0..480 {
                     for arguments in arguments {
                         let ask = |filter| run(filter, assemble::ARCHITECTURE, number, arguments);

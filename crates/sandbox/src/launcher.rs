@@ -3,6 +3,7 @@
 //! large broker never forks. When the broker goes, however it goes, the launcher ends every cell and leaves nothing.
 
 mod cgroup;
+mod footing;
 mod idmap;
 mod pool;
 mod probe;
@@ -23,13 +24,13 @@ use rustix::process::Pid;
 use crate::cell;
 use crate::filter::Walls;
 use crate::spec::{Network, Observe};
-use crate::sys::{capability, message};
+use crate::sys::message;
 use crate::task;
 use crate::tier::Tier;
 use crate::wire::{self, Bytes, Expected, Go, Header, Report, Request};
 use cgroup::Groups;
+pub(crate) use footing::{Footing, unowned};
 use idmap::IdMaps;
-pub(crate) use pool::unowned;
 use pool::{Asked, Cell, Guess, Staged};
 use run::Run;
 use stage::Kind;
@@ -68,8 +69,7 @@ struct Launcher {
     made: u64,
     /// Folders of runs that have ended, as long as they are there.
     tasks: Vec<Bytes>,
-    /// Root with its powers: cells need no user namespace, and take an unprivileged id.
-    powers: bool,
+    footing: Footing,
     /// Whether `/proc` can be mounted; known once probed or once a run said so.
     proc: bool,
     landlock_abi: i32,
@@ -102,7 +102,7 @@ impl Launcher {
             guess: Guess::default(),
             made: 0,
             tasks: Vec::new(),
-            powers: capability::may_administer(),
+            footing: Footing::now(),
             proc: true,
             landlock_abi: cell::landlock_abi(),
         })
@@ -187,7 +187,7 @@ impl Launcher {
         match wire::unpack::<Request>(&received.bytes) {
             Ok(Request::Probe) => {
                 let Some(report) = handles.next() else { return };
-                let features = probe::probe(&self.groups, self.powers);
+                let features = probe::probe(&self.groups, self.footing);
                 self.proc = features.works(crate::tier::FeatureKind::Proc);
                 // A broker that went away meanwhile is noticed in the next round.
                 let _ = cell::tell(report.as_fd(), &Report::Features(features), &[]);
@@ -303,7 +303,7 @@ impl Launcher {
         for task in self.tasks.drain(..) {
             run::remove(&task);
         }
-        self.groups.sweep();
+        self.groups.leave();
     }
 
     /// Takes an ended run and what it left.

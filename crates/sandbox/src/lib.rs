@@ -18,6 +18,7 @@ mod changes;
 mod denial;
 mod fault;
 mod filter;
+mod input;
 pub mod launcher;
 pub mod network;
 mod observe;

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::audit::{Heard, Right};
 use crate::cell;
 use crate::denial::{Certainty, Denial, Operation, Rule, Source, Told};
-use crate::filter::WRITE_FLAGS;
+use crate::filter::{WRITE_FLAGS, wants_set_id};
 use crate::network::{Door, hint};
 use crate::spec::Observe;
 use crate::sys::notify::{self, Notice};
@@ -176,7 +176,8 @@ impl Observer {
                 return Say::GoOn;
             }
         }
-        let Some(call) = Call::of(number, notice) else {
+        let judged = Call::of(number, notice).filter(|_| !wants_set_id(number, &notice.arguments));
+        let Some(call) = judged else {
             return Say::Refuse(Denial {
                 operation: Operation::Call,
                 path: PathBuf::from(call_name(number)),
@@ -361,7 +362,6 @@ impl Call {
             libc::SYS_chdir => one(Look, (HERE, a)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_readlink => one(Look, (HERE, a)),
-            libc::SYS_openat2 => one(open(first_word(notice.pid, c)), (folder(a), b)),
             libc::SYS_mkdirat | libc::SYS_mknodat | libc::SYS_fchmodat => one(Write, (folder(a), b)),
             libc::SYS_unlinkat => one(Delete, (folder(a), b)),
             libc::SYS_renameat | libc::SYS_renameat2 => two(Write, (folder(a), b), (folder(c), d)),
@@ -383,11 +383,6 @@ impl Call {
             _ => None,
         }
     }
-}
-
-/// The flags of an `openat2`, which lie in memory; read-only when they cannot be read.
-fn first_word(pid: u32, address: u64) -> u64 {
-    notify::read_word(pid, address).unwrap_or(0)
 }
 
 /// What a path of another process begins at, from its own root on.
@@ -445,6 +440,9 @@ fn call_name(number: libc::c_long) -> String {
         (libc::SYS_process_vm_readv, "process_vm_readv"),
         (libc::SYS_open_by_handle_at, "open_by_handle_at"),
         (libc::SYS_name_to_handle_at, "name_to_handle_at"),
+        (libc::SYS_fchmod, "fchmod with a set-id bit"),
+        (libc::SYS_fchmodat, "fchmodat with a set-id bit"),
+        (libc::SYS_openat, "openat with a set-id bit"),
     ];
     known
         .iter()

@@ -113,6 +113,9 @@ pub(crate) fn build(
     let toolchains = toolchains(spec, workspace);
     let mut write = spec.write.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
     let read = spec.read.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
+    if tier == Tier::NoUserns {
+        refuse_around(workspace, view, &read, &write)?;
+    }
     if let Some(task) = task {
         write.extend([task.part("tmp"), task.part("home")]);
         write.extend((view == View::Fresh).then(|| task.part("work")));
@@ -157,6 +160,25 @@ pub(crate) fn build(
         landlock_abi,
         guarded: Vec::new(),
     })
+}
+
+/// Without mounts nothing lies over what is granted: a path that holds the workspace would open it in full, its secrets and,
+/// in mode `write`, its files too.
+fn refuse_around(
+    workspace: &Path,
+    view: View,
+    read: &[PathBuf],
+    write: &[PathBuf],
+) -> Result<(), SandboxFault> {
+    let read = if view == View::Fresh { read } else { &[] };
+    let write = if view == View::Absent { &[] } else { write };
+    match read.iter().chain(write).find(|path| workspace.starts_with(path)) {
+        Some(path) => Err(SandboxFault::Refused(format!(
+            "`{}` holds the workspace, which tier no-userns cannot keep apart from it; name what is needed beside it",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn bytes(path: &Path) -> Bytes {

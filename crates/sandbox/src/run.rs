@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use vambrace_core::block::BlockList;
 
 use crate::aside::Fittings;
 use crate::audit::{self, Audit, Standing};
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
+use crate::input::Feed;
+use crate::launcher::Footing;
 use crate::observe;
 use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
@@ -41,7 +43,8 @@ pub enum Stream {
 pub enum Input<'a> {
     /// Nothing.
     Nothing,
-    /// An open file, pipe or terminal.
+    /// An open file, pipe, terminal or socket. The program gets none of them but the reading end of a pipe: what it reads is
+    /// handed on.
     From(BorrowedFd<'a>),
 }
 
@@ -58,6 +61,9 @@ impl Sandbox {
     ) -> Result<Outcome, SandboxFault> {
         let first = self.tier(spec.only);
         self.refuse_below(spec, first)?;
+        // One for every attempt: what was taken from the input waits in it for whichever program begins.
+        let feed = Feed::new(input)?;
+        let input = feed.handle();
         match self.attempt(spec, first, input, output) {
             // Nothing was started: another tier may do.
             Err(Attempt::Walls(step)) => {
@@ -96,6 +102,15 @@ impl Sandbox {
             return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
         let layered = matches!(spec.filesystem, Filesystem::ReadWrite | Filesystem::Speculative);
+        if self.footing == Footing::Nobody && layered {
+            let mode = spec.filesystem.as_str();
+            return Err(SandboxFault::Unavailable {
+                wanted: tier,
+                reasons: vec![format!(
+                    "root without CAP_SYS_ADMIN cannot show its files as another user's, which filesystem `{mode}` needs"
+                )],
+            });
+        }
         if tier == Tier::NoUserns && layered {
             let mut reasons = reasons();
             let mode = spec.filesystem.as_str();
@@ -110,7 +125,7 @@ impl Sandbox {
         &self,
         spec: &Spec,
         tier: Tier,
-        input: Input<'_>,
+        input: BorrowedFd<'_>,
         output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Outcome, Attempt> {
         let start = Instant::now();
@@ -124,19 +139,8 @@ impl Sandbox {
             out: (out_read, out_write),
             err: (err_read, err_write),
             report: (report, theirs),
-            nothing,
         } = self.aside.fittings()?;
         let mut audit = self.audit(spec, report.as_fd());
-        let input = match input {
-            Input::From(handle) => handle,
-            Input::Nothing => nothing.as_fd(),
-        };
-        let facts = rustix::fs::fstat(input).map_err(SandboxFault::system("standard input"))?;
-        if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
-            // Whoever holds a folder gets to what lies below it without meeting any mount of the run's own.
-            let why = "standard input is a folder, which leads past the walls".to_owned();
-            return Err(SandboxFault::Refused(why).into());
-        }
         let header = Header {
             tier,
             limits: spec.limits,
@@ -196,7 +200,7 @@ impl Sandbox {
         });
         let (out, out_read) = out.finish();
         let (err, err_read) = err.finish();
-        self.aside.leave((untold, report, observer, nothing, out_read, err_read));
+        self.aside.leave((untold, report, observer, out_read, err_read));
         let changes = self.changes(spec, &prepared, layers, since)?;
         Ok(Outcome {
             tier,
@@ -245,6 +249,8 @@ impl Sandbox {
     fn prepare(&self, spec: &Spec, tier: Tier, ground: &Ground) -> Result<Prepared, Attempt> {
         let Ground { workspace, base, task, .. } = ground;
         let (base, task) = (Arc::clone(base), task.clone());
+        // Whom nothing of root's can be lent to.
+        let stranger = self.footing == Footing::Nobody;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
@@ -252,7 +258,9 @@ impl Sandbox {
             _ => self.masks(workspace, base.as_fd(), spec, &masked)?,
         };
         let scratch = match spec.filesystem {
-            Filesystem::Read | Filesystem::ReadWrite | Filesystem::Speculative if tier != Tier::NoUserns => {
+            Filesystem::Read | Filesystem::ReadWrite | Filesystem::Speculative
+                if tier != Tier::NoUserns && !stranger =>
+            {
                 self.scratch(spec, workspace)?
             }
             _ => Vec::new(),
@@ -266,8 +274,13 @@ impl Sandbox {
         };
         let mut order =
             order::build(spec, workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
+        if stranger {
+            order.toolchains.clear();
+            order.blank.clear();
+        }
         self.places.refuse_shown(&order, task.as_deref())?;
-        order.guarded = vec![std::process::id(), self.launcher_id()];
+        let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();
+        order.guarded = vec![std::process::id(), self.launcher_id(), group];
         Ok(Prepared { order, base, masked, protected, work, task })
     }
 

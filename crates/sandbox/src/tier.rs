@@ -63,6 +63,8 @@ pub enum FeatureKind {
     Overlay,
     /// Mounts that show files as another user's; only asked of root.
     Idmap,
+    /// A user id for programs that is not root's; only asked of root.
+    Identity,
     /// Landlock from ABI 3 on.
     Landlock,
     /// The system call filter.
@@ -85,6 +87,7 @@ impl FeatureKind {
             Self::Proc => "proc",
             Self::Overlay => "overlay",
             Self::Idmap => "idmapped mounts",
+            Self::Identity => "user id",
             Self::Landlock => "landlock",
             Self::Seccomp => "seccomp",
             Self::Observer => "observer",
@@ -102,6 +105,10 @@ impl FeatureKind {
             }
             Self::Idmap => {
                 "a broker that is root cannot show its files to an unprivileged user: tier no-userns"
+            }
+            Self::Identity => {
+                "programs find another number and have no capability, but files take them for root; tier no-userns is \
+                 refused"
             }
             Self::Proc => "programs run in tier full-no-proc: they find no /proc",
             Self::Landlock => "no program is run: both tiers rest on it",
@@ -130,6 +137,9 @@ impl FeatureKind {
             }
             Self::Overlay => "a kernel from 5.11 on with overlayfs",
             Self::Idmap => "a kernel from 5.19 on, or run the broker as an ordinary user",
+            Self::Identity => {
+                "start it as an ordinary user, with CAP_SETUID and CAP_SETGID, or in a user namespace with more than one id"
+            }
             Self::Landlock => "a kernel from 6.2 on with landlock in its `lsm=` list",
             Self::Seccomp => "a kernel with CONFIG_SECCOMP_FILTER; in a container allow the seccomp call",
             Self::Observer => "a kernel from 5.5 on; not inside another program that listens",
@@ -137,7 +147,8 @@ impl FeatureKind {
                 "a kernel from 6.15 on, root outside of containers, and audit switched on (`auditctl -e 1`)"
             }
             Self::Cgroup => {
-                "run as a user service with `Delegate=yes`, or as root where control groups can be written"
+                "run as a service or scope of its own with `Delegate=yes` (nothing else in its group), or as root where control \
+                 groups can be written"
             }
         }
     }
@@ -162,12 +173,12 @@ impl Features {
     /// The strongest tier.
     #[must_use]
     pub fn tier(&self) -> Option<Tier> {
-        use FeatureKind::{Idmap, Landlock, Mounts, Namespaces, Overlay, Proc, Seccomp};
+        use FeatureKind::{Identity, Idmap, Landlock, Mounts, Namespaces, Overlay, Proc, Seccomp};
         let all = |kinds: &[FeatureKind]| kinds.iter().all(|kind| self.works(*kind));
         if !all(&[Landlock, Seccomp]) {
             None
         } else if !all(&[Namespaces, Mounts, Overlay, Idmap]) {
-            Some(Tier::NoUserns)
+            self.works(Identity).then_some(Tier::NoUserns)
         } else if self.works(Proc) {
             Some(Tier::Full)
         } else {

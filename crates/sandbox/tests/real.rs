@@ -20,6 +20,7 @@ mod real {
     pub(crate) mod basics;
     pub(crate) mod escape;
     pub(crate) mod files;
+    pub(crate) mod input;
     pub(crate) mod kit;
     pub(crate) mod probes;
     pub(crate) mod tiers;
@@ -41,6 +42,11 @@ fn main() -> ExitCode {
         ["masked-proc", room] => real::tiers::behind_a_mask(room),
         ["another-user", room] => real::tiers::as_another_user(room),
         ["unified-only", room] => return real::tiers::unified_only(room),
+        ["one-id", room] => real::tiers::with_one_id(room),
+        ["capabilities", room] => real::tiers::with_few_capabilities(room),
+        ["few-watches", room] => real::tiers::few_watches(room),
+        ["say-watches", room] => return real::tiers::say_watches(room),
+        ["say-who", room] => return real::tiers::say_who(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
         ["hog", how] => real::trees::hog(how),
         ["promoter", room] => {
@@ -59,6 +65,7 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(real::basics::trials());
     trials.extend(real::files::trials());
+    trials.extend(real::input::trials());
     trials.extend(real::trees::trials());
     trials.extend(real::tiers::trials());
     trials.extend(real::audit::trials());

@@ -14,6 +14,7 @@ use crate::filter::{Profile, Walls};
 use crate::spec::{Limits, Network, Observe};
 use crate::sys::seccomp::Instruction;
 use crate::sys::{capability, process, seccomp};
+use crate::tier::Tier;
 use crate::wire::{Bytes, Expected, Identity, Order, Report, c_text};
 
 /// The newest Landlock that the kernel has; 0 when there is none.
@@ -35,7 +36,8 @@ pub(super) fn give_up(identity: Identity) -> Result<(), Step> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("dumpable")
 }
 
-fn take(identity: Identity) -> Result<(), Errno> {
+/// Becomes another user, where it is to.
+pub(crate) fn take(identity: Identity) -> Result<(), Errno> {
     if !identity.taken {
         return Ok(());
     }
@@ -129,7 +131,7 @@ pub(super) fn confine(
     rustix::stdio::dup2_stdin(input).step("standard input")?;
     rustix::stdio::dup2_stdout(output).step("standard output")?;
     rustix::stdio::dup2_stderr(error).step("standard error")?;
-    limit(&order.limits, walls, identity, errand.go.others, stock.bounds).step("limits")?;
+    limit(&order.limits, walls, identity, errand, stock.bounds).step("limits")?;
     // Of the caller's choice, so no fault of the walls.
     if let Err(errno) = c_text(&order.cwd).and_then(|cwd| process::go_to(&cwd)) {
         return Ok(NotBegun::Refused(errno));
@@ -270,6 +272,9 @@ const RESOURCES: [Resource; 9] = [
     Resource::Sigpending,
 ];
 
+/// So many times what the whole tree may hold is what one process may ask for where the tree is watched.
+const WATCHED: u64 = 8;
+
 /// Limits that hold already, and are inherited: none is widened.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds([Option<u64>; RESOURCES.len()]);
@@ -284,7 +289,7 @@ fn limit(
     limits: &Limits,
     walls: Walls,
     identity: Identity,
-    others: Option<u64>,
+    errand: &Errand,
     bounds: Bounds,
 ) -> Result<(), Errno> {
     let processes = match walls {
@@ -293,7 +298,7 @@ fn limit(
         // Counted with everything else that the user runs, but a user id of its own runs nothing else.
         Walls::LandlockOnly if identity.taken => limits.processes,
         Walls::LandlockOnly => {
-            let others = others.unwrap_or_else(super::running);
+            let others = errand.go.others.unwrap_or_else(super::running);
             limits.processes.saturating_add(others)
         }
     };
@@ -302,13 +307,21 @@ fn limit(
         Walls::Namespaces => limits.file_size,
         Walls::LandlockOnly => limits.file_size.min(limits.disk),
     };
+    // Memory is bounded for the tree: a process that wants too much of it is to be ended, and that told, not to be refused
+    // and to end with a code of its own. Where the tree is watched, a single process cannot take all at once.
+    let data = match errand.order.tier {
+        _ if errand.go.memory_limited => u64::MAX,
+        // Nobody can look.
+        Tier::FullNoProc => limits.memory,
+        _ => limits.memory.saturating_mul(WATCHED),
+    };
     let wanted = [
         // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
         1,
         limits.open_files,
         file,
         limits.cpu_seconds,
-        limits.memory,
+        data,
         processes,
         64 << 10,
         800 << 10,

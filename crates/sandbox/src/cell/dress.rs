@@ -122,7 +122,8 @@ impl Shell {
             return Ok(vec![upper]);
         }
         let source = mounting::open_source(self.host.as_fd(), &order.workspace).step("workspace")?;
-        let mode = rustix::fs::fstat(&source).step("workspace")?.st_mode & 0o7777;
+        // Nobody makes set-id bits in here, not even this process.
+        let mode = rustix::fs::fstat(&source).step("workspace")?.st_mode & 0o1777;
         let tree = mounting::clone_tree(source.as_fd()).step("workspace")?;
         mounting::restrict(tree.as_fd(), Access::ReadOnly, ids.map(|ids| ids.of_owner.as_fd()))
             .step("workspace")?;
@@ -182,7 +183,7 @@ impl Shell {
                     whiteout(here.as_fd(), name)?;
                     break;
                 }
-                match self.own_folder(&here, name, modes.next().unwrap_or(mode) & 0o7777) {
+                match self.own_folder(&here, name, modes.next().unwrap_or(mode) & 0o1777) {
                     Ok(_) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
                 }

@@ -90,15 +90,20 @@ fn lies_below(folder: &Path) -> u64 {
     while let Some(here) = ahead.pop() {
         let entries = match fs::read_dir(&here) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return u64::MAX,
-            // It went away meanwhile.
-            Err(_) => continue,
+            // It went away meanwhile. Any other reason, a path that is too long for one, hides what lies there.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(_) => return u64::MAX,
         };
-        for facts in entries.filter_map(Result::ok).map(|entry| (entry.path(), entry.metadata())) {
-            let (path, Ok(facts)) = facts else { continue };
-            total = total.saturating_add(facts.blocks().saturating_mul(512));
-            if facts.is_dir() {
-                ahead.push(path);
+        for entry in entries {
+            match entry.and_then(|entry| Ok((entry.path(), entry.metadata()?))) {
+                Ok((path, facts)) => {
+                    total = total.saturating_add(facts.blocks().saturating_mul(512));
+                    if facts.is_dir() {
+                        ahead.push(path);
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(_) => return u64::MAX,
             }
         }
     }
@@ -121,6 +126,16 @@ mod tests {
         let total = lies_below(folder.path());
         assert!((100_000..1_000_000).contains(&total), "{total}");
         assert_eq!(lies_below(&at("none")), 0);
+        let mut here =
+            rustix::fs::open(folder.path(), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        let long = "n".repeat(250);
+        for _ in 0..18 {
+            rustix::fs::mkdirat(&here, &long, rustix::fs::Mode::RWXU).unwrap();
+            here = rustix::fs::openat(&here, &long, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty())
+                .unwrap();
+        }
+        assert_eq!(lies_below(folder.path()), u64::MAX);
+        fs::remove_dir_all(at(&long)).unwrap();
         fs::set_permissions(at("a"), std::os::unix::fs::PermissionsExt::from_mode(0o300)).unwrap();
         if !rustix::process::geteuid().is_root() {
             assert_eq!(lies_below(folder.path()), u64::MAX);

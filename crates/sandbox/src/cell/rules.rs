@@ -15,7 +15,8 @@ use crate::filter::Walls;
 use crate::sys::mounting::trimmed;
 use crate::wire::{Order, View};
 
-/// The files and folders of `/etc` that programs need; everything else there is nobody's business.
+/// The files and folders of `/etc` that programs need; everything else there, private keys among them, is nobody's
+/// business.
 const ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
@@ -45,14 +46,20 @@ const ETC: &[&str] = &[
     "os-release",
     "passwd",
     "perl",
-    "pki",
+    "pki/ca-trust",
+    "pki/java",
+    "pki/tls/cert.pem",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
     "profile",
     "profile.d",
     "protocols",
     "python3",
     "services",
     "shells",
-    "ssl",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
     "terminfo",
     "timezone",
     "xml",

@@ -13,6 +13,7 @@ use rustix::mount::{MountAttrFlags, MountPropagationFlags};
 
 use crate::fault::{Named as _, Step};
 use crate::sys::mounting::{self, Access};
+use crate::sys::process;
 use crate::wire::Identity;
 
 /// Where the template and, over it, the new root lie.
@@ -92,15 +93,11 @@ fn devices(host: &OwnedFd, root: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The user keeps the number that he has; there is no other in here.
-pub(crate) fn own_ids(identity: Identity) -> Result<(), Errno> {
-    let write = |path: &str, text: String| -> Result<(), Errno> {
-        let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-        rustix::io::write(&file, text.as_bytes()).map(drop)
-    };
+/// Who is who in a user namespace of this process's own: it has one number inside and is whom it was outside.
+pub(crate) fn own_ids(inside: Identity, outside: (u32, u32)) -> Result<(), Errno> {
     // A process that nobody may look into may not write its own maps either.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?;
-    write("/proc/self/setgroups", "deny".to_owned())?;
-    write("/proc/self/uid_map", format!("{0} {0} 1", identity.uid))?;
-    write("/proc/self/gid_map", format!("{0} {0} 1", identity.gid))
+    process::set("/proc/self/setgroups", "deny")?;
+    process::set("/proc/self/uid_map", &format!("{} {} 1", inside.uid, outside.0))?;
+    process::set("/proc/self/gid_map", &format!("{} {} 1", inside.gid, outside.1))
 }

@@ -41,7 +41,7 @@ pub(super) enum Verdict {
 }
 
 /// A question about one argument (its low half, which is all that the kernel looks at in the calls judged here).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Test {
     AnyBit { argument: u32, bits: u32 },
     Equal { argument: u32, value: u32 },
@@ -49,7 +49,7 @@ pub(super) enum Test {
 }
 
 /// The rule of one call: the first case whose tests all hold decides, else the last word.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) cases: Vec<(Vec<Test>, Verdict)>,
     pub(super) otherwise: Verdict,

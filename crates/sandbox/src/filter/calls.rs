@@ -90,8 +90,47 @@ const FORBIDDEN: &[libc::c_long] = &[
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
 /// Cannot be judged, so they do not exist.
-const MISSING: &[libc::c_long] =
-    &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+const MISSING: &[libc::c_long] = &[
+    libc::SYS_clone3,
+    libc::SYS_openat2,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+/// Set-user-id and set-group-id: on a file of the host whoever starts it would become its owner, or of its group.
+const SET_ID: u32 = 0o6000;
+/// Calls that give a file its mode: where they say it, and where they say whether there will be a new file at all.
+const MODES: &[(libc::c_long, u32, Option<u32>)] = &[
+    (libc::SYS_fchmod, 1, None),
+    (libc::SYS_fchmodat, 2, None),
+    (libc::SYS_fchmodat2, 2, None),
+    (libc::SYS_mknodat, 2, None),
+    (libc::SYS_openat, 3, Some(2)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2, Some(1)),
+];
+/// Flags of an open that makes a file.
+const MAKES: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+
+/// Whether a call wants a set-id bit; its arguments are those that the kernel has.
+pub(crate) fn wants_set_id(number: libc::c_long, arguments: &[u64; 6]) -> bool {
+    let any = |argument: u32, bits: u32| {
+        usize::try_from(argument)
+            .ok()
+            .and_then(|at| arguments.get(at))
+            .is_some_and(|value| *value as u32 & bits != 0)
+    };
+    MODES.iter().any(|(call, mode, flags)| {
+        *call == number && any(*mode, SET_ID) && flags.is_none_or(|flags| any(flags, MAKES))
+    })
+}
 
 /// Change what a file says about itself; Landlock does not judge them.
 const ATTRIBUTES: &[libc::c_long] = &[
@@ -150,8 +189,11 @@ const SHARED: &[libc::c_long] = &[
     libc::SYS_semctl,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
-    // Tells what happens to files that may not be read.
+    // Tells what happens to files that may not be read; and there are few for all.
     libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_init1,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_inotify_init,
 ];
 
 /// Change names or contents by path; asked about when writes are observed.
@@ -166,7 +208,6 @@ const CHANGES: &[libc::c_long] = &[
     libc::SYS_truncate,
     libc::SYS_execve,
     libc::SYS_execveat,
-    libc::SYS_openat2,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_creat,
     #[cfg(target_arch = "x86_64")]
@@ -214,6 +255,11 @@ const SIGNALS: &[libc::c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
+/// What a handle is told about whom to signal, and by what: F_SETOWN, F_SETSIG, F_SETOWN_EX.
+const OWNERS: &[u32] = &[8, 10, 15];
+/// The same as requests: FIOSETOWN, SIOCSPGRP.
+const OWNER_REQUESTS: &[u32] = &[0x8901, 0x8902];
+
 /// Of another process only with its number: `0` is the caller.
 const ABOUT_A_PROCESS: &[libc::c_long] = &[
     libc::SYS_prlimit64,
@@ -240,6 +286,7 @@ const CONNECTING: &[libc::c_long] =
 /// What a stage and what it makes still need before the program starts.
 const NEEDED_BEFORE: &[libc::c_long] = &[
     libc::SYS_clone3,
+    libc::SYS_openat2,
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -275,7 +322,7 @@ pub(super) fn rules(profile: &Profile) -> BTreeMap<u32, Rule> {
         Part::Late => {
             let judged = whole(&Profile { observe: Observe::Off, ..profile.clone() });
             let mut rules = whole(profile);
-            rules.retain(|number, _| !(early(number) && judged.contains_key(number)));
+            rules.retain(|number, rule| !(early(number) && judged.get(number) == Some(rule)));
             rules
         }
     }
@@ -292,6 +339,11 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
         put(&mut rules, *number, Rule::always(ABSENT));
     }
     observed(profile, &mut rules);
+    for (number, mode, flags) in MODES {
+        let mode = Test::AnyBit { argument: *mode, bits: SET_ID };
+        let flags = flags.map(|argument| Test::AnyBit { argument, bits: MAKES });
+        before(&mut rules, *number, flags.into_iter().chain([mode]).collect(), no);
+    }
     arguments(profile, no, &mut rules);
     if profile.walls == Walls::LandlockOnly {
         for number in ATTRIBUTES.iter().chain(SHARED) {
@@ -299,13 +351,23 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
         }
         if !profile.guarded.is_empty() {
             let everybody = u32::MAX;
-            let targets = profile.guarded.iter().copied().chain([everybody]);
+            // Alone, and as a group.
+            let groups = profile.guarded.iter().map(|guarded| guarded.wrapping_neg());
+            let targets = profile.guarded.iter().copied().chain(groups).chain([everybody]);
             let cases = targets.map(|value| (vec![Test::Equal { argument: 0, value }], NO)).collect();
             let rule = Rule { cases, otherwise: Verdict::Allow };
             for number in SIGNALS {
                 put(&mut rules, *number, rule.clone());
             }
             put(&mut rules, libc::SYS_pidfd_send_signal, Rule::always(NO));
+            // The kernel signals whom a handle is said to belong to.
+            let asked = |value: u32| (vec![Test::Equal { argument: 1, value }], NO);
+            let cases = OWNERS.iter().map(|value| asked(*value)).collect();
+            put(&mut rules, libc::SYS_fcntl, Rule { cases, otherwise: Verdict::Allow });
+            for value in OWNER_REQUESTS {
+                let (tests, verdict) = asked(*value);
+                before(&mut rules, libc::SYS_ioctl, tests, verdict);
+            }
         }
     }
     rules
@@ -393,6 +455,14 @@ fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
         put(rules, libc::SYS_sendto, at_once(3));
         put(rules, libc::SYS_sendmsg, at_once(2));
         put(rules, libc::SYS_sendmmsg, at_once(3));
+    }
+}
+
+/// A case before all others of a call.
+fn before(rules: &mut BTreeMap<u32, Rule>, number: libc::c_long, tests: Vec<Test>, verdict: Verdict) {
+    if let Ok(number) = u32::try_from(number) {
+        let rule = rules.entry(number).or_insert_with(|| Rule::always(Verdict::Allow));
+        rule.cases.insert(0, (tests, verdict));
     }
 }
 

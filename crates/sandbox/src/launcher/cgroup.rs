@@ -1,7 +1,9 @@
 //! Control groups, where they can be written: memory, processes and processor time of a whole tree, and ending it at
-//! once. Both versions, each controller by itself, always below the group that the launcher is in, so a bound from
-//! above stays a bound. Plain files; where one cannot be written, the run says that it has no such bound.
+//! once. Both versions, each controller by itself, always below the group that the launcher was started in, so a bound
+//! from above stays a bound. Plain files; where one cannot be written, the run says that it has no such bound.
 #![expect(clippy::disallowed_methods, reason = "control groups are files of the kernel, not of a workspace")]
+
+mod leaf;
 
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -14,6 +16,7 @@ use rustix::process::Pid;
 
 use crate::spec::Limits;
 use crate::tier::Tier;
+use leaf::Leaf;
 
 const PREFIX: &str = "vambrace-";
 
@@ -25,6 +28,8 @@ pub(super) struct Groups {
     cpu: Option<PathBuf>,
     /// Version 2 with the controllers that it gives to groups below.
     unified: Option<(PathBuf, Controllers)>,
+    /// Where this process is for that.
+    leaf: Option<Leaf>,
     made: std::cell::Cell<u64>,
 }
 
@@ -57,15 +62,16 @@ impl Groups {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let usable = |folder: Option<PathBuf>| folder.filter(|folder| can_make(folder));
         let v1 = |controller: &str| usable(place(&own, &mounts, Some(controller)));
-        let unified = usable(place(&own, &mounts, None)).map(|folder| {
-            let controllers = enabled(&folder);
-            (folder, controllers)
-        });
+        let (unified, leaf) = match place(&own, &mounts, None).and_then(unified) {
+            Some((folder, controllers, leaf)) => (Some((folder, controllers)), leaf),
+            None => (None, None),
+        };
         let groups = Self {
             memory: v1("memory"),
             processes: v1("pids"),
             cpu: v1("cpu"),
             unified,
+            leaf,
             made: std::cell::Cell::new(0),
         };
         groups.sweep();
@@ -125,6 +131,14 @@ impl Groups {
         group.alarm = group.memory.as_deref().and_then(|memory| alarm(memory).ok());
         group.bound(limits);
         group
+    }
+
+    /// Removes what was made for this launcher; every group of a run is gone.
+    pub(super) fn leave(&mut self) {
+        self.sweep();
+        if let Some(leaf) = self.leaf.take() {
+            leaf.leave();
+        }
     }
 
     /// Removes groups of launchers that are gone.
@@ -330,19 +344,24 @@ fn can_make(folder: &Path) -> bool {
     fs::create_dir(&trial).is_ok() && fs::remove_dir(&trial).is_ok()
 }
 
-/// Which controllers of version 2 groups below this one have; asks for them where that is allowed.
-fn enabled(folder: &Path) -> Controllers {
-    let there = fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
-    let list = || fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
-    for name in ["memory", "pids", "cpu"] {
-        let has = |list: &str| list.split_whitespace().any(|one| one == name);
-        if has(&there) && !has(&list()) {
-            // Refused where processes live in the group itself: then there is no such bound.
-            let _ = fs::write(folder.join("cgroup.subtree_control"), format!("+{name}"));
-        }
+/// Where groups of version 2 can be made, with what they get, and the leaf that this process then is in.
+fn unified(own: PathBuf) -> Option<(PathBuf, Controllers, Option<Leaf>)> {
+    let broker = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    let ours: Vec<u32> = broker.into_iter().chain([std::process::id()]).collect();
+    let around = Leaf::around(&own, &ours).filter(|leaf| can_make(&leaf.base));
+    let base = around.as_ref().map_or(own, |leaf| leaf.base.clone());
+    if !can_make(&base) {
+        return None;
     }
-    let now = list();
-    let has = |name: &str| now.split_whitespace().any(|one| one == name);
+    let leaf = around.or_else(|| Leaf::make(&base, &ours, &["memory", "pids", "cpu"]));
+    let controllers = given(&base);
+    Some((base, controllers, leaf))
+}
+
+/// Which controllers groups below this one have.
+fn given(base: &Path) -> Controllers {
+    let given = leaf::given(base);
+    let has = |name: &str| given.iter().any(|one| one == name);
     Controllers { memory: has("memory"), processes: has("pids"), cpu: has("cpu") }
 }
 
@@ -370,7 +389,7 @@ mod tests {
         let base = folder.path();
         fs::write(base.join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
         fs::write(base.join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
-        let groups = Groups { unified: Some((base.to_owned(), enabled(base))), ..Groups::default() };
+        let groups = Groups { unified: Some((base.to_owned(), given(base))), ..Groups::default() };
         assert_eq!(groups.describe().as_deref(), Ok("memory, processes, processor time"));
         let limits = Limits { memory: 1 << 20, processes: 7, cpu_percent: 150, ..Limits::default() };
         let mut group = groups.make(&limits, Tier::Full);
@@ -399,8 +418,8 @@ mod tests {
     /// The kernel's own version 2, with whatever controllers it has there; on a machine with version 1 beside it, none.
     #[test]
     fn a_real_group_of_version_2_takes_ends_and_forgets_what_is_in_it() {
-        let groups = Groups::find();
-        let Some((base, controllers)) = groups.unified.clone() else {
+        let mut found = Groups::find();
+        let Some((base, controllers)) = found.unified.clone() else {
             return eprintln!("skipped: this user can make no group of version 2 here");
         };
         if !controllers.memory || !controllers.processes {
@@ -449,6 +468,7 @@ mod tests {
             group.remove();
             assert!(start.elapsed().as_secs() < 20, "the group is left");
         }
+        found.leave();
     }
 
     // A bound that is not taken is not claimed.
@@ -458,7 +478,8 @@ mod tests {
         let base = folder.path();
         fs::write(base.join("cgroup.controllers"), "io memory\n").unwrap();
         fs::write(base.join("cgroup.subtree_control"), "io\n").unwrap();
-        let asked = enabled(base);
+        let (_, asked, leaf) = unified(base.to_owned()).unwrap();
+        assert!(leaf.is_none());
         assert!(!asked.memory, "it was asked for, and is not there");
         assert_eq!(fs::read_to_string(base.join("cgroup.subtree_control")).unwrap(), "+memory");
         let all = Controllers { memory: true, processes: true, cpu: false };

@@ -45,18 +45,13 @@ pub(super) fn make(owner: (u32, u32), identity: Identity) -> Result<OwnedFd, Err
     };
     let made = (|| {
         let pid = child.pid.as_raw_nonzero();
-        write(&format!("/proc/{pid}/uid_map"), &exchange(owner.0, identity.uid))?;
-        write(&format!("/proc/{pid}/gid_map"), &exchange(owner.1, identity.gid))?;
+        process::set(&format!("/proc/{pid}/uid_map"), &exchange(owner.0, identity.uid))?;
+        process::set(&format!("/proc/{pid}/gid_map"), &exchange(owner.1, identity.gid))?;
         rustix::fs::open(format!("/proc/{pid}/ns/user"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
     })();
     rustix::process::pidfd_send_signal(child.handle.as_fd(), Signal::KILL)?;
     rustix::process::waitpid(Some(child.pid), WaitOptions::empty())?;
     made
-}
-
-fn write(path: &str, text: &str) -> Result<(), Errno> {
-    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::io::write(&file, text.as_bytes()).map(drop)
 }
 
 /// The lines of a map in which two ids change places and all others stay.

@@ -8,21 +8,18 @@ use rustix::process::{Pid, Signal};
 
 use super::Launcher;
 use super::cgroup::Group;
+use super::footing::{Footing, UNOWNED, unowned_ids};
 use super::stage::{Kind, Stage, Wish};
 use crate::cell;
 use crate::filter::Walls;
 use crate::offer::now_ms;
 use crate::order::DEFAULT_HOME;
 use crate::spec::Limits;
-use crate::sys::message;
 use crate::sys::process::Child;
+use crate::sys::{capability, message};
 use crate::tier::Tier;
 use crate::wire::{self, Bytes, Expected, Go, Header, Identity, Offer};
 
-/// User ids that belong to nobody: past those that systemd and container programs give away.
-const FIRST_UID: u32 = 1_990_000_000;
-/// So many of them are used.
-const UNOWNED: u32 = 1000;
 /// A stage, and the control group that it sits in unless a run has it now.
 pub(super) struct Staged {
     pub(super) stage: Stage,
@@ -30,39 +27,6 @@ pub(super) struct Staged {
     /// Whether it has a group, here or with a run: then it serves one run at a time.
     pub(super) grouped: bool,
     pub(super) group: Option<Group>,
-}
-
-/// The first of the ids that runs of a root broker get. A container may have only the lower ones: then its last ones.
-#[expect(clippy::disallowed_methods, reason = "the kernel's word on which ids there are")]
-pub(super) fn unowned_ids() -> u32 {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    unowned_in(&map)
-}
-
-/// The ids that runs of a root broker get.
-pub(crate) fn unowned() -> std::ops::Range<u32> {
-    let first = unowned_ids();
-    first..first + UNOWNED + 1
-}
-
-fn unowned_in(map: &str) -> u32 {
-    let ranges = map.lines().filter_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (first, count) = (words.next()?.parse::<u64>().ok()?, words.nth(1)?.parse::<u64>().ok()?);
-        Some((first, first + count))
-    });
-    let (low, high) = (u64::from(FIRST_UID), u64::from(FIRST_UID + UNOWNED));
-    let mut last = None;
-    for (first, end) in ranges {
-        if first <= low && high < end {
-            return FIRST_UID;
-        }
-        // Room for them above those that people and services have.
-        if end > first + 10_000 {
-            last = last.max(u32::try_from(end - u64::from(UNOWNED) - 2).ok());
-        }
-    }
-    last.unwrap_or(FIRST_UID)
 }
 
 /// What a cell or a keeper is made for.
@@ -218,8 +182,7 @@ impl Launcher {
     ) -> Result<Cell, (String, Errno)> {
         let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
         let walls = kind.walls;
-        let root = rustix::process::geteuid().is_root();
-        let identity = self.identity(if walls == Walls::Namespaces { self.powers } else { root });
+        let identity = self.identity(walls).map_err(at("user id"))?;
         let (number, group) = self.stage(kind).map_err(at("namespaces"))?;
         let mut group = group.unwrap_or_else(|| self.groups.make(limits, asked.tier));
         let Some(staged) = self.stages.get(number) else { return Err(("stage".to_owned(), Errno::SRCH)) };
@@ -258,7 +221,7 @@ impl Launcher {
             }
             return Ok((number, group));
         }
-        let stage = Stage::start(kind, self.powers, self.landlock_abi)?;
+        let stage = Stage::start(kind, self.footing, self.landlock_abi)?;
         let mut group = None;
         if self.groups.are_old() {
             let mut made = self.groups.make(&Limits::default(), Tier::Full);
@@ -278,18 +241,22 @@ impl Launcher {
         }
     }
 
-    /// The user's own ids, or for root the first of the unowned ones that nobody uses now.
-    fn identity(&self, taken: bool) -> Identity {
+    /// Whom a run is. Root's runs without a user namespace have one of the unowned ids that nobody uses now.
+    fn identity(&self, walls: Walls) -> Result<Identity, Errno> {
+        let taken = match walls {
+            Walls::Namespaces => self.footing == Footing::Powers,
+            Walls::LandlockOnly => rustix::process::geteuid().is_root(),
+        };
         if !taken {
-            return Identity::own();
+            return Ok(self.footing.inside());
         }
         let used = |uid: u32| {
             self.runs.iter().any(|run| run.identity().uid == uid)
                 || self.warm.iter().any(|cell| cell.identity.uid == uid)
         };
-        let first = unowned_ids();
+        let first = unowned_ids().filter(|_| capability::may_set_ids()).ok_or(Errno::PERM)?;
         let uid = (first..first + UNOWNED).find(|uid| !used(*uid)).unwrap_or(first + UNOWNED);
-        Identity { uid, gid: uid, taken }
+        Ok(Identity { uid, gid: uid, taken })
     }
 }
 
@@ -297,17 +264,4 @@ impl Launcher {
 pub(super) fn end(child: &Child) {
     let _ = rustix::process::pidfd_send_signal(&child.handle, Signal::KILL);
     let _ = rustix::process::waitpid(Some(child.pid), rustix::process::WaitOptions::empty());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FIRST_UID, unowned_in};
-
-    #[test]
-    fn ids_that_a_container_has_are_used_in_it() {
-        assert_eq!(unowned_in("         0          0 4294967295\n"), FIRST_UID);
-        assert_eq!(unowned_in("0 100000 65536\n"), 64_534);
-        assert_eq!(unowned_in("0 1000 1\n1 100000 65536\n"), 64_535);
-        assert_eq!(unowned_in(""), FIRST_UID);
-    }
 }

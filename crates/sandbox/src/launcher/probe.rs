@@ -8,6 +8,7 @@ use rustix::mount::MountAttrFlags;
 use rustix::process::WaitOptions;
 
 use super::cgroup::Groups;
+use super::footing::{Footing, unowned_ids};
 use super::idmap;
 use crate::audit::{self, Audit, Standing};
 use crate::cell::{self, NAMESPACES, Shell};
@@ -22,15 +23,14 @@ use crate::wire::Identity;
 /// Landlock judges truncation from here on; without that a file that may only be read could be emptied.
 const LEAST_LANDLOCK: i32 = 3;
 
-pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
-    let unowned = super::pool::unowned_ids();
-    let identity =
-        if powers { Identity { uid: unowned, gid: unowned, taken: true } } else { Identity::own() };
-    let flags = NAMESPACES | libc::CLONE_NEWNET | if powers { 0 } else { libc::CLONE_NEWUSER };
+pub(super) fn probe(groups: &Groups, footing: Footing) -> Features {
+    let powers = footing == Footing::Powers;
+    let identity = match unowned_ids().filter(|_| powers) {
+        Some(unowned) => Identity { uid: unowned, gid: unowned, taken: true },
+        None => footing.inside(),
+    };
+    let flags = NAMESPACES | libc::CLONE_NEWNET;
     let room = |proc: bool| -> Result<Shell, Step> {
-        if !powers {
-            cell::own_ids(identity).step("user namespace")?;
-        }
         cell::make_template()?;
         Shell::build(identity, proc, 1 << 20, b"/home/agent")
     };
@@ -41,15 +41,18 @@ pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
         let seen = tried.unwrap_or_else(|why| why);
         list.push(Feature { kind, works, seen });
     };
-    put(FeatureKind::Namespaces, in_child(flags, || Ok(())));
-    put(FeatureKind::Mounts, in_child(flags, || room(false).map(drop)));
-    put(FeatureKind::Proc, in_child(flags, || room(true).map(drop)));
-    put(FeatureKind::Overlay, in_child(flags, || room(false).and_then(|_| overlay())));
+    put(FeatureKind::Namespaces, in_child(Some(footing), flags, || Ok(())));
+    put(FeatureKind::Mounts, in_child(Some(footing), flags, || room(false).map(drop)));
+    put(FeatureKind::Proc, in_child(Some(footing), flags, || room(true).map(drop)));
+    put(FeatureKind::Overlay, in_child(Some(footing), flags, || room(false).and_then(|_| overlay())));
     if powers {
         put(
             FeatureKind::Idmap,
-            in_child(libc::CLONE_NEWNS, move || idmapped(identity).step("idmapped mount")),
+            in_child(None, libc::CLONE_NEWNS, move || idmapped(identity).step("idmapped mount")),
         );
+    }
+    if footing != Footing::User {
+        put(FeatureKind::Identity, footing.describe());
     }
     put(
         FeatureKind::Landlock,
@@ -73,14 +76,14 @@ pub(super) fn probe(groups: &Groups, powers: bool) -> Features {
     };
     put(
         FeatureKind::Seccomp,
-        in_child(0, || {
+        in_child(None, 0, || {
             rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
             seccomp::install(&filter(Observe::Off)).step("filter")
         }),
     );
     put(
         FeatureKind::Observer,
-        in_child(0, || {
+        in_child(None, 0, || {
             rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
             seccomp::install_with_listener(&filter(Observe::Writes)).step("listener").map(drop)
         }),
@@ -119,12 +122,21 @@ fn audit(landlock_abi: i32) -> Result<String, String> {
 }
 
 /// Tries something in a process of its own; its end tells where it stopped.
-fn in_child(flags: libc::c_int, attempt: impl FnOnce() -> Result<(), Step>) -> Result<String, String> {
+fn in_child(
+    footing: Option<Footing>,
+    flags: libc::c_int,
+    attempt: impl FnOnce() -> Result<(), Step>,
+) -> Result<String, String> {
     let (ours, theirs) = rustix::pipe::pipe().map_err(|errno| errno.to_string())?;
-    let child = match process::clone_into(flags).map_err(|errno| format!("the kernel refuses: {errno}"))? {
+    let cloned = match footing {
+        Some(footing) => footing.clone_into(flags),
+        None => process::clone_into(flags).map(|side| (side, Ok(()))),
+    };
+    let (side, entered) = cloned.map_err(|errno| format!("the kernel refuses: {errno}"))?;
+    let child = match side {
         Side::Parent(child) => child,
         Side::Child => {
-            if let Err(step) = attempt() {
+            if let Err(step) = entered.and_then(|()| attempt()) {
                 // The pipe holds this many bytes in any case.
                 let _ = rustix::io::write(&theirs, format!("{}: {}", step.name, step.errno).as_bytes());
             } else {

@@ -14,11 +14,12 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
+use super::footing::Footing;
 use crate::cell::{self, MadeFor, NAMESPACES, Stock};
 use crate::fault::{Named as _, Step};
 use crate::filter::{self, Part, Profile, Walls};
@@ -67,21 +68,19 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts one.
-    pub(super) fn start(kind: Kind, powers: bool, landlock_abi: i32) -> Result<Self, Errno> {
+    pub(super) fn start(kind: Kind, footing: Footing, landlock_abi: i32) -> Result<Self, Errno> {
         let Kind { walls, .. } = kind;
         let (ours, theirs) = message::pair()?;
-        let me = Identity::own();
-        let mut flags = 0;
-        if walls == Walls::Namespaces {
-            flags = libc::CLONE_NEWNS | libc::CLONE_NEWNET;
-            if !powers {
-                flags |= libc::CLONE_NEWUSER;
-            }
-        }
-        match process::clone_into(flags)? {
+        let (side, entered) = match walls {
+            Walls::Namespaces => footing.clone_into(libc::CLONE_NEWNS | libc::CLONE_NEWNET)?,
+            Walls::LandlockOnly => (process::clone_into(0)?, Ok(())),
+        };
+        match side {
             Side::Child => {
                 let served = process::keep_only(theirs).and_then(|channel| {
-                    Serving::begin(kind, powers, me, landlock_abi).map(|serving| serving.serve(channel))
+                    let serving = Serving::begin(kind, footing, entered, landlock_abi)?;
+                    serving.serve(channel);
+                    Ok(())
                 });
                 process::leave(i32::from(served.is_err()))
             }
@@ -121,7 +120,7 @@ impl Drop for Stage {
 /// The stage itself.
 struct Serving {
     walls: Walls,
-    powers: bool,
+    footing: Footing,
     landlock_abi: i32,
     template: Result<(), Step>,
     stock: Stock,
@@ -130,12 +129,23 @@ struct Serving {
 }
 
 impl Serving {
-    fn begin(kind: Kind, powers: bool, me: Identity, landlock_abi: i32) -> Result<Self, Errno> {
+    fn begin(
+        kind: Kind,
+        footing: Footing,
+        entered: Result<(), Step>,
+        landlock_abi: i32,
+    ) -> Result<Self, Errno> {
         let Kind { walls, told } = kind;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         process::default_signals();
         rustix::process::umask(Mode::from_raw_mode(0o022));
-        let template = if walls == Walls::Namespaces { prepare(powers, me) } else { Ok(()) };
+        let template = entered.and_then(|()| match walls {
+            Walls::Namespaces => cell::make_template(),
+            Walls::LandlockOnly => Ok(()),
+        });
+        if walls == Walls::Namespaces && footing != Footing::Powers {
+            share_watches();
+        }
         first_to_go();
         // Inherited by every cell; forty calls that no run has to wait for.
         capability::drop_bounding();
@@ -156,7 +166,7 @@ impl Serving {
         let mut stock = Stock::new(walls, part);
         stock.fill(walls, landlock_abi);
         let unused_network = walls == Walls::Namespaces;
-        Ok(Self { walls, powers, landlock_abi, template, stock, unused_network })
+        Ok(Self { walls, footing, landlock_abi, template, stock, unused_network })
     }
 
     /// Until the launcher is gone.
@@ -220,9 +230,7 @@ impl Serving {
             if wish.own_network || !self.unused_network {
                 flags |= libc::CLONE_NEWNET;
             }
-            if !self.powers {
-                flags |= libc::CLONE_NEWUSER;
-            }
+            flags |= self.footing.namespace();
         }
         let side = process::clone_beside(flags, group.map(OwnedFd::as_fd)).step("namespaces")?;
         if matches!(side, Side::Parent(_)) {
@@ -238,22 +246,24 @@ fn is_asked(channel: &OwnedFd) -> bool {
     rustix::event::poll(&mut list, Some(&QUIET)).is_ok_and(|ready| ready > 0)
 }
 
+/// Of the inotify instances and watches that the user may have, the runs of this stage get a quarter together: bounds of the
+/// stage's user namespace hold for those below it. Root's runs have a user id of their own, and bounds with it.
+#[expect(clippy::disallowed_methods, reason = "settings of the kernel")]
+fn share_watches() {
+    for what in ["instances", "watches"] {
+        let most =
+            std::fs::read_to_string(format!("/proc/sys/fs/inotify/max_user_{what}")).unwrap_or_default();
+        if let Ok(most) = most.trim().parse::<u64>() {
+            // Not in every container; there they are what the user has.
+            let _ = process::set(&format!("/proc/sys/user/max_inotify_{what}"), &(most / 4).to_string());
+        }
+    }
+}
+
 /// When the whole machine is out of memory, runs are ended before anything of the user's: not everything that a program
 /// holds is counted where there are no control groups.
 fn first_to_go() {
     // Whoever may not be looked into may not say this of itself either.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    if let Ok(file) = rustix::fs::open("/proc/self/oom_score_adj", flags, Mode::empty()) {
-        let _ = rustix::io::write(&file, b"1000");
-    }
-}
-
-/// The namespaces are made; the template is built in them. `me` is who we were outside: in a user namespace without maps
-/// everybody is nobody.
-fn prepare(powers: bool, me: Identity) -> Result<(), Step> {
-    if !powers {
-        cell::own_ids(me).step("user namespace")?;
-    }
-    cell::make_template()
+    let _ = process::set("/proc/self/oom_score_adj", "1000");
 }

@@ -28,6 +28,12 @@ pub(crate) fn drop_all() -> Result<(), Errno> {
     )
 }
 
+/// Whether this process may become another user, and say who is who in a user namespace below its own.
+pub(crate) fn may_set_ids() -> bool {
+    rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETGID | CapabilitySet::SETUID))
+}
+
 /// Whether this process may mount in its own mount namespace: root with its powers, not root of a container.
 pub(crate) fn may_administer() -> bool {
     rustix::thread::capabilities(None)

@@ -124,15 +124,3 @@ pub(crate) fn read_bytes(pid: u32, address: u64, length: usize) -> Result<Vec<u8
     bytes.truncate(usize::try_from(answer(got as libc::c_long)?).unwrap_or(0));
     Ok(bytes)
 }
-
-/// Reads eight bytes out of another process.
-pub(crate) fn read_word(pid: u32, address: u64) -> Result<u64, Errno> {
-    let mut word = [0_u8; 8];
-    let local = libc::iovec { iov_base: word.as_mut_ptr().cast(), iov_len: word.len() };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: word.len() };
-    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::SRCH)?;
-    // SAFETY: `local` describes `word`, which is writable and lives on; the remote address is only ever used by the
-    // kernel in the other process.
-    let got = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
-    if answer(got as libc::c_long)? == 8 { Ok(u64::from_ne_bytes(word)) } else { Err(Errno::FAULT) }
-}

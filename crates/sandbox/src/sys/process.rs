@@ -234,6 +234,13 @@ pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     answer(done).map(drop)
 }
 
+/// Says something to the kernel by one of its files.
+pub(crate) fn set(path: &str, text: &str) -> Result<(), Errno> {
+    use rustix::fs::{Mode, OFlags};
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&file, text.as_bytes()).map(drop)
+}
+
 /// Leaves the network namespace for a new one in which nothing is.
 pub(crate) fn leave_network() -> Result<(), Errno> {
     // SAFETY: no memory is involved, and the caller has one thread.

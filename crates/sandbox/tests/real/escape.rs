@@ -40,6 +40,7 @@ const EVENTS: &[(&str, Operation, Rule)] = &[
     ("ptrace_child", Operation::Call, Rule::Filter),
     ("add_key", Operation::Call, Rule::Filter),
     ("bpf", Operation::Call, Rule::Filter),
+    ("set_id_bits", Operation::Call, Rule::Filter),
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {

@@ -6,14 +6,17 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 
 use libtest_mimic::Trial;
 use vambrace_sandbox::{
-    ChangeKind, Exit, Filesystem, Journaled, Outcome, Places, Promote as _, PromoteFault, SandboxFault, Tier,
-    Why,
+    ChangeKind, Exit, Filesystem, Journaled, Observe, Outcome, Places, Promote as _, PromoteFault,
+    SandboxFault, Tier, Why,
 };
 
 use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start, test, try_run};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
+        test("files::no_file_of_the_host_gets_a_set_id_bit", no_set_id),
+        test("files::a_path_around_the_workspace_does_not_open_it", around_the_workspace),
+        test("files::a_workspace_with_a_set_group_id_bit_can_be_worked_in", set_group_id_workspace),
         test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
         test("files::a_secret_made_while_a_program_runs_is_not_shown", secrets_made_meanwhile),
         test("files::deny_shows_nothing", deny_shows_nothing),
@@ -938,4 +941,59 @@ fn pinned_script() {
         let outcome = sandbox().run(&spec, vambrace_sandbox::Input::Nothing, &mut begun).unwrap();
         check_out(&outcome, "begun\nas agreed\n");
     }
+}
+
+// S3: whoever starts such a file becomes the broker's user
+fn no_set_id() {
+    let room = Room::new();
+    let open = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(room.path("outside"), open(0o777)).unwrap();
+    for (tier, observe) in TIERS.into_iter().flat_map(|tier| [(tier, Observe::Off), (tier, Observe::Writes)])
+    {
+        let made = room.path(&format!("outside/{tier}-{observe:?}"));
+        let path = made.display();
+        let script = format!("cp /usr/bin/id {path}; chmod 6755 {path} 2>/dev/null || echo refused");
+        let mut spec = in_tier(room.shell(Filesystem::Read, &script), tier);
+        (spec.write, spec.observe) = (vec![room.path("outside")], observe);
+        check_out(&run(&spec), "refused\n");
+        assert_eq!(mode(&made) & 0o7000, 0, "{tier}");
+    }
+    let script = "cp /usr/bin/id target/; chmod u+s target/id 2>/dev/null || ls -l target/id";
+    let mut spec = room.shell(Filesystem::Read, script);
+    (spec.scratch, spec.observe) = (vec!["target".to_owned()], Observe::Off);
+    assert!(out(&run(&spec)).starts_with("-rwxr-xr-x "));
+}
+
+// T12: in either tier, whatever is granted around it
+fn around_the_workspace() {
+    let room = Room::new();
+    let script = "cat .env 2>/dev/null; echo x 2>/dev/null >>plain.txt; true";
+    for (mode, writes) in [(Filesystem::Read, true), (Filesystem::Write, true), (Filesystem::Write, false)] {
+        for tier in TIERS {
+            let script = script.replace(".env", &room.path("project/.env").display().to_string());
+            let mut spec = in_tier(room.shell(mode, &script), tier);
+            (if writes { &mut spec.write } else { &mut spec.read }).push(room.path(""));
+            match (tier, try_run(&spec)) {
+                (Tier::NoUserns, ran) => assert!(matches!(ran, Err(SandboxFault::Refused(_))), "{ran:?}"),
+                (_, ran) => assert_eq!(out(&ran.unwrap()), "", "{tier}"),
+            }
+            assert_eq!(room.read("project/plain.txt").as_deref(), Some("plain\n"), "{tier}");
+        }
+    }
+}
+
+fn set_group_id_workspace() {
+    let room = Room::new();
+    let bit = || std::os::unix::fs::PermissionsExt::from_mode(0o2775);
+    for folder in ["project", "project/deep", "project/src"] {
+        std::fs::set_permissions(room.path(folder), bit()).unwrap();
+    }
+    let script = "mkdir src/new && echo x >src/new/file && echo y >>plain.txt && echo done";
+    let outcome = run(&room.shell(Filesystem::Speculative, script));
+    check_out(&outcome, "done\n");
+    assert_eq!(outcome.changes.unwrap().list.len(), 3);
+}
+
+fn mode(path: &std::path::Path) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions())
 }

@@ -8,6 +8,7 @@ use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,16 @@ const PROBES: &[Probe] = &[
     ("fchmod_of_a_read_handle", || {
         let file = File::open("plain.txt")?;
         call(unsafe { libc::fchmod(file.as_raw_fd(), 0o777) })
+    }),
+    ("set_id_bits", set_id_bits),
+    ("file_capability", || {
+        let name = CString::new(std::env::temp_dir().join("capable").into_os_string().into_vec())?;
+        write(std::env::temp_dir().join("capable"))?;
+        // Version 2, effective, every capability.
+        let mut value = [0xff_u8; 20];
+        value[..4].copy_from_slice(&0x0200_0001_u32.to_le_bytes());
+        let key = c"security.capability".as_ptr();
+        call(unsafe { libc::setxattr(name.as_ptr(), key, value.as_ptr().cast(), value.len(), 0) })
     }),
     ("set_flags_of_a_read_handle", || {
         let file = File::open("plain.txt")?;
@@ -409,6 +420,56 @@ static ZERO: libc::c_int = 0;
 /// Those of this list and of the other.
 pub(crate) fn all() -> impl Iterator<Item = &'static Probe> {
     PROBES.iter().chain(super::tricks::TRICKS)
+}
+
+/// Every way to give a file of one's own a set-id bit.
+fn set_id_bits() -> Attempt {
+    let folder = std::env::temp_dir();
+    let name =
+        |number: usize| CString::new(folder.join(format!("set-id-{number}")).into_os_string().into_vec());
+    let here = libc::AT_FDCWD;
+    let makes = libc::O_CREAT | libc::O_RDWR;
+    let mut last = Error::from_raw_os_error(libc::EPERM);
+    for mode in [0o4755_u32, 0o2755] {
+        let plain = |number: usize| -> Result<CString, Error> {
+            let path = name(number)?;
+            write(folder.join(format!("set-id-{number}")))?;
+            Ok(path)
+        };
+        let how = [makes as u64, u64::from(mode), 0];
+        let old = [plain(0)?, plain(1)?, plain(2)?, plain(3)?];
+        let new = [name(4)?, name(5)?, name(6)?, name(7)?, name(8)?];
+        let open = File::open(folder.join("set-id-1"))?;
+        for path in &new {
+            unsafe { libc::unlink(path.as_ptr()) };
+        }
+        let unnamed = CString::new(folder.clone().into_os_string().into_vec())?;
+        unsafe {
+            libc::chmod(old[0].as_ptr(), mode);
+            libc::fchmod(open.as_raw_fd(), mode);
+            libc::syscall(libc::SYS_fchmodat, here, old[2].as_ptr(), mode);
+            libc::syscall(libc::SYS_fchmodat2, here, old[3].as_ptr(), mode, 0);
+            libc::syscall(libc::SYS_openat, here, new[0].as_ptr(), makes, mode);
+            libc::syscall(libc::SYS_openat2, here, new[1].as_ptr(), how.as_ptr(), size_of_val(&how));
+            libc::syscall(libc::SYS_mknodat, here, new[2].as_ptr(), libc::S_IFREG | mode, 0);
+            #[cfg(target_arch = "x86_64")]
+            libc::syscall(libc::SYS_creat, new[3].as_ptr(), mode);
+            let file =
+                libc::syscall(libc::SYS_openat, here, unnamed.as_ptr(), libc::O_TMPFILE | libc::O_RDWR, mode);
+            if file >= 0 {
+                let from = CString::new(format!("/proc/self/fd/{file}"))?;
+                libc::linkat(here, from.as_ptr(), here, new[4].as_ptr(), libc::AT_SYMLINK_FOLLOW);
+            }
+        }
+        last = Error::last_os_error();
+        for number in 0..9 {
+            let facts = fs::metadata(folder.join(format!("set-id-{number}")));
+            if facts.is_ok_and(|facts| facts.permissions().mode() & 0o6000 != 0) {
+                return Ok(());
+            }
+        }
+    }
+    Err(last)
 }
 
 /// Runs one probe, or all, and says what happened; the code is that of one probe.

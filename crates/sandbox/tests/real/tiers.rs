@@ -1,5 +1,7 @@
-//! Machines that are not like this one: a container that masks `/proc`, a user who is neither root nor nobody.
+//! Machines that are not like this one: a container that masks `/proc`, a user who is neither root nor nobody, root that is
+//! not root of everything.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -13,6 +15,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("tiers::a_masked_proc_leaves_everything_but_proc", masked_proc),
         test("tiers::a_user_of_any_number_is_confined", any_user),
+        test("tiers::root_of_a_container_runs_nothing_as_root", no_root),
+        test("tiers::the_user_keeps_most_of_his_inotify_instances", watches),
         test("tiers::a_run_is_born_into_a_group_of_version_2_and_ended_with_it", unified_groups),
     ]
 }
@@ -25,6 +29,90 @@ fn masked_proc() {
 // Nobody's number is what the kernel says to whoever is in a user namespace without maps.
 fn any_user() {
     check("another-user", "full\nplain\nspeculative 1\ndemanding full: ran\n");
+}
+
+fn watches() {
+    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    let (_room, said) = run_machine("few-watches");
+    let (full, without) = said.trim().split_once(' ').unwrap();
+    assert!((1..=most / 4).contains(&full.parse().unwrap()), "{said}");
+    assert_eq!(without, "0");
+}
+
+/// How many instances a run of an ordinary user gets, in either tier.
+pub(crate) fn few_watches(room: &str) -> ! {
+    become_user(Some(1234));
+    go_on("say-watches", room)
+}
+
+pub(crate) fn say_watches(room: &str) -> ExitCode {
+    let room = Path::new(room);
+    let sandbox = start(&room.join("state"));
+    let program = std::env::current_exe().unwrap();
+    let mut spec = vambrace_sandbox::Spec::new(&program, room.join("project"));
+    spec.arguments = vec!["hog".into(), "watches".into()];
+    spec.read = vec![program];
+    for tier in super::kit::TIERS {
+        spec.only = Some(tier);
+        print!("{} ", out(&sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap()).trim());
+    }
+    ExitCode::SUCCESS
+}
+
+// Root with the capabilities of a container, root of a user namespace with one id: neither is root inside or, where there
+// is another id, outside.
+fn no_root() {
+    let owner = |room: &Room| std::fs::metadata(room.path("outside/made")).unwrap().uid();
+    let me = unsafe { libc::geteuid() };
+    let room = check("one-id", "full 1000\nplain\nspeculative 1\nno-userns: refused\n");
+    assert_eq!(owner(&room), me);
+    if me == 0 {
+        let room = check("capabilities", "full 1000\nplain\nspeculative refused\nno-userns: ran\n");
+        assert!(owner(&room) >= 1_990_000_000, "{}", owner(&room));
+    } else {
+        println!("skipped in part: only root can give up capabilities");
+    }
+}
+
+/// The only id of a user namespace, and root in it.
+pub(crate) fn with_one_id(room: &str) -> ! {
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWUSER) }, 0);
+    std::fs::write("/proc/self/setgroups", "deny").unwrap();
+    std::fs::write("/proc/self/uid_map", format!("0 {uid} 1")).unwrap();
+    std::fs::write("/proc/self/gid_map", format!("0 {gid} 1")).unwrap();
+    go_on("say-who", room)
+}
+
+/// Root as container programs start it, but that user namespaces are allowed.
+pub(crate) fn with_few_capabilities(room: &str) -> ! {
+    // Those over owners and modes of files, signals, ids and capabilities: 0, 1, 3 to 8 and 31.
+    for number in (0..41).filter(|number| !matches!(number, 0 | 1 | 3..=8 | 31)) {
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+    }
+    go_on("say-who", room)
+}
+
+pub(crate) fn say_who(room: &str) -> ExitCode {
+    let room = Path::new(room);
+    let sandbox = start(&room.join("state"));
+    let mut spec = vambrace_sandbox::Spec::new("sh", room.join("project"));
+    let made = room.join("outside/made");
+    spec.arguments = vec!["-c".into(), format!("id -u; cat plain.txt; echo x >{}", made.display()).into()];
+    spec.write = vec![room.join("outside")];
+    let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+    print!("{} {}", outcome.tier, out(&outcome));
+    spec.arguments = vec!["-c".into(), "echo x >new".into()];
+    spec.filesystem = Filesystem::Speculative;
+    let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {});
+    let changes = |outcome: vambrace_sandbox::Outcome| outcome.changes.unwrap().list.len().to_string();
+    println!("speculative {}", outcome.map_or_else(|_| "refused".to_owned(), changes));
+    spec.filesystem = Filesystem::Read;
+    spec.only = Some(Tier::NoUserns);
+    let ran = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).is_ok();
+    println!("no-userns: {}", if ran { "ran" } else { "refused" });
+    ExitCode::SUCCESS
 }
 
 fn unified_groups() {
@@ -64,15 +152,25 @@ pub(crate) fn unified_only(room: &str) -> ExitCode {
 }
 
 #[track_caller]
-fn check(machine: &str, expected: &str) {
+fn check(machine: &str, expected: &str) -> Room {
+    let (room, words) = run_machine(machine);
+    assert_eq!(words, expected);
+    room
+}
+
+#[track_caller]
+fn run_machine(machine: &str) -> (Room, String) {
     let room = Room::new();
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::create_dir(room.path("state")).unwrap();
-    std::fs::set_permissions(room.path("state"), open).unwrap();
+    for name in ["state", "outside"] {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(room.path(name), open).unwrap();
+    }
     let program = std::env::current_exe().unwrap();
     let said = Command::new(program).arg(machine).arg(room.path("")).output().unwrap();
     let words = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert_eq!(words, expected, "{}", String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success(), "{words}{}", String::from_utf8_lossy(&said.stderr));
+    (room, words)
 }
 
 /// As an ordinary user in namespaces of a container: one file of `/proc` is covered, so no new one can be mounted.
@@ -81,12 +179,12 @@ pub(crate) fn behind_a_mask(room: &str) -> ! {
     let (from, to) = (c"/dev/null".as_ptr(), c"/proc/version".as_ptr());
     let bound = unsafe { libc::mount(from, to, std::ptr::null(), libc::MS_BIND, std::ptr::null()) };
     assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
-    go_on(room)
+    go_on("say-tier", room)
 }
 
 pub(crate) fn as_another_user(room: &str) -> ! {
     become_user(Some(1234));
-    go_on(room)
+    go_on("say-tier", room)
 }
 
 /// An ordinary user, under another number where one is given.
@@ -107,8 +205,8 @@ fn become_user(number: Option<u32>) {
     std::fs::write("/proc/self/gid_map", format!("{group} {gid} 1")).unwrap();
 }
 
-fn go_on(room: &str) -> ! {
-    let failed = Command::new(std::env::current_exe().unwrap()).args(["say-tier", room]).exec();
+fn go_on(words: &str, room: &str) -> ! {
+    let failed = Command::new(std::env::current_exe().unwrap()).args([words, room]).exec();
     panic!("{failed}");
 }
 
