@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::sys::mounting::open_beneath;
+use crate::sys::mounting::open_within;
 use crate::task::Task;
 
 pub(crate) use collect::{Collect, collect};
@@ -114,6 +114,8 @@ pub enum Why {
     StaleBase,
     /// A folder with something in it that stays.
     NotEmpty,
+    /// Another file system is mounted there, which the program did not see.
+    Mounted,
 }
 
 impl Why {
@@ -129,6 +131,7 @@ impl Why {
             Self::Unreadable => "unreadable",
             Self::StaleBase => "changed meanwhile",
             Self::NotEmpty => "something in it stays",
+            Self::Mounted => "another file system is mounted there",
         }
     }
 }
@@ -165,5 +168,5 @@ impl Changes {
 }
 
 fn open(root: BorrowedFd<'_>, path: &std::path::Path) -> Result<OwnedFd, Errno> {
-    open_beneath(root, path.as_os_str().as_bytes(), OFlags::RDONLY | OFlags::NONBLOCK)
+    open_within(root, path.as_os_str().as_bytes(), OFlags::RDONLY | OFlags::NONBLOCK)
 }

@@ -22,6 +22,7 @@ mod real {
     pub(crate) mod files;
     pub(crate) mod kit;
     pub(crate) mod probes;
+    pub(crate) mod promotion;
     pub(crate) mod tiers;
     pub(crate) mod trees;
     pub(crate) mod tricks;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ["unified-only", room] => return real::tiers::unified_only(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
         ["hog", how] => real::trees::hog(how),
+        ["mounted-below", room] => return real::promotion::mounted_below(room),
         ["promoter", room] => {
             real::files::promoter(room);
             return ExitCode::SUCCESS;
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(real::basics::trials());
     trials.extend(real::files::trials());
+    trials.extend(real::promotion::trials());
     trials.extend(real::trees::trials());
     trials.extend(real::tiers::trials());
     trials.extend(real::audit::trials());

@@ -16,7 +16,7 @@ use super::facts::{EntryKind, Facts};
 use super::repository::{Sides, hooks_elsewhere};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
-use crate::sys::mounting::open_beneath;
+use crate::sys::mounting::{open_beneath, open_within};
 use crate::task::Task;
 use crate::walk::join;
 use crate::wire::Bytes;
@@ -103,11 +103,11 @@ impl<'a> Found<'a> {
                 if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
                     continue;
                 }
+                // What lies in a new folder is new.
+                let Some(before) = (if new { Some(None) } else { self.before(&path)? }) else { continue };
                 if whiteout && !self.fresh {
-                    self.deleted(&path)?;
+                    self.deleted(&path, before)?;
                 } else {
-                    // What lies in a new folder is new.
-                    let before = if new { None } else { Facts::look(self.base, &path)? };
                     let is_new = before.is_none();
                     let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
                     let below = self.entry(&path, before, (handle.as_fd(), &name))?;
@@ -201,8 +201,22 @@ impl<'a> Found<'a> {
         Ok(folder)
     }
 
-    fn deleted(&mut self, path: &[u8]) -> Result<(), Errno> {
-        let Some(before) = Facts::look(self.base, path)? else { return Ok(()) };
+    /// What the workspace has there; nothing at all where the program did not see that, and it stays as it is.
+    fn before(&mut self, path: &[u8]) -> Result<Option<Option<Facts>>, Errno> {
+        match Facts::look(self.base, path) {
+            Err(Errno::XDEV) => {
+                if self.forbidden(path) != Some(Why::Masked) {
+                    self.withhold(path, Why::Mounted);
+                }
+                self.stays(path);
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+
+    fn deleted(&mut self, path: &[u8], before: Option<Facts>) -> Result<(), Errno> {
+        let Some(before) = before else { return Ok(()) };
         if before.kind == EntryKind::Folder {
             self.deleted_below(path)?;
         }
@@ -264,7 +278,7 @@ impl<'a> Found<'a> {
         let mut ahead = vec![path.to_vec()];
         while let Some(path) = ahead.pop() {
             let name: &[u8] = if path.is_empty() { b"." } else { &path };
-            let handle = match open_beneath(self.base, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+            let handle = match open_within(self.base, name, OFlags::RDONLY | OFlags::DIRECTORY) {
                 Err(Errno::ACCESS) => {
                     self.withhold(&path, Why::Unreadable);
                     self.stays(&join(&path, b"."));
@@ -276,10 +290,13 @@ impl<'a> Found<'a> {
             };
             for (name, ..) in entries(&handle)? {
                 let path = join(&path, &name);
-                if Facts::look(self.view, &path)?.is_some() {
-                    continue;
+                match Facts::look(self.view, &path) {
+                    Ok(None) => {}
+                    // A build folder of the run's own.
+                    Ok(Some(_)) | Err(Errno::XDEV) => continue,
+                    Err(errno) => return Err(errno),
                 }
-                let Some(before) = Facts::look(self.base, &path)? else { continue };
+                let Some(before) = self.before(&path)?.flatten() else { continue };
                 if before.kind == EntryKind::Folder {
                     ahead.push(path.clone());
                 }

@@ -5,11 +5,11 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use crate::sys::mounting::open_beneath;
+use crate::sys::mounting::open_within;
 
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,17 +46,23 @@ pub enum EntryKind {
 }
 
 impl Facts {
-    /// Looks at an entry beneath a folder; `None` when it is not there.
+    /// Looks at an entry beneath a folder; `None` when it is not there, `XDEV` when it is not on the folder's mount.
     pub(crate) fn look(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Self>, Errno> {
         // A single name needs no way that could be led astray.
         let single = !path.contains(&b'/') && path != b"..";
-        let opened = if single { None } else { Some(open_beneath(root, path, OFlags::PATH)) };
+        let opened = if single { None } else { Some(open_within(root, path, OFlags::PATH)) };
         let found = match &opened {
             None => rustix::fs::statx(root, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS),
             Some(Ok(handle)) => rustix::fs::statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS),
             Some(Err(errno)) => Err(*errno),
         };
         let facts = match found {
+            // A single name was looked at across a mount.
+            Ok(facts)
+                if single && path != b"." && facts.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) =>
+            {
+                return Err(Errno::XDEV);
+            }
             Ok(facts) => facts,
             // A link or a file where the path wants a folder: the path is not there.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
@@ -101,7 +107,7 @@ impl Facts {
 }
 
 fn hash(root: BorrowedFd<'_>, path: &[u8]) -> Result<[u8; 32], Errno> {
-    digest(File::from(open_beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?))
+    digest(File::from(open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?))
 }
 
 /// SHA-256 of what is left to read of a file.

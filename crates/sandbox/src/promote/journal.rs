@@ -25,7 +25,7 @@ use super::{
 };
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
 use crate::sandbox::Places;
-use crate::sys::mounting::open_beneath;
+use crate::sys::mounting::open_within;
 
 /// With a journal in the state folder.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Journal {
         // Noted before it is there, so that nothing stays in the workspace.
         write_note(&lock, &note)?;
         rustix::fs::mkdirat(&root, &beside, Mode::from_raw_mode(0o700))?;
-        let beside = open_beneath(root.as_fd(), beside.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let beside = open_within(root.as_fd(), beside.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Self { root, beside, note, file, lock })
     }
 
@@ -140,7 +140,7 @@ impl Journal {
         if (facts.st_dev, facts.st_ino) != note.identity {
             return Err(Errno::STALE);
         }
-        let beside = open_beneath(root.as_fd(), note.beside.as_bytes(), flags)?;
+        let beside = open_within(root.as_fd(), note.beside.as_bytes(), flags)?;
         Ok(Self { root, beside, note, file: file.to_owned(), lock })
     }
 
@@ -203,7 +203,7 @@ impl Journal {
 
     fn is_writable(&self, folder: &Path) -> Result<(), Errno> {
         let name = if folder.as_os_str().is_empty() { b"." } else { folder.as_os_str().as_bytes() };
-        match open_beneath(self.root.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY) {
+        match open_within(self.root.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY) {
             Ok(folder) => {
                 let wanted = Access::WRITE_OK | Access::EXEC_OK;
                 rustix::fs::accessat(&folder, c".", wanted, AtFlags::empty())
@@ -295,7 +295,7 @@ impl Journal {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
                 }
-                let made = open_beneath(self.root.as_fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+                let made = open_within(self.root.as_fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
                 give(&made, target.owner)?;
                 rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))
             }
@@ -311,7 +311,7 @@ impl Journal {
             }
             Step::Mode { path, mode } => {
                 // By its handle, which needs no right to read it; a link has no mode.
-                let file = open_beneath(self.root.as_fd(), path, OFlags::PATH)?;
+                let file = open_within(self.root.as_fd(), path, OFlags::PATH)?;
                 rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(*mode))
             }
             Step::Rename { from, .. } => {
@@ -348,7 +348,7 @@ impl Journal {
             }
             rustix::fs::symlinkat(target, folder, name)?;
         } else {
-            let content = open_beneath(self.beside.as_fd(), from.as_bytes(), OFlags::RDONLY)?;
+            let content = open_within(self.beside.as_fd(), from.as_bytes(), OFlags::RDONLY)?;
             let size = u64::try_from(facts.st_size).unwrap_or(0);
             let mode = Mode::from_raw_mode(facts.st_mode & 0o777);
             write_file(folder.as_fd(), name, &content, size, mode, target.owner, replaces)?;
@@ -372,7 +372,7 @@ impl Journal {
         if names.count() < 2 {
             return Ok(false);
         }
-        let facts = rustix::fs::fstat(open_beneath(self.root.as_fd(), path, OFlags::PATH)?)?;
+        let facts = rustix::fs::fstat(open_within(self.root.as_fd(), path, OFlags::PATH)?)?;
         let modified = i128::from(facts.st_mtime) * 1_000_000_000 + i128::from(facts.st_mtime_nsec);
         Ok(facts.st_ino == before.0 && modified <= before.1)
     }
@@ -388,7 +388,7 @@ fn parent<'p>(root: BorrowedFd<'_>, path: &'p [u8]) -> Result<(OwnedFd, &'p OsSt
     let path = Path::new(OsStr::from_bytes(path));
     let name = path.file_name().ok_or(Errno::INVAL)?;
     let above = path.parent().map(|above| above.as_os_str().as_bytes()).filter(|above| !above.is_empty());
-    Ok((open_beneath(root, above.unwrap_or(b"."), OFlags::PATH | OFlags::DIRECTORY)?, name))
+    Ok((open_within(root, above.unwrap_or(b"."), OFlags::PATH | OFlags::DIRECTORY)?, name))
 }
 
 /// A new file for notes, locked.

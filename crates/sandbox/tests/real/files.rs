@@ -53,19 +53,19 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn changes(outcome: &Outcome) -> Vec<String> {
+pub(crate) fn changes(outcome: &Outcome) -> Vec<String> {
     let list = &outcome.changes.as_ref().unwrap().list;
     list.iter().map(|change| format!("{} {}", change.kind.as_str(), change.path.display())).collect()
 }
 
-fn withheld(outcome: &Outcome) -> Vec<(String, Why)> {
+pub(crate) fn withheld(outcome: &Outcome) -> Vec<(String, Why)> {
     let list = &outcome.changes.as_ref().unwrap().withheld;
     let mut list: Vec<_> = list.iter().map(|one| (one.path.display().to_string(), one.why)).collect();
     list.sort_by(|a, b| a.0.cmp(&b.0));
     list
 }
 
-fn promote(outcome: &Outcome) -> Result<usize, PromoteFault> {
+pub(crate) fn promote(outcome: &Outcome) -> Result<usize, PromoteFault> {
     let changes = outcome.changes.as_ref().unwrap();
     let state = tempfile::TempDir::new().unwrap();
     let places = Places::below(state.path());

@@ -64,7 +64,7 @@ pub(crate) fn unified_only(room: &str) -> ExitCode {
 }
 
 #[track_caller]
-fn check(machine: &str, expected: &str) {
+pub(crate) fn check(machine: &str, expected: &str) {
     let room = Room::new();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::create_dir(room.path("state")).unwrap();
@@ -90,7 +90,7 @@ pub(crate) fn as_another_user(room: &str) -> ! {
 }
 
 /// An ordinary user, under another number where one is given.
-fn become_user(number: Option<u32>) {
+pub(crate) fn become_user(number: Option<u32>) {
     let (uid, gid) = if unsafe { libc::geteuid() } == 0 {
         assert_eq!(unsafe { libc::setgroups(0, std::ptr::null()) }, 0);
         assert_eq!(unsafe { libc::setresgid(65534, 65534, 65534) }, 0);
