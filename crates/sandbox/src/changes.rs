@@ -9,6 +9,7 @@
 mod collect;
 mod diff;
 mod facts;
+mod link;
 mod repository;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

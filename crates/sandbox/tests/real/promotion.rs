@@ -4,16 +4,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Filesystem, Input, Spec};
+use vambrace_sandbox::{Filesystem, Input, Spec, Why};
 
 use super::files::{changes, promote, withheld};
-use super::kit::{start, test};
+use super::kit::{Room, check_out, run, start, test};
 use super::tiers::{become_user, check};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![test("promotion::what_is_mounted_below_the_workspace_is_not_touched", || {
-        check("mounted-below", "mounted, all as it was\n");
-    })]
+    vec![
+        test("promotion::what_is_mounted_below_the_workspace_is_not_touched", || {
+            check("mounted-below", "mounted, all as it was\n");
+        }),
+        test("promotion::no_chain_of_links_leads_out_of_the_workspace", chains_of_links),
+    ]
 }
 
 // P4, S4: the program does not see into what is mounted there, so nothing of it is its to change
@@ -85,4 +88,45 @@ pub(crate) fn mounted_below(room: &str) -> ExitCode {
     }
     println!("mounted, all as it was");
     ExitCode::SUCCESS
+}
+
+// T9, P4: a link is judged with the links that it leads through, those of the user and those of other runs
+fn chains_of_links() {
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let room = Room::new();
+        std::os::unix::fs::symlink("../outside", room.path("project/user")).unwrap();
+        std::os::unix::fs::symlink("/etc", room.path("project/.env.link")).unwrap();
+        let runs = [
+            // Up after a link that leads down; and where the folder becomes a link later.
+            ("mkdir -p d/e/f n; ln -s ../../.. d/e/f/link; ln -s d/e/f/link/../outside/file x", "x"),
+            ("ln -s n/../../outside/file later", "later"),
+            ("ln -s n/../outside/file later", "later"),
+            // Through links of the user's, seen and masked; through one that is made here; to a secret.
+            ("ln -s user/file a; ln -s b c; ln -s user b; ln -s c/file e", "a b c e"),
+            ("ln -s .env.link/passwd m; mkdir p; ln -s ../.env p/env; ln -s ../.env.link p/l", "m p/env p/l"),
+            ("ln -s loop loop; ln -s /proc/self/cwd/../outside/file q; ln -s .. r", "loop q r"),
+        ];
+        for (script, expected) in runs {
+            let outcome = run(&room.shell(filesystem, script));
+            check_out(&outcome, "");
+            let names: Vec<String> = withheld(&outcome).into_iter().map(|(name, _)| name).collect();
+            let by_view = |name: &&str| filesystem == Filesystem::ReadWrite || !["c", "e"].contains(name);
+            let expected: Vec<&str> = expected.split(' ').filter(by_view).collect();
+            assert_eq!(names, expected, "{filesystem:?} {script}: {:?}", changes(&outcome));
+            promote(&outcome).unwrap();
+        }
+        let outside = room.path("outside").canonicalize().unwrap();
+        for name in ["x", "later", "a", "b", "c", "e", "m", "p/env", "p/l", "loop", "q", "r"] {
+            let found = room.project().join(name).canonicalize();
+            assert!(!found.is_ok_and(|found| found.starts_with(&outside)), "{filesystem:?} {name}");
+        }
+        // What stays inside is taken over.
+        let outcome = run(&room.shell(
+            filesystem,
+            "mkdir -p d; ln -s ../src d/to; ln -s d/to/main.rs far; ln -s nowhere dangling",
+        ));
+        assert_eq!(withheld(&outcome), [] as [(String, Why); 0]);
+        promote(&outcome).unwrap();
+        assert_eq!(room.read("project/far").as_deref(), Some("fn main() {}\n"));
+    }
 }
