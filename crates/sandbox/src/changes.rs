@@ -4,7 +4,7 @@
 //! marks mislead (a rename carries the origin of another file, an opaque folder holds no whiteouts).
 //!
 //! **Invariant.** Nothing here writes. What must not be taken over is in `withheld`, with the reason, and never in
-//! `list`.
+//! `list`; of a file that is in both, its attributes or its other names are withheld.
 
 mod collect;
 mod diff;
@@ -117,6 +117,10 @@ pub enum Why {
     NotEmpty,
     /// Another file system is mounted there, which the program did not see.
     Mounted,
+    /// The file's other names: they keep its content, and its mode is theirs too.
+    OtherNames,
+    /// Its extended attributes only: they stay, or are a new file's.
+    Attributes,
 }
 
 impl Why {
@@ -133,6 +137,8 @@ impl Why {
             Self::StaleBase => "changed meanwhile",
             Self::NotEmpty => "something in it stays",
             Self::Mounted => "another file system is mounted there",
+            Self::OtherNames => "its other names (hard links) stay as they were",
+            Self::Attributes => "extended attributes",
         }
     }
 }

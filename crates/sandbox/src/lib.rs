@@ -11,6 +11,7 @@
 //!
 //! Deliberately absent: what of the network is allowed (the egress gate), decisions, records.
 
+mod attributes;
 mod audit;
 mod cell;
 mod changes;

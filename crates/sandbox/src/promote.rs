@@ -16,6 +16,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, SeekFrom, Uid};
 use rustix::io::Errno;
 
+use crate::attributes;
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
 
 pub use journal::Journaled;
@@ -132,6 +133,7 @@ fn write_file(
     let file = rustix::fs::openat(folder, c".", flags, Mode::from_raw_mode(0o600))?;
     copy(content, &file, size)?;
     give(&file, owner)?;
+    attributes::carry_over(content, &file)?;
     rustix::fs::fchmod(&file, mode)?;
     let itself = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     let link = |name: &OsStr| {

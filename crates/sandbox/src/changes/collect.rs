@@ -186,6 +186,9 @@ impl<'a> Found<'a> {
             }
             hashed => hashed?,
         };
+        if before.kind == after.kind && before.attributes != after.attributes {
+            self.withhold(path, Why::Attributes);
+        }
         let same = before.kind == after.kind && before.hash == after.hash && before.target == after.target;
         let kind = match (same, before.mode == after.mode || after.kind == EntryKind::Link) {
             (true, true) => return Ok(folder),
@@ -195,6 +198,12 @@ impl<'a> Found<'a> {
         if before.changed > self.since || self.stale_above(path)? {
             self.withhold(path, Why::StaleBase);
             return Ok(folder);
+        }
+        if before.kind == EntryKind::File && before.links > 1 {
+            self.withhold(path, Why::OtherNames);
+            if kind == ChangeKind::Mode {
+                return Ok(false);
+            }
         }
         self.put(path, kind, Some(before), Some(after));
         Ok(folder)

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
+use crate::attributes;
 use crate::sys::mounting::open_within;
 
 /// What an entry is.
@@ -22,6 +23,8 @@ pub struct Facts {
     pub size: u64,
     /// SHA-256 of a file's content, once it was read: always where it is compared with another, so not of every new one.
     pub hash: Option<[u8; 32]>,
+    /// Hash of its extended attributes (`user.*`), read together with its content; nothing when it has none.
+    pub attributes: Option<[u8; 32]>,
     /// Where a link leads.
     pub target: Option<PathBuf>,
     /// Last change of content, name or mode (nanoseconds of the real-time clock).
@@ -90,6 +93,7 @@ impl Facts {
             mode: u32::from(facts.stx_mode) & 0o777,
             size: if kind == EntryKind::Folder { 0 } else { facts.stx_size },
             hash: None,
+            attributes: None,
             target,
             changed,
             inode: facts.stx_ino,
@@ -97,17 +101,23 @@ impl Facts {
         }))
     }
 
-    /// Reads the content of a file for its hash.
+    /// Reads the content of a file for its hash, and what attributes it or a folder has.
     pub(crate) fn with_hash(mut self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Self, Errno> {
-        if self.kind == EntryKind::File && self.hash.is_none() {
-            self.hash = Some(hash(root, path)?);
+        let open = || open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK);
+        match self.kind {
+            EntryKind::File if self.hash.is_none() => {
+                let file = open()?;
+                self.attributes = attributes::digest(&file)?;
+                self.hash = Some(digest(File::from(file))?);
+            }
+            // One that is closed to its owner too is taken over all the same.
+            EntryKind::Folder => {
+                self.attributes = open().and_then(|file| attributes::digest(&file)).ok().flatten()
+            }
+            _ => {}
         }
         Ok(self)
     }
-}
-
-fn hash(root: BorrowedFd<'_>, path: &[u8]) -> Result<[u8; 32], Errno> {
-    digest(File::from(open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?))
 }
 
 /// SHA-256 of what is left to read of a file.

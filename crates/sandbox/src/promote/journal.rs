@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Access, AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use self::note::{Note, OWNERS, Step, before, delete, is_closed, is_folder, last_note, mode, write_note};
 use super::{
     Promote, PromoteFault, Promoted, Target, UNFINISHED, changes_kind, copy, give, owner_of, write_file,
 };
+use crate::attributes;
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
 use crate::sandbox::Places;
 use crate::sys::mounting::open_within;
@@ -37,6 +38,9 @@ pub struct Journaled {
 
 /// So many new files are brought to the disk one by one; with more of them that would take longer than copying.
 const MOST_SYNCED: usize = 64;
+
+/// The bit of a folder whose group its entries get.
+const HANDS_ON: u32 = 0o2000;
 
 /// Whether a step may have been done by somebody who is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,6 +250,10 @@ impl Journal {
                 let file = rustix::fs::openat(&self.beside, &name, flags, Mode::from_raw_mode(0o600))?;
                 copy(&content, &file, after.size)?;
                 give(&file, target.owner)?;
+                if before.is_some() {
+                    let replaced = open_within(self.root.as_fd(), &path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+                    attributes::carry_over(&replaced, &file)?;
+                }
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(after.mode))?;
                 Step::Place { path, number, before }
             }
@@ -296,12 +304,19 @@ impl Journal {
                     Err(errno) => return Err(errno),
                 }
                 let made = open_within(self.root.as_fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-                give(&made, target.owner)?;
-                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))
+                // In a folder that hands on its group it has that one, and hands it on.
+                let facts = rustix::fs::fstat(&made)?;
+                let kept = facts.st_mode & HANDS_ON;
+                let group = Gid::from_raw(facts.st_gid);
+                give(&made, target.owner.map(|(uid, gid)| (uid, if kept == 0 { gid } else { group })))?;
+                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode | kept))
             }
             Step::Place { number, before, .. } => {
                 let flags = if before.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
                 let from = number.to_string();
+                if before.is_none() {
+                    self.hand_on(&folder, &from)?;
+                }
                 match rustix::fs::renameat_with(&self.beside, &from, &folder, name, flags) {
                     // It is in its place already.
                     Err(Errno::NOENT) => Ok(()),
@@ -312,7 +327,11 @@ impl Journal {
             Step::Mode { path, mode } => {
                 // By its handle, which needs no right to read it; a link has no mode.
                 let file = open_within(self.root.as_fd(), path, OFlags::PATH)?;
-                rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(*mode))
+                let now = rustix::fs::fstat(&file)?.st_mode;
+                // What a folder hands on, and who may remove what is in it, is not the program's to change.
+                let kept = if FileType::from_raw_mode(now) == FileType::Directory { now & 0o7000 } else { 0 };
+                let mode = Mode::from_raw_mode(*mode | kept);
+                rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
             }
             Step::Rename { from, .. } => {
                 let (old, old_name) = parent(self.root.as_fd(), from)?;
@@ -331,6 +350,20 @@ impl Journal {
         }
     }
 
+    /// What is new gets the group that its folder hands on.
+    fn hand_on(&self, folder: &OwnedFd, new: &str) -> Result<(), Errno> {
+        let facts = rustix::fs::fstat(folder)?;
+        if facts.st_mode & HANDS_ON == 0 {
+            return Ok(());
+        }
+        let group = Some(Gid::from_raw(facts.st_gid));
+        match rustix::fs::chownat(&self.beside, new, None, group, AtFlags::SYMLINK_NOFOLLOW) {
+            // It is in its place already.
+            Err(Errno::NOENT) => Ok(()),
+            done => attributes::permitted(done),
+        }
+    }
+
     /// Into a folder on another file system.
     fn place_elsewhere(
         &self,
@@ -341,7 +374,7 @@ impl Journal {
         target: &Target,
     ) -> Result<(), Errno> {
         let facts = rustix::fs::statat(&self.beside, from, AtFlags::SYMLINK_NOFOLLOW)?;
-        if rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Symlink {
+        if FileType::from_raw_mode(facts.st_mode) == FileType::Symlink {
             let target = rustix::fs::readlinkat(&self.beside, from, Vec::new())?;
             if replaces {
                 rustix::fs::unlinkat(folder, name, AtFlags::empty())?;

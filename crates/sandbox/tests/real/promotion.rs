@@ -1,5 +1,6 @@
 //! What promotion keeps, and what it leaves alone.
 
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,6 +17,12 @@ pub(crate) fn trials() -> Vec<Trial> {
             check("mounted-below", "mounted, all as it was\n");
         }),
         test("promotion::no_chain_of_links_leads_out_of_the_workspace", chains_of_links),
+        test(
+            "promotion::a_changed_file_keeps_its_group_its_attributes_and_its_access_list",
+            what_a_file_keeps,
+        ),
+        test("promotion::what_a_folder_hands_on_stays", what_a_folder_hands_on),
+        test("promotion::attributes_and_other_names_that_stay_are_told", attributes_and_other_names),
     ]
 }
 
@@ -129,4 +136,113 @@ fn chains_of_links() {
         promote(&outcome).unwrap();
         assert_eq!(room.read("project/far").as_deref(), Some("fn main() {}\n"));
     }
+}
+
+const NOTE: &str = "user.note";
+
+/// A group that the user may give files to.
+fn another_group() -> Option<u32> {
+    let own = rustix::process::getegid().as_raw();
+    let groups = rustix::process::getgroups().unwrap();
+    match rustix::process::geteuid().is_root() {
+        true => Some(4321),
+        false => groups.into_iter().map(rustix::process::Gid::as_raw).find(|group| *group != own),
+    }
+}
+
+fn note(path: &Path, value: &str) {
+    rustix::fs::setxattr(path, NOTE, value.as_bytes(), rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = [0; 256];
+    let length = rustix::fs::getxattr(path, name, &mut value).ok()?;
+    Some(value[..length].to_vec())
+}
+
+/// Owner, one user by number, group, mask, others: version 2 of the kernel's form.
+fn access_list() -> Vec<u8> {
+    // The kernel copies no list into an ordinary user's overlay that names somebody else.
+    let user = rustix::process::geteuid().as_raw();
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, rights, whose) in
+        [(1u16, 6u16, u32::MAX), (2, 6, user), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)]
+    {
+        list.extend(tag.to_le_bytes().into_iter().chain(rights.to_le_bytes()).chain(whose.to_le_bytes()));
+    }
+    list
+}
+
+// P4
+fn what_a_file_keeps() {
+    let room = Room::new();
+    let file = room.path("project/plain.txt");
+    note(&file, "of the user");
+    let group = another_group();
+    chown(&file, None, group).unwrap();
+    let list = "system.posix_acl_access";
+    let listed = rustix::fs::setxattr(&file, list, &access_list(), rustix::fs::XattrFlags::empty()).is_ok();
+    let (before, mode) = (attribute(&file, list), file.metadata().unwrap().mode());
+    assert_eq!(listed, before.is_some());
+    let outcome = run(&room.shell(Filesystem::ReadWrite, "echo more >>plain.txt"));
+    check_out(&outcome, "");
+    assert_eq!((changes(&outcome), withheld(&outcome)), (vec!["modified plain.txt".to_owned()], vec![]));
+    promote(&outcome).unwrap();
+    assert_eq!(room.read("project/plain.txt").as_deref(), Some("plain\nmore\n"));
+    assert_eq!(attribute(&file, NOTE).as_deref(), Some(&b"of the user"[..]));
+    let facts = file.metadata().unwrap();
+    assert_eq!((facts.mode(), attribute(&file, list)), (mode, before));
+    assert!(group.is_none_or(|group| facts.gid() == group), "{group:?} became {}", facts.gid());
+}
+
+// P4
+fn what_a_folder_hands_on() {
+    let room = Room::new();
+    let folder = room.path("project/shared");
+    std::fs::create_dir(&folder).unwrap();
+    chown(&folder, None, another_group()).unwrap();
+    let group = folder.metadata().unwrap().gid();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o3775)).unwrap();
+    let script = "chmod 750 shared; mkdir -p shared/new; echo x >shared/file; ln -s file shared/link";
+    promote(&run(&room.shell(Filesystem::ReadWrite, script))).unwrap();
+    assert_eq!(folder.metadata().unwrap().mode() & 0o7777, 0o3750);
+    assert_eq!(folder.join("new").metadata().unwrap().mode() & 0o7000, 0o2000);
+    for name in ["", "new", "file", "link"] {
+        assert_eq!(folder.join(name).symlink_metadata().unwrap().gid(), group, "{name}");
+    }
+    assert_eq!(folder.join("file").metadata().unwrap().mode() & 0o7000, 0);
+}
+
+// P4
+fn attributes_and_other_names() {
+    let room = Room::new();
+    let at = |name: &str| room.path("project").join(name);
+    std::fs::create_dir(at("folder")).unwrap();
+    for name in ["folder", "plain.txt", "src/main.rs"] {
+        note(&at(name), "of the user");
+    }
+    for name in ["one", "two"] {
+        room.write(&format!("outside/{name}"), "x\n");
+        std::fs::hard_link(room.path("outside").join(name), at(name)).unwrap();
+    }
+    // The same content and mode, and no attributes any more.
+    let script = "cp plain.txt t; rm plain.txt; mv t plain.txt; rmdir folder; mkdir folder; echo y >>one; chmod 777 two; \
+                  echo >>src/main.rs";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    check_out(&outcome, "");
+    assert_eq!(changes(&outcome), ["modified one", "modified src/main.rs"]);
+    let told = |name: &str, why| (name.to_owned(), why);
+    let expected = [
+        told("folder", Why::Attributes),
+        told("one", Why::OtherNames),
+        told("plain.txt", Why::Attributes),
+        told("two", Why::OtherNames),
+    ];
+    assert_eq!(withheld(&outcome), expected);
+    promote(&outcome).unwrap();
+    for name in ["folder", "plain.txt", "src/main.rs"] {
+        assert_eq!(attribute(&at(name), NOTE).as_deref(), Some(&b"of the user"[..]), "{name}");
+    }
+    assert_eq!(room.read("outside/one").as_deref(), Some("x\n"));
+    assert_eq!(room.path("outside/two").metadata().unwrap().mode() & 0o777, 0o644);
 }
