@@ -117,6 +117,8 @@ pub enum Why {
     NotEmpty,
     /// Another file system is mounted there, which the program did not see.
     Mounted,
+    /// Its path is longer than the kernel takes.
+    TooDeep,
     /// The file's other names: they keep its content, and its mode is theirs too.
     OtherNames,
     /// Its extended attributes only: they stay, or are a new file's.
@@ -137,6 +139,7 @@ impl Why {
             Self::StaleBase => "changed meanwhile",
             Self::NotEmpty => "something in it stays",
             Self::Mounted => "another file system is mounted there",
+            Self::TooDeep => "too deep: its path is too long",
             Self::OtherNames => "its other names (hard links) stay as they were",
             Self::Attributes => "extended attributes",
         }

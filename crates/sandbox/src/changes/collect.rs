@@ -19,7 +19,7 @@ use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
 use crate::sys::mounting::{open_beneath, open_within};
 use crate::task::Task;
-use crate::walk::join;
+use crate::walk::{DEEPEST, join};
 use crate::wire::Bytes;
 
 /// What to compare, and by which names to withhold.
@@ -105,7 +105,8 @@ impl<'a> Found<'a> {
                     continue;
                 }
                 // What lies in a new folder is new.
-                let Some(before) = (if new { Some(None) } else { self.before(&path)? }) else { continue };
+                let unseen = new && path.len() <= DEEPEST;
+                let Some(before) = (if unseen { Some(None) } else { self.before(&path)? }) else { continue };
                 if whiteout && !self.fresh {
                     self.deleted(&path, before)?;
                 } else {
@@ -211,16 +212,16 @@ impl<'a> Found<'a> {
 
     /// What the workspace has there; nothing at all where the program did not see that, and it stays as it is.
     fn before(&mut self, path: &[u8]) -> Result<Option<Option<Facts>>, Errno> {
-        match Facts::look(self.base, path) {
-            Err(Errno::XDEV) => {
-                if self.forbidden(path) != Some(Why::Masked) {
-                    self.withhold(path, Why::Mounted);
-                }
-                self.stays(path);
-                Ok(None)
-            }
-            found => found.map(Some),
+        let why = match Facts::look(self.base, path) {
+            _ if path.len() > DEEPEST => Why::TooDeep,
+            Err(Errno::XDEV) => Why::Mounted,
+            found => return found.map(Some),
+        };
+        if self.forbidden(path) != Some(Why::Masked) {
+            self.withhold(path, why);
         }
+        self.stays(path);
+        Ok(None)
     }
 
     /// Why a link is not to be there: on the host it would lead out, or to a secret.
@@ -274,8 +275,14 @@ impl<'a> Found<'a> {
 
     /// Then so does every folder above it.
     fn stays(&mut self, path: &[u8]) {
-        let cuts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        self.staying.extend(cuts.filter_map(|(cut, _)| path.get(..cut).map(<[u8]>::to_vec)));
+        let mut above = path;
+        while let Some(cut) = above.iter().rposition(|byte| *byte == b'/') {
+            above = above.get(..cut).unwrap_or_default();
+            // With it, everything above it is known.
+            if !self.staying.insert(above.to_vec()) {
+                return;
+            }
+        }
     }
 
     /// A folder cannot go, nor anything take its place, while something is in it.

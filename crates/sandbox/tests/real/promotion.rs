@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use vambrace_sandbox::{Filesystem, Input, Spec, Why};
 
 use super::files::{changes, promote, withheld};
-use super::kit::{Room, check_out, run, start, test};
+use super::kit::{Room, TIERS, check_out, in_tier, run, start, test};
 use super::tiers::{become_user, check};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "promotion::a_changed_file_keeps_its_group_its_attributes_and_its_access_list",
             what_a_file_keeps,
         ),
+        test("promotion::what_is_too_deep_is_told_and_the_rest_taken_over", too_deep),
         test("promotion::what_a_folder_hands_on_stays", what_a_folder_hands_on),
         test("promotion::attributes_and_other_names_that_stay_are_told", attributes_and_other_names),
     ]
@@ -245,4 +246,43 @@ fn attributes_and_other_names() {
     }
     assert_eq!(room.read("outside/one").as_deref(), Some("x\n"));
     assert_eq!(room.path("outside/two").metadata().unwrap().mode() & 0o777, 0o644);
+}
+
+// P4, T12: no path of the kernel's is that long, so it is neither compared nor shown
+fn too_deep() {
+    let name = "n".repeat(200);
+    let room = Room::new();
+    let script = |rest: &str| {
+        format!("i=0; while [ $i -lt 25 ]; do mkdir -p {name}; cd -P {name}; i=$((i+1)); done; {rest}")
+    };
+    let own = script("echo x >../file");
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let outcome = run(&room.shell(filesystem, &format!("base=$PWD; {own}; cd $base; echo x >new")));
+        assert_eq!(outcome.exit.code(), 0, "{}", super::kit::err(&outcome));
+        let told = withheld(&outcome);
+        assert_eq!(told.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [Why::TooDeep], "{filesystem:?}");
+        assert!(changes(&outcome).contains(&"created new".to_owned()), "{filesystem:?}");
+        promote(&outcome).unwrap();
+        std::fs::remove_file(room.path("project/new")).unwrap();
+        std::fs::remove_dir_all(room.project().join(&name)).unwrap();
+    }
+    // The user's own: a secret so far down is not shown, and what is there stays.
+    let mut make = std::process::Command::new("sh");
+    make.arg("-ec").arg(script("echo in-the-deep-file >.env")).current_dir(room.project());
+    assert!(make.status().unwrap().success());
+    let look = format!(
+        "base=$PWD; while cd -P {name} 2>/dev/null; do :; done; cat .env; cd \"$base\"; rm -rf {name}; echo x >new"
+    );
+    for tier in TIERS {
+        let outcome = run(&in_tier(room.shell(Filesystem::Read, &look), tier));
+        assert_eq!(super::kit::out(&outcome), "", "{tier}");
+    }
+    let outcome = run(&room.shell(Filesystem::ReadWrite, &look));
+    assert_eq!(super::kit::out(&outcome), "");
+    assert!(withheld(&outcome).iter().any(|(path, why)| *path == name && *why == Why::NotEmpty));
+    promote(&outcome).unwrap();
+    assert!(room.project().join("new").exists());
+    let mut check = std::process::Command::new("sh");
+    check.arg("-ec").arg(script("cat .env")).current_dir(room.project());
+    assert_eq!(check.output().unwrap().stdout, b"in-the-deep-file\n");
 }
