@@ -3,8 +3,12 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
+
+use vambrace_core::quote::quoted;
 
 use super::{Change, ChangeKind, Changes, EntryKind, Facts};
 
@@ -12,10 +16,10 @@ use super::{Change, ChangeKind, Changes, EntryKind, Facts};
 const MOST_BYTES: u64 = 1 << 20;
 
 pub(super) fn diff(changes: &Changes, change: &Change) -> String {
-    let path = change.path.display();
+    let path = shown(&change.path);
     let (before, after) = (change.before.as_ref(), change.after.as_ref());
     match &change.kind {
-        ChangeKind::Renamed { from } => format!("rename {} -> {path}\n", from.display()),
+        ChangeKind::Renamed { from } => format!("rename {} -> {path}\n", shown(from)),
         ChangeKind::Mode => {
             let mode = |facts: Option<&Facts>| facts.map_or(0, |facts| facts.mode);
             format!("mode {:03o} -> {:03o} {path}\n", mode(before), mode(after))
@@ -28,10 +32,10 @@ pub(super) fn diff(changes: &Changes, change: &Change) -> String {
             match (old, new) {
                 (Some(old), Some(new)) => {
                     let name = |there: bool, side: &str| match there {
-                        true => format!("{side}/{path}"),
+                        true => quoted(&[side.as_bytes(), change.path.as_os_str().as_bytes()].concat()),
                         false => "/dev/null".to_owned(),
                     };
-                    let (from, to) = (name(before.is_some(), "a"), name(after.is_some(), "b"));
+                    let (from, to) = (name(before.is_some(), "a/"), name(after.is_some(), "b/"));
                     format!("--- {from}\n+++ {to}\n{}", unified(&old, &new))
                 }
                 _ => {
@@ -43,6 +47,10 @@ pub(super) fn diff(changes: &Changes, change: &Change) -> String {
             }
         }
     }
+}
+
+fn shown(path: &Path) -> String {
+    quoted(path.as_os_str().as_bytes())
 }
 
 /// The text of a file; `None` when it is too large, no file, or no text.
@@ -61,7 +69,7 @@ fn told(facts: Option<&Facts>) -> String {
         EntryKind::Folder => "folder".to_owned(),
         EntryKind::Special => "special".to_owned(),
         EntryKind::Link => {
-            format!("link to `{}`", facts.target.as_deref().unwrap_or_else(|| "".as_ref()).display())
+            format!("link to `{}`", shown(facts.target.as_deref().unwrap_or_else(|| "".as_ref())))
         }
         EntryKind::File => {
             let hash: String =

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vambrace_sandbox::{Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, MemoryBound, Outcome};
 
 use super::grants::Grants;
-use super::{MISSING, Promoted, denial_json, faint, network};
+use super::{MISSING, Promoted, denial_json, faint, network, shown};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -33,7 +33,7 @@ pub(super) fn say(
             "{} {} {}: {}{} {}",
             paint(Tone::Bad, "denied:"),
             denial.operation.as_str(),
-            plain(&clean(&denial.path.display().to_string())),
+            plain(&clean(&shown(&denial.path))),
             denial.rule.as_str(),
             denial.right.map(|right| format!(" ({right})")).unwrap_or_default(),
             faint(format!("[{}, {}]", denial.source.as_str(), denial.certainty.as_str())),
@@ -52,7 +52,7 @@ pub(super) fn say(
         }
         for one in &changes.withheld {
             let why = one.why.as_str();
-            let name = plain(&clean(&one.path.display().to_string()));
+            let name = plain(&clean(&shown(&one.path)));
             out.say(format!("{} {name}: {why}", paint(Tone::Care, "not taken over:")));
         }
     }
@@ -67,10 +67,10 @@ pub(super) fn say(
 }
 
 fn path(change: &Change) -> String {
-    let shown = plain(&change.path.display().to_string());
+    let path = plain(&shown(&change.path));
     match &change.kind {
-        ChangeKind::Renamed { from } => format!("{} -> {shown}", plain(&from.display().to_string())),
-        _ => shown,
+        ChangeKind::Renamed { from } => format!("{} -> {path}", plain(&shown(from))),
+        _ => path,
     }
 }
 
