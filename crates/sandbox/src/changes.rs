@@ -24,6 +24,7 @@ use crate::sys::mounting::open_within;
 use crate::task::Task;
 
 pub(crate) use collect::{Collect, collect};
+pub use diff::Diffs;
 pub(crate) use facts::digest;
 pub use facts::{EntryKind, Facts};
 
@@ -170,10 +171,10 @@ impl Changes {
         after.hash.or_else(|| digest(std::fs::File::from(self.open_after(&change.path).ok()?)).ok())
     }
 
-    /// A change in words: a unified diff of text, a line with hash and size of anything else.
+    /// The changes in words.
     #[must_use]
-    pub fn diff(&self, change: &Change) -> String {
-        diff::diff(self, change)
+    pub fn diffs(&self) -> Diffs<'_> {
+        Diffs::of(self)
     }
 }
 

@@ -213,7 +213,8 @@ fn every_kind_of_change() {
         ]
     );
     let list = outcome.changes.as_ref().unwrap();
-    let diff = |path: &str| list.diff(list.list.iter().find(|one| one.path.as_os_str() == path).unwrap());
+    let diff =
+        |path: &str| list.diffs().next(list.list.iter().find(|one| one.path.as_os_str() == path).unwrap());
     assert_eq!(diff("plain.txt"), "--- a/plain.txt\n+++ b/plain.txt\n@@ -1,1 +1,2 @@\n plain\n+more\n");
     assert!(diff("binary").starts_with("modified binary: 4 bytes sha256:"), "{}", diff("binary"));
     assert_eq!(diff("program"), "mode 644 -> 755 program\n");

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             what_a_file_keeps,
         ),
         test("promotion::what_is_too_deep_is_told_and_the_rest_taken_over", too_deep),
+        test("promotion::diffs_of_one_run_are_bounded_together", diffs_are_bounded),
         test("promotion::what_a_folder_hands_on_stays", what_a_folder_hands_on),
         test("promotion::attributes_and_other_names_that_stay_are_told", attributes_and_other_names),
     ]
@@ -285,4 +286,23 @@ fn too_deep() {
     let mut check = std::process::Command::new("sh");
     check.arg("-ec").arg(script("cat .env")).current_dir(room.project());
     assert_eq!(check.output().unwrap().stdout, b"in-the-deep-file\n");
+}
+
+// P9: what a program wrote is told in a bounded report
+fn diffs_are_bounded() {
+    let room = Room::new();
+    let script = "i=10; while [ $i -lt 30 ]; do head -c 900000 /dev/zero | tr '\\0' 'x' >big$i; i=$((i+1)); done; \
+                  head -c 900000 /dev/zero >binary; echo small >small";
+    let outcome = run(&room.shell(Filesystem::Speculative, script));
+    check_out(&outcome, "");
+    let changes = outcome.changes.as_ref().unwrap();
+    let mut diffs = changes.diffs();
+    let told: Vec<String> = changes.list.iter().map(|change| diffs.next(change)).collect();
+    assert!(told.iter().map(String::len).sum::<usize>() < 9 << 20);
+    let whole = told.iter().filter(|diff| diff.len() > 900_000).count();
+    let left_out: Vec<_> = told.iter().filter(|diff| diff.contains("diff left out")).collect();
+    assert_eq!((told.len(), whole, left_out.len()), (22, 9, 11));
+    assert!(left_out[0].starts_with("created big19: nothing -> 900000 bytes sha256:"), "{}", left_out[0]);
+    // What still fits is told whole.
+    assert_eq!(told[21], "--- /dev/null\n+++ b/small\n@@ -1,0 +1,1 @@\n+small\n");
 }
