@@ -11,6 +11,7 @@ mod diff;
 mod facts;
 mod link;
 mod repository;
+mod setting;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;

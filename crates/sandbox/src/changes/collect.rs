@@ -14,7 +14,7 @@ use vambrace_core::repository::Repositories;
 
 use super::facts::{EntryKind, Facts};
 use super::link::{is_led_out, landing};
-use super::repository::{Sides, hooks_elsewhere};
+use super::repository::{Elsewhere, Sides};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
 use crate::sys::mounting::{open_beneath, open_within};
@@ -55,7 +55,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         staying: HashSet::new(),
         folders: HashMap::new(),
         repositories: Repositories::default(),
-        hooks: hooks_elsewhere(what.base.as_fd()),
+        elsewhere: Elsewhere::of(what.base.as_fd()),
     };
     found.folder(upper.as_fd(), Bytes::new())?;
     found.keep_what_is_not_empty();
@@ -79,8 +79,8 @@ struct Found<'a> {
     /// Which folders of the workspace were changed meanwhile, as far as it was asked.
     folders: HashMap<Bytes, bool>,
     repositories: Repositories,
-    /// Folders of the workspace's own repository with hooks in them.
-    hooks: Vec<Bytes>,
+    /// Where repositories have hooks and settings under other names.
+    elsewhere: Elsewhere,
 }
 
 impl<'a> Found<'a> {
@@ -370,11 +370,8 @@ impl<'a> Found<'a> {
             return Some(Why::Masked);
         }
         let sides = self.sides();
-        let hook = |folder: &Bytes| {
-            path.strip_prefix(folder.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        };
         let protected = self.protected.blocks(&text).is_some()
-            || self.hooks.iter().any(hook)
+            || self.elsewhere.holds(path)
             || self.repositories.configured_by(&sides, path);
         protected.then_some(Why::Protected)
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Filesystem, Input, Spec, Why};
+use vambrace_sandbox::{Filesystem, Input, PROTECTED, Spec, Why};
 
 use super::files::{changes, promote, withheld};
 use super::kit::{Room, TIERS, check_out, in_tier, run, start, test};
@@ -23,6 +23,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test("promotion::what_is_too_deep_is_told_and_the_rest_taken_over", too_deep),
         test("promotion::diffs_of_one_run_are_bounded_together", diffs_are_bounded),
+        test("promotion::what_shells_editors_and_agents_heed_is_never_promoted", heeded_names),
+        test(
+            "promotion::hooks_and_settings_that_a_repository_names_are_never_promoted",
+            named_by_a_repository,
+        ),
         test("promotion::what_a_folder_hands_on_stays", what_a_folder_hands_on),
         test("promotion::attributes_and_other_names_that_stay_are_told", attributes_and_other_names),
     ]
@@ -305,4 +310,63 @@ fn diffs_are_bounded() {
     assert!(left_out[0].starts_with("created big19: nothing -> 900000 bytes sha256:"), "{}", left_out[0]);
     // What still fits is told whole.
     assert_eq!(told[21], "--- /dev/null\n+++ b/small\n@@ -1,0 +1,1 @@\n+small\n");
+}
+
+// P4
+fn heeded_names() {
+    let names = ".aider.conf.yml .bash_aliases .config/fish/config.fish .continue/config.yaml .crush.json .cshrc .emacs .emacs.d/init.el \
+                 .exrc .gvimrc .helix/config.toml .hg/hgrc .jj/repo/config.toml .kshrc .login .lvimrc .opencode/x .tcshrc .vs/tasks.vs.json \
+                 a.sublime-project opencode.json";
+    let names: Vec<&str> = names.split_whitespace().collect();
+    let room = Room::new();
+    let script = format!(
+        "for n in {}; do for d in . d/e; do mkdir -p $(dirname $d/$n); echo x >$d/$n; done; done",
+        names.join(" ")
+    );
+    let outcome = run(&room.shell(Filesystem::ReadWrite, &script));
+    check_out(&outcome, "");
+    promote(&outcome).unwrap();
+    for name in names {
+        for folder in ["project", "project/d/e"] {
+            assert_eq!(room.read(&format!("{folder}/{name}")), None, "{folder}/{name}");
+        }
+    }
+    let bare = |name: &&str| name.trim_start_matches("**/").trim_start_matches('*').to_owned();
+    assert!(PROTECTED.iter().map(bare).is_sorted(), "what is sorted is found again");
+}
+
+// P4: settings that git reads from files of the project, and hooks in folders that settings name
+fn named_by_a_repository() {
+    let room = Room::new();
+    let outer = room.path("");
+    room.write(".git/config", "[core]\n\thooksPath = project/outer-hooks ; of the one around\n");
+    room.write("project/.git/config", "[include]\n\tpath = ../shared.ini # all of us\n[includeIf \"gitdir:/x\"] path = \"../more\\\n.ini\"\n");
+    room.write("project/shared.ini", "[include]\npath = conf/deep.ini\n");
+    room.write("project/conf/deep.ini", "[core]\nhooksPath = by-include\n");
+    room.write("project/nested/.git/config", "[core]\nhooksPath = ci/hooks\n");
+    // A submodule and a working tree of a repository somewhere else.
+    room.write("project/module/.git", "gitdir: ../.git/modules/module\n");
+    room.write("project/.git/modules/module/config", "[core]\nhooksPath = run\n");
+    room.write(
+        "project/tree/.git",
+        &format!("gitdir: {}\n", outer.join("outside/main/worktrees/t").display()),
+    );
+    room.write("outside/main/worktrees/t/commondir", "../..\n");
+    room.write("outside/main/config", "[core]\nhooksPath = run\n");
+    let protected = "outer-hooks/pre-commit shared.ini more.ini conf/deep.ini by-include/x nested/ci/hooks/pre-push module/run/update tree/run/update";
+    let free = "nested/ci/x ci/hooks/x run/x conf/x nested/by-include/x module/x";
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let script = format!("for n in {protected} {free}; do mkdir -p $(dirname $n); echo agent >$n; done");
+        let outcome = run(&room.shell(filesystem, &script));
+        check_out(&outcome, "");
+        promote(&outcome).unwrap();
+        let taken = |name: &str| room.read(&format!("project/{name}")).as_deref() == Some("agent\n");
+        for name in protected.split(' ') {
+            assert!(!taken(name), "{filesystem:?} {name}");
+        }
+        for name in free.split(' ') {
+            assert!(taken(name), "{filesystem:?} {name}: {:?}", withheld(&outcome));
+            std::fs::remove_file(room.project().join(name)).unwrap();
+        }
+    }
 }
