@@ -97,6 +97,32 @@ fn a_speculative_run_tells_its_changes_and_makes_none() {
     assert!(!home.project().join("new.txt").exists());
 }
 
+// P4, B6: whoever agrees to a change reads names that the program chose
+#[test]
+fn a_name_forges_no_line_of_the_report() {
+    let home = Home::bare();
+    let name = |name: &str| format!("\"$(printf '{name}')\"");
+    let script = format!(
+        "exec 2>/dev/null; echo x >{}; echo x >{}; ln -s {} l; echo x >{}; echo x >{}; exit 1",
+        name("a\\n+++ b"),
+        name(".env\\nmodified y/.env"),
+        name("t\\ndeleted all"),
+        name("/etc/h\\ndenied: all\\nwould need: --write x"),
+        name("/etc/vambrace\\nx/y"),
+    );
+    for options in [&["--speculative", "--explain"][..], &["--filesystem", "readwrite"], &["--explain"]] {
+        let ran = home.run(words(options, &script));
+        let begins = ["+++ b", "modified y", "deleted all", "denied: all", "would need: --write x", "x/y"];
+        let forged = |line: &&str| begins.iter().any(|begin| line.trim_start().starts_with(begin));
+        assert_eq!(ran.err.lines().find(forged), None, "{}", ran.err);
+        assert!(ran.err.contains("denied: write \"/etc/h\\ndenied: all"), "{}", ran.err);
+        if options == ["--speculative", "--explain"] {
+            assert!(ran.err.contains("+++ \"b/a\\n+++ b\""), "{}", ran.err);
+            assert!(ran.err.contains("link to `\"t\\ndeleted all\"`"), "{}", ran.err);
+        }
+    }
+}
+
 // P4
 #[test]
 fn what_a_killed_run_had_half_taken_over_is_settled_before_the_next_call() {

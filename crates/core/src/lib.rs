@@ -18,6 +18,7 @@ pub mod path;
 pub mod plan;
 pub mod policy;
 pub mod principal;
+pub mod quote;
 pub mod redacted;
 pub mod repository;
 pub mod risk;

@@ -4,12 +4,14 @@
 //! marks mislead (a rename carries the origin of another file, an opaque folder holds no whiteouts).
 //!
 //! **Invariant.** Nothing here writes. What must not be taken over is in `withheld`, with the reason, and never in
-//! `list`.
+//! `list`; of a file that is in both, its attributes or its other names are withheld.
 
 mod collect;
 mod diff;
 mod facts;
+mod link;
 mod repository;
+mod setting;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,10 +21,11 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::sys::mounting::open_beneath;
+use crate::sys::mounting::open_within;
 use crate::task::Task;
 
 pub(crate) use collect::{Collect, collect};
+pub use diff::Diffs;
 pub(crate) use facts::digest;
 pub use facts::{EntryKind, Facts};
 
@@ -114,6 +117,14 @@ pub enum Why {
     StaleBase,
     /// A folder with something in it that stays.
     NotEmpty,
+    /// Another file system is mounted there, which the program did not see.
+    Mounted,
+    /// Its path is longer than the kernel takes.
+    TooDeep,
+    /// The file's other names: they keep its content, and its mode is theirs too.
+    OtherNames,
+    /// Its extended attributes only: they stay, or are a new file's.
+    Attributes,
 }
 
 impl Why {
@@ -129,6 +140,10 @@ impl Why {
             Self::Unreadable => "unreadable",
             Self::StaleBase => "changed meanwhile",
             Self::NotEmpty => "something in it stays",
+            Self::Mounted => "another file system is mounted there",
+            Self::TooDeep => "too deep: its path is too long",
+            Self::OtherNames => "its other names (hard links) stay as they were",
+            Self::Attributes => "extended attributes",
         }
     }
 }
@@ -157,13 +172,13 @@ impl Changes {
         after.hash.or_else(|| digest(std::fs::File::from(self.open_after(&change.path).ok()?)).ok())
     }
 
-    /// A change in words: a unified diff of text, a line with hash and size of anything else.
+    /// The changes in words.
     #[must_use]
-    pub fn diff(&self, change: &Change) -> String {
-        diff::diff(self, change)
+    pub fn diffs(&self) -> Diffs<'_> {
+        Diffs::of(self)
     }
 }
 
 fn open(root: BorrowedFd<'_>, path: &std::path::Path) -> Result<OwnedFd, Errno> {
-    open_beneath(root, path.as_os_str().as_bytes(), OFlags::RDONLY | OFlags::NONBLOCK)
+    open_within(root, path.as_os_str().as_bytes(), OFlags::RDONLY | OFlags::NONBLOCK)
 }

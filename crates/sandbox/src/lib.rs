@@ -12,6 +12,7 @@
 //! Deliberately absent: what of the network is allowed (the egress gate), decisions, records.
 
 mod aside;
+mod attributes;
 mod audit;
 mod cell;
 mod changes;
@@ -36,7 +37,7 @@ mod tier;
 mod walk;
 mod wire;
 
-pub use changes::{Change, ChangeKind, Changes, EntryKind, Facts, Why, Withheld};
+pub use changes::{Change, ChangeKind, Changes, Diffs, EntryKind, Facts, Why, Withheld};
 pub use denial::{Certainty, Denial, Operation, Rule, Source};
 pub use fault::SandboxFault;
 pub use outcome::{Captured, Exit, MemoryBound, Outcome};

@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, SeekFrom, Uid};
 use rustix::io::Errno;
+use vambrace_core::quote::quoted;
 
+use crate::attributes;
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
 
 pub use journal::Journaled;
@@ -37,10 +39,10 @@ pub struct Promoted {
 #[derive(Debug, thiserror::Error)]
 pub enum PromoteFault {
     /// Somebody else changed the workspace; nothing was written.
-    #[error("`{}` was changed meanwhile", .0.display())]
+    #[error("`{}` was changed meanwhile", shown(.0))]
     StaleBase(PathBuf),
     /// The kernel refused; what came before it in the list was written.
-    #[error("cannot write `{}`: {why}", .path.display())]
+    #[error("cannot write `{}`: {why}", shown(.path))]
     Write {
         /// Which.
         path: PathBuf,
@@ -49,6 +51,10 @@ pub enum PromoteFault {
         /// How many changes were written before it.
         written: usize,
     },
+}
+
+fn shown(path: &Path) -> String {
+    quoted(path.as_os_str().as_bytes())
 }
 
 /// The workspace that changes are taken over into.
@@ -132,6 +138,7 @@ fn write_file(
     let file = rustix::fs::openat(folder, c".", flags, Mode::from_raw_mode(0o600))?;
     copy(content, &file, size)?;
     give(&file, owner)?;
+    attributes::carry_over(content, &file)?;
     rustix::fs::fchmod(&file, mode)?;
     let itself = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     let link = |name: &OsStr| {

@@ -19,6 +19,9 @@ use vigil::{Seen, Vigil};
 /// Two changes within so many nanoseconds may leave the same stamp.
 const YOUNG_NS: i128 = 50_000_000;
 
+/// Longer paths in the workspace are not followed: the kernel takes 4095 bytes at once, and a name comes behind some.
+pub(crate) const DEEPEST: usize = 3800;
+
 /// The folders of a workspace as they were seen.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
@@ -208,7 +211,9 @@ fn read(
             continue;
         }
         let relative = join(path, name);
-        if names.blocks_entry(&String::from_utf8_lossy(&relative)).is_some() {
+        let secret = names.blocks_entry(&String::from_utf8_lossy(&relative)).is_some();
+        // What is too deep to be looked at by its path is not shown: secrets may lie below.
+        if secret || relative.len() > DEEPEST {
             folder.masked.push(name.to_vec());
             continue;
         }

@@ -23,6 +23,7 @@ mod real {
     pub(crate) mod input;
     pub(crate) mod kit;
     pub(crate) mod probes;
+    pub(crate) mod promotion;
     pub(crate) mod tiers;
     pub(crate) mod trees;
     pub(crate) mod tricks;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         ["say-who", room] => return real::tiers::say_who(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
         ["hog", how] => real::trees::hog(how),
+        ["mounted-below", room] => return real::promotion::mounted_below(room),
         ["promoter", room] => {
             real::files::promoter(room);
             return ExitCode::SUCCESS;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     trials.extend(real::basics::trials());
     trials.extend(real::files::trials());
     trials.extend(real::input::trials());
+    trials.extend(real::promotion::trials());
     trials.extend(real::trees::trials());
     trials.extend(real::tiers::trials());
     trials.extend(real::audit::trials());

@@ -227,29 +227,8 @@ fn header(change: &FileChange, form: Form) -> Vec<u8> {
     out
 }
 
-/// A path as git writes it: in quotes, with escapes, when it holds what a header line cannot.
 fn quoted(prefix: &str, path: &ScopedPath) -> String {
-    let plain = format!("{prefix}{path}");
-    if !plain.contains(|c: char| c.is_control() || c == '"' || c == '\\') {
-        return plain;
-    }
-    let mut out = String::from("\"");
-    for c in plain.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            c if c.is_control() => {
-                let mut bytes = [0; 4];
-                for byte in c.encode_utf8(&mut bytes).bytes() {
-                    out.push_str(&format!("\\{byte:03o}"));
-                }
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+    vambrace_core::quote::quoted(format!("{prefix}{path}").as_bytes())
 }
 
 /// A stretch of whole lines outside of which nothing changes.

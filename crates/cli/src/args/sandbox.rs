@@ -31,7 +31,8 @@ pub(crate) struct SandboxRun {
     /// change over at the end.
     #[arg(long, value_enum, default_value_t = FilesystemMode::Read)]
     pub(crate) filesystem: FilesystemMode,
-    /// Show the workspace and take changes like `readwrite`, but only tell them.
+    /// Show the workspace and take changes like `readwrite`, but only tell them: diffs of text up to 8 MiB together, the
+    /// rest by hash and size.
     #[arg(long, conflicts_with = "filesystem")]
     pub(crate) speculative: bool,
     /// The network: `deny` has not even sockets, `loopback` a loopback interface of its own, `allow` everything but

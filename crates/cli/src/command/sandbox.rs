@@ -9,7 +9,8 @@ mod told;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -252,6 +253,11 @@ fn explain(
             None => return Ok(grants),
         }
     }
+}
+
+/// A name that the program chose, on one line.
+fn shown(path: &Path) -> String {
+    vambrace_core::quote::quoted(path.as_os_str().as_bytes())
 }
 
 /// The kernel's records of refusals are not all there.

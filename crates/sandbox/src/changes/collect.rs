@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, OFlags};
@@ -13,12 +13,13 @@ use vambrace_core::block::BlockList;
 use vambrace_core::repository::Repositories;
 
 use super::facts::{EntryKind, Facts};
-use super::repository::{Sides, hooks_elsewhere};
+use super::link::{is_led_out, landing};
+use super::repository::{Elsewhere, Sides};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
-use crate::sys::mounting::open_beneath;
+use crate::sys::mounting::{open_beneath, open_within};
 use crate::task::Task;
-use crate::walk::join;
+use crate::walk::{DEEPEST, join};
 use crate::wire::Bytes;
 
 /// What to compare, and by which names to withhold.
@@ -54,7 +55,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         staying: HashSet::new(),
         folders: HashMap::new(),
         repositories: Repositories::default(),
-        hooks: hooks_elsewhere(what.base.as_fd()),
+        elsewhere: Elsewhere::of(what.base.as_fd()),
     };
     found.folder(upper.as_fd(), Bytes::new())?;
     found.keep_what_is_not_empty();
@@ -78,8 +79,8 @@ struct Found<'a> {
     /// Which folders of the workspace were changed meanwhile, as far as it was asked.
     folders: HashMap<Bytes, bool>,
     repositories: Repositories,
-    /// Folders of the workspace's own repository with hooks in them.
-    hooks: Vec<Bytes>,
+    /// Where repositories have hooks and settings under other names.
+    elsewhere: Elsewhere,
 }
 
 impl<'a> Found<'a> {
@@ -103,11 +104,12 @@ impl<'a> Found<'a> {
                 if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
                     continue;
                 }
+                // What lies in a new folder is new.
+                let unseen = new && path.len() <= DEEPEST;
+                let Some(before) = (if unseen { Some(None) } else { self.before(&path)? }) else { continue };
                 if whiteout && !self.fresh {
-                    self.deleted(&path)?;
+                    self.deleted(&path, before)?;
                 } else {
-                    // What lies in a new folder is new.
-                    let before = if new { None } else { Facts::look(self.base, &path)? };
                     let is_new = before.is_none();
                     let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
                     let below = self.entry(&path, before, (handle.as_fd(), &name))?;
@@ -152,16 +154,14 @@ impl<'a> Found<'a> {
             self.withhold(path, Why::Exists);
             return Ok(false);
         }
-        match after.kind {
-            EntryKind::Special => {
-                self.withhold(path, Why::Special);
-                return Ok(false);
-            }
-            EntryKind::Link if after.target.as_ref().is_some_and(|target| leads_outside(path, target)) => {
-                self.withhold(path, Why::LeadsOutside);
-                return Ok(false);
-            }
-            _ => {}
+        let why = match (after.kind, &after.target) {
+            (EntryKind::Special, _) => Some(Why::Special),
+            (EntryKind::Link, target) => self.astray(path, target.as_deref().unwrap_or(Path::new(""))),
+            _ => None,
+        };
+        if let Some(why) = why {
+            self.withhold(path, why);
+            return Ok(false);
         }
         // A new file is compared with nothing; it is read once somebody wants to know.
         let unread = before.is_none() && after.mode & 0o400 != 0;
@@ -187,6 +187,9 @@ impl<'a> Found<'a> {
             }
             hashed => hashed?,
         };
+        if before.kind == after.kind && before.attributes != after.attributes {
+            self.withhold(path, Why::Attributes);
+        }
         let same = before.kind == after.kind && before.hash == after.hash && before.target == after.target;
         let kind = match (same, before.mode == after.mode || after.kind == EntryKind::Link) {
             (true, true) => return Ok(folder),
@@ -197,12 +200,42 @@ impl<'a> Found<'a> {
             self.withhold(path, Why::StaleBase);
             return Ok(folder);
         }
+        if before.kind == EntryKind::File && before.links > 1 {
+            self.withhold(path, Why::OtherNames);
+            if kind == ChangeKind::Mode {
+                return Ok(false);
+            }
+        }
         self.put(path, kind, Some(before), Some(after));
         Ok(folder)
     }
 
-    fn deleted(&mut self, path: &[u8]) -> Result<(), Errno> {
-        let Some(before) = Facts::look(self.base, path)? else { return Ok(()) };
+    /// What the workspace has there; nothing at all where the program did not see that, and it stays as it is.
+    fn before(&mut self, path: &[u8]) -> Result<Option<Option<Facts>>, Errno> {
+        let why = match Facts::look(self.base, path) {
+            _ if path.len() > DEEPEST => Why::TooDeep,
+            Err(Errno::XDEV) => Why::Mounted,
+            found => return found.map(Some),
+        };
+        if self.forbidden(path) != Some(Why::Masked) {
+            self.withhold(path, why);
+        }
+        self.stays(path);
+        Ok(None)
+    }
+
+    /// Why a link is not to be there: on the host it would lead out, or to a secret.
+    fn astray(&self, path: &[u8], target: &Path) -> Option<Why> {
+        let Some(place) = landing(path, target) else { return Some(Why::LeadsOutside) };
+        // The workspace may have links of its user's that lead out, also where the program saw nothing.
+        if is_led_out(self.view, &place) || is_led_out(self.base, &place) {
+            return Some(Why::LeadsOutside);
+        }
+        self.masked.blocks(&String::from_utf8_lossy(&place)).map(|_| Why::Masked)
+    }
+
+    fn deleted(&mut self, path: &[u8], before: Option<Facts>) -> Result<(), Errno> {
+        let Some(before) = before else { return Ok(()) };
         if before.kind == EntryKind::Folder {
             self.deleted_below(path)?;
         }
@@ -242,8 +275,14 @@ impl<'a> Found<'a> {
 
     /// Then so does every folder above it.
     fn stays(&mut self, path: &[u8]) {
-        let cuts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        self.staying.extend(cuts.filter_map(|(cut, _)| path.get(..cut).map(<[u8]>::to_vec)));
+        let mut above = path;
+        while let Some(cut) = above.iter().rposition(|byte| *byte == b'/') {
+            above = above.get(..cut).unwrap_or_default();
+            // With it, everything above it is known.
+            if !self.staying.insert(above.to_vec()) {
+                return;
+            }
+        }
     }
 
     /// A folder cannot go, nor anything take its place, while something is in it.
@@ -264,7 +303,7 @@ impl<'a> Found<'a> {
         let mut ahead = vec![path.to_vec()];
         while let Some(path) = ahead.pop() {
             let name: &[u8] = if path.is_empty() { b"." } else { &path };
-            let handle = match open_beneath(self.base, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+            let handle = match open_within(self.base, name, OFlags::RDONLY | OFlags::DIRECTORY) {
                 Err(Errno::ACCESS) => {
                     self.withhold(&path, Why::Unreadable);
                     self.stays(&join(&path, b"."));
@@ -276,10 +315,13 @@ impl<'a> Found<'a> {
             };
             for (name, ..) in entries(&handle)? {
                 let path = join(&path, &name);
-                if Facts::look(self.view, &path)?.is_some() {
-                    continue;
+                match Facts::look(self.view, &path) {
+                    Ok(None) => {}
+                    // A build folder of the run's own.
+                    Ok(Some(_)) | Err(Errno::XDEV) => continue,
+                    Err(errno) => return Err(errno),
                 }
-                let Some(before) = Facts::look(self.base, &path)? else { continue };
+                let Some(before) = self.before(&path)?.flatten() else { continue };
                 if before.kind == EntryKind::Folder {
                     ahead.push(path.clone());
                 }
@@ -328,11 +370,8 @@ impl<'a> Found<'a> {
             return Some(Why::Masked);
         }
         let sides = self.sides();
-        let hook = |folder: &Bytes| {
-            path.strip_prefix(folder.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        };
         let protected = self.protected.blocks(&text).is_some()
-            || self.hooks.iter().any(hook)
+            || self.elsewhere.holds(path)
             || self.repositories.configured_by(&sides, path);
         protected.then_some(Why::Protected)
     }
@@ -382,23 +421,6 @@ fn is_opaque(folder: &OwnedFd) -> bool {
     })
 }
 
-/// Judged by its letters alone: a link through another link inside is found when that one is judged.
-fn leads_outside(path: &[u8], target: &Path) -> bool {
-    let mut depth = path.iter().filter(|byte| **byte == b'/').count();
-    for part in target.components() {
-        match part {
-            Component::Prefix(_) | Component::RootDir => return true,
-            Component::CurDir => {}
-            Component::ParentDir => match depth.checked_sub(1) {
-                Some(up) => depth = up,
-                None => return true,
-            },
-            Component::Normal(_) => depth += 1,
-        }
-    }
-    false
-}
-
 fn replaces_folder(change: &Change) -> bool {
     let (before, after) = (change.before.as_ref(), change.after.as_ref());
     before.is_some_and(|before| before.kind == EntryKind::Folder)
@@ -439,23 +461,4 @@ fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<Change> {
     }
     list.retain(|change| !(change.kind == ChangeKind::Deleted && moved.contains(&change.path)));
     list
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_are_judged_by_where_their_letters_lead() {
-        let check = |path: &str, target: &str, expected: bool| {
-            assert_eq!(leads_outside(path.as_bytes(), Path::new(target)), expected, "{path} -> {target}");
-        };
-        check("a", "b", false);
-        check("a", "..", true);
-        check("d/a", "../b", false);
-        check("d/a", "../../b", true);
-        check("d/a", "x/../../..", true);
-        check("a", "/etc/passwd", true);
-        check("d/e/a", "../../f/./g", false);
-    }
 }

@@ -5,11 +5,12 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use crate::sys::mounting::open_beneath;
+use crate::attributes;
+use crate::sys::mounting::open_within;
 
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Facts {
     pub size: u64,
     /// SHA-256 of a file's content, once it was read: always where it is compared with another, so not of every new one.
     pub hash: Option<[u8; 32]>,
+    /// Hash of its extended attributes (`user.*`), read together with its content; nothing when it has none.
+    pub attributes: Option<[u8; 32]>,
     /// Where a link leads.
     pub target: Option<PathBuf>,
     /// Last change of content, name or mode (nanoseconds of the real-time clock).
@@ -46,17 +49,23 @@ pub enum EntryKind {
 }
 
 impl Facts {
-    /// Looks at an entry beneath a folder; `None` when it is not there.
+    /// Looks at an entry beneath a folder; `None` when it is not there, `XDEV` when it is not on the folder's mount.
     pub(crate) fn look(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Self>, Errno> {
         // A single name needs no way that could be led astray.
         let single = !path.contains(&b'/') && path != b"..";
-        let opened = if single { None } else { Some(open_beneath(root, path, OFlags::PATH)) };
+        let opened = if single { None } else { Some(open_within(root, path, OFlags::PATH)) };
         let found = match &opened {
             None => rustix::fs::statx(root, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS),
             Some(Ok(handle)) => rustix::fs::statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS),
             Some(Err(errno)) => Err(*errno),
         };
         let facts = match found {
+            // A single name was looked at across a mount.
+            Ok(facts)
+                if single && path != b"." && facts.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) =>
+            {
+                return Err(Errno::XDEV);
+            }
             Ok(facts) => facts,
             // A link or a file where the path wants a folder: the path is not there.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
@@ -84,6 +93,7 @@ impl Facts {
             mode: u32::from(facts.stx_mode) & 0o777,
             size: if kind == EntryKind::Folder { 0 } else { facts.stx_size },
             hash: None,
+            attributes: None,
             target,
             changed,
             inode: facts.stx_ino,
@@ -91,17 +101,23 @@ impl Facts {
         }))
     }
 
-    /// Reads the content of a file for its hash.
+    /// Reads the content of a file for its hash, and what attributes it or a folder has.
     pub(crate) fn with_hash(mut self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Self, Errno> {
-        if self.kind == EntryKind::File && self.hash.is_none() {
-            self.hash = Some(hash(root, path)?);
+        let open = || open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK);
+        match self.kind {
+            EntryKind::File if self.hash.is_none() => {
+                let file = open()?;
+                self.attributes = attributes::digest(&file)?;
+                self.hash = Some(digest(File::from(file))?);
+            }
+            // One that is closed to its owner too is taken over all the same.
+            EntryKind::Folder => {
+                self.attributes = open().and_then(|file| attributes::digest(&file)).ok().flatten()
+            }
+            _ => {}
         }
         Ok(self)
     }
-}
-
-fn hash(root: BorrowedFd<'_>, path: &[u8]) -> Result<[u8; 32], Errno> {
-    digest(File::from(open_beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?))
 }
 
 /// SHA-256 of what is left to read of a file.

@@ -16,16 +16,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Access, AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use self::note::{Note, OWNERS, Step, before, delete, is_closed, is_folder, last_note, mode, write_note};
 use super::{
     Promote, PromoteFault, Promoted, Target, UNFINISHED, changes_kind, copy, give, owner_of, write_file,
 };
+use crate::attributes;
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
 use crate::sandbox::Places;
-use crate::sys::mounting::open_beneath;
+use crate::sys::mounting::open_within;
 
 /// With a journal in the state folder.
 #[derive(Debug)]
@@ -37,6 +38,9 @@ pub struct Journaled {
 
 /// So many new files are brought to the disk one by one; with more of them that would take longer than copying.
 const MOST_SYNCED: usize = 64;
+
+/// The bit of a folder whose group its entries get.
+const HANDS_ON: u32 = 0o2000;
 
 /// Whether a step may have been done by somebody who is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +132,7 @@ impl Journal {
         // Noted before it is there, so that nothing stays in the workspace.
         write_note(&lock, &note)?;
         rustix::fs::mkdirat(&root, &beside, Mode::from_raw_mode(0o700))?;
-        let beside = open_beneath(root.as_fd(), beside.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let beside = open_within(root.as_fd(), beside.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Self { root, beside, note, file, lock })
     }
 
@@ -140,7 +144,7 @@ impl Journal {
         if (facts.st_dev, facts.st_ino) != note.identity {
             return Err(Errno::STALE);
         }
-        let beside = open_beneath(root.as_fd(), note.beside.as_bytes(), flags)?;
+        let beside = open_within(root.as_fd(), note.beside.as_bytes(), flags)?;
         Ok(Self { root, beside, note, file: file.to_owned(), lock })
     }
 
@@ -203,7 +207,7 @@ impl Journal {
 
     fn is_writable(&self, folder: &Path) -> Result<(), Errno> {
         let name = if folder.as_os_str().is_empty() { b"." } else { folder.as_os_str().as_bytes() };
-        match open_beneath(self.root.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY) {
+        match open_within(self.root.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY) {
             Ok(folder) => {
                 let wanted = Access::WRITE_OK | Access::EXEC_OK;
                 rustix::fs::accessat(&folder, c".", wanted, AtFlags::empty())
@@ -246,6 +250,10 @@ impl Journal {
                 let file = rustix::fs::openat(&self.beside, &name, flags, Mode::from_raw_mode(0o600))?;
                 copy(&content, &file, after.size)?;
                 give(&file, target.owner)?;
+                if before.is_some() {
+                    let replaced = open_within(self.root.as_fd(), &path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+                    attributes::carry_over(&replaced, &file)?;
+                }
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(after.mode))?;
                 Step::Place { path, number, before }
             }
@@ -295,13 +303,20 @@ impl Journal {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
                 }
-                let made = open_beneath(self.root.as_fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-                give(&made, target.owner)?;
-                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))
+                let made = open_within(self.root.as_fd(), path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+                // In a folder that hands on its group it has that one, and hands it on.
+                let facts = rustix::fs::fstat(&made)?;
+                let kept = facts.st_mode & HANDS_ON;
+                let group = Gid::from_raw(facts.st_gid);
+                give(&made, target.owner.map(|(uid, gid)| (uid, if kept == 0 { gid } else { group })))?;
+                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode | kept))
             }
             Step::Place { number, before, .. } => {
                 let flags = if before.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
                 let from = number.to_string();
+                if before.is_none() {
+                    self.hand_on(&folder, &from)?;
+                }
                 match rustix::fs::renameat_with(&self.beside, &from, &folder, name, flags) {
                     // It is in its place already.
                     Err(Errno::NOENT) => Ok(()),
@@ -311,8 +326,12 @@ impl Journal {
             }
             Step::Mode { path, mode } => {
                 // By its handle, which needs no right to read it; a link has no mode.
-                let file = open_beneath(self.root.as_fd(), path, OFlags::PATH)?;
-                rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(*mode))
+                let file = open_within(self.root.as_fd(), path, OFlags::PATH)?;
+                let now = rustix::fs::fstat(&file)?.st_mode;
+                // What a folder hands on, and who may remove what is in it, is not the program's to change.
+                let kept = if FileType::from_raw_mode(now) == FileType::Directory { now & 0o7000 } else { 0 };
+                let mode = Mode::from_raw_mode(*mode | kept);
+                rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
             }
             Step::Rename { from, .. } => {
                 let (old, old_name) = parent(self.root.as_fd(), from)?;
@@ -331,6 +350,20 @@ impl Journal {
         }
     }
 
+    /// What is new gets the group that its folder hands on.
+    fn hand_on(&self, folder: &OwnedFd, new: &str) -> Result<(), Errno> {
+        let facts = rustix::fs::fstat(folder)?;
+        if facts.st_mode & HANDS_ON == 0 {
+            return Ok(());
+        }
+        let group = Some(Gid::from_raw(facts.st_gid));
+        match rustix::fs::chownat(&self.beside, new, None, group, AtFlags::SYMLINK_NOFOLLOW) {
+            // It is in its place already.
+            Err(Errno::NOENT) => Ok(()),
+            done => attributes::permitted(done),
+        }
+    }
+
     /// Into a folder on another file system.
     fn place_elsewhere(
         &self,
@@ -341,14 +374,14 @@ impl Journal {
         target: &Target,
     ) -> Result<(), Errno> {
         let facts = rustix::fs::statat(&self.beside, from, AtFlags::SYMLINK_NOFOLLOW)?;
-        if rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Symlink {
+        if FileType::from_raw_mode(facts.st_mode) == FileType::Symlink {
             let target = rustix::fs::readlinkat(&self.beside, from, Vec::new())?;
             if replaces {
                 rustix::fs::unlinkat(folder, name, AtFlags::empty())?;
             }
             rustix::fs::symlinkat(target, folder, name)?;
         } else {
-            let content = open_beneath(self.beside.as_fd(), from.as_bytes(), OFlags::RDONLY)?;
+            let content = open_within(self.beside.as_fd(), from.as_bytes(), OFlags::RDONLY)?;
             let size = u64::try_from(facts.st_size).unwrap_or(0);
             let mode = Mode::from_raw_mode(facts.st_mode & 0o777);
             write_file(folder.as_fd(), name, &content, size, mode, target.owner, replaces)?;
@@ -372,7 +405,7 @@ impl Journal {
         if names.count() < 2 {
             return Ok(false);
         }
-        let facts = rustix::fs::fstat(open_beneath(self.root.as_fd(), path, OFlags::PATH)?)?;
+        let facts = rustix::fs::fstat(open_within(self.root.as_fd(), path, OFlags::PATH)?)?;
         let modified = i128::from(facts.st_mtime) * 1_000_000_000 + i128::from(facts.st_mtime_nsec);
         Ok(facts.st_ino == before.0 && modified <= before.1)
     }
@@ -388,7 +421,7 @@ fn parent<'p>(root: BorrowedFd<'_>, path: &'p [u8]) -> Result<(OwnedFd, &'p OsSt
     let path = Path::new(OsStr::from_bytes(path));
     let name = path.file_name().ok_or(Errno::INVAL)?;
     let above = path.parent().map(|above| above.as_os_str().as_bytes()).filter(|above| !above.is_empty());
-    Ok((open_beneath(root, above.unwrap_or(b"."), OFlags::PATH | OFlags::DIRECTORY)?, name))
+    Ok((open_within(root, above.unwrap_or(b"."), OFlags::PATH | OFlags::DIRECTORY)?, name))
 }
 
 /// A new file for notes, locked.

@@ -177,7 +177,16 @@ pub(crate) fn make_file(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Er
 
 /// Opens beneath a folder, mounts crossed, links refused.
 pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    open_by(root, path, flags, ResolveFlags::NO_SYMLINKS)
+}
+
+/// Opens beneath a folder and on its mount: `XDEV` where another one begins on the way or there.
+pub(crate) fn open_within(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    open_by(root, path, flags, ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV)
+}
+
+fn open_by(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | how;
     rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty(), resolve)
 }
 

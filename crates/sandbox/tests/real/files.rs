@@ -56,19 +56,19 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn changes(outcome: &Outcome) -> Vec<String> {
+pub(crate) fn changes(outcome: &Outcome) -> Vec<String> {
     let list = &outcome.changes.as_ref().unwrap().list;
     list.iter().map(|change| format!("{} {}", change.kind.as_str(), change.path.display())).collect()
 }
 
-fn withheld(outcome: &Outcome) -> Vec<(String, Why)> {
+pub(crate) fn withheld(outcome: &Outcome) -> Vec<(String, Why)> {
     let list = &outcome.changes.as_ref().unwrap().withheld;
     let mut list: Vec<_> = list.iter().map(|one| (one.path.display().to_string(), one.why)).collect();
     list.sort_by(|a, b| a.0.cmp(&b.0));
     list
 }
 
-fn promote(outcome: &Outcome) -> Result<usize, PromoteFault> {
+pub(crate) fn promote(outcome: &Outcome) -> Result<usize, PromoteFault> {
     let changes = outcome.changes.as_ref().unwrap();
     let state = tempfile::TempDir::new().unwrap();
     let places = Places::below(state.path());
@@ -216,7 +216,8 @@ fn every_kind_of_change() {
         ]
     );
     let list = outcome.changes.as_ref().unwrap();
-    let diff = |path: &str| list.diff(list.list.iter().find(|one| one.path.as_os_str() == path).unwrap());
+    let diff =
+        |path: &str| list.diffs().next(list.list.iter().find(|one| one.path.as_os_str() == path).unwrap());
     assert_eq!(diff("plain.txt"), "--- a/plain.txt\n+++ b/plain.txt\n@@ -1,1 +1,2 @@\n plain\n+more\n");
     assert!(diff("binary").starts_with("modified binary: 4 bytes sha256:"), "{}", diff("binary"));
     assert_eq!(diff("program"), "mode 644 -> 755 program\n");

@@ -152,7 +152,7 @@ pub(crate) fn unified_only(room: &str) -> ExitCode {
 }
 
 #[track_caller]
-fn check(machine: &str, expected: &str) -> Room {
+pub(crate) fn check(machine: &str, expected: &str) -> Room {
     let (room, words) = run_machine(machine);
     assert_eq!(words, expected);
     room
@@ -188,7 +188,7 @@ pub(crate) fn as_another_user(room: &str) -> ! {
 }
 
 /// An ordinary user, under another number where one is given.
-fn become_user(number: Option<u32>) {
+pub(crate) fn become_user(number: Option<u32>) {
     let (uid, gid) = if unsafe { libc::geteuid() } == 0 {
         assert_eq!(unsafe { libc::setgroups(0, std::ptr::null()) }, 0);
         assert_eq!(unsafe { libc::setresgid(65534, 65534, 65534) }, 0);

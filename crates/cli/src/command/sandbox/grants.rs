@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use vambrace_sandbox::{Denial, Exit, Filesystem, Network, Operation, Outcome, Rule, Sandbox, Spec, Tier};
 
-use super::{MISSING, denial_json};
+use super::{MISSING, denial_json, shown};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -96,7 +96,7 @@ impl Grants {
             format!("explain: run again with everything observed, code {}", self.exit_code),
         ));
         for denial in &self.denials {
-            let path = plain(&denial.path.display().to_string());
+            let path = plain(&shown(&denial.path));
             out.say(format!("  refused: {} {path}: {}", denial.operation.as_str(), denial.rule.as_str()));
         }
         if self.missing {
@@ -108,7 +108,11 @@ impl Grants {
             out.say(format!("  {} {option} {}", paint(Tone::Care, "would need:"), plain(&quoted(value))));
         }
         for name in &self.never {
-            out.say(format!("  {} {}", paint(Tone::Care, "never granted:"), plain(name)));
+            out.say(format!(
+                "  {} {}",
+                paint(Tone::Care, "never granted:"),
+                plain(&vambrace_core::quote::quoted(name.as_bytes()))
+            ));
         }
     }
 
@@ -193,7 +197,21 @@ impl Found {
 /// As a shell takes it for one word.
 fn quoted(value: &str) -> String {
     let simple = |letter: char| letter.is_alphanumeric() || "/._-+=:@%,".contains(letter);
-    if value.chars().all(simple) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
+    if value.chars().all(simple) {
+        return value.to_owned();
+    }
+    if !value.contains(char::is_control) {
+        return format!("'{}'", value.replace('\'', r"'\''"));
+    }
+    // One line, whatever it holds.
+    let escaped = value.chars().map(|letter| match letter {
+        '\'' | '\\' => format!("\\{letter}"),
+        letter if letter.is_control() => {
+            letter.to_string().bytes().map(|byte| format!("\\{byte:03o}")).collect()
+        }
+        letter => letter.to_string(),
+    });
+    format!("$'{}'", escaped.collect::<String>())
 }
 
 /// The nearest folder upwards that is there: only what exists can be granted.

@@ -118,7 +118,7 @@ pub(super) fn say((events, left_off): &Attempts, clean: &dyn Fn(&str) -> String,
             "{} {} {}: {}{times}",
             paint(tone, format!("{}:", event.verdict())),
             event.action.as_str(),
-            plain(&clean(&place(event))),
+            plain(&clean(&vambrace_core::quote::quoted(place(event).as_bytes()))),
             plain(&clean(&reason)),
         ));
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vambrace_sandbox::{Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, MemoryBound, Outcome};
 
 use super::grants::Grants;
-use super::{MISSING, Promoted, denial_json, faint, network};
+use super::{MISSING, Promoted, denial_json, faint, network, shown};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -33,7 +33,7 @@ pub(super) fn say(
             "{} {} {}: {}{} {}",
             paint(Tone::Bad, "denied:"),
             denial.operation.as_str(),
-            plain(&clean(&denial.path.display().to_string())),
+            plain(&clean(&shown(&denial.path))),
             denial.rule.as_str(),
             denial.right.map(|right| format!(" ({right})")).unwrap_or_default(),
             faint(format!("[{}, {}]", denial.source.as_str(), denial.certainty.as_str())),
@@ -43,16 +43,17 @@ pub(super) fn say(
         out.say(paint(Tone::Care, MISSING));
     }
     if let Some(changes) = &outcome.changes {
+        let mut diffs = changes.diffs();
         for change in &changes.list {
             if only_told {
-                out.say(plain(clean(&changes.diff(change)).trim_end()));
+                out.say(plain(clean(&diffs.next(change)).trim_end()));
             } else {
                 out.say(format!("{} {}", paint(Tone::Good, change.kind.as_str()), clean(&path(change))));
             }
         }
         for one in &changes.withheld {
             let why = one.why.as_str();
-            let name = plain(&clean(&one.path.display().to_string()));
+            let name = plain(&clean(&shown(&one.path)));
             out.say(format!("{} {name}: {why}", paint(Tone::Care, "not taken over:")));
         }
     }
@@ -67,10 +68,10 @@ pub(super) fn say(
 }
 
 fn path(change: &Change) -> String {
-    let shown = plain(&change.path.display().to_string());
+    let path = plain(&shown(&change.path));
     match &change.kind {
-        ChangeKind::Renamed { from } => format!("{} -> {shown}", plain(&from.display().to_string())),
-        _ => shown,
+        ChangeKind::Renamed { from } => format!("{} -> {path}", plain(&shown(from))),
+        _ => path,
     }
 }
 
@@ -104,7 +105,9 @@ pub(super) fn json(
     });
     if let Some(map) = value.as_object_mut() {
         if let Some(changes) = &outcome.changes {
-            let list: Vec<Value> = changes.list.iter().map(|change| change_json(changes, change)).collect();
+            let mut diffs = changes.diffs();
+            let list = changes.list.iter().map(|change| change_json(changes, change, diffs.next(change)));
+            let list: Vec<Value> = list.collect();
             let withheld = changes.withheld.iter();
             let withheld: Vec<Value> = withheld
                 .map(|one| json!({"path": one.path.display().to_string(), "why": one.why.as_str()}))
@@ -127,7 +130,7 @@ pub(super) fn json(
     value
 }
 
-fn change_json(changes: &Changes, change: &Change) -> Value {
+fn change_json(changes: &Changes, change: &Change, diff: String) -> Value {
     let from = match &change.kind {
         ChangeKind::Renamed { from } => Some(from.display().to_string()),
         _ => None,
@@ -139,7 +142,7 @@ fn change_json(changes: &Changes, change: &Change) -> Value {
     json!({
         "path": change.path.display().to_string(), "kind": change.kind.as_str(), "from": from,
         "before": change.before.as_ref().map(facts), "after": after,
-        "diff": changes.diff(change),
+        "diff": diff,
     })
 }
 
