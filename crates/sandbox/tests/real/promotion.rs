@@ -210,7 +210,8 @@ fn what_a_folder_hands_on() {
     chown(&folder, None, another_group()).unwrap();
     let group = folder.metadata().unwrap().gid();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o3775)).unwrap();
-    let script = "chmod 750 shared; mkdir -p shared/new; echo x >shared/file; ln -s file shared/link";
+    // With fewer digits `chmod` would ask for the set-group bit again, which nobody gets in there.
+    let script = "chmod 00750 shared; mkdir -p shared/new; echo x >shared/file; ln -s file shared/link";
     promote(&run(&room.shell(Filesystem::ReadWrite, script))).unwrap();
     assert_eq!(folder.metadata().unwrap().mode() & 0o7777, 0o3750);
     assert_eq!(folder.join("new").metadata().unwrap().mode() & 0o7000, 0o2000);
