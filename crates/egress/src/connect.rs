@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,10 @@ use crate::decide::{Destination, Reason};
 use crate::names::HostName;
 
 const RESOLVING: Duration = Duration::from_secs(10);
+/// The same where somebody else resolves the name as well: a machine behind a proxy may have no resolver that answers.
+const GLANCE: Duration = Duration::from_secs(2);
+/// What a name of a metadata service stands for.
+const METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 /// Names that are asked for at the same time.
 const AT_ONCE: usize = 16;
 const DIALLING: Duration = Duration::from_secs(10);
@@ -126,6 +130,29 @@ pub(crate) async fn dial(
     // Small messages are the program's own choice.
     let _ = stream.set_nodelay(true);
     Ok(stream)
+}
+
+/// Judges a destination that somebody else will dial: an address by itself, a name by every address that it has here,
+/// because which one is taken is not ours to say. What has none here is left to whoever resolves it.
+pub(crate) async fn judge_for_another(
+    rules: &Reach,
+    lookups: &Lookups,
+    destination: &Destination,
+    port: u16,
+) -> Result<(), Reason> {
+    let addresses = match destination {
+        Destination::Address(address) => Arc::from([*address]),
+        // Whatever anybody's resolver says (RFC 6761), also the one beyond.
+        Destination::Name(name) if name.is_localhost() => {
+            Arc::from([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
+        }
+        Destination::Name(name) if name.is_metadata() => Arc::from([METADATA]),
+        Destination::Name(name) => match timeout(GLANCE, lookups.find(name)).await {
+            Ok(Some(addresses)) => addresses,
+            Ok(None) | Err(_) => return Ok(()),
+        },
+    };
+    addresses.iter().try_for_each(|address| judge(rules, destination, address.to_canonical(), port))
 }
 
 fn judge(rules: &Reach, destination: &Destination, address: IpAddr, port: u16) -> Result<(), Reason> {

@@ -370,6 +370,7 @@ impl Inner {
         let resolves = if self.setting.upstream.is_some() { Resolves::Upstream } else { Resolves::Here };
         terminate::refuse_address_of_a_host(self.ended(), &self.lookups, host, port, resolves).await?;
         if let Some(upstream) = &self.setting.upstream {
+            connect::judge_for_another(rules, &self.lookups, host, port).await?;
             let (stream, early) = upstream.dial(host, port).await?;
             return Ok(Dialled { stream, early, speaks });
         }
