@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -37,6 +38,7 @@ pub(crate) const GREETING: Duration = Duration::from_secs(10);
 /// How long what a program sent before it ended may take to go out.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const BACKLOG: i32 = 4096;
+const NO_PORT: Reason = Reason::Cap("ports");
 
 /// What a gate is made of.
 #[derive(Debug, Clone)]
@@ -156,19 +158,29 @@ impl Gate {
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
             Some(IpAddr::V6(address)) => address,
         };
-        let bound = rustix::net::bind(&socket, &SocketAddrV6::new(address, port, 0, 0))
-            .and_then(|()| rustix::net::listen(&socket, BACKLOG));
-        if let Err(errno) = bound {
-            // The program itself listens there; the socket is as good as new.
+        if matches!(only, Some(IpAddr::V6(_))) {
+            // An IPv6 address that the kernel only has a route for is nobody's to bind to, unless one insists.
+            sockopt::set_ipv6_freebind(&socket, true)?;
+        }
+        if let Err(errno) = rustix::net::bind(&socket, &SocketAddrV6::new(address, port, 0, 0)) {
+            // Somebody else listens there; the socket is as good as new.
             ports.spare.push(socket);
             return Err(errno);
         }
+        rustix::net::listen(&socket, BACKLOG)?;
         let _inside = self.runtime.enter();
         let listener = TcpListener::from_std(socket.into()).map_err(|_| Errno::IO)?;
         let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
         ports.tasks.spawn_on(accept(inner, listener, stop), &self.runtime);
         ports.opened.insert((only, port));
         Ok(())
+    }
+}
+
+impl Gate {
+    fn refuse(&self, host: String, port: u16, reason: Reason) -> Hint {
+        self.inner.log.begin(Action::Connect, host, port).failed(reason);
+        Hint::Refuse
     }
 }
 
@@ -208,31 +220,35 @@ impl Door for Gate {
             return Hint::GoOn;
         }
         if near {
-            let listed = self.inner.setting.rules.lists_address(address, port);
-            if listed || port == proxy::PORT {
+            let is_ours = self.inner.setting.rules.lists_address(address, port) || port == proxy::PORT;
+            match is_ours.then(|| self.listen(Some(address), port)) {
+                Some(Ok(())) => {}
+                Some(Err(Errno::MFILE)) => return self.refuse(address.to_string(), port, NO_PORT),
                 // Where the program itself listens, it talks to itself.
-                let _ = self.listen(Some(address), port);
-            } else {
-                let mut ticket = self.inner.log.begin(Action::Local, address.to_string(), port);
-                ticket.allowed_by("loopback".into());
+                None | Some(Err(_)) => {
+                    let mut ticket = self.inner.log.begin(Action::Local, address.to_string(), port);
+                    ticket.allowed_by("loopback".into());
+                }
             }
             return Hint::GoOn;
         }
-        let refused = match self.inner.meaning(address) {
-            Ok(destination) => match self.inner.judge(&destination, port) {
-                Verdict::Allow(_) => match self.listen(None, port) {
-                    Err(Errno::MFILE) => Some((destination.to_string(), Reason::Cap("ports"))),
-                    _ => None,
-                },
-                Verdict::Deny(reason) => Some((destination.to_string(), reason)),
-            },
-            Err(reason) => Some((address.to_string(), reason)),
+        let destination = match self.inner.meaning(address) {
+            Ok(destination) => destination,
+            Err(reason) => return self.refuse(address.to_string(), port, reason),
         };
-        match refused {
-            None => Hint::GoOn,
-            Some((host, reason)) => {
-                self.inner.log.begin(Action::Connect, host, port).failed(reason);
-                Hint::Refuse
+        if let Verdict::Deny(reason) = self.inner.judge(&destination, port) {
+            return self.refuse(destination.to_string(), port, reason);
+        }
+        // Where somebody has the port at another address, this address is free all the same.
+        match self.listen(None, port).or_else(|errno| match errno {
+            Errno::ADDRINUSE => self.listen(Some(address), port),
+            other => Err(other),
+        }) {
+            Ok(()) => Hint::GoOn,
+            Err(Errno::MFILE) => self.refuse(destination.to_string(), port, NO_PORT),
+            Err(_) => {
+                let why = "the program itself listens on this port".to_owned();
+                self.refuse(destination.to_string(), port, Reason::Unreachable(why))
             }
         }
     }

@@ -994,7 +994,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// The machine's own server, on its loopback and every other address of it.
-fn machine() {
+pub(crate) fn machine() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let listener = TcpListener::bind("[::]:8080").unwrap();

@@ -1,15 +1,31 @@
 //! What runs inside: a program that knows of no proxy, no resolver library and no manners. It says what it got.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::ExitCode;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// One thing, `then` the next.
 pub(crate) fn main(words: &[&str]) -> ExitCode {
-    let got = match words {
+    for words in words.split(|word| *word == "then") {
+        match done(words) {
+            Ok(text) => println!("GOT {text}"),
+            Err(error) => println!("ERROR {:?} {error}", error.kind()),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn done(words: &[&str]) -> std::io::Result<String> {
+    match words {
+        ["listening", at, words @ ..] => {
+            let _kept = TcpListener::bind(at)?;
+            done(words)
+        }
         ["tcp", host, port, text] => tcp(host, port.parse().unwrap(), &unescaped(text)),
+        ["ask", host, port, text] => ask(host, port.parse().unwrap(), &unescaped(text)),
         ["many", host, port, count] => many(host, port.parse().unwrap(), count.parse().unwrap()),
         ["slow", host, port, count] => slow(host, port.parse().unwrap(), count.parse().unwrap()),
         ["proxy", text] => tcp("127.0.0.1", 3128, &unescaped(text)),
@@ -35,12 +51,7 @@ pub(crate) fn main(words: &[&str]) -> ExitCode {
         ["own"] => own(),
         ["ports", host, count] => ports(host, count.parse().unwrap()),
         _ => panic!("{words:?}"),
-    };
-    match got {
-        Ok(text) => println!("GOT {text}"),
-        Err(error) => println!("ERROR {:?} {error}", error.kind()),
     }
-    ExitCode::SUCCESS
 }
 
 /// With `\r`, `\n`, `\0` and `\xNN`.
@@ -85,6 +96,16 @@ fn tcp(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
         stream.write_all(text)?;
     }
     heard(&mut stream)
+}
+
+/// Says all it has to say, and hears all that comes.
+fn ask(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
+    let mut stream = connect(host, port)?;
+    stream.write_all(text)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut all = String::new();
+    stream.read_to_string(&mut all)?;
+    Ok(all.replace("\r\n", "|").replace('\n', "|"))
 }
 
 /// Everything until nothing more comes for a moment.
@@ -234,7 +255,7 @@ fn ports(host: &str, count: u16) -> std::io::Result<String> {
 
 /// A server of our own, inside.
 fn own() -> std::io::Result<String> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:8080")?;
+    let listener = TcpListener::bind("127.0.0.1:8080")?;
     let serving = std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"myself"));
     let mut text = String::new();
     TcpStream::connect("127.0.0.1:8080")?.read_to_string(&mut text)?;

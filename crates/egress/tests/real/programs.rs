@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("programs::git_python_and_node_are_judged_alike", others),
         Trial::test("programs::sockets_of_other_kinds_do_not_exist", families),
         Trial::test("programs::a_tier_without_a_network_of_its_own_refuses_to_gate_one", weaker),
+        Trial::test("programs::a_port_that_is_taken_at_one_address_is_free_at_the_others", taken),
         Trial::test("programs::what_was_sent_before_the_end_arrives", last_words),
         Trial::test("programs::a_cell_made_in_advance_serves_every_kind_of_network", kinds),
     ]
@@ -162,6 +163,50 @@ fn last_words() -> Result<(), Failed> {
         Some(event) if event.sent == 500 => Ok(()),
         _ => Err(ran.told().into()),
     }
+}
+
+// P3, P9: allowed is reached, or told why not
+fn taken() -> Result<(), Failed> {
+    const GET: &str = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
+    const NEAR: &[&str] = &["ask", "127.0.0.1", "8080", ""];
+    const SERVED: &str = "served good.example";
+    let check = |words: &[&[&str]], said: &[&str], event: &str| {
+        let words = words.join(&"then");
+        let ran = stage().probe(
+            &["127.0.0.1:8080", "[::1]:8080", "93.184.216.34", "2606:4700::1", "good.example:*"],
+            &words,
+        );
+        let heard: Vec<&str> = ran.out.lines().collect();
+        let alike =
+            heard.len() == said.len() && heard.iter().zip(said).all(|(heard, said)| heard.contains(said));
+        if !alike {
+            return Err(Failed::from(format!("{said:?}: {}", ran.told())));
+        }
+        expect(&ran, "", &[event])
+    };
+    super::cases::machine();
+    for host in ["93.184.216.34", "2606:4700::1", "good.example"] {
+        let there: &[&str] = &["ask", host, "8080", GET];
+        let event = format!("connect {host} 8080 allowed");
+        check(&[NEAR, there, NEAR], &["the machine", SERVED, "the machine"], &event)?;
+        check(&[there, NEAR, there], &[SERVED, "the machine", SERVED], "connect 127.0.0.1 8080 allowed")?;
+        check(&[&["ask", "::1", "8080", ""], there], &["the machine", SERVED], &event)?;
+        let own = [&["listening", "127.0.0.1:8080"], there].concat();
+        check(&[&own], &[SERVED], &event)?;
+        let own = [&["listening", "[::]:8080"], there].concat();
+        check(
+            &[&own],
+            &["ERROR PermissionDenied"],
+            &format!("connect {host} 8080 failed unreachable (the program itself listens on this port)"),
+        )?;
+    }
+    // The explicit proxy has its port at the loopback address only.
+    let proxy: &[&str] = &["socks", "good.example", "80", GET];
+    let there: &[&str] = &["ask", "good.example", "3128", GET];
+    check(&[proxy, there], &[SERVED; 2], "connect good.example 3128 allowed")?;
+    check(&[there, proxy], &[SERVED; 2], "socks good.example 80 allowed")?;
+    // Who listens there itself talks to itself, which is told.
+    check(&[&["own"]], &["GOT myself"], "local 127.0.0.1 8080 allowed")
 }
 
 // P2: a network that stands before it is known whether it is wanted
