@@ -41,6 +41,55 @@ fn a_denied_network_has_no_sockets_and_tells_who_tried() {
     assert!(told.get("network").is_none());
 }
 
+/// Verdict and reason of each attempt.
+fn attempts(told: &serde_json::Value) -> Vec<String> {
+    let events = told["network"]["events"].as_array().unwrap_or_else(|| panic!("{told:#}"));
+    let words = |event: &serde_json::Value| {
+        ["action", "host", "port", "reason"].map(|key| event[key].to_string().replace('"', "")).join(" ")
+    };
+    events.iter().map(words).collect()
+}
+
+// P9, case 88: nothing leaves, and what was attempted is told by name and port
+#[test]
+fn a_network_without_hosts_tells_names_and_ports() {
+    let home = Home::bare();
+    for (network, options) in [("loopback", &["--json"][..]), ("deny", &["--json", "--observe", "all"])] {
+        let ran = ask(&home, network, "secret.evil.example/80", options);
+        assert!(ran.code != 0, "{ran:?}");
+        assert_eq!(attempts(&ran.json()), ["dns secret.evil.example null host_not_allowed"], "{network}");
+        let ran = ask(&home, network, "93.184.216.34/8443", options);
+        assert!(ran.code != 0, "{ran:?}");
+        assert_eq!(attempts(&ran.json()), ["connect 93.184.216.34 8443 address_not_allowed"], "{network}");
+    }
+}
+
+// P9
+#[test]
+fn an_explanation_names_the_hosts_that_a_program_wants() {
+    let home = Home::bare();
+    for network in ["deny", "loopback"] {
+        let told = ask(&home, network, "secret.evil.example/80", &["--json", "--explain"]).json();
+        assert_eq!(
+            attempts(&told["explain"]),
+            ["dns secret.evil.example null host_not_allowed"],
+            "{network}"
+        );
+        assert_eq!(
+            told["explain"]["grants"],
+            serde_json::json!(["--network secret.evil.example"]),
+            "{told:#}"
+        );
+    }
+    let ran = ask(&home, "deny", "93.184.216.34/8443", &["--explain"]);
+    assert!(
+        ran.err.contains("refused: connect 93.184.216.34:8443: no rule allows this address"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("would need: --network 93.184.216.34:8443"), "{}", ran.err);
+}
+
 // P3, P9
 #[test]
 fn a_listed_address_is_reached_and_every_attempt_is_told() {
