@@ -38,8 +38,10 @@ fn proxy() -> (Upstream, Arc<Mutex<Vec<String>>>) {
     (there, asked)
 }
 
-/// The probe's words, the event, whether the proxy is asked.
-const CASES: &[(&[&str], &[&str], &str, Option<&str>)] = &[
+/// Rules, the probe's words, the event, what the proxy is asked for.
+type Case = (&'static [&'static str], &'static [&'static str], &'static str, Option<&'static str>);
+
+const CASES: &[Case] = &[
     (
         &["allow"],
         &["tcp", "good.example", "22", ""],
