@@ -103,6 +103,12 @@ impl Pass<'_> {
                     break;
                 }
                 First::Tls(None) | First::Other => break,
+                First::Before(length) => {
+                    let rest = held.split_off(length.min(held.len()));
+                    way.release(&held).await?;
+                    (held, limit) = (rest, None);
+                    continue;
+                }
                 First::Http => {
                     http.store(true, Ordering::Relaxed);
                     return self.requests(held, switch).await;

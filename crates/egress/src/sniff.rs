@@ -15,6 +15,8 @@ pub(crate) enum First {
     Tls(Option<Vec<u8>>),
     /// HTTP/1; requests follow.
     Http,
+    /// So many bytes say no name, but what follows them may.
+    Before(usize),
     /// Neither.
     Other,
     /// It pretends to be something and is not.
@@ -23,6 +25,9 @@ pub(crate) enum First {
 
 /// Looks at the bytes so far.
 pub(crate) fn first(bytes: &[u8]) -> First {
+    if let Some(before) = before(bytes) {
+        return before;
+    }
     match bytes.first() {
         None => First::More,
         Some(0x16) => hello(bytes),
@@ -31,6 +36,40 @@ pub(crate) fn first(bytes: &[u8]) -> First {
         Some(byte) if is_of_a_token(*byte) || is_space(*byte) => line(bytes),
         Some(_) => First::Other,
     }
+}
+
+/// What is said before TLS or HTTP begins: PostgreSQL's questions whether it may be encrypted, and the line or the head
+/// by which a proxy says for whom it speaks (PROXY protocol 1 and 2).
+fn before(bytes: &[u8]) -> Option<First> {
+    const POSTGRES: [&[u8]; 2] = [b"\0\0\0\x08\x04\xd2\x16\x2f", b"\0\0\0\x08\x04\xd2\x16\x30"];
+    const LINE: &[u8] = b"PROXY ";
+    const LONGEST_LINE: usize = 107;
+    const HEAD: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+    let begins = |known: &[u8]| {
+        let common = bytes.len().min(known.len());
+        bytes.get(..common) == known.get(..common)
+    };
+    if bytes.is_empty() {
+        return None;
+    }
+    if POSTGRES.iter().any(|known| begins(known)) {
+        return Some(if bytes.len() < 8 { First::More } else { First::Before(8) });
+    }
+    if begins(LINE) {
+        return match bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') {
+            Some(end) => Some(First::Before(end + 1)),
+            None if bytes.len() < LONGEST_LINE => Some(First::More),
+            None => None,
+        };
+    }
+    if begins(HEAD) {
+        let length = match bytes.get(14..16) {
+            Some([high, low]) => 16 + usize::from(u16::from_be_bytes([*high, *low])),
+            _ => return Some(First::More),
+        };
+        return Some(if bytes.len() < length { First::More } else { First::Before(length) });
+    }
+    None
 }
 
 /// What a method may be made of (RFC 9110).
@@ -245,7 +284,7 @@ pub(crate) mod tests {
             (b"GET / HTTP/1.1", First::More),
             (b"SSH-2.0-OpenSSH_9.2\r\n", First::Other),
             (b"EHLO me\r\n", First::Other),
-            (b"\0\0\0\x08\x04\xd2\x16\x2f", First::Other),
+            (b"\0\0\0\x08\x04\xd2\x16\x2e", First::Other),
             (b"BitTorrent\x13protocol", First::Other),
             // As lenient servers read them; judged, they are refused or compared like any other.
             (b" GET / HTTP/1.1\r\n", First::Http),
@@ -267,6 +306,30 @@ pub(crate) mod tests {
         }
         assert!(matches!(first(&[b'A'; 20_000]), First::Bad(_)));
         assert!(matches!(first(&[b'\n'; 40]), First::Bad(_)));
+    }
+
+    // P3
+    #[test]
+    fn what_comes_before_a_greeting_is_told_apart_from_it() {
+        let hello = records(&greeting(&[b"example.com"]), 1000);
+        for before in [
+            &b"\0\0\0\x08\x04\xd2\x16\x2f"[..],
+            b"\0\0\0\x08\x04\xd2\x16\x30",
+            b"PROXY TCP4 192.0.2.1 192.0.2.2 1 443\r\n",
+            b"PROXY UNKNOWN\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\xc0\0\x02\x02\0\x01\x01\xbb",
+        ] {
+            let whole = [before, &hello].concat();
+            for end in 0..before.len() {
+                assert_eq!(first(&whole[..end]), First::More, "{end} of {}", before.escape_ascii());
+            }
+            for end in before.len()..whole.len() {
+                assert_eq!(first(&whole[..end]), First::Before(before.len()), "{}", before.escape_ascii());
+            }
+        }
+        let endless = [&b"PROXY "[..], &[b'x'; 200]].concat();
+        assert_eq!(first(&endless), First::More);
+        assert_eq!(first(b"PROXYING x\r\n"), First::Other);
     }
 
     proptest! {

@@ -261,8 +261,8 @@ const BY_NAME: &[Case] = &[
     ),
     (
         "binary protocol",
-        &["good.example:5432"],
-        &["tcp", "good.example", "5432", "\\0\\0\\0\\x08\\x04\\xd2\\x16\\x2f"],
+        DATABASE,
+        &["tcp", "good.example", "5432", ENCRYPTED],
         "GOT N",
         "connect good.example 5432 allowed",
         Connection,
@@ -715,6 +715,8 @@ const REBINDING: &[Case] = &[
     ),
 ];
 
+const DATABASE: &[&str] = &["good.example:5432"];
+const ENCRYPTED: &str = "\\0\\0\\0\\x08\\x04\\xd2\\x16\\x2f";
 const MISMATCH: &str = "connect good.example 80 denied name_mismatch";
 const UNCLEAR: &str = "connect good.example 80 denied not_understood";
 
@@ -820,6 +822,48 @@ const INSIDE: &[Case] = &[
         "Host of another host with an odd method",
         GOOD,
         &["tcp", "good.example", "80", "-GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        MISMATCH,
+        Connection,
+    ),
+    (
+        "SNI after PostgreSQL's question",
+        DATABASE,
+        &["tls-after", ENCRYPTED, "good.example", "5432", "good.example"],
+        "GOT E",
+        "connect good.example 5432 allowed",
+        Connection,
+    ),
+    (
+        "SNI of another host after PostgreSQL's question",
+        DATABASE,
+        &["tls-after", ENCRYPTED, "good.example", "5432", "evil.example"],
+        "ERROR",
+        "connect good.example 5432 denied name_mismatch",
+        Connection,
+    ),
+    (
+        "Host behind a proxy's line",
+        GOOD,
+        &[
+            "ask",
+            "good.example",
+            "80",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1 80\\r\\nGET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n",
+        ],
+        SERVED,
+        "connect good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "Host of another host behind a proxy's line",
+        GOOD,
+        &[
+            "ask",
+            "good.example",
+            "80",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1 80\\r\\nGET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n",
+        ],
         "403 Forbidden",
         MISMATCH,
         Connection,

@@ -44,6 +44,9 @@ fn done(words: &[&str]) -> std::io::Result<String> {
         ["dns", server, name] => found(dns(server, &unescaped(name), false)),
         ["dns-tcp", server, name] => found(dns(server, &unescaped(name), true)),
         ["tls", host, name] => tcp(host, 443, &hello(Some(&unescaped(name)), false)),
+        ["tls-after", before, host, port, name] => {
+            tls_after(&unescaped(before), host, port.parse().unwrap(), name.as_bytes())
+        }
         ["tls-nameless", host] => tcp(host, 443, &hello(None, false)),
         // An encrypted greeting inside, which nobody outside can read.
         ["tls-encrypted", host, name] => tcp(host, 443, &hello(Some(name.as_bytes()), true)),
@@ -271,6 +274,15 @@ fn own() -> std::io::Result<String> {
     TcpStream::connect("127.0.0.1:8080")?.read_to_string(&mut text)?;
     serving.join().unwrap()?;
     Ok(text)
+}
+
+/// TLS behind a question that the server answers with one letter.
+fn tls_after(before: &[u8], host: &str, port: u16, name: &[u8]) -> std::io::Result<String> {
+    let mut stream = connect(host, port)?;
+    stream.write_all(before)?;
+    stream.read_exact(&mut [0])?;
+    stream.write_all(&hello(Some(name), false))?;
+    heard(&mut stream)
 }
 
 /// Through a relay of our own, inside.
