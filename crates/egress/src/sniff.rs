@@ -34,7 +34,7 @@ pub(crate) fn first(bytes: &[u8]) -> First {
         // Empty lines before a request are skipped by servers, so here too; some also skip spaces, and a method may
         // begin with other signs than letters.
         Some(byte) if is_of_a_token(*byte) || is_space(*byte) => line(bytes),
-        Some(_) => First::Other,
+        Some(_) => behind_signs(bytes),
     }
 }
 
@@ -95,12 +95,15 @@ fn line(bytes: &[u8]) -> First {
     let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
-    let method =
-        words.next().is_some_and(|word| METHODS.iter().any(|known| known.eq_ignore_ascii_case(word)));
-    let known = method && (words.next().is_some() || line.last().is_some_and(|byte| is_space(*byte)));
+    let (method, target) = (words.next().unwrap_or_default(), words.next());
+    let known = METHODS.iter().any(|known| known.eq_ignore_ascii_case(method))
+        && (target.is_some() || line.last().is_some_and(|byte| is_space(*byte)));
+    let is_request =
+        known || method.iter().all(|byte| is_of_a_token(*byte)) && target.is_some_and(is_of_a_request);
     let text = |byte: u8| matches!(byte, b' '..=b'~' | 0x80..) || is_space(byte);
-    if !known && !line.iter().all(|byte| text(*byte)) {
-        return First::Other;
+    let has_version = line.windows(5).any(|part| part.eq_ignore_ascii_case(b"HTTP/"));
+    if !is_request && !line.iter().all(|byte| text(*byte)) {
+        return if has_version { First::Http } else { First::Other };
     }
     if end.is_none() {
         return if line.len() > LONGEST { First::Bad("its first line does not end") } else { First::More };
@@ -108,10 +111,42 @@ fn line(bytes: &[u8]) -> First {
     if line.starts_with(b"PRI * HTTP/2") {
         return First::Bad("HTTP/2 without TLS cannot be judged");
     }
-    match (line.windows(5).any(|part| part.eq_ignore_ascii_case(b"HTTP/")), known) {
+    match (has_version, known) {
         (true, _) => First::Http,
         (false, true) => First::Bad("a request without a version names no host"),
         (false, false) => First::Other,
+    }
+}
+
+/// Whether a word after a method may be the target of a request, as far as it is there.
+fn is_of_a_request(word: &[u8]) -> bool {
+    let scheme = word.iter().zip(b"http").all(|(one, other)| one.eq_ignore_ascii_case(other));
+    matches!(word.first(), Some(b'/' | b'*')) || scheme
+}
+
+/// A line that begins with signs that no method has, and a server may skip: quotes, brackets and their like, or the mark of
+/// an encoding. It is looked at only as long as it can become a request, since other protocols begin so and wait.
+fn behind_signs(bytes: &[u8]) -> First {
+    const MOST_SIGNS: usize = 8;
+    const LONGEST_METHOD: usize = 32;
+    let is_sign =
+        |byte: &&u8| matches!(**byte, b'!'..=b'~' | 0x7f | 0xef | 0xbb | 0xbf) && !is_of_a_token(**byte);
+    let signs = bytes.iter().take_while(is_sign).count();
+    let rest = bytes.get(signs..).unwrap_or_default();
+    let method = rest.iter().take_while(|byte| is_of_a_token(**byte)).count();
+    if signs == 0 || signs > MOST_SIGNS || method > LONGEST_METHOD {
+        return First::Other;
+    }
+    match rest.get(method..).unwrap_or_default() {
+        [] => First::More,
+        [after, ..] if method == 0 || !is_space(*after) => First::Other,
+        [_, target @ ..] => match target.trim_ascii_start() {
+            [] => First::More,
+            target if is_of_a_request(target.split(|byte| is_space(*byte)).next().unwrap_or_default()) => {
+                line(rest)
+            }
+            _ => First::Other,
+        },
     }
 }
 
@@ -286,6 +321,30 @@ pub(crate) mod tests {
             (b"EHLO me\r\n", First::Other),
             (b"\0\0\0\x08\x04\xd2\x16\x2e", First::Other),
             (b"BitTorrent\x13protocol", First::Other),
+            // A target of odd bytes, whatever the method; however it arrives.
+            (b"PROPFIND /\x01 HTTP/1.1\r\n", First::Http),
+            (b"PROPFIND /\x01", First::More),
+            (b"BREW /\0 HTTP/1.1\r\n", First::Http),
+            (b"BREW *\0", First::More),
+            (b"BREW HTTP://\x01", First::More),
+            (b"BREW ht\x01", First::Other),
+            (b"\x01\x02 / HTTP/1.1\r\n", First::Other),
+            (b"x\x01 / HTTP/1.1\r\n", First::Http),
+            (b"CWD /pub\r\n", First::Other),
+            // Signs before a method.
+            (b"\"GET / HTTP/1.1\r\n", First::Http),
+            (b"(GET / HTTP/1.1\r\n", First::Http),
+            (b"\x7fGET / HTTP/1.1\r\n", First::Http),
+            (b"\xef\xbb\xbfGET / HTTP/1.1\r\n", First::Http),
+            (b"\xef\xbb", First::More),
+            (b"\"", First::More),
+            (b"(GE", First::More),
+            (b"(GET ", First::More),
+            (b"(BREW /x", First::More),
+            (b"(GET /\r\n", First::Bad("a request without a version names no host")),
+            (b"{\"id\":1}", First::Other),
+            (b"[1]", First::Other),
+            (b"\xff\xff\xff\xff", First::Other),
             // As lenient servers read them; judged, they are refused or compared like any other.
             (b" GET / HTTP/1.1\r\n", First::Http),
             (b"GET\t/\tHTTP/1.1\r\n", First::Http),
