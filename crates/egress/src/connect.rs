@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -83,6 +84,32 @@ impl Lookups {
         }
     }
 
+    /// Which of these names has this address; one that is not resolved soon has none. They are asked for together.
+    async fn whose<'a>(
+        &self,
+        names: impl Iterator<Item = &'a HostName>,
+        address: IpAddr,
+    ) -> Option<&'a HostName> {
+        let has_it = |name: &'a HostName| async move {
+            let found = timeout(GLANCE, self.find(name)).await.ok().flatten()?;
+            found.iter().any(|one| one.to_canonical() == address.to_canonical()).then_some(name)
+        };
+        let mut asked: Vec<_> = names.map(|name| Box::pin(has_it(name))).collect();
+        let mut owner = None;
+        std::future::poll_fn(|context| {
+            asked.retain_mut(|one| match one.as_mut().poll(context) {
+                Poll::Ready(answer) => {
+                    owner = owner.or(answer);
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if asked.is_empty() || owner.is_some() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        owner
+    }
+
     async fn find(&self, name: &HostName) -> Found {
         let running = Arc::clone(self.running.lock().entry(name.clone()).or_default());
         let ask = || async {
@@ -107,7 +134,10 @@ pub(crate) async fn dial(
     port: u16,
 ) -> Result<TcpStream, Reason> {
     let addresses = match destination {
-        Destination::Address(address) => Arc::from([*address]),
+        Destination::Address(address) => {
+            refuse_address_of_a_refused_host(rules, lookups, *address, port).await?;
+            Arc::from([*address])
+        }
         Destination::Name(name) => lookups.find_in_time(name).await?,
     };
     let mut refused = None;
@@ -141,7 +171,10 @@ pub(crate) async fn judge_for_another(
     port: u16,
 ) -> Result<(), Reason> {
     let addresses = match destination {
-        Destination::Address(address) => Arc::from([*address]),
+        Destination::Address(address) => {
+            refuse_address_of_a_refused_host(rules, lookups, *address, port).await?;
+            Arc::from([*address])
+        }
         // Whatever anybody's resolver says (RFC 6761), also the one beyond.
         Destination::Name(name) if name.is_localhost() => {
             Arc::from([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
@@ -153,6 +186,19 @@ pub(crate) async fn judge_for_another(
         },
     };
     addresses.iter().try_for_each(|address| judge(rules, destination, address.to_canonical(), port))
+}
+
+/// Who is refused by name is not reached by its address either, as far as it can be found out.
+async fn refuse_address_of_a_refused_host(
+    rules: &Reach,
+    lookups: &Lookups,
+    address: IpAddr,
+    port: u16,
+) -> Result<(), Reason> {
+    match lookups.whose(rules.refused_hosts(port), address).await {
+        Some(name) => rules.refuses_name(name, port),
+        None => Ok(()),
+    }
 }
 
 fn judge(rules: &Reach, destination: &Destination, address: IpAddr, port: u16) -> Result<(), Reason> {

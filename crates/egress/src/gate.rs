@@ -437,8 +437,16 @@ impl Inner {
                 self.log.begin(Action::Placeholder, host.to_string(), port);
             }
         };
-        let pass =
-            Pass { client, server: &stream, host, meter: &self.meter, traffic: &traffic, strays: &strays };
+        let pass = Pass {
+            client,
+            server: &stream,
+            host,
+            port,
+            rules: &self.setting.rules,
+            meter: &self.meter,
+            traffic: &traffic,
+            strays: &strays,
+        };
         let held = Held { from_client, from_server: early };
         let Err(refused) = pass.run(held, speaks).await else { return };
         reset(&stream);

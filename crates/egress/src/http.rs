@@ -26,6 +26,8 @@ pub(crate) struct Head {
     pub(crate) upgrade: bool,
     /// Where it wants to go, when it says so itself: of requests to a proxy.
     pub(crate) target: Option<Authority>,
+    /// Whom its Host names.
+    pub(crate) host: Option<Destination>,
     pub(crate) connect: bool,
 }
 
@@ -131,7 +133,7 @@ pub(crate) fn head(bytes: &[u8], expected: Option<&Destination>, to: To) -> Resu
     }
     let upgrade = upgrade(&request)?;
     let body = body(&request, newest)?;
-    Ok(Some(Head { length, body, upgrade, target, connect }))
+    Ok(Some(Head { length, body, upgrade, target, host: host.map(|host| host.host), connect }))
 }
 
 fn target(path: &str, connect: bool, to: To) -> Result<Option<Authority>, Reason> {

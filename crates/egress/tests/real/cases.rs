@@ -715,6 +715,7 @@ const REBINDING: &[Case] = &[
     ),
 ];
 
+const REFUSED: &[&str] = &["allow", "!evil.example", "!*.worse.example", "93.184.216.34"];
 const DATABASE: &[&str] = &["good.example:5432"];
 const ENCRYPTED: &str = "\\0\\0\\0\\x08\\x04\\xd2\\x16\\x2f";
 const MISMATCH: &str = "connect good.example 80 denied name_mismatch";
@@ -915,6 +916,59 @@ const INSIDE: &[Case] = &[
         "403 Forbidden",
         UNCLEAR,
         Connection,
+    ),
+    (
+        "SNI of a refused host at an address",
+        REFUSED,
+        &["tls", "93.184.216.34", "EVIL.example."],
+        "ERROR",
+        "connect 93.184.216.34 443 denied refused_by_rule",
+        Connection,
+    ),
+    (
+        "SNI of another host at an address",
+        REFUSED,
+        &["tls", "93.184.216.34", "good.example"],
+        "GOT ",
+        "connect 93.184.216.34 443 allowed",
+        Connection,
+    ),
+    (
+        "Host of a refused host at an address",
+        REFUSED,
+        &["ask", "93.184.216.34", "80", "GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "connect 93.184.216.34 80 denied refused_by_rule",
+        Connection,
+    ),
+    (
+        "Host of a host below a refused one at an address, second request",
+        REFUSED,
+        &[
+            "ask",
+            "93.184.216.34",
+            "80",
+            "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: a.worse.example\\r\\n\\r\\n",
+        ],
+        "",
+        "connect 93.184.216.34 80 denied refused_by_rule",
+        Connection,
+    ),
+    (
+        "Host of another host at an address",
+        REFUSED,
+        &["ask", "93.184.216.34", "80", GET],
+        SERVED,
+        "connect 93.184.216.34 80 allowed",
+        Connection,
+    ),
+    (
+        "address of a refused host",
+        REFUSED,
+        &["tcp", "93.184.216.35", "80", GET],
+        "ERROR ConnectionReset",
+        "connect 93.184.216.35 80 denied refused_by_rule",
+        Names,
     ),
     (
         "two Hosts",
