@@ -130,6 +130,11 @@ fn words_that_are_no_rules_say_what_to_write() {
         ("*", "allow"),
         ("10.1.2.3/8", "10.0.0.0/8"),
         ("127.1", "four decimal"),
+        ("deny,192.0.2.2:19000", "leave it out"),
+        ("192.0.2.2,Deny:80", "leave it out"),
+        ("loopback,192.0.2.2", "leave it out"),
+        ("!allow,192.0.2.2", "without `!`"),
+        ("allow:443", "without `!` and port"),
     ] {
         let ran = home.run(["sandbox", "run", "--network", network, "--", "true"]);
         assert!(ran.code == 2 && ran.err.contains(hint), "{network}: {ran:?}");
