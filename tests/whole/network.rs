@@ -199,3 +199,21 @@ fn a_wrong_entry_of_the_configuration_is_told_with_its_place() {
     assert!(ran.code == 4 && ran.err.contains("config.yaml:4:"), "{ran:?}");
     assert!(ran.err.contains("only the host: `evil.example`"), "{}", ran.err);
 }
+
+// P3: also what is written and not typed
+#[test]
+fn a_wide_entry_of_the_configuration_is_warned_about() {
+    let home = Home::new();
+    home.user_config("network: {allow: ['*.com', '*.example.com']}\n");
+    const WARNING: &str = "`*.com` allows names that anybody can register";
+    for words in [
+        &["sandbox", "run", "--network", "a.example.com", "--", "true"][..],
+        &["config", "show", "network"],
+        &["doctor"],
+    ] {
+        let ran = home.run(words);
+        assert!(format!("{}{}", ran.out, ran.err).contains(WARNING), "{ran:?}");
+    }
+    let told = home.run(["config", "show", "--json"]).json();
+    assert_eq!(told["warnings"].as_array().map(Vec::len), Some(1), "{told}");
+}

@@ -56,15 +56,17 @@ impl Hosts {
     }
 
     /// What was typed, narrowed; and what its writer may not have meant.
-    fn narrow(&self, typed: &str) -> Result<(Reach, Vec<String>), BadRule> {
+    fn narrow(&self, typed: &str) -> Result<(Reach, BTreeSet<String>), BadRule> {
         let typed: Vec<String> = typed.split(',').map(str::to_owned).collect();
-        let warnings = Rules::parse(typed.iter().map(String::as_str))?.warnings().collect();
+        let mut warnings: BTreeSet<String> =
+            Rules::parse(typed.iter().map(String::as_str))?.warnings().collect();
         // What is refused is refused in the typed list too: what else it names stays as it is.
         let refused = self.deny.iter().filter(|entry| *entry != EVERYTHING).map(|entry| format!("!{entry}"));
         let typed: Vec<String> = typed.into_iter().chain(refused).collect();
         let typed = Rules::parse(typed.iter().map(String::as_str))?;
         let everything = self.deny.iter().any(|entry| entry == EVERYTHING).then(Rules::default);
         let allowed = self.allow.as_ref().map(|allow| Rules::configured(allow, &self.deny)).transpose()?;
+        warnings.extend(allowed.iter().flat_map(Rules::warnings));
         Ok((Reach::of([Some(typed), everything, allowed].into_iter().flatten()), warnings))
     }
 }
