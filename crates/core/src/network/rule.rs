@@ -333,6 +333,9 @@ mod tests {
 
     #[test]
     fn faults_say_what_to_write_instead() {
+        for word in ["deny", "!deny", "Deny:80", "loopback", "allow:443", "!allow"] {
+            refused(word, "is no host", "");
+        }
         refused("", "nothing is named", "a host");
         refused("*", "everything", "`allow`");
         refused("*:443", "everything", "`allow`");

@@ -2,7 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{
-    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket,
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV6, TcpListener, TcpStream,
+    ToSocketAddrs as _, UdpSocket,
 };
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,6 +29,11 @@ fn done(words: &[&str]) -> std::io::Result<String> {
         }
         ["tcp", host, port, text] => tcp(host, port.parse().unwrap(), &unescaped(text)),
         ["ask", host, port, text] => ask(host, port.parse().unwrap(), &unescaped(text)),
+        // By the system's own library.
+        ["library", host, port, text] => format!("{host}:{port}")
+            .to_socket_addrs()
+            .and_then(|mut found| found.next().ok_or_else(|| std::io::Error::other("no such name")))
+            .and_then(|there| ask(&there.ip().to_string(), there.port(), &unescaped(text))),
         ["many", host, port, count] => many(host, port.parse().unwrap(), count.parse().unwrap()),
         ["slow", host, port, count] => slow(host, port.parse().unwrap(), count.parse().unwrap()),
         ["proxy", text] => tcp("127.0.0.1", 3128, &unescaped(text)),
