@@ -136,6 +136,14 @@ pub(crate) fn head(bytes: &[u8], expected: Option<&Destination>, to: To) -> Resu
     Ok(Some(Head { length, body, upgrade, target, host: host.map(|host| host.host), connect }))
 }
 
+/// Whom a request to a proxy wants, as far as its first line says so by itself: for an event about one that is refused.
+pub(crate) fn wanted(bytes: &[u8]) -> Option<Authority> {
+    let line = bytes.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| *byte == b' ');
+    let (method, path) = (words.next()?, std::str::from_utf8(words.next()?).ok()?);
+    target(path, method == b"CONNECT", To::Proxy).ok().flatten()
+}
+
 fn target(path: &str, connect: bool, to: To) -> Result<Option<Authority>, Reason> {
     if connect {
         return match to {

@@ -1195,7 +1195,7 @@ const PROXY: &[Case] = &[
         OPEN,
         &["proxy", "CONNECT 93.184.216.34:80 HTTP/1.1\\r\\nHost: x.example\\r\\n\\r\\n"],
         "403 Forbidden",
-        "http_proxy CONNECT 93.184.216.34:80 HTTP/1.1 denied name_mismatch",
+        "http_proxy 93.184.216.34 80 denied name_mismatch",
         Nothing,
     ),
     (
@@ -1246,7 +1246,7 @@ const PROXY: &[Case] = &[
         GOOD,
         &["proxy", "GET http://good.example/ HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
         "403 Forbidden",
-        "http_proxy GET http://good.example/ HTTP/1.1 denied name_mismatch",
+        "http_proxy good.example 80 denied name_mismatch",
         Nothing,
     ),
     (
@@ -1326,7 +1326,7 @@ const PROXY: &[Case] = &[
         OPEN,
         &["proxy", "\\x05\\x01\\x00\\x05\\x03\\x00\\x01\\x01\\x02\\x03\\x04\\x00\\x50"],
         "GOT ",
-        "socks \\x05\\x03\\x00\\x01\\x01\\x02\\x03\\x04\\x00P denied not_understood",
+        "socks 1.2.3.4 80 denied not_understood",
         Nothing,
     ),
     (
