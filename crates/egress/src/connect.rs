@@ -25,6 +25,8 @@ use crate::names::HostName;
 const RESOLVING: Duration = Duration::from_secs(10);
 /// The same where somebody else resolves the name as well: a machine behind a proxy may have no resolver that answers.
 const GLANCE: Duration = Duration::from_secs(2);
+/// Of so many refused hosts the addresses are found out; a long list is not asked for at each connection.
+const MOST_REFUSED: usize = 64;
 /// What a name of a metadata service stands for.
 const METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 /// Names that are asked for at the same time.
@@ -195,7 +197,7 @@ async fn refuse_address_of_a_refused_host(
     address: IpAddr,
     port: u16,
 ) -> Result<(), Reason> {
-    match lookups.whose(rules.refused_hosts(port), address).await {
+    match lookups.whose(rules.refused_hosts(port).take(MOST_REFUSED), address).await {
         Some(name) => rules.refuses_name(name, port),
         None => Ok(()),
     }
