@@ -159,6 +159,8 @@ fn an_upstream_proxy_is_asked_for_the_name() {
         asked.truncate(read);
         // What follows the answer is the server's first word.
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nserved by proxy\n").unwrap();
+        // Who closes with something unread resets the connection.
+        stream.read_exact(&mut [0; 6]).unwrap();
         String::from_utf8(asked).unwrap()
     });
     let ran = ask(&home, "db.example:5432", "db.example/5432", &["--upstream-proxy", &proxy]);
