@@ -41,6 +41,55 @@ fn a_denied_network_has_no_sockets_and_tells_who_tried() {
     assert!(told.get("network").is_none());
 }
 
+/// Verdict and reason of each attempt.
+fn attempts(told: &serde_json::Value) -> Vec<String> {
+    let events = told["network"]["events"].as_array().unwrap_or_else(|| panic!("{told:#}"));
+    let words = |event: &serde_json::Value| {
+        ["action", "host", "port", "reason"].map(|key| event[key].to_string().replace('"', "")).join(" ")
+    };
+    events.iter().map(words).collect()
+}
+
+// P9, case 88: nothing leaves, and what was attempted is told by name and port
+#[test]
+fn a_network_without_hosts_tells_names_and_ports() {
+    let home = Home::bare();
+    for (network, options) in [("loopback", &["--json"][..]), ("deny", &["--json", "--observe", "all"])] {
+        let ran = ask(&home, network, "secret.evil.example/80", options);
+        assert!(ran.code != 0, "{ran:?}");
+        assert_eq!(attempts(&ran.json()), ["dns secret.evil.example null host_not_allowed"], "{network}");
+        let ran = ask(&home, network, "93.184.216.34/8443", options);
+        assert!(ran.code != 0, "{ran:?}");
+        assert_eq!(attempts(&ran.json()), ["connect 93.184.216.34 8443 address_not_allowed"], "{network}");
+    }
+}
+
+// P9
+#[test]
+fn an_explanation_names_the_hosts_that_a_program_wants() {
+    let home = Home::bare();
+    for network in ["deny", "loopback"] {
+        let told = ask(&home, network, "secret.evil.example/80", &["--json", "--explain"]).json();
+        assert_eq!(
+            attempts(&told["explain"]),
+            ["dns secret.evil.example null host_not_allowed"],
+            "{network}"
+        );
+        assert_eq!(
+            told["explain"]["grants"],
+            serde_json::json!(["--network secret.evil.example"]),
+            "{told:#}"
+        );
+    }
+    let ran = ask(&home, "deny", "93.184.216.34/8443", &["--explain"]);
+    assert!(
+        ran.err.contains("refused: connect 93.184.216.34:8443: no rule allows this address"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("would need: --network 93.184.216.34:8443"), "{}", ran.err);
+}
+
 // P3, P9
 #[test]
 fn a_listed_address_is_reached_and_every_attempt_is_told() {
@@ -81,6 +130,11 @@ fn words_that_are_no_rules_say_what_to_write() {
         ("*", "allow"),
         ("10.1.2.3/8", "10.0.0.0/8"),
         ("127.1", "four decimal"),
+        ("deny,192.0.2.2:19000", "leave it out"),
+        ("192.0.2.2,Deny:80", "leave it out"),
+        ("loopback,192.0.2.2", "leave it out"),
+        ("!allow,192.0.2.2", "without `!`"),
+        ("allow:443", "without `!` and port"),
     ] {
         let ran = home.run(["sandbox", "run", "--network", network, "--", "true"]);
         assert!(ran.code == 2 && ran.err.contains(hint), "{network}: {ran:?}");
@@ -105,6 +159,8 @@ fn an_upstream_proxy_is_asked_for_the_name() {
         asked.truncate(read);
         // What follows the answer is the server's first word.
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nserved by proxy\n").unwrap();
+        // Who closes with something unread resets the connection.
+        stream.read_exact(&mut [0; 6]).unwrap();
         String::from_utf8(asked).unwrap()
     });
     let ran = ask(&home, "db.example:5432", "db.example/5432", &["--upstream-proxy", &proxy]);
@@ -144,4 +200,22 @@ fn a_wrong_entry_of_the_configuration_is_told_with_its_place() {
     let ran = home.run(["sandbox", "run", "--network", "good.example", "--", "true"]);
     assert!(ran.code == 4 && ran.err.contains("config.yaml:4:"), "{ran:?}");
     assert!(ran.err.contains("only the host: `evil.example`"), "{}", ran.err);
+}
+
+// P3: also what is written and not typed
+#[test]
+fn a_wide_entry_of_the_configuration_is_warned_about() {
+    let home = Home::new();
+    home.user_config("network: {allow: ['*.com', '*.example.com']}\n");
+    const WARNING: &str = "`*.com` allows names that anybody can register";
+    for words in [
+        &["sandbox", "run", "--network", "a.example.com", "--", "true"][..],
+        &["config", "show", "network"],
+        &["doctor"],
+    ] {
+        let ran = home.run(words);
+        assert!(format!("{}{}", ran.out, ran.err).contains(WARNING), "{ran:?}");
+    }
+    let told = home.run(["config", "show", "--json"]).json();
+    assert_eq!(told["warnings"].as_array().map(Vec::len), Some(1), "{told}");
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use vambrace_core::config::{self, ConfigError, Effective, FileConfig, Source};
 use vambrace_core::error::ErrorCode;
+use vambrace_core::network::Rules;
 use vambrace_store::{SqliteStore, Store as _, TrustRow};
 
 use crate::desk::{Trust, project_key};
@@ -95,6 +96,12 @@ pub(crate) async fn standing(
         (Some(_), None) => Trust::Untrusted,
     };
     Ok((trust, pinned))
+}
+
+/// What the writer of a value in force may not have meant.
+pub(crate) fn warnings(settings: &Effective) -> Vec<String> {
+    let rules = Rules::configured(&settings.network.allow, &[]);
+    rules.iter().flat_map(Rules::warnings).collect()
 }
 
 /// In words.

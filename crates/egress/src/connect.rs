@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,6 +23,12 @@ use crate::decide::{Destination, Reason};
 use crate::names::HostName;
 
 const RESOLVING: Duration = Duration::from_secs(10);
+/// The same where somebody else resolves the name as well: a machine behind a proxy may have no resolver that answers.
+const GLANCE: Duration = Duration::from_secs(2);
+/// Of so many refused hosts the addresses are found out; a long list is not asked for at each connection.
+const MOST_REFUSED: usize = 64;
+/// What a name of a metadata service stands for.
+const METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 /// Names that are asked for at the same time.
 const AT_ONCE: usize = 16;
 const DIALLING: Duration = Duration::from_secs(10);
@@ -79,6 +86,32 @@ impl Lookups {
         }
     }
 
+    /// Which of these names has this address; one that is not resolved soon has none. They are asked for together.
+    async fn whose<'a>(
+        &self,
+        names: impl Iterator<Item = &'a HostName>,
+        address: IpAddr,
+    ) -> Option<&'a HostName> {
+        let has_it = |name: &'a HostName| async move {
+            let found = timeout(GLANCE, self.find(name)).await.ok().flatten()?;
+            found.iter().any(|one| one.to_canonical() == address.to_canonical()).then_some(name)
+        };
+        let mut asked: Vec<_> = names.map(|name| Box::pin(has_it(name))).collect();
+        let mut owner = None;
+        std::future::poll_fn(|context| {
+            asked.retain_mut(|one| match one.as_mut().poll(context) {
+                Poll::Ready(answer) => {
+                    owner = owner.or(answer);
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if asked.is_empty() || owner.is_some() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        owner
+    }
+
     async fn find(&self, name: &HostName) -> Found {
         let running = Arc::clone(self.running.lock().entry(name.clone()).or_default());
         let ask = || async {
@@ -103,7 +136,10 @@ pub(crate) async fn dial(
     port: u16,
 ) -> Result<TcpStream, Reason> {
     let addresses = match destination {
-        Destination::Address(address) => Arc::from([*address]),
+        Destination::Address(address) => {
+            refuse_address_of_a_refused_host(rules, lookups, *address, port).await?;
+            Arc::from([*address])
+        }
         Destination::Name(name) => lookups.find_in_time(name).await?,
     };
     let mut refused = None;
@@ -126,6 +162,45 @@ pub(crate) async fn dial(
     // Small messages are the program's own choice.
     let _ = stream.set_nodelay(true);
     Ok(stream)
+}
+
+/// Judges a destination that somebody else will dial: an address by itself, a name by every address that it has here,
+/// because which one is taken is not ours to say. What has none here is left to whoever resolves it.
+pub(crate) async fn judge_for_another(
+    rules: &Reach,
+    lookups: &Lookups,
+    destination: &Destination,
+    port: u16,
+) -> Result<(), Reason> {
+    let addresses = match destination {
+        Destination::Address(address) => {
+            refuse_address_of_a_refused_host(rules, lookups, *address, port).await?;
+            Arc::from([*address])
+        }
+        // Whatever anybody's resolver says (RFC 6761), also the one beyond.
+        Destination::Name(name) if name.is_localhost() => {
+            Arc::from([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
+        }
+        Destination::Name(name) if name.is_metadata() => Arc::from([METADATA]),
+        Destination::Name(name) => match timeout(GLANCE, lookups.find(name)).await {
+            Ok(Some(addresses)) => addresses,
+            Ok(None) | Err(_) => return Ok(()),
+        },
+    };
+    addresses.iter().try_for_each(|address| judge(rules, destination, address.to_canonical(), port))
+}
+
+/// Who is refused by name is not reached by its address either, as far as it can be found out.
+async fn refuse_address_of_a_refused_host(
+    rules: &Reach,
+    lookups: &Lookups,
+    address: IpAddr,
+    port: u16,
+) -> Result<(), Reason> {
+    match lookups.whose(rules.refused_hosts(port).take(MOST_REFUSED), address).await {
+        Some(name) => rules.refuses_name(name, port),
+        None => Ok(()),
+    }
 }
 
 fn judge(rules: &Reach, destination: &Destination, address: IpAddr, port: u16) -> Result<(), Reason> {

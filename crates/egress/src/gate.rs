@@ -4,6 +4,7 @@
 //! **Invariant.** The verdict that counts is the one at accept: the hint before it saves a program the wait and opens
 //! the port, and may be wrong in either direction without harm.
 
+mod door;
 mod resolver;
 mod unheard;
 
@@ -16,12 +17,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use vambrace_core::network::Reach;
-use vambrace_sandbox::network::{Door, Hint, Kind, Sockets};
 
 use crate::connect::{self, Lookups, Resolve, SystemResolver};
 use crate::decide::{Destination, Reason, Verdict};
@@ -159,85 +160,22 @@ impl Gate {
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
             Some(IpAddr::V6(address)) => address,
         };
-        let bound = rustix::net::bind(&socket, &SocketAddrV6::new(address, port, 0, 0))
-            .and_then(|()| rustix::net::listen(&socket, BACKLOG));
-        if let Err(errno) = bound {
-            // The program itself listens there; the socket is as good as new.
+        if matches!(only, Some(IpAddr::V6(_))) {
+            // An IPv6 address that the kernel only has a route for is nobody's to bind to, unless one insists.
+            sockopt::set_ipv6_freebind(&socket, true)?;
+        }
+        if let Err(errno) = rustix::net::bind(&socket, &SocketAddrV6::new(address, port, 0, 0)) {
+            // Somebody else listens there; the socket is as good as new.
             ports.spare.push(socket);
             return Err(errno);
         }
+        rustix::net::listen(&socket, BACKLOG)?;
         let _inside = self.runtime.enter();
         let listener = TcpListener::from_std(socket.into()).map_err(|_| Errno::IO)?;
         let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
         ports.tasks.spawn_on(accept(inner, listener, stop), &self.runtime);
         ports.opened.insert((only, port));
         Ok(())
-    }
-}
-
-impl Door for Gate {
-    fn open(&self, sockets: Sockets) {
-        let mut ports = self.ports.lock();
-        ports.spare = sockets.spare;
-        let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
-        let mut unheard = sockets.unheard.into_iter();
-        let (one, other) = (unheard.next(), unheard.next());
-        // One task: most programs need none of them, and wait for its end.
-        let datagrams = async move {
-            tokio::join!(
-                resolver::datagrams(&inner, sockets.dns, stop.clone()),
-                unheard::listen(&inner, one, stop.clone()),
-                unheard::listen(&inner, other, stop),
-            );
-        };
-        ports.tasks.spawn_on(datagrams, &self.runtime);
-    }
-
-    fn hint(&self, to: SocketAddr, kind: Kind) -> Hint {
-        let (address, port) = (to.ip().to_canonical(), to.port());
-        // Programs ask the kernel for a route by connecting datagrams that they never send. What is sent finds nobody.
-        let near = address.is_loopback() || address.is_unspecified();
-        if kind == Kind::Stream && port == resolver::PORT {
-            // Without it a program falls back to datagrams, which are there.
-            let _ = self.listen(None, resolver::PORT);
-        }
-        if kind == Kind::Datagram || port == 0 || port == resolver::PORT {
-            // A name may be pointed at without anything being sent (resolver libraries do); who writes an address out
-            // means it. What is sent is told in any case (`unheard`).
-            let straight = matches!(self.inner.meaning(address), Ok(Destination::Address(_)));
-            if kind == Kind::Datagram && straight && !near && port != 0 && port != resolver::PORT {
-                self.inner.log.begin(Action::Datagram, address.to_string(), port).failed(Reason::Datagram);
-            }
-            return Hint::GoOn;
-        }
-        if near {
-            let listed = self.inner.setting.rules.lists_address(address, port);
-            if listed || port == proxy::PORT {
-                // Where the program itself listens, it talks to itself.
-                let _ = self.listen(Some(address), port);
-            } else {
-                let mut ticket = self.inner.log.begin(Action::Local, address.to_string(), port);
-                ticket.allowed_by("loopback".into());
-            }
-            return Hint::GoOn;
-        }
-        let refused = match self.inner.meaning(address) {
-            Ok(destination) => match self.inner.judge(&destination, port) {
-                Verdict::Allow(_) => match self.listen(None, port) {
-                    Err(Errno::MFILE) => Some((destination.to_string(), Reason::Cap("ports"))),
-                    _ => None,
-                },
-                Verdict::Deny(reason) => Some((destination.to_string(), reason)),
-            },
-            Err(reason) => Some((address.to_string(), reason)),
-        };
-        match refused {
-            None => Hint::GoOn,
-            Some((host, reason)) => {
-                self.inner.log.begin(Action::Connect, host, port).failed(reason);
-                Hint::Refuse
-            }
-        }
     }
 }
 
@@ -373,6 +311,7 @@ impl Inner {
         let resolves = if self.setting.upstream.is_some() { Resolves::Upstream } else { Resolves::Here };
         terminate::refuse_address_of_a_host(self.ended(), &self.lookups, host, port, resolves).await?;
         if let Some(upstream) = &self.setting.upstream {
+            connect::judge_for_another(rules, &self.lookups, host, port).await?;
             let (stream, early) = upstream.dial(host, port).await?;
             return Ok(Dialled { stream, early, speaks });
         }
@@ -423,8 +362,16 @@ impl Inner {
                 self.log.begin(Action::Placeholder, host.to_string(), port);
             }
         };
-        let pass =
-            Pass { client, server: &stream, host, meter: &self.meter, traffic: &traffic, strays: &strays };
+        let pass = Pass {
+            client,
+            server: &stream,
+            host,
+            port,
+            rules: &self.setting.rules,
+            meter: &self.meter,
+            traffic: &traffic,
+            strays: &strays,
+        };
         let held = Held { from_client, from_server: early };
         let Err(refused) = pass.run(held, speaks).await else { return };
         reset(&stream);

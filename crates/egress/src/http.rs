@@ -26,6 +26,8 @@ pub(crate) struct Head {
     pub(crate) upgrade: bool,
     /// Where it wants to go, when it says so itself: of requests to a proxy.
     pub(crate) target: Option<Authority>,
+    /// Whom its Host names.
+    pub(crate) host: Option<Destination>,
     pub(crate) connect: bool,
 }
 
@@ -131,7 +133,15 @@ pub(crate) fn head(bytes: &[u8], expected: Option<&Destination>, to: To) -> Resu
     }
     let upgrade = upgrade(&request)?;
     let body = body(&request, newest)?;
-    Ok(Some(Head { length, body, upgrade, target, connect }))
+    Ok(Some(Head { length, body, upgrade, target, host: host.map(|host| host.host), connect }))
+}
+
+/// Whom a request to a proxy wants, as far as its first line says so by itself: for an event about one that is refused.
+pub(crate) fn wanted(bytes: &[u8]) -> Option<Authority> {
+    let line = bytes.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| *byte == b' ');
+    let (method, path) = (words.next()?, std::str::from_utf8(words.next()?).ok()?);
+    target(path, method == b"CONNECT", To::Proxy).ok().flatten()
 }
 
 fn target(path: &str, connect: bool, to: To) -> Result<Option<Authority>, Reason> {

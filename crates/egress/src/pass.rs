@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use vambrace_core::network::Reach;
+
 use crate::decide::{Destination, Reason};
 use crate::event::Traffic;
 use crate::http::{self, Body, Chunks, To};
@@ -27,6 +29,9 @@ pub(crate) struct Pass<'a> {
     pub(crate) server: &'a TcpStream,
     /// The host that the rules allowed.
     pub(crate) host: &'a Destination,
+    pub(crate) port: u16,
+    /// What an address was reached by; the names that it refuses are not said there.
+    pub(crate) rules: &'a Reach,
     pub(crate) meter: &'a Meter,
     pub(crate) traffic: &'a Traffic,
     /// Looks at each head for what should not go to this host.
@@ -89,20 +94,30 @@ impl Pass<'_> {
 
     async fn up(&self, mut held: Vec<u8>, switch: &Switch, http: &AtomicBool) -> Result<(), Broken> {
         let way = self.way_up();
-        let Destination::Name(name) = self.host else {
+        if matches!(self.host, Destination::Address(_)) && !self.rules.has_refused_names(self.port) {
             // A network was allowed: whatever is said there.
             way.release(&held).await?;
             return way.run(&mut |_| {}).await;
-        };
+        }
         let mut limit = None;
         loop {
             match sniff::first(&held) {
                 First::More => {}
                 First::Tls(Some(said)) => {
-                    compare(name, &said)?;
+                    match (self.host, HostName::from_bytes(&said)) {
+                        (Destination::Name(name), _) => compare(name, &said)?,
+                        (_, Ok(said)) => self.rules.refuses_name(&said, self.port)?,
+                        (_, Err(_)) => {}
+                    }
                     break;
                 }
                 First::Tls(None) | First::Other => break,
+                First::Before(length) => {
+                    let rest = held.split_off(length.min(held.len()));
+                    way.release(&held).await?;
+                    (held, limit) = (rest, None);
+                    continue;
+                }
                 First::Http => {
                     http.store(true, Ordering::Relaxed);
                     return self.requests(held, switch).await;
@@ -148,12 +163,20 @@ impl Pass<'_> {
     async fn head(&self, held: &mut Vec<u8>) -> Result<Option<http::Head>, Broken> {
         let mut limit = None;
         let mut looked = 0;
+        // Who is reached by an address may have any name but a refused one.
+        let expected = Some(self.host).filter(|host| matches!(host, Destination::Name(_)));
         loop {
             // A head ends with a line: nothing new is learnt before one ends.
             let new = held.get(looked..).unwrap_or_default();
             if (new.contains(&b'\n') || held.len() >= http::MOST_HEAD)
-                && let Some(head) = http::head(held, Some(self.host), To::Server)?
+                && let Some(head) = http::head(held, expected, To::Server)?
             {
+                let said = [head.host.as_ref(), head.target.as_ref().map(|target| &target.host)];
+                for said in said.into_iter().flatten() {
+                    if let Destination::Name(said) = said {
+                        self.rules.refuses_name(said, self.port)?;
+                    }
+                }
                 return Ok(Some(head));
             }
             looked = held.len();

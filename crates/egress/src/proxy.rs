@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
+use crate::decide::{Destination, Reason};
+use crate::event::Action;
 use crate::gate::Inner;
 use crate::pass::{Speaks, fill};
 
@@ -32,6 +34,21 @@ pub(crate) async fn serve(gate: &Arc<Inner>, client: TcpStream, speaks: Speaks) 
     } else {
         http_door::serve(gate, client, held, limit, speaks).await;
     }
+}
+
+/// An event about a request that was refused before it was judged: to whom it wanted, or else what it said.
+fn refused(
+    gate: &Arc<Inner>,
+    action: Action,
+    wanted: Option<(Destination, u16)>,
+    said: &[u8],
+    reason: Reason,
+) {
+    let (place, port) = match wanted {
+        Some((host, port)) => (gate.meant(host.clone()).unwrap_or(host).to_string(), port),
+        None => (shown(said), 0),
+    };
+    gate.log.begin(action, place, port).failed(reason);
 }
 
 /// For an event: what was said, as far as it can be shown.

@@ -15,6 +15,8 @@ pub(crate) enum First {
     Tls(Option<Vec<u8>>),
     /// HTTP/1; requests follow.
     Http,
+    /// So many bytes say no name, but what follows them may.
+    Before(usize),
     /// Neither.
     Other,
     /// It pretends to be something and is not.
@@ -23,14 +25,51 @@ pub(crate) enum First {
 
 /// Looks at the bytes so far.
 pub(crate) fn first(bytes: &[u8]) -> First {
+    if let Some(before) = before(bytes) {
+        return before;
+    }
     match bytes.first() {
         None => First::More,
         Some(0x16) => hello(bytes),
         // Empty lines before a request are skipped by servers, so here too; some also skip spaces, and a method may
         // begin with other signs than letters.
         Some(byte) if is_of_a_token(*byte) || is_space(*byte) => line(bytes),
-        Some(_) => First::Other,
+        Some(_) => behind_signs(bytes),
     }
+}
+
+/// What is said before TLS or HTTP begins: PostgreSQL's questions whether it may be encrypted, and the line or the head
+/// by which a proxy says for whom it speaks (PROXY protocol 1 and 2).
+fn before(bytes: &[u8]) -> Option<First> {
+    const POSTGRES: [&[u8]; 2] = [b"\0\0\0\x08\x04\xd2\x16\x2f", b"\0\0\0\x08\x04\xd2\x16\x30"];
+    const LINE: &[u8] = b"PROXY ";
+    const LONGEST_LINE: usize = 107;
+    const HEAD: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+    let begins = |known: &[u8]| {
+        let common = bytes.len().min(known.len());
+        bytes.get(..common) == known.get(..common)
+    };
+    if bytes.is_empty() {
+        return None;
+    }
+    if POSTGRES.iter().any(|known| begins(known)) {
+        return Some(if bytes.len() < 8 { First::More } else { First::Before(8) });
+    }
+    if begins(LINE) {
+        return match bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') {
+            Some(end) => Some(First::Before(end + 1)),
+            None if bytes.len() < LONGEST_LINE => Some(First::More),
+            None => None,
+        };
+    }
+    if begins(HEAD) {
+        let length = match bytes.get(14..16) {
+            Some([high, low]) => 16 + usize::from(u16::from_be_bytes([*high, *low])),
+            _ => return Some(First::More),
+        };
+        return Some(if bytes.len() < length { First::More } else { First::Before(length) });
+    }
+    None
 }
 
 /// What a method may be made of (RFC 9110).
@@ -56,12 +95,15 @@ fn line(bytes: &[u8]) -> First {
     let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
-    let method =
-        words.next().is_some_and(|word| METHODS.iter().any(|known| known.eq_ignore_ascii_case(word)));
-    let known = method && (words.next().is_some() || line.last().is_some_and(|byte| is_space(*byte)));
+    let (method, target) = (words.next().unwrap_or_default(), words.next());
+    let known = METHODS.iter().any(|known| known.eq_ignore_ascii_case(method))
+        && (target.is_some() || line.last().is_some_and(|byte| is_space(*byte)));
+    let is_request =
+        known || method.iter().all(|byte| is_of_a_token(*byte)) && target.is_some_and(is_of_a_request);
     let text = |byte: u8| matches!(byte, b' '..=b'~' | 0x80..) || is_space(byte);
-    if !known && !line.iter().all(|byte| text(*byte)) {
-        return First::Other;
+    let has_version = line.windows(5).any(|part| part.eq_ignore_ascii_case(b"HTTP/"));
+    if !is_request && !line.iter().all(|byte| text(*byte)) {
+        return if has_version { First::Http } else { First::Other };
     }
     if end.is_none() {
         return if line.len() > LONGEST { First::Bad("its first line does not end") } else { First::More };
@@ -69,10 +111,42 @@ fn line(bytes: &[u8]) -> First {
     if line.starts_with(b"PRI * HTTP/2") {
         return First::Bad("HTTP/2 without TLS cannot be judged");
     }
-    match (line.windows(5).any(|part| part.eq_ignore_ascii_case(b"HTTP/")), known) {
+    match (has_version, known) {
         (true, _) => First::Http,
         (false, true) => First::Bad("a request without a version names no host"),
         (false, false) => First::Other,
+    }
+}
+
+/// Whether a word after a method may be the target of a request, as far as it is there.
+fn is_of_a_request(word: &[u8]) -> bool {
+    let scheme = word.iter().zip(b"http").all(|(one, other)| one.eq_ignore_ascii_case(other));
+    matches!(word.first(), Some(b'/' | b'*')) || scheme
+}
+
+/// A line that begins with signs that no method has, and a server may skip: quotes, brackets and their like, or the mark of
+/// an encoding. It is looked at only as long as it can become a request, since other protocols begin so and wait.
+fn behind_signs(bytes: &[u8]) -> First {
+    const MOST_SIGNS: usize = 8;
+    const LONGEST_METHOD: usize = 32;
+    let is_sign =
+        |byte: &&u8| matches!(**byte, b'!'..=b'~' | 0x7f | 0xef | 0xbb | 0xbf) && !is_of_a_token(**byte);
+    let signs = bytes.iter().take_while(is_sign).count();
+    let rest = bytes.get(signs..).unwrap_or_default();
+    let method = rest.iter().take_while(|byte| is_of_a_token(**byte)).count();
+    if signs == 0 || signs > MOST_SIGNS || method > LONGEST_METHOD {
+        return First::Other;
+    }
+    match rest.get(method..).unwrap_or_default() {
+        [] => First::More,
+        [after, ..] if method == 0 || !is_space(*after) => First::Other,
+        [_, target @ ..] => match target.trim_ascii_start() {
+            [] => First::More,
+            target if is_of_a_request(target.split(|byte| is_space(*byte)).next().unwrap_or_default()) => {
+                line(rest)
+            }
+            _ => First::Other,
+        },
     }
 }
 
@@ -245,8 +319,32 @@ pub(crate) mod tests {
             (b"GET / HTTP/1.1", First::More),
             (b"SSH-2.0-OpenSSH_9.2\r\n", First::Other),
             (b"EHLO me\r\n", First::Other),
-            (b"\0\0\0\x08\x04\xd2\x16\x2f", First::Other),
+            (b"\0\0\0\x08\x04\xd2\x16\x2e", First::Other),
             (b"BitTorrent\x13protocol", First::Other),
+            // A target of odd bytes, whatever the method; however it arrives.
+            (b"PROPFIND /\x01 HTTP/1.1\r\n", First::Http),
+            (b"PROPFIND /\x01", First::More),
+            (b"BREW /\0 HTTP/1.1\r\n", First::Http),
+            (b"BREW *\0", First::More),
+            (b"BREW HTTP://\x01", First::More),
+            (b"BREW ht\x01", First::Other),
+            (b"\x01\x02 / HTTP/1.1\r\n", First::Other),
+            (b"x\x01 / HTTP/1.1\r\n", First::Http),
+            (b"CWD /pub\r\n", First::Other),
+            // Signs before a method.
+            (b"\"GET / HTTP/1.1\r\n", First::Http),
+            (b"(GET / HTTP/1.1\r\n", First::Http),
+            (b"\x7fGET / HTTP/1.1\r\n", First::Http),
+            (b"\xef\xbb\xbfGET / HTTP/1.1\r\n", First::Http),
+            (b"\xef\xbb", First::More),
+            (b"\"", First::More),
+            (b"(GE", First::More),
+            (b"(GET ", First::More),
+            (b"(BREW /x", First::More),
+            (b"(GET /\r\n", First::Bad("a request without a version names no host")),
+            (b"{\"id\":1}", First::Other),
+            (b"[1]", First::Other),
+            (b"\xff\xff\xff\xff", First::Other),
             // As lenient servers read them; judged, they are refused or compared like any other.
             (b" GET / HTTP/1.1\r\n", First::Http),
             (b"GET\t/\tHTTP/1.1\r\n", First::Http),
@@ -267,6 +365,30 @@ pub(crate) mod tests {
         }
         assert!(matches!(first(&[b'A'; 20_000]), First::Bad(_)));
         assert!(matches!(first(&[b'\n'; 40]), First::Bad(_)));
+    }
+
+    // P3
+    #[test]
+    fn what_comes_before_a_greeting_is_told_apart_from_it() {
+        let hello = records(&greeting(&[b"example.com"]), 1000);
+        for before in [
+            &b"\0\0\0\x08\x04\xd2\x16\x2f"[..],
+            b"\0\0\0\x08\x04\xd2\x16\x30",
+            b"PROXY TCP4 192.0.2.1 192.0.2.2 1 443\r\n",
+            b"PROXY UNKNOWN\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\xc0\0\x02\x02\0\x01\x01\xbb",
+        ] {
+            let whole = [before, &hello].concat();
+            for end in 0..before.len() {
+                assert_eq!(first(&whole[..end]), First::More, "{end} of {}", before.escape_ascii());
+            }
+            for end in before.len()..whole.len() {
+                assert_eq!(first(&whole[..end]), First::Before(before.len()), "{}", before.escape_ascii());
+            }
+        }
+        let endless = [&b"PROXY "[..], &[b'x'; 200]].concat();
+        assert_eq!(first(&endless), First::More);
+        assert_eq!(first(b"PROXYING x\r\n"), First::Other);
     }
 
     proptest! {

@@ -22,6 +22,7 @@ mod real {
     pub(crate) mod kit;
     pub(crate) mod probe;
     pub(crate) mod programs;
+    pub(crate) mod upstream;
     pub(crate) mod world;
 }
 
@@ -52,5 +53,6 @@ fn main() -> ExitCode {
     trials.extend(real::cases::trials());
     trials.extend(real::programs::trials());
     trials.extend(real::inside::trials());
+    trials.extend(real::upstream::trials());
     libtest_mimic::run(&parsed, trials).exit_code()
 }

@@ -146,6 +146,16 @@ fn collect(all: &mut BTreeSet<Form>, value: &[u8]) {
             add(Script::Plain, xml(value, quote, double));
         }
     }
+    // Templates that escape a few signs more: Go, .NET, Handlebars, mustache.
+    for (quote, double, more) in [
+        ("&#39;", "&#34;", &[(b'+', "&#43;")][..]),
+        ("&#x27;", "&quot;", &[(b'+', "&#x2B;")]),
+        ("&#x27;", "&quot;", &[(b'=', "&#x3D;"), (b'`', "&#x60;")]),
+        ("&#39;", "&quot;", &[(b'=', "&#x3D;"), (b'`', "&#x60;"), (b'/', "&#x2F;")]),
+    ] {
+        let form = xml(value, quote, double);
+        add(Script::Plain, more.iter().fold(form, |form, (sign, with)| replace(&form, *sign, with)));
+    }
     add(Script::Plain, each(value, |byte| format!("&#{byte};")));
     add(Script::Plain, each(value, |byte| format!("&#x{byte:x};")));
     add(Script::Plain, each(value, |byte| format!("&#x{byte:X};")));
@@ -393,6 +403,19 @@ mod tests {
             "p\\xc3\\xa4ss/w\\'rd\"<7> $x",
             "p\\303\\244ss/w'rd\\\"<7> $x",
             "70c3a473732f77277264223c373e202478",
+        ] {
+            assert!(has(value, form), "{form}");
+        }
+    }
+
+    #[test]
+    fn a_few_signs_alone_are_escaped_as_templates_do() {
+        let value = "key-a+b/c=d`e";
+        for form in [
+            "key-a&#43;b/c=d`e",
+            "key-a&#x2B;b/c=d`e",
+            "key-a+b/c&#x3D;d&#x60;e",
+            "key-a+b&#x2F;c&#x3D;d&#x60;e",
         ] {
             assert!(has(value, form), "{form}");
         }

@@ -35,7 +35,8 @@ pub(crate) struct SandboxRun {
     /// rest by hash and size.
     #[arg(long, conflicts_with = "filesystem")]
     pub(crate) speculative: bool,
-    /// The network: `deny` has not even sockets, `loopback` a loopback interface of its own, `allow` everything but
+    /// The network: `deny` has not even sockets (with `--observe all` some that lead nowhere, so that names and ports
+    /// are told), `loopback` a loopback interface of its own, `allow` everything but
     /// this machine and metadata addresses; or what may be reached: names (`example.com`, `*.example.com`, ports 80 and
     /// 443), addresses and networks (`10.1.0.0/16`), each with or without `:PORT`; `!` before one refuses it.
     #[arg(long, value_name = "deny|loopback|allow|HOST,...", default_value = "deny")]
@@ -49,7 +50,7 @@ pub(crate) struct SandboxRun {
     /// Bytes a second over the network, in both directions together.
     #[arg(long, value_name = "M", value_parser = size)]
     pub(crate) network_rate: Option<u64>,
-    /// A proxy that connections go through; it resolves the names.
+    /// A proxy that connections go through; it resolves the names, and is asked for nothing that the rules refuse.
     #[arg(long, value_name = "URL")]
     pub(crate) upstream_proxy: Option<String>,
     /// Variables of your environment that the program gets; `*` stands for any letters.

@@ -9,7 +9,7 @@ use vambrace_core::config::{self, ShownValue};
 use crate::args::{ConfigCommand, Seat};
 use crate::desk::{self, Settings, Trust};
 use crate::failure::{Failure, exit};
-use crate::found::told;
+use crate::found::{self, told};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 use crate::places;
@@ -40,6 +40,7 @@ async fn show(seat: &Seat, prefix: &str, out: Out) -> Result<(), Failure> {
         return Err(Failure::usage(format!("no key begins with `{prefix}`{near}"), hint));
     }
     let notes: Vec<String> = settings.effective.notes.iter().map(ToString::to_string).collect();
+    let warnings = found::warnings(&settings.effective);
     if out.is_json() {
         let value = json!({
             "project": settings.project.display().to_string(),
@@ -48,6 +49,7 @@ async fn show(seat: &Seat, prefix: &str, out: Out) -> Result<(), Failure> {
             "revision": settings.effective.revision(),
             "values": values,
             "notes": notes,
+            "warnings": warnings,
         });
         out.value(&value);
         return Ok(());
@@ -69,6 +71,9 @@ async fn show(seat: &Seat, prefix: &str, out: Out) -> Result<(), Failure> {
     }
     for note in notes {
         out.line(format!("{} {}", paint(Tone::Care, "note:"), plain(&note)));
+    }
+    for warning in warnings {
+        out.line(format!("{} {}", paint(Tone::Care, "warning:"), plain(&warning)));
     }
     Ok(())
 }

@@ -20,8 +20,8 @@ use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTi
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_redact::Redactor;
 use vambrace_sandbox::{
-    Exit, Filesystem, Input, Journaled, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH,
-    Sandbox, SandboxFault, Spec, Stream, Tier,
+    Exit, Filesystem, Input, Journaled, Network, Observe, Outcome, Places, Promote as _, PromoteFault,
+    SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
@@ -41,16 +41,13 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let redactor = vault.redactor().clone();
     let gates = network::gates(&wish, &hosts, &mut spec, *out)?;
     let inside = match &gates {
-        Some(_) => inside::inside(&settings, &vault, &mut spec)?,
-        None => None,
+        Some(gates) if !gates.only_tells() => inside::inside(&settings, &vault, &mut spec)?,
+        _ => None,
     };
     let ends = inside.as_ref().map(|inside| Arc::clone(&inside.termination));
     let gates = gates.map(|gates| gates.ending(ends));
     let sandbox = start()?;
-    let gate = gates.as_ref().map(network::Gates::gate);
-    spec.door = gate.clone().map(|gate| gate as _);
-    let outcome = perform(&sandbox, &spec, &redactor, *out)?;
-    let attempts = gate.map(|gate| gate.close());
+    let (outcome, attempts) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
     let promoted = promote(&sandbox, &spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
     let grants = if wish.explain && failed { Some(explain(&sandbox, &spec, gates.as_ref())?) } else { None };
@@ -64,7 +61,7 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
             network::say(attempts, &clean, *out);
         }
         if let Some(grants) = &grants {
-            grants.say(*out);
+            grants.say(&clean, *out);
         }
     }
     let code = match promoted {
@@ -194,14 +191,32 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     rest.ends_with(last)
 }
 
-fn perform(sandbox: &Sandbox, spec: &Spec, redactor: &Redactor, out: Out) -> Result<Outcome, Failure> {
+fn perform(
+    sandbox: &Sandbox,
+    spec: &Spec,
+    gates: Option<&network::Gates>,
+    redactor: &Redactor,
+    out: Out,
+) -> Result<(Outcome, Option<network::Attempts>), Failure> {
     let stdin = std::io::stdin();
     let mut screen = Screen::new(redactor, !out.is_json());
     let mut show = |stream: Stream, bytes: &[u8]| screen.show(stream, bytes);
-    let outcome =
-        sandbox.run(spec, Input::From(stdin.as_fd()), &mut show).map_err(|fault| not_started(&fault))?;
+    let done = gated(gates, spec, &mut |spec| sandbox.run(spec, Input::From(stdin.as_fd()), &mut show))?;
     screen.finish()?;
-    Ok(outcome)
+    Ok(done)
+}
+
+/// A run, behind a gate where there is one.
+fn gated(
+    gates: Option<&network::Gates>,
+    spec: &Spec,
+    run: &mut dyn FnMut(&Spec) -> Result<Outcome, SandboxFault>,
+) -> Result<(Outcome, Option<network::Attempts>), Failure> {
+    let done = match gates {
+        Some(gates) => gates.around(spec, run),
+        None => run(spec).map(|outcome| (outcome, None)),
+    };
+    done.map_err(|fault| not_started(&fault))
 }
 
 /// What became of the changes: how many were taken over, or why none.
@@ -234,23 +249,19 @@ fn explain(
     if spec.filesystem == Filesystem::ReadWrite {
         spec.filesystem = Filesystem::Speculative;
     }
-    let mut given = Vec::new();
+    let (mut given, mut telling) = (Vec::new(), None);
     loop {
-        let gate = gates.map(network::Gates::gate);
-        spec.door = gate.clone().map(|gate| gate as _);
-        let outcome =
-            sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
-        if let Some(gate) = gate {
-            // What it attempts is what it attempted before.
-            gate.close();
-        }
-        let grants = grants::Grants::of(&outcome, &spec, sandbox, &given);
-        match grants.harmless() {
-            Some(mode) => {
-                mode.give(&mut spec);
-                given.push(mode);
-            }
-            None => return Ok(grants),
+        let gates = telling.as_ref().or(gates);
+        let run = &mut |spec: &Spec| sandbox.run(spec, Input::Nothing, &mut |_, _| {});
+        let (outcome, attempts) = gated(gates, &spec, run)?;
+        // What a list left out is known from the run before.
+        let attempts = attempts.filter(|_| gates.is_some_and(network::Gates::only_tells));
+        let grants = grants::Grants::of(&outcome, &spec, sandbox, &given, attempts);
+        let Some(mode) = grants.harmless() else { return Ok(grants) };
+        mode.give(&mut spec);
+        given.push(mode);
+        if spec.network == Network::Loopback {
+            telling = Some(network::Gates::telling(&mut spec)?);
         }
     }
 }

@@ -266,13 +266,37 @@ impl Rules {
         self.allowing(port).any(|rule| matches!(rule.subject, Subject::Below(_)))
     }
 
+    /// Whether a rule refuses this name on this port.
+    pub fn refuses_name(&self, name: &HostName, port: u16) -> Result<(), Reason> {
+        let refusing = self.about(name).find(|rule| rule.refuses && rule.ports.contain(port));
+        refusing.map_or(Ok(()), |rule| Err(Reason::Refused(rule.text.as_str().into())))
+    }
+
+    /// Whether some name is refused on this port.
+    #[must_use]
+    pub fn has_refused_names(&self, port: u16) -> bool {
+        self.refusing(port).any(|rule| !matches!(rule.subject, Subject::Network(_)))
+    }
+
+    /// The hosts that are refused by name on this port; those below a refused name are not known.
+    pub fn refused_hosts(&self, port: u16) -> impl Iterator<Item = &HostName> {
+        self.refusing(port).filter_map(|rule| match &rule.subject {
+            Subject::Host(name) => Some(name),
+            _ => None,
+        })
+    }
+
+    fn refusing(&self, port: u16) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| rule.refuses && rule.ports.contain(port))
+    }
+
     fn allowing(&self, port: u16) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(move |rule| !rule.refuses && rule.ports.contain(port))
     }
 
     fn judge_name(&self, name: &HostName, port: u16) -> Verdict {
-        if let Some(rule) = self.about(name).find(|rule| rule.refuses && rule.ports.contain(port)) {
-            return Verdict::Deny(Reason::Refused(rule.text.as_str().into()));
+        if let Err(reason) = self.refuses_name(name, port) {
+            return Verdict::Deny(reason);
         }
         let mut known = false;
         for rule in self.about(name).filter(|rule| !rule.refuses) {

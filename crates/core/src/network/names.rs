@@ -10,6 +10,20 @@ use std::sync::Arc;
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
+/// Names of metadata services: GCP (three), AWS (two), Azure, Tencent, Equinix (two), Rancher.
+const METADATA: &[&str] = &[
+    "metadata",
+    "metadata.google.internal",
+    "metadata.goog",
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata.azure.internal",
+    "metadata.tencentyun.com",
+    "metadata.packet.net",
+    "metadata.platformequinix.com",
+    "rancher-metadata",
+];
+
 /// A name in canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostName(Arc<str>);
@@ -101,6 +115,12 @@ impl HostName {
     #[must_use]
     pub fn is_localhost(&self) -> bool {
         self.as_str() == "localhost" || self.as_str().ends_with(".localhost")
+    }
+
+    /// Whether a cloud tells machines their credentials under it.
+    #[must_use]
+    pub fn is_metadata(&self) -> bool {
+        METADATA.contains(&self.as_str())
     }
 
     /// Whether everybody may register a name directly below it, like `com` or `github.io`.

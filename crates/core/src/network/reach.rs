@@ -76,6 +76,22 @@ impl Reach {
         self.lists.iter().any(|rules| rules.names_alone(address, port))
     }
 
+    /// Whether some list refuses this name on this port.
+    pub fn refuses_name(&self, name: &HostName, port: u16) -> Result<(), Reason> {
+        self.lists.iter().try_for_each(|rules| rules.refuses_name(name, port))
+    }
+
+    /// Whether some list refuses names on this port.
+    #[must_use]
+    pub fn has_refused_names(&self, port: u16) -> bool {
+        self.lists.iter().any(|rules| rules.has_refused_names(port))
+    }
+
+    /// The hosts that some list refuses by name on this port.
+    pub fn refused_hosts(&self, port: u16) -> impl Iterator<Item = &HostName> {
+        self.lists.iter().flat_map(move |rules| rules.refused_hosts(port))
+    }
+
     /// Whether networks of every list name this address on purpose.
     #[must_use]
     pub fn lists_address(&self, address: IpAddr, port: u16) -> bool {

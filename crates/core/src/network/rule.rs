@@ -221,6 +221,28 @@ fn misfit(body: &str) -> Option<(String, String)> {
     if body.is_empty() {
         return said("nothing is named", "a host, `*.host`, an address or a network like `10.0.0.0/8`");
     }
+    let word = body.split_once(':').map_or(body, |(word, _)| word);
+    match word.to_ascii_lowercase().as_str() {
+        "deny" => {
+            return said(
+                "`deny` stands alone, and is no host",
+                "leave it out: what no entry names is refused",
+            );
+        }
+        "loopback" => {
+            return said(
+                "`loopback` stands alone, and is no host",
+                "leave it out: a list has the sandbox's own loopback",
+            );
+        }
+        "allow" => {
+            return said(
+                "`allow` opens the network, and is no host",
+                "`allow` without `!` and port on the command line, `*` in a configuration",
+            );
+        }
+        _ => {}
+    }
     if body == "*" || body.starts_with("*:") {
         return said(
             "a star alone would mean everything",
@@ -311,6 +333,9 @@ mod tests {
 
     #[test]
     fn faults_say_what_to_write_instead() {
+        for word in ["deny", "!deny", "Deny:80", "loopback", "allow:443", "!allow"] {
+            refused(word, "is no host", "");
+        }
         refused("", "nothing is named", "a host");
         refused("*", "everything", "`allow`");
         refused("*:443", "everything", "`allow`");

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::shown;
 use super::socks::say;
 use crate::decide::Reason;
 use crate::event::Action;
@@ -33,7 +32,7 @@ pub(super) async fn serve(
             Ok(Some(head)) => break head,
             Ok(None) => {}
             Err(reason) => {
-                gate.log.begin(Action::HttpProxy, first_line(&held), 0).failed(reason.clone());
+                refused(gate, &held, reason.clone());
                 let _ = say(&client, &denial(&reason)).await;
                 return;
             }
@@ -41,7 +40,7 @@ pub(super) async fn serve(
         match fill(&client, &mut held, &mut Some(limit)).await {
             Ok(read) if read > 0 => {}
             Err(Broken::Reason(reason)) => {
-                return gate.log.begin(Action::HttpProxy, first_line(&held), 0).failed(reason);
+                return refused(gate, &held, reason);
             }
             _ => return,
         }
@@ -90,8 +89,8 @@ fn prepare(head: &Head, port: Option<u16>, held: &mut Vec<u8>) -> Result<Vec<u8>
     http::for_server(&whole).ok_or(Reason::NotUnderstood("a request that cannot be read"))
 }
 
-/// For an event about a request that could not be read.
-fn first_line(bytes: &[u8]) -> String {
-    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-    shown(line)
+fn refused(gate: &Arc<Inner>, said: &[u8], reason: Reason) {
+    let wanted = http::wanted(said).map(|wanted| (wanted.host, wanted.port.unwrap_or(80)));
+    let line = said.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    super::refused(gate, Action::HttpProxy, wanted, line, reason);
 }

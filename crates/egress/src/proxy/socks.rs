@@ -13,7 +13,7 @@ use crate::http::host_of;
 use crate::pass::{Speaks, fill};
 use crate::relay::Broken;
 
-use super::shown;
+use super::{refused, shown};
 
 const NO_AUTHENTICATION: u8 = 0;
 const NOTHING_ACCEPTED: u8 = 0xff;
@@ -39,9 +39,13 @@ pub(super) async fn serve(
 ) {
     let (host, port) = match greet(&client, &mut held, limit).await {
         Ok(Some(asked)) => asked,
-        // Whom it wanted is not known; what it said is.
         Err(Broken::Reason(reason)) => {
-            return gate.log.begin(Action::Socks, shown(&held), 0).failed(reason);
+            let wanted = match held.as_slice() {
+                [5, _, 0, kind, rest @ ..] => target(*kind, rest),
+                _ => None,
+            };
+            let wanted = wanted.and_then(|(host, port, _)| Some((host.ok()?, port)));
+            return refused(gate, Action::Socks, wanted, &held, reason);
         }
         Ok(None) | Err(_) => return,
     };
@@ -124,6 +128,16 @@ fn request(bytes: &[u8]) -> Option<Request> {
     if command != 1 {
         return Some(Request::Refused(COMMAND_NOT_SUPPORTED, "a SOCKS request that is no CONNECT"));
     }
+    if !matches!(kind, 1 | 3 | 4) {
+        let why = "a SOCKS request for an unknown kind of address";
+        return Some(Request::Refused(TYPE_NOT_SUPPORTED, why));
+    }
+    let (host, port, length) = target(kind, rest)?;
+    Some(Request::Connect { host, port, length: 4 + length })
+}
+
+/// Host, port and length of what follows the kind of an address; nothing while it is not all there, or of another kind.
+fn target(kind: u8, rest: &[u8]) -> Option<(Result<Destination, Vec<u8>>, u16, usize)> {
     let (host, length) = match kind {
         1 => {
             let four: [u8; 4] = rest.get(..4)?.try_into().ok()?;
@@ -140,15 +154,10 @@ fn request(bytes: &[u8]) -> Option<Request> {
             let host = text.and_then(|text| host_of(text).ok()).ok_or_else(|| name.to_vec());
             (host, length + 1)
         }
-        _ => {
-            return Some(Request::Refused(
-                TYPE_NOT_SUPPORTED,
-                "a SOCKS request for an unknown kind of address",
-            ));
-        }
+        _ => return None,
     };
     let port: [u8; 2] = rest.get(length..length + 2)?.try_into().ok()?;
-    Some(Request::Connect { host, port: u16::from_be_bytes(port), length: 4 + length + 2 })
+    Some((host, u16::from_be_bytes(port), length + 2))
 }
 
 fn answer(code: u8) -> [u8; 10] {

@@ -1,5 +1,6 @@
-//! A proxy that this machine must use to get out: connections are asked of it by CONNECT. It resolves names itself, so
-//! what a name leads to is its judgement, not ours; addresses that were written out are judged here as ever.
+//! A proxy that this machine must use to get out: connections are asked of it by CONNECT, after the gate has judged where
+//! they lead as far as it can be known here. The proxy resolves names itself, so what it makes of a name that has no
+//! address here, or another one than here, is its judgement.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -204,6 +204,78 @@ const BY_NAME: &[Case] = &[
         Nothing,
     ),
     (
+        "a name that the machine has in a file",
+        &["pinned.example"],
+        &["library", "pinned.example", "80", "GET / HTTP/1.1\\r\\nHost: pinned.example\\r\\n\\r\\n"],
+        "served pinned.example",
+        "connect pinned.example 80 allowed",
+        Connection,
+    ),
+    (
+        "another name that the machine has in a file",
+        GOOD,
+        &["library", "evil.example", "80", ""],
+        "ERROR",
+        "dns evil.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "its own name",
+        GOOD,
+        &["library", "localhost", "8080", ""],
+        "ERROR ConnectionRefused",
+        "local ",
+        Nothing,
+    ),
+    (
+        "a relay inside",
+        GOOD,
+        &["relayed", "evil.example", "80", GET],
+        "no such name",
+        "dns evil.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "a relay inside, listed host",
+        GOOD,
+        &["relayed", "good.example", "80", GET],
+        SERVED,
+        "connect good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "DNS over TLS",
+        GOOD,
+        &["tcp", "9.9.9.9", "853", ""],
+        NO,
+        "connect 9.9.9.9 853 denied address_not_allowed",
+        Nothing,
+    ),
+    (
+        "DNS over TLS at a listed host",
+        GOOD,
+        &["tcp", "good.example", "853", ""],
+        NO,
+        "connect good.example 853 denied port_not_allowed",
+        Nothing,
+    ),
+    (
+        "DNS over HTTPS by name",
+        GOOD,
+        &["tcp", "dns.example", "443", ""],
+        "no such name",
+        "dns dns.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "DNS over HTTPS by address",
+        GOOD,
+        &["tls", "8.8.8.8", "dns.example"],
+        NO,
+        "connect 8.8.8.8 443 denied address_not_allowed",
+        Nothing,
+    ),
+    (
         "server speaks first",
         &["good.example:22"],
         &["tcp", "good.example", "22", ""],
@@ -213,12 +285,49 @@ const BY_NAME: &[Case] = &[
     ),
     (
         "binary protocol",
-        &["good.example:5432"],
-        &["tcp", "good.example", "5432", "\\0\\0\\0\\x08\\x04\\xd2\\x16\\x2f"],
+        DATABASE,
+        &["tcp", "good.example", "5432", ENCRYPTED],
         "GOT N",
         "connect good.example 5432 allowed",
         Connection,
     ),
+];
+
+/// P2, P9: no list at all, as behind `loopback` and an observed `deny`.
+const NO_LIST: &[Case] = &[
+    (
+        "a secret in a name",
+        &[],
+        &["tcp", "c2VjcmV0.evil.example", "80", ""],
+        "no such name",
+        "dns c2vjcmv0.evil.example denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "an address",
+        &[],
+        &["tcp", "93.184.216.34", "443", ""],
+        NO,
+        "connect 93.184.216.34 443 denied address_not_allowed",
+        Nothing,
+    ),
+    (
+        "the proxy",
+        &[],
+        &["socks", "good.example", "443", ""],
+        "socks says 2",
+        "socks good.example 443 denied host_not_allowed",
+        Nothing,
+    ),
+    (
+        "datagrams",
+        &[],
+        &["udp", "93.184.216.34", "443"],
+        "ERROR ConnectionRefused",
+        "udp 93.184.216.34 443 denied datagram",
+        Nothing,
+    ),
+    ("a server inside", &[], &["own"], "GOT myself", "local 127.0.0.1 8080 allowed", Nothing),
 ];
 
 /// P2, P3: by address.
@@ -416,6 +525,22 @@ const BY_ADDRESS: &[Case] = &[
         Connection,
     ),
     (
+        "link-local with a zone",
+        OPEN,
+        &["tcp", "fe80::1%1", "80", GET],
+        NO,
+        "connect fe80::1 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "metadata with a zone",
+        OPEN,
+        &["tcp", "fe80::a9fe:a9fe%1", "80", GET],
+        NO,
+        "connect fe80::a9fe:a9fe 80 denied special_address",
+        Nothing,
+    ),
+    (
         "loopback is the sandbox's own",
         OPEN,
         &["tcp", "127.0.0.1", "8080", ""],
@@ -517,6 +642,30 @@ const REBINDING: &[Case] = &[
         Connection,
     ),
     (
+        "by an alias to a private name",
+        &["cname.example"],
+        &["tcp", "cname.example", "80", GET],
+        "ERROR ConnectionReset",
+        "connect cname.example 80 denied special_address",
+        Names,
+    ),
+    (
+        "by an alias to a private name, open network, listed",
+        &["allow", "10.9.8.7"],
+        &["tcp", "cname.example", "22", ""],
+        "SSH-2.0-test",
+        "connect cname.example 22 allowed",
+        Connection,
+    ),
+    (
+        "by an alias to another host",
+        &["alias.example:22"],
+        &["tcp", "alias.example", "22", ""],
+        "SSH-2.0-test",
+        "connect alias.example 22 allowed",
+        Connection,
+    ),
+    (
         "to metadata",
         &["metadata.example"],
         &["tcp", "metadata.example", "80", GET],
@@ -590,6 +739,9 @@ const REBINDING: &[Case] = &[
     ),
 ];
 
+const REFUSED: &[&str] = &["allow", "!evil.example", "!*.worse.example", "93.184.216.34"];
+const DATABASE: &[&str] = &["good.example:5432"];
+const ENCRYPTED: &str = "\\0\\0\\0\\x08\\x04\\xd2\\x16\\x2f";
 const MISMATCH: &str = "connect good.example 80 denied name_mismatch";
 const UNCLEAR: &str = "connect good.example 80 denied not_understood";
 
@@ -618,6 +770,46 @@ const INSIDE: &[Case] = &[
         "ERROR",
         "connect good.example 443 denied name_mismatch",
         Connection,
+    ),
+    (
+        "no SNI, the name known by its address",
+        GOOD,
+        &["tls-nameless", "good.example"],
+        "GOT ",
+        "connect good.example 443 allowed",
+        Connection,
+    ),
+    (
+        "no SNI, by address",
+        GOOD,
+        &["tls-nameless", "93.184.216.34"],
+        NO,
+        "connect 93.184.216.34 443 denied address_not_allowed",
+        Nothing,
+    ),
+    (
+        "an encrypted greeting behind the host's name",
+        GOOD,
+        &["tls-encrypted", "good.example", "good.example"],
+        "GOT ",
+        "connect good.example 443 allowed",
+        Connection,
+    ),
+    (
+        "an encrypted greeting behind another name",
+        GOOD,
+        &["tls-encrypted", "good.example", "cloud.example"],
+        "ERROR",
+        "connect good.example 443 denied name_mismatch",
+        Connection,
+    ),
+    (
+        "an encrypted greeting, by address",
+        GOOD,
+        &["tls-encrypted", "93.184.216.34", "good.example"],
+        NO,
+        "connect 93.184.216.34 443 denied address_not_allowed",
+        Nothing,
     ),
     (
         "SNI with a NUL",
@@ -658,6 +850,149 @@ const INSIDE: &[Case] = &[
         "403 Forbidden",
         MISMATCH,
         Connection,
+    ),
+    (
+        "SNI after PostgreSQL's question",
+        DATABASE,
+        &["tls-after", ENCRYPTED, "good.example", "5432", "good.example"],
+        "GOT E",
+        "connect good.example 5432 allowed",
+        Connection,
+    ),
+    (
+        "SNI of another host after PostgreSQL's question",
+        DATABASE,
+        &["tls-after", ENCRYPTED, "good.example", "5432", "evil.example"],
+        "ERROR",
+        "connect good.example 5432 denied name_mismatch",
+        Connection,
+    ),
+    (
+        "Host behind a proxy's line",
+        GOOD,
+        &[
+            "ask",
+            "good.example",
+            "80",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1 80\\r\\nGET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n",
+        ],
+        SERVED,
+        "connect good.example 80 allowed",
+        Connection,
+    ),
+    (
+        "Host of another host behind a proxy's line",
+        GOOD,
+        &[
+            "ask",
+            "good.example",
+            "80",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1 80\\r\\nGET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n",
+        ],
+        "403 Forbidden",
+        MISMATCH,
+        Connection,
+    ),
+    (
+        "Host of another host, behind a quote",
+        GOOD,
+        &["ask", "good.example", "80", "\"GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "Host of another host, behind a bracket",
+        GOOD,
+        &["ask", "good.example", "80", "(GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "Host of another host, behind DEL",
+        GOOD,
+        &["ask", "good.example", "80", "\\x7fGET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "Host of another host, behind a mark of an encoding",
+        GOOD,
+        &["ask", "good.example", "80", "\\xef\\xbb\\xbfGET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "Host of another host, with an odd target",
+        GOOD,
+        &["ask", "good.example", "80", "PROPFIND /\\x01 HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "Host of another host, with a NUL in its target",
+        GOOD,
+        &["ask", "good.example", "80", "BREW /\\0 HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        UNCLEAR,
+        Connection,
+    ),
+    (
+        "SNI of a refused host at an address",
+        REFUSED,
+        &["tls", "93.184.216.34", "EVIL.example."],
+        "ERROR",
+        "connect 93.184.216.34 443 denied refused_by_rule",
+        Connection,
+    ),
+    (
+        "SNI of another host at an address",
+        REFUSED,
+        &["tls", "93.184.216.34", "good.example"],
+        "GOT ",
+        "connect 93.184.216.34 443 allowed",
+        Connection,
+    ),
+    (
+        "Host of a refused host at an address",
+        REFUSED,
+        &["ask", "93.184.216.34", "80", "GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "connect 93.184.216.34 80 denied refused_by_rule",
+        Connection,
+    ),
+    (
+        "Host of a host below a refused one at an address, second request",
+        REFUSED,
+        &[
+            "ask",
+            "93.184.216.34",
+            "80",
+            "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: a.worse.example\\r\\n\\r\\n",
+        ],
+        "",
+        "connect 93.184.216.34 80 denied refused_by_rule",
+        Connection,
+    ),
+    (
+        "Host of another host at an address",
+        REFUSED,
+        &["ask", "93.184.216.34", "80", GET],
+        SERVED,
+        "connect 93.184.216.34 80 allowed",
+        Connection,
+    ),
+    (
+        "address of a refused host",
+        REFUSED,
+        &["tcp", "93.184.216.35", "80", GET],
+        "ERROR ConnectionReset",
+        "connect 93.184.216.35 80 denied refused_by_rule",
+        Names,
     ),
     (
         "two Hosts",
@@ -839,9 +1174,44 @@ const PROXY: &[Case] = &[
     (
         "CONNECT to metadata",
         OPEN,
-        &["proxy", "CONNECT 169.254.169.254:80 HTTP/1.1\\r\\nHost: x.example\\r\\n\\r\\n"],
+        &["proxy", "CONNECT 169.254.169.254:80 HTTP/1.1\\r\\nHost: 169.254.169.254:80\\r\\n\\r\\n"],
         "403 Forbidden",
-        "http_proxy CONNECT 169.254.169.254:80 HTTP/1.1 denied name_mismatch",
+        "http_proxy 169.254.169.254 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "CONNECT to metadata inside IPv6",
+        OPEN,
+        &[
+            "proxy",
+            "CONNECT [::ffff:169.254.169.254]:80 HTTP/1.1\\r\\nHost: [::ffff:169.254.169.254]:80\\r\\n\\r\\n",
+        ],
+        "403 Forbidden",
+        "http_proxy 169.254.169.254 80 denied special_address",
+        Nothing,
+    ),
+    (
+        "CONNECT with another Host",
+        OPEN,
+        &["proxy", "CONNECT 93.184.216.34:80 HTTP/1.1\\r\\nHost: x.example\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy 93.184.216.34 80 denied name_mismatch",
+        Nothing,
+    ),
+    (
+        "CONNECT with a zone",
+        OPEN,
+        &["proxy", "CONNECT [fe80::1%25lo]:80 HTTP/1.1\\r\\nHost: [fe80::1%25lo]:80\\r\\n\\r\\n"],
+        "403 Forbidden",
+        "http_proxy CONNECT [fe80::1%25lo]:80 HTTP/1.1 denied bad_name",
+        Nothing,
+    ),
+    (
+        "SOCKS with a zone",
+        OPEN,
+        &["socks", "fe80::1%lo", "80", GET],
+        "socks says 2",
+        "socks fe80::1%lo 80 denied bad_name",
         Nothing,
     ),
     (
@@ -876,7 +1246,7 @@ const PROXY: &[Case] = &[
         GOOD,
         &["proxy", "GET http://good.example/ HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"],
         "403 Forbidden",
-        "http_proxy GET http://good.example/ HTTP/1.1 denied name_mismatch",
+        "http_proxy good.example 80 denied name_mismatch",
         Nothing,
     ),
     (
@@ -956,7 +1326,7 @@ const PROXY: &[Case] = &[
         OPEN,
         &["proxy", "\\x05\\x01\\x00\\x05\\x03\\x00\\x01\\x01\\x02\\x03\\x04\\x00\\x50"],
         "GOT ",
-        "socks \\x05\\x03\\x00\\x01\\x01\\x02\\x03\\x04\\x00P denied not_understood",
+        "socks 1.2.3.4 80 denied not_understood",
         Nothing,
     ),
     (
@@ -971,6 +1341,7 @@ const PROXY: &[Case] = &[
 
 const GROUPS: &[(&str, &[Case])] = &[
     ("by_name", BY_NAME),
+    ("no_list", NO_LIST),
     ("by_address", BY_ADDRESS),
     ("rebinding", REBINDING),
     ("inside", INSIDE),
@@ -986,6 +1357,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend([
         Trial::test("caps::connections_past_the_cap_are_refused_and_the_others_served", connections),
         Trial::test("caps::slow_clients_hold_nobody_up", slow),
+        Trial::test("escape::no_entrance_takes_signs_that_no_name_has", signs),
+        Trial::test("caps::the_rate_is_kept", rate),
         Trial::test("caps::bytes_past_the_cap_do_not_pass", bytes),
         Trial::test("caps::a_program_opens_no_more_ports_than_there_are", ports),
         Trial::test("caps::a_thousand_connections_are_served", thousand),
@@ -994,7 +1367,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// The machine's own server, on its loopback and every other address of it.
-fn machine() {
+pub(crate) fn machine() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let listener = TcpListener::bind("[::]:8080").unwrap();
@@ -1053,6 +1426,11 @@ pub(crate) fn table() {
             println!("| {group} | {name} | {verdict} | {expected} |");
         }
     }
+    for program in super::programs::PROGRAMS {
+        let here =
+            if super::programs::is_here(program) { "judged like the others" } else { "NOT HERE, not tried" };
+        println!("| programs | {program} | {here} | |");
+    }
     for (name, verdict, is_right) in super::inside::table() {
         println!("| inside_tls | {name} | {verdict} | {} |", if is_right { "yes" } else { "NO" });
     }
@@ -1090,6 +1468,70 @@ fn bytes() -> Result<(), Failed> {
     let ran = with_caps(caps, &["tcp", "good.example", "80", get]);
     expect(&ran, "", "connect good.example 80 denied cap")?;
     if ran.out.len() < 2 << 20 { Ok(()) } else { Err("too much passed".into()) }
+}
+
+fn rate() -> Result<(), Failed> {
+    let caps = Caps { rate: Some(8 << 20), ..Caps::default() };
+    let ran = with_caps(
+        caps,
+        &["ask", "good.example", "80", "GET /large HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n"],
+    );
+    expect(&ran, "200 OK", "connect good.example 80 allowed")?;
+    let Some(event) = ran.events.iter().find(|event| event.port == 80) else { return Err(ran.told().into()) };
+    // Three of eight, less what a pause may be late.
+    let slow = event.duration.as_millis() >= 300 && event.received > 3 << 20;
+    if slow { Ok(()) } else { Err(format!("{} bytes in {:?}", event.received, event.duration).into()) }
+}
+
+/// Signs that have fooled comparisons of names (P3), at every place where a name can be said: none of them gets to
+/// another host, and each is told.
+fn signs() -> Result<(), Failed> {
+    let long = format!("{}.good.example", "a".repeat(64));
+    let names = [
+        "evil.example\\0.good.example",
+        "evil.example .good.example",
+        "evil.example\\x09.good.example",
+        "evil.example@good.example",
+        "evil.example#.good.example",
+        "evil.example\\\\.good.example",
+        "evil.example/.good.example",
+        "evil.example%00.good.example",
+        "evil.example%2egood.example",
+        "evil.example..good.example",
+        "evil.example\\x0d.good.example",
+        "evil.example\\xa0.good.example",
+        &long,
+    ];
+    type Entrance = (&'static str, fn(&str) -> Vec<String>);
+    let entrances: [Entrance; 6] = [
+        ("dns", |name| vec!["dns".into(), "127.0.0.1".into(), name.into()]),
+        ("connect", |name| vec!["tls".into(), "good.example".into(), name.into()]),
+        ("connect", |name| {
+            let request = format!("GET / HTTP/1.1\\r\\nHost: {name}\\r\\n\\r\\n");
+            vec!["ask".into(), "good.example".into(), "80".into(), request]
+        }),
+        ("http_proxy", |name| {
+            let request = format!("GET http://{name}/ HTTP/1.1\\r\\nHost: {name}\\r\\n\\r\\n");
+            vec!["ask".into(), "127.0.0.1".into(), "3128".into(), request]
+        }),
+        ("http_proxy", |name| {
+            let request = format!("CONNECT {name}:80 HTTP/1.1\\r\\nHost: {name}:80\\r\\n\\r\\n");
+            vec!["ask".into(), "127.0.0.1".into(), "3128".into(), request]
+        }),
+        ("socks", |name| vec!["socks".into(), name.into(), "80".into(), String::new()]),
+    ];
+    for (at, (action, entrance)) in entrances.iter().enumerate() {
+        let all = names.map(entrance).join(&"then".to_owned());
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let ran = stage().probe(&["good.example", "*.good.example"], &all);
+        let refused = ran.events.iter().filter(|event| event.denied() && event.action.as_str() == *action);
+        let told: u64 = refused.map(|event| event.times).sum();
+        let heard = ran.out.lines().filter(|line| !line.contains("served")).count();
+        if told != names.len() as u64 || heard != names.len() {
+            return Err(format!("{at} {action}: {told} are told of {}: {}", names.len(), ran.told()).into());
+        }
+    }
+    Ok(())
 }
 
 fn ports() -> Result<(), Failed> {

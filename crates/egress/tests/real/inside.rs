@@ -18,7 +18,7 @@ const PLACEHOLDER: &str = "vambrace-placeholder-00112233";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        Trial::test("inside::a_static_program_is_refused_what_is_not_tls", not_tls),
+        Trial::test("inside::a_program_that_knows_no_proxy_is_refused_what_is_not_tls", not_tls),
         Trial::test("inside::the_address_of_a_host_is_no_way_around_it", around),
     ];
     for program in ["curl", "python3", "node", "git"] {

@@ -1,5 +1,5 @@
 //! The servers of the test's internet, on every address that it has: HTTP, HTTPS, an SSH banner, Postgres' refusal of
-//! TLS, and a name server that rebinds. Each writes down what it saw, before it answers.
+//! TLS, and a name server that rebinds and has aliases. Each writes down what it saw, before it answers.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -160,6 +160,7 @@ fn zone(name: &str, rebinds: &AtomicUsize) -> Vec<IpAddr> {
         "six.example" => &["2606:4700::1"],
         "evil.example" => &["93.184.216.35"],
         "private.example" | "cname.example" => &["10.9.8.7"],
+        "alias.example" => &["93.184.216.34"],
         "metadata.example" => &["169.254.169.254"],
         "metadata6.example" => &["fd00:ec2::254"],
         "nat64.example" => &["64:ff9b::a9fe:a9fe"],
@@ -202,10 +203,39 @@ fn names(folder: &Path, socket: &UdpSocket) {
                 IpAddr::V6(six) => six.octets().to_vec(),
             })
             .collect();
+        let alias: Option<&[u8]> = match name.as_str() {
+            "cname.example" => Some(b"\x07private"),
+            "alias.example" => Some(b"\x04good"),
+            _ => None,
+        };
+        let count = answers.len() + usize::from(alias.is_some());
         let mut reply = query[..end].to_vec();
-        reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, answers.len() as u8, 0, 0, 0, 0]);
+        reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, count as u8, 0, 0, 0, 0]);
+        // Whose address it is: the name that was asked for, or the one that it stands for.
+        let mut whose = 12;
+        if let Some(label) = alias {
+            // `example` stands behind the first label of the question.
+            let above = 12 + 1 + query[12];
+            reply.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 0, 0, label.len() as u8 + 2]);
+            whose = reply.len() as u8;
+            reply.extend(label);
+            reply.extend([0xc0, above]);
+        }
         for address in answers {
-            reply.extend([0xc0, 12, 0, if six { 28 } else { 1 }, 0, 1, 0, 0, 0, 0, 0, address.len() as u8]);
+            reply.extend([
+                0xc0,
+                whose,
+                0,
+                if six { 28 } else { 1 },
+                0,
+                1,
+                0,
+                0,
+                0,
+                0,
+                0,
+                address.len() as u8,
+            ]);
             reply.extend(address);
         }
         let _ = socket.send_to(&reply, from);

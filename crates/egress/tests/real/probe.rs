@@ -1,21 +1,43 @@
 //! What runs inside: a program that knows of no proxy, no resolver library and no manners. It says what it got.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV6, TcpListener, TcpStream,
+    ToSocketAddrs as _, UdpSocket,
+};
 use std::process::ExitCode;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// One thing, `then` the next.
 pub(crate) fn main(words: &[&str]) -> ExitCode {
-    let got = match words {
+    for words in words.split(|word| *word == "then") {
+        match done(words) {
+            Ok(text) => println!("GOT {text}"),
+            Err(error) => println!("ERROR {:?} {error}", error.kind()),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn done(words: &[&str]) -> std::io::Result<String> {
+    match words {
+        ["listening", at, words @ ..] => {
+            let _kept = TcpListener::bind(at)?;
+            done(words)
+        }
         ["tcp", host, port, text] => tcp(host, port.parse().unwrap(), &unescaped(text)),
+        ["ask", host, port, text] => ask(host, port.parse().unwrap(), &unescaped(text)),
+        // By the system's own library.
+        ["library", host, port, text] => format!("{host}:{port}")
+            .to_socket_addrs()
+            .and_then(|mut found| found.next().ok_or_else(|| std::io::Error::other("no such name")))
+            .and_then(|there| ask(&there.ip().to_string(), there.port(), &unescaped(text))),
         ["many", host, port, count] => many(host, port.parse().unwrap(), count.parse().unwrap()),
         ["slow", host, port, count] => slow(host, port.parse().unwrap(), count.parse().unwrap()),
         ["proxy", text] => tcp("127.0.0.1", 3128, &unescaped(text)),
-        ["socks", host, port, text] => {
-            socks(host.replace("\\0", "\0").as_bytes(), port.parse().unwrap(), &unescaped(text))
-        }
+        ["socks", host, port, text] => socks(&unescaped(host), port.parse().unwrap(), &unescaped(text)),
         // By the address that DNS gives for it.
         ["socks-by-address", host, port, text] => address(host)
             .and_then(|there| socks(there.to_string().as_bytes(), port.parse().unwrap(), &unescaped(text))),
@@ -25,22 +47,20 @@ pub(crate) fn main(words: &[&str]) -> ExitCode {
         }),
         ["udp", host, port] => udp(host, port.parse().unwrap()),
         ["udp-to", host, port] => udp_to(host, port.parse().unwrap()),
-        ["dns", server, name] => {
-            dns(server, name, false).map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string()))
+        ["dns", server, name] => found(dns(server, &unescaped(name), false)),
+        ["dns-tcp", server, name] => found(dns(server, &unescaped(name), true)),
+        ["tls", host, name] => tcp(host, 443, &hello(Some(&unescaped(name)), false)),
+        ["tls-after", before, host, port, name] => {
+            tls_after(&unescaped(before), host, port.parse().unwrap(), name.as_bytes())
         }
-        ["dns-tcp", server, name] => {
-            dns(server, name, true).map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string()))
-        }
-        ["tls", host, name] => tcp(host, 443, &hello(name.replace("\\0", "\0").as_bytes())),
+        ["tls-nameless", host] => tcp(host, 443, &hello(None, false)),
+        // An encrypted greeting inside, which nobody outside can read.
+        ["tls-encrypted", host, name] => tcp(host, 443, &hello(Some(name.as_bytes()), true)),
+        ["relayed", host, port, text] => relayed(host, port.parse().unwrap(), &unescaped(text)),
         ["own"] => own(),
         ["ports", host, count] => ports(host, count.parse().unwrap()),
         _ => panic!("{words:?}"),
-    };
-    match got {
-        Ok(text) => println!("GOT {text}"),
-        Err(error) => println!("ERROR {:?} {error}", error.kind()),
     }
-    ExitCode::SUCCESS
 }
 
 /// With `\r`, `\n`, `\0` and `\xNN`.
@@ -70,11 +90,17 @@ fn address(host: &str) -> std::io::Result<IpAddr> {
     if let Ok(address) = host.parse() {
         return Ok(address);
     }
-    dns("127.0.0.1", host, false)?.ok_or_else(|| std::io::Error::other("no such name"))
+    dns("127.0.0.1", host.as_bytes(), false)?.ok_or_else(|| std::io::Error::other("no such name"))
 }
 
 fn connect(host: &str, port: u16) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect(SocketAddr::new(address(host)?, port))?;
+    let there = match host.split_once('%') {
+        Some((address, zone)) => {
+            SocketAddrV6::new(address.parse().unwrap(), port, 0, zone.parse().unwrap()).into()
+        }
+        None => SocketAddr::new(address(host)?, port),
+    };
+    let stream = TcpStream::connect(there)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
 }
@@ -85,6 +111,16 @@ fn tcp(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
         stream.write_all(text)?;
     }
     heard(&mut stream)
+}
+
+/// Says all it has to say, and hears all that comes.
+fn ask(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
+    let mut stream = connect(host, port)?;
+    stream.write_all(text)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut all = String::new();
+    stream.read_to_string(&mut all)?;
+    Ok(all.replace("\r\n", "|").replace('\n', "|"))
 }
 
 /// Everything until nothing more comes for a moment.
@@ -180,11 +216,15 @@ fn udp_to(host: &str, port: u16) -> std::io::Result<String> {
     Ok("UNHEARD".to_owned())
 }
 
-fn dns(server: &str, name: &str, stream: bool) -> std::io::Result<Option<IpAddr>> {
+fn found(answer: std::io::Result<Option<IpAddr>>) -> std::io::Result<String> {
+    answer.map(|found| found.map_or("no such name".to_owned(), |ip| ip.to_string()))
+}
+
+fn dns(server: &str, name: &[u8], stream: bool) -> std::io::Result<Option<IpAddr>> {
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    for label in name.split('.') {
+    for label in name.split(|byte| *byte == b'.') {
         query.push(label.len() as u8);
-        query.extend(label.as_bytes());
+        query.extend(label);
     }
     let server: IpAddr = server.parse().unwrap();
     let kind = if server.is_ipv6() { 28 } else { 1 };
@@ -234,7 +274,7 @@ fn ports(host: &str, count: u16) -> std::io::Result<String> {
 
 /// A server of our own, inside.
 fn own() -> std::io::Result<String> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:8080")?;
+    let listener = TcpListener::bind("127.0.0.1:8080")?;
     let serving = std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"myself"));
     let mut text = String::new();
     TcpStream::connect("127.0.0.1:8080")?.read_to_string(&mut text)?;
@@ -242,13 +282,42 @@ fn own() -> std::io::Result<String> {
     Ok(text)
 }
 
-/// A greeting of TLS with this name, by hand.
-fn hello(name: &[u8]) -> Vec<u8> {
+/// TLS behind a question that the server answers with one letter.
+fn tls_after(before: &[u8], host: &str, port: u16, name: &[u8]) -> std::io::Result<String> {
+    let mut stream = connect(host, port)?;
+    stream.write_all(before)?;
+    stream.read_exact(&mut [0])?;
+    stream.write_all(&hello(Some(name), false))?;
+    heard(&mut stream)
+}
+
+/// Through a relay of our own, inside.
+fn relayed(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:9000")?;
+    std::thread::scope(|scope| {
+        let relay = scope.spawn(move || {
+            let (mut near, _) = listener.accept()?;
+            let mut far = connect(host, port)?;
+            let mut asked = Vec::new();
+            near.read_to_end(&mut asked)?;
+            far.write_all(&asked)?;
+            far.shutdown(Shutdown::Write)?;
+            std::io::copy(&mut far, &mut near)
+        });
+        let heard = ask("127.0.0.1", 9000, text);
+        relay.join().unwrap().and(heard)
+    })
+}
+
+/// A greeting of TLS with this name, by hand; `encrypted` with one more that is not to be read (ECH).
+fn hello(name: Option<&[u8]>, encrypted: bool) -> Vec<u8> {
     let vector =
         |width: usize, content: &[u8]| [&(content.len() as u32).to_be_bytes()[4 - width..], content].concat();
-    let sni = [vec![0, 0], vector(2, &vector(2, &[vec![0], vector(2, name)].concat()))].concat();
+    let sni =
+        name.map(|name| [vec![0, 0], vector(2, &vector(2, &[vec![0], vector(2, name)].concat()))].concat());
+    let inner = encrypted.then(|| [vec![0xfe, 0x0d], vector(2, &[0, 0, 1, 0, 1, 7, 0, 0, 0, 0])].concat());
     let versions = [vec![0, 43], vector(2, &[2, 3, 4])].concat();
-    let extensions = vector(2, &[versions, sni].concat());
+    let extensions = vector(2, &[versions, inner.unwrap_or_default(), sni.unwrap_or_default()].concat());
     let body = [vec![3, 3], vec![7; 32], vec![0], vector(2, &[0x13, 1]), vec![1, 0], extensions].concat();
     let greeting = [vec![1], vector(3, &body)].concat();
     [&[0x16, 3, 1][..], &(greeting.len() as u16).to_be_bytes(), &greeting].concat()

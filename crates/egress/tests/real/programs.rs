@@ -8,17 +8,28 @@ use vambrace_sandbox::{Network, SandboxFault, Spec, Tier};
 
 use super::kit::{Ran, line, setting, stage};
 
+/// Those that the suite uses where the system has them; `real table` says which are not here.
+pub(crate) const PROGRAMS: &[&str] = &["curl", "git", "python3", "node", "cc"];
+
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
+    let mut trials = vec![
         Trial::test("programs::curl_gets_what_is_allowed_and_nothing_else", curl)
             .with_ignored_flag(!is_here("curl")),
         Trial::test("programs::a_redirect_is_a_new_connection", redirect).with_ignored_flag(!is_here("curl")),
-        Trial::test("programs::git_python_and_node_are_judged_alike", others),
+        Trial::test("programs::a_static_program_is_judged_like_any_other", without_libraries)
+            .with_ignored_flag(!is_here("cc")),
         Trial::test("programs::sockets_of_other_kinds_do_not_exist", families),
         Trial::test("programs::a_tier_without_a_network_of_its_own_refuses_to_gate_one", weaker),
+        Trial::test("programs::a_port_that_is_taken_at_one_address_is_free_at_the_others", taken),
         Trial::test("programs::what_was_sent_before_the_end_arrives", last_words),
         Trial::test("programs::a_cell_made_in_advance_serves_every_kind_of_network", kinds),
-    ]
+    ];
+    for program in ["git", "python3", "node"] {
+        let trial =
+            Trial::test(format!("programs::{program}_is_judged_like_any_other"), move || other(program));
+        trials.push(trial.with_ignored_flag(!is_here(program)));
+    }
+    trials
 }
 
 /// Whether the system has a program. What only a person's own folders have is not seen inside.
@@ -77,45 +88,68 @@ fn redirect() -> Result<(), Failed> {
     )
 }
 
-fn others() -> Result<(), Failed> {
-    let get = |url: &str| {
-        [
-            ("git", format!("git ls-remote {url}x 2>&1")),
-            (
-                "python3",
-                format!(
-                    "/usr/bin/python3 -c 'import urllib.request as u; print(u.urlopen(\"{url}\").read())' 2>&1"
-                ),
-            ),
-            (
-                "node",
-                format!(
-                    "node -e 'fetch(\"{url}\").then(r => r.text()).then(console.log, e => console.log(String(e)))' 2>&1"
-                ),
-            ),
-        ]
-    };
-    let get = |url: &str| get(url).into_iter().filter(|(program, _)| is_here(program));
-    for (program, script) in get("http://good.example/") {
-        let ran = shell(&["good.example"], &script);
-        expect(&ran, "", &["connect good.example 80 allowed"]).map_err(|fault| said(program, fault))?;
-        if program != "git" {
-            expect(&ran, "served good.example", &[]).map_err(|fault| said(program, fault))?;
+fn other(program: &str) -> Result<(), Failed> {
+    let get = |url: &str| match program {
+        "git" => format!("git ls-remote {url}x 2>&1"),
+        "python3" => {
+            format!(
+                "/usr/bin/python3 -c 'import urllib.request as u; print(u.urlopen(\"{url}\").read())' 2>&1"
+            )
         }
+        _ => format!(
+            "node -e 'fetch(\"{url}\").then(r => r.text()).then(console.log, e => console.log(String(e)))' 2>&1"
+        ),
+    };
+    let served = if program == "git" { "" } else { "served good.example" };
+    let ran = shell(&["good.example"], &get("http://good.example/"));
+    expect(&ran, served, &["connect good.example 80 allowed"])?;
+    let ran = shell(&["good.example"], &get("http://evil.example/"));
+    expect(&ran, "", &["dns evil.example denied host_not_allowed"])?;
+    if ran.reached.is_empty() && ran.asked.is_empty() { Ok(()) } else { Err(ran.told().into()) }
+}
+
+// P3: no loader, no library, no proxy variable that it would heed
+fn without_libraries() -> Result<(), Failed> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().canonicalize().unwrap().join("static");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/static.c");
+    let made =
+        std::process::Command::new("cc").args(["-static", "-o"]).arg(&program).arg(source).output().unwrap();
+    if !made.status.success() {
+        return Err(format!("`cc -static` needs the C library's own package: {made:?}").into());
     }
-    for (program, script) in get("http://evil.example/") {
-        let ran = shell(&["good.example"], &script);
-        expect(&ran, "", &["dns evil.example denied host_not_allowed"])
-            .map_err(|fault| said(program, fault))?;
+    if is_dynamic(&std::fs::read(&program).unwrap()) {
+        return Err("the program wants a loader".into());
+    }
+    let run = |host: &str| {
+        stage().run_with(setting(&["good.example"]), program.to_str().unwrap(), &[host, "80"], |spec| {
+            spec.read = vec![program.clone()];
+            let dead = |name: &str| (name.into(), "http://127.0.0.1:9".into());
+            spec.environment = ["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(dead).to_vec();
+        })
+    };
+    expect(&run("good.example"), "served good.example", &["connect good.example 80 allowed"])?;
+    for (host, said, event) in [
+        ("evil.example", "no such name", "dns evil.example denied host_not_allowed"),
+        ("93.184.216.35", "", "connect 93.184.216.35 80 denied address_not_allowed"),
+        ("169.254.169.254", "", "connect 169.254.169.254 80 denied special_address"),
+    ] {
+        let ran = run(host);
+        expect(&ran, said, &[event])?;
         if !ran.reached.is_empty() || !ran.asked.is_empty() {
-            return Err(format!("{program}: {}", ran.told()).into());
+            return Err(ran.told().into());
         }
     }
     Ok(())
 }
 
-fn said(program: &str, fault: Failed) -> Failed {
-    format!("{program}: {}", fault.message().unwrap_or_default()).into()
+/// Whether a program for 64 bits names a loader (`PT_INTERP`).
+fn is_dynamic(program: &[u8]) -> bool {
+    let number = |at: usize, width: usize| {
+        program[at..at + width].iter().rev().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte))
+    };
+    let (first, size, count) = (number(32, 8), number(54, 2), number(56, 2));
+    (0..count).any(|at| number(first + at * size, 4) == 3)
 }
 
 fn families() -> Result<(), Failed> {
@@ -162,6 +196,50 @@ fn last_words() -> Result<(), Failed> {
         Some(event) if event.sent == 500 => Ok(()),
         _ => Err(ran.told().into()),
     }
+}
+
+// P3, P9: allowed is reached, or told why not
+fn taken() -> Result<(), Failed> {
+    const GET: &str = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
+    const NEAR: &[&str] = &["ask", "127.0.0.1", "8080", ""];
+    const SERVED: &str = "served good.example";
+    let check = |words: &[&[&str]], said: &[&str], event: &str| {
+        let words = words.join(&"then");
+        let ran = stage().probe(
+            &["127.0.0.1:8080", "[::1]:8080", "93.184.216.34", "2606:4700::1", "good.example:*"],
+            &words,
+        );
+        let heard: Vec<&str> = ran.out.lines().collect();
+        let alike =
+            heard.len() == said.len() && heard.iter().zip(said).all(|(heard, said)| heard.contains(said));
+        if !alike {
+            return Err(Failed::from(format!("{said:?}: {}", ran.told())));
+        }
+        expect(&ran, "", &[event])
+    };
+    super::cases::machine();
+    for host in ["93.184.216.34", "2606:4700::1", "good.example"] {
+        let there: &[&str] = &["ask", host, "8080", GET];
+        let event = format!("connect {host} 8080 allowed");
+        check(&[NEAR, there, NEAR], &["the machine", SERVED, "the machine"], &event)?;
+        check(&[there, NEAR, there], &[SERVED, "the machine", SERVED], "connect 127.0.0.1 8080 allowed")?;
+        check(&[&["ask", "::1", "8080", ""], there], &["the machine", SERVED], &event)?;
+        let own = [&["listening", "127.0.0.1:8080"], there].concat();
+        check(&[&own], &[SERVED], &event)?;
+        let own = [&["listening", "[::]:8080"], there].concat();
+        check(
+            &[&own],
+            &["ERROR PermissionDenied"],
+            &format!("connect {host} 8080 failed unreachable (the program itself listens on this port)"),
+        )?;
+    }
+    // The explicit proxy has its port at the loopback address only.
+    let proxy: &[&str] = &["socks", "good.example", "80", GET];
+    let there: &[&str] = &["ask", "good.example", "3128", GET];
+    check(&[proxy, there], &[SERVED; 2], "connect good.example 3128 allowed")?;
+    check(&[there, proxy], &[SERVED; 2], "socks good.example 80 allowed")?;
+    // Who listens there itself talks to itself, which is told.
+    check(&[&["own"]], &["GOT myself"], "local 127.0.0.1 8080 allowed")
 }
 
 // P2: a network that stands before it is known whether it is wanted

@@ -1,6 +1,6 @@
 //! A machine and an internet: two network namespaces with a cable between them. In the internet lives whoever must not
 //! be reached as well: the metadata service, a private network, another host beside the allowed one. The machine's
-//! resolver is a name server out there, which writes down what it is asked.
+//! resolver is a name server out there, which writes down what it is asked; some names it knows by a file of its own.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -59,6 +59,8 @@ ip route add default via 203.0.113.2
 ip -6 route add default via 2606:4700:ffff::2
 echo 'nameserver 203.0.113.2' >"$folder/resolv.conf"
 mount --bind "$folder/resolv.conf" /etc/resolv.conf
+printf '127.0.0.1 localhost\n93.184.216.34 pinned.example\n93.184.216.35 evil.example\n' >"$folder/hosts"
+mount --bind "$folder/hosts" /etc/hosts
 read -r news <&4
 export EGRESS_WORLD="$folder"
 drop=

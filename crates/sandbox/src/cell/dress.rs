@@ -20,6 +20,9 @@ use crate::wire::{Bytes, Mask, Order, Report, View};
 /// Of the first folder of a path there is nothing of the host in the room, but for these.
 const THERE: &[&str] = &["dev", "proc", "tmp"];
 
+/// Where names are answered at the gate, the host's own names would be addresses before it is asked.
+const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n";
+
 impl Shell {
     /// The new root becomes the root; the old one lies over it, and "up" leads there.
     pub(crate) fn move_in(&self) -> Result<(), Step> {
@@ -45,6 +48,7 @@ impl Shell {
                 let sockets = made.map_or_else(inside::set_up, Ok).step("network")?;
                 let lent: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
                 tell(errand.report.as_fd(), &Report::Network, &lent).step("network")?;
+                self.own_file_of_etc("hosts", HOSTS).step("names of hosts")?;
             }
         }
         if order.limits.disk != self.disk {

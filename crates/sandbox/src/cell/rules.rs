@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::template::SYSTEM;
 use crate::filter::Walls;
+use crate::spec::Network;
 use crate::sys::mounting::trimmed;
 use crate::wire::{Order, View};
 
@@ -186,6 +187,9 @@ fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Rules
     };
     if walls == Walls::Namespaces && !furnished {
         rules = furniture(rules, Path::new("/"), &order.home, abi)?;
+    }
+    if walls == Walls::Namespaces && order.network == Network::Gated {
+        rules = allow(rules, Path::new("/etc/hosts"), look)?;
     }
     let bytes = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf();
     let excluded: Vec<PathBuf> = order

@@ -96,20 +96,23 @@ impl Shell {
             "agent:x:{uid}:{gid}:agent:{home}:/bin/sh\nroot:x:0:0:root:/:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n"
         );
         let groups = format!("agent:x:{gid}:\nroot:x:0:\nnogroup:x:65534:\n");
-        for (name, text) in [("passwd", users), ("group", groups)] {
-            let made = format!(".{name}");
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL;
-            let file = rustix::fs::openat(&self.private, &made, flags, Mode::from_raw_mode(0o444))?;
-            rustix::io::write(&file, text.as_bytes())?;
-            let tree = mounting::clone_tree(file.as_fd())?;
-            mounting::restrict(tree.as_fd(), Access::ReadOnly, None)?;
-            let path = format!("etc/{name}");
-            // A system without such a file has no names to replace.
-            if let Ok(place) = mounting::open_beneath(self.root.as_fd(), path.as_bytes(), OFlags::PATH) {
-                mounting::attach(tree.as_fd(), place.as_fd())?;
-            }
+        self.own_file_of_etc("passwd", &users)?;
+        self.own_file_of_etc("group", &groups)
+    }
+
+    /// A file of `/etc` with another content than the host's.
+    pub(super) fn own_file_of_etc(&self, name: &str, text: &str) -> Result<(), Errno> {
+        let made = format!(".{name}");
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL;
+        let file = rustix::fs::openat(&self.private, &made, flags, Mode::from_raw_mode(0o444))?;
+        rustix::io::write(&file, text.as_bytes())?;
+        let tree = mounting::clone_tree(file.as_fd())?;
+        mounting::restrict(tree.as_fd(), Access::ReadOnly, None)?;
+        // A system without such a file has no names to replace.
+        match mounting::open_beneath(self.root.as_fd(), format!("etc/{name}").as_bytes(), OFlags::PATH) {
+            Ok(place) => mounting::attach(tree.as_fd(), place.as_fd()),
+            Err(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// A folder that belongs to whom the program runs as.

@@ -367,16 +367,36 @@ const PROBES: &[Probe] = &[
     ("host_shared_memory", || {
         number(unsafe { libc::shmget(segment_key(broker().unsigned_abs()), 4096, 0) }.into()).map(drop)
     }),
-    ("internet_socket", || {
-        number(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) }.into()).map(drop)
+    ("internet_socket", || socket(libc::AF_INET, libc::SOCK_STREAM, 0)),
+    ("internet_socket_over_ipv6", || socket(libc::AF_INET6, libc::SOCK_STREAM, 0)),
+    ("datagram_socket", || socket(libc::AF_INET, libc::SOCK_DGRAM, 0)),
+    ("ping_socket", || socket(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP)),
+    ("multipath_socket", || socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)),
+    ("sctp_socket", || socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP)),
+    // A name of the machine's own, with words in the first packet: no `connect` is ever called.
+    ("fast_open", || {
+        let handle = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) };
+        number(handle.into())?;
+        let there = libc::sockaddr_in {
+            sin_family: libc::AF_INET as u16,
+            sin_port: 80_u16.to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+            sin_zero: [0; 8],
+        };
+        let length = size_of_val(&there) as u32;
+        let to = (&raw const there).cast();
+        let sent = unsafe { libc::sendto(handle, c"x".as_ptr().cast(), 1, libc::MSG_FASTOPEN, to, length) };
+        // Whatever became of it there, it was sent.
+        match Error::last_os_error().raw_os_error() {
+            Some(error @ (libc::EPERM | libc::EACCES | libc::EOPNOTSUPP)) if sent < 0 => {
+                Err(Error::from_raw_os_error(error))
+            }
+            _ => Ok(()),
+        }
     }),
-    ("netlink_socket", || {
-        number(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0) }.into()).map(drop)
-    }),
-    ("vsock_socket", || {
-        number(unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) }.into()).map(drop)
-    }),
-    ("raw_packets", || number(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) }.into()).map(drop)),
+    ("netlink_socket", || socket(libc::AF_NETLINK, libc::SOCK_RAW, 0)),
+    ("vsock_socket", || socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0)),
+    ("raw_packets", || socket(libc::AF_PACKET, libc::SOCK_RAW, 0)),
     ("descriptor_exhaustion", || {
         let open: Vec<File> = (0..5000).map_while(|_| File::open("/dev/null").ok()).collect();
         if open.len() == 5000 { Ok(()) } else { Err(Error::other("bounded")) }
@@ -542,6 +562,10 @@ fn list(path: PathBuf) -> Attempt {
     } else {
         Err(Error::other("empty"))
     }
+}
+
+fn socket(family: i32, kind: i32, protocol: i32) -> Attempt {
+    call(unsafe { libc::socket(family, kind, protocol) })
 }
 
 fn call(returned: i32) -> Attempt {

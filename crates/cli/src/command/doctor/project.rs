@@ -83,6 +83,11 @@ async fn configured(project: &Path, store: &SqliteStore, checks: &mut Vec<Check>
             "`vambrace policy check` tells which and why",
         ));
     }
+    let warnings = found::warnings(&settings.effective);
+    if !warnings.is_empty() {
+        let lost = "programs and web tools reach hosts that nobody chose";
+        checks.push(Check::degraded("network", warnings.join("; "), lost, "correct `network.allow`"));
+    }
     checks.push(offered(&settings));
     checks.push(match settings.workspace() {
         Ok(_) => Check::ok("workspace", project.display().to_string()),

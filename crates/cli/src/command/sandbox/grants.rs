@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use vambrace_sandbox::{Denial, Exit, Filesystem, Network, Operation, Outcome, Rule, Sandbox, Spec, Tier};
 
+use super::network::{self, Attempts};
 use super::{MISSING, denial_json, shown};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
@@ -53,14 +54,24 @@ pub(super) struct Grants {
     /// What no grant lets through.
     never: BTreeSet<String>,
     harmless: Option<Mode>,
+    /// What was attempted where a gate was there only to tell it.
+    attempts: Option<Attempts>,
 }
 
 impl Grants {
     /// `given` is what the run had beyond what was asked for.
-    pub(super) fn of(outcome: &Outcome, spec: &Spec, sandbox: &Sandbox, given: &[Mode]) -> Self {
+    pub(super) fn of(
+        outcome: &Outcome,
+        spec: &Spec,
+        sandbox: &Sandbox,
+        given: &[Mode],
+        attempts: Option<Attempts>,
+    ) -> Self {
         let workspace = spec.workspace.canonicalize().unwrap_or_else(|_| spec.workspace.clone());
         let mut found = Found::default();
-        for denial in &outcome.denials {
+        // Behind a gate names are answered without it.
+        let needless = |path: &Path| spec.network == Network::Gated && path == Path::new("/etc/resolv.conf");
+        for denial in outcome.denials.iter().filter(|denial| !needless(&denial.path)) {
             found.add(denial, denial.path.starts_with(&workspace), spec, outcome.tier, sandbox);
         }
         let enough = outcome.exit == Exit::Code(0);
@@ -74,6 +85,12 @@ impl Grants {
         let mut words: Vec<_> = given.iter().map(|mode| mode.words()).collect();
         if !enough {
             words.extend(found.words());
+            let hosts = attempts.as_ref().map(network::wanted).unwrap_or_default();
+            if !hosts.is_empty() {
+                // Whoever reaches hosts has a loopback interface too.
+                words.retain(|(option, _)| *option != "--network");
+                words.push(("--network", hosts.into_iter().collect::<Vec<_>>().join(",")));
+            }
         }
         Self {
             exit_code: outcome.exit.code(),
@@ -82,6 +99,7 @@ impl Grants {
             words,
             never: if enough { BTreeSet::new() } else { found.never },
             harmless,
+            attempts,
         }
     }
 
@@ -90,29 +108,37 @@ impl Grants {
         self.harmless
     }
 
-    pub(super) fn say(&self, out: Out) {
+    pub(super) fn say(&self, clean: &dyn Fn(&str) -> String, out: Out) {
         out.say(paint(
             Tone::Strong,
             format!("explain: run again with everything observed, code {}", self.exit_code),
         ));
         for denial in &self.denials {
-            let path = plain(&shown(&denial.path));
+            let path = plain(&clean(&shown(&denial.path)));
             out.say(format!("  refused: {} {path}: {}", denial.operation.as_str(), denial.rule.as_str()));
+        }
+        let attempts = self.attempts.iter().flat_map(|(events, _)| events);
+        let mut other = false;
+        for event in attempts.filter(|event| event.denied()) {
+            let reason = event.reason.as_ref().map(ToString::to_string).unwrap_or_default();
+            out.say(format!("  refused: {}: {}", plain(&clean(&event.attempted())), plain(&clean(&reason))));
+            other = true;
         }
         if self.missing {
             out.say(format!("  {}", paint(Tone::Care, MISSING)));
-        } else if self.denials.is_empty() {
+        } else if self.denials.is_empty() && !other {
             out.say("  nothing was refused: the sandbox is not why it fails");
         }
         for (option, value) in &self.words {
-            out.say(format!("  {} {option} {}", paint(Tone::Care, "would need:"), plain(&quoted(value))));
+            out.say(format!(
+                "  {} {option} {}",
+                paint(Tone::Care, "would need:"),
+                plain(&clean(&quoted(value)))
+            ));
         }
         for name in &self.never {
-            out.say(format!(
-                "  {} {}",
-                paint(Tone::Care, "never granted:"),
-                plain(&vambrace_core::quote::quoted(name.as_bytes()))
-            ));
+            let name = vambrace_core::quote::quoted(name.as_bytes());
+            out.say(format!("  {} {}", paint(Tone::Care, "never granted:"), plain(&clean(&name))));
         }
     }
 
@@ -123,6 +149,7 @@ impl Grants {
             "exit_code": self.exit_code,
             "denials": self.denials.iter().map(denial_json).collect::<Vec<_>>(),
             "denials_missing": self.missing, "grants": words, "never": self.never,
+            "network": self.attempts.as_ref().map(network::json),
         })
     }
 }

@@ -1,13 +1,16 @@
 //! `--network`: from words to a gate, and from a gate's events to words.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use vambrace_core::config::{Effective, Setting as Written};
 use vambrace_core::network::decide::EVERYTHING;
-use vambrace_egress::{Action, BadRule, Caps, Event, Gate, Reach, Rules, Setting, Termination, Upstream};
-use vambrace_sandbox::{Network, Spec};
+use vambrace_egress::{
+    Action, BadRule, Caps, Event, Gate, Reach, Reason, Rules, Setting, Termination, Upstream,
+};
+use vambrace_sandbox::{Network, Observe, Outcome, SandboxFault, Spec};
 
 use super::faint;
 use crate::args::SandboxRun;
@@ -16,10 +19,12 @@ use crate::found::Found;
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
-/// The gate's side of a run; none where the network is denied or its own.
+/// The gate's side of a run; none where the network is denied.
 pub(super) struct Gates {
     runtime: Handle,
     setting: Setting,
+    /// Of a gate that lets nothing out and only tells: what the network is where none can be gated.
+    instead: Option<Network>,
 }
 
 /// What was attempted, and how much more there was than is kept.
@@ -51,15 +56,17 @@ impl Hosts {
     }
 
     /// What was typed, narrowed; and what its writer may not have meant.
-    fn narrow(&self, typed: &str) -> Result<(Reach, Vec<String>), BadRule> {
+    fn narrow(&self, typed: &str) -> Result<(Reach, BTreeSet<String>), BadRule> {
         let typed: Vec<String> = typed.split(',').map(str::to_owned).collect();
-        let warnings = Rules::parse(typed.iter().map(String::as_str))?.warnings().collect();
+        let mut warnings: BTreeSet<String> =
+            Rules::parse(typed.iter().map(String::as_str))?.warnings().collect();
         // What is refused is refused in the typed list too: what else it names stays as it is.
         let refused = self.deny.iter().filter(|entry| *entry != EVERYTHING).map(|entry| format!("!{entry}"));
         let typed: Vec<String> = typed.into_iter().chain(refused).collect();
         let typed = Rules::parse(typed.iter().map(String::as_str))?;
         let everything = self.deny.iter().any(|entry| entry == EVERYTHING).then(Rules::default);
         let allowed = self.allow.as_ref().map(|allow| Rules::configured(allow, &self.deny)).transpose()?;
+        warnings.extend(allowed.iter().flat_map(Rules::warnings));
         Ok((Reach::of([Some(typed), everything, allowed].into_iter().flatten()), warnings))
     }
 }
@@ -76,8 +83,11 @@ pub(super) fn gates(
         "loopback" => Network::Loopback,
         _ => Network::Gated,
     };
-    if spec.network != Network::Gated {
-        return Ok(None);
+    match spec.network {
+        // Without sockets nobody says where to: that is told where everything is to be told.
+        Network::None if spec.observe != Observe::All => return Ok(None),
+        Network::None | Network::Loopback => return Gates::telling(spec).map(Some),
+        Network::Gated => {}
     }
     let (rules, warnings) =
         hosts.narrow(&wish.network).map_err(|bad| Failure::usage(bad.to_string(), &bad.suggestion))?;
@@ -90,22 +100,59 @@ pub(super) fn gates(
     })?;
     let caps =
         Caps { connections: wish.network_connections, bytes: wish.network_bytes, rate: wish.network_rate };
-    let runtime = Handle::try_current()
-        .map_err(|error| Failure::failed(format!("nobody is there to serve the network: {error}")))?;
-    Ok(Some(Gates { runtime, setting: Setting { caps, upstream, ..Setting::new(rules) } }))
+    let setting = Setting { caps, upstream, ..Setting::new(rules) };
+    Ok(Some(Gates { runtime: runtime()?, setting, instead: None }))
+}
+
+fn runtime() -> Result<Handle, Failure> {
+    Handle::try_current()
+        .map_err(|error| Failure::failed(format!("nobody is there to serve the network: {error}")))
 }
 
 impl Gates {
+    /// A gate that lets nothing out, and tells what was attempted, in place of a network without one.
+    pub(super) fn telling(spec: &mut Spec) -> Result<Self, Failure> {
+        let instead = Some(std::mem::replace(&mut spec.network, Network::Gated));
+        Ok(Self { runtime: runtime()?, setting: Setting::new(Reach::default()), instead })
+    }
+
+    /// Whether it lets nothing out.
+    pub(super) fn only_tells(&self) -> bool {
+        self.instead.is_some()
+    }
+
     /// With hosts whose TLS ends at the gate.
     pub(super) fn ending(mut self, termination: Option<Arc<Termination>>) -> Self {
         self.setting.termination = termination;
         self
     }
 
-    /// A gate for one run.
-    pub(super) fn gate(&self) -> Arc<Gate> {
-        Gate::new(self.setting.clone(), self.runtime.clone())
+    /// A run behind a gate of its own. Where the machine can gate no network, a gate that only tells is left out.
+    pub(super) fn around(
+        &self,
+        spec: &Spec,
+        run: &mut dyn FnMut(&Spec) -> Result<Outcome, SandboxFault>,
+    ) -> Result<(Outcome, Option<Attempts>), SandboxFault> {
+        let gate = Gate::new(self.setting.clone(), self.runtime.clone());
+        let mut spec = Spec { door: Some(gate.clone()), ..spec.clone() };
+        match (run(&spec), self.instead) {
+            (Err(SandboxFault::Unavailable { .. }), Some(plain)) => {
+                (spec.network, spec.door) = (plain, None);
+                Ok((run(&spec)?, None))
+            }
+            (outcome, _) => Ok((outcome?, Some(gate.close()))),
+        }
     }
+}
+
+/// What was refused for want of an entry in the list, as entries.
+pub(super) fn wanted((events, _): &Attempts) -> BTreeSet<String> {
+    let entry = |event: &Event| match (event.action, &event.reason) {
+        (Action::Dns, Some(Reason::HostNotAllowed)) => Some(event.host.clone()),
+        (_, Some(Reason::HostNotAllowed | Reason::AddressNotAllowed)) => Some(place(event)),
+        _ => None,
+    };
+    events.iter().filter_map(entry).collect()
 }
 
 /// On standard error: what did not happen.
