@@ -28,7 +28,6 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::fault::{Named as _, Step};
-use crate::network::inside;
 use crate::spec::{Limits, Network};
 use crate::sys::{capability, message, process};
 use crate::wire::{self, Expected, Go, Identity, Order, Report};
@@ -92,7 +91,7 @@ fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(),
         stock.furnish(std::path::Path::new(template::SITE), home);
         if expected.is_some_and(|expected| expected.network == Network::Gated) {
             // What fails here is tried again, and told, when there is an order.
-            shell.network = inside::set_up().ok();
+            shell.network = shell.lead_to_a_gate().ok();
         }
         shell.move_in()?;
         Ok((program, shell))

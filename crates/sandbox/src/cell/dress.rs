@@ -1,7 +1,7 @@
 //! What an order asks for: the workspace under its masks, the private folders, toolchains, further paths; then the
 //! new root takes the old one's place.
 
-use std::os::fd::{AsFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -30,26 +30,26 @@ impl Shell {
         rustix::process::pivot_root(".", ".").step("new root")
     }
 
+    /// Makes a network whose every address leads to a gate; gives the gate's sockets.
+    pub(crate) fn lead_to_a_gate(&self) -> Result<Vec<OwnedFd>, Step> {
+        let sockets = inside::set_up().step("network")?;
+        self.own_file_of_etc("hosts", HOSTS).step("names of hosts")?;
+        Ok(sockets)
+    }
+
     /// Furnishes the room. Gives the handles that outlive it: the upper layer and the merged view.
     pub(crate) fn dress(&mut self, errand: &Errand) -> Result<Vec<OwnedFd>, Step> {
         let Errand { order, ids, .. } = errand;
         match (order.network, self.network.take()) {
-            (Network::None, Some(unused)) => {
-                // They go with this process: closing them one by one would be in the program's way, which can open none.
-                for socket in unused {
-                    let _ = socket.into_raw_fd();
-                }
-            }
             (Network::None, None) => {}
-            // There a program must find that other addresses lead nowhere.
-            (Network::Loopback, Some(_)) => return Err(Step { name: "loopback", errno: Errno::INVAL }),
             (Network::Loopback, None) => process::loopback_up().step("loopback")?,
             (Network::Gated, made) => {
-                let sockets = made.map_or_else(inside::set_up, Ok).step("network")?;
+                let sockets = made.map_or_else(|| self.lead_to_a_gate(), Ok)?;
                 let lent: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
                 tell(errand.report.as_fd(), &Report::Network, &lent).step("network")?;
-                self.own_file_of_etc("hosts", HOSTS).step("names of hosts")?;
             }
+            // Made for another run.
+            (_, Some(_)) => return Err(Step { name: "network", errno: Errno::INVAL }),
         }
         if order.limits.disk != self.disk {
             mounting::resize(self.private.as_fd(), order.limits.disk).step("private folders")?;
