@@ -31,6 +31,7 @@ mod sys;
 mod talk;
 mod task;
 mod tier;
+mod toolchain;
 mod walk;
 mod wire;
 

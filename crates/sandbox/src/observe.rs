@@ -311,7 +311,8 @@ impl Observer {
 fn masked(order: &Order) -> HashSet<PathBuf> {
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
     let workspace = path(&order.workspace);
-    order.masks.iter().map(|mask| workspace.join(path(&mask.path))).collect()
+    let masks = order.masks.iter().map(|mask| workspace.join(path(&mask.path)));
+    masks.chain(order.blank.iter().map(|bytes| path(bytes))).collect()
 }
 
 fn is_masked(masked: &HashSet<PathBuf>, path: &Path) -> bool {

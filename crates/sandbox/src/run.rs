@@ -22,6 +22,7 @@ use crate::sys::message;
 use crate::talk::{Reading, Said, Talk};
 use crate::task::{self, Task};
 use crate::tier::Tier;
+use crate::toolchain::Toolchains;
 use crate::wire::{self, Header, Mask, Order, Scratch};
 
 /// Build folders that hold what others need: shown where the project has them, instead of a volume.
@@ -237,11 +238,13 @@ impl Sandbox {
         Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
     }
 
-    /// Whether the names of the workspace were walked before, or need not be.
+    /// Whether the names of the workspace and of the toolchains were walked before, or need not be.
     fn knows(&self, spec: &Spec, ground: &Ground) -> bool {
         let key = (ground.workspace.clone(), spec.masked.clone());
-        matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write)
-            || self.walks.lock().contains_key(&key)
+        let workspace = matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write)
+            || self.walks.lock().contains_key(&key);
+        let home = |home: &PathBuf| self.homes.lock().contains_key(&(home.clone(), spec.path.clone()));
+        workspace && spec.home.as_ref().is_none_or(home)
     }
 
     fn prepare(&self, spec: &Spec, tier: Tier, ground: &Ground) -> Result<Prepared, Attempt> {
@@ -266,8 +269,8 @@ impl Sandbox {
             ),
             _ => None,
         };
-        let mut order =
-            order::build(spec, workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
+        let found = order::Found { toolchains: self.toolchains(spec, workspace)?, masks, scratch };
+        let mut order = order::build(spec, workspace, tier, task.as_deref(), found, self.landlock_abi)?;
         self.places.refuse_shown(&order, task.as_deref())?;
         order.guarded = vec![std::process::id(), self.launcher_id()];
         Ok(Prepared { order, base, masked, protected, work, task })
@@ -286,6 +289,16 @@ impl Sandbox {
         let masks = walk.masks(base, masked).map_err(SandboxFault::system("cannot walk the workspace"))?;
         self.walks.lock().insert(key, walk);
         Ok(masks)
+    }
+
+    /// What is shown of the home folder.
+    fn toolchains(&self, spec: &Spec, workspace: &Path) -> Result<Toolchains, SandboxFault> {
+        let Some(home) = &spec.home else { return Ok(Toolchains::default()) };
+        let key = (home.clone(), spec.path.clone());
+        let known = self.homes.lock().remove(&key).flatten();
+        let (toolchains, kept) = Toolchains::of(home, &spec.path, workspace, known)?;
+        self.homes.lock().insert(key, kept);
+        Ok(toolchains)
     }
 
     #[expect(clippy::disallowed_methods, reason = "folders of the state, which no program sees")]

@@ -21,6 +21,7 @@ use crate::order;
 use crate::sys::message;
 use crate::task::{Task, Tasks};
 use crate::tier::{Features, Tier};
+use crate::toolchain::Homes;
 use crate::walk::Walk;
 use crate::wire::{self, Bytes, Order, Report, Request, View};
 
@@ -107,6 +108,7 @@ pub struct Sandbox {
     features: OnceLock<Features>,
     pub(crate) landlock_abi: i32,
     pub(crate) walks: Mutex<HashMap<(PathBuf, Vec<String>), Walk>>,
+    pub(crate) homes: Mutex<Homes>,
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) swept: Once,
     /// Lists of names that were compiled.
@@ -140,6 +142,7 @@ impl Sandbox {
             features: OnceLock::new(),
             landlock_abi: cell::landlock_abi(),
             walks: Mutex::new(HashMap::new()),
+            homes: Mutex::new(HashMap::new()),
             tasks: Arc::default(),
             swept: Once::new(),
             names: Mutex::new(HashMap::new()),

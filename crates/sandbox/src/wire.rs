@@ -129,7 +129,7 @@ pub(crate) struct Order {
     /// The user's own toolchains, read-only.
     pub(crate) toolchains: Vec<Bytes>,
     pub(crate) write: Vec<Bytes>,
-    /// Files below what is shown that must look empty.
+    /// Files and folders below what is shown that must look empty.
     pub(crate) blank: Vec<Bytes>,
     pub(crate) scratch: Vec<Scratch>,
     pub(crate) limits: Limits,

@@ -185,12 +185,18 @@ impl Shell {
         Ok(())
     }
 
-    /// Puts an empty file over one that is there.
+    /// Puts an empty file, or folder, over one that is there.
     fn blank(&self, path: &[u8]) -> Result<(), Errno> {
-        let Ok(place) = mounting::open_beneath(self.root.as_fd(), trimmed(path), OFlags::PATH) else {
-            return Ok(());
+        let place = match mounting::open_beneath(self.root.as_fd(), trimmed(path), OFlags::PATH) {
+            // It went away, or is not shown: another user's folder is on the way, where nobody in here gets either.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => return Ok(()),
+            place => place?,
         };
-        let empty = mounting::make_file(self.private.as_fd(), b"empty")?;
+        let folder = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode) == FileType::Directory;
+        let empty = match folder {
+            true => mounting::make_folder(self.private.as_fd(), b"empty-folder")?,
+            false => mounting::make_file(self.private.as_fd(), b"empty")?,
+        };
         let tree = mounting::clone_tree(empty.as_fd())?;
         mounting::restrict(tree.as_fd(), Access::ReadOnly, None)?;
         mounting::attach(tree.as_fd(), place.as_fd())
