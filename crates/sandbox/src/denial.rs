@@ -1,7 +1,7 @@
 //! What was refused: the words of an event, and the list of a run's.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// More events than these tell nobody more.
 const MOST: usize = 500;
@@ -135,6 +135,14 @@ impl Told {
     pub(crate) fn add(&mut self, denial: Denial) {
         if self.list.len() < MOST && self.seen.insert(denial.clone()) {
             self.list.push(denial);
+        }
+    }
+
+    /// What was only seen, and did not stay so.
+    pub(crate) fn forget(&mut self, path: &Path, rule: Rule) {
+        if self.list.iter().any(|one| one.rule == rule && one.path == path) {
+            self.list.retain(|one| one.rule != rule || one.path != path);
+            self.seen.retain(|one| one.rule != rule || one.path != path);
         }
     }
 

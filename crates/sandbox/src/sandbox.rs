@@ -11,6 +11,7 @@ use std::sync::{Arc, Once, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
 use vambrace_core::block::BlockList;
 
 use crate::cell;
@@ -96,6 +97,13 @@ fn really(path: &Path) -> PathBuf {
     path.ancestors().find_map(found).unwrap_or_else(|| path.to_owned())
 }
 
+/// As many open files as this process may have, and the launcher with it. Descriptors that a program leaves on their way between
+/// sockets count against all of its user's processes, each by its own limit: ours is to be larger than a program's.
+fn more_descriptors() {
+    let now = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now });
+}
+
 /// More lists than these are not remembered.
 const MOST_LISTS: usize = 64;
 
@@ -125,6 +133,7 @@ impl Sandbox {
     /// first argument is [`launcher::ARGUMENT`].
     #[expect(clippy::disallowed_methods, reason = "the launcher itself, with an empty environment")]
     pub fn start(program: &Path, places: Places) -> Result<Self, SandboxFault> {
+        more_descriptors();
         let (ours, theirs) = message::pair().map_err(SandboxFault::system("the launcher's socket"))?;
         let launcher = Command::new(program)
             .arg(launcher::ARGUMENT)
