@@ -19,7 +19,9 @@ fn a_program_keeps_its_output_and_its_code() {
     let ran = home.run(words(&[], "echo out; echo err >&2; exit 9"));
     assert_eq!((ran.code, ran.out.as_str()), (9, "out\n"));
     assert!(ran.err.starts_with("err\n"), "{}", ran.err);
-    assert!(ran.err.contains("[tier full]"), "{}", ran.err);
+    let bound = home.run(words(&["--json"], "true")).json()["memory_bound"].clone();
+    let memory = if bound == "watched" { "; memory is watched, not bounded by the kernel" } else { "" };
+    assert!(ran.err.contains(&format!("[tier full{memory}]")), "{}", ran.err);
 }
 
 #[test]

@@ -129,11 +129,15 @@ impl Certainty {
 pub(crate) struct Told {
     seen: HashSet<Denial>,
     list: Vec<Denial>,
+    /// Whether there were more.
+    more: bool,
 }
 
 impl Told {
     pub(crate) fn add(&mut self, denial: Denial) {
-        if self.list.len() < MOST && self.seen.insert(denial.clone()) {
+        if self.list.len() >= MOST {
+            self.more |= !self.seen.contains(&denial);
+        } else if self.seen.insert(denial.clone()) {
             self.list.push(denial);
         }
     }
@@ -167,8 +171,9 @@ impl Told {
         }
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Denial> {
-        std::mem::take(&mut self.list)
+    /// The list, and whether there were more.
+    pub(crate) fn take(&mut self) -> (Vec<Denial>, bool) {
+        (std::mem::take(&mut self.list), self.more)
     }
 }
 
@@ -201,6 +206,26 @@ mod tests {
         told.add(seen.clone());
         told.confirm(vec![refused.clone(), other.clone(), written.clone(), other.clone()]);
         let both = Denial { path: seen.path, rule: Rule::Masked, ..refused };
-        assert_eq!(told.take(), [both, other, written]);
+        assert_eq!(told.take(), (vec![both, other, written], false));
+    }
+
+    // Issue 6, 4: a flood hides nothing silently
+    #[test]
+    fn more_than_are_kept_is_said() {
+        let one = |number: usize| Denial {
+            operation: Operation::Write,
+            path: format!("/{number}").into(),
+            rule: Rule::ReadOnly,
+            right: None,
+            source: Source::Observer,
+            certainty: Certainty::Refused,
+        };
+        let mut told = Told::default();
+        (0..super::MOST).for_each(|number| told.add(one(number)));
+        told.add(one(7));
+        assert!(!told.more, "the same again is no more");
+        told.add(one(super::MOST));
+        let (list, more) = told.take();
+        assert_eq!((list.len(), more), (super::MOST, true));
     }
 }

@@ -194,20 +194,21 @@ impl Sandbox {
         let Talk { said, streams: [out, err], told, audit, layers, .. } = talk;
         let exit = said.exit(spec)?;
         let heard = audit.map(Audit::finish).unwrap_or_default();
-        let denials_missing = heard.missing;
+        let lost = heard.missing;
         let told = told.map(|told| {
             let mut told = told.lock();
             told.confirm(observe::refused_by_landlock(heard, &prepared.order));
             told.take()
         });
+        let (denials, more) = told.unwrap_or_default();
         let changes = self.changes(spec, &prepared, layers, since)?;
         Ok(Outcome {
             tier,
             exit,
             stdout: out.captured,
             stderr: err.captured,
-            denials: told.unwrap_or_default(),
-            denials_missing,
+            denials,
+            denials_missing: lost || more,
             changes,
             duration: start.elapsed(),
             peak_memory: said.peak_memory,
@@ -408,7 +409,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxFault> {
 
 /// The time that stamps of files are compared with. A stamp may lag behind the clock by a tick, unless somebody looked
 /// at the file since its last change (Linux 6.13); the overlay looks at every file before it copies it.
-fn now() -> i128 {
+pub(crate) fn now() -> i128 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }

@@ -254,8 +254,8 @@ fn explain(
     }
 }
 
-/// The kernel's records of refusals are not all there.
-const MISSING: &str = "some denials may be missing: there were more than the kernel's records hold";
+/// The list of refusals is not whole.
+const MISSING: &str = "some denials may be missing: there were more than are kept";
 
 fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
     json!({
