@@ -128,6 +128,8 @@ pub struct Limits {
     pub open_files: u64,
     /// `/tmp`, the home folder and changed files together, in bytes.
     pub disk: u64,
+    /// What is written into build folders, in bytes; watched.
+    pub scratch: u64,
     /// Kept of each of the two output streams, in bytes.
     pub output: usize,
 }
@@ -145,6 +147,7 @@ impl Default for Limits {
             file_size: 1024 * MIB,
             open_files: 1024,
             disk: 1024 * MIB,
+            scratch: 16 * 1024 * MIB,
             output: 1 << 20,
         }
     }

@@ -203,7 +203,7 @@ pub(crate) enum Report {
     },
     /// From the cell: the tree used more memory than it may.
     OverMemory,
-    /// From the keeper: the run wrote more than it may.
+    /// From the cell or keeper: the run wrote more than it may.
     OverDisk,
     /// From the launcher, last: what the control group saw and whether the deadline struck.
     Ended { oom: bool, timed_out: bool, peak_memory: Option<u64>, memory_limited: bool },

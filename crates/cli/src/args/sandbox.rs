@@ -63,9 +63,10 @@ pub(crate) struct SandboxRun {
     /// Processes and threads.
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) processes: u64,
-    /// What /tmp, the home folder and changed files may take together.
-    #[arg(long, value_name = "M", default_value = "1G", value_parser = size)]
-    pub(crate) disk: u64,
+    /// What /tmp, the home folder and changed files may take together, and what is written into build folders; 1G, and 16G
+    /// for build folders, when left out.
+    #[arg(long, value_name = "M", value_parser = size)]
+    pub(crate) disk: Option<u64>,
     /// A further path that may be read and executed.
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,

@@ -137,7 +137,9 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     })?;
     spec.limits.memory = wish.memory;
     spec.limits.processes = wish.processes;
-    spec.limits.disk = wish.disk;
+    if let Some(disk) = wish.disk {
+        (spec.limits.disk, spec.limits.scratch) = (disk, disk);
+    }
     spec.read = wish.read.clone();
     spec.write = wish.write.clone();
     spec.scratch = match wish.scratch.as_slice() {
