@@ -108,6 +108,7 @@ pub(crate) fn build(
         blank: toolchains.blank.iter().map(|path| bytes(path)).collect(),
         toolchains: toolchains.shown.iter().map(|path| bytes(path)).collect(),
         write: write.iter().map(|path| bytes(path)).collect(),
+        drops_writes: spec.drops_writes,
         scratch,
         limits: spec.limits,
         network: spec.network,

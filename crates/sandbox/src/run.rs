@@ -96,6 +96,11 @@ impl Sandbox {
             reasons.push("tier no-userns has no network of its own, so none can be gated".to_owned());
             return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
+        if tier == Tier::NoUserns && spec.drops_writes && !spec.write.is_empty() {
+            let mut reasons = reasons();
+            reasons.push("tier no-userns cannot drop what is written to further paths".to_owned());
+            return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
+        }
         let layered = matches!(spec.filesystem, Filesystem::ReadWrite | Filesystem::Speculative);
         if tier == Tier::NoUserns && layered {
             let mut reasons = reasons();

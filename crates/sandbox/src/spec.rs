@@ -32,6 +32,8 @@ pub struct Spec {
     pub read: Vec<PathBuf>,
     /// Further paths that may be changed, directly.
     pub write: Vec<PathBuf>,
+    /// Whether what is written there goes into a layer that is dropped; not in tier no-userns.
+    pub drops_writes: bool,
     /// Names that are masked in the workspace (`.env`, `secrets/`, `*.pem`), at any depth.
     pub masked: Vec<String>,
     /// Names below the workspace that are never promoted.
@@ -230,6 +232,7 @@ impl Spec {
             filesystem: Filesystem::Read,
             read: Vec::new(),
             write: Vec::new(),
+            drops_writes: false,
             masked: hidden_from_programs().map(str::to_owned).collect(),
             protected: owned(PROTECTED),
             scratch: Vec::new(),

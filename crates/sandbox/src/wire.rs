@@ -129,6 +129,8 @@ pub(crate) struct Order {
     /// The user's own toolchains, read-only.
     pub(crate) toolchains: Vec<Bytes>,
     pub(crate) write: Vec<Bytes>,
+    /// Whether what is written there is dropped.
+    pub(crate) drops_writes: bool,
     /// Files and folders below what is shown that must look empty.
     pub(crate) blank: Vec<Bytes>,
     pub(crate) scratch: Vec<Scratch>,

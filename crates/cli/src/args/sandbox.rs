@@ -83,8 +83,8 @@ pub(crate) struct SandboxRun {
     /// Which refusals are told: `off` none, `writes` those of changes and starts of programs, `all` reads as well.
     #[arg(long, value_enum, default_value_t = ObserveMode::Writes)]
     pub(crate) observe: ObserveMode,
-    /// When the program fails, run it once more with everything observed, change nothing, and tell which further
-    /// grants it would need.
+    /// When the program fails, run it once more with everything observed, drop what it writes, and tell which further
+    /// grants it would need. What it sends to hosts that it may reach is sent again.
     #[arg(long)]
     pub(crate) explain: bool,
     /// The SHA-256 that the program's file must have, in hexadecimal: another file under its name is not started.

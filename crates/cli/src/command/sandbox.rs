@@ -19,8 +19,8 @@ use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTi
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_redact::Redactor;
 use vambrace_sandbox::{
-    Exit, Filesystem, Input, Journaled, Observe, Outcome, Places, Promote as _, PromoteFault, SCRATCH,
-    Sandbox, SandboxFault, Spec, Stream, Tier,
+    Exit, Filesystem, Input, Journaled, Network, Observe, Outcome, Places, Promote as _, PromoteFault,
+    SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
@@ -30,6 +30,7 @@ use crate::out::{Out, Tone, paint};
 use crate::places;
 use crate::project::ProjectFiles;
 use crate::vault::Vault;
+use grants::{Grants, Known, Mode};
 use screen::Screen;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
@@ -52,7 +53,10 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let attempts = gate.map(|gate| gate.close());
     let promoted = promote(&sandbox, &spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
-    let grants = if wish.explain && failed { Some(explain(&sandbox, &spec, gates.as_ref())?) } else { None };
+    let grants = match wish.explain && failed {
+        true => Some(explain(&sandbox, &spec, &outcome, gates, &wish.network)?),
+        false => None,
+    };
     if out.is_json() {
         let told = told::json(&outcome, &promoted, grants.as_ref(), attempts.as_ref());
         out.value(&screen::clean_value(told, &redactor)?);
@@ -222,34 +226,50 @@ fn promote(sandbox: &Sandbox, spec: &Spec, outcome: &Outcome) -> Promoted {
     }
 }
 
-/// Runs it once more with everything observed, and takes nothing over. Where it fails for want of something that gives it
-/// nothing of the machine (a layer to write to that is dropped, a loopback interface of its own), it gets that and runs
-/// again: then it is known whether that is enough, or what lies behind.
+/// Runs it once more with everything observed, and takes nothing over; what it writes to further paths is dropped. Where it
+/// fails for want of something that gives it nothing of the machine (a layer to write to that is dropped, a network of its own
+/// that leads nowhere), it gets that and runs again: then it is known whether that is enough, or what lies behind.
 fn explain(
     sandbox: &Sandbox,
     spec: &Spec,
-    gates: Option<&network::Gates>,
-) -> Result<grants::Grants, Failure> {
+    first: &Outcome,
+    mut gates: Option<network::Gates>,
+    typed: &str,
+) -> Result<Grants, Failure> {
     let mut spec = spec.clone();
+    let mut known =
+        Known { listed: (spec.network == Network::Gated).then(|| typed.to_owned()), ..Known::default() };
+    if first.tier == Tier::NoUserns && !spec.write.is_empty() {
+        // What it writes there cannot be dropped.
+        return Ok(Grants::of(first, &spec, sandbox, &known).not_again());
+    }
     spec.observe = Observe::All;
+    spec.drops_writes = true;
     if spec.filesystem == Filesystem::ReadWrite {
         spec.filesystem = Filesystem::Speculative;
     }
-    let mut given = Vec::new();
     loop {
-        let gate = gates.map(network::Gates::gate);
+        let gate = gates.as_ref().map(network::Gates::gate);
         spec.door = gate.clone().map(|gate| gate as _);
         let outcome =
             sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).map_err(|fault| not_started(&fault))?;
-        if let Some(gate) = gate {
-            // What it attempts is what it attempted before.
-            gate.close();
+        known.hosts = gate.map(|gate| network::wanted(&gate.close())).unwrap_or_default();
+        let grants = Grants::of(&outcome, &spec, sandbox, &known);
+        if !grants.is_enough() && known.given.last() == Some(&Mode::Make) {
+            // An empty folder is not what it needs.
+            known.given.pop();
+            known.vain.push(Mode::Make);
+            spec.filesystem = Filesystem::Read;
+            continue;
         }
-        let grants = grants::Grants::of(&outcome, &spec, sandbox, &given);
         match grants.harmless() {
             Some(mode) => {
                 mode.give(&mut spec);
-                given.push(mode);
+                if mode == Mode::Loopback {
+                    gates = network::Gates::closed();
+                    spec.network = if gates.is_some() { Network::Gated } else { Network::Loopback };
+                }
+                known.given.push(mode);
             }
             None => return Ok(grants),
         }

@@ -1,5 +1,6 @@
 //! `--network`: from words to a gate, and from a gate's events to words.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -96,6 +97,12 @@ pub(super) fn gates(
 }
 
 impl Gates {
+    /// One that lets nothing out, to see what is wanted; none where nobody is there to serve it.
+    pub(super) fn closed() -> Option<Self> {
+        let runtime = Handle::try_current().ok()?;
+        Some(Self { runtime, setting: Setting::new(Reach::of([Rules::default()])) })
+    }
+
     /// With hosts whose TLS ends at the gate.
     pub(super) fn ending(mut self, termination: Option<Arc<Termination>>) -> Self {
         self.setting.termination = termination;
@@ -125,6 +132,17 @@ pub(super) fn say((events, left_off): &Attempts, clean: &dyn Fn(&str) -> String,
     if *left_off > 0 {
         out.say(faint(format!("[{left_off} attempts more]")));
     }
+}
+
+/// What was refused and could be listed, as it would be written.
+pub(super) fn wanted((events, _): &Attempts) -> BTreeSet<String> {
+    let written = |event: &Event| match (event.action, event.port) {
+        (Action::Dns, _) | (_, 80 | 443) => event.host.clone(),
+        _ => place(event),
+    };
+    let refused = events.iter().filter(|event| event.denied() && event.action != Action::Local);
+    let words: BTreeSet<String> = refused.map(written).collect();
+    words.into_iter().filter(|word| Rules::parse([word.as_str()]).is_ok()).collect()
 }
 
 fn place(event: &Event) -> String {
