@@ -99,9 +99,14 @@ impl Shell {
     fn layer(&self, path: &[u8], number: usize, ids: Option<&OwnedFd>) -> Result<(), Errno> {
         let source = mounting::open_source(self.host.as_fd(), path)?;
         let facts = rustix::fs::fstat(&source)?;
+        let kind = FileType::from_raw_mode(facts.st_mode);
+        if !matches!(kind, FileType::Directory | FileType::RegularFile) {
+            // What is written to a pipe or a device cannot be dropped.
+            return Ok(());
+        }
         let name = format!("further-{number}");
         let room = self.own_folder(&self.private, name.as_bytes(), 0o755)?;
-        if FileType::from_raw_mode(facts.st_mode) != FileType::Directory {
+        if kind == FileType::RegularFile {
             let own = self.own_file(&room, facts.st_mode & 0o777)?;
             let mut from = std::fs::File::from(mounting::open_beneath(
                 self.host.as_fd(),
