@@ -432,7 +432,9 @@ pub(crate) fn main(name: &str) -> u8 {
         return u8::from(super::tricks::swapped_link(100_000).is_ok());
     }
     if name == "names" {
-        all().for_each(|(probe, _)| println!("{probe}"));
+        // For who compares sandboxes at their defaults: one that only a deadline ends tells nothing there.
+        let compared = all().filter(|(probe, _)| *probe != "spin_on_every_processor");
+        compared.for_each(|(probe, _)| println!("{probe}"));
         return 0;
     }
     // A refused write of too large a file must not end the whole list.
