@@ -74,6 +74,9 @@ const CREDENTIALS_ON_TOP: &[&str] = &["token", "tokens", "gradle.properties", "s
 const SETTINGS: &[&str] =
     &["config.toml", ".cargo/config", "**/.git/config", "pip.conf", "uv.toml", "bunfig.toml"];
 
+/// What everybody trusts, by the names that it has in toolchains: no secret, unless there is a key in it.
+const CERTIFICATES: &[&str] = &["cert.pem", "cacert.pem", "ca-bundle.pem", "ca-certificates.pem"];
+
 /// Settings that are larger are not read, and look empty.
 const MOST_SETTINGS: u64 = 1 << 20;
 
@@ -181,15 +184,19 @@ fn shown(home: &Path, path: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
     shown
 }
 
-/// Everything that was found, but for settings that hold no credential.
+/// Everything that was found, but for settings that hold no credential and certificates without a key.
 fn is_secret(path: &Path) -> bool {
     let last = |pattern: &&str| pattern.rsplit('/').next().map(OsStr::new) == path.file_name();
-    if !SETTINGS.iter().any(last) {
+    let tells: fn(&str) -> bool = if SETTINGS.iter().any(last) {
+        holds_credential
+    } else if CERTIFICATES.iter().any(last) {
+        |line| line.contains("PRIVATE KEY")
+    } else {
         return true;
-    }
+    };
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(MOST_SETTINGS + 1).read_to_string(&mut text));
-    !read.is_ok_and(|length| (length as u64) <= MOST_SETTINGS) || text.lines().any(holds_credential)
+    !read.is_ok_and(|length| (length as u64) <= MOST_SETTINGS) || text.lines().any(tells)
 }
 
 /// A line of settings that gives a credential a value, or has one in an address.

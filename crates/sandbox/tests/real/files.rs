@@ -723,6 +723,7 @@ fn deep_credentials() {
         ".cargo/registry/src/c/tests/key.pem",
         ".pyenv/versions/3/lib/python3.11/site-packages/certifi/cacert.pem",
         ".rustup/settings.toml",
+        ".pyenv/versions/3/openssl/ssl/cert.pem",
         ".asdf/.git/config",
         ".local/lib/tool/main",
         ".local/share/pipx/venvs/t/bin/t",
@@ -734,6 +735,8 @@ fn deep_credentials() {
     for name in shown {
         room.write(&format!("home/{name}"), "url = https://host/\n");
     }
+    let key = ".pyenv/versions/4/openssl/ssl/cert.pem";
+    room.write(&format!("home/{key}"), "-----BEGIN PRIVATE KEY-----\nin-a-secret\n");
     // Named like nothing, and leading to one.
     std::os::unix::fs::symlink("id_rsa", room.path("home/.cargo/link")).unwrap();
     std::fs::create_dir(room.path("home/.cargo/credentials")).unwrap();
@@ -750,7 +753,7 @@ fn deep_credentials() {
     for tier in TIERS {
         // Twice: walked, and known.
         for _ in 0..2 {
-            let (words, _) = said(tier, &[&hidden[..], &[".cargo/link"]].concat(), &at);
+            let (words, _) = said(tier, &[&hidden[..], &[".cargo/link", key]].concat(), &at);
             assert_eq!(words, "end\n", "{tier}");
             let (words, faults) = said(tier, &shown, &at);
             assert_eq!(words.matches("url").count(), shown.len(), "{tier}: {words}{faults}");
