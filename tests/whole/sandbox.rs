@@ -19,7 +19,9 @@ fn a_program_keeps_its_output_and_its_code() {
     let ran = home.run(words(&[], "echo out; echo err >&2; exit 9"));
     assert_eq!((ran.code, ran.out.as_str()), (9, "out\n"));
     assert!(ran.err.starts_with("err\n"), "{}", ran.err);
-    assert!(ran.err.contains("[tier full]"), "{}", ran.err);
+    let bound = home.run(words(&["--json"], "true")).json()["memory_bound"].clone();
+    let memory = if bound == "watched" { "; memory is watched, not bounded by the kernel" } else { "" };
+    assert!(ran.err.contains(&format!("[tier full{memory}]")), "{}", ran.err);
 }
 
 #[test]
@@ -260,6 +262,171 @@ fn a_failure_is_explained_by_the_grants_that_it_would_need() {
     let explained = &ran.json()["explain"];
     assert_eq!(explained["grants"], serde_json::json!([]), "{explained:#}");
     assert_eq!(explained["never"], serde_json::json!(["/proc/kallsyms"]), "{explained:#}");
+}
+
+/// Explains a program, runs it with exactly what that says and with what nobody can grant (`further`), and gives the grants.
+fn explained(home: &Home, program: &[&str], further: &[&str]) -> Vec<String> {
+    let run = |options: &[&str]| {
+        let mut words = vec!["sandbox", "run"];
+        words.extend(options);
+        words.push("--");
+        words.extend(program);
+        let path = format!("{}:/usr/bin:/bin", home.path("home/kit/bin").display());
+        let ran = home.command(words).env("PATH", path).output().unwrap();
+        (ran.status.code(), String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap())
+    };
+    let (code, told, said) = run(&["--explain", "--json"]);
+    assert_ne!(code, Some(0), "{program:?}: {said}");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let grants: Vec<String> = serde_json::from_value(told["explain"]["grants"].clone()).unwrap();
+    let mut options: Vec<&str> = grants.iter().flat_map(|grant| grant.splitn(2, ' ')).collect();
+    options.extend(further);
+    let ran = run(&options);
+    assert_eq!(ran.0, Some(0), "{program:?} {options:?}: {ran:?} {told:#}");
+    grants
+}
+
+// Issue 6, 4: what is printed is what is needed
+#[test]
+fn with_the_grants_that_are_told_usual_programs_work() {
+    let home = Home::bare();
+    std::fs::create_dir_all(home.path("home/notes")).unwrap();
+    let real = home.path("home").canonicalize().unwrap();
+    let git = |words: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.current_dir(home.project()).env("HOME", home.path("home")).args(words);
+        assert!(command.output().unwrap().status.success(), "{words:?}");
+    };
+    for words in
+        [&["init", "-q"][..], &["config", "user.email", "a@b.example"], &["config", "user.name", "a"]]
+    {
+        git(words);
+    }
+    git(&["add", "notes.txt"]);
+    let readwrite = ["--filesystem readwrite"];
+    assert_eq!(explained(&home, &["git", "commit", "-qm", "one"], &[]), readwrite);
+    home.write("m.py", "x = 1\n");
+    let compile = "import py_compile; py_compile.compile('m.py', doraise=True)";
+    assert_eq!(explained(&home, &["python3", "-c", compile], &[]), readwrite);
+    // A folder of the user's that is not shown.
+    let script = format!("echo x >>{}", real.join("notes/log").display());
+    assert_eq!(
+        explained(&home, &["sh", "-c", &script], &[]),
+        [format!("--write {}", real.join("notes").display())]
+    );
+    assert_eq!(std::fs::read_to_string(home.path("home/notes/log")).unwrap(), "x\n", "written once");
+    // What `PATH` names is shown, what lies beside it is not.
+    for folder in ["bin", "lib"] {
+        std::fs::create_dir_all(home.path("home/kit").join(folder)).unwrap();
+    }
+    std::fs::write(home.path("home/kit/lib/data"), "data\n").unwrap();
+    let tool = home.path("home/kit/bin/tool");
+    std::fs::write(&tool, "#!/bin/sh\ncat \"${0%/*}/../lib/data\"\n").unwrap();
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(explained(&home, &["tool"], &[]), [format!("--read {}", real.join("kit/lib/data").display())]);
+    // A name: asked for, and told, without anything that leaves.
+    let proxy = format!("http://127.0.0.1:{}", proxy());
+    let get = "exec 3<>/dev/tcp/some.example/80 && printf 'GET / HTTP/1.1\\r\\nHost: some.example\\r\\nConnection: close\\r\\n\\r\\n' >&3 && \
+               cat <&3 | grep served";
+    let grants = explained(&home, &["bash", "-c", get], &["--upstream-proxy", &proxy]);
+    assert_eq!(grants, ["--network some.example"]);
+}
+
+/// A proxy that answers for every name itself.
+fn proxy() -> u16 {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut asked = [0; 1000];
+            let length = stream.read(&mut asked).unwrap_or(0);
+            if asked[..length].starts_with(b"CONNECT") {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+                let _ = stream.read(&mut asked);
+            }
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nserved\n");
+        }
+    });
+    port
+}
+
+// Issue 6, 4: explaining changes nothing
+#[test]
+fn what_is_written_while_a_failure_is_explained_is_dropped() {
+    let home = Home::bare();
+    let log = home.path("outside.txt").canonicalize().unwrap().with_file_name("log");
+    std::fs::write(&log, "begin\n").unwrap();
+    let script = format!("echo line >>{}; exit 3", log.display());
+    let ran = home.run(words(&["--explain", "--write", log.to_str().unwrap()], &script));
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "begin\nline\n");
+    let folder = log.with_file_name("logs");
+    std::fs::create_dir_all(folder.join("deep")).unwrap();
+    std::fs::write(folder.join("old"), "old\n").unwrap();
+    let script = format!(
+        "cd {}; echo line >>deep/log; test -e gone && exit 4; cat old && rm old; >gone; exit 3",
+        folder.display()
+    );
+    let ran = home.run(words(&["--explain", "--write", folder.to_str().unwrap()], &script));
+    assert_eq!((ran.code, ran.out.as_str()), (3, "old\n"), "{ran:?}");
+    assert!(
+        ran.err.contains("with everything observed, code 4"),
+        "it sees what the first run left: {}",
+        ran.err
+    );
+    assert_eq!(std::fs::read_to_string(folder.join("deep/log")).unwrap(), "line\n");
+}
+
+/// As on a machine that lets nobody make a user namespace.
+fn without_namespaces(home: &Home, options: &[&str], script: &str) -> Option<std::process::Output> {
+    if rustix::process::geteuid().is_root() {
+        use std::io::Write as _;
+        let why =
+            "skipped: root needs no user namespace; the second pass of `cargo xtask test` is another user";
+        let _ = writeln!(std::io::stderr(), "{why}");
+        return None;
+    }
+    let program = home.command::<&str>([]).get_program().to_owned();
+    let limit =
+        "echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --ambient-caps -all --inh-caps -all \"$@\"";
+    let command = home.command(words(options, script));
+    let arguments: Vec<std::ffi::OsString> = command.get_args().map(Into::into).collect();
+    let mut outer = std::process::Command::new("unshare");
+    outer
+        .args(["-U", "--map-current-user", "--keep-caps", "sh", "-c", limit, "sh"])
+        .arg(program)
+        .args(arguments);
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            outer.env(name, value);
+        }
+    }
+    Some(outer.current_dir(home.project()).output().unwrap())
+}
+
+// Issue 6, 4
+#[test]
+fn without_namespaces_a_new_file_needs_the_mode_that_makes_some() {
+    let home = Home::bare();
+    let check = |options: &[&str], script: &str, expected: &str| {
+        let Some(ran) = without_namespaces(&home, options, script) else { return };
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(said.contains("[tier no-userns") && said.contains(expected), "{script}: {said}");
+    };
+    check(&["--explain"], "echo x >new.txt", "would need: --filesystem write");
+    check(&["--explain"], "cat notes.txt >new.txt", "never granted:");
+    let log = home.path("outside.txt").canonicalize().unwrap();
+    let before = std::fs::read_to_string(&log).unwrap();
+    check(
+        &["--explain", "--write", log.to_str().unwrap()],
+        &format!("echo line >>{}; exit 3", log.display()),
+        "explain: not run again",
+    );
+    if !rustix::process::geteuid().is_root() {
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), format!("{before}line\n"));
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What was refused: the words of an event, and the list of a run's.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// More events than these tell nobody more.
 const MOST: usize = 500;
@@ -129,12 +129,24 @@ impl Certainty {
 pub(crate) struct Told {
     seen: HashSet<Denial>,
     list: Vec<Denial>,
+    /// Whether there were more.
+    more: bool,
 }
 
 impl Told {
     pub(crate) fn add(&mut self, denial: Denial) {
-        if self.list.len() < MOST && self.seen.insert(denial.clone()) {
+        if self.list.len() >= MOST {
+            self.more |= !self.seen.contains(&denial);
+        } else if self.seen.insert(denial.clone()) {
             self.list.push(denial);
+        }
+    }
+
+    /// What was only seen, and did not stay so.
+    pub(crate) fn forget(&mut self, path: &Path, rule: Rule) {
+        if self.list.iter().any(|one| one.rule == rule && one.path == path) {
+            self.list.retain(|one| one.rule != rule || one.path != path);
+            self.seen.retain(|one| one.rule != rule || one.path != path);
         }
     }
 
@@ -159,8 +171,9 @@ impl Told {
         }
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Denial> {
-        std::mem::take(&mut self.list)
+    /// The list, and whether there were more.
+    pub(crate) fn take(&mut self) -> (Vec<Denial>, bool) {
+        (std::mem::take(&mut self.list), self.more)
     }
 }
 
@@ -193,6 +206,26 @@ mod tests {
         told.add(seen.clone());
         told.confirm(vec![refused.clone(), other.clone(), written.clone(), other.clone()]);
         let both = Denial { path: seen.path, rule: Rule::Masked, ..refused };
-        assert_eq!(told.take(), [both, other, written]);
+        assert_eq!(told.take(), (vec![both, other, written], false));
+    }
+
+    // Issue 6, 4: a flood hides nothing silently
+    #[test]
+    fn more_than_are_kept_is_said() {
+        let one = |number: usize| Denial {
+            operation: Operation::Write,
+            path: format!("/{number}").into(),
+            rule: Rule::ReadOnly,
+            right: None,
+            source: Source::Observer,
+            certainty: Certainty::Refused,
+        };
+        let mut told = Told::default();
+        (0..super::MOST).for_each(|number| told.add(one(number)));
+        told.add(one(7));
+        assert!(!told.more, "the same again is no more");
+        told.add(one(super::MOST));
+        let (list, more) = told.take();
+        assert_eq!((list.len(), more), (super::MOST, true));
     }
 }

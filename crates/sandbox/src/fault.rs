@@ -70,7 +70,7 @@ impl SandboxFault {
                 "name the folders beside it, or set VAMBRACE_HOME to a folder that no program is shown"
             }
             Self::CouldNotStart { .. } => {
-                "name a program that is installed on the system, in the workspace or in a toolchain of the home folder"
+                "name a program that is installed on the system, in the workspace or in a toolchain of the home folder, or show it with `--read`"
             }
             Self::Replaced { .. } => "look at the new file, then ask again",
             Self::LauncherGone => "try again; what it ran has ended with it",

@@ -13,7 +13,7 @@ mod calls;
 use crate::spec::{Network, Observe};
 use crate::sys::seccomp::Instruction;
 
-pub(crate) use calls::{WRITE_FLAGS, wants_set_id};
+pub(crate) use calls::{FILE_SETATTR, REMOVEXATTRAT, SETXATTRAT, WRITE_FLAGS, refuses, wants_set_id};
 
 /// What a filter is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]

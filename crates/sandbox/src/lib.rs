@@ -34,6 +34,7 @@ mod sys;
 mod talk;
 mod task;
 mod tier;
+mod toolchain;
 mod walk;
 mod wire;
 

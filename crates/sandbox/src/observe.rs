@@ -5,6 +5,8 @@
 //! A path is read from the program's memory and looked up through its own root, so what is told is what the kernel
 //! would have met a moment later. A program that changes the path in between only spoils its own report.
 
+mod call;
+
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -19,17 +21,21 @@ use parking_lot::Mutex;
 use crate::audit::{Heard, Right};
 use crate::cell;
 use crate::denial::{Certainty, Denial, Operation, Rule, Source, Told};
-use crate::filter::{WRITE_FLAGS, wants_set_id};
+use crate::filter::{Walls, refuses, wants_set_id};
 use crate::network::{Door, hint};
 use crate::spec::Observe;
 use crate::sys::notify::{self, Notice};
 use crate::tier::Tier;
 use crate::wire::{Order, View};
+use call::Call;
 
 /// After so many calls of one run somebody waits for nothing else.
 const MANY: u32 = 32;
 /// Of so many processes and threads at most it is remembered where they stand.
 const MOST_STANDING: usize = 256;
+
+/// So many links are followed one after the other.
+const MOST_LINKS: usize = 8;
 
 /// What every process has of its own under the same name.
 const OWN: [&str; 6] =
@@ -75,9 +81,9 @@ impl Observer {
         let all = order.observe == Observe::All;
         let mut places: Vec<(Vec<u8>, bool)> = order.write.iter().map(|path| (path.clone(), true)).collect();
         if order.tier != Tier::NoUserns {
-            places.extend(
-                [b"/tmp".to_vec(), b"/dev/shm".to_vec(), order.home.clone()].map(|path| (path, true)),
-            );
+            // Not the home folder: what the user's has and this one has not is told.
+            places.extend([b"/tmp".to_vec(), b"/dev/shm".to_vec()].map(|path| (path, true)));
+            places.push((order.home.clone(), false));
             places.push((order.workspace.clone(), matches!(order.view, View::Fresh | View::Layered)));
             places.extend(order.read.iter().chain(&order.toolchains).map(|path| (path.clone(), false)));
         }
@@ -176,11 +182,13 @@ impl Observer {
                 return Say::GoOn;
             }
         }
-        let judged = Call::of(number, notice).filter(|_| !wants_set_id(number, &notice.arguments));
-        let Some(call) = judged else {
+        let walls = if self.tier == Tier::NoUserns { Walls::LandlockOnly } else { Walls::Namespaces };
+        let set_id = wants_set_id(number, &notice.arguments);
+        let call = Call::of(number, notice).filter(|_| !refuses(number, walls) && !set_id);
+        let Some(call) = call else {
             return Say::Refuse(Denial {
                 operation: Operation::Call,
-                path: PathBuf::from(call_name(number)),
+                path: PathBuf::from(call::name(number) + if set_id { " with a set-id bit" } else { "" }),
                 rule: Rule::Filter,
                 right: None,
                 source: Source::Observer,
@@ -199,12 +207,14 @@ impl Observer {
     fn judge_path(&mut self, pid: u32, folder: i32, address: u64, operation: Operation) -> Say {
         let Ok(text) = notify::read_text(pid, address) else { return Say::GoOn };
         let changes = matches!(operation, Operation::Write | Operation::Delete);
+        // Who wants to know everything waits for a closer look.
+        let quick = changes && !self.all;
         let absolute = text.starts_with(b"/");
-        if changes && absolute && self.plainly_open(&text) {
+        if quick && absolute && self.plainly_open(&text) {
             return Say::GoOn;
         }
         let here = folder == libc::AT_FDCWD && !absolute;
-        if changes
+        if quick
             && here
             && let Some(stands) = self.standing.get(&pid)
             && self.plainly_open(&[stands, b"/".as_slice(), &text].concat())
@@ -222,7 +232,9 @@ impl Observer {
             }
             self.standing.insert(pid, base.into_os_string().into_vec());
         }
-        if changes && self.plainly_open(path.as_os_str().as_bytes()) {
+        let plainly_open = quick && self.plainly_open(path.as_os_str().as_bytes());
+        // What is a process's own means another thing to whoever looks.
+        if plainly_open || OWN.iter().any(|own| path.starts_with(own)) {
             return Say::GoOn;
         }
         let Ok(root) = rustix::fs::open(
@@ -250,10 +262,13 @@ impl Observer {
     }
 
     fn judge_change(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
+        let path = where_it_leads(root, path);
         // The thing itself, or the folder that it would be made in.
-        let found =
-            look(root, &path).or_else(|_| look(root, path.parent().unwrap_or_else(|| Path::new("/"))));
-        let Ok(found) = found else { return Say::GoOn };
+        let folder = path.parent().unwrap_or_else(|| Path::new("/"));
+        let Ok(found) = look(root, &path).or_else(|_| look(root, folder)) else {
+            let there = self.is_hidden(&path) || self.is_hidden(folder);
+            return if there { seen(operation, path, Rule::NotShown) } else { Say::GoOn };
+        };
         let rule = if self.tier == Tier::NoUserns {
             let Some(real) = name_of(&found) else { return Say::GoOn };
             if self.writable.iter().any(|granted| real.starts_with(granted)) {
@@ -263,7 +278,11 @@ impl Observer {
         } else {
             match rustix::fs::fstatvfs(&found) {
                 Ok(facts) if facts.f_flag.contains(StatVfsMountFlags::RDONLY) => Rule::ReadOnly,
-                _ => return Say::GoOn,
+                _ => {
+                    // The program made the folder meanwhile.
+                    self.told.lock().forget(&path, Rule::NotShown);
+                    return Say::GoOn;
+                }
             }
         };
         let certainty = Certainty::Refused;
@@ -273,12 +292,8 @@ impl Observer {
     /// What is not there inside and is there outside was not found because it is not shown. What is there may still not
     /// be opened.
     fn judge_look(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
-        // Means another thing to whoever looks.
-        if OWN.iter().any(|own| path.starts_with(own)) {
-            return Say::GoOn;
-        }
+        let path = without_parents(&where_it_leads(root, path));
         let found = look(root, &path);
-        let path = without_parents(&path);
         let rule = if is_masked(&self.masked, &path) {
             Rule::Masked
         } else if let Ok(found) = &found {
@@ -286,16 +301,19 @@ impl Observer {
                 return Say::GoOn;
             }
             Rule::NotGranted
-        } else if self.tier == Tier::NoUserns
-            || (self.shows_workspace && path.starts_with(&self.workspace))
-            || path.symlink_metadata().is_err()
-        {
-            return Say::GoOn;
-        } else {
+        } else if self.is_hidden(&path) {
             Rule::NotShown
+        } else {
+            return Say::GoOn;
         };
-        let certainty = Certainty::Seen;
-        Say::Tell(Denial { operation, path, rule, right: None, source: Source::Observer, certainty })
+        seen(operation, path, rule)
+    }
+
+    /// Whether something that is not there inside is there outside.
+    fn is_hidden(&self, path: &Path) -> bool {
+        self.tier != Tier::NoUserns
+            && !(self.shows_workspace && path.starts_with(&self.workspace))
+            && path.symlink_metadata().is_ok()
     }
 
     /// By its one name. What belongs to processes is told by nobody: whose it is changes.
@@ -309,10 +327,17 @@ impl Observer {
     }
 }
 
+/// It goes on, and what comes of it is known.
+fn seen(operation: Operation, path: PathBuf, rule: Rule) -> Say {
+    let certainty = Certainty::Seen;
+    Say::Tell(Denial { operation, path, rule, right: None, source: Source::Observer, certainty })
+}
+
 fn masked(order: &Order) -> HashSet<PathBuf> {
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
     let workspace = path(&order.workspace);
-    order.masks.iter().map(|mask| workspace.join(path(&mask.path))).collect()
+    let masks = order.masks.iter().map(|mask| workspace.join(path(&mask.path)));
+    masks.chain(order.blank.iter().map(|bytes| path(bytes))).collect()
 }
 
 fn is_masked(masked: &HashSet<PathBuf>, path: &Path) -> bool {
@@ -333,58 +358,6 @@ pub(crate) fn refused_by_landlock(heard: Heard, order: &Order) -> Vec<Denial> {
     heard.found.into_iter().map(denial).collect()
 }
 
-/// What a call wants with which paths (folder handle, address of the text).
-struct Call {
-    operation: Operation,
-    paths: [Option<(i32, u64)>; 2],
-}
-
-impl Call {
-    fn of(number: libc::c_long, notice: &Notice) -> Option<Self> {
-        use Operation::{Delete, Execute, Look, Read, Write};
-        let [a, b, c, d, ..] = notice.arguments;
-        let folder = |value: u64| value as u32 as i32;
-        const HERE: i32 = libc::AT_FDCWD;
-        let one = |operation, place: (i32, u64)| Some(Self { operation, paths: [Some(place), None] });
-        let two = |operation, first, second| Some(Self { operation, paths: [Some(first), Some(second)] });
-        let open = |flags: u64| match flags as u32 {
-            flags if flags & libc::O_PATH.unsigned_abs() != 0 => Look,
-            flags if flags & WRITE_FLAGS == 0 => Read,
-            _ => Write,
-        };
-        match number {
-            libc::SYS_openat => one(open(c), (folder(a), b)),
-            libc::SYS_newfstatat
-            | libc::SYS_statx
-            | libc::SYS_faccessat
-            | libc::SYS_faccessat2
-            | libc::SYS_readlinkat => one(Look, (folder(a), b)),
-            libc::SYS_chdir => one(Look, (HERE, a)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_readlink => one(Look, (HERE, a)),
-            libc::SYS_mkdirat | libc::SYS_mknodat | libc::SYS_fchmodat => one(Write, (folder(a), b)),
-            libc::SYS_unlinkat => one(Delete, (folder(a), b)),
-            libc::SYS_renameat | libc::SYS_renameat2 => two(Write, (folder(a), b), (folder(c), d)),
-            libc::SYS_linkat => one(Write, (folder(c), d)),
-            libc::SYS_symlinkat => one(Write, (folder(b), c)),
-            libc::SYS_truncate => one(Write, (HERE, a)),
-            libc::SYS_execve => one(Execute, (HERE, a)),
-            libc::SYS_execveat => one(Execute, (folder(a), b)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => one(open(b), (HERE, a)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_creat | libc::SYS_mkdir | libc::SYS_mknod | libc::SYS_chmod => one(Write, (HERE, a)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_unlink | libc::SYS_rmdir => one(Delete, (HERE, a)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename => two(Write, (HERE, a), (HERE, b)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_link | libc::SYS_symlink => one(Write, (HERE, b)),
-            _ => None,
-        }
-    }
-}
-
 /// What a path of another process begins at, from its own root on.
 fn base_of(pid: u32, folder: i32, absolute: bool) -> Option<PathBuf> {
     let link = match folder {
@@ -403,6 +376,19 @@ fn look(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }
 
+/// What the last name of a path leads to where that is a link, as far as there are links.
+fn where_it_leads(root: &OwnedFd, mut path: PathBuf) -> PathBuf {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..MOST_LINKS {
+        let link = rustix::fs::openat2(root, &path, flags, Mode::empty(), resolve);
+        let Ok(target) = link.and_then(|link| rustix::fs::readlinkat(link, "", Vec::new())) else { break };
+        let target = PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes()));
+        path = path.parent().unwrap_or_else(|| Path::new("/")).join(target);
+    }
+    path
+}
+
 /// By its letters: where a link leads up, what is told is not quite what was met.
 fn without_parents(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
@@ -419,33 +405,4 @@ fn without_parents(path: &Path) -> PathBuf {
 fn name_of(handle: &OwnedFd) -> Option<PathBuf> {
     let name = rustix::fs::readlink(format!("/proc/self/fd/{}", handle.as_raw_fd()), Vec::new()).ok()?;
     Some(PathBuf::from(std::ffi::OsString::from_vec(name.into_bytes())))
-}
-
-fn call_name(number: libc::c_long) -> String {
-    let known: &[(libc::c_long, &str)] = &[
-        (libc::SYS_ptrace, "ptrace"),
-        (libc::SYS_mount, "mount"),
-        (libc::SYS_umount2, "umount"),
-        (libc::SYS_unshare, "unshare"),
-        (libc::SYS_setns, "setns"),
-        (libc::SYS_syslog, "syslog"),
-        (libc::SYS_bpf, "bpf"),
-        (libc::SYS_keyctl, "keyctl"),
-        (libc::SYS_add_key, "add_key"),
-        (libc::SYS_socket, "socket"),
-        (libc::SYS_chroot, "chroot"),
-        (libc::SYS_pivot_root, "pivot_root"),
-        (libc::SYS_perf_event_open, "perf_event_open"),
-        (libc::SYS_userfaultfd, "userfaultfd"),
-        (libc::SYS_process_vm_readv, "process_vm_readv"),
-        (libc::SYS_open_by_handle_at, "open_by_handle_at"),
-        (libc::SYS_name_to_handle_at, "name_to_handle_at"),
-        (libc::SYS_fchmod, "fchmod with a set-id bit"),
-        (libc::SYS_fchmodat, "fchmodat with a set-id bit"),
-        (libc::SYS_openat, "openat with a set-id bit"),
-    ];
-    known
-        .iter()
-        .find(|(one, _)| *one == number)
-        .map_or_else(|| format!("system call {number}"), |(_, name)| (*name).to_owned())
 }

@@ -1,12 +1,6 @@
-//! From what is wanted to what a cell is told: paths in full, the environment from nothing, toolchains of the home
-//! folder without their credentials.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "paths that the user names are looked up once, before the walls"
-)]
+//! From what is wanted to what a cell is told: paths in full, the environment from nothing.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -14,49 +8,8 @@ use crate::fault::SandboxFault;
 use crate::spec::{Filesystem, Spec, plain_name};
 use crate::task::Task;
 use crate::tier::Tier;
+use crate::toolchain::Toolchains;
 use crate::wire::{Bytes, Mask, Order, Scratch, View};
-
-/// Toolchains that live in the home folder.
-const TOOLCHAINS: &[&str] = &[
-    ".rustup",
-    ".cargo",
-    ".pyenv",
-    ".nvm",
-    ".volta",
-    "go",
-    ".go",
-    ".local/bin",
-    ".local/share/uv",
-    ".local/share/pnpm",
-    ".local/share/mise",
-    ".deno",
-    ".bun",
-    ".rbenv",
-    ".asdf",
-    ".sdkman",
-    ".ghcup",
-    ".opam",
-    ".jenv",
-    ".nodenv",
-];
-
-/// Credential files, in a toolchain's own folder.
-const CREDENTIALS: &[&str] = &[
-    "credentials",
-    "credentials.toml",
-    ".npmrc",
-    ".netrc",
-    "_netrc",
-    ".pypirc",
-    ".git-credentials",
-    "auth.json",
-    ".yarnrc",
-    ".yarnrc.yml",
-    "token",
-    "tokens",
-    "gradle.properties",
-    "settings.xml",
-];
 
 /// Nobody works in there.
 const SYSTEM: &[&str] =
@@ -94,15 +47,22 @@ pub(crate) fn home(spec: &Spec, task: Option<&Task>) -> PathBuf {
     }
 }
 
+/// What was looked up for a run.
+pub(crate) struct Found {
+    pub(crate) toolchains: Toolchains,
+    pub(crate) masks: Vec<Mask>,
+    pub(crate) scratch: Vec<Scratch>,
+}
+
 pub(crate) fn build(
     spec: &Spec,
     workspace: &Path,
     tier: Tier,
     task: Option<&Task>,
-    masks: Vec<Mask>,
-    scratch: Vec<Scratch>,
+    found: Found,
     landlock_abi: i32,
 ) -> Result<Order, SandboxFault> {
+    let Found { toolchains, masks, scratch } = found;
     let view = match spec.filesystem {
         Filesystem::Deny => View::Absent,
         Filesystem::Read => View::Read,
@@ -110,7 +70,6 @@ pub(crate) fn build(
         Filesystem::ReadWrite | Filesystem::Speculative => View::Layered,
     };
     let home = home(spec, task);
-    let toolchains = toolchains(spec, workspace);
     let mut write = spec.write.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
     let read = spec.read.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
     if tier == Tier::NoUserns {
@@ -126,7 +85,7 @@ pub(crate) fn build(
         (View::Fresh, Some(task)) => task.part("work"),
         _ => start_folder(spec, workspace)?,
     };
-    let path = search_path(spec, &toolchains, &read, workspace);
+    let path = search_path(spec, &toolchains.shown, &read, workspace);
     let environment = environment(spec, &path, &cwd, &home, task);
     let mut arguments = vec![spec.program.as_bytes().to_vec()];
     arguments.extend(spec.arguments.iter().map(|argument| argument.as_bytes().to_vec()));
@@ -149,9 +108,10 @@ pub(crate) fn build(
             .map(|name| name.as_bytes().to_vec())
             .collect(),
         read: read.iter().map(|path| bytes(path)).collect(),
-        blank: toolchains.iter().flat_map(|folder| credentials(folder)).map(|path| bytes(&path)).collect(),
-        toolchains: toolchains.iter().map(|path| bytes(path)).collect(),
+        blank: toolchains.blank.iter().map(|path| bytes(path)).collect(),
+        toolchains: toolchains.shown.iter().map(|path| bytes(path)).collect(),
         write: write.iter().map(|path| bytes(path)).collect(),
+        drops_writes: spec.drops_writes,
         scratch,
         limits: spec.limits,
         network: spec.network,
@@ -207,37 +167,6 @@ fn start_folder(spec: &Spec, workspace: &Path) -> Result<PathBuf, SandboxFault> 
     }
     // In an empty view only the root is there.
     Ok(if spec.filesystem == Filesystem::Write { workspace.to_owned() } else { workspace.join(&spec.cwd) })
-}
-
-/// What is shown of the home folder: known toolchains, and what `PATH` names there.
-pub(crate) fn toolchains(spec: &Spec, workspace: &Path) -> Vec<PathBuf> {
-    let Some(home) = spec.home.as_ref().and_then(|home| home.canonicalize().ok()) else { return Vec::new() };
-    let known = TOOLCHAINS.iter().map(|name| home.join(name));
-    let mut shown: Vec<PathBuf> = Vec::new();
-    for folder in known.chain(spec.path.iter().cloned()) {
-        let Ok(folder) = folder.canonicalize() else { continue };
-        let inside = folder.starts_with(&home) && folder != home;
-        let overlaps = folder.starts_with(workspace) || workspace.starts_with(&folder);
-        if inside && !overlaps && folder.is_dir() && !shown.iter().any(|outer| folder.starts_with(outer)) {
-            shown.push(folder);
-        }
-    }
-    shown
-}
-
-/// The credential files of a toolchain, where they really are; of a folder of them, what lies in it.
-fn credentials(folder: &Path) -> Vec<PathBuf> {
-    let named = |name: &OsStr| CREDENTIALS.iter().any(|credential| name == *credential);
-    let hits = entries(folder).filter(|entry| named(&entry.file_name())).map(|entry| entry.path());
-    let files = hits.flat_map(|hit| match hit.is_dir() {
-        true => entries(&hit).map(|entry| entry.path()).collect(),
-        false => vec![hit],
-    });
-    files.filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_file()).collect()
-}
-
-fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> {
-    fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok)
 }
 
 fn search_path(spec: &Spec, toolchains: &[PathBuf], read: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {

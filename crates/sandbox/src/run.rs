@@ -24,6 +24,7 @@ use crate::sys::message;
 use crate::talk::{Reading, Said, Talk};
 use crate::task::{self, Task};
 use crate::tier::Tier;
+use crate::toolchain::Toolchains;
 use crate::wire::{self, Header, Mask, Order, Scratch};
 
 /// Build folders that hold what others need: shown where the project has them, instead of a volume.
@@ -99,6 +100,11 @@ impl Sandbox {
         if tier == Tier::NoUserns && spec.network == Network::Gated {
             let mut reasons = reasons();
             reasons.push("tier no-userns has no network of its own, so none can be gated".to_owned());
+            return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
+        }
+        if tier == Tier::NoUserns && spec.drops_writes && !spec.write.is_empty() {
+            let mut reasons = reasons();
+            reasons.push("tier no-userns cannot drop what is written to further paths".to_owned());
             return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
         let layered = matches!(spec.filesystem, Filesystem::ReadWrite | Filesystem::Speculative);
@@ -192,7 +198,7 @@ impl Sandbox {
         let Talk { report, observer, untold, said, streams: [out, err], told, audit, layers, .. } = talk;
         let exit = said.exit(spec)?;
         let heard = audit.map(Audit::finish).unwrap_or_default();
-        let denials_missing = heard.missing;
+        let lost = heard.missing;
         let told = told.map(|told| {
             let mut told = told.lock();
             told.confirm(observe::refused_by_landlock(heard, &prepared.order));
@@ -201,14 +207,15 @@ impl Sandbox {
         let (out, out_read) = out.finish();
         let (err, err_read) = err.finish();
         self.aside.leave((untold, report, observer, out_read, err_read));
+        let (denials, more) = told.unwrap_or_default();
         let changes = self.changes(spec, &prepared, layers, since)?;
         Ok(Outcome {
             tier,
             exit,
             stdout: out,
             stderr: err,
-            denials: told.unwrap_or_default(),
-            denials_missing,
+            denials,
+            denials_missing: lost || more,
             changes,
             duration: start.elapsed(),
             peak_memory: said.peak_memory,
@@ -239,11 +246,13 @@ impl Sandbox {
         Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
     }
 
-    /// Whether the names of the workspace were walked before, or need not be.
+    /// Whether the names of the workspace and of the toolchains were walked before, or need not be.
     fn knows(&self, spec: &Spec, ground: &Ground) -> bool {
         let key = (ground.workspace.clone(), spec.masked.clone());
-        matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write)
-            || self.walks.lock().contains_key(&key)
+        let workspace = matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write)
+            || self.walks.lock().contains_key(&key);
+        let home = |home: &PathBuf| self.homes.lock().contains_key(&(home.clone(), spec.path.clone()));
+        workspace && spec.home.as_ref().is_none_or(home)
     }
 
     fn prepare(&self, spec: &Spec, tier: Tier, ground: &Ground) -> Result<Prepared, Attempt> {
@@ -272,12 +281,9 @@ impl Sandbox {
             ),
             _ => None,
         };
-        let mut order =
-            order::build(spec, workspace, tier, task.as_deref(), masks, scratch, self.landlock_abi)?;
-        if stranger {
-            order.toolchains.clear();
-            order.blank.clear();
-        }
+        let toolchains = if stranger { Default::default() } else { self.toolchains(spec, workspace)? };
+        let found = order::Found { toolchains, masks, scratch };
+        let mut order = order::build(spec, workspace, tier, task.as_deref(), found, self.landlock_abi)?;
         self.places.refuse_shown(&order, task.as_deref())?;
         let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();
         order.guarded = vec![std::process::id(), self.launcher_id(), group];
@@ -297,6 +303,16 @@ impl Sandbox {
         let masks = walk.masks(base, masked).map_err(SandboxFault::system("cannot walk the workspace"))?;
         self.walks.lock().insert(key, walk);
         Ok(masks)
+    }
+
+    /// What is shown of the home folder.
+    fn toolchains(&self, spec: &Spec, workspace: &Path) -> Result<Toolchains, SandboxFault> {
+        let Some(home) = &spec.home else { return Ok(Toolchains::default()) };
+        let key = (home.clone(), spec.path.clone());
+        let known = self.homes.lock().remove(&key).flatten();
+        let (toolchains, kept) = Toolchains::of(home, &spec.path, workspace, known)?;
+        self.homes.lock().insert(key, kept);
+        Ok(toolchains)
     }
 
     #[expect(clippy::disallowed_methods, reason = "folders of the state, which no program sees")]
@@ -402,7 +418,7 @@ struct Prepared {
 
 /// The time that stamps of files are compared with. A stamp may lag behind the clock by a tick, unless somebody looked
 /// at the file since its last change (Linux 6.13); the overlay looks at every file before it copies it.
-fn now() -> i128 {
+pub(crate) fn now() -> i128 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }

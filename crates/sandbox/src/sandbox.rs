@@ -11,6 +11,7 @@ use std::sync::{Arc, Once, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
 use vambrace_core::block::BlockList;
 
 use crate::aside::Aside;
@@ -22,6 +23,7 @@ use crate::order;
 use crate::sys::message;
 use crate::task::Task;
 use crate::tier::{Features, Tier};
+use crate::toolchain::Homes;
 use crate::walk::Walk;
 use crate::wire::{self, Bytes, Order, Report, Request, View};
 
@@ -96,6 +98,13 @@ fn really(path: &Path) -> PathBuf {
     path.ancestors().find_map(found).unwrap_or_else(|| path.to_owned())
 }
 
+/// As many open files as this process may have, and the launcher with it. Descriptors that a program leaves on their way between
+/// sockets count against all of its user's processes, each by its own limit: ours is to be larger than a program's.
+fn more_descriptors() {
+    let now = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now });
+}
+
 /// More lists than these are not remembered.
 const MOST_LISTS: usize = 64;
 
@@ -109,6 +118,7 @@ pub struct Sandbox {
     pub(crate) landlock_abi: i32,
     pub(crate) footing: launcher::Footing,
     pub(crate) walks: Mutex<HashMap<(PathBuf, Vec<String>), Walk>>,
+    pub(crate) homes: Mutex<Homes>,
     pub(crate) aside: Aside,
     pub(crate) swept: Once,
     /// Lists of names that were compiled.
@@ -125,6 +135,7 @@ impl Sandbox {
     /// first argument is [`launcher::ARGUMENT`].
     #[expect(clippy::disallowed_methods, reason = "the launcher itself, with an empty environment")]
     pub fn start(program: &Path, places: Places) -> Result<Self, SandboxFault> {
+        more_descriptors();
         let (ours, theirs) = message::pair().map_err(SandboxFault::system("the launcher's socket"))?;
         let launcher = Command::new(program)
             .arg(launcher::ARGUMENT)
@@ -143,6 +154,7 @@ impl Sandbox {
             landlock_abi: cell::landlock_abi(),
             footing: launcher::Footing::now(),
             walks: Mutex::new(HashMap::new()),
+            homes: Mutex::new(HashMap::new()),
             aside: Aside::default(),
             swept: Once::new(),
             names: Mutex::new(HashMap::new()),

@@ -32,6 +32,8 @@ pub struct Spec {
     pub read: Vec<PathBuf>,
     /// Further paths that may be changed, directly.
     pub write: Vec<PathBuf>,
+    /// Whether what is written there goes into a layer that is dropped; not in tier no-userns.
+    pub drops_writes: bool,
     /// Names that are masked in the workspace (`.env`, `secrets/`, `*.pem`), at any depth.
     pub masked: Vec<String>,
     /// Names below the workspace that are never promoted.
@@ -128,6 +130,8 @@ pub struct Limits {
     pub open_files: u64,
     /// `/tmp`, the home folder and changed files together, in bytes.
     pub disk: u64,
+    /// What is written into build folders, in bytes; watched.
+    pub scratch: u64,
     /// Kept of each of the two output streams, in bytes.
     pub output: usize,
 }
@@ -145,6 +149,7 @@ impl Default for Limits {
             file_size: 1024 * MIB,
             open_files: 1024,
             disk: 1024 * MIB,
+            scratch: 16 * 1024 * MIB,
             output: 1 << 20,
         }
     }
@@ -252,6 +257,7 @@ impl Spec {
             filesystem: Filesystem::Read,
             read: Vec::new(),
             write: Vec::new(),
+            drops_writes: false,
             masked: hidden_from_programs().map(str::to_owned).collect(),
             protected: owned(PROTECTED),
             scratch: Vec::new(),

@@ -1,4 +1,4 @@
-//! Which names of a workspace are masked: a walk over folder handles, kept between runs. A folder whose stamps are as
+//! Which names of a workspace, or of some folders of another, are masked: a walk over folder handles, kept between runs. A folder whose stamps are as
 //! they were is not read again; a stamp that is too young to be trusted is. From the second unchanged look on the kernel
 //! tells what changes ([`vigil`]), where it can: then nothing is looked at that did not change.
 
@@ -23,8 +23,12 @@ const YOUNG_NS: i128 = 50_000_000;
 pub(crate) const DEEPEST: usize = 3800;
 
 /// The folders of a workspace as they were seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Walk {
+    /// Where it begins, below the root; the root's own path is empty.
+    starts: Vec<Bytes>,
+    /// Folders that are not walked.
+    closed: Option<BlockList>,
     folders: HashMap<Bytes, Folder>,
     /// What was found last, and every folder with its stamp: as long as all stand, so does that.
     last: Vec<Mask>,
@@ -51,7 +55,30 @@ struct Stamp {
     changed: i128,
 }
 
+impl Default for Walk {
+    fn default() -> Self {
+        Self::within(vec![Bytes::new()], None)
+    }
+}
+
 impl Walk {
+    /// Of some folders below the root only.
+    pub(crate) fn within(starts: Vec<Bytes>, closed: Option<BlockList>) -> Self {
+        Self {
+            starts,
+            closed,
+            folders: HashMap::new(),
+            last: Vec::new(),
+            stamps: Vec::new(),
+            vigil: None,
+            unwatchable: false,
+        }
+    }
+
+    pub(crate) fn starts(&self) -> &[Bytes] {
+        &self.starts
+    }
+
     /// The masks as of now.
     pub(crate) fn masks(&mut self, root: BorrowedFd<'_>, names: &BlockList) -> Result<Vec<Mask>, Errno> {
         match self.vigil.as_ref().map(|vigil| vigil.seen(root)) {
@@ -99,7 +126,7 @@ impl Walk {
             let known = self.folders.get_mut(path)?;
             let (stamp, mode) = look(root, &CString::new(name.as_slice()).ok()?).ok()?;
             let handle = open_beneath(root, name, OFlags::RDONLY | OFlags::DIRECTORY).ok()?;
-            let fresh = read(handle, path, stamp, mode, now, names).ok()?;
+            let fresh = read(handle, path, stamp, mode, now, names, self.closed.as_ref()).ok()?;
             let same = known.stamp.inode == stamp.inode
                 && known.mode == fresh.mode
                 && known.folders.iter().collect::<HashSet<_>>() == fresh.folders.iter().collect();
@@ -116,7 +143,8 @@ impl Walk {
     /// The masks of the folders as they are known.
     fn found(&self) -> Vec<Mask> {
         let mut masks = Vec::new();
-        let mut ahead: Vec<(Bytes, Vec<u32>)> = vec![(Bytes::new(), Vec::new())];
+        let mut ahead: Vec<(Bytes, Vec<u32>)> =
+            self.starts.iter().map(|start| (start.clone(), Vec::new())).collect();
         while let Some((path, mut modes)) = ahead.pop() {
             let Some(folder) = self.folders.get(&path) else { continue };
             modes.push(folder.mode);
@@ -146,12 +174,12 @@ impl Walk {
     fn walk(&mut self, root: BorrowedFd<'_>, names: &BlockList) -> Result<Vec<Mask>, Errno> {
         let now = now();
         let mut seen = HashMap::with_capacity(self.folders.len());
-        let mut ahead: Vec<Bytes> = vec![Bytes::new()];
+        let mut ahead = self.starts.clone();
         while let Some(path) = ahead.pop() {
             let name: &[u8] = if path.is_empty() { b"." } else { &path };
             let (stamp, mode) = match look(root, &CString::new(name).map_err(|_| Errno::INVAL)?) {
                 Ok(found) => found,
-                Err(errno) if path.is_empty() => return Err(errno),
+                Err(errno) if self.starts.contains(&path) => return Err(errno),
                 // It went away or is not ours to see; then it is nobody's inside either.
                 Err(_) => continue,
             };
@@ -159,8 +187,8 @@ impl Walk {
             let folder = match known {
                 Some(folder) if folder.settled && folder.stamp == stamp => folder,
                 _ => match open_beneath(root, name, OFlags::RDONLY | OFlags::DIRECTORY) {
-                    Ok(handle) => read(handle, &path, stamp, mode, now, names)?,
-                    Err(errno) if path.is_empty() => return Err(errno),
+                    Ok(handle) => read(handle, &path, stamp, mode, now, names, self.closed.as_ref())?,
+                    Err(errno) if self.starts.contains(&path) => return Err(errno),
                     Err(_) => continue,
                 },
             };
@@ -200,6 +228,7 @@ fn read(
     mode: u32,
     now: i128,
     names: &BlockList,
+    closed: Option<&BlockList>,
 ) -> Result<Folder, Errno> {
     let settled = now - stamp.changed.max(stamp.modified) > YOUNG_NS;
     let mut folder = Folder { stamp, settled, mode, folders: Vec::new(), masked: Vec::new() };
@@ -211,9 +240,9 @@ fn read(
             continue;
         }
         let relative = join(path, name);
-        let secret = names.blocks_entry(&String::from_utf8_lossy(&relative)).is_some();
+        let told = String::from_utf8_lossy(&relative);
         // What is too deep to be looked at by its path is not shown: secrets may lie below.
-        if secret || relative.len() > DEEPEST {
+        if names.blocks_entry(&told).is_some() || relative.len() > DEEPEST {
             folder.masked.push(name.to_vec());
             continue;
         }
@@ -224,7 +253,7 @@ fn read(
             }
             known => known,
         };
-        if kind == FileType::Directory {
+        if kind == FileType::Directory && closed.is_none_or(|closed| closed.blocks_entry(&told).is_none()) {
             folder.folders.push(name.to_vec());
         }
     }

@@ -129,7 +129,9 @@ pub(crate) struct Order {
     /// The user's own toolchains, read-only.
     pub(crate) toolchains: Vec<Bytes>,
     pub(crate) write: Vec<Bytes>,
-    /// Files below what is shown that must look empty.
+    /// Whether what is written there is dropped.
+    pub(crate) drops_writes: bool,
+    /// Files and folders below what is shown that must look empty.
     pub(crate) blank: Vec<Bytes>,
     pub(crate) scratch: Vec<Scratch>,
     pub(crate) limits: Limits,
@@ -203,7 +205,7 @@ pub(crate) enum Report {
     },
     /// From the cell: the tree used more memory than it may.
     OverMemory,
-    /// From the keeper: the run wrote more than it may.
+    /// From the cell or keeper: the run wrote more than it may.
     OverDisk,
     /// From the launcher, last: what the control group saw and whether the deadline struck.
     Ended { oom: bool, timed_out: bool, peak_memory: Option<u64>, memory_limited: bool },

@@ -18,14 +18,21 @@
 mod real {
     pub(crate) mod audit;
     pub(crate) mod basics;
-    pub(crate) mod escape;
     pub(crate) mod files;
     pub(crate) mod input;
     pub(crate) mod kit;
-    pub(crate) mod probes;
     pub(crate) mod promotion;
     pub(crate) mod tiers;
     pub(crate) mod trees;
+}
+
+#[path = "escape"]
+mod escape {
+    pub(crate) mod events;
+    pub(crate) mod hoards;
+    pub(crate) mod neighbours;
+    pub(crate) mod probes;
+    pub(crate) mod suite;
     pub(crate) mod tricks;
 }
 
@@ -39,7 +46,7 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["probe", name] => return ExitCode::from(real::probes::main(name)),
+        ["probe", name] => return ExitCode::from(escape::probes::main(name)),
         ["masked-proc", room] => real::tiers::behind_a_mask(room),
         ["another-user", room] => real::tiers::as_another_user(room),
         ["unified-only", room] => return real::tiers::unified_only(room),
@@ -56,7 +63,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         ["table"] => {
-            real::escape::table();
+            escape::suite::table();
             return ExitCode::SUCCESS;
         }
         _ => {}
@@ -72,6 +79,6 @@ fn main() -> ExitCode {
     trials.extend(real::trees::trials());
     trials.extend(real::tiers::trials());
     trials.extend(real::audit::trials());
-    trials.extend(real::escape::trials());
+    trials.extend(escape::suite::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

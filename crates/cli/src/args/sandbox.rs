@@ -65,9 +65,10 @@ pub(crate) struct SandboxRun {
     /// Processes and threads.
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) processes: u64,
-    /// What /tmp, the home folder and changed files may take together.
-    #[arg(long, value_name = "M", default_value = "1G", value_parser = size)]
-    pub(crate) disk: u64,
+    /// What /tmp, the home folder and changed files may take together, and what is written into build folders; 1G, and 16G
+    /// for build folders, when left out.
+    #[arg(long, value_name = "M", value_parser = size)]
+    pub(crate) disk: Option<u64>,
     /// A further path that may be read and executed.
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,
@@ -84,8 +85,8 @@ pub(crate) struct SandboxRun {
     /// Which refusals are told: `off` none, `writes` those of changes and starts of programs, `all` reads as well.
     #[arg(long, value_enum, default_value_t = ObserveMode::Writes)]
     pub(crate) observe: ObserveMode,
-    /// When the program fails, run it once more with everything observed, change nothing, and tell which further
-    /// grants it would need.
+    /// When the program fails, run it once more with everything observed, drop what it writes, and tell which further
+    /// grants it would need. What it sends to hosts that it may reach is sent again.
     #[arg(long)]
     pub(crate) explain: bool,
     /// The SHA-256 that the program's file must have, in hexadecimal: another file under its name is not started.

@@ -31,6 +31,7 @@ use crate::out::{Out, Tone, paint};
 use crate::places;
 use crate::project::ProjectFiles;
 use crate::vault::Vault;
+use grants::{Grants, Known, Mode};
 use screen::Screen;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
@@ -50,7 +51,10 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let (outcome, attempts) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
     let promoted = promote(&sandbox, &spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
-    let grants = if wish.explain && failed { Some(explain(&sandbox, &spec, gates.as_ref())?) } else { None };
+    let grants = match wish.explain && failed {
+        true => Some(explain(&sandbox, &spec, &outcome, gates.as_ref(), &wish.network)?),
+        false => None,
+    };
     if out.is_json() {
         let told = told::json(&outcome, &promoted, grants.as_ref(), attempts.as_ref());
         out.value(&screen::clean_value(told, &redactor)?);
@@ -135,7 +139,9 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     })?;
     spec.limits.memory = wish.memory;
     spec.limits.processes = wish.processes;
-    spec.limits.disk = wish.disk;
+    if let Some(disk) = wish.disk {
+        (spec.limits.disk, spec.limits.scratch) = (disk, disk);
+    }
     spec.read = wish.read.clone();
     spec.write = wish.write.clone();
     spec.scratch = match wish.scratch.as_slice() {
@@ -236,30 +242,47 @@ fn promote(sandbox: &Sandbox, spec: &Spec, outcome: &Outcome) -> Promoted {
     }
 }
 
-/// Runs it once more with everything observed, and takes nothing over. Where it fails for want of something that gives it
-/// nothing of the machine (a layer to write to that is dropped, a loopback interface of its own), it gets that and runs
-/// again: then it is known whether that is enough, or what lies behind.
+/// Runs it once more with everything observed, and takes nothing over; what it writes to further paths is dropped. Where it
+/// fails for want of something that gives it nothing of the machine (a layer to write to that is dropped, a network of its own
+/// that leads nowhere), it gets that and runs again: then it is known whether that is enough, or what lies behind.
 fn explain(
     sandbox: &Sandbox,
     spec: &Spec,
+    first: &Outcome,
     gates: Option<&network::Gates>,
-) -> Result<grants::Grants, Failure> {
+    typed: &str,
+) -> Result<Grants, Failure> {
     let mut spec = spec.clone();
+    let listed = gates.is_some_and(|gates| !gates.only_tells()).then(|| typed.to_owned());
+    let mut known = Known { listed, ..Known::default() };
+    if first.tier == Tier::NoUserns && !spec.write.is_empty() {
+        // What it writes there cannot be dropped.
+        return Ok(Grants::of(first, &spec, sandbox, &known, None).not_again());
+    }
     spec.observe = Observe::All;
+    spec.drops_writes = true;
     if spec.filesystem == Filesystem::ReadWrite {
         spec.filesystem = Filesystem::Speculative;
     }
-    let (mut given, mut telling) = (Vec::new(), None);
+    let mut telling = None;
     loop {
         let gates = telling.as_ref().or(gates);
         let run = &mut |spec: &Spec| sandbox.run(spec, Input::Nothing, &mut |_, _| {});
         let (outcome, attempts) = gated(gates, &spec, run)?;
-        // What a list left out is known from the run before.
+        known.hosts = attempts.as_ref().map(network::wanted).unwrap_or_default();
+        // What a list left out was told of the run before.
         let attempts = attempts.filter(|_| gates.is_some_and(network::Gates::only_tells));
-        let grants = grants::Grants::of(&outcome, &spec, sandbox, &given, attempts);
+        let grants = Grants::of(&outcome, &spec, sandbox, &known, attempts);
+        if !grants.is_enough() && known.given.last() == Some(&Mode::Make) {
+            // An empty folder is not what it needs.
+            known.given.pop();
+            known.vain.push(Mode::Make);
+            spec.filesystem = Filesystem::Read;
+            continue;
+        }
         let Some(mode) = grants.harmless() else { return Ok(grants) };
         mode.give(&mut spec);
-        given.push(mode);
+        known.given.push(mode);
         if spec.network == Network::Loopback {
             telling = Some(network::Gates::telling(&mut spec)?);
         }
@@ -271,8 +294,8 @@ fn shown(path: &Path) -> String {
     vambrace_core::quote::quoted(path.as_os_str().as_bytes())
 }
 
-/// The kernel's records of refusals are not all there.
-const MISSING: &str = "some denials may be missing: there were more than the kernel's records hold";
+/// The list of refusals is not whole.
+const MISSING: &str = "some denials may be missing: there were more than are kept";
 
 fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
     json!({

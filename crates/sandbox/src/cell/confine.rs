@@ -159,6 +159,9 @@ pub(super) fn confine(
     if order.audited {
         tell(errand.report.as_fd(), &Report::Begins, &[]).step("report")?;
     }
+    // Last: what other runs of this user have on its way between sockets counts against it whenever one is sent.
+    let [.., (resource, bound)] = stock.bounds.0;
+    set(resource, order.limits.open_files, bound).step("limits")?;
     last();
     if let (Some(digest), Some(candidate)) = (order.digest, candidates.first()) {
         return Ok(execute_pinned(candidate, digest, &arguments, &environment));
@@ -259,10 +262,9 @@ fn candidates(order: &Order) -> Result<Words, Errno> {
     Ok(Vec::new())
 }
 
-/// What is limited, in the order of [`limit`]'s numbers.
+/// What is limited, in the order of [`limit`]'s numbers; the last by itself.
 const RESOURCES: [Resource; 9] = [
     Resource::Core,
-    Resource::Nofile,
     Resource::Fsize,
     Resource::Cpu,
     Resource::Data,
@@ -270,6 +272,7 @@ const RESOURCES: [Resource; 9] = [
     Resource::Memlock,
     Resource::Msgqueue,
     Resource::Sigpending,
+    Resource::Nofile,
 ];
 
 /// So many times what the whole tree may hold is what one process may ask for where the tree is watched.
@@ -277,11 +280,11 @@ const WATCHED: u64 = 8;
 
 /// Limits that hold already, and are inherited: none is widened.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds([Option<u64>; RESOURCES.len()]);
+pub(super) struct Bounds([(Resource, Option<u64>); RESOURCES.len()]);
 
 impl Bounds {
     pub(super) fn now() -> Self {
-        Self(RESOURCES.map(|resource| rustix::process::getrlimit(resource).maximum))
+        Self(RESOURCES.map(|resource| (resource, rustix::process::getrlimit(resource).maximum)))
     }
 }
 
@@ -318,7 +321,6 @@ fn limit(
     let wanted = [
         // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
         1,
-        limits.open_files,
         file,
         limits.cpu_seconds,
         data,
@@ -327,9 +329,10 @@ fn limit(
         800 << 10,
         1024,
     ];
-    for ((resource, most), bound) in RESOURCES.into_iter().zip(wanted).zip(bounds.0) {
-        let most = bound.map_or(most, |bound| bound.min(most));
-        rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
-    }
-    Ok(())
+    bounds.0.into_iter().zip(wanted).try_for_each(|((resource, bound), most)| set(resource, most, bound))
+}
+
+fn set(resource: Resource, most: u64, bound: Option<u64>) -> Result<(), Errno> {
+    let most = bound.map_or(most, |bound| bound.min(most));
+    rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
+use rustix::thread::{Gid, Uid};
 
 use super::shell::{Shell, mask_ahead, whiteout};
 use super::template::{SITE, SYSTEM};
@@ -62,9 +63,14 @@ impl Shell {
         // The outer before what lies in it.
         shown.sort_by_key(|(path, ..)| trimmed(path).split(|byte| *byte == b'/').count());
         let mut handles = Vec::new();
+        let mut layers = 0;
         for (path, what) in shown {
             grounds.lay(self, &path).step("further path")?;
             match what {
+                Shown::Path(Access::ReadWrite, ids) if order.drops_writes => {
+                    layers += 1;
+                    self.layer(&path, layers, ids).step("further path")?;
+                }
                 Shown::Path(access, ids) => match self.show(&path, access, ids) {
                     // It was there when the order was written; a program without it is safe.
                     Err(Errno::NOENT) => {}
@@ -97,6 +103,59 @@ impl Shell {
             mounting::make_file(self.root.as_fd(), path)?
         };
         mounting::attach(tree.as_fd(), place.as_fd())
+    }
+
+    /// Shows a file or folder of the host so that what is written to it is dropped: a folder under a layer of its own, of a
+    /// file a copy.
+    fn layer(&self, path: &[u8], number: usize, ids: Option<&OwnedFd>) -> Result<(), Errno> {
+        let source = mounting::open_source(self.host.as_fd(), path)?;
+        let facts = rustix::fs::fstat(&source)?;
+        let kind = FileType::from_raw_mode(facts.st_mode);
+        if !matches!(kind, FileType::Directory | FileType::RegularFile) {
+            // What is written to a pipe or a device cannot be dropped.
+            return Ok(());
+        }
+        let name = format!("further-{number}");
+        let room = self.own_folder(&self.private, name.as_bytes(), 0o755)?;
+        if kind == FileType::RegularFile {
+            let own = self.own_file(&room, facts.st_mode & 0o777)?;
+            let mut from = std::fs::File::from(mounting::open_beneath(
+                self.host.as_fd(),
+                trimmed(path),
+                OFlags::RDONLY,
+            )?);
+            let copied = std::io::copy(&mut from, &mut std::fs::File::from(own));
+            copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            let own = mounting::open_beneath(room.as_fd(), b"file", OFlags::PATH)?;
+            let tree = mounting::clone_tree(own.as_fd())?;
+            return mounting::attach(tree.as_fd(), mounting::make_file(self.root.as_fd(), path)?.as_fd());
+        }
+        let below = self.own_folder(&room, b"lower", 0o755)?;
+        self.own_folder(&room, b"upper", facts.st_mode & 0o1777)?;
+        self.own_folder(&room, b"work", 0o755)?;
+        let tree = mounting::clone_tree(source.as_fd())?;
+        mounting::restrict(tree.as_fd(), Access::ReadOnly, ids.map(OwnedFd::as_fd))?;
+        mounting::attach(tree.as_fd(), below.as_fd())?;
+        // The layers are named from here.
+        rustix::process::fchdir(&self.private)?;
+        let at = |layer: &str| format!("{name}/{layer}").into_bytes();
+        let (lower, upper, work) = (at("lower"), at("upper"), at("work"));
+        let options: [(&std::ffi::CStr, &[u8]); 3] =
+            [(c"lowerdir", &lower), (c"upperdir", &upper), (c"workdir", &work)];
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let merged = mounting::make(c"overlay", &options, &[c"userxattr"], attributes)?;
+        mounting::attach(merged.as_fd(), mounting::make_folder(self.root.as_fd(), path)?.as_fd())
+    }
+
+    /// A new file of whom the program runs as, open for writing.
+    fn own_file(&self, folder: &OwnedFd, mode: u32) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL;
+        let file = rustix::fs::openat(folder, "file", flags, Mode::from_raw_mode(mode))?;
+        if self.identity.taken {
+            let (uid, gid) = (Uid::from_raw(self.identity.uid), Gid::from_raw(self.identity.gid));
+            rustix::fs::fchown(&file, Some(uid), Some(gid))?;
+        }
+        Ok(file)
     }
 
     fn paths<'a>(&self, order: &Order, ids: Option<&'a Ids>) -> Vec<(Vec<u8>, Shown<'a>)> {
@@ -197,12 +256,18 @@ impl Shell {
         Ok(())
     }
 
-    /// Puts an empty file over one that is there.
+    /// Puts an empty file, or folder, over one that is there.
     fn blank(&self, path: &[u8]) -> Result<(), Errno> {
-        let Ok(place) = mounting::open_beneath(self.root.as_fd(), trimmed(path), OFlags::PATH) else {
-            return Ok(());
+        let place = match mounting::open_beneath(self.root.as_fd(), trimmed(path), OFlags::PATH) {
+            // It went away, or is not shown: another user's folder is on the way, where nobody in here gets either.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => return Ok(()),
+            place => place?,
         };
-        let empty = mounting::make_file(self.private.as_fd(), b"empty")?;
+        let folder = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode) == FileType::Directory;
+        let empty = match folder {
+            true => mounting::make_folder(self.private.as_fd(), b"empty-folder")?,
+            false => mounting::make_file(self.private.as_fd(), b"empty")?,
+        };
         let tree = mounting::clone_tree(empty.as_fd())?;
         mounting::restrict(tree.as_fd(), Access::ReadOnly, None)?;
         mounting::attach(tree.as_fd(), place.as_fd())

@@ -9,13 +9,13 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
-use super::meter::{Meter, Over};
+use super::meter::{Disk, Meter, Over};
 use super::rehearsal::rehearse;
 use super::watch::{exited, let_go_first, reap};
 use super::{Errand, Stock, become_program, confine, receive, tell};
 use crate::filter::Walls;
 use crate::sys::process;
-use crate::wire::{Expected, Identity, Report};
+use crate::wire::{Expected, Identity};
 
 /// TERM asks the tree to end, INT ends it; both come from the launcher, INT also by its death.
 const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
@@ -68,7 +68,11 @@ fn run(
     let Some(Errand { report, order, go, streams: _open, .. }) = came else { return Ok(()) };
     // The folders of the run lie beside its home.
     let home = Path::new(std::ffi::OsStr::from_bytes(&order.home));
-    let disk = home.parent().map(|folder| (folder.to_owned(), order.limits.disk));
+    let disk = home.parent().map(|folder| Disk {
+        folders: vec![folder.to_owned()],
+        most: order.limits.disk,
+        since: None,
+    });
     let ended = wait(program, Meter::new((!go.memory_limited).then_some(order.limits.memory), disk));
     end_all();
     let told = match ended {
@@ -77,8 +81,7 @@ fn run(
             let_go_first(&report, status);
             return Ok(());
         }
-        End::Over(Over::Memory) => Report::OverMemory,
-        End::Over(Over::Disk) => Report::OverDisk,
+        End::Over(over) => over.report(),
         // The launcher tells why.
         End::Asked => return Ok(()),
     };

@@ -48,6 +48,7 @@ fn sample() -> Order {
         read: Vec::new(),
         toolchains: vec![text(32); 2],
         write: vec![text(32); 2],
+        drops_writes: false,
         blank: Vec::new(),
         scratch: Vec::new(),
         limits: Limits::default(),

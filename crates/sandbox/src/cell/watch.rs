@@ -1,17 +1,20 @@
 //! The first process of a cell once the program runs: reaps what is orphaned, passes the request to end on, watches the
-//! memory where the kernel does not. When it ends, the kernel ends everything else in here.
+//! memory where the kernel does not, and build folders. When it ends, the kernel ends everything else in here.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::meter::Meter;
+use super::meter::{Disk, Meter};
 use super::{Errand, tell};
 use crate::fault::{Named as _, Step};
 use crate::sys::process;
-use crate::wire::Report;
+use crate::wire::{Order, Report};
 
 pub(super) const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
 
@@ -19,12 +22,12 @@ pub(super) const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
 /// the report, once, and not by every end of a pipe.
 pub(super) fn wait(program: Pid, errand: &Errand) -> Result<(), Step> {
     let Errand { report, order, go, .. } = errand;
-    let mut meter = Meter::new((!go.memory_limited).then_some(order.limits.memory), None);
+    let mut meter = Meter::new((!go.memory_limited).then_some(order.limits.memory), scratch(order));
     let mut asked = false;
     loop {
         let signal = process::wait_signal(WAITED_FOR, meter.patience());
-        if meter.look(everybody).is_some() {
-            return tell(report.as_fd(), &Report::OverMemory, &[]).step("report");
+        if let Some(over) = meter.look(everybody) {
+            return tell(report.as_fd(), &over.report(), &[]).step("report");
         }
         match signal {
             Some(number) if number == Signal::TERM.as_raw() => {
@@ -42,6 +45,15 @@ pub(super) fn wait(program: Pid, errand: &Errand) -> Result<(), Step> {
             None => {}
         }
     }
+}
+
+/// Build folders lie on the machine's disk: what the program writes there is watched.
+fn scratch(order: &Order) -> Option<Disk> {
+    let workspace = Path::new(OsStr::from_bytes(&order.workspace));
+    let folders = order.scratch.iter().map(|one| workspace.join(OsStr::from_bytes(&one.name))).collect();
+    // A stamp may lag behind the clock by a tick.
+    let since = Some(crate::run::now() - 50_000_000);
+    (!order.scratch.is_empty()).then_some(Disk { folders, most: order.limits.scratch, since })
 }
 
 /// Ends and takes whoever is left, so that the caller need not wait for the kernel to take the walls down.

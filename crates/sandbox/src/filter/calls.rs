@@ -21,6 +21,10 @@ const FORBIDDEN: &[libc::c_long] = &[
     libc::SYS_kcmp,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
+    // Where memory lies.
+    libc::SYS_mbind,
+    libc::SYS_set_mempolicy,
+    libc::SYS_set_mempolicy_home_node,
     // Large, young or rarely tested parts of the kernel.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
@@ -170,9 +174,9 @@ const FILE_REQUESTS: &[u32] = &[0x66, 0x58, 0x76, 0x94, 0xf5, 0x72, 0xbc, 0x83];
 const FILE_QUESTIONS: &[u32] =
     &[0xc020_660b, 0x8008_6601, 0x801c_581f, 0x8008_7601, 0x4004_9409, 0x4020_940d];
 /// Of Linux 6.13 and 6.17.
-const SETXATTRAT: libc::c_long = 463;
-const REMOVEXATTRAT: libc::c_long = 466;
-const FILE_SETATTR: libc::c_long = 469;
+pub(crate) const SETXATTRAT: libc::c_long = 463;
+pub(crate) const REMOVEXATTRAT: libc::c_long = 466;
+pub(crate) const FILE_SETATTR: libc::c_long = 469;
 
 /// Shared with every process of the user where there is no namespace of its own for them.
 const SHARED: &[libc::c_long] = &[
@@ -236,6 +240,8 @@ const LOOKS: &[libc::c_long] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_readlinkat,
+    libc::SYS_statfs,
+    libc::SYS_inotify_add_watch,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_stat,
     #[cfg(target_arch = "x86_64")]
@@ -328,6 +334,12 @@ pub(super) fn rules(profile: &Profile) -> BTreeMap<u32, Rule> {
     }
 }
 
+/// Whether a call is refused whatever its arguments: who is asked about it tells it and never lets it go on.
+pub(crate) fn refuses(number: libc::c_long, walls: Walls) -> bool {
+    let attributes = || ATTRIBUTES.contains(&number) || SHARED.contains(&number);
+    FORBIDDEN.contains(&number) || (walls == Walls::LandlockOnly && attributes())
+}
+
 fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
     let mut rules = BTreeMap::new();
     // What is refused anyway is told as well, when everything is to be told.
@@ -354,14 +366,14 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
             // Alone, and as a group.
             let groups = profile.guarded.iter().map(|guarded| guarded.wrapping_neg());
             let targets = profile.guarded.iter().copied().chain(groups).chain([everybody]);
-            let cases = targets.map(|value| (vec![Test::Equal { argument: 0, value }], NO)).collect();
+            let cases = targets.map(|value| (vec![Test::Equal { argument: 0, value }], no)).collect();
             let rule = Rule { cases, otherwise: Verdict::Allow };
             for number in SIGNALS {
                 put(&mut rules, *number, rule.clone());
             }
-            put(&mut rules, libc::SYS_pidfd_send_signal, Rule::always(NO));
+            put(&mut rules, libc::SYS_pidfd_send_signal, Rule::always(no));
             // The kernel signals whom a handle is said to belong to.
-            let asked = |value: u32| (vec![Test::Equal { argument: 1, value }], NO);
+            let asked = |value: u32| (vec![Test::Equal { argument: 1, value }], no);
             let cases = OWNERS.iter().map(|value| asked(*value)).collect();
             put(&mut rules, libc::SYS_fcntl, Rule { cases, otherwise: Verdict::Allow });
             for value in OWNER_REQUESTS {
@@ -377,8 +389,9 @@ fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
     if profile.observe == Observe::Off {
         return;
     }
-    let looks = if profile.observe == Observe::All { LOOKS } else { &[] };
-    for number in CHANGES.iter().chain(looks) {
+    let (looks, attributes) =
+        if profile.observe == Observe::All { (LOOKS, ATTRIBUTES) } else { (&[][..], &[][..]) };
+    for number in CHANGES.iter().chain(looks).chain(attributes) {
         put(rules, *number, Rule::always(Verdict::Ask));
     }
     // The run's own start was decided by whoever ordered it. A program that imitates it is only not told about.
@@ -400,25 +413,25 @@ fn observed(profile: &Profile, rules: &mut BTreeMap<u32, Rule>) {
 }
 
 fn arguments(profile: &Profile, no: Verdict, rules: &mut BTreeMap<u32, Rule>) {
-    put(rules, libc::SYS_clone, Rule::when(Test::AnyBit { argument: 0, bits: NEW_NAMESPACES }, NO));
+    put(rules, libc::SYS_clone, Rule::when(Test::AnyBit { argument: 0, bits: NEW_NAMESPACES }, no));
     let terminal = [libc::TIOCSTI as u32, TIOCLINUX, TIOCSETD];
     let request = |value: u32| vec![Test::Equal { argument: 1, value }];
-    let mut cases: Vec<_> = terminal.into_iter().map(|value| (request(value), NO)).collect();
+    let mut cases: Vec<_> = terminal.into_iter().map(|value| (request(value), no)).collect();
     if profile.walls == Walls::LandlockOnly {
         cases.extend(FILE_QUESTIONS.iter().map(|value| (request(*value), Verdict::Allow)));
         let kind = |kind: u32| vec![Test::MaskedEqual { argument: 1, mask: 0xff00, value: kind << 8 }];
-        cases.extend(FILE_REQUESTS.iter().map(|value| (kind(*value), NO)));
+        cases.extend(FILE_REQUESTS.iter().map(|value| (kind(*value), no)));
     }
     put(rules, libc::SYS_ioctl, Rule { cases, otherwise: Verdict::Allow });
     let same = |argument, value| vec![Test::Equal { argument, value }];
-    put(rules, libc::SYS_personality, Rule::only_when(vec![same(0, 0), same(0, u32::MAX)], NO));
+    put(rules, libc::SYS_personality, Rule::only_when(vec![same(0, 0), same(0, u32::MAX)], no));
     for number in ABOUT_A_PROCESS {
-        put(rules, *number, Rule::only_when(vec![same(0, 0)], NO));
+        put(rules, *number, Rule::only_when(vec![same(0, 0)], no));
     }
     let own = vec![Test::Equal { argument: 0, value: 0 }, Test::Equal { argument: 1, value: 0 }];
-    put(rules, libc::SYS_setpriority, Rule::only_when(vec![own], NO));
+    put(rules, libc::SYS_setpriority, Rule::only_when(vec![own], no));
     let own = vec![Test::Equal { argument: 0, value: 1 }, Test::Equal { argument: 1, value: 0 }];
-    put(rules, libc::SYS_ioprio_set, Rule::only_when(vec![own], NO));
+    put(rules, libc::SYS_ioprio_set, Rule::only_when(vec![own], no));
     let family = |value: libc::c_int| Test::Equal { argument: 0, value: value.unsigned_abs() };
     put(rules, libc::SYS_socketpair, Rule::only_when(vec![vec![family(libc::AF_UNIX)]], no));
     let mut allowed = Vec::new();

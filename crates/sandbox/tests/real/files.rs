@@ -45,6 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::owners_stay_the_workspaces", owners_stay),
         test("files::scratch_folders_outlive_a_run_and_are_never_promoted", scratch_folders),
         test("files::toolchains_are_shown_without_credentials_and_nothing_else_of_home", toolchains),
+        test("files::credentials_of_toolchains_are_empty_at_any_depth", deep_credentials),
         test("files::no_run_is_shown_the_state_folder", state_folder),
         test("files::extra_paths_are_readable_or_writable", extra_paths),
         test("files::names_that_are_no_text_come_over", names_that_are_no_text),
@@ -701,6 +702,73 @@ fn toolchains() {
         assert_eq!(said, format!("tool\nmine\n[net]\n{own}"), "{tier}: {}", err(&outcome));
         assert!(!room.path("home/.cargo/bin/evil").exists());
         assert!(!room.path("home/own").exists());
+    }
+}
+
+// T12; issue 6, 2
+fn deep_credentials() {
+    let room = Room::new();
+    let hidden = [
+        "go/src/p/.env",
+        "go/src/p/key.pem",
+        ".cargo/config.toml",
+        ".cargo/id_rsa",
+        ".cargo/sub/credentials.toml",
+        ".cargo/token",
+        ".nvm/versions/node/v1/etc/npmrc",
+        ".nvm/.git/config",
+        ".local/share/uv/credentials/one",
+        ".local/lib/tool/.netrc",
+    ];
+    let shown = [
+        "go/bin/p",
+        "go/pkg/mod/m/cacert.pem",
+        ".cargo/bin/token",
+        ".cargo/registry/src/c/tests/key.pem",
+        ".pyenv/versions/3/lib/python3.11/site-packages/certifi/cacert.pem",
+        ".rustup/settings.toml",
+        ".pyenv/versions/3/openssl/ssl/cert.pem",
+        ".asdf/.git/config",
+        ".local/lib/tool/main",
+        ".local/share/pipx/venvs/t/bin/t",
+        ".local/share/uv/tools/t/bin/t",
+    ];
+    for name in hidden {
+        room.write(&format!("home/{name}"), "url = https://u:in-a-secret@host/\n");
+    }
+    for name in shown {
+        room.write(&format!("home/{name}"), "url = https://host/\n");
+    }
+    let key = ".pyenv/versions/4/openssl/ssl/cert.pem";
+    room.write(&format!("home/{key}"), "-----BEGIN PRIVATE KEY-----\nin-a-secret\n");
+    // Named like nothing, and leading to one.
+    std::os::unix::fs::symlink("id_rsa", room.path("home/.cargo/link")).unwrap();
+    std::fs::create_dir(room.path("home/.cargo/credentials")).unwrap();
+    std::os::unix::fs::symlink("/usr", room.path("home/.cargo/secrets")).unwrap();
+    let own = start(&room.path("state"));
+    let said = |tier: Tier, names: &[&str], files: &dyn Fn(&str) -> String| {
+        let list: String = names.iter().map(|name| format!(" {}", files(name))).collect();
+        let spec = room.shell(Filesystem::Read, &format!("cat{list}; ls /usr >/dev/null && echo end"));
+        let outcome =
+            own.run(&in_tier(spec, tier), vambrace_sandbox::Input::Nothing, &mut |_, _| {}).unwrap();
+        (out(&outcome), err(&outcome))
+    };
+    let at = |name: &str| room.path(&format!("home/{name}")).display().to_string();
+    for tier in TIERS {
+        // Twice: walked, and known.
+        for _ in 0..2 {
+            let (words, _) = said(tier, &[&hidden[..], &[".cargo/link", key]].concat(), &at);
+            assert_eq!(words, "end\n", "{tier}");
+            let (words, faults) = said(tier, &shown, &at);
+            assert_eq!(words.matches("url").count(), shown.len(), "{tier}: {words}{faults}");
+        }
+        // What is new since then, and what changed without a trace in its folder.
+        room.write("home/.rustup/new/.npmrc", "in-a-secret\n");
+        room.write("home/.asdf/.git/config", "url = https://u:in-a-secret@host/\n");
+        let (words, _) = said(tier, &[".rustup/new/.npmrc", ".asdf/.git/config"], &at);
+        assert_eq!(words, "end\n", "{tier}");
+        std::fs::remove_dir_all(room.path("home/.rustup/new")).unwrap();
+        room.write("home/.asdf/.git/config", "url = https://host/\n");
     }
 }
 

@@ -11,6 +11,7 @@ use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start,
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
+        test("trees::what_is_written_into_build_folders_is_bounded", build_folders),
         test("trees::the_deadline_ends_the_whole_tree", the_deadline_ends_the_whole_tree),
         test("trees::a_program_that_ignores_term_or_stops_itself_is_ended", ignoring_term),
         test("trees::a_program_may_clean_up_when_it_is_asked_to_end", a_program_may_clean_up),
@@ -612,4 +613,22 @@ pub(crate) fn broker(arguments: &[String]) {
         std::io::Write::flush(&mut stdout).unwrap();
     });
     panic!("{ended:?}");
+}
+
+// T13: in every mode, and only what the run itself writes
+fn build_folders() {
+    let room = Room::new();
+    let own = start(&room.path("state"));
+    let run = |script: &str, most: u64| {
+        let mut spec = limited(room.shell(Filesystem::Read, script), 60_000);
+        spec.scratch = vec!["target".to_owned()];
+        spec.limits.scratch = most;
+        own.run(&in_tier(spec, Tier::Full), Input::Nothing, &mut |_, _| {}).unwrap().exit
+    };
+    let endless = "i=0; while :; do head -c 1000000 /dev/zero >target/$i; i=$((i+1)); sleep 0.02; done";
+    assert_eq!(run(endless, 4 << 20), Exit::OutOfDisk);
+    let hidden = "mkdir target/h; chmod 300 target/h; while :; do sleep 0.1; done";
+    assert_eq!(run(hidden, 4 << 20), Exit::OutOfDisk);
+    // What was there before does not count, hidden or not.
+    assert_eq!(run("echo x >target/new; sleep 0.25; chmod 700 target/h", 1 << 20), Exit::Code(0));
 }

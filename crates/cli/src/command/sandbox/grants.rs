@@ -20,7 +20,22 @@ use crate::out::{Out, Tone, paint};
 pub(super) enum Mode {
     See,
     Change,
+    /// Without namespaces: only new files, in a folder that begins empty.
+    Make,
     Loopback,
+}
+
+/// What is known besides what the run itself came to.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// What the run had beyond what was asked for.
+    pub(super) given: Vec<Mode>,
+    /// What was tried and did not help.
+    pub(super) vain: Vec<Mode>,
+    /// What `--network` listed.
+    pub(super) listed: Option<String>,
+    /// Hosts that were refused.
+    pub(super) hosts: BTreeSet<String>,
 }
 
 impl Mode {
@@ -28,6 +43,7 @@ impl Mode {
         let (option, value) = match self {
             Self::See => ("--filesystem", "read"),
             Self::Change => ("--filesystem", "readwrite"),
+            Self::Make => ("--filesystem", "write"),
             Self::Loopback => ("--network", "loopback"),
         };
         (option, value.to_owned())
@@ -38,6 +54,7 @@ impl Mode {
         match self {
             Self::See => spec.filesystem = Filesystem::Read,
             Self::Change => spec.filesystem = Filesystem::Speculative,
+            Self::Make => spec.filesystem = Filesystem::Write,
             Self::Loopback => spec.network = Network::Loopback,
         }
     }
@@ -47,6 +64,8 @@ impl Mode {
 #[derive(Debug)]
 pub(super) struct Grants {
     exit_code: i32,
+    /// Whether it could not be run again.
+    not_again: bool,
     denials: Vec<Denial>,
     /// Whether there may have been more.
     missing: bool,
@@ -59,41 +78,40 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// `given` is what the run had beyond what was asked for.
     pub(super) fn of(
         outcome: &Outcome,
         spec: &Spec,
         sandbox: &Sandbox,
-        given: &[Mode],
+        known: &Known,
         attempts: Option<Attempts>,
     ) -> Self {
         let workspace = spec.workspace.canonicalize().unwrap_or_else(|_| spec.workspace.clone());
         let mut found = Found::default();
-        // Behind a gate names are answered without it.
-        let needless = |path: &Path| spec.network == Network::Gated && path == Path::new("/etc/resolv.conf");
-        for denial in outcome.denials.iter().filter(|denial| !needless(&denial.path)) {
-            found.add(denial, denial.path.starts_with(&workspace), spec, outcome.tier, sandbox);
+        for denial in &outcome.denials {
+            let inside = denial.path.starts_with(&workspace);
+            found.add(denial, inside, spec, outcome.tier, sandbox, &known.vain);
         }
         let enough = outcome.exit == Exit::Code(0);
         let free = |mode: &&Mode| match mode {
             Mode::See => false,
             // Who saw the files before sees no more of them.
-            Mode::Change => spec.filesystem == Filesystem::Read,
+            Mode::Change | Mode::Make => spec.filesystem == Filesystem::Read,
             Mode::Loopback => spec.network == Network::None,
         };
         let harmless = found.modes.iter().find(free).copied().filter(|_| !enough);
-        let mut words: Vec<_> = given.iter().map(|mode| mode.words()).collect();
+        let mut words: Vec<_> = known.given.iter().map(|mode| mode.words()).collect();
         if !enough {
             words.extend(found.words());
-            let hosts = attempts.as_ref().map(network::wanted).unwrap_or_default();
-            if !hosts.is_empty() {
-                // Whoever reaches hosts has a loopback interface too.
+            if !known.hosts.is_empty() {
+                // Who asks for hosts needs them, and has a loopback interface with them.
                 words.retain(|(option, _)| *option != "--network");
-                words.push(("--network", hosts.into_iter().collect::<Vec<_>>().join(",")));
+                let hosts = known.listed.iter().chain(&known.hosts).map(String::as_str);
+                words.push(("--network", hosts.collect::<Vec<_>>().join(",")));
             }
         }
         Self {
             exit_code: outcome.exit.code(),
+            not_again: false,
             denials: outcome.denials.clone(),
             missing: outcome.denials_missing,
             words,
@@ -103,16 +121,32 @@ impl Grants {
         }
     }
 
+    /// Of the first run only, because another would change something.
+    pub(super) fn not_again(self) -> Self {
+        Self { not_again: true, harmless: None, ..self }
+    }
+
+    pub(super) fn is_enough(&self) -> bool {
+        self.exit_code == 0
+    }
+
     /// What can be tried before anybody is asked.
     pub(super) fn harmless(&self) -> Option<Mode> {
         self.harmless
     }
 
     pub(super) fn say(&self, clean: &dyn Fn(&str) -> String, out: Out) {
-        out.say(paint(
-            Tone::Strong,
-            format!("explain: run again with everything observed, code {}", self.exit_code),
-        ));
+        let head = match (self.not_again, self.is_enough()) {
+            (true, _) => {
+                "explain: not run again, what it writes to `--write` paths cannot be dropped in this tier"
+                    .to_owned()
+            }
+            (_, true) => {
+                "explain: run again with everything observed and what follows, it ended well".to_owned()
+            }
+            _ => format!("explain: run again with everything observed, code {}", self.exit_code),
+        };
+        out.say(paint(Tone::Strong, head));
         for denial in &self.denials {
             let path = plain(&clean(&shown(&denial.path)));
             out.say(format!("  refused: {} {path}: {}", denial.operation.as_str(), denial.rule.as_str()));
@@ -126,7 +160,7 @@ impl Grants {
         }
         if self.missing {
             out.say(format!("  {}", paint(Tone::Care, MISSING)));
-        } else if self.denials.is_empty() && !other {
+        } else if self.denials.is_empty() && !other && self.words.is_empty() && !self.not_again {
             out.say("  nothing was refused: the sandbox is not why it fails");
         }
         for (option, value) in &self.words {
@@ -146,7 +180,7 @@ impl Grants {
         let words: Vec<String> =
             self.words.iter().map(|(option, value)| format!("{option} {value}")).collect();
         json!({
-            "exit_code": self.exit_code,
+            "exit_code": self.exit_code, "run_again": !self.not_again,
             "denials": self.denials.iter().map(denial_json).collect::<Vec<_>>(),
             "denials_missing": self.missing, "grants": words, "never": self.never,
             "network": self.attempts.as_ref().map(network::json),
@@ -165,13 +199,27 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, denial: &Denial, inside: bool, spec: &Spec, tier: Tier, sandbox: &Sandbox) {
+    fn add(
+        &mut self,
+        denial: &Denial,
+        inside: bool,
+        spec: &Spec,
+        tier: Tier,
+        sandbox: &Sandbox,
+        vain: &[Mode],
+    ) {
         let path = &denial.path;
         let looks = matches!(denial.operation, Operation::Look | Operation::Read | Operation::Execute);
         let mode = match spec.filesystem {
             Filesystem::Deny if inside && looks => Some(Mode::See),
             // Without namespaces there is no overlay to take what is written.
             _ if inside && tier != Tier::NoUserns => Some(Mode::Change),
+            // But a new file may be made in a folder of its own.
+            Filesystem::Read
+                if inside && denial.operation == Operation::Write && path.symlink_metadata().is_err() =>
+            {
+                Some(Mode::Make).filter(|mode| !vain.contains(mode))
+            }
             _ => None,
         };
         let whole = match denial.operation {
@@ -191,6 +239,8 @@ impl Found {
             _ if inside || !sandbox.may_show(&whole) => {
                 self.never.insert(path.display().to_string());
             }
+            // Whose network leads to a gate is answered without it.
+            _ if spec.network == Network::Gated && path == Path::new("/etc/resolv.conf") => {}
             (Operation::Look, _) => {
                 self.look.insert(whole);
             }

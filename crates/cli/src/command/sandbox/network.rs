@@ -145,16 +145,6 @@ impl Gates {
     }
 }
 
-/// What was refused for want of an entry in the list, as entries.
-pub(super) fn wanted((events, _): &Attempts) -> BTreeSet<String> {
-    let entry = |event: &Event| match (event.action, &event.reason) {
-        (Action::Dns, Some(Reason::HostNotAllowed)) => Some(event.host.clone()),
-        (_, Some(Reason::HostNotAllowed | Reason::AddressNotAllowed)) => Some(place(event)),
-        _ => None,
-    };
-    events.iter().filter_map(entry).collect()
-}
-
 /// On standard error: what did not happen.
 pub(super) fn say((events, left_off): &Attempts, clean: &dyn Fn(&str) -> String, out: Out) {
     for event in events.iter().filter(|event| event.reason.is_some()) {
@@ -172,6 +162,23 @@ pub(super) fn say((events, left_off): &Attempts, clean: &dyn Fn(&str) -> String,
     if *left_off > 0 {
         out.say(faint(format!("[{left_off} attempts more]")));
     }
+}
+
+/// What was refused and could be listed, as it would be written.
+pub(super) fn wanted((events, _): &Attempts) -> BTreeSet<String> {
+    let written = |event: &Event| match (event.action, event.port) {
+        (Action::Dns, _) | (_, 80 | 443) => event.host.clone(),
+        _ => place(event),
+    };
+    let unlisted = |event: &&Event| {
+        matches!(
+            event.reason,
+            Some(Reason::HostNotAllowed | Reason::AddressNotAllowed | Reason::PortNotAllowed)
+        )
+    };
+    let refused = events.iter().filter(unlisted);
+    let words: BTreeSet<String> = refused.map(written).collect();
+    words.into_iter().filter(|word| Rules::parse([word.as_str()]).is_ok()).collect()
 }
 
 fn place(event: &Event) -> String {

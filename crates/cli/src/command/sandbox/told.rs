@@ -64,7 +64,11 @@ pub(super) fn say(
             plain(&clean(&fault.to_string()))
         ));
     }
-    out.say(faint(format!("[tier {}]", outcome.tier)));
+    let memory = match outcome.memory_bound {
+        MemoryBound::Kernel => "",
+        MemoryBound::Watched => "; memory is watched, not bounded by the kernel",
+    };
+    out.say(faint(format!("[tier {}{memory}]", outcome.tier)));
 }
 
 fn path(change: &Change) -> String {

@@ -1,11 +1,12 @@
 //! Further probes: programs that are started in roundabout ways keep the same walls.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{Error, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
 
-use super::probes::{Attempt, Probe, room, scratch};
+use super::probes::{Attempt, Probe, call, room, scratch};
 
 /// Every one by its name.
 pub(crate) const TRICKS: &[Probe] = &[
@@ -15,6 +16,12 @@ pub(crate) const TRICKS: &[Probe] = &[
         let said = own.or_else(|_| Command::new("su").args(["-c", "id -u"]).output())?;
         let root = String::from_utf8_lossy(&said.stdout).trim() == "0";
         if root { Ok(()) } else { Err(Error::other("no gain")) }
+    }),
+    // 20: what a file system says of itself.
+    ("space_outside", || {
+        let path = CString::new(room("outside").display().to_string())?;
+        let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
+        call(unsafe { libc::statfs(path.as_ptr(), &raw mut facts) })
     }),
     // 75: a program without a name has the same walls.
     ("program_in_memory_reads_outside", || {

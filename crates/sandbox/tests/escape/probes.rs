@@ -2,7 +2,7 @@
 //! anybody else's: `Ok` means that it got through, an error is what stopped it.
 //!
 //! Paths come in the environment: `ESCAPE_ROOM` is a folder of the host with `outside/file`, `home/.ssh/id_ed25519`
-//! and `state/ledger` in it, `ESCAPE_BROKER` the process that started the sandbox.
+//! and `state/ledger` in it, `ESCAPE_BROKER` the process that started the sandbox, `ESCAPE_SIBLING` the program of another run.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -437,9 +437,10 @@ const PROBES: &[Probe] = &[
 
 static ZERO: libc::c_int = 0;
 
-/// Those of this list and of the other.
+/// Those of this list and of the others.
 pub(crate) fn all() -> impl Iterator<Item = &'static Probe> {
-    PROBES.iter().chain(super::tricks::TRICKS)
+    let further = [super::tricks::TRICKS, super::neighbours::NEIGHBOURS, super::hoards::HOARDS];
+    PROBES.iter().chain(further.into_iter().flatten())
 }
 
 /// Every way to give a file of one's own a set-id bit.
@@ -501,11 +502,20 @@ pub(crate) fn main(name: &str) -> u8 {
         println!("{}", if done == 0 { "exchanged" } else { "refused" });
         return 0;
     }
+    if name == "signal_everybody" {
+        super::neighbours::signal_everybody();
+        return 0;
+    }
+    if name.starts_with("hold_descriptors") {
+        return u8::from(super::hoards::hold_descriptors().is_ok());
+    }
     if name == "swapped_link" {
         return u8::from(super::tricks::swapped_link(100_000).is_ok());
     }
     if name == "names" {
-        all().for_each(|(probe, _)| println!("{probe}"));
+        // For who compares sandboxes at their defaults: one that only a deadline ends tells nothing there.
+        let compared = all().filter(|(probe, _)| *probe != "spin_on_every_processor");
+        compared.for_each(|(probe, _)| println!("{probe}"));
         return 0;
     }
     // A refused write of too large a file must not end the whole list.
@@ -528,7 +538,7 @@ pub(crate) fn room(name: &str) -> PathBuf {
     Path::new(&std::env::var("ESCAPE_ROOM").unwrap_or_default()).join(name)
 }
 
-fn broker() -> libc::pid_t {
+pub(crate) fn broker() -> libc::pid_t {
     std::env::var("ESCAPE_BROKER").ok().and_then(|pid| pid.parse().ok()).unwrap_or(1)
 }
 
@@ -542,7 +552,7 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     Path::new(&std::env::var("TMPDIR").unwrap_or_else(|_| "/tmp".to_owned())).join(name)
 }
 
-fn read(path: PathBuf) -> Attempt {
+pub(crate) fn read(path: PathBuf) -> Attempt {
     let mut byte = [0; 1];
     match File::open(path)?.read(&mut byte)? {
         0 => Err(Error::other("empty")),
@@ -550,11 +560,11 @@ fn read(path: PathBuf) -> Attempt {
     }
 }
 
-fn write(path: PathBuf) -> Attempt {
+pub(crate) fn write(path: PathBuf) -> Attempt {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(b"escaped\n")
 }
 
-fn list(path: PathBuf) -> Attempt {
+pub(crate) fn list(path: PathBuf) -> Attempt {
     let mut names = fs::read_dir(path)?;
     // Folders of our own making on the way to the workspace are no secret.
     if names.any(|name| name.is_ok_and(|name| name.file_name() != "project")) {
@@ -568,11 +578,11 @@ fn socket(family: i32, kind: i32, protocol: i32) -> Attempt {
     call(unsafe { libc::socket(family, kind, protocol) })
 }
 
-fn call(returned: i32) -> Attempt {
+pub(crate) fn call(returned: i32) -> Attempt {
     if returned < 0 { Err(Error::last_os_error()) } else { Ok(()) }
 }
 
-fn number(returned: i64) -> Result<i64, Error> {
+pub(crate) fn number(returned: i64) -> Result<i64, Error> {
     if returned < 0 { Err(Error::last_os_error()) } else { Ok(returned) }
 }
 
@@ -586,7 +596,7 @@ fn unless_judged(error: Error) -> Attempt {
     }
 }
 
-fn first(attempts: impl IntoIterator<Item = Attempt>) -> Attempt {
+pub(crate) fn first(attempts: impl IntoIterator<Item = Attempt>) -> Attempt {
     let mut last = Err(Error::other("nothing tried"));
     for attempt in attempts {
         last = attempt;
@@ -598,7 +608,7 @@ fn first(attempts: impl IntoIterator<Item = Attempt>) -> Attempt {
 }
 
 /// In a process of its own, because it would change this one.
-fn in_child(attempt: impl FnOnce() -> Attempt) -> Attempt {
+pub(crate) fn in_child(attempt: impl FnOnce() -> Attempt) -> Attempt {
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = match attempt() {

@@ -1,0 +1,157 @@
+//! What a call that waits at the filter wants, by its number and arguments; what has no entry is refused.
+//!
+//! **Invariant.** A call that the filter refuses whatever its path goes on in no case: it has no entry here, or
+//! [`crate::filter::refuses`] it.
+
+use crate::denial::Operation;
+use crate::filter::{FILE_SETATTR, REMOVEXATTRAT, SETXATTRAT, WRITE_FLAGS};
+use crate::sys::notify::Notice;
+
+/// What a call wants with which paths (folder handle, address of the text).
+pub(super) struct Call {
+    pub(super) operation: Operation,
+    pub(super) paths: [Option<(i32, u64)>; 2],
+}
+
+impl Call {
+    pub(super) fn of(number: libc::c_long, notice: &Notice) -> Option<Self> {
+        use Operation::{Delete, Execute, Look, Read, Write};
+        let [a, b, c, d, ..] = notice.arguments;
+        let folder = |value: u64| value as u32 as i32;
+        const HERE: i32 = libc::AT_FDCWD;
+        let one = |operation, place: (i32, u64)| Some(Self { operation, paths: [Some(place), None] });
+        let two = |operation, first, second| Some(Self { operation, paths: [Some(first), Some(second)] });
+        let open = |flags: u64| match flags as u32 {
+            flags if flags & libc::O_PATH.unsigned_abs() != 0 => Look,
+            flags if flags & WRITE_FLAGS == 0 => Read,
+            _ => Write,
+        };
+        match number {
+            libc::SYS_openat => one(open(c), (folder(a), b)),
+            libc::SYS_newfstatat
+            | libc::SYS_statx
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlinkat => one(Look, (folder(a), b)),
+            libc::SYS_chdir | libc::SYS_statfs => one(Look, (HERE, a)),
+            libc::SYS_inotify_add_watch => one(Look, (HERE, b)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_readlink => one(Look, (HERE, a)),
+            libc::SYS_mkdirat
+            | libc::SYS_mknodat
+            | libc::SYS_fchmodat
+            | libc::SYS_fchmodat2
+            | libc::SYS_fchownat
+            | libc::SYS_utimensat
+            | SETXATTRAT
+            | REMOVEXATTRAT
+            | FILE_SETATTR => one(Write, (folder(a), b)),
+            // Of a handle: whoever opened it was asked about the path.
+            libc::SYS_fchmod | libc::SYS_fchown | libc::SYS_fsetxattr | libc::SYS_fremovexattr => {
+                Some(Self { operation: Write, paths: [None, None] })
+            }
+            libc::SYS_unlinkat => one(Delete, (folder(a), b)),
+            libc::SYS_renameat | libc::SYS_renameat2 => two(Write, (folder(a), b), (folder(c), d)),
+            libc::SYS_linkat => one(Write, (folder(c), d)),
+            libc::SYS_symlinkat => one(Write, (folder(b), c)),
+            libc::SYS_truncate
+            | libc::SYS_setxattr
+            | libc::SYS_lsetxattr
+            | libc::SYS_removexattr
+            | libc::SYS_lremovexattr => one(Write, (HERE, a)),
+            libc::SYS_execve => one(Execute, (HERE, a)),
+            libc::SYS_execveat => one(Execute, (folder(a), b)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => one(open(b), (HERE, a)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat
+            | libc::SYS_mkdir
+            | libc::SYS_mknod
+            | libc::SYS_chmod
+            | libc::SYS_chown
+            | libc::SYS_lchown
+            | libc::SYS_utime
+            | libc::SYS_utimes => one(Write, (HERE, a)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_futimesat => one(Write, (folder(a), b)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_unlink | libc::SYS_rmdir => one(Delete, (HERE, a)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => two(Write, (HERE, a), (HERE, b)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_link | libc::SYS_symlink => one(Write, (HERE, b)),
+            _ => None,
+        }
+    }
+}
+
+/// As people call it.
+pub(super) fn name(number: libc::c_long) -> String {
+    let known: &[(libc::c_long, &str)] = &[
+        (libc::SYS_ptrace, "ptrace"),
+        (libc::SYS_process_vm_readv, "process_vm_readv"),
+        (libc::SYS_process_vm_writev, "process_vm_writev"),
+        (libc::SYS_pidfd_getfd, "pidfd_getfd"),
+        (libc::SYS_bpf, "bpf"),
+        (libc::SYS_perf_event_open, "perf_event_open"),
+        (libc::SYS_userfaultfd, "userfaultfd"),
+        (libc::SYS_memfd_secret, "memfd_secret"),
+        (libc::SYS_fanotify_init, "fanotify_init"),
+        (libc::SYS_keyctl, "keyctl"),
+        (libc::SYS_add_key, "add_key"),
+        (libc::SYS_mount, "mount"),
+        (libc::SYS_umount2, "umount"),
+        (libc::SYS_pivot_root, "pivot_root"),
+        (libc::SYS_chroot, "chroot"),
+        (libc::SYS_open_tree, "open_tree"),
+        (libc::SYS_move_mount, "move_mount"),
+        (libc::SYS_fsopen, "fsopen"),
+        (libc::SYS_fsmount, "fsmount"),
+        (libc::SYS_mount_setattr, "mount_setattr"),
+        (libc::SYS_unshare, "unshare"),
+        (libc::SYS_setns, "setns"),
+        (libc::SYS_name_to_handle_at, "name_to_handle_at"),
+        (libc::SYS_open_by_handle_at, "open_by_handle_at"),
+        (libc::SYS_syslog, "syslog"),
+        (libc::SYS_mbind, "mbind"),
+        (libc::SYS_set_mempolicy, "set_mempolicy"),
+        (libc::SYS_clone, "clone"),
+        (libc::SYS_ioctl, "ioctl"),
+        (libc::SYS_personality, "personality"),
+        (libc::SYS_prlimit64, "prlimit"),
+        (libc::SYS_setpriority, "setpriority"),
+        (libc::SYS_ioprio_set, "ioprio_set"),
+        (libc::SYS_sched_setaffinity, "sched_setaffinity"),
+        (libc::SYS_sched_setscheduler, "sched_setscheduler"),
+        (libc::SYS_sched_setparam, "sched_setparam"),
+        (libc::SYS_sched_setattr, "sched_setattr"),
+        (libc::SYS_socket, "socket"),
+        (libc::SYS_socketpair, "socketpair"),
+        (libc::SYS_kill, "kill"),
+        (libc::SYS_tgkill, "tgkill"),
+        (libc::SYS_pidfd_send_signal, "pidfd_send_signal"),
+        (libc::SYS_openat, "openat"),
+        (libc::SYS_fchmod, "fchmod"),
+        (libc::SYS_fchmodat, "fchmodat"),
+        (libc::SYS_fchown, "fchown"),
+        (libc::SYS_fchownat, "fchownat"),
+        (libc::SYS_utimensat, "utimensat"),
+        (libc::SYS_setxattr, "setxattr"),
+        (libc::SYS_fsetxattr, "fsetxattr"),
+        (libc::SYS_shmget, "shmget"),
+        (libc::SYS_msgget, "msgget"),
+        (libc::SYS_semget, "semget"),
+        (libc::SYS_mq_open, "mq_open"),
+        (libc::SYS_inotify_add_watch, "inotify_add_watch"),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, "chmod"),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chown, "chown"),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_utimes, "utimes"),
+    ];
+    known
+        .iter()
+        .find(|(one, _)| *one == number)
+        .map_or_else(|| format!("system call {number}"), |(_, name)| (*name).to_owned())
+}
