@@ -93,13 +93,13 @@ fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(),
             // What fails here is tried again, and told, when there is an order.
             shell.network = shell.lead_to_a_gate().ok();
         }
-        shell.move_in()?;
-        Ok((program, shell))
+        let root = shell.move_in()?;
+        Ok((program, shell, root))
     });
     rehearsal::rehearse(channel.as_fd());
     // Where the launcher died before our death was tied to its, nothing comes.
     let errand = Arc::new(receive(channel.as_fd())?);
-    let finished = built.and_then(|(program, mut shell)| {
+    let finished = built.and_then(|(program, mut shell, root)| {
         program.announce(errand.report.as_fd())?;
         let handles = shell.dress(&errand)?;
         if !handles.is_empty() {
@@ -107,10 +107,18 @@ fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(),
             tell(errand.report.as_fd(), &Report::Layers, &lent).step("report")?;
         }
         drop(handles);
-        // From here on both run: this process allocates nothing until the other waits or has left.
-        program.go(Arc::clone(&errand), stock);
-        shell.leave_host().and_then(|()| confine::give_up(identity)).inspect_err(|_| program.stop())?;
-        watch::wait(program.begin(), &errand)
+        // From here on both run: this process allocates nothing until the other has left.
+        program.go(Arc::clone(&errand), stock, root);
+        // As long as the old root is there, the other waits for that, and can be stopped anywhere.
+        shell.leave_host(root).inspect_err(|_| program.stop())?;
+        if confine::give_up(identity).is_err() {
+            // Nothing can be told; the other goes with this one.
+            process::leave(1)
+        }
+        let program = program.begin();
+        // With the handles of the machine's own folders.
+        drop(shell);
+        watch::wait(program, &errand)
     });
     if let Err(step) = finished {
         let failed = Report::Failed { step: step.name.to_owned(), errno: step.errno.raw_os_error() };

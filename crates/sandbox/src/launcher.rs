@@ -194,8 +194,10 @@ impl Launcher {
             }
             Ok(Request::Warm(wanted)) => self.wanted_warm = wanted,
             Ok(Request::Begun { header, cell }) => {
-                if let Some(report) = handles.next() {
-                    self.begun(header, cell, report);
+                match handles.next() {
+                    Some(report) => self.begun(header, cell, report),
+                    // Nobody could hear of its end.
+                    None => self.take_back(cell),
                 }
             }
             Ok(Request::Return(number)) => self.take_back(number),
@@ -315,7 +317,7 @@ impl Launcher {
         // The broker removes the folder when it has taken what is in it; when it goes before that, we do.
         self.tasks.retain(|task| run::exists(task));
         let (task, stage, group) = run.finish(&kept);
-        self.tasks.extend(task);
+        self.tasks.extend(task.filter(|task| !self.tasks.contains(task)));
         self.give_back(stage, group);
     }
 }

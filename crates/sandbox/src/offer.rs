@@ -92,9 +92,15 @@ pub(crate) struct Untold {
 
 impl Drop for Untold {
     fn drop(&mut self) {
-        if let Ok(packed) = wire::pack(&self.request) {
-            // A launcher that is gone took the cell with it: whoever waits for that hears it.
-            let _ = message::send(self.control.as_fd(), &packed, &[self.report.as_fd()]);
+        let tell = |request: &Request, handles: &[BorrowedFd<'_>]| {
+            message::send(self.control.as_fd(), &wire::pack(request)?, handles)
+        };
+        // A launcher that is gone took the cell with it, and whoever waits for that hears it. One that cannot be given the
+        // handle ends the cell.
+        if tell(&self.request, &[self.report.as_fd()]).is_err()
+            && let Request::Begun { cell, .. } = self.request
+        {
+            let _ = tell(&Request::Return(cell), &[]);
         }
     }
 }

@@ -177,7 +177,8 @@ impl Talk<'_> {
                 what.push(Ready::Report);
             }
             for (at, stream) in self.streams.iter().enumerate() {
-                if let Some(handle) = &stream.handle {
+                // Whoever takes the output may take long: not before the launcher keeps the time.
+                if let Some(handle) = stream.handle.as_ref().filter(|_| self.untold.is_none()) {
                     list.push(PollFd::new(handle, PollFlags::IN));
                     what.push(Ready::Stream(at));
                 }

@@ -64,6 +64,8 @@ impl Tasks {
         name: impl FnOnce() -> String,
     ) -> io::Result<Task> {
         let waiting = (filesystem != Filesystem::Write).then(|| self.untouched.lock().pop()).flatten();
+        // Somebody who cleans up may have taken it, and somebody else its name.
+        let waiting = waiting.filter(Parts::are_ours);
         let parts = match waiting {
             Some(parts) => parts,
             None => Parts::make(base.canonicalize()?.join(name()), Task::parts(filesystem))?,
@@ -149,7 +151,7 @@ impl Parts {
             maker.create(&path)?;
             stamps.push((*name, times(&path)?));
         }
-        Ok(Self { folder, owner: AtomicU32::new(UNKNOWN), stamps })
+        Ok(Self { folder, owner: AtomicU32::new(rustix::process::geteuid().as_raw()), stamps })
     }
 
     /// Nothing was there, by the folders' times. A name that came and went within one tick of the clock may leave no
@@ -160,6 +162,15 @@ impl Parts {
                 .stamps
                 .iter()
                 .all(|(name, then)| times(&self.folder.join(name)).is_ok_and(|now| now == *then))
+    }
+
+    /// Still the folder that was made, by its owner.
+    fn are_ours(&self) -> bool {
+        let owns = |uid: u32| match self.owner.load(Ordering::Relaxed) {
+            UNKNOWN => is_ours(uid),
+            owner => owner == uid,
+        };
+        fs::symlink_metadata(&self.folder).is_ok_and(|facts| facts.is_dir() && owns(facts.uid()))
     }
 
     /// Nothing is there.
@@ -220,16 +231,20 @@ fn open_up(folder: &Path) {
 /// Removes folders below `base` whose brokers are gone and had nobody left to do it. Others may have made some there with
 /// such names: those stay.
 pub(crate) fn sweep(base: &Path) {
-    let me = rustix::process::geteuid().as_raw();
-    let ours = |uid: u32| uid == me || (me == 0 && unowned().contains(&uid));
     for entry in fs::read_dir(base).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
         let gone = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
-        if gone && entry.metadata().is_ok_and(|facts| facts.is_dir() && ours(facts.uid())) {
+        if gone && entry.metadata().is_ok_and(|facts| facts.is_dir() && is_ours(facts.uid())) {
             remove_all(&entry.path());
         }
     }
+}
+
+/// Whether somebody's folders are a run's of this user.
+fn is_ours(uid: u32) -> bool {
+    let me = rustix::process::geteuid().as_raw();
+    uid == me || (me == 0 && unowned().contains(&uid))
 }
 
 fn times(path: &Path) -> io::Result<Times> {

@@ -25,10 +25,11 @@ const THERE: &[&str] = &["dev", "proc", "tmp"];
 const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n";
 
 impl Shell {
-    /// The new root becomes the root; the old one lies over it, and "up" leads there.
-    pub(crate) fn move_in(&self) -> Result<(), Step> {
+    /// The new root becomes the root; the old one lies over it, and "up" leads there. Gives the number of its mount.
+    pub(crate) fn move_in(&self) -> Result<u64, Step> {
         rustix::process::chdir(SITE).step("new root")?;
-        rustix::process::pivot_root(".", ".").step("new root")
+        rustix::process::pivot_root(".", ".").step("new root")?;
+        mounting::number(self.root.as_fd(), c"").step("new root")
     }
 
     /// Makes a network whose every address leads to a gate; gives the gate's sockets.
@@ -284,9 +285,13 @@ impl Shell {
     }
 
     /// The old root and the layers' own place are gone. The kernel takes its time to answer, but at once they are.
-    pub(crate) fn leave_host(&self) -> Result<(), Step> {
+    pub(crate) fn leave_host(&self, root: u64) -> Result<(), Step> {
         rustix::process::chdir("/").step("new root")?;
-        rustix::mount::unmount("/..", UnmountFlags::DETACH).step("new root")
+        rustix::mount::unmount("/..", UnmountFlags::DETACH).step("new root")?;
+        match mounting::is_bare_root(root) {
+            true => Ok(()),
+            false => Err(Step { name: "new root", errno: Errno::BUSY }),
+        }
     }
 }
 

@@ -8,8 +8,6 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, StatxFlags};
-use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use rustix::thread::CpuSet;
 
@@ -18,6 +16,7 @@ use super::{Errand, Stock, become_program, tell};
 use crate::fault::{Named as _, Step};
 use crate::filter::Walls;
 use crate::sys::beside::{Beside, Moment};
+use crate::sys::mounting;
 use crate::wire::{Expected, Identity, Report};
 
 pub(super) struct Program {
@@ -30,8 +29,10 @@ struct Shared {
     /// What it did in advance, once `prepared` has come.
     ready: Mutex<Ready>,
     prepared: Moment,
+    /// Which processors it may use.
+    anywhere: Mutex<Option<CpuSet>>,
     /// What it is to do, once `ordered` has come.
-    errand: Mutex<Option<(Arc<Errand>, Stock)>>,
+    errand: Mutex<Option<(Arc<Errand>, Stock, u64)>>,
     ordered: Moment,
     /// The cell has given up its powers too.
     powerless: Moment,
@@ -48,7 +49,8 @@ impl Program {
 
     /// Says where its calls are to be answered, as soon as that is known.
     pub(super) fn announce(&self, report: BorrowedFd<'_>) -> Result<(), Step> {
-        self.shared.prepared.wait();
+        // One that was ended by somebody is heard of when it is to begin.
+        self.shared.prepared.wait_while(|| self.process.is_here());
         match self.shared.ready.lock().take_listener() {
             Some(listener) => tell(report, &Report::Listener, &[listener.as_fd()]).step("seccomp listener"),
             None => Ok(()),
@@ -56,9 +58,12 @@ impl Program {
     }
 
     /// The walls stand, but for the old root that still lies over the new one: it waits for that to go, and begins.
-    pub(super) fn go(&self, errand: Arc<Errand>, stock: Stock) {
-        *self.shared.errand.lock() = Some((errand, stock));
-        self.bring_here();
+    /// `root` is the new one.
+    pub(super) fn go(&self, errand: Arc<Errand>, stock: Stock, root: u64) {
+        *self.shared.errand.lock() = Some((errand, stock, root));
+        if self.shared.anywhere.lock().is_some() {
+            self.bring_here();
+        }
         self.shared.ordered.come();
     }
 
@@ -89,17 +94,17 @@ impl Shared {
     fn live(&self, identity: Identity, planned: Option<Planned>) {
         let ready = confine::get_ready(identity, planned);
         *self.ready.lock() = ready;
+        *self.anywhere.lock() = rustix::thread::sched_getaffinity(None).ok();
         self.prepared.come();
-        let anywhere = rustix::thread::sched_getaffinity(None);
         self.ordered.wait();
-        if let Ok(anywhere) = anywhere {
+        if let Some(anywhere) = *self.anywhere.lock() {
             let _ = rustix::thread::sched_setaffinity(None, &anywhere);
         }
-        while !root_is_bare() {
+        let Some((errand, mut stock, root)) = self.errand.lock().take() else { return };
+        while !mounting::is_bare_root(root) {
             // The cell ends us where it cannot take the old root away.
             rustix::thread::sched_yield();
         }
-        let Some((errand, mut stock)) = self.errand.lock().take() else { return };
         let ready = std::mem::take(&mut *self.ready.lock());
         become_program(&errand, Walls::Namespaces, identity, ready, &mut stock, &|| self.wait_for_the_cell())
     }
@@ -110,13 +115,4 @@ impl Shared {
         // another processor.
         rustix::thread::sched_yield();
     }
-}
-
-/// Whether nothing lies over the root any more: from the root, "up" then leads to itself.
-fn root_is_bare() -> bool {
-    let mount = |path: &str| -> Result<u64, Errno> {
-        let facts = rustix::fs::statx(CWD, path, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID)?;
-        Ok(facts.stx_mnt_id)
-    };
-    mount("/..").is_ok_and(|above| mount("/") == Ok(above))
 }

@@ -13,6 +13,8 @@ use rustix::thread::futex;
 use super::{last_errno, process};
 
 const STACK: usize = 512 << 10;
+/// Who waits for something that may never come looks again after so long.
+const LOOK_AGAIN: futex::Timespec = futex::Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// The other process.
 pub(crate) struct Beside {
@@ -54,9 +56,14 @@ impl Beside {
         Ok(Self { pid: Pid::from_raw(pid).ok_or(Errno::SRCH)?, here })
     }
 
+    /// Whether it is still in this memory.
+    pub(crate) fn is_here(&self) -> bool {
+        self.here.load(Ordering::Acquire) != 0
+    }
+
     /// Waits until it has left this memory.
     pub(crate) fn left(&self) {
-        while self.here.load(Ordering::Acquire) != 0 {
+        while self.is_here() {
             // The kernel's own wake-up is not a private one.
             let _ = futex::wait(self.here, futex::Flags::empty(), 1, None);
         }
@@ -77,6 +84,13 @@ impl Moment {
     pub(crate) fn wait(&self) {
         while self.0.load(Ordering::Acquire) == 0 {
             let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, None);
+        }
+    }
+
+    /// As long as it can still come.
+    pub(crate) fn wait_while(&self, can_come: impl Fn() -> bool) {
+        while self.0.load(Ordering::Acquire) == 0 && can_come() {
+            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, Some(&LOOK_AGAIN));
         }
     }
 }

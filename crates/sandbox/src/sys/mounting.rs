@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
@@ -141,6 +141,19 @@ pub(crate) fn make(
     }
     rustix::mount::fsconfig_create(making.as_fd())?;
     rustix::mount::fsmount(making.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// The number of the mount that something lies on.
+pub(crate) fn number(folder: BorrowedFd<'_>, path: &CStr) -> Result<u64, Errno> {
+    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
+    let facts = rustix::fs::statx(folder, path, flags, StatxFlags::MNT_ID)?;
+    let told = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID);
+    if told { Ok(facts.stx_mnt_id) } else { Err(Errno::NOSYS) }
+}
+
+/// Whether the root of this process is that mount and nothing lies over it: then "up" leads to itself.
+pub(crate) fn is_bare_root(root: u64) -> bool {
+    [c"/", c"/.."].iter().all(|path| number(CWD, path) == Ok(root))
 }
 
 /// Makes the folders of a path beneath a root where they are missing and opens the last; links are refused.
