@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use crate::wire::Report;
 
 const LOOK: Duration = Duration::from_millis(100);
+/// So long at most nobody looks.
+const RARELY: Duration = Duration::from_secs(1);
 /// Of the time, one part in so many is spent on looking through folders.
 const SHARE: u32 = 20;
 
@@ -80,8 +82,8 @@ impl Meter {
         if self.memory.is_some_and(|most| use_more(&processes(), most)) {
             return Some(Over::Memory);
         }
-        // Many large processes that share much take long to count.
-        self.next = now + LOOK.max(now.elapsed() * 4);
+        // Many large processes that share much take long to count, and on a busy machine everything does.
+        self.next = now + (now.elapsed() * 4).clamp(LOOK, RARELY);
         let disk = self.disk.as_ref().filter(|_| self.next_walk <= now)?;
         let total = lies_below(disk);
         // A test of somebody's may hide a folder for a moment.
