@@ -21,6 +21,7 @@ mod real {
     pub(crate) mod files;
     pub(crate) mod input;
     pub(crate) mod kit;
+    pub(crate) mod observing;
     pub(crate) mod promotion;
     pub(crate) mod tiers;
     pub(crate) mod trees;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         ["say-watches", room] => return real::tiers::say_watches(room),
         ["say-who", room] => return real::tiers::say_who(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
+        ["same-place", who] => real::observing::same_place(who),
         ["hog", how] => real::trees::hog(how),
         ["mounted-below", room] => return real::promotion::mounted_below(room),
         ["promoter", room] => {
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
     trials.extend(real::basics::trials());
     trials.extend(real::files::trials());
     trials.extend(real::input::trials());
+    trials.extend(real::observing::trials());
     trials.extend(real::promotion::trials());
     trials.extend(real::trees::trials());
     trials.extend(real::tiers::trials());
