@@ -13,13 +13,13 @@ mod stage;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags};
 
 use crate::cell;
 use crate::filter::Walls;
@@ -49,7 +49,8 @@ const LAST_WAIT: Duration = Duration::from_secs(3);
 #[must_use]
 pub fn main() -> ExitCode {
     let control = std::io::stdin();
-    match Launcher::new().map(|mut launcher| launcher.serve(control.as_fd())) {
+    let tasks = std::env::args_os().nth(2).map(PathBuf::from);
+    match Launcher::new(tasks).map(|mut launcher| launcher.serve(control.as_fd())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -69,6 +70,10 @@ struct Launcher {
     made: u64,
     /// Folders of runs that have ended, as long as they are there.
     tasks: Vec<Bytes>,
+    /// Whose launcher this is, and where the folders of its runs are made.
+    broker: Option<(Pid, OwnedFd, PathBuf)>,
+    /// Whether it said that it lives on.
+    released: bool,
     footing: Footing,
     /// Whether `/proc` can be mounted; known once probed or once a run said so.
     proc: bool,
@@ -85,7 +90,10 @@ struct Happened {
 }
 
 impl Launcher {
-    fn new() -> Result<Self, Errno> {
+    fn new(tasks: Option<PathBuf>) -> Result<Self, Errno> {
+        let broker = rustix::process::getppid().zip(tasks).and_then(|(pid, tasks)| {
+            Some((pid, rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?, tasks))
+        });
         // A terminal's interrupt is the broker's business; we see it go and clean up.
         let _ = rustix::process::setsid();
         // What a keeper that was killed leaves becomes ours.
@@ -102,6 +110,8 @@ impl Launcher {
             guess: Guess::default(),
             made: 0,
             tasks: Vec::new(),
+            broker,
+            released: false,
             footing: Footing::now(),
             proc: true,
             landlock_abi: cell::landlock_abi(),
@@ -201,6 +211,7 @@ impl Launcher {
                 }
             }
             Ok(Request::Return(number)) => self.take_back(number),
+            Ok(Request::Leave) => self.released = true,
             Ok(Request::Run { header, cell }) => {
                 let handles: Vec<OwnedFd> = handles.collect();
                 if let Some(report) = handles.get(1)
@@ -305,7 +316,20 @@ impl Launcher {
         for task in self.tasks.drain(..) {
             run::remove(&task);
         }
+        self.remove_untold();
         self.groups.leave();
+    }
+
+    /// A broker that was killed may have made a folder for a run that it could not tell us of. One that lives has other
+    /// launchers, and their runs.
+    fn remove_untold(&self) {
+        let Some((pid, handle, tasks)) = self.broker.as_ref().filter(|_| !self.released) else { return };
+        let bound = Timespec::try_from(LAST_WAIT).ok();
+        let mut list = [PollFd::new(handle, PollFlags::IN)];
+        // Its socket is closed a moment before it is gone.
+        if rustix::event::poll(&mut list, bound.as_ref()).is_ok_and(|ready| ready > 0) {
+            task::sweep_of(tasks, |owner| owner.parse() == Ok(pid.as_raw_nonzero().get()));
+        }
     }
 
     /// Takes an ended run and what it left.

@@ -43,6 +43,9 @@ const MOST_LINKS: usize = 8;
 const OWN: [&str; 6] =
     ["/proc/self", "/proc/thread-self", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
+/// Whoever begins a session, as every program here does, has none: the kernel has nothing to give at this name, walls or not.
+const TERMINAL: &str = "/dev/tty";
+
 /// The observer of one run.
 pub(crate) struct Observer {
     listener: OwnedFd,
@@ -83,6 +86,8 @@ enum Say {
     Tell(Denial),
     /// It is refused here.
     Refuse(Denial),
+    /// It fails here as it would without walls.
+    Fail(Errno),
 }
 
 impl Observer {
@@ -187,6 +192,7 @@ impl Observer {
                 self.told.lock().add(denial);
                 notify::refuse(listener, notice.id, Errno::PERM)
             }
+            Say::Fail(errno) => notify::refuse(listener, notice.id, errno),
         };
     }
 
@@ -214,6 +220,11 @@ impl Observer {
         for (folder, address) in call.paths.iter().flatten() {
             match self.judge_path(notice.pid, *folder, *address, call.operation) {
                 Say::GoOn => {}
+                Say::Tell(denial) | Say::Refuse(denial)
+                    if call::opens(number) && denial.path == Path::new(TERMINAL) =>
+                {
+                    return Say::Fail(Errno::NXIO);
+                }
                 other => return other,
             }
         }
@@ -387,7 +398,7 @@ pub(crate) fn refused_by_landlock(heard: Heard, order: &Order) -> Vec<Denial> {
         source: Source::Landlock,
         certainty: Certainty::Refused,
     };
-    heard.found.into_iter().map(denial).collect()
+    heard.found.into_iter().filter(|(_, path)| path != Path::new(TERMINAL)).map(denial).collect()
 }
 
 /// What a path of another process begins at, from its own root on.

@@ -20,7 +20,7 @@ use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Network, Observe, Spec};
-use crate::sys::message;
+use crate::sys::{message, process};
 use crate::talk::{Reading, Said, Talk};
 use crate::task::{self, Task};
 use crate::tier::Tier;
@@ -285,8 +285,8 @@ impl Sandbox {
         let found = order::Found { toolchains, masks, scratch };
         let mut order = order::build(spec, workspace, tier, task.as_deref(), found, self.landlock_abi)?;
         self.places.refuse_shown(&order, task.as_deref())?;
-        let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();
-        order.guarded = vec![std::process::id(), self.launcher_id(), group];
+        order.guarded = vec![std::process::id(), self.launcher_id()];
+        order.guarded.extend(process::own_group());
         Ok(Prepared { order, base, masked, protected, work, task })
     }
 
@@ -341,20 +341,18 @@ impl Sandbox {
         Ok(list)
     }
 
-    /// Folders of this run alone. Root's are where an unprivileged user can get to.
+    /// Folders of this run alone.
     #[expect(clippy::disallowed_methods, reason = "folders of the state, which only this run's program sees")]
     fn task(&self, filesystem: Filesystem) -> Result<Task, SandboxFault> {
-        let base = if rustix::process::geteuid().is_root() {
-            PathBuf::from("/tmp")
-        } else {
-            std::fs::create_dir_all(&self.places.tasks)
+        let base = self.places.of_tasks();
+        if base == self.places.tasks {
+            std::fs::create_dir_all(base)
                 .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
-            self.places.tasks.clone()
-        };
+        }
         // What a crash left, of launcher and broker both.
-        self.swept.call_once(|| task::sweep(&base));
+        self.swept.call_once(|| task::sweep(base));
         let name = || format!("{}{}", task::PREFIX, Self::next_name());
-        let made = self.aside.tasks().give(&base, filesystem, name);
+        let made = self.aside.tasks().give(base, filesystem, name);
         made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
     }
 

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         ["masked-proc", room] => real::tiers::behind_a_mask(room),
         ["another-user", room] => real::tiers::as_another_user(room),
         ["unified-only", room] => return real::tiers::unified_only(room),
+        ["inner-processes", room] => return real::tiers::with_inner_processes(room),
         ["one-id", room] => real::tiers::with_one_id(room),
         ["capabilities", room] => real::tiers::with_few_capabilities(room),
         ["few-watches", room] => real::tiers::few_watches(room),
