@@ -55,6 +55,8 @@ fn main() -> ExitCode {
         ["few-watches", room] => real::tiers::few_watches(room),
         ["say-watches", room] => return real::tiers::say_watches(room),
         ["say-who", room] => return real::tiers::say_who(room),
+        ["container-filter", room] => real::tiers::behind_a_filter(room),
+        ["say-run", room] => return real::tiers::say_run(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
         ["hog", how] => real::trees::hog(how),
         ["mounted-below", room] => return real::promotion::mounted_below(room),
