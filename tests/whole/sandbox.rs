@@ -24,6 +24,20 @@ fn a_program_keeps_its_output_and_its_code() {
     assert!(ran.err.contains(&format!("[tier full{memory}]")), "{}", ran.err);
 }
 
+// What a program printed and nobody could write down is not as if it were there; who reads no more waits for nobody.
+#[test]
+fn a_full_disk_is_told_and_a_reader_that_leaves_ends_the_program() {
+    let home = Home::bare();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ran = home.command(words(&[], "echo lost")).stdout(full).output().unwrap();
+    assert_eq!(ran.status.code(), Some(5), "{ran:?}");
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("standard output: No space left"), "{ran:?}");
+    let (reading, writing) = std::io::pipe().unwrap();
+    drop(reading);
+    let ran = home.command(words(&[], "exec yes")).stdout(writing).output().unwrap();
+    assert_eq!(ran.status.code(), Some(128 + 13), "{ran:?}");
+}
+
 #[test]
 fn deadlines_missing_programs_and_missing_walls_have_codes_of_their_own() {
     let home = Home::bare();

@@ -26,6 +26,8 @@ pub struct Spec {
     pub workspace: PathBuf,
     /// Where the program starts, below the workspace; its root when empty.
     pub cwd: PathBuf,
+    /// Which bits of its mode a new file does not get.
+    pub umask: u32,
     /// What of the workspace the program sees, and what becomes of what it writes there.
     pub filesystem: Filesystem,
     /// Further paths that may be read and executed.
@@ -254,6 +256,7 @@ impl Spec {
             environment: Vec::new(),
             workspace: workspace.into(),
             cwd: PathBuf::new(),
+            umask: 0o022,
             filesystem: Filesystem::Read,
             read: Vec::new(),
             write: Vec::new(),
