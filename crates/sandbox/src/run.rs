@@ -21,7 +21,7 @@ use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Network, Observe, Spec};
-use crate::sys::message;
+use crate::sys::{message, process};
 use crate::talk::{Reading, Said, Talk};
 use crate::task::{self, Task};
 use crate::tier::Tier;
@@ -303,8 +303,8 @@ impl Sandbox {
         let found = order::Found { toolchains, masks, scratch };
         let mut order = order::build(spec, workspace, tier, task.as_deref(), found, self.landlock_abi)?;
         self.places.refuse_shown(&order, task.as_deref())?;
-        let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();
-        order.guarded = vec![std::process::id(), self.launcher_id(), group];
+        order.guarded = vec![std::process::id(), self.launcher_id()];
+        order.guarded.extend(process::own_group());
         Ok(Prepared { order, base, masked, protected, work, task })
     }
 

@@ -55,6 +55,8 @@ fn main() -> ExitCode {
         ["few-watches", room] => real::tiers::few_watches(room),
         ["say-watches", room] => return real::tiers::say_watches(room),
         ["say-who", room] => return real::tiers::say_who(room),
+        ["foreign-group", room] => return real::tiers::in_a_foreign_group(room, true),
+        ["foreign-proc", room] => return real::tiers::in_a_foreign_group(room, false),
         ["container-filter", room] => real::tiers::behind_a_filter(room),
         ["say-run", room] => return real::tiers::say_run(room),
         ["say-tier", room] => return real::tiers::say_tier(room),

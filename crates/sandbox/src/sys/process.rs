@@ -11,6 +11,13 @@ use rustix::process::{Pid, Signal};
 
 use super::{answer, last_errno};
 
+/// Our process group; none where its first process is outside of our pid namespace, which `rustix` does not think of.
+pub(crate) fn own_group() -> Option<u32> {
+    // SAFETY: no memory is involved.
+    let group = unsafe { libc::getpgrp() };
+    u32::try_from(group).ok().filter(|group| *group != 0)
+}
+
 /// Which side of a fork we are on.
 pub(crate) enum Side {
     Parent(Child),

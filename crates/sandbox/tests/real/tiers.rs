@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("tiers::a_masked_proc_leaves_everything_but_proc", masked_proc),
         test("tiers::a_container_that_refuses_clone3_and_namespaces_leaves_a_tier", filtered),
+        test("tiers::a_broker_whose_process_group_is_outside_of_its_namespace_works", foreign_group),
         test("tiers::a_user_of_any_number_is_confined", any_user),
         test("tiers::root_of_a_container_runs_nothing_as_root", no_root),
         test("tiers::the_user_keeps_most_of_his_inotify_instances", watches),
@@ -25,6 +26,27 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn masked_proc() {
     let expected = "full-no-proc\nno /proc\nplain\nspeculative 1\ndemanding full: refused\n";
     check("masked-proc", expected);
+}
+
+// `unshare --pid --fork`, bubblewrap: the group has no number in there.
+fn foreign_group() {
+    check("foreign-group", "full\nplain\n");
+    // With the `/proc` of those outside nobody would know whom it ends.
+    let (_room, said) = run_machine("foreign-proc");
+    assert!(said.starts_with("sandbox tier `no-userns` is not available: /proc"), "{said}");
+}
+
+pub(crate) fn in_a_foreign_group(room: &str, own_proc: bool) -> ExitCode {
+    become_user(None);
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
+    let mut inside = Command::new(std::env::current_exe().unwrap());
+    inside.args(["say-run", room]);
+    let mount = move || match own_proc {
+        true => Ok(rustix::mount::mount("proc", "/proc", "proc", rustix::mount::MountFlags::empty(), None)?),
+        false => Ok(()),
+    };
+    let said = unsafe { inside.pre_exec(mount) }.status().unwrap();
+    ExitCode::from(u8::from(!said.success()))
 }
 
 // What container programs do when nothing else was asked for.
@@ -66,8 +88,12 @@ pub(crate) fn say_run(room: &str) -> ExitCode {
     let room = Path::new(room);
     let spec = vambrace_sandbox::Spec::new("cat", room.join("project"));
     let spec = vambrace_sandbox::Spec { arguments: vec!["plain.txt".into()], ..spec };
-    let outcome = start(&room.join("state")).run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
-    print!("{}\n{}", outcome.tier, out(&outcome));
+    let places = vambrace_sandbox::Places::below(&room.join("state"));
+    let sandbox = vambrace_sandbox::Sandbox::start(&std::env::current_exe().unwrap(), places);
+    match sandbox.and_then(|sandbox| sandbox.run(&spec, Input::Nothing, &mut |_, _| {})) {
+        Ok(outcome) => print!("{}\n{}", outcome.tier, out(&outcome)),
+        Err(fault) => println!("{fault}"),
+    }
     ExitCode::SUCCESS
 }
 
