@@ -278,6 +278,21 @@ fn a_failure_is_explained_by_the_grants_that_it_would_need() {
     assert_eq!(explained["never"], serde_json::json!(["/proc/kallsyms"]), "{explained:#}");
 }
 
+// Issue 6, 4: neither a grant that cannot be given, nor a word too many
+#[test]
+fn an_explanation_names_bounds_and_nothing_that_is_nowhere() {
+    let home = Home::bare();
+    let ran = home.run(words(&["--explain", "--json", "--timeout", "0.2"], "sleep 100"));
+    assert_eq!(ran.json()["explain"]["grants"], serde_json::json!(["--timeout 0.4"]), "{ran:?}");
+    let ran = home.run(words(&["--explain", "--json"], "/no/such/program"));
+    assert_eq!(ran.json()["explain"]["grants"], serde_json::json!([]), "{ran:?}");
+    let ran = home.run(words(&["--explain", "--filesystem", "deny"], "cat notes.txt"));
+    assert!(!ran.err.contains("is not why it fails"), "{}", ran.err);
+    for option in ["--timeout", "--processes"] {
+        assert_eq!(home.run(words(&[option, "0"], "true")).code, 2, "{option}");
+    }
+}
+
 /// Explains a program, runs it with exactly what that says and with what nobody can grant (`further`), and gives the grants.
 fn explained(home: &Home, program: &[&str], further: &[&str]) -> Vec<String> {
     let run = |options: &[&str]| {

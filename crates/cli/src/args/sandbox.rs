@@ -63,7 +63,7 @@ pub(crate) struct SandboxRun {
     #[arg(long, value_name = "M", default_value = "2G", value_parser = size)]
     pub(crate) memory: u64,
     /// Processes and threads.
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) processes: u64,
     /// What /tmp, the home folder and changed files may take together, and what is written into build folders; 1G, and 16G
     /// for build folders, when left out.

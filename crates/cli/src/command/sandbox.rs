@@ -138,7 +138,8 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     };
     spec.environment = environment(&wish.env);
     spec.umask = umask();
-    spec.limits.time = Duration::try_from_secs_f64(wish.timeout).map_err(|_| {
+    let time = Duration::try_from_secs_f64(wish.timeout).ok().filter(|time| !time.is_zero());
+    spec.limits.time = time.ok_or_else(|| {
         Failure::usage(format!("a timeout of {} seconds", wish.timeout), "a number of seconds above 0")
     })?;
     spec.limits.memory = wish.memory;
