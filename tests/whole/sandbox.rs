@@ -1,5 +1,7 @@
 //! `vambrace sandbox run`: any program, its code, its output, its changes, its refusals.
 
+use std::process::Stdio;
+
 use crate::home::{CANARY, Home};
 
 /// The hash of "n" and a newline.
@@ -36,6 +38,21 @@ fn a_full_disk_is_told_and_a_reader_that_leaves_ends_the_program() {
     drop(reading);
     let ran = home.command(words(&[], "exec yes")).stdout(writing).output().unwrap();
     assert_eq!(ran.status.code(), Some(128 + 13), "{ran:?}");
+}
+
+// What a program asks is there before it is answered.
+#[test]
+fn a_question_is_shown_before_its_line_ends() {
+    use std::io::{Read as _, Write as _};
+    let home = Home::bare();
+    let mut asks = home.command(words(&["--timeout", "20"], "printf 'name? '; read name; echo hello $name"));
+    let mut asks = asks.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut question, mut rest) = ([0; 6], String::new());
+    let mut out = asks.stdout.take().unwrap();
+    out.read_exact(&mut question).unwrap();
+    asks.stdin.take().unwrap().write_all(b"ada\n").unwrap_or_default();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!((&question, rest.as_str(), asks.wait().unwrap().code()), (b"name? ", "hello ada\n", Some(0)));
 }
 
 #[test]
@@ -220,9 +237,9 @@ fn output_is_shown_while_the_program_runs() {
     let home = Home::bare();
     let mut child = home
         .command(words(&["--filesystem", "read"], "echo first; cat >/dev/null; echo last"))
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut said = [0; 6];

@@ -36,11 +36,11 @@ impl Screen {
         }
     }
 
-    /// A piece; an empty one says that nothing comes for now, and whole lines need not wait for more. Tells whether
+    /// A piece; an empty one says that nothing comes for now, and whole lines and questions need not wait for more. Tells whether
     /// anybody is left who reads.
     pub(super) fn show(&mut self, stream: Stream, bytes: &[u8]) -> ControlFlow<()> {
         self.pass(stream, |filter, clean| {
-            if bytes.is_empty() { filter.flush_idle(clean) } else { filter.push(bytes, clean) }
+            if bytes.is_empty() { filter.flush_prompt(clean) } else { filter.push(bytes, clean) }
         });
         let [out, err] = &self.gone;
         match stream {
