@@ -40,6 +40,20 @@ fn a_full_disk_is_told_and_a_reader_that_leaves_ends_the_program() {
     assert_eq!(ran.status.code(), Some(128 + 13), "{ran:?}");
 }
 
+#[test]
+fn how_much_is_shown_can_be_said_and_a_signal_is_told() {
+    let home = Home::bare();
+    let script = "head -c 2000000 /dev/zero; kill -SEGV $$";
+    let ran = home.run(words(&["--output", "1500K"], script));
+    assert_eq!((ran.code, ran.out.len()), (128 + 11, 1500 << 10));
+    assert!(
+        ran.err.contains("cut: 1536000 of 2000000 bytes") && ran.err.contains("ended by signal 11"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(home.run(words(&["--output", "2M"], script)).out.len(), 2_000_000);
+}
+
 // What a program asks is there before it is answered.
 #[test]
 fn a_question_is_shown_before_its_line_ends() {

@@ -69,6 +69,9 @@ pub(crate) struct SandboxRun {
     /// for build folders, when left out.
     #[arg(long, value_name = "M", value_parser = size)]
     pub(crate) disk: Option<u64>,
+    /// Of each output stream this much is shown, and kept in memory; the rest is dropped, which is told.
+    #[arg(long, value_name = "M", default_value = "1M", value_parser = size)]
+    pub(crate) output: u64,
     /// A further path that may be read and executed.
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,

@@ -144,6 +144,7 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     })?;
     spec.limits.memory = wish.memory;
     spec.limits.processes = wish.processes;
+    spec.limits.output = usize::try_from(wish.output).unwrap_or(usize::MAX);
     if let Some(disk) = wish.disk {
         (spec.limits.disk, spec.limits.scratch) = (disk, disk);
     }
