@@ -1,5 +1,7 @@
 //! `vambrace sandbox run`: any program, its code, its output, its changes, its refusals.
 
+use std::process::Stdio;
+
 use crate::home::{CANARY, Home};
 
 /// The hash of "n" and a newline.
@@ -22,6 +24,49 @@ fn a_program_keeps_its_output_and_its_code() {
     let bound = home.run(words(&["--json"], "true")).json()["memory_bound"].clone();
     let memory = if bound == "watched" { "; memory is watched, not bounded by the kernel" } else { "" };
     assert!(ran.err.contains(&format!("[tier full{memory}]")), "{}", ran.err);
+}
+
+// What a program printed and nobody could write down is not as if it were there; who reads no more waits for nobody.
+#[test]
+fn a_full_disk_is_told_and_a_reader_that_leaves_ends_the_program() {
+    let home = Home::bare();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ran = home.command(words(&[], "echo lost")).stdout(full).output().unwrap();
+    assert_eq!(ran.status.code(), Some(5), "{ran:?}");
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("standard output: No space left"), "{ran:?}");
+    let (reading, writing) = std::io::pipe().unwrap();
+    drop(reading);
+    let ran = home.command(words(&[], "exec yes")).stdout(writing).output().unwrap();
+    assert_eq!(ran.status.code(), Some(128 + 13), "{ran:?}");
+}
+
+#[test]
+fn how_much_is_shown_can_be_said_and_a_signal_is_told() {
+    let home = Home::bare();
+    let script = "head -c 2000000 /dev/zero; kill -SEGV $$";
+    let ran = home.run(words(&["--output", "1500K"], script));
+    assert_eq!((ran.code, ran.out.len()), (128 + 11, 1500 << 10));
+    assert!(
+        ran.err.contains("cut: 1536000 of 2000000 bytes") && ran.err.contains("ended by signal 11"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(home.run(words(&["--output", "2M"], script)).out.len(), 2_000_000);
+}
+
+// What a program asks is there before it is answered.
+#[test]
+fn a_question_is_shown_before_its_line_ends() {
+    use std::io::{Read as _, Write as _};
+    let home = Home::bare();
+    let mut asks = home.command(words(&["--timeout", "20"], "printf 'name? '; read name; echo hello $name"));
+    let mut asks = asks.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut question, mut rest) = ([0; 6], String::new());
+    let mut out = asks.stdout.take().unwrap();
+    out.read_exact(&mut question).unwrap();
+    asks.stdin.take().unwrap().write_all(b"ada\n").unwrap_or_default();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!((&question, rest.as_str(), asks.wait().unwrap().code()), (b"name? ", "hello ada\n", Some(0)));
 }
 
 #[test]
@@ -206,9 +251,9 @@ fn output_is_shown_while_the_program_runs() {
     let home = Home::bare();
     let mut child = home
         .command(words(&["--filesystem", "read"], "echo first; cat >/dev/null; echo last"))
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut said = [0; 6];
@@ -262,6 +307,21 @@ fn a_failure_is_explained_by_the_grants_that_it_would_need() {
     let explained = &ran.json()["explain"];
     assert_eq!(explained["grants"], serde_json::json!([]), "{explained:#}");
     assert_eq!(explained["never"], serde_json::json!(["/proc/kallsyms"]), "{explained:#}");
+}
+
+// Issue 6, 4: neither a grant that cannot be given, nor a word too many
+#[test]
+fn an_explanation_names_bounds_and_nothing_that_is_nowhere() {
+    let home = Home::bare();
+    let ran = home.run(words(&["--explain", "--json", "--timeout", "0.2"], "sleep 100"));
+    assert_eq!(ran.json()["explain"]["grants"], serde_json::json!(["--timeout 0.4"]), "{ran:?}");
+    let ran = home.run(words(&["--explain", "--json"], "/no/such/program"));
+    assert_eq!(ran.json()["explain"]["grants"], serde_json::json!([]), "{ran:?}");
+    let ran = home.run(words(&["--explain", "--filesystem", "deny"], "cat notes.txt"));
+    assert!(!ran.err.contains("is not why it fails"), "{}", ran.err);
+    for option in ["--timeout", "--processes"] {
+        assert_eq!(home.run(words(&[option, "0"], "true")).code, 2, "{option}");
+    }
 }
 
 /// Explains a program, runs it with exactly what that says and with what nobody can grant (`further`), and gives the grants.

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use memchr::memmem;
 use vambrace_core::redacted::RedactError;
 
 use crate::ending::LONG;
@@ -88,6 +89,13 @@ impl Stream {
         self.run(&live, &[], Until::Line, out)
     }
 
+    /// The same, and a line that is not finished but asks for something (`name? `, `[Y/n] `, `>>> `): who is to answer has
+    /// to see it. One that names a secret stays, because its value may follow.
+    pub fn flush_prompt(&mut self, out: &mut Vec<u8>) -> Result<(), RedactError> {
+        let live = self.redactor.live();
+        self.run(&live, &[], Until::Prompt, out)
+    }
+
     /// Gives the rest.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), RedactError> {
         let live = self.redactor.live();
@@ -121,7 +129,20 @@ impl Stream {
 enum Until {
     More,
     Line,
+    Prompt,
     End,
+}
+
+/// Whether an unfinished line waits for an answer, and none that is to be kept.
+fn is_prompt(live: &Live, line: &[u8]) -> bool {
+    const LONGEST: usize = 160;
+    const SECRETS: [&str; 8] = ["pass", "pwd", "secret", "token", "key", "credential", "auth", "bearer"];
+    let asks = matches!(line, [.., b':' | b'?' | b'>' | b']' | b')' | b'$' | b'#', b' ']);
+    let text = String::from_utf8_lossy(line).to_ascii_lowercase();
+    // Where a known value has the same letters, this may be its first half.
+    let end = line.get(line.len().saturating_sub(4)..).unwrap_or_default();
+    let known = || live.needles.iter().any(|needle| memmem::find(needle.bytes(), end).is_some());
+    asks && line.len() <= LONGEST && !SECRETS.iter().any(|word| text.contains(word)) && !known()
 }
 
 impl Look {
@@ -134,9 +155,13 @@ impl Look {
         out: &mut Vec<u8>,
     ) -> Result<Vec<Finding>, String> {
         self.buffer.extend_from_slice(input);
+        let line = memchr::memrchr(b'\n', &self.buffer).map_or(0, |place| place + 1);
         let stop = match until {
             Until::More | Until::End => self.buffer.len(),
-            Until::Line => memchr::memrchr(b'\n', &self.buffer).map_or(0, |place| place + 1).max(self.given),
+            Until::Prompt if self.buffer.get(line..).is_some_and(|line| is_prompt(live, line)) => {
+                self.buffer.len()
+            }
+            Until::Line | Until::Prompt => line.max(self.given),
         };
         let text = self.buffer.get(..stop).unwrap_or_default();
         let end = until != Until::More;
@@ -155,7 +180,7 @@ impl Look {
             out.extend_from_slice(text.get(self.given..upto).unwrap_or_default());
             self.given = upto;
         }
-        if until == Until::Line {
+        if matches!(until, Until::Line | Until::Prompt) {
             self.pass.resume(stop);
         }
         let forgotten = self.pass.forget(self.given);

@@ -43,7 +43,7 @@ pub use denial::{Certainty, Denial, Operation, Rule, Source};
 pub use fault::SandboxFault;
 pub use outcome::{Captured, Exit, MemoryBound, Outcome};
 pub use promote::{Journaled, Promote, PromoteFault, Promoted};
-pub use run::{Input, Stream};
+pub use run::{Input, Output, Stream};
 pub use sandbox::{Places, Sandbox};
 pub use spec::{Filesystem, Limits, Network, Observe, PROTECTED, SCRATCH, Spec};
 pub use tier::{Feature, FeatureKind, Features, Tier};

@@ -97,6 +97,7 @@ pub(crate) fn build(
         arguments,
         environment,
         cwd: bytes(&cwd),
+        umask: spec.umask,
         home: bytes(&home),
         workspace: bytes(workspace),
         view,
@@ -165,8 +166,9 @@ fn start_folder(spec: &Spec, workspace: &Path) -> Result<PathBuf, SandboxFault> 
             "the working folder `{shown}` is not below the workspace"
         )));
     }
-    // In an empty view only the root is there.
-    Ok(if spec.filesystem == Filesystem::Write { workspace.to_owned() } else { workspace.join(&spec.cwd) })
+    // In an empty view only the root is there. To join nothing would add a slash, which programs see in PWD.
+    let at_root = spec.filesystem == Filesystem::Write || spec.cwd.as_os_str().is_empty();
+    Ok(if at_root { workspace.to_owned() } else { workspace.join(&spec.cwd) })
 }
 
 fn search_path(spec: &Spec, toolchains: &[PathBuf], read: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {

@@ -1,5 +1,6 @@
 //! One run from the broker's side: what it needs, order, pipes, changes. The conversation itself is `talk`.
 
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +40,9 @@ pub enum Stream {
     Err,
 }
 
+/// Who sees what a program prints, and whether it wants more of that stream.
+pub type Output<'a> = dyn FnMut(Stream, &[u8]) -> ControlFlow<()> + 'a;
+
 /// What a program reads from.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
@@ -59,6 +63,20 @@ impl Sandbox {
         spec: &Spec,
         input: Input<'_>,
         output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Outcome, SandboxFault> {
+        self.run_while(spec, input, &mut |stream, bytes| {
+            output(stream, bytes);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same for somebody who may want no more of a stream: it is closed then, so the program learns what every program
+    /// does whose reader is gone.
+    pub fn run_while(
+        &self,
+        spec: &Spec,
+        input: Input<'_>,
+        output: &mut Output<'_>,
     ) -> Result<Outcome, SandboxFault> {
         let first = self.tier(spec.only);
         self.refuse_below(spec, first)?;
@@ -132,7 +150,7 @@ impl Sandbox {
         spec: &Spec,
         tier: Tier,
         input: BorrowedFd<'_>,
-        output: &mut dyn FnMut(Stream, &[u8]),
+        output: &mut Output<'_>,
     ) -> Result<Outcome, Attempt> {
         let start = Instant::now();
         let since = now();

@@ -103,6 +103,21 @@ fn really(path: &Path) -> PathBuf {
     path.ancestors().find_map(found).unwrap_or_else(|| path.to_owned())
 }
 
+/// Processes are found, looked into and ended by what `/proc` says. One of another pid namespace speaks of others.
+fn refuse_foreign_proc() -> Result<(), SandboxFault> {
+    let said = rustix::fs::readlink("/proc/self", Vec::new()).ok();
+    match said.is_some_and(|said| said.to_bytes() == std::process::id().to_string().as_bytes()) {
+        true => Ok(()),
+        false => Err(SandboxFault::Unavailable {
+            wanted: Tier::NoUserns,
+            reasons: vec![
+                "/proc is missing, or of another pid namespace; mount one (`unshare` does with --mount-proc)"
+                    .to_owned(),
+            ],
+        }),
+    }
+}
+
 /// As many open files as this process may have, and the launcher with it. Descriptors that a program leaves on their way between
 /// sockets count against all of its user's processes, each by its own limit: ours is to be larger than a program's.
 fn more_descriptors() {
@@ -140,6 +155,7 @@ impl Sandbox {
     /// first argument is [`launcher::ARGUMENT`].
     #[expect(clippy::disallowed_methods, reason = "the launcher itself, with an empty environment")]
     pub fn start(program: &Path, places: Places) -> Result<Self, SandboxFault> {
+        refuse_foreign_proc()?;
         more_descriptors();
         let (ours, theirs) = message::pair().map_err(SandboxFault::system("the launcher's socket"))?;
         let launcher = Command::new(program)

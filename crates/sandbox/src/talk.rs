@@ -17,7 +17,7 @@ use crate::network::{Door, PORTS, Sockets};
 use crate::observe::Observer;
 use crate::offer::Untold;
 use crate::outcome::{Captured, Exit};
-use crate::run::{Attempt, Stream};
+use crate::run::{Attempt, Output, Stream};
 use crate::spec::Spec;
 use crate::sys::message;
 use crate::wire::{self, Order, Report};
@@ -109,7 +109,7 @@ impl Reading {
         Self { handle: Some(handle), stream, captured: Captured::default() }
     }
 
-    fn read(&mut self, most: usize, piece: &mut Vec<u8>, output: &mut dyn FnMut(Stream, &[u8])) {
+    fn read(&mut self, most: usize, piece: &mut Vec<u8>, output: &mut Output<'_>) {
         let Some(handle) = &self.handle else { return };
         piece.clear();
         match rustix::io::read(handle, spare_capacity(piece)) {
@@ -119,7 +119,9 @@ impl Reading {
                 let room = most.saturating_sub(self.captured.bytes.len()).min(read);
                 if let Some(kept) = piece.get(..room).filter(|kept| !kept.is_empty()) {
                     self.captured.bytes.extend_from_slice(kept);
-                    output(self.stream, kept);
+                    if output(self.stream, kept).is_break() {
+                        self.handle = None;
+                    }
                 }
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
@@ -130,7 +132,7 @@ impl Reading {
 
 impl Reading {
     /// What is in the pipe, without waiting for more.
-    fn read_rest(&mut self, most: usize, piece: &mut Vec<u8>, output: &mut dyn FnMut(Stream, &[u8])) {
+    fn read_rest(&mut self, most: usize, piece: &mut Vec<u8>, output: &mut Output<'_>) {
         for _ in 0..MOST_LEFT {
             let Some(handle) = &self.handle else { return };
             let mut list = [PollFd::new(handle, PollFlags::IN)];
@@ -144,7 +146,7 @@ impl Reading {
 }
 
 impl Talk<'_> {
-    pub(crate) fn listen(&mut self, output: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxFault> {
+    pub(crate) fn listen(&mut self, output: &mut Output<'_>) -> Result<(), SandboxFault> {
         let start = Instant::now();
         let mut report_open = true;
         let mut listener_open = true;
@@ -166,8 +168,10 @@ impl Talk<'_> {
             let now = quiet_at.map(|_| Instant::now());
             if report_open && quiet_at.is_some() && quiet_at <= now {
                 quiet_at = None;
-                for stream in &self.streams {
-                    output(stream.stream, &[]);
+                for stream in &mut self.streams {
+                    if output(stream.stream, &[]).is_break() {
+                        stream.handle = None;
+                    }
                 }
             }
             let mut list = Vec::with_capacity(4);

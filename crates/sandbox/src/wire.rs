@@ -120,6 +120,7 @@ pub(crate) struct Order {
     pub(crate) arguments: Vec<Bytes>,
     pub(crate) environment: Vec<Bytes>,
     pub(crate) cwd: Bytes,
+    pub(crate) umask: u32,
     pub(crate) home: Bytes,
     pub(crate) workspace: Bytes,
     pub(crate) view: View,

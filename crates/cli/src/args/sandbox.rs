@@ -63,12 +63,15 @@ pub(crate) struct SandboxRun {
     #[arg(long, value_name = "M", default_value = "2G", value_parser = size)]
     pub(crate) memory: u64,
     /// Processes and threads.
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) processes: u64,
     /// What /tmp, the home folder and changed files may take together, and what is written into build folders; 1G, and 16G
     /// for build folders, when left out.
     #[arg(long, value_name = "M", value_parser = size)]
     pub(crate) disk: Option<u64>,
+    /// Of each output stream this much is shown, and kept in memory; the rest is dropped, which is told.
+    #[arg(long, value_name = "M", default_value = "1M", value_parser = size)]
+    pub(crate) output: u64,
     /// A further path that may be read and executed.
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,

@@ -48,7 +48,7 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let ends = inside.as_ref().map(|inside| Arc::clone(&inside.termination));
     let gates = gates.map(|gates| gates.ending(ends));
     let sandbox = start()?;
-    let (outcome, attempts) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
+    let (outcome, attempts, lost) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
     let promoted = promote(&sandbox, &spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
     let grants = match wish.explain && failed {
@@ -67,6 +67,9 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
         if let Some(grants) = &grants {
             grants.say(&clean, *out);
         }
+    }
+    if let Some(lost) = lost {
+        return Err(lost);
     }
     let code = match promoted {
         Err(_) if !failed => i32::from(exit::FAILED),
@@ -134,11 +137,14 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
         (_, FilesystemMode::ReadWrite) => Filesystem::ReadWrite,
     };
     spec.environment = environment(&wish.env);
-    spec.limits.time = Duration::try_from_secs_f64(wish.timeout).map_err(|_| {
+    spec.umask = umask();
+    let time = Duration::try_from_secs_f64(wish.timeout).ok().filter(|time| !time.is_zero());
+    spec.limits.time = time.ok_or_else(|| {
         Failure::usage(format!("a timeout of {} seconds", wish.timeout), "a number of seconds above 0")
     })?;
     spec.limits.memory = wish.memory;
     spec.limits.processes = wish.processes;
+    spec.limits.output = usize::try_from(wish.output).unwrap_or(usize::MAX);
     if let Some(disk) = wish.disk {
         (spec.limits.disk, spec.limits.scratch) = (disk, disk);
     }
@@ -165,6 +171,13 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
         spec.cwd = below.to_owned();
     }
     Ok(spec)
+}
+
+/// Ours. It is told only to who sets it: to something strict, should another thread make a file meanwhile.
+fn umask() -> u32 {
+    let own = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::umask(own);
+    own.as_raw_mode()
 }
 
 /// What of our own environment was asked for by name.
@@ -203,13 +216,13 @@ fn perform(
     gates: Option<&network::Gates>,
     redactor: &Redactor,
     out: Out,
-) -> Result<(Outcome, Option<network::Attempts>), Failure> {
+) -> Result<(Outcome, Option<network::Attempts>, Option<Failure>), Failure> {
     let stdin = std::io::stdin();
     let mut screen = Screen::new(redactor, !out.is_json());
     let mut show = |stream: Stream, bytes: &[u8]| screen.show(stream, bytes);
-    let done = gated(gates, spec, &mut |spec| sandbox.run(spec, Input::From(stdin.as_fd()), &mut show))?;
-    screen.finish()?;
-    Ok(done)
+    let (outcome, attempts) =
+        gated(gates, spec, &mut |spec| sandbox.run_while(spec, Input::From(stdin.as_fd()), &mut show))?;
+    Ok((outcome, attempts, screen.finish()?))
 }
 
 /// A run, behind a gate where there is one.

@@ -235,6 +235,30 @@ fn an_idle_flush_gives_whole_lines_and_frees_nothing_it_should_not() {
     assert!(!clean(&redactor, "password:\n  \"aB3!xyz77\"\n").contains("aB3!xyz77"));
 }
 
+// T21: what asks is shown, what a secret may follow is not, and a line that goes on is still one
+#[test]
+fn a_prompt_is_given_and_half_a_secret_is_not() {
+    let redactor = redactor(&["known value: of it"]);
+    let flushed = |pieces: &[&str]| {
+        let (mut stream, mut out) = (redactor.stream(), Vec::new());
+        for piece in pieces {
+            stream.push(piece.as_bytes(), &mut out).unwrap();
+            stream.flush_prompt(&mut out).unwrap();
+        }
+        String::from_utf8(out).unwrap()
+    };
+    for asked in ["name? ", "line\nGo on [Y/n] ", ">>> ", "(yes/no) ", "a: b: "] {
+        assert_eq!(flushed(&[asked]), asked);
+    }
+    for held in
+        ["Password: ", "API-Key? ", "no question ", "name?", "x = ", &format!("{}: ", "x".repeat(200))]
+    {
+        assert_eq!(flushed(&["line\n", held]), "line\n", "{held}");
+    }
+    assert_eq!(flushed(&["known value: ", "of it\n"]).matches("known").count(), 0);
+    assert!(flushed(&["name? ", "password=aB3!xyz77\n"]).starts_with("name? password=[REDACTED"));
+}
+
 // T21: values change while a stream is under way
 #[test]
 fn known_values_can_be_exchanged_while_it_works() {

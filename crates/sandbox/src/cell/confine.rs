@@ -105,7 +105,6 @@ fn install(profile: &Profile, filter: &[Instruction]) -> Result<Option<OwnedFd>,
 fn begin(identity: Identity) -> Result<(), Step> {
     process::unblock_signals();
     rustix::process::setsid().step("session")?;
-    rustix::process::umask(Mode::from_raw_mode(0o022));
     take(identity).step("identity")?;
     capability::drop_all().step("capabilities")?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")
@@ -132,6 +131,7 @@ pub(super) fn confine(
     rustix::stdio::dup2_stdout(output).step("standard output")?;
     rustix::stdio::dup2_stderr(error).step("standard error")?;
     limit(&order.limits, walls, identity, errand, stock.bounds).step("limits")?;
+    rustix::process::umask(Mode::from_raw_mode(order.umask & 0o777));
     // Of the caller's choice, so no fault of the walls.
     if let Err(errno) = c_text(&order.cwd).and_then(|cwd| process::go_to(&cwd)) {
         return Ok(NotBegun::Refused(errno));

@@ -299,17 +299,22 @@ impl Shell {
 /// no other run learns of them.
 #[derive(Default)]
 pub(super) struct Grounds {
-    laid: Vec<(Bytes, OwnedFd)>,
+    /// Without a mount where the first folder is itself shown: a ground would cover it.
+    laid: Vec<(Bytes, Option<OwnedFd>)>,
 }
 
 impl Grounds {
     pub(super) fn lay(&mut self, shell: &Shell, path: &[u8]) -> Result<(), Errno> {
         let mut parts = trimmed(path).split(|byte| *byte == b'/');
-        let (Some(first), Some(second)) = (parts.next(), parts.next()) else { return Ok(()) };
+        let Some(first) = parts.next() else { return Ok(()) };
         let there = SYSTEM.iter().chain(THERE).any(|name| name.as_bytes() == first);
         if there || self.laid.iter().any(|(name, _)| name == first) {
             return Ok(());
         }
+        let Some(second) = parts.next() else {
+            self.laid.push((first.to_vec(), None));
+            return Ok(());
+        };
         let tree = shell.lend(&[b"ground-", first].concat(), 0o755, first)?;
         if first == b"var" {
             for (target, link) in [("/tmp", "tmp"), ("/run", "run")] {
@@ -318,13 +323,16 @@ impl Grounds {
                 }
             }
         }
-        self.laid.push((first.to_vec(), tree));
+        self.laid.push((first.to_vec(), Some(tree)));
         Ok(())
     }
 
     /// What was laid cannot be written any more.
     fn close(self) -> Result<(), Errno> {
-        self.laid.iter().try_for_each(|(_, tree)| mounting::close(tree.as_fd()))
+        self.laid
+            .iter()
+            .filter_map(|(_, tree)| tree.as_ref())
+            .try_for_each(|tree| mounting::close(tree.as_fd()))
     }
 }
 

@@ -40,6 +40,7 @@ fn sample() -> Order {
         arguments: vec![text(16); 3],
         environment: vec![text(32); 6],
         cwd: text(32),
+        umask: 0o022,
         home: text(16),
         workspace: text(32),
         view: View::Read,

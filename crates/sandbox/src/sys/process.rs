@@ -11,6 +11,13 @@ use rustix::process::{Pid, Signal};
 
 use super::{answer, last_errno};
 
+/// Our process group; none where its first process is outside of our pid namespace, which `rustix` does not think of.
+pub(crate) fn own_group() -> Option<u32> {
+    // SAFETY: no memory is involved.
+    let group = unsafe { libc::getpgrp() };
+    u32::try_from(group).ok().filter(|group| *group != 0)
+}
+
 /// Which side of a fork we are on.
 pub(crate) enum Side {
     Parent(Child),
@@ -66,7 +73,16 @@ fn clone(args: CloneArgs) -> Result<Side, Errno> {
     let flags = args.flags | libc::CLONE_PIDFD as u64;
     let args = CloneArgs { flags, pidfd: (&raw mut handle) as u64, ..args };
     // SAFETY: without CLONE_VM this is a fork; `args` and `handle` outlive the call, and the caller has one thread.
-    let pid = answer(unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) })?;
+    let made = answer(unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) });
+    let pid = match (made, libc::c_ulong::try_from(args.flags | args.exit_signal)) {
+        // Containers refuse it like this, for want of a look at its arguments; the older call does all but the group.
+        (Err(Errno::NOSYS), Ok(flags)) if args.cgroup == 0 => {
+            let (stack, child) = (0 as libc::c_ulong, 0 as libc::c_ulong);
+            // SAFETY: as above; the handle is stored where the parent's number would be.
+            answer(unsafe { libc::syscall(libc::SYS_clone, flags, stack, &raw mut handle, child, child) })?
+        }
+        (made, _) => made?,
+    };
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Ok(Side::Child);
     };

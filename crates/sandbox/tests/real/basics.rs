@@ -1,5 +1,7 @@
 //! Starting, environment, output, exit codes, tiers.
 
+use std::ops::ControlFlow;
+
 use libtest_mimic::Trial;
 use vambrace_sandbox::{Certainty, Exit, Filesystem, Input, Observe, Operation, Rule, SandboxFault, Tier};
 
@@ -11,6 +13,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("basics::a_program_runs_and_its_code_comes_back", a_program_runs_and_its_code_comes_back),
         test("basics::the_strongest_tier_works_here", the_strongest_tier_works_here),
         test("basics::the_environment_is_built_from_nothing", the_environment_is_built_from_nothing),
+        test("basics::new_files_have_the_modes_that_the_caller_wants", own_umask),
+        test("basics::a_program_whose_reader_is_gone_learns_of_it", reader_gone),
         test("basics::a_folder_is_no_standard_input", folder_as_input),
         test("basics::a_missing_program_is_said_to_be_missing", a_missing_program_is_said_to_be_missing),
         test("basics::a_program_that_was_replaced_is_not_started", a_replaced_program),
@@ -114,7 +118,35 @@ fn the_environment_is_built_from_nothing() {
         out(&outcome).lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect();
     names.sort();
     assert_eq!(names, ["AWS_REGION", "HOME", "LANG", "PATH", "PORT", "PWD"]);
+    // Byte for byte: `pwd` and everybody who compares paths believe it.
+    let pwd = format!("PWD={}", room.project().display());
+    assert!(out(&outcome).lines().any(|line| line == pwd), "{}", out(&outcome));
     check_out(&run(&room.spec(Filesystem::Deny, "whoami", &[])), "agent\n");
+}
+
+// What is nobody else's business outside is not inside either.
+fn own_umask() {
+    for tier in TIERS {
+        let room = Room::new();
+        let mut spec =
+            in_tier(room.shell(Filesystem::Write, "umask; mkdir d; echo x >f; stat -c %a d f"), tier);
+        spec.umask = 0o027;
+        check_out(&run(&spec), "0027\n750\n640\n");
+    }
+}
+
+// `| head -1`: as without walls, and not at the deadline.
+fn reader_gone() {
+    let room = Room::new();
+    for tier in TIERS {
+        let mut seen = 0;
+        let spec = in_tier(room.shell(Filesystem::Deny, "exec yes"), tier);
+        let outcome = sandbox().run_while(&spec, Input::Nothing, &mut |_, bytes| {
+            seen += bytes.len();
+            if seen > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!(outcome.unwrap().exit, Exit::Signal(libc::SIGPIPE), "{tier}");
+    }
 }
 
 // P4: by the handle of a folder a program could change the modes and times of what lies below it

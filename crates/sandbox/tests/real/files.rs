@@ -47,6 +47,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::toolchains_are_shown_without_credentials_and_nothing_else_of_home", toolchains),
         test("files::credentials_of_toolchains_are_empty_at_any_depth", deep_credentials),
         test("files::no_run_is_shown_the_state_folder", state_folder),
+        test("files::what_lies_in_a_folder_of_the_root_does_not_cover_it", folders_of_the_root),
         test("files::extra_paths_are_readable_or_writable", extra_paths),
         test("files::names_that_are_no_text_come_over", names_that_are_no_text),
         test("files::a_crash_while_changes_are_taken_over_leaves_all_or_none", crash_leaves_all_or_none),
@@ -826,6 +827,19 @@ fn extra_paths() {
         spec.read = vec![path.into()];
         assert!(try_run(&spec).is_err(), "{path}");
     }
+}
+
+// `/root` with toolchains in it; a workspace `/app` with a further path in it
+fn folders_of_the_root() {
+    let room = Room::new();
+    let mut spec =
+        room.shell(Filesystem::Read, "echo mine >$HOME/new && cat $HOME/new && ls /var/lib >$HOME/list");
+    spec.home = Some("/var".into());
+    spec.read = vec!["/var/lib".into()];
+    check_out(&run(&spec), "mine\n");
+    let mut spec = room.shell(Filesystem::Read, "ls -d /var/log && ls /var/lib >/dev/null");
+    spec.read = vec!["/var".into(), "/var/lib".into()];
+    check_out(&run(&spec), "/var/log\n");
 }
 
 fn names_that_are_no_text() {

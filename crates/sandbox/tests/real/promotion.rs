@@ -317,7 +317,9 @@ fn diffs_are_bounded() {
 fn heeded_names() {
     let names = ".aider.conf.yml .bash_aliases .config/fish/config.fish .continue/config.yaml .crush.json .cshrc .emacs .emacs.d/init.el \
                  .exrc .gvimrc .helix/config.toml .hg/hgrc .jj/repo/config.toml .kshrc .login .lvimrc .opencode/x .tcshrc .vs/tasks.vs.json \
-                 a.sublime-project opencode.json";
+                 a.sublime-project opencode.json .amazonq/cli-agents/x.json .augment/settings.json .copilot/mcp-config.json .devcontainer.json \
+                 .factory/settings.json .ghci .github/hooks/x.json .irbrc .kiro/hooks/x .roomodes .Rprofile .pdbrc .qwen/settings.json \
+                 .config/mise.toml .mise.local.toml mise.toml lefthook.yml .pre-commit-config.yaml .xprofile";
     let names: Vec<&str> = names.split_whitespace().collect();
     let room = Room::new();
     let script = format!(

@@ -14,6 +14,8 @@ use super::kit::{Room, out, start, test};
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("tiers::a_masked_proc_leaves_everything_but_proc", masked_proc),
+        test("tiers::a_container_that_refuses_clone3_and_namespaces_leaves_a_tier", filtered),
+        test("tiers::a_broker_whose_process_group_is_outside_of_its_namespace_works", foreign_group),
         test("tiers::a_user_of_any_number_is_confined", any_user),
         test("tiers::a_broker_whose_process_group_is_out_of_sight_runs_programs", inner_processes),
         test("tiers::root_of_a_container_runs_nothing_as_root", no_root),
@@ -25,6 +27,75 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn masked_proc() {
     let expected = "full-no-proc\nno /proc\nplain\nspeculative 1\ndemanding full: refused\n";
     check("masked-proc", expected);
+}
+
+// `unshare --pid --fork`, bubblewrap: the group has no number in there.
+fn foreign_group() {
+    check("foreign-group", "full\nplain\n");
+    // With the `/proc` of those outside nobody would know whom it ends.
+    let (_room, said) = run_machine("foreign-proc");
+    assert!(said.starts_with("sandbox tier `no-userns` is not available: /proc"), "{said}");
+}
+
+pub(crate) fn in_a_foreign_group(room: &str, own_proc: bool) -> ExitCode {
+    become_user(None);
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
+    let mut inside = Command::new(std::env::current_exe().unwrap());
+    inside.args(["say-run", room]);
+    let mount = move || match own_proc {
+        true => Ok(rustix::mount::mount("proc", "/proc", "proc", rustix::mount::MountFlags::empty(), None)?),
+        false => Ok(()),
+    };
+    let said = unsafe { inside.pre_exec(mount) }.status().unwrap();
+    ExitCode::from(u8::from(!said.success()))
+}
+
+// What container programs do when nothing else was asked for.
+fn filtered() {
+    check("container-filter", "no-userns\nplain\n");
+}
+
+/// No namespaces, no mounts; `clone3`, whose arguments a filter cannot see, is said not to be there.
+pub(crate) fn behind_a_filter(room: &str) -> ! {
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let is = |call: i64, jt| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, 0, call as u32);
+    let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let answer = |value| step(libc::BPF_RET | libc::BPF_K, 0, 0, value);
+    let refuse = |errno: i32| answer(libc::SECCOMP_RET_ERRNO | errno as u32);
+    let any_namespace = 0x7e02_0000;
+    let mut filter = [
+        load(0),
+        is(libc::SYS_unshare, 6),
+        is(libc::SYS_setns, 5),
+        is(libc::SYS_mount, 4),
+        is(libc::SYS_clone3, 4),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 4, libc::SYS_clone as u32),
+        load(16),
+        step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 2, any_namespace),
+        refuse(libc::EPERM),
+        refuse(libc::ENOSYS),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    assert_eq!(
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) },
+        0
+    );
+    go_on("say-run", room)
+}
+
+pub(crate) fn say_run(room: &str) -> ExitCode {
+    let room = Path::new(room);
+    let spec = vambrace_sandbox::Spec::new("cat", room.join("project"));
+    let spec = vambrace_sandbox::Spec { arguments: vec!["plain.txt".into()], ..spec };
+    let places = vambrace_sandbox::Places::below(&room.join("state"));
+    let sandbox = vambrace_sandbox::Sandbox::start(&std::env::current_exe().unwrap(), places);
+    match sandbox.and_then(|sandbox| sandbox.run(&spec, Input::Nothing, &mut |_, _| {})) {
+        Ok(outcome) => print!("{}\n{}", outcome.tier, out(&outcome)),
+        Err(fault) => println!("{fault}"),
+    }
+    ExitCode::SUCCESS
 }
 
 // Nobody's number is what the kernel says to whoever is in a user namespace without maps.

@@ -5,6 +5,7 @@
 //! is granted for a try, anything else is not.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -72,6 +73,8 @@ pub(super) struct Grants {
     words: Vec<(&'static str, String)>,
     /// What no grant lets through.
     never: BTreeSet<String>,
+    /// Whether it looked for its files where they are not.
+    elsewhere: bool,
     harmless: Option<Mode>,
     /// What was attempted where a gate was there only to tell it.
     attempts: Option<Attempts>,
@@ -100,6 +103,7 @@ impl Grants {
         };
         let harmless = found.modes.iter().find(free).copied().filter(|_| !enough);
         let mut words: Vec<_> = known.given.iter().map(|mode| mode.words()).collect();
+        words.extend(more(outcome, spec));
         if !enough {
             words.extend(found.words());
             if !known.hosts.is_empty() {
@@ -116,6 +120,7 @@ impl Grants {
             missing: outcome.denials_missing,
             words,
             never: if enough { BTreeSet::new() } else { found.never },
+            elsewhere: spec.filesystem == Filesystem::Deny,
             harmless,
             attempts,
         }
@@ -161,7 +166,10 @@ impl Grants {
         if self.missing {
             out.say(format!("  {}", paint(Tone::Care, MISSING)));
         } else if self.denials.is_empty() && !other && self.words.is_empty() && !self.not_again {
-            out.say("  nothing was refused: the sandbox is not why it fails");
+            out.say(match self.elsewhere {
+                true => "  nothing was refused, but it does not begin in the workspace: `--filesystem read` shows that",
+                false => "  nothing was refused: the sandbox is not why it fails",
+            });
         }
         for (option, value) in &self.words {
             out.say(format!(
@@ -210,6 +218,10 @@ impl Found {
     ) {
         let path = &denial.path;
         let looks = matches!(denial.operation, Operation::Look | Operation::Read | Operation::Execute);
+        if looks && !inside && path.symlink_metadata().is_err_and(|error| error.kind() == NotFound) {
+            // What is nowhere cannot be shown.
+            return;
+        }
         let mode = match spec.filesystem {
             Filesystem::Deny if inside && looks => Some(Mode::See),
             // Without namespaces there is no overlay to take what is written.
@@ -268,6 +280,19 @@ impl Found {
         words.extend(read.iter().map(|path| ("--read", path.display().to_string())));
         words.extend(write.iter().map(|path| ("--write", path.display().to_string())));
         words
+    }
+}
+
+/// Twice as much of what ran out: how much it needs is not known before it has enough.
+fn more(outcome: &Outcome, spec: &Spec) -> Option<(&'static str, String)> {
+    let mebibytes = |bytes: u64| format!("{}M", (bytes >> 20).max(1).saturating_mul(2));
+    // With a file system of its own only build folders are watched.
+    let disk = if outcome.tier == Tier::NoUserns { spec.limits.disk } else { spec.limits.scratch };
+    match outcome.exit {
+        Exit::Timeout => Some(("--timeout", (spec.limits.time.as_secs_f64() * 2.0).to_string())),
+        Exit::OutOfMemory => Some(("--memory", mebibytes(spec.limits.memory))),
+        Exit::OutOfDisk => Some(("--disk", mebibytes(disk))),
+        Exit::Code(_) | Exit::Signal(_) => None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! fails.
 
 use std::io::{self, IsTerminal as _, Write};
+use std::ops::ControlFlow;
 
 use serde_json::Value;
 use vambrace_core::redacted::RedactError;
@@ -20,6 +21,8 @@ pub(super) struct Screen {
     /// Not when everything is told at the end instead.
     shown: bool,
     failed: Option<RedactError>,
+    /// Why a stream takes no more.
+    gone: [Option<io::Error>; 2],
 }
 
 impl Screen {
@@ -29,23 +32,39 @@ impl Screen {
             terminals: [io::stdout().is_terminal(), io::stderr().is_terminal()],
             shown,
             failed: None,
+            gone: [None, None],
         }
     }
 
-    /// A piece; an empty one says that nothing comes for now, and whole lines need not wait for more.
-    pub(super) fn show(&mut self, stream: Stream, bytes: &[u8]) {
+    /// A piece; an empty one says that nothing comes for now, and whole lines and questions need not wait for more. Tells whether
+    /// anybody is left who reads.
+    pub(super) fn show(&mut self, stream: Stream, bytes: &[u8]) -> ControlFlow<()> {
         self.pass(stream, |filter, clean| {
-            if bytes.is_empty() { filter.flush_idle(clean) } else { filter.push(bytes, clean) }
+            if bytes.is_empty() { filter.flush_prompt(clean) } else { filter.push(bytes, clean) }
         });
+        let [out, err] = &self.gone;
+        match stream {
+            Stream::Out if out.is_some() => ControlFlow::Break(()),
+            Stream::Err if err.is_some() => ControlFlow::Break(()),
+            Stream::Out | Stream::Err => ControlFlow::Continue(()),
+        }
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
+    /// Gives what of the output was lost on its way, if any was: the run itself is none the worse for it.
+    pub(super) fn finish(mut self) -> Result<Option<Failure>, Failure> {
         for stream in [Stream::Out, Stream::Err] {
             self.pass(stream, |filter, clean| filter.finish(clean));
         }
-        match self.failed {
-            None => Ok(()),
-            Some(error) => Err(Failure::failed(format!("output withheld: {error}"))),
+        if let Some(error) = self.failed {
+            return Err(Failure::failed(format!("output withheld: {error}")));
+        }
+        // Who reads no more wants no more; what could not be written is missing.
+        let lost = |error: &io::Error| error.kind() != io::ErrorKind::BrokenPipe;
+        match self.gone {
+            [Some(error), _] if lost(&error) => {
+                Ok(Some(Failure::failed(format!("standard output: {error}"))))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -54,10 +73,14 @@ impl Screen {
             return;
         }
         let ([out, err], [out_is_terminal, err_is_terminal]) = (&mut self.streams, self.terminals);
-        let (filter, terminal) = match stream {
-            Stream::Out => (out, out_is_terminal),
-            Stream::Err => (err, err_is_terminal),
+        let [out_gone, err_gone] = &mut self.gone;
+        let (filter, terminal, gone) = match stream {
+            Stream::Out => (out, out_is_terminal, out_gone),
+            Stream::Err => (err, err_is_terminal, err_gone),
         };
+        if gone.is_some() {
+            return;
+        }
         let mut clean = Vec::new();
         if let Err(error) = step(filter, &mut clean) {
             self.failed = Some(error);
@@ -70,11 +93,11 @@ impl Screen {
         } else {
             clean.as_slice()
         };
-        // Nobody is left to tell when the stream is gone.
-        let _ = match stream {
+        let written = match stream {
             Stream::Out => write(io::stdout(), clean),
             Stream::Err => write(io::stderr(), clean),
         };
+        *gone = written.err();
     }
 }
 

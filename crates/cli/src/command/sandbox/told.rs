@@ -8,6 +8,9 @@ use super::{MISSING, Promoted, denial_json, faint, network, shown};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
+/// SIGPIPE.
+const PIPE: i32 = rustix::process::Signal::PIPE.as_raw();
+
 /// On standard error, after the program's own words.
 pub(super) fn say(
     outcome: &Outcome,
@@ -26,7 +29,9 @@ pub(super) fn say(
         Exit::Timeout => out.say(paint(Tone::Bad, "ended at its deadline, with everything it started")),
         Exit::OutOfMemory => out.say(paint(Tone::Bad, "ended: out of memory")),
         Exit::OutOfDisk => out.say(paint(Tone::Bad, "ended: it wrote more than it may")),
-        Exit::Code(_) | Exit::Signal(_) => {}
+        // As from any program whose reader is gone.
+        Exit::Code(_) | Exit::Signal(PIPE) => {}
+        Exit::Signal(number) => out.say(paint(Tone::Bad, format!("ended by signal {number}"))),
     }
     for denial in &outcome.denials {
         out.say(format!(
