@@ -91,7 +91,7 @@ pub(crate) fn start() -> Result<Sandbox, Failure> {
 
 fn not_started(fault: &SandboxFault) -> Failure {
     let code = match fault {
-        SandboxFault::Unavailable { .. } => ErrorCode::SandboxUnavailable,
+        SandboxFault::Unavailable { .. } | SandboxFault::Mounted(_) => ErrorCode::SandboxUnavailable,
         SandboxFault::Refused(_) | SandboxFault::CouldNotStart { .. } => ErrorCode::InvalidArguments,
         SandboxFault::Replaced { .. } => ErrorCode::PermissionDenied,
         SandboxFault::ShowsState { .. } => ErrorCode::ScopeViolation,
