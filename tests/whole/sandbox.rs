@@ -170,6 +170,31 @@ fn a_name_forges_no_line_of_the_report() {
     }
 }
 
+// P9, B6: many files with long names neither flood a report nor hide in it what else was done
+#[test]
+fn a_report_lists_a_bounded_part_and_counts_the_rest() {
+    let home = Home::bare();
+    let folder = vec!["a".repeat(240); 15].join("/");
+    let script =
+        format!("mkdir -p {folder}; cd {folder}; for i in $(seq 310); do : >$i; done; cd -; rm notes.txt");
+    let ran = home.run(words(&["--filesystem", "readwrite"], &script));
+    let listed = |begin: &str, told: &str| told.lines().filter(|line| line.starts_with(begin)).count();
+    let created = listed("created ", &ran.err);
+    let more = format!("more that is not listed: {} created; `--every-change`", 325 - created);
+    assert!(created < 310 && ran.err.contains(&more), "{created}: {}", ran.err);
+    assert_eq!(listed("deleted notes.txt", &ran.err), 1, "{}", ran.err);
+    // What is not listed is taken over all the same.
+    assert!((1..=310).all(|number| home.project().join(&folder).join(number.to_string()).exists()));
+    let script = "rm -r aaa*";
+    let told = home.run(words(&["--speculative", "--json"], script)).json();
+    let deleted = told["changes"].as_array().unwrap().len();
+    assert!((1..310).contains(&deleted), "{deleted}");
+    assert_eq!(told["unlisted"]["changes"]["deleted"], 325 - deleted, "{}", told["unlisted"]);
+    assert!(told["unlisted"]["hint"].as_str().unwrap().contains("--every-change"), "{}", told["unlisted"]);
+    let ran = home.run(words(&["--filesystem", "readwrite", "--every-change"], script));
+    assert_eq!((listed("deleted ", &ran.err), listed("there is more", &ran.err)), (325, 0), "{}", ran.err);
+}
+
 // P4
 #[test]
 fn what_a_killed_run_had_half_taken_over_is_settled_before_the_next_call() {

@@ -38,7 +38,7 @@ mod toolchain;
 mod walk;
 mod wire;
 
-pub use changes::{Change, ChangeKind, Changes, Diffs, EntryKind, Facts, Why, Withheld};
+pub use changes::{Change, ChangeKind, Changes, Diffs, EntryKind, Facts, Listing, Why, Withheld};
 pub use denial::{Certainty, Denial, Operation, Rule, Source};
 pub use fault::SandboxFault;
 pub use outcome::{Captured, Exit, MemoryBound, Outcome};

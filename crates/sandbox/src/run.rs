@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use vambrace_core::block::BlockList;
 
 use crate::aside::Fittings;
@@ -21,7 +22,7 @@ use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Network, Observe, Spec};
-use crate::sys::{message, process};
+use crate::sys::{message, mounting, process};
 use crate::talk::{Reading, Said, Talk};
 use crate::task::{self, Task};
 use crate::tier::Tier;
@@ -89,6 +90,9 @@ impl Sandbox {
                 let features = self.features()?;
                 let lower = features.tier().filter(|tier| *tier < first && spec.only.is_none());
                 let Some(lower) = lower else {
+                    if let Some(place) = in_the_way(spec, &step) {
+                        return Err(SandboxFault::Mounted(place));
+                    }
                     let mut reasons = features.reasons();
                     reasons.push(step);
                     return Err(SandboxFault::Unavailable {
@@ -430,6 +434,15 @@ struct Prepared {
     task: Option<Arc<Task>>,
     /// The folder that the program takes for the workspace, without namespaces.
     work: Option<OwnedFd>,
+}
+
+/// What is mounted in a folder that a layer was to be laid over, where the kernel would not do that: copies of mounts that
+/// are another user namespace's cannot be had one without the other, and an overlay sees the one only.
+fn in_the_way(spec: &Spec, step: &str) -> Option<PathBuf> {
+    let refused = step.ends_with(&Errno::INVAL.to_string());
+    let written = spec.write.iter().filter(|_| spec.drops_writes);
+    let layered = std::iter::once(&spec.workspace).chain(written).filter(|_| refused);
+    layered.filter_map(|folder| folder.canonicalize().ok()).find_map(|folder| mounting::mounted_in(&folder))
 }
 
 /// The time that stamps of files are compared with. A stamp may lag behind the clock by a tick, unless somebody looked
