@@ -226,6 +226,43 @@ fn what_a_killed_run_had_half_taken_over_is_settled_before_the_next_call() {
     }
 }
 
+// P6
+#[test]
+fn a_signal_to_us_ends_the_program_in_good_order() {
+    let home = Home::bare();
+    let script = "echo x >made; echo up; while :; do sleep 1; done";
+    // Whoever starts us may have one of them ignored, and whoever started the tests; a shell keeps to that.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    let ignored = u64::from_str_radix(mask, 16).unwrap() & 2 != 0;
+    for (first, trap) in [("-INT", "trap - INT"), ("-TERM", "trap - INT"), ("-INT", "trap '' INT")] {
+        let mut start = std::process::Command::new("/bin/sh");
+        let run = home.command(words(&["--filesystem", "readwrite", "--timeout", "600"], script));
+        start.args(["-c", &format!("{trap}; exec \"$@\""), "sh"]).arg(run.get_program()).args(run.get_args());
+        start.env_clear().envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        start.current_dir(home.project()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = start.spawn().unwrap();
+        let mut said = [0; 3];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        assert_eq!(&said, b"up\n");
+        let send = |name: &str| {
+            let sent = std::process::Command::new("kill").args([name, &child.id().to_string()]).status();
+            assert!(sent.unwrap().success());
+        };
+        send(first);
+        if first == "-INT" && (ignored || trap.contains("''")) {
+            // Nothing came of it.
+            send("-TERM");
+        }
+        let ended = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(130), "{first} {trap}: {told}");
+        assert!(told.contains("stopped, with everything it started"), "{told}");
+        assert_eq!(std::fs::read_to_string(home.project().join("made")).unwrap(), "x\n");
+        std::fs::remove_file(home.project().join("made")).unwrap();
+    }
+}
+
 // P4
 #[test]
 fn readwrite_takes_changes_over_and_read_does_not() {

@@ -86,6 +86,8 @@ struct Happened {
     ended: bool,
     /// Its broker does not wait for it any more.
     left: bool,
+    /// Its broker waits, but wants no more of it.
+    stopped: bool,
     out_of_memory: bool,
 }
 
@@ -144,6 +146,8 @@ impl Launcher {
                 run.out_of_memory();
             } else if happened.left && !happened.ended {
                 run.kill();
+            } else if happened.stopped {
+                run.stop(now);
             }
         }
         let ended: Vec<usize> =
@@ -173,7 +177,7 @@ impl Launcher {
         let mut list = vec![PollFd::from_borrowed_fd(control, PollFlags::IN)];
         for run in &self.runs {
             list.push(PollFd::new(run.handle(), PollFlags::IN));
-            list.extend(run.report().map(|report| PollFd::new(report, PollFlags::empty())));
+            list.extend(run.report().map(|report| PollFd::new(report, run.asks())));
             list.extend(run.alarm().map(|alarm| PollFd::new(alarm, PollFlags::IN)));
         }
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
@@ -184,10 +188,15 @@ impl Launcher {
         let mut flags = list.iter().map(PollFd::revents);
         let mut next = || flags.next().unwrap_or_else(PollFlags::empty);
         let asked = next();
-        let happened = self.runs.iter().map(|run| Happened {
-            ended: next().contains(PollFlags::IN),
-            left: run.report().is_some() && next().intersects(PollFlags::HUP | PollFlags::ERR),
-            out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
+        let happened = self.runs.iter().map(|run| {
+            let ended = next().contains(PollFlags::IN);
+            let said = run.report().map_or_else(PollFlags::empty, |_| next());
+            Happened {
+                ended,
+                left: said.intersects(PollFlags::HUP | PollFlags::ERR),
+                stopped: said.contains(PollFlags::RDHUP),
+                out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
+            }
         });
         Ok((asked, happened.collect()))
     }

@@ -215,6 +215,7 @@ impl Sandbox {
             layers: Vec::new(),
             said: Said::default(),
             untold,
+            stop: spec.stop.clone(),
         };
         talk.listen(output)?;
         let Talk { report, observer, untold, said, streams: [out, err], told, audit, layers, .. } = talk;

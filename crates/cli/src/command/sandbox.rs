@@ -2,6 +2,7 @@
 
 mod grants;
 mod inside;
+mod interrupt;
 mod network;
 mod screen;
 mod told;
@@ -48,6 +49,7 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let ends = inside.as_ref().map(|inside| Arc::clone(&inside.termination));
     let gates = gates.map(|gates| gates.ending(ends));
     let sandbox = start()?;
+    spec.stop = Some(interrupt::stops()?);
     let (outcome, attempts, lost) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
     let promoted = promote(&sandbox, &spec, &outcome);
     let listing = outcome.changes.as_ref().map(|changes| match wish.every_change {
@@ -55,7 +57,7 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
         false => (changes, changes.listing()),
     });
     let failed = outcome.exit != Exit::Code(0);
-    let grants = match wish.explain && failed {
+    let grants = match wish.explain && failed && outcome.exit != Exit::Stopped {
         true => Some(explain(&sandbox, &spec, &outcome, gates.as_ref(), &wish.network)?),
         false => None,
     };

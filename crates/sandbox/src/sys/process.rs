@@ -46,14 +46,6 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-/// The process group of this process, where its number can be seen from here: not where it was made outside of this pid
-/// namespace.
-pub(crate) fn own_group() -> Option<u32> {
-    // SAFETY: takes nothing and always answers.
-    let group = unsafe { libc::getpgrp() };
-    u32::try_from(group).ok().filter(|group| *group != 0)
-}
-
 /// Forks into new namespaces; `flags` are `CLONE_NEW*`.
 pub(crate) fn clone_into(flags: libc::c_int) -> Result<Side, Errno> {
     clone(CloneArgs { flags: flags as u64, exit_signal: libc::SIGCHLD as u64, ..CloneArgs::default() })

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Exit, Filesystem, Input, Observe, Spec, Stream, Tier};
+use vambrace_sandbox::{Exit, Filesystem, Input, Observe, Spec, Stop, Stream, Tier};
 
 use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, start, test};
 
@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("trees::the_deadline_ends_the_whole_tree", the_deadline_ends_the_whole_tree),
         test("trees::a_program_that_ignores_term_or_stops_itself_is_ended", ignoring_term),
         test("trees::a_program_may_clean_up_when_it_is_asked_to_end", a_program_may_clean_up),
+        test("trees::a_run_is_stopped_before_its_time", stopping),
         test("trees::a_detached_grandchild_does_not_survive_the_call", a_detached_grandchild),
         test("trees::a_child_that_holds_the_pipe_does_not_hang_the_call", a_child_that_holds_the_pipe),
         test("trees::endless_output_is_cut_with_a_count", endless_output),
@@ -97,6 +98,33 @@ fn a_program_may_clean_up() {
         spec.limits.grace = Duration::from_secs(5);
         let outcome = run(&spec);
         assert_eq!((outcome.exit, out(&outcome).as_str()), (Exit::Timeout, "cleaned\n"), "{tier}");
+    }
+}
+
+// P6: as at the deadline; what had ended is not told as stopped, and what begins afterwards does not go on.
+fn stopping() {
+    let room = Room::new();
+    for tier in TIERS {
+        let mark = mark("stopped");
+        let polite = format!("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done; : {mark}");
+        let stubborn = format!("trap '' TERM; echo up; (sleep 1000 {mark}) & while :; do sleep 1; done");
+        for (script, grace, said) in [(polite, 60, "up\nbye\n"), (stubborn, 0, "up\n")] {
+            let stop = Stop::new().unwrap();
+            let mut spec = in_tier(room.shell(Filesystem::Read, &script), tier);
+            spec.limits.time = Duration::from_secs(600);
+            spec.limits.grace = Duration::from_secs(grace);
+            spec.stop = Some(stop.clone());
+            for said in [said, ""] {
+                let outcome = sandbox().run(&spec, Input::Nothing, &mut |_, _| stop.ask()).unwrap();
+                assert_eq!(outcome.exit, Exit::Stopped, "{tier} {script}");
+                assert!(out(&outcome).starts_with(said), "{tier} {script}: {}", out(&outcome));
+                assert_eq!(alive(&mark), [0_u32; 0], "{tier}");
+            }
+        }
+        let stop = Stop::new().unwrap();
+        let mut spec = in_tier(room.shell(Filesystem::Read, "exit 7"), tier);
+        spec.stop = Some(stop);
+        assert_eq!(run(&spec).exit, Exit::Code(7), "{tier}");
     }
 }
 
