@@ -36,8 +36,10 @@ impl ProjectFiles {
     /// Reads all files below `.vambrace`, and the older configuration.
     pub(crate) fn open(project: &Path) -> Result<Self, Failure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::openat(CWD, project, flags, Mode::empty())
-            .map_err(|errno| Failure::failed(format!("workspace `{}`: {errno}", project.display())))?;
+        let root = rustix::fs::openat(CWD, project, flags, Mode::empty()).map_err(|errno| {
+            Failure::failed(format!("workspace `{}`: {errno}", project.display()))
+                .hint("name a folder that you may read and enter (`--workspace`)")
+        })?;
         let mut reading = Reading { root, files: BTreeMap::new(), bytes: 0 };
         reading.folder(FOLDER, 0)?;
         reading.file(OLDER_CONFIG)?;

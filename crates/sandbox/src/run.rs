@@ -22,7 +22,7 @@ use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Network, Observe, Spec};
-use crate::sys::{message, mounting, process};
+use crate::sys::{capability, message, mounting, process};
 use crate::talk::{Reading, Said, Talk};
 use crate::task::{self, Task};
 use crate::tier::Tier;
@@ -238,12 +238,18 @@ impl Sandbox {
             stdout: out,
             stderr: err,
             denials,
-            denials_missing: lost || more,
+            denials_missing: lost || more || self.is_blind(spec, tier),
             changes,
             duration: start.elapsed(),
             peak_memory: said.peak_memory,
             memory_bound: if said.memory_limited { MemoryBound::Kernel } else { MemoryBound::Watched },
         })
+    }
+
+    /// Whether nobody sees what a program names in its calls: it is another user's, with no namespace of ours around it.
+    fn is_blind(&self, spec: &Spec, tier: Tier) -> bool {
+        let another = tier == Tier::NoUserns && self.footing == Footing::Nobody;
+        another && spec.observe != Observe::Off && !capability::may_look_into_others()
     }
 
     /// Somebody who hears what Landlock says of its refusals, where refusals are to be told and it can be heard. Whose they

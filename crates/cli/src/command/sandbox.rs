@@ -318,7 +318,8 @@ fn shown(path: &Path) -> String {
 }
 
 /// The list of refusals is not whole.
-const MISSING: &str = "some denials may be missing: there were more than are kept";
+const MISSING: &str =
+    "some denials may be missing: there were more than are kept, or the program cannot be looked into";
 
 fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
     json!({

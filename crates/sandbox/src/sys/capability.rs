@@ -34,6 +34,11 @@ pub(crate) fn may_set_ids() -> bool {
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETGID | CapabilitySet::SETUID))
 }
 
+/// Whether this process may look into those of other users.
+pub(crate) fn may_look_into_others() -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
+}
+
 /// Whether this process may mount in its own mount namespace: root with its powers, not root of a container.
 pub(crate) fn may_administer() -> bool {
     rustix::thread::capabilities(None)

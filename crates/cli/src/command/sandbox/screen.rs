@@ -61,9 +61,9 @@ impl Screen {
         // Who reads no more wants no more; what could not be written is missing.
         let lost = |error: &io::Error| error.kind() != io::ErrorKind::BrokenPipe;
         match self.gone {
-            [Some(error), _] if lost(&error) => {
-                Ok(Some(Failure::failed(format!("standard output: {error}"))))
-            }
+            [Some(error), _] if lost(&error) => Ok(Some(
+                Failure::failed(format!("standard output: {error}")).hint("send it where there is room"),
+            )),
             _ => Ok(None),
         }
     }
