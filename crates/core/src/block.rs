@@ -2,7 +2,7 @@
 //! Matching ignores case, Unicode compatibility forms, invisible characters and trailing dots and spaces,
 //! because a file system may fold them; blocking a look-alike too much harms nobody.
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use unicode_normalization::UnicodeNormalization;
 
 /// Blocked in every workspace. A trailing slash means the folder and everything below it.
@@ -114,7 +114,12 @@ impl BlockList {
     }
 
     fn match_folded(&self, folded: &str) -> Option<&str> {
-        let hits = self.set.matches(folded);
+        let folded_path = Candidate::new(folded);
+        // Mostly nothing does, and which one does takes longer to find out.
+        if !self.set.is_match_candidate(&folded_path) {
+            return None;
+        }
+        let hits = self.set.matches_candidate(&folded_path);
         let mut patterns = hits.iter().filter_map(|hit| self.patterns.get(*hit)).map(String::as_str);
         patterns.find(|pattern| *pattern != ENV_FILES || !is_sample(folded))
     }

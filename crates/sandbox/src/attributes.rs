@@ -15,6 +15,8 @@ const OVERLAYS: &[u8] = b"user.overlay.";
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// The kernel gives no longer list, and no longer value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
 const MOST: usize = 64 << 10;
+/// So long is a list mostly.
+const FEW: usize = 256;
 
 /// Hash of the users' attributes; nothing when there are none.
 pub(crate) fn digest(file: &OwnedFd) -> Result<Option<[u8; 32]>, Errno> {
@@ -55,12 +57,17 @@ pub(crate) fn permitted(done: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 fn names(file: impl AsFd) -> Result<Vec<Bytes>, Errno> {
-    // Mostly there are none, which is known without a place to put them.
-    if matches!(rustix::fs::flistxattr_query(&file), Ok(0) | Err(Errno::OPNOTSUPP)) {
-        return Ok(Vec::new());
+    // Mostly there are none, or few.
+    let mut list = Vec::with_capacity(FEW);
+    match rustix::fs::flistxattr(&file, rustix::buffer::spare_capacity(&mut list)) {
+        Ok(_) => {}
+        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        Err(Errno::RANGE) => {
+            list.reserve(MOST);
+            rustix::fs::flistxattr(&file, rustix::buffer::spare_capacity(&mut list))?;
+        }
+        Err(errno) => return Err(errno),
     }
-    let mut list = Vec::with_capacity(MOST);
-    rustix::fs::flistxattr(&file, rustix::buffer::spare_capacity(&mut list))?;
     let wanted =
         |name: &&[u8]| (name.starts_with(USERS) && !name.starts_with(OVERLAYS)) || *name == ACCESS_LIST;
     Ok(list.split(|byte| *byte == 0).filter(wanted).map(<[u8]>::to_vec).collect())

@@ -171,7 +171,7 @@ impl Changes {
     #[must_use]
     pub fn hash_after(&self, change: &Change) -> Option<[u8; 32]> {
         let after = change.after.as_ref().filter(|after| after.kind == EntryKind::File)?;
-        after.hash.or_else(|| digest(std::fs::File::from(self.open_after(&change.path).ok()?)).ok())
+        after.hash.or_else(|| digest(self.open_after(&change.path).ok()?).ok())
     }
 
     /// What of it is told where not everything is asked for: a bounded part.

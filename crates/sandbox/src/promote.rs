@@ -161,8 +161,40 @@ fn write_file(
     })
 }
 
-/// Copies what is there and leaves holes where they are.
+/// Copies what is there and leaves holes where they are, of a file that is not small.
 fn copy(from: &OwnedFd, to: &OwnedFd, size: u64) -> Result<(), Errno> {
+    match usize::try_from(size) {
+        Ok(size) if size <= SMALL => copy_small(from, to, size),
+        _ => copy_pieces(from, to, size),
+    }
+}
+
+/// Files up to this size are copied in one piece.
+const SMALL: usize = 64 << 10;
+
+fn copy_small(from: &OwnedFd, to: &OwnedFd, size: usize) -> Result<(), Errno> {
+    let mut content = Vec::with_capacity(size);
+    while content.len() < size {
+        let at = content.len() as u64;
+        match rustix::io::pread(from, rustix::buffer::spare_capacity(&mut content), at) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    let mut rest = content.get(..size).unwrap_or(&content);
+    while !rest.is_empty() {
+        match rustix::io::write(to, rest) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    if content.len() < size { rustix::fs::ftruncate(to, size as u64) } else { Ok(()) }
+}
+
+fn copy_pieces(from: &OwnedFd, to: &OwnedFd, size: u64) -> Result<(), Errno> {
     let mut at = 0;
     let mut source = File::from(from.try_clone().map_err(|_| Errno::MFILE)?);
     let mut target = File::from(to.try_clone().map_err(|_| Errno::MFILE)?);

@@ -1,13 +1,13 @@
 //! Walking the upper layer and comparing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, RawDir};
 use rustix::io::Errno;
 use vambrace_core::block::BlockList;
 use vambrace_core::repository::Repositories;
@@ -21,6 +21,9 @@ use crate::sys::mounting::{open_beneath, open_within};
 use crate::task::Task;
 use crate::walk::{DEEPEST, join};
 use crate::wire::Bytes;
+
+/// So many bytes of names are read of a folder at once.
+const LISTED_AT_ONCE: usize = 32 << 10;
 
 /// What to compare, and by which names to withhold.
 pub(crate) struct Collect<'a> {
@@ -53,14 +56,16 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         changes: BTreeMap::new(),
         withheld: Vec::new(),
         staying: HashSet::new(),
-        folders: HashMap::new(),
+        around: Around::default(),
+        stale: HashMap::new(),
         repositories: Repositories::default(),
         elsewhere: Elsewhere::of(what.base.as_fd()),
     };
-    found.folder(upper.as_fd(), Bytes::new())?;
+    found.walk(upper.as_fd())?;
     found.keep_what_is_not_empty();
     let (changes, withheld) = (found.changes, found.withheld);
-    let list = with_renames(changes.into_values().collect(), view.as_fd());
+    let list = changes.into_iter().map(|(path, change)| change.at(path)).collect();
+    let list = with_renames(list, view.as_fd());
     Ok(Changes { list, withheld, base: what.base, view, _folder: what.folder, since: what.since })
 }
 
@@ -72,68 +77,129 @@ struct Found<'a> {
     scratch: &'a [String],
     since: i128,
     fresh: bool,
-    changes: BTreeMap<Bytes, Change>,
+    changes: BTreeMap<Bytes, Box<Difference>>,
     withheld: Vec<Withheld>,
     /// Folders with something in them that the program did not see or may not take away.
     staying: HashSet<Bytes>,
-    /// Which folders of the workspace were changed meanwhile, as far as it was asked.
-    folders: HashMap<Bytes, bool>,
+    /// What was asked last about a folder: what lies in it comes one after the other.
+    around: Around,
+    /// Which folders of the workspace, or one above them, were changed meanwhile, as far as it was asked.
+    stale: HashMap<Bytes, bool>,
     repositories: Repositories,
     /// Where repositories have hooks and settings under other names.
     elsewhere: Elsewhere,
 }
 
+/// A change without its path, by which it is known.
+struct Difference {
+    kind: ChangeKind,
+    before: Option<Facts>,
+    after: Option<Facts>,
+}
+
+impl Difference {
+    fn at(self, path: Bytes) -> Change {
+        let Self { kind, before, after } = self;
+        Change { path: OsString::from_vec(path).into(), kind, before, after }
+    }
+}
+
+/// What the names of a folder, and of those above it, say about everything in it.
+#[derive(Default)]
+struct Around {
+    folder: Bytes,
+    unfinished: bool,
+    masked: bool,
+    protected: bool,
+}
+
+/// A folder of the upper layer, and the same folder on either side as far as it is there.
+struct Here<'h> {
+    own: BorrowedFd<'h>,
+    base: Option<BorrowedFd<'h>>,
+    view: Option<BorrowedFd<'h>>,
+}
+
 impl<'a> Found<'a> {
-    /// Everything in one folder of the upper layer.
-    fn folder(&mut self, upper: BorrowedFd<'_>, path: Bytes) -> Result<(), Errno> {
-        let mut ahead = vec![(path, false)];
+    /// Everything in the upper layer.
+    fn walk(&mut self, upper: BorrowedFd<'_>) -> Result<(), Errno> {
+        let mut ahead = vec![(Bytes::new(), false)];
         while let Some((path, new)) = ahead.pop() {
-            let name: &[u8] = if path.is_empty() { b"." } else { &path };
-            let handle = match open_beneath(upper, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+            let own = match open_beneath(upper, or_dot(&path), OFlags::RDONLY | OFlags::DIRECTORY) {
                 Err(Errno::ACCESS) => {
                     self.withhold(&path, Why::Unreadable);
                     continue;
                 }
                 opened => opened?,
             };
-            if !self.fresh && is_opaque(&handle) {
+            if !self.fresh && is_opaque(&own) {
                 self.deleted_below(&path)?;
             }
-            for (name, kind, whiteout) in entries(&handle)? {
-                let path = join(&path, &name);
-                if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
+            // What lies in a new folder is new.
+            let base = match if new { Ok(None) } else { folder_of(self.base, &path) } {
+                Err(Errno::XDEV) => {
+                    self.withhold(&path, Why::Mounted);
+                    self.stays(&join(&path, b"."));
                     continue;
                 }
-                // What lies in a new folder is new.
-                let unseen = new && path.len() <= DEEPEST;
-                let Some(before) = (if unseen { Some(None) } else { self.before(&path)? }) else { continue };
-                if whiteout && !self.fresh {
-                    self.deleted(&path, before)?;
-                } else {
-                    let is_new = before.is_none();
-                    let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
-                    let below = self.entry(&path, before, (handle.as_fd(), &name))?;
-                    if kind == FileType::Directory {
-                        ahead.extend(below.then_some((path, is_new)));
-                    } else if was_folder && self.changes.contains_key(&path) {
-                        // Where nothing takes the folder's place, what was in it stays.
-                        self.deleted_below(&path)?;
-                    }
-                }
-            }
+                base => base?,
+            };
+            let view = if new || self.fresh { None } else { folder_of(self.view, &path)? };
+            let view = if self.fresh { Some(own.as_fd()) } else { view.as_ref().map(OwnedFd::as_fd) };
+            let here = Here { own: own.as_fd(), base: base.as_ref().map(OwnedFd::as_fd), view };
+            each_entry(&own, |name, kind, whiteout| {
+                let path = join(&path, name);
+                let new = self.one(&here, &path, (name, kind, whiteout))?;
+                ahead.extend(new.map(|new| (path, new)));
+                Ok(())
+            })?;
         }
         Ok(())
     }
 
+    /// One entry of the upper layer. Of a folder that is to be looked into, whether it is new.
+    fn one(
+        &mut self,
+        here: &Here<'_>,
+        path: &[u8],
+        (name, kind, whiteout): (&[u8], FileType, bool),
+    ) -> Result<Option<bool>, Errno> {
+        if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
+            return Ok(None);
+        }
+        let base = here.base.map(|base| (base, name));
+        let Some(before) = self.before(path, base)? else { return Ok(None) };
+        if whiteout && !self.fresh {
+            if let (Some(before), Some(base)) = (before, base) {
+                self.deleted(path, before, base)?;
+            }
+            return Ok(None);
+        }
+        let is_new = before.is_none();
+        let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
+        let below = self.entry(path, name, before, here)?;
+        if kind == FileType::Directory {
+            return Ok(below.then_some(is_new));
+        }
+        if was_folder && self.changes.contains_key(path) {
+            // Where nothing takes the folder's place, what was in it stays.
+            self.deleted_below(path)?;
+        }
+        Ok(None)
+    }
+
     /// One entry that is there in the view; says whether what lies below is to be looked at.
-    /// `own` is where it lies in the upper layer: what the workspace does not have is nowhere else.
     fn entry(
         &mut self,
         path: &[u8],
+        name: &[u8],
         before: Option<Facts>,
-        own: (BorrowedFd<'_>, &[u8]),
+        here: &Here<'_>,
     ) -> Result<bool, Errno> {
-        let (root, name) = if before.is_none() { own } else { (self.view, path) };
+        // What the workspace does not have is nowhere else.
+        let Some(root) = (if before.is_none() { Some(here.own) } else { here.view }) else {
+            return Ok(false);
+        };
         let Some(after) = Facts::look(root, name)? else { return Ok(false) };
         let folder = after.kind == EntryKind::Folder;
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
@@ -180,7 +246,8 @@ impl<'a> Found<'a> {
             self.put(path, ChangeKind::Created, None, Some(after));
             return Ok(folder);
         };
-        let before = match before.with_hash(self.base, path) {
+        let Some(base) = here.base else { return Ok(false) };
+        let before = match before.with_hash(base, name) {
             Err(Errno::ACCESS) => {
                 self.withhold(path, Why::Unreadable);
                 return Ok(false);
@@ -211,8 +278,12 @@ impl<'a> Found<'a> {
     }
 
     /// What the workspace has there; nothing at all where the program did not see that, and it stays as it is.
-    fn before(&mut self, path: &[u8]) -> Result<Option<Option<Facts>>, Errno> {
-        let why = match Facts::look(self.base, path) {
+    fn before(
+        &mut self,
+        path: &[u8],
+        base: Option<(BorrowedFd<'_>, &[u8])>,
+    ) -> Result<Option<Option<Facts>>, Errno> {
+        let why = match base.map_or(Ok(None), |(folder, name)| Facts::look(folder, name)) {
             _ if path.len() > DEEPEST => Why::TooDeep,
             Err(Errno::XDEV) => Why::Mounted,
             found => return found.map(Some),
@@ -234,23 +305,27 @@ impl<'a> Found<'a> {
         self.masked.blocks(&String::from_utf8_lossy(&place)).map(|_| Why::Masked)
     }
 
-    fn deleted(&mut self, path: &[u8], before: Option<Facts>) -> Result<(), Errno> {
-        let Some(before) = before else { return Ok(()) };
+    fn deleted(&mut self, path: &[u8], before: Facts, base: (BorrowedFd<'_>, &[u8])) -> Result<(), Errno> {
         if before.kind == EntryKind::Folder {
             self.deleted_below(path)?;
         }
-        self.gone(path, before)
+        self.gone(path, before, base)
     }
 
-    fn gone(&mut self, path: &[u8], before: Facts) -> Result<(), Errno> {
-        self.gone_unless_it_stays(path, before)?;
+    fn gone(&mut self, path: &[u8], before: Facts, base: (BorrowedFd<'_>, &[u8])) -> Result<(), Errno> {
+        self.gone_unless_it_stays(path, before, base)?;
         if !self.changes.contains_key(path) {
             self.stays(path);
         }
         Ok(())
     }
 
-    fn gone_unless_it_stays(&mut self, path: &[u8], before: Facts) -> Result<(), Errno> {
+    fn gone_unless_it_stays(
+        &mut self,
+        path: &[u8],
+        before: Facts,
+        (folder, name): (BorrowedFd<'_>, &[u8]),
+    ) -> Result<(), Errno> {
         if let Some(why) = self.forbidden(path) {
             // What was masked was never there for the program, so it did not delete it.
             if why != Why::Masked {
@@ -262,7 +337,7 @@ impl<'a> Found<'a> {
             self.withhold(path, Why::StaleBase);
             return Ok(());
         }
-        let before = match before.with_hash(self.base, path) {
+        let before = match before.with_hash(folder, name) {
             Err(Errno::ACCESS) => {
                 self.withhold(path, Why::Unreadable);
                 return Ok(());
@@ -302,8 +377,7 @@ impl<'a> Found<'a> {
     fn deleted_below(&mut self, path: &[u8]) -> Result<(), Errno> {
         let mut ahead = vec![path.to_vec()];
         while let Some(path) = ahead.pop() {
-            let name: &[u8] = if path.is_empty() { b"." } else { &path };
-            let handle = match open_within(self.base, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+            let handle = match open_within(self.base, or_dot(&path), OFlags::RDONLY | OFlags::DIRECTORY) {
                 Err(Errno::ACCESS) => {
                     self.withhold(&path, Why::Unreadable);
                     self.stays(&join(&path, b"."));
@@ -313,20 +387,25 @@ impl<'a> Found<'a> {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 opened => opened?,
             };
-            for (name, ..) in entries(&handle)? {
-                let path = join(&path, &name);
-                match Facts::look(self.view, &path) {
+            let view = match folder_of(self.view, &path) {
+                // A build folder of the run's own.
+                Err(Errno::XDEV) => continue,
+                view => view?,
+            };
+            each_entry(&handle, |name, _, _| {
+                let path = join(&path, name);
+                match view.as_ref().map_or(Ok(None), |view| Facts::look(view.as_fd(), name)) {
                     Ok(None) => {}
-                    // A build folder of the run's own.
-                    Ok(Some(_)) | Err(Errno::XDEV) => continue,
+                    Ok(Some(_)) | Err(Errno::XDEV) => return Ok(()),
                     Err(errno) => return Err(errno),
                 }
-                let Some(before) = self.before(&path)?.flatten() else { continue };
-                if before.kind == EntryKind::Folder {
-                    ahead.push(path.clone());
-                }
-                self.gone(&path, before)?;
-            }
+                let base = (handle.as_fd(), name);
+                let Some(before) = self.before(&path, Some(base))?.flatten() else { return Ok(()) };
+                let folder = before.kind == EntryKind::Folder;
+                self.gone(&path, before, base)?;
+                ahead.extend(folder.then_some(path));
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -334,26 +413,25 @@ impl<'a> Found<'a> {
     /// Whether a folder above was changed by somebody else while the program ran: an entry came, went or moved there,
     /// and what the program saw is not what is there now.
     fn stale_above(&mut self, path: &[u8]) -> Result<bool, Errno> {
-        let mut end = path.len();
-        loop {
-            let cut = path.get(..end).and_then(|head| head.iter().rposition(|byte| *byte == b'/'));
-            let above = cut.and_then(|cut| path.get(..cut)).unwrap_or_default().to_vec();
-            let stale = match self.folders.get(&above) {
-                Some(stale) => *stale,
+        let (folder, _) = split(path);
+        if let Some(known) = self.stale.get(folder) {
+            return Ok(*known);
+        }
+        let ends = folder.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let whole = Some(folder.len()).filter(|length| *length > 0);
+        let mut stale = false;
+        for above in std::iter::once(0).chain(ends).chain(whole).filter_map(|end| folder.get(..end)) {
+            stale = match self.stale.get(above) {
+                Some(known) => *known,
                 None => {
-                    let name: &[u8] = if above.is_empty() { b"." } else { &above };
-                    let facts = Facts::look(self.base, name)?;
-                    let stale = facts.is_some_and(|facts| facts.changed > self.since);
-                    self.folders.insert(above, stale);
+                    let facts = Facts::look(self.base, or_dot(above))?;
+                    let stale = stale || facts.is_some_and(|facts| facts.changed > self.since);
+                    self.stale.insert(above.to_vec(), stale);
                     stale
                 }
             };
-            match cut {
-                _ if stale => return Ok(true),
-                None => return Ok(false),
-                Some(cut) => end = cut,
-            }
         }
+        Ok(stale)
     }
 
     fn sides(&self) -> Sides<'a> {
@@ -361,19 +439,39 @@ impl<'a> Found<'a> {
     }
 
     fn forbidden(&mut self, path: &[u8]) -> Option<Why> {
-        let text = String::from_utf8_lossy(path);
+        let (folder, name) = split(path);
+        if self.around.folder != folder {
+            self.around = self.around(folder);
+        }
         // What lies in such a folder is put into place after a crash.
-        if text.split('/').any(|part| part.starts_with(UNFINISHED)) {
+        if self.around.unfinished || name.starts_with(UNFINISHED.as_bytes()) {
             return Some(Why::Protected);
         }
-        if self.masked.blocks(&text).is_some() {
+        let text = String::from_utf8_lossy(path);
+        // Letters beyond ASCII may stand for a slash.
+        let blocks = |list: &BlockList| match text.is_ascii() {
+            true => list.blocks_entry(&text).is_some(),
+            false => list.blocks(&text).is_some(),
+        };
+        if self.around.masked || blocks(self.masked) {
             return Some(Why::Masked);
         }
         let sides = self.sides();
-        let protected = self.protected.blocks(&text).is_some()
+        let protected = self.around.protected
+            || blocks(self.protected)
             || self.elsewhere.holds(path)
             || self.repositories.configured_by(&sides, path);
         protected.then_some(Why::Protected)
+    }
+
+    fn around(&self, folder: &[u8]) -> Around {
+        let text = String::from_utf8_lossy(folder);
+        Around {
+            folder: folder.to_vec(),
+            unfinished: text.split('/').any(|part| part.starts_with(UNFINISHED)),
+            masked: self.masked.blocks(&text).is_some(),
+            protected: self.protected.blocks(&text).is_some(),
+        }
     }
 
     /// Whether hooks lie there, were it a folder.
@@ -382,8 +480,7 @@ impl<'a> Found<'a> {
     }
 
     fn put(&mut self, path: &[u8], kind: ChangeKind, before: Option<Facts>, after: Option<Facts>) {
-        let change = Change { path: PathBuf::from(OsStr::from_bytes(path)), kind, before, after };
-        self.changes.insert(path.to_vec(), change);
+        self.changes.insert(path.to_vec(), Box::new(Difference { kind, before, after }));
     }
 
     fn withhold(&mut self, path: &[u8], why: Why) {
@@ -391,11 +488,35 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The names of a folder with their kinds, and whether each is a whiteout.
-fn entries(handle: &OwnedFd) -> Result<Vec<(Bytes, FileType, bool)>, Errno> {
-    let mut list = Vec::new();
-    let mut folder = Dir::read_from(handle.as_fd())?;
-    while let Some(entry) = folder.read() {
+/// A folder's path and a name in it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/').and_then(|cut| path.split_at_checked(cut)) {
+        Some((folder, name)) => (folder, name.get(1..).unwrap_or_default()),
+        None => (b"", path),
+    }
+}
+
+/// A path for the kernel.
+fn or_dot(path: &[u8]) -> &[u8] {
+    if path.is_empty() { b"." } else { path }
+}
+
+/// A folder on one of the sides; nothing where none is there.
+fn folder_of(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<OwnedFd>, Errno> {
+    match open_within(root, or_dot(path), OFlags::PATH | OFlags::DIRECTORY) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Every entry of a folder that was just opened: name, kind, and whether it is a whiteout.
+fn each_entry(
+    handle: &OwnedFd,
+    mut then: impl FnMut(&[u8], FileType, bool) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let mut room = Vec::with_capacity(LISTED_AT_ONCE);
+    let mut list = RawDir::new(handle, room.spare_capacity_mut());
+    while let Some(entry) = list.next() {
         let entry = entry?;
         let name = entry.file_name();
         if name == c"." || name == c".." {
@@ -408,9 +529,9 @@ fn entries(handle: &OwnedFd) -> Result<Vec<(Bytes, FileType, bool)>, Errno> {
             kind = FileType::from_raw_mode(facts.st_mode);
             whiteout = kind == FileType::CharacterDevice && facts.st_rdev == 0;
         }
-        list.push((name.to_bytes().to_vec(), kind, whiteout));
+        then(name.to_bytes(), kind, whiteout)?;
     }
-    Ok(list)
+    Ok(())
 }
 
 /// Whether nothing of the layers below shines through.

@@ -1,7 +1,6 @@
 //! What an entry is, so that two of them can be compared.
 
-use std::fs::File;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
@@ -55,7 +54,10 @@ impl Facts {
         let single = !path.contains(&b'/') && path != b"..";
         let opened = if single { None } else { Some(open_within(root, path, OFlags::PATH)) };
         let found = match &opened {
-            None => rustix::fs::statx(root, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS),
+            None => {
+                let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+                rustix::fs::statx(root, path, flags, StatxFlags::BASIC_STATS)
+            }
             Some(Ok(handle)) => rustix::fs::statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS),
             Some(Err(errno)) => Err(*errno),
         };
@@ -108,7 +110,7 @@ impl Facts {
             EntryKind::File if self.hash.is_none() => {
                 let file = open()?;
                 self.attributes = attributes::digest(&file)?;
-                self.hash = Some(digest(File::from(file))?);
+                self.hash = Some(digest(&file)?);
             }
             // One that is closed to its owner too is taken over all the same.
             EntryKind::Folder => {
@@ -121,16 +123,16 @@ impl Facts {
 }
 
 /// SHA-256 of what is left to read of a file.
-pub(crate) fn digest(mut file: impl std::io::Read) -> Result<[u8; 32], Errno> {
+pub(crate) fn digest(file: impl AsFd) -> Result<[u8; 32], Errno> {
     let mut digest = Sha256::new();
-    let mut piece = [0; 32 << 10];
+    let mut piece = Vec::with_capacity(32 << 10);
     loop {
-        let read = file
-            .read(&mut piece)
-            .map_err(|error| Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)))?;
-        match piece.get(..read) {
-            None | Some([]) => return Ok(digest.finalize().into()),
-            Some(read) => digest.update(read),
+        match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut piece)) {
+            Ok(0) => return Ok(digest.finalize().into()),
+            Ok(_) => digest.update(&piece),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
         }
+        piece.clear();
     }
 }

@@ -65,9 +65,10 @@ impl Elsewhere {
         loop {
             let cut = above.iter().rposition(|byte| *byte == b'/');
             above = cut.and_then(|cut| above.get(..cut)).unwrap_or_default();
-            if !self.asked.insert(above.to_vec()) {
+            if self.asked.contains(above) {
                 break;
             }
+            self.asked.insert(above.to_vec());
             self.ask(&[&self.own, &b"/"[..], above].concat());
             if above.is_empty() {
                 break;

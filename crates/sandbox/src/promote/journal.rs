@@ -27,6 +27,7 @@ use crate::attributes;
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
 use crate::sandbox::Places;
 use crate::sys::mounting::open_within;
+use crate::wire::Bytes;
 
 /// With a journal in the state folder.
 #[derive(Debug)]
@@ -93,8 +94,9 @@ impl Promote for Journaled {
             journal.clear();
             return Err(fault(why));
         }
+        let mut nearby = Nearby::default();
         for (done, step) in steps.iter().enumerate() {
-            if let Err(why) = journal.place(step, &self.target, Turn::First) {
+            if let Err(why) = journal.place(step, &self.target, Turn::First, &mut nearby) {
                 journal.clear();
                 let path = PathBuf::from(OsStr::from_bytes(step.path()));
                 return Err(PromoteFault::Write { path, why, written: done });
@@ -292,14 +294,17 @@ impl Journal {
     }
 
     /// One step, which may have been done before.
-    fn place(&self, step: &Step, target: &Target, turn: Turn) -> Result<(), Errno> {
-        let (folder, name) = parent(self.root.as_fd(), step.path())?;
+    fn place(&self, step: &Step, target: &Target, turn: Turn, nearby: &mut Nearby) -> Result<(), Errno> {
+        if !matches!(step, Step::Place { .. }) {
+            *nearby = Nearby::default();
+        }
+        let (folder, name) = nearby.parent(self.root.as_fd(), step.path())?;
         if turn == Turn::Again && !self.is_as_it_was(step)? {
             return Ok(());
         }
         match step {
             Step::Folder { path, mode } => {
-                match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o700)) {
+                match rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
                 }
@@ -315,12 +320,12 @@ impl Journal {
                 let flags = if before.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
                 let from = number.to_string();
                 if before.is_none() {
-                    self.hand_on(&folder, &from)?;
+                    self.hand_on(folder, &from)?;
                 }
-                match rustix::fs::renameat_with(&self.beside, &from, &folder, name, flags) {
+                match rustix::fs::renameat_with(&self.beside, &from, folder, name, flags) {
                     // It is in its place already.
                     Err(Errno::NOENT) => Ok(()),
-                    Err(Errno::XDEV) => self.place_elsewhere(&from, &folder, name, before.is_some(), target),
+                    Err(Errno::XDEV) => self.place_elsewhere(&from, folder, name, before.is_some(), target),
                     done => done,
                 }
             }
@@ -334,15 +339,16 @@ impl Journal {
                 rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
             }
             Step::Rename { from, .. } => {
-                let (old, old_name) = parent(self.root.as_fd(), from)?;
-                match rustix::fs::renameat_with(&old, old_name, &folder, name, RenameFlags::NOREPLACE) {
+                let mut old = Nearby::default();
+                let (old, old_name) = old.parent(self.root.as_fd(), from)?;
+                match rustix::fs::renameat_with(old, old_name, folder, name, RenameFlags::NOREPLACE) {
                     Err(Errno::NOENT) => Ok(()),
                     done => done,
                 }
             }
             Step::Delete { folder: whole, .. } => {
                 let flags = if *whole { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-                match rustix::fs::unlinkat(&folder, name, flags) {
+                match rustix::fs::unlinkat(folder, name, flags) {
                     Ok(()) | Err(Errno::NOENT) => Ok(()),
                     Err(errno) => Err(errno),
                 }
@@ -417,11 +423,27 @@ impl Journal {
     }
 }
 
-fn parent<'p>(root: BorrowedFd<'_>, path: &'p [u8]) -> Result<(OwnedFd, &'p OsStr), Errno> {
-    let path = Path::new(OsStr::from_bytes(path));
-    let name = path.file_name().ok_or(Errno::INVAL)?;
-    let above = path.parent().map(|above| above.as_os_str().as_bytes()).filter(|above| !above.is_empty());
-    Ok((open_within(root, above.unwrap_or(b"."), OFlags::PATH | OFlags::DIRECTORY)?, name))
+/// The folder that the last step worked in: files of one folder come one after the other. Nobody keeps it over a step that
+/// does something to folders.
+#[derive(Default)]
+struct Nearby(Option<(Bytes, OwnedFd)>);
+
+impl Nearby {
+    /// A path's folder, and its name in there.
+    fn parent<'p>(&mut self, root: BorrowedFd<'_>, path: &'p [u8]) -> Result<(&OwnedFd, &'p OsStr), Errno> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let above = path.parent().map(|above| above.as_os_str().as_bytes()).unwrap_or_default();
+        let known = self.0.take().filter(|(folder, _)| folder == above);
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let opened = if above.is_empty() { b"." } else { above };
+                (above.to_vec(), open_within(root, opened, OFlags::PATH | OFlags::DIRECTORY)?)
+            }
+        };
+        Ok((&self.0.insert(known).1, name))
+    }
 }
 
 /// A new file for notes, locked.
@@ -455,9 +477,10 @@ fn recover_one(file: &Path) -> Result<bool, Errno> {
     let target = Target { root: Arc::new(rustix::io::fcntl_dupfd_cloexec(&journal.root, 0)?), owner };
     let finished = journal.note.steps.is_some();
     let trusted = journal.note.unsynced_since.as_ref().is_none_or(|since| *since == boot());
+    let mut nearby = Nearby::default();
     for step in journal.note.steps.iter().flatten().filter(|_| trusted) {
         // What somebody else has put in its way stays.
-        let _ = journal.place(step, &target, Turn::Again);
+        let _ = journal.place(step, &target, Turn::Again, &mut nearby);
     }
     journal.clear();
     Ok(finished)

@@ -28,6 +28,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "promotion::hooks_and_settings_that_a_repository_names_are_never_promoted",
             named_by_a_repository,
         ),
+        test(
+            "promotion::a_letter_that_stands_for_a_slash_hides_no_secret_or_protected_name",
+            letters_for_slashes,
+        ),
         test("promotion::what_a_folder_hands_on_stays", what_a_folder_hands_on),
         test("promotion::attributes_and_other_names_that_stay_are_told", attributes_and_other_names),
     ]
@@ -339,6 +343,23 @@ fn heeded_names() {
     }
     let bare = |name: &&str| name.trim_start_matches("**/").trim_start_matches('*').to_owned();
     assert!(PROTECTED.iter().map(bare).is_sorted(), "what is sorted is found again");
+}
+
+// T12, P4: some file systems fold names; so `\u{ff0f}` is a slash, and `\u{2100}` has one in it
+fn letters_for_slashes() {
+    let room = Room::new();
+    let script = "mkdir -p d/e; for f in . d d/e; do echo x >$f/.env\u{ff0f}x; echo x >$f/.mcp.json\u{ff0f}x; echo x >$f/\u{2100}; done";
+    let outcome = run(&room.shell(Filesystem::ReadWrite, script));
+    check_out(&outcome, "");
+    let mut expected = Vec::new();
+    for folder in ["", "d/", "d/e/"] {
+        expected.push((format!("{folder}.env\u{ff0f}x"), Why::Masked));
+        expected.push((format!("{folder}.mcp.json\u{ff0f}x"), Why::Protected));
+    }
+    assert_eq!(withheld(&outcome), expected);
+    let created =
+        ["created d", "created d/e", "created d/e/\u{2100}", "created d/\u{2100}", "created \u{2100}"];
+    assert_eq!(changes(&outcome), created);
 }
 
 // P4: settings that git reads from files of the project, and hooks in folders that settings name
