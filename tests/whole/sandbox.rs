@@ -170,6 +170,31 @@ fn a_name_forges_no_line_of_the_report() {
     }
 }
 
+// P9, B6: many files with long names neither flood a report nor hide in it what else was done
+#[test]
+fn a_report_lists_a_bounded_part_and_counts_the_rest() {
+    let home = Home::bare();
+    let folder = vec!["a".repeat(240); 15].join("/");
+    let script =
+        format!("mkdir -p {folder}; cd {folder}; for i in $(seq 310); do : >$i; done; cd -; rm notes.txt");
+    let ran = home.run(words(&["--filesystem", "readwrite"], &script));
+    let listed = |begin: &str, told: &str| told.lines().filter(|line| line.starts_with(begin)).count();
+    let created = listed("created ", &ran.err);
+    let more = format!("more that is not listed: {} created; `--every-change`", 325 - created);
+    assert!(created < 310 && ran.err.contains(&more), "{created}: {}", ran.err);
+    assert_eq!(listed("deleted notes.txt", &ran.err), 1, "{}", ran.err);
+    // What is not listed is taken over all the same.
+    assert!((1..=310).all(|number| home.project().join(&folder).join(number.to_string()).exists()));
+    let script = "rm -r aaa*";
+    let told = home.run(words(&["--speculative", "--json"], script)).json();
+    let deleted = told["changes"].as_array().unwrap().len();
+    assert!((1..310).contains(&deleted), "{deleted}");
+    assert_eq!(told["unlisted"]["changes"]["deleted"], 325 - deleted, "{}", told["unlisted"]);
+    assert!(told["unlisted"]["hint"].as_str().unwrap().contains("--every-change"), "{}", told["unlisted"]);
+    let ran = home.run(words(&["--filesystem", "readwrite", "--every-change"], script));
+    assert_eq!((listed("deleted ", &ran.err), listed("there is more", &ran.err)), (325, 0), "{}", ran.err);
+}
+
 // P4
 #[test]
 fn what_a_killed_run_had_half_taken_over_is_settled_before_the_next_call() {
@@ -198,6 +223,43 @@ fn what_a_killed_run_had_half_taken_over_is_settled_before_the_next_call() {
         if name.strip_prefix('m').is_some_and(|rest| rest.parse::<u32>().is_ok()) {
             assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1500, "{name}");
         }
+    }
+}
+
+// P6
+#[test]
+fn a_signal_to_us_ends_the_program_in_good_order() {
+    let home = Home::bare();
+    let script = "echo x >made; echo up; while :; do sleep 1; done";
+    // Whoever starts us may have one of them ignored, and whoever started the tests; a shell keeps to that.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    let ignored = u64::from_str_radix(mask, 16).unwrap() & 2 != 0;
+    for (first, trap) in [("-INT", "trap - INT"), ("-TERM", "trap - INT"), ("-INT", "trap '' INT")] {
+        let mut start = std::process::Command::new("/bin/sh");
+        let run = home.command(words(&["--filesystem", "readwrite", "--timeout", "600"], script));
+        start.args(["-c", &format!("{trap}; exec \"$@\""), "sh"]).arg(run.get_program()).args(run.get_args());
+        start.env_clear().envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        start.current_dir(home.project()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = start.spawn().unwrap();
+        let mut said = [0; 3];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        assert_eq!(&said, b"up\n");
+        let send = |name: &str| {
+            let sent = std::process::Command::new("kill").args([name, &child.id().to_string()]).status();
+            assert!(sent.unwrap().success());
+        };
+        send(first);
+        if first == "-INT" && (ignored || trap.contains("''")) {
+            // Nothing came of it.
+            send("-TERM");
+        }
+        let ended = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(130), "{first} {trap}: {told}");
+        assert!(told.contains("stopped, with everything it started"), "{told}");
+        assert_eq!(std::fs::read_to_string(home.project().join("made")).unwrap(), "x\n");
+        std::fs::remove_file(home.project().join("made")).unwrap();
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use rustix::fs::Mode;
 use rustix::pipe::PipeFlags;
 
 use crate::fault::SandboxFault;
@@ -32,12 +33,21 @@ pub(crate) struct Fittings {
 impl Fittings {
     fn make() -> Result<Self, SandboxFault> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(SandboxFault::system("a pipe"));
+        let stream = || pipe().inspect(|(_, write)| let_others_open(write, 0o666));
         Ok(Self {
             order: pipe()?,
-            out: pipe()?,
-            err: pipe()?,
+            out: stream()?,
+            err: stream()?,
             report: message::pair().map_err(SandboxFault::system("the run's socket"))?,
         })
+    }
+}
+
+/// A program of root's is another user, and opens its own streams once more by `/dev/stdin` and the like. Nobody gets to a
+/// pipe without a name but who has it already. Where the mode cannot be set, nothing else is lost.
+pub(crate) fn let_others_open(pipe: &OwnedFd, mode: u32) {
+    if rustix::process::geteuid().is_root() {
+        let _ = rustix::fs::fchmod(pipe, Mode::from_raw_mode(mode));
     }
 }
 

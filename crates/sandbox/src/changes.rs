@@ -10,6 +10,7 @@ mod collect;
 mod diff;
 mod facts;
 mod link;
+mod listing;
 mod repository;
 mod setting;
 
@@ -28,6 +29,7 @@ pub(crate) use collect::{Collect, collect};
 pub use diff::Diffs;
 pub(crate) use facts::digest;
 pub use facts::{EntryKind, Facts};
+pub use listing::Listing;
 
 /// What a program changed.
 #[derive(Debug, Clone)]
@@ -170,6 +172,12 @@ impl Changes {
     pub fn hash_after(&self, change: &Change) -> Option<[u8; 32]> {
         let after = change.after.as_ref().filter(|after| after.kind == EntryKind::File)?;
         after.hash.or_else(|| digest(std::fs::File::from(self.open_after(&change.path).ok()?)).ok())
+    }
+
+    /// What of it is told where not everything is asked for: a bounded part.
+    #[must_use]
+    pub fn listing(&self) -> Listing<'_> {
+        Listing::of(&self.list, &self.withheld)
     }
 
     /// The changes in words.

@@ -1,7 +1,10 @@
 //! Why a program was not run.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+
+use vambrace_core::quote::quoted;
 
 use crate::tier::Tier;
 
@@ -19,6 +22,9 @@ pub enum SandboxFault {
     /// The walls cannot be built around this call.
     #[error("{0}")]
     Refused(String),
+    /// The walls cannot be built around what is mounted there. Nothing was started.
+    #[error("`{}` is mounted in a folder that the program is to see under a layer: the kernel lays none over what another user has mounted", quoted(.0.as_os_str().as_bytes()))]
+    Mounted(PathBuf),
     /// The program would see the keys and records of whoever confines it.
     #[error("the program would see the state folder `{}` in `{}`", .state.display(), .path.display())]
     ShowsState {
@@ -66,6 +72,9 @@ impl SandboxFault {
         match self {
             Self::Unavailable { .. } => "`vambrace doctor` tells what is missing and how to get it back",
             Self::Refused(_) => "change what is asked for",
+            Self::Mounted(_) => {
+                "unmount it, choose a workspace without it, use `--filesystem write` or `deny`, or run it as root of this machine"
+            }
             Self::ShowsState { .. } => {
                 "name the folders beside it, or set VAMBRACE_HOME to a folder that no program is shown"
             }

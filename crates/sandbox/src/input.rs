@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 
+use crate::aside::let_others_open;
 use crate::fault::SandboxFault;
 use crate::run::Input;
 use crate::sys::process;
@@ -64,9 +65,12 @@ impl Feed {
         // One with a name is a file of somebody's, with a mode and times.
         let unnamed = || rustix::fs::fstatfs(input).is_ok_and(|facts| facts.f_type == PIPES);
         if kind == FileType::Fifo && flags & OFlags::RWMODE == OFlags::RDONLY && unnamed() {
-            return Ok(Self { handle: copy()?, pump: None });
+            let handle = copy()?;
+            let_others_open(&handle, 0o644);
+            return Ok(Self { handle, pump: None });
         }
         let (handle, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let_others_open(&handle, 0o644);
         let (source, file) = if kind == FileType::RegularFile {
             (copy()?, Some(copy()?))
         } else {

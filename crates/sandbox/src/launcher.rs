@@ -13,13 +13,13 @@ mod stage;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags};
 
 use crate::cell;
 use crate::filter::Walls;
@@ -49,7 +49,8 @@ const LAST_WAIT: Duration = Duration::from_secs(3);
 #[must_use]
 pub fn main() -> ExitCode {
     let control = std::io::stdin();
-    match Launcher::new().map(|mut launcher| launcher.serve(control.as_fd())) {
+    let tasks = std::env::args_os().nth(2).map(PathBuf::from);
+    match Launcher::new(tasks).map(|mut launcher| launcher.serve(control.as_fd())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -69,6 +70,10 @@ struct Launcher {
     made: u64,
     /// Folders of runs that have ended, as long as they are there.
     tasks: Vec<Bytes>,
+    /// Whose launcher this is, and where the folders of its runs are made.
+    broker: Option<(Pid, OwnedFd, PathBuf)>,
+    /// Whether it said that it lives on.
+    released: bool,
     footing: Footing,
     /// Whether `/proc` can be mounted; known once probed or once a run said so.
     proc: bool,
@@ -81,11 +86,16 @@ struct Happened {
     ended: bool,
     /// Its broker does not wait for it any more.
     left: bool,
+    /// Its broker waits, but wants no more of it.
+    stopped: bool,
     out_of_memory: bool,
 }
 
 impl Launcher {
-    fn new() -> Result<Self, Errno> {
+    fn new(tasks: Option<PathBuf>) -> Result<Self, Errno> {
+        let broker = rustix::process::getppid().zip(tasks).and_then(|(pid, tasks)| {
+            Some((pid, rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?, tasks))
+        });
         // A terminal's interrupt is the broker's business; we see it go and clean up.
         let _ = rustix::process::setsid();
         // What a keeper that was killed leaves becomes ours.
@@ -102,6 +112,8 @@ impl Launcher {
             guess: Guess::default(),
             made: 0,
             tasks: Vec::new(),
+            broker,
+            released: false,
             footing: Footing::now(),
             proc: true,
             landlock_abi: cell::landlock_abi(),
@@ -134,6 +146,8 @@ impl Launcher {
                 run.out_of_memory();
             } else if happened.left && !happened.ended {
                 run.kill();
+            } else if happened.stopped {
+                run.stop(now);
             }
         }
         let ended: Vec<usize> =
@@ -163,7 +177,7 @@ impl Launcher {
         let mut list = vec![PollFd::from_borrowed_fd(control, PollFlags::IN)];
         for run in &self.runs {
             list.push(PollFd::new(run.handle(), PollFlags::IN));
-            list.extend(run.report().map(|report| PollFd::new(report, PollFlags::empty())));
+            list.extend(run.report().map(|report| PollFd::new(report, run.asks())));
             list.extend(run.alarm().map(|alarm| PollFd::new(alarm, PollFlags::IN)));
         }
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
@@ -174,10 +188,15 @@ impl Launcher {
         let mut flags = list.iter().map(PollFd::revents);
         let mut next = || flags.next().unwrap_or_else(PollFlags::empty);
         let asked = next();
-        let happened = self.runs.iter().map(|run| Happened {
-            ended: next().contains(PollFlags::IN),
-            left: run.report().is_some() && next().intersects(PollFlags::HUP | PollFlags::ERR),
-            out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
+        let happened = self.runs.iter().map(|run| {
+            let ended = next().contains(PollFlags::IN);
+            let said = run.report().map_or_else(PollFlags::empty, |_| next());
+            Happened {
+                ended,
+                left: said.intersects(PollFlags::HUP | PollFlags::ERR),
+                stopped: said.contains(PollFlags::RDHUP),
+                out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
+            }
         });
         Ok((asked, happened.collect()))
     }
@@ -201,6 +220,7 @@ impl Launcher {
                 }
             }
             Ok(Request::Return(number)) => self.take_back(number),
+            Ok(Request::Leave) => self.released = true,
             Ok(Request::Run { header, cell }) => {
                 let handles: Vec<OwnedFd> = handles.collect();
                 if let Some(report) = handles.get(1)
@@ -305,7 +325,20 @@ impl Launcher {
         for task in self.tasks.drain(..) {
             run::remove(&task);
         }
+        self.remove_untold();
         self.groups.leave();
+    }
+
+    /// A broker that was killed may have made a folder for a run that it could not tell us of. One that lives has other
+    /// launchers, and their runs.
+    fn remove_untold(&self) {
+        let Some((pid, handle, tasks)) = self.broker.as_ref().filter(|_| !self.released) else { return };
+        let bound = Timespec::try_from(LAST_WAIT).ok();
+        let mut list = [PollFd::new(handle, PollFlags::IN)];
+        // Its socket is closed a moment before it is gone.
+        if rustix::event::poll(&mut list, bound.as_ref()).is_ok_and(|ready| ready > 0) {
+            task::sweep_of(tasks, |owner| owner.parse() == Ok(pid.as_raw_nonzero().get()));
+        }
     }
 
     /// Takes an ended run and what it left.

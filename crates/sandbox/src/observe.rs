@@ -6,8 +6,9 @@
 //! would have met a moment later. A program that changes the path in between only spoils its own report.
 
 mod call;
+mod memory;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -28,11 +29,12 @@ use crate::sys::notify::{self, Notice};
 use crate::tier::Tier;
 use crate::wire::{Order, View};
 use call::Call;
+pub(crate) use memory::Memory;
 
 /// After so many calls of one run somebody waits for nothing else.
 const MANY: u32 = 32;
-/// Of so many processes and threads at most it is remembered where they stand.
-const MOST_STANDING: usize = 256;
+/// So many processes and threads are remembered at most: programs write many files from few.
+const MOST_CALLERS: usize = 16;
 
 /// So many links are followed one after the other.
 const MOST_LINKS: usize = 8;
@@ -40,6 +42,9 @@ const MOST_LINKS: usize = 8;
 /// What every process has of its own under the same name.
 const OWN: [&str; 6] =
     ["/proc/self", "/proc/thread-self", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
+
+/// Whoever begins a session, as every program here does, has none: the kernel has nothing to give at this name, walls or not.
+const TERMINAL: &str = "/dev/tty";
 
 /// The observer of one run.
 pub(crate) struct Observer {
@@ -57,11 +62,21 @@ pub(crate) struct Observer {
     /// on without a closer look. The kernel judges it anyway.
     places: Vec<(Vec<u8>, bool)>,
     door: Option<Arc<dyn Door>>,
-    /// The working folders of those who asked, until somebody changes one. Only used to let a call go on: who is judged
-    /// wrongly by an old one is judged by the kernel.
-    standing: HashMap<u32, Vec<u8>>,
+    /// Those who asked last, until somebody starts a program.
+    callers: Vec<Caller>,
+    /// The path that is asked about.
+    text: Vec<u8>,
     answered: u32,
     told: Arc<Mutex<Told>>,
+}
+
+/// Who asked before.
+struct Caller {
+    pid: u32,
+    memory: Memory,
+    /// Its working folder, until anybody changes one: threads share theirs. Only used to let a call go on: who is judged
+    /// wrongly by an old one is judged by the kernel.
+    stands: Option<Vec<u8>>,
 }
 
 /// What the observer says to a call.
@@ -71,6 +86,8 @@ enum Say {
     Tell(Denial),
     /// It is refused here.
     Refuse(Denial),
+    /// It fails here as it would without walls.
+    Fail(Errno),
 }
 
 impl Observer {
@@ -100,7 +117,8 @@ impl Observer {
             all,
             places,
             door: None,
-            standing: HashMap::new(),
+            callers: Vec::new(),
+            text: Vec::new(),
             answered: 0,
             told: Arc::default(),
         }
@@ -155,6 +173,10 @@ impl Observer {
             return hint::answer(self.listener.as_fd(), notice, door.as_ref());
         }
         let said = self.judge(notice);
+        if matches!(libc::c_long::from(notice.number), libc::SYS_execve | libc::SYS_execveat) {
+            // A program of its own has a memory of its own; the one before may live on in whoever shared it.
+            self.callers.clear();
+        }
         let listener = self.listener.as_fd();
         // Told before it is answered: the caller may end at once, and the run with it. One that died meanwhile needs no
         // answer.
@@ -170,14 +192,14 @@ impl Observer {
                 self.told.lock().add(denial);
                 notify::refuse(listener, notice.id, Errno::PERM)
             }
+            Say::Fail(errno) => notify::refuse(listener, notice.id, errno),
         };
     }
 
     fn judge(&mut self, notice: &Notice) -> Say {
         let number = libc::c_long::from(notice.number);
         if matches!(number, libc::SYS_chdir | libc::SYS_fchdir) {
-            // Threads share one.
-            self.standing.clear();
+            self.callers.iter_mut().for_each(|caller| caller.stands = None);
             if number == libc::SYS_fchdir || !self.all {
                 return Say::GoOn;
             }
@@ -198,6 +220,11 @@ impl Observer {
         for (folder, address) in call.paths.iter().flatten() {
             match self.judge_path(notice.pid, *folder, *address, call.operation) {
                 Say::GoOn => {}
+                Say::Tell(denial) | Say::Refuse(denial)
+                    if call::opens(number) && denial.path == Path::new(TERMINAL) =>
+                {
+                    return Say::Fail(Errno::NXIO);
+                }
                 other => return other,
             }
         }
@@ -205,32 +232,29 @@ impl Observer {
     }
 
     fn judge_path(&mut self, pid: u32, folder: i32, address: u64, operation: Operation) -> Say {
-        let Ok(text) = notify::read_text(pid, address) else { return Say::GoOn };
+        let Some(at) = self.hear(pid, address) else { return Say::GoOn };
         let changes = matches!(operation, Operation::Write | Operation::Delete);
         // Who wants to know everything waits for a closer look.
         let quick = changes && !self.all;
-        let absolute = text.starts_with(b"/");
-        if quick && absolute && self.plainly_open(&text) {
+        let absolute = self.text.starts_with(b"/");
+        if quick && absolute && self.plainly_open(&self.text) {
             return Say::GoOn;
         }
         let here = folder == libc::AT_FDCWD && !absolute;
         if quick
             && here
-            && let Some(stands) = self.standing.get(&pid)
-            && self.plainly_open(&[stands, b"/".as_slice(), &text].concat())
+            && let Some(stands) = self.callers.get(at).and_then(|caller| caller.stands.as_deref())
+            && self.plainly_open(&[stands, b"/".as_slice(), &self.text].concat())
         {
             return Say::GoOn;
         }
         let Some(base) = base_of(pid, folder, absolute) else { return Say::GoOn };
-        let path = match text.as_slice() {
+        let path = match self.text.as_slice() {
             [] => base.clone(),
             text => base.join(std::ffi::OsStr::from_bytes(text)),
         };
-        if here {
-            if self.standing.len() >= MOST_STANDING {
-                self.standing.clear();
-            }
-            self.standing.insert(pid, base.into_os_string().into_vec());
+        if here && let Some(caller) = self.callers.get_mut(at) {
+            caller.stands = Some(base.into_os_string().into_vec());
         }
         let plainly_open = quick && self.plainly_open(path.as_os_str().as_bytes());
         // What is a process's own means another thing to whoever looks.
@@ -251,13 +275,32 @@ impl Observer {
         }
     }
 
+    /// Reads what a caller asks about, and gives where it stands among those who asked.
+    fn hear(&mut self, pid: u32, address: u64) -> Option<usize> {
+        let known = self.callers.iter().position(|caller| caller.pid == pid);
+        if let Some(at) = known {
+            let caller = self.callers.get(at)?;
+            if caller.memory.read_text(address, &mut self.text).is_ok() {
+                return Some(at);
+            }
+            // That memory is gone, and whoever has the number now is another.
+            self.callers.swap_remove(at);
+        }
+        let memory = Memory::of(pid).ok()?;
+        memory.read_text(address, &mut self.text).ok()?;
+        if self.callers.len() >= MOST_CALLERS {
+            self.callers.clear();
+        }
+        self.callers.push(Caller { pid, memory, stands: None });
+        Some(self.callers.len() - 1)
+    }
+
     fn plainly_open(&self, path: &[u8]) -> bool {
         let below = |place: &[u8]| {
             path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         };
         let around = self.places.iter().filter(|(place, _)| below(place));
-        !path.windows(4).any(|part| part == b"/../")
-            && !path.ends_with(b"/..")
+        !path.split(|byte| *byte == b'/').any(|part| part == b"..")
             && around.max_by_key(|(place, _)| place.len()).is_some_and(|(_, open)| *open)
     }
 
@@ -355,7 +398,7 @@ pub(crate) fn refused_by_landlock(heard: Heard, order: &Order) -> Vec<Denial> {
         source: Source::Landlock,
         certainty: Certainty::Refused,
     };
-    heard.found.into_iter().map(denial).collect()
+    heard.found.into_iter().filter(|(_, path)| path != Path::new(TERMINAL)).map(denial).collect()
 }
 
 /// What a path of another process begins at, from its own root on.

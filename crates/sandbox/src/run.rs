@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use vambrace_core::block::BlockList;
 
 use crate::aside::Fittings;
@@ -21,7 +22,7 @@ use crate::order;
 use crate::outcome::{MemoryBound, Outcome};
 use crate::sandbox::Sandbox;
 use crate::spec::{Filesystem, Network, Observe, Spec};
-use crate::sys::{capability, message, process};
+use crate::sys::{capability, message, mounting, process};
 use crate::talk::{Reading, Said, Talk};
 use crate::task::{self, Task};
 use crate::tier::Tier;
@@ -89,6 +90,9 @@ impl Sandbox {
                 let features = self.features()?;
                 let lower = features.tier().filter(|tier| *tier < first && spec.only.is_none());
                 let Some(lower) = lower else {
+                    if let Some(place) = in_the_way(spec, &step) {
+                        return Err(SandboxFault::Mounted(place));
+                    }
                     let mut reasons = features.reasons();
                     reasons.push(step);
                     return Err(SandboxFault::Unavailable {
@@ -211,6 +215,7 @@ impl Sandbox {
             layers: Vec::new(),
             said: Said::default(),
             untold,
+            stop: spec.stop.clone(),
         };
         talk.listen(output)?;
         let Talk { report, observer, untold, said, streams: [out, err], told, audit, layers, .. } = talk;
@@ -365,20 +370,18 @@ impl Sandbox {
         Ok(list)
     }
 
-    /// Folders of this run alone. Root's are where an unprivileged user can get to.
+    /// Folders of this run alone.
     #[expect(clippy::disallowed_methods, reason = "folders of the state, which only this run's program sees")]
     fn task(&self, filesystem: Filesystem) -> Result<Task, SandboxFault> {
-        let base = if rustix::process::geteuid().is_root() {
-            PathBuf::from("/tmp")
-        } else {
-            std::fs::create_dir_all(&self.places.tasks)
+        let base = self.places.of_tasks();
+        if base == self.places.tasks {
+            std::fs::create_dir_all(base)
                 .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
-            self.places.tasks.clone()
-        };
+        }
         // What a crash left, of launcher and broker both.
-        self.swept.call_once(|| task::sweep(&base));
+        self.swept.call_once(|| task::sweep(base));
         let name = || format!("{}{}", task::PREFIX, Self::next_name());
-        let made = self.aside.tasks().give(&base, filesystem, name);
+        let made = self.aside.tasks().give(base, filesystem, name);
         made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
     }
 
@@ -438,6 +441,15 @@ struct Prepared {
     task: Option<Arc<Task>>,
     /// The folder that the program takes for the workspace, without namespaces.
     work: Option<OwnedFd>,
+}
+
+/// What is mounted in a folder that a layer was to be laid over, where the kernel would not do that: copies of mounts that
+/// are another user namespace's cannot be had one without the other, and an overlay sees the one only.
+fn in_the_way(spec: &Spec, step: &str) -> Option<PathBuf> {
+    let refused = step.ends_with(&Errno::INVAL.to_string());
+    let written = spec.write.iter().filter(|_| spec.drops_writes);
+    let layered = std::iter::once(&spec.workspace).chain(written).filter(|_| refused);
+    layered.filter_map(|folder| folder.canonicalize().ok()).find_map(|folder| mounting::mounted_in(&folder))
 }
 
 /// The time that stamps of files are compared with. A stamp may lag behind the clock by a tick, unless somebody looked

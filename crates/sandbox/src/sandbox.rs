@@ -55,6 +55,11 @@ impl Places {
         }
     }
 
+    /// Where the folders of runs are made. Root's are where an unprivileged user can get to.
+    pub(crate) fn of_tasks(&self) -> &Path {
+        if rustix::process::geteuid().is_root() { Path::new("/tmp") } else { &self.tasks }
+    }
+
     /// Whether whoever sees a path sees the state folder, or something in it. Its keys sign the ledger.
     #[must_use]
     pub fn are_seen_in(&self, path: &Path) -> bool {
@@ -155,6 +160,7 @@ impl Sandbox {
         let (ours, theirs) = message::pair().map_err(SandboxFault::system("the launcher's socket"))?;
         let launcher = Command::new(program)
             .arg(launcher::ARGUMENT)
+            .arg(std::path::absolute(places.of_tasks()).unwrap_or_default())
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(theirs))
@@ -269,6 +275,8 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
+        // One that is gone needs no word.
+        let _ = self.send(&Request::Leave, &[]);
         // The launcher sees the socket close, ends what it still runs, cleans up and goes.
         let (ours, _) = match message::pair() {
             Ok(pair) => pair,

@@ -9,6 +9,7 @@ use vambrace_core::block::hidden_from_programs;
 use serde::{Deserialize, Serialize};
 
 use crate::network::Door;
+use crate::stop::Stop;
 use crate::tier::Tier;
 
 /// A program and its confinement.
@@ -52,6 +53,8 @@ pub struct Spec {
     pub door: Option<Arc<dyn Door>>,
     /// Bounds.
     pub limits: Limits,
+    /// Who may end it before its time.
+    pub stop: Option<Stop>,
     /// Which denials are told.
     pub observe: Observe,
     /// The weakest tier that will do.
@@ -312,6 +315,7 @@ impl Spec {
             path: Vec::new(),
             network: Network::None,
             door: None,
+            stop: None,
             limits: Limits::default(),
             observe: Observe::Writes,
             least: Tier::NoUserns,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 
 use parking_lot::Mutex;
 
@@ -19,6 +20,7 @@ use crate::offer::Untold;
 use crate::outcome::{Captured, Exit};
 use crate::run::{Attempt, Output, Stream};
 use crate::spec::Spec;
+use crate::stop::Stop;
 use crate::sys::message;
 use crate::wire::{self, Order, Report};
 
@@ -45,6 +47,8 @@ pub(crate) struct Talk<'a> {
     pub(crate) layers: Vec<OwnedFd>,
     pub(crate) said: Said,
     pub(crate) untold: Option<Untold>,
+    /// Until it was asked.
+    pub(crate) stop: Option<Stop>,
 }
 
 /// What was reported so far.
@@ -57,7 +61,9 @@ pub(crate) struct Said {
     over_memory: bool,
     over_disk: bool,
     oom: bool,
+    /// Asked to end, by its deadline unless it was to stop.
     timed_out: bool,
+    stopped: bool,
     pub(crate) peak_memory: Option<u64>,
     pub(crate) memory_limited: bool,
     ended: bool,
@@ -81,6 +87,7 @@ impl Said {
         }
         let killed = self.status.is_none_or(killed);
         Ok(match self.status {
+            _ if self.stopped && (self.timed_out || self.status.is_none()) => Exit::Stopped,
             _ if self.timed_out => Exit::Timeout,
             _ if self.over_disk => Exit::OutOfDisk,
             _ if self.over_memory || (self.oom && killed) => Exit::OutOfMemory,
@@ -195,6 +202,10 @@ impl Talk<'_> {
                 list.push(PollFd::new(handle, PollFlags::IN));
                 what.push(Ready::Audit);
             }
+            if let Some(stop) = self.stop.as_ref().filter(|_| report_open) {
+                list.push(PollFd::from_borrowed_fd(stop.asked(), PollFlags::IN));
+                what.push(Ready::Stop);
+            }
             let limit = if !report_open {
                 Some(DRAIN)
             } else if self.untold.is_some() {
@@ -231,6 +242,7 @@ impl Talk<'_> {
                     }
                     // Nobody is left under the filter.
                     Ready::Listener => listener_open = false,
+                    Ready::Stop => self.stop_it(),
                     Ready::Audit => {
                         if let Some(audit) = &mut self.audit {
                             audit.take();
@@ -240,6 +252,12 @@ impl Talk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The launcher sees that nothing more will be said to it, and ends the run in good order; we hear of that.
+    fn stop_it(&mut self) {
+        self.stop = None;
+        self.said.stopped = rustix::net::shutdown(&self.report, Shutdown::Write).is_ok();
     }
 
     /// A program that asks often is answered by a thread that does nothing else. It ends with whoever could ask.
@@ -318,6 +336,7 @@ enum Ready {
     Stream(usize),
     Listener,
     Audit,
+    Stop,
 }
 
 /// Whether somebody ended it; a shell tells that of what it ran by a code past 128.

@@ -234,14 +234,19 @@ fn open_up(folder: &Path) {
     }
 }
 
-/// Removes folders below `base` whose brokers are gone and had nobody left to do it. Others may have made some there with
-/// such names: those stay.
+/// Removes folders below `base` whose brokers are gone and had nobody left to do it.
 pub(crate) fn sweep(base: &Path) {
+    sweep_of(base, |owner| !Path::new("/proc").join(owner).exists());
+}
+
+/// Removes the folders below `base` of brokers that are gone. Others may have made some there with such names: those stay.
+pub(crate) fn sweep_of(base: &Path, gone: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(base).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        let gone = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
-        if gone && entry.metadata().is_ok_and(|facts| facts.is_dir() && is_ours(facts.uid())) {
+        if owner.is_some_and(&gone)
+            && entry.metadata().is_ok_and(|facts| facts.is_dir() && is_ours(facts.uid()))
+        {
             match locked(&entry.path(), FlockOperation::NonBlockingLockExclusive) {
                 // Its broker lives, where we cannot see it.
                 Err(Errno::WOULDBLOCK) => {}

@@ -28,6 +28,8 @@ pub(crate) enum Request {
     Return(u64),
     /// Keep so many cells ready.
     Warm(usize),
+    /// The broker wants nothing more, and lives on.
+    Leave,
 }
 
 /// What the launcher itself needs to know of a run.

@@ -21,6 +21,7 @@ mod real {
     pub(crate) mod files;
     pub(crate) mod input;
     pub(crate) mod kit;
+    pub(crate) mod observing;
     pub(crate) mod promotion;
     pub(crate) mod tiers;
     pub(crate) mod trees;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         ["masked-proc", room] => real::tiers::behind_a_mask(room),
         ["another-user", room] => real::tiers::as_another_user(room),
         ["unified-only", room] => return real::tiers::unified_only(room),
+        ["inner-processes", room] => return real::tiers::with_inner_processes(room),
         ["one-id", room] => real::tiers::with_one_id(room),
         ["capabilities", room] => real::tiers::with_few_capabilities(room),
         ["few-watches", room] => real::tiers::few_watches(room),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         ["container-filter", room] => real::tiers::behind_a_filter(room),
         ["say-run", room] => return real::tiers::say_run(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
+        ["same-place", who] => real::observing::same_place(who),
         ["hog", how] => real::trees::hog(how),
         ["mounted-below", room] => return real::promotion::mounted_below(room),
         ["promoter", room] => {
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     trials.extend(real::basics::trials());
     trials.extend(real::files::trials());
     trials.extend(real::input::trials());
+    trials.extend(real::observing::trials());
     trials.extend(real::promotion::trials());
     trials.extend(real::trees::trials());
     trials.extend(real::tiers::trials());

@@ -35,6 +35,10 @@ pub(crate) struct SandboxRun {
     /// rest by hash and size.
     #[arg(long, conflicts_with = "filesystem")]
     pub(crate) speculative: bool,
+    /// List every change, however many. When left out the first 5000 are listed, up to 1 MiB of names, and the rest is counted;
+    /// it is taken over all the same.
+    #[arg(long)]
+    pub(crate) every_change: bool,
     /// The network: `deny` has not even sockets (with `--observe all` some that lead nowhere, so that names and ports
     /// are told), `loopback` a loopback interface of its own, `allow` everything but
     /// this machine and metadata addresses; or what may be reached: names (`example.com`, `*.example.com`, ports 80 and

@@ -2,6 +2,7 @@
 
 mod grants;
 mod inside;
+mod interrupt;
 mod network;
 mod screen;
 mod told;
@@ -20,8 +21,8 @@ use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTi
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_redact::Redactor;
 use vambrace_sandbox::{
-    Exit, Filesystem, Input, Journaled, Network, Observe, Outcome, Places, Promote as _, PromoteFault,
-    SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
+    Changes, Exit, Filesystem, Input, Journaled, Listing, Network, Observe, Outcome, Places, Promote as _,
+    PromoteFault, SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
@@ -48,19 +49,25 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let ends = inside.as_ref().map(|inside| Arc::clone(&inside.termination));
     let gates = gates.map(|gates| gates.ending(ends));
     let sandbox = start()?;
+    spec.stop = Some(interrupt::stops()?);
     let (outcome, attempts, lost) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
     let promoted = promote(&sandbox, &spec, &outcome);
+    let listing = outcome.changes.as_ref().map(|changes| match wish.every_change {
+        true => (changes, Listing::whole(changes)),
+        false => (changes, changes.listing()),
+    });
     let failed = outcome.exit != Exit::Code(0);
-    let grants = match wish.explain && failed {
+    let grants = match wish.explain && failed && outcome.exit != Exit::Stopped {
         true => Some(explain(&sandbox, &spec, &outcome, gates.as_ref(), &wish.network)?),
         false => None,
     };
     if out.is_json() {
-        let told = told::json(&outcome, &promoted, grants.as_ref(), attempts.as_ref());
+        let told = told::json(&outcome, listing.as_ref(), &promoted, grants.as_ref(), attempts.as_ref());
         out.value(&screen::clean_value(told, &redactor)?);
     } else {
         let clean = |text: &str| screen::clean(text, &redactor);
-        told::say(&outcome, &promoted, spec.filesystem == Filesystem::Speculative, &clean, *out);
+        let only_told = spec.filesystem == Filesystem::Speculative;
+        told::say(&outcome, listing.as_ref(), &promoted, only_told, &clean, *out);
         if let Some(attempts) = &attempts {
             network::say(attempts, &clean, *out);
         }
@@ -89,7 +96,7 @@ pub(crate) fn start() -> Result<Sandbox, Failure> {
 
 fn not_started(fault: &SandboxFault) -> Failure {
     let code = match fault {
-        SandboxFault::Unavailable { .. } => ErrorCode::SandboxUnavailable,
+        SandboxFault::Unavailable { .. } | SandboxFault::Mounted(_) => ErrorCode::SandboxUnavailable,
         SandboxFault::Refused(_) | SandboxFault::CouldNotStart { .. } => ErrorCode::InvalidArguments,
         SandboxFault::Replaced { .. } => ErrorCode::PermissionDenied,
         SandboxFault::ShowsState { .. } => ErrorCode::ScopeViolation,
@@ -237,6 +244,9 @@ fn gated(
     };
     done.map_err(|fault| not_started(&fault))
 }
+
+/// The changes, and which of them are told.
+type Told<'a> = (&'a Changes, Listing<'a>);
 
 /// What became of the changes: how many were taken over, or why none.
 type Promoted = Result<usize, PromoteFault>;

@@ -58,6 +58,14 @@ impl Run {
         (!matches!(self.phase, Phase::Ending(_))).then_some(&self.report)
     }
 
+    /// What is waited for at the report, besides its end: that nothing more comes, until it was asked to end.
+    pub(super) fn asks(&self) -> PollFlags {
+        match self.phase {
+            Phase::Running(_) => PollFlags::RDHUP,
+            _ => PollFlags::empty(),
+        }
+    }
+
     /// Readable once memory ran out; asked for until that happened.
     pub(super) fn alarm(&self) -> Option<&OwnedFd> {
         self.group.alarm().filter(|_| !self.oom)
@@ -86,8 +94,7 @@ impl Run {
         match self.phase {
             Phase::Running(moment) if moment <= now => {
                 self.timed_out = true;
-                self.signal(Signal::TERM);
-                self.phase = Phase::Grace(now + self.header.limits.grace);
+                self.stop(now);
             }
             Phase::Grace(moment) if moment <= now => self.kill(),
             Phase::Ending(Some(moment)) if moment <= now => {
@@ -96,6 +103,14 @@ impl Run {
                 self.phase = Phase::Ending(None);
             }
             _ => {}
+        }
+    }
+
+    /// Asks the whole tree to end.
+    pub(super) fn stop(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Running(_)) {
+            self.signal(Signal::TERM);
+            self.phase = Phase::Grace(now + self.header.limits.grace);
         }
     }
 

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketType, sockopt};
 
 use super::{Door, Hint, Kind};
+use crate::observe::Memory;
 use crate::sys::notify::{self, Notice};
 use crate::sys::process;
 
@@ -28,7 +29,7 @@ fn destination(notice: &Notice) -> Option<SocketAddr> {
     const LONGEST: usize = 28;
     let [_, address, length, ..] = notice.arguments;
     let length = usize::try_from(length & 0xffff_ffff).ok()?.min(LONGEST);
-    let bytes = notify::read_bytes(notice.pid, address, length).ok()?;
+    let bytes = Memory::of(notice.pid).and_then(|memory| memory.read_bytes(address, length)).ok()?;
     parse(&bytes)
 }
 

@@ -85,6 +85,15 @@ impl Call {
     }
 }
 
+/// Whether it opens what it names.
+pub(super) fn opens(number: libc::c_long) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if number == libc::SYS_open {
+        return true;
+    }
+    number == libc::SYS_openat
+}
+
 /// As people call it.
 pub(super) fn name(number: libc::c_long) -> String {
     let known: &[(libc::c_long, &str)] = &[

@@ -1,8 +1,12 @@
 //! Mounts by descriptor: a tree is cloned, given its attributes and then attached to an open folder, so no path is
 //! looked up twice and no link is followed.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -156,6 +160,36 @@ pub(crate) fn is_bare_root(root: u64) -> bool {
     [c"/", c"/.."].iter().all(|path| number(CWD, path) == Ok(root))
 }
 
+/// The first place in a folder, and not the folder itself, where something is mounted.
+pub(crate) fn mounted_in(folder: &Path) -> Option<PathBuf> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let list = rustix::fs::open("/proc/thread-self/mountinfo", flags, Mode::empty()).ok()?;
+    let mut text = Vec::new();
+    File::from(list).read_to_end(&mut text).ok()?;
+    let places = text.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    let places = places.map(|place| PathBuf::from(OsString::from_vec(unescaped(place))));
+    places.filter(|place| place.starts_with(folder) && place != folder).min()
+}
+
+/// As it was before blanks, line ends and backslashes became numbers with three digits.
+fn unescaped(mut text: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::with_capacity(text.len());
+    while let Some((first, rest)) = text.split_first() {
+        let digits = rest.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\') {
+            Some(byte) => {
+                whole.push(byte);
+                text = rest.get(3..).unwrap_or_default();
+            }
+            None => {
+                whole.push(*first);
+                text = rest;
+            }
+        }
+    }
+    whole
+}
+
 /// Makes the folders of a path beneath a root where they are missing and opens the last; links are refused.
 pub(crate) fn make_folder(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let mut here = open_beneath(root, b".", OFlags::PATH | OFlags::DIRECTORY)?;
@@ -208,4 +242,20 @@ pub(crate) fn trimmed(path: &[u8]) -> &[u8] {
     let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(start, |last| last + 1);
     path.get(start..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescaped;
+
+    #[test]
+    fn names_of_the_mount_table_are_read_as_they_were() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(String::from_utf8_lossy(&unescaped(text.as_bytes())), expected, "{text}");
+        };
+        check("/work/a\\040b\\134c\\012", "/work/a b\\c\n");
+        check("/plain", "/plain");
+        check("/cut\\04", "/cut\\04");
+        check("/none\\998\\777", "/none\\998\\777");
+    }
 }

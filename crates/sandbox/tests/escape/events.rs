@@ -25,6 +25,7 @@ const LINKED: &str = "what is linked is left to the kernel: programs fall back t
 const NEW_NAME: &str = "where the folder is there, a name that is missing is the kernel's to refuse";
 const NOTHING: &str = "nothing is attempted: it is looked for in what the program has";
 const NO_GAIN: &str = "it starts like any program, and gains nothing";
+const NO_TERMINAL: &str = "no session of ours has one, so it fails as it would without walls";
 const OF_A_PROCESS: &str = "what belongs to a process is told by nobody: whose it is changes";
 const OWN_FOLDER: &str = "its own home folder, which it may list";
 const OWN_IPC: &str = "a namespace of its own: there is none of that key";
@@ -156,7 +157,7 @@ const EVENTS: &[(&str, &str, Due, Due)] = &[
     ("second_filter_widens", "", Due::Event(Call, Filter), Due::Event(Call, Filter)),
     ("push_terminal_input", "", Due::Event(Call, Filter), Due::Event(Call, Filter)),
     ("terminal_line_discipline", "", Due::Event(Call, Filter), Due::Event(Call, Filter)),
-    ("controlling_terminal", "/dev/tty", Due::Event(Read, NotShown), Due::Event(Read, NotGranted)),
+    ("controlling_terminal", "", Due::Silent(NO_TERMINAL), Due::Silent(NO_TERMINAL)),
     ("host_socket_by_path", "", Due::Silent(CONNECT), Due::Event(Call, Filter)),
     ("host_socket_in_workspace", "", Due::Silent(CONNECT), Due::Event(Call, Filter)),
     ("host_socket_by_name", "", Due::Silent(CONNECT), Due::Event(Call, Filter)),

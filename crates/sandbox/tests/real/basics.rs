@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use libtest_mimic::Trial;
 use vambrace_sandbox::{Certainty, Exit, Filesystem, Input, Observe, Operation, Rule, SandboxFault, Tier};
 
-use super::kit::{Room, TIERS, check_out, in_tier, out, run, sandbox, test, try_run};
+use super::kit::{Room, TIERS, check_out, err, in_tier, out, run, sandbox, test, try_run};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("basics::a_missing_program_is_said_to_be_missing", a_missing_program_is_said_to_be_missing),
         test("basics::a_program_that_was_replaced_is_not_started", a_replaced_program),
         test("basics::a_refused_read_is_told_in_every_tier_when_all_is_observed", refused_reads),
+        test("basics::nobody_has_a_terminal_and_who_looks_for_one_is_no_event", no_terminal),
         test("basics::what_a_busy_program_is_refused_is_told_wherever_it_stands", a_busy_program),
     ]
 }
@@ -58,6 +59,27 @@ fn refused_reads() {
             vec!["-c".into(), format!("cat {}", room.path("project/plain.txt").display()).into()];
         let denials = run(&spec).denials;
         assert!(denials.iter().any(|one| one.path.ends_with("project/plain.txt")), "{tier}: {denials:?}");
+    }
+}
+
+// 6.4: every bash looks, and would fail so on a machine without walls. To change it is another thing.
+fn no_terminal() {
+    let room = Room::new();
+    for tier in TIERS {
+        for observe in [Observe::Writes, Observe::All] {
+            let run = |script: &str| {
+                let mut spec = in_tier(room.shell(Filesystem::Read, script), tier);
+                spec.observe = observe;
+                run(&spec)
+            };
+            let outcome = run("exec 3<>/dev/tty");
+            assert!(err(&outcome).contains("No such device or address"), "{tier}: {}", err(&outcome));
+            assert_eq!(outcome.denials, [], "{tier}");
+            let outcome = run("read line </dev/tty");
+            assert_ne!((err(&outcome).as_str(), outcome.exit), ("", Exit::Code(0)), "{tier}");
+            assert_eq!(outcome.denials, [], "{tier}");
+            assert_ne!(run("rm -f /dev/tty").denials, [], "{tier}");
+        }
     }
 }
 

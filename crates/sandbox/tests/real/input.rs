@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use libtest_mimic::Trial;
 use vambrace_sandbox::{Filesystem, Input, Outcome, Tier};
 
-use super::kit::{Room, TIERS, check_out, in_tier, out, sandbox, test};
+use super::kit::{Room, TIERS, check_out, err, in_tier, out, sandbox, test};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("input::a_pipe_with_a_name_is_not_changed", named_pipe),
         test("input::what_a_program_did_not_read_of_a_file_is_there_for_the_next", the_rest),
         test("input::a_large_file_comes_whole", large),
+        test("input::a_program_opens_its_own_streams_by_their_names", own_streams),
     ]
 }
 
@@ -133,6 +134,34 @@ fn the_rest() {
     let mut rest = String::new();
     input.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "three\n");
+}
+
+// 6.4: also where the program is another user than whoever made the pipes
+fn own_streams() {
+    let room = Room::new();
+    let script = "echo one >/dev/stdout && echo two >>/proc/self/fd/1 && echo three | tee /dev/stderr && cat /dev/stdin";
+    let input = File::open(room.path("project/plain.txt")).unwrap();
+    for tier in TIERS {
+        let (read, mut write) = std::io::pipe().unwrap();
+        write.write_all(b"plain\n").unwrap();
+        drop(write);
+        for outcome in [run(&room, tier, script, &read), run(&room, tier, script, &input)] {
+            assert_eq!(
+                (out(&outcome).as_str(), err(&outcome).as_str()),
+                ("one\ntwo\nthree\nplain\n", "three\n"),
+                "{tier}"
+            );
+            assert_eq!(outcome.denials, [], "{tier}");
+        }
+        (&input).rewind().unwrap();
+        // And writes into none that somebody else may read on, where it is not the owner's own user.
+        if rustix::process::geteuid().is_root() {
+            let (mut read, write) = std::io::pipe().unwrap();
+            run(&room, tier, "echo x >/dev/stdin", &read);
+            drop(write);
+            assert_eq!(read.read(&mut [0]).unwrap(), 0, "{tier}");
+        }
+    }
 }
 
 fn large() {

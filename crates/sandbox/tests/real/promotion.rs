@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Filesystem, Input, PROTECTED, Spec, Why};
+use vambrace_sandbox::{Filesystem, Input, PROTECTED, SandboxFault, Spec, Why};
 
 use super::files::{changes, promote, withheld};
 use super::kit::{Room, TIERS, check_out, in_tier, run, start, test};
@@ -75,14 +75,17 @@ pub(crate) fn mounted_below(room: &str) -> ExitCode {
             "sub deep/in/sub",
         ),
     ];
+    let only_read = sandbox.run(&Spec::new("true", &project), Input::Nothing, &mut |_, _| {});
+    assert_eq!(only_read.is_ok(), root, "{only_read:?}");
     for (filesystem, script, expected) in scripts {
         let mut spec = Spec::new("sh", &project);
         spec.arguments = vec!["-ec".into(), script.into()];
         spec.filesystem = filesystem;
         let ran = sandbox.run(&spec, Input::Nothing, &mut |_, _| {});
         if !root && filesystem != Filesystem::Write {
-            // The kernel makes no overlay of another user namespace's mounts.
-            assert!(ran.is_err(), "{script}");
+            // The kernel makes no overlay of another user namespace's mounts; which one it is can be read.
+            let Err(SandboxFault::Mounted(place)) = ran else { panic!("{script}: {ran:?}") };
+            assert_eq!(place, folders[1], "{script}");
             continue;
         }
         let outcome = ran.unwrap();

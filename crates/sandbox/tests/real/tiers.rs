@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("tiers::a_container_that_refuses_clone3_and_namespaces_leaves_a_tier", filtered),
         test("tiers::a_broker_whose_process_group_is_outside_of_its_namespace_works", foreign_group),
         test("tiers::a_user_of_any_number_is_confined", any_user),
+        test("tiers::a_broker_whose_process_group_is_out_of_sight_runs_programs", inner_processes),
         test("tiers::root_of_a_container_runs_nothing_as_root", no_root),
         test("tiers::the_user_keeps_most_of_his_inotify_instances", watches),
         test("tiers::a_run_is_born_into_a_group_of_version_2_and_ended_with_it", unified_groups),
@@ -100,6 +101,25 @@ pub(crate) fn say_run(room: &str) -> ExitCode {
 // Nobody's number is what the kernel says to whoever is in a user namespace without maps.
 fn any_user() {
     check("another-user", "full\nplain\nspeculative 1\ndemanding full: ran\n");
+}
+
+// Whoever is put into a container by somebody outside of it has a group without a number there.
+fn inner_processes() {
+    check("inner-processes", "full\nplain\nspeculative 1\ndemanding full: ran\n");
+}
+
+/// A pid namespace, with a `/proc` of its own, into which the group of this process does not reach.
+pub(crate) fn with_inner_processes(room: &str) -> ExitCode {
+    become_user(None);
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
+    let mut inside = Command::new(std::env::current_exe().unwrap());
+    inside.args(["say-tier", room]);
+    let mount = || {
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("proc", "/proc", "proc", flags, None).map_err(std::io::Error::from)
+    };
+    let ended = unsafe { inside.pre_exec(mount) }.status().unwrap();
+    ExitCode::from(u8::from(!ended.success()))
 }
 
 fn watches() {

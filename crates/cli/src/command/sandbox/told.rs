@@ -1,19 +1,24 @@
 //! What a run came to, for people and for programs.
 
 use serde_json::{Value, json};
-use vambrace_sandbox::{Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, MemoryBound, Outcome};
+use vambrace_sandbox::{
+    Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, Listing, MemoryBound, Outcome,
+};
 
 use super::grants::Grants;
-use super::{MISSING, Promoted, denial_json, faint, network, shown};
+use super::{MISSING, Promoted, Told, denial_json, faint, network, shown};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
 /// SIGPIPE.
 const PIPE: i32 = rustix::process::Signal::PIPE.as_raw();
+/// How the rest is seen.
+const EVERY_CHANGE: &str = "`--every-change` lists everything";
 
 /// On standard error, after the program's own words.
 pub(super) fn say(
     outcome: &Outcome,
+    told: Option<&Told<'_>>,
     promoted: &Promoted,
     only_told: bool,
     clean: &dyn Fn(&str) -> String,
@@ -27,6 +32,7 @@ pub(super) fn say(
     }
     match outcome.exit {
         Exit::Timeout => out.say(paint(Tone::Bad, "ended at its deadline, with everything it started")),
+        Exit::Stopped => out.say(paint(Tone::Bad, "stopped, with everything it started")),
         Exit::OutOfMemory => out.say(paint(Tone::Bad, "ended: out of memory")),
         Exit::OutOfDisk => out.say(paint(Tone::Bad, "ended: it wrote more than it may")),
         // As from any program whose reader is gone.
@@ -47,19 +53,22 @@ pub(super) fn say(
     if outcome.denials_missing {
         out.say(paint(Tone::Care, MISSING));
     }
-    if let Some(changes) = &outcome.changes {
+    if let Some((changes, listing)) = told {
         let mut diffs = changes.diffs();
-        for change in &changes.list {
+        for change in &listing.changes {
             if only_told {
                 out.say(plain(clean(&diffs.next(change)).trim_end()));
             } else {
                 out.say(format!("{} {}", paint(Tone::Good, change.kind.as_str()), clean(&path(change))));
             }
         }
-        for one in &changes.withheld {
+        for one in &listing.withheld {
             let why = one.why.as_str();
             let name = plain(&clean(&shown(&one.path)));
             out.say(format!("{} {name}: {why}", paint(Tone::Care, "not taken over:")));
+        }
+        if !listing.is_whole() {
+            out.say(paint(Tone::Care, unlisted(listing)));
         }
     }
     if let Err(fault) = promoted {
@@ -76,6 +85,14 @@ pub(super) fn say(
     out.say(faint(format!("[tier {}{memory}]", outcome.tier)));
 }
 
+/// What is there besides what is listed.
+fn unlisted(listing: &Listing<'_>) -> String {
+    let more = listing.more.iter().map(|(kind, count)| format!("{count} {kind}"));
+    let withheld = Some(listing.withheld_more).filter(|count| *count > 0);
+    let more: Vec<_> = more.chain(withheld.map(|count| format!("{count} not taken over"))).collect();
+    format!("there is more that is not listed: {}; {EVERY_CHANGE}", more.join(", "))
+}
+
 fn path(change: &Change) -> String {
     let path = plain(&shown(&change.path));
     match &change.kind {
@@ -86,6 +103,7 @@ fn path(change: &Change) -> String {
 
 pub(super) fn json(
     outcome: &Outcome,
+    told: Option<&Told<'_>>,
     promoted: &Promoted,
     grants: Option<&Grants>,
     attempts: Option<&network::Attempts>,
@@ -94,6 +112,7 @@ pub(super) fn json(
         Exit::Code(_) => ("code", None),
         Exit::Signal(number) => ("signal", Some(number)),
         Exit::Timeout => ("timeout", None),
+        Exit::Stopped => ("stopped", None),
         Exit::OutOfMemory => ("out_of_memory", None),
         Exit::OutOfDisk => ("out_of_disk", None),
     };
@@ -113,16 +132,20 @@ pub(super) fn json(
         "denials_missing": outcome.denials_missing,
     });
     if let Some(map) = value.as_object_mut() {
-        if let Some(changes) = &outcome.changes {
+        if let Some((changes, listing)) = told {
             let mut diffs = changes.diffs();
-            let list = changes.list.iter().map(|change| change_json(changes, change, diffs.next(change)));
+            let list = listing.changes.iter().map(|change| change_json(changes, change, diffs.next(change)));
             let list: Vec<Value> = list.collect();
-            let withheld = changes.withheld.iter();
+            let withheld = listing.withheld.iter();
             let withheld: Vec<Value> = withheld
                 .map(|one| json!({"path": one.path.display().to_string(), "why": one.why.as_str()}))
                 .collect();
+            let unlisted = (!listing.is_whole()).then(
+                || json!({"changes": listing.more, "withheld": listing.withheld_more, "hint": EVERY_CHANGE}),
+            );
             map.insert("changes".to_owned(), list.into());
             map.insert("withheld".to_owned(), withheld.into());
+            map.insert("unlisted".to_owned(), unlisted.into());
             let (count, fault) = match promoted {
                 Ok(count) => (*count, None),
                 Err(fault) => (0, Some(fault.to_string())),

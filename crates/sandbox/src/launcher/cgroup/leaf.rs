@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use super::PREFIX;
 
-/// How the names of leaves end.
-const SUFFIX: &str = "-own";
+/// What the names of leaves have after the launcher's number. Then follow the controllers that were switched on for it: the last
+/// launcher to leave need not be the first.
+const MARK: &str = "own";
 
 #[derive(Debug)]
 pub(super) struct Leaf {
@@ -19,14 +20,18 @@ pub(super) struct Leaf {
     folder: PathBuf,
     /// Who is in it besides strangers.
     ours: Vec<u32>,
+    /// The controllers that nobody below had before.
+    added: Vec<String>,
 }
 
 impl Leaf {
     /// The one that this process was born into, because its broker has another launcher.
     pub(super) fn around(own: &Path, ours: &[u32]) -> Option<Self> {
-        let name = own.file_name()?.to_str()?;
-        name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse::<u32>().ok()?;
-        Some(Self { base: own.parent()?.to_owned(), folder: own.to_owned(), ours: ours.to_vec() })
+        let mut words = own.file_name()?.to_str()?.strip_prefix(PREFIX)?.split('-');
+        words.next()?.parse::<u32>().ok()?;
+        words.next().filter(|word| *word == MARK)?;
+        let added = words.map(str::to_owned).collect();
+        Some(Self { base: own.parent()?.to_owned(), folder: own.to_owned(), ours: ours.to_vec(), added })
     }
 
     /// Has a group give the controllers that are wanted and that it has; into a leaf for those who are in it, where that
@@ -46,11 +51,12 @@ impl Leaf {
             let _ = switch(base, '+', &missing);
             return None;
         }
-        let folder = base.join(format!("{PREFIX}{}{SUFFIX}", std::process::id()));
+        let folder = base.join(format!("{PREFIX}{}-{MARK}-{}", std::process::id(), missing.join("-")));
         if !holds_only(base, ours) || fs::create_dir(&folder).is_err() {
             return None;
         }
-        let leaf = Self { base: base.to_owned(), folder, ours: ours.to_vec() };
+        let added = missing.iter().map(|name| (*name).to_owned()).collect();
+        let leaf = Self { base: base.to_owned(), folder, ours: ours.to_vec(), added };
         if moved(&leaf.base, &leaf.folder) && switch(base, '+', &missing) {
             return Some(leaf);
         }
@@ -70,8 +76,7 @@ impl Leaf {
     }
 
     fn undo(self) {
-        let given = words(&self.base, "cgroup.subtree_control");
-        switch(&self.base, '-', &given.iter().map(String::as_str).collect::<Vec<_>>());
+        switch(&self.base, '-', &self.added.iter().map(String::as_str).collect::<Vec<_>>());
         moved(&self.folder, &self.base);
         // One that somebody was started in meanwhile stays, until it is swept.
         let _ = fs::remove_dir(&self.folder);
@@ -183,6 +188,24 @@ mod tests {
             leaf.leave();
             assert_eq!((given(folder), processes(folder).unwrap().len(), place.exists()), (vec![], 2, false));
         });
+    }
+
+    /// A folder with the files of a group: this machine may have one controller only.
+    #[test]
+    fn what_was_given_before_is_given_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let (base, control) = (folder.path(), folder.path().join("cgroup.subtree_control"));
+        for (name, text) in [("type", "domain\n"), ("controllers", "cpu memory pids\n"), ("procs", "")] {
+            fs::write(base.join(format!("cgroup.{name}")), text).unwrap();
+        }
+        fs::write(&control, "pids\n").unwrap();
+        let leaf = Leaf::make(base, &[], &["memory", "pids", "cpu"]).unwrap();
+        assert_eq!(fs::read_to_string(&control).unwrap(), "+memory +cpu");
+        fs::write(leaf.folder.join("cgroup.procs"), "").unwrap();
+        fs::write(&control, "cpu memory pids\n").unwrap();
+        // Another launcher is the last.
+        Leaf::around(&leaf.folder, &[]).unwrap().leave();
+        assert_eq!(fs::read_to_string(&control).unwrap(), "-memory -cpu");
     }
 
     #[test]

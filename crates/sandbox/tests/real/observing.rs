@@ -1,0 +1,45 @@
+//! Whose memory the observer reads.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Command;
+
+use libtest_mimic::Trial;
+use vambrace_sandbox::Filesystem;
+
+use super::kit::{Room, TIERS, in_tier, out, run, test};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![test("observing::who_was_started_in_anothers_memory_is_read_in_its_own", a_memory_that_was_shared)]
+}
+
+// 6.4: a program is started by a child that has its parent's memory until then.
+fn a_memory_that_was_shared() {
+    let room = Room::new();
+    let own = std::env::current_exe().unwrap();
+    for tier in TIERS {
+        let program = own.to_str().unwrap();
+        let mut spec = in_tier(room.spec(Filesystem::Read, program, &["same-place", "parent"]), tier);
+        spec.read = vec![own.clone()];
+        let outcome = run(&spec);
+        assert_eq!(out(&outcome), "refused refused\n", "{tier}");
+        let paths: Vec<_> = outcome.denials.iter().map(|denial| denial.path.to_str().unwrap()).collect();
+        assert_eq!(paths, ["/usr/parent", "/usr/child"], "{tier}");
+    }
+}
+
+/// Asks for a path that lies at the same address in every program that does so.
+pub(crate) fn same_place(who: &str) -> ! {
+    let place = 0x2000_0000_0000_usize as *mut libc::c_void;
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
+    assert_eq!(unsafe { libc::mmap(place, 4096, access, kind, -1, 0) }, place);
+    let path = format!("/usr/{who}\0");
+    unsafe { std::ptr::copy_nonoverlapping(path.as_ptr(), place.cast(), path.len()) };
+    let refused = unsafe { libc::open(place.cast(), libc::O_WRONLY | libc::O_CREAT, 0o600) } < 0;
+    if who == "parent" {
+        let child = Command::new(std::env::current_exe().unwrap()).args(["same-place", "child"]).status();
+        let told = |refused: bool| if refused { "refused" } else { "open" };
+        println!("{} {}", told(refused), told(child.unwrap().into_raw() == 0));
+    }
+    std::process::exit(i32::from(!refused));
+}
