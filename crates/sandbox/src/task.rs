@@ -8,13 +8,14 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Gid, Uid};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use crate::launcher::unowned;
@@ -51,6 +52,9 @@ struct Parts {
     owner: AtomicU32,
     /// Each with its times when it was made.
     stamps: Vec<(&'static str, Times)>,
+    /// Locked as long as we live: our number says nothing to a broker in another pid namespace. None where the file
+    /// system has no locks.
+    _lock: Option<OwnedFd>,
 }
 
 type Times = (i64, i64);
@@ -145,13 +149,15 @@ impl Parts {
     fn make(folder: PathBuf, names: &[&'static str]) -> io::Result<Self> {
         let mut maker = fs::DirBuilder::new();
         maker.mode(0o700).create(&folder)?;
+        let lock = locked(&folder, FlockOperation::LockShared).ok();
         let mut stamps = Vec::new();
         for name in names {
             let path = folder.join(name);
             maker.create(&path)?;
             stamps.push((*name, times(&path)?));
         }
-        Ok(Self { folder, owner: AtomicU32::new(rustix::process::geteuid().as_raw()), stamps })
+        let owner = AtomicU32::new(rustix::process::geteuid().as_raw());
+        Ok(Self { folder, owner, stamps, _lock: lock })
     }
 
     /// Nothing was there, by the folders' times. A name that came and went within one tick of the clock may leave no
@@ -241,9 +247,20 @@ pub(crate) fn sweep_of(base: &Path, gone: impl Fn(&str) -> bool) {
         if owner.is_some_and(&gone)
             && entry.metadata().is_ok_and(|facts| facts.is_dir() && is_ours(facts.uid()))
         {
-            remove_all(&entry.path());
+            match locked(&entry.path(), FlockOperation::NonBlockingLockExclusive) {
+                // Its broker lives, where we cannot see it.
+                Err(Errno::WOULDBLOCK) => {}
+                _ => remove_all(&entry.path()),
+            }
         }
     }
+}
+
+fn locked(folder: &Path, how: FlockOperation) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = rustix::fs::open(folder, flags, Mode::empty())?;
+    rustix::fs::flock(&handle, how)?;
+    Ok(handle)
 }
 
 /// Whether somebody's folders are a run's of this user.
@@ -278,5 +295,17 @@ mod tests {
         assert_eq!((gone.exists(), ours.exists(), base.path().join("another").exists()), (false, true, true));
         remove_all(&ours);
         assert!(!ours.exists());
+    }
+
+    #[test]
+    fn folders_of_a_broker_in_another_pid_namespace_stay_while_it_lives() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join(format!("{PREFIX}5000001-0"));
+        let parts = Parts::make(folder.clone(), Task::PARTS).unwrap();
+        sweep(base.path());
+        assert!(folder.join("work").exists());
+        drop(parts);
+        sweep(base.path());
+        assert!(!folder.exists());
     }
 }
