@@ -41,6 +41,11 @@ pub(crate) use shell::{NAMESPACES, Shell};
 pub(crate) use stock::Stock;
 pub(crate) use template::{SYSTEM, make as make_template, own_ids};
 
+/// What whoever keeps a run waits for: TERM asks its tree to end, INT (without namespaces; from the launcher, or by its death)
+/// ends it. Blocked before it is made: a run may be asked to end before anybody waits for that, and the first process of a
+/// namespace does not hear what it neither blocks nor handles.
+pub(crate) const HEARD: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
+
 /// What came with an order.
 pub(crate) struct Errand {
     pub(crate) order: Order,
@@ -78,7 +83,6 @@ pub(crate) fn live(channel: OwnedFd, made_for: &MadeFor<'_>, stock: Stock) -> ! 
 fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(), Errno> {
     let MadeFor { identity, proc, home, expected } = *made_for;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    process::block_signals(watch::WAITED_FOR)?;
     let ids = if identity.taken {
         Ok(())
     } else {

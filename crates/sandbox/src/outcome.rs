@@ -40,8 +40,8 @@ pub enum Exit {
     Signal(i32),
     /// By its deadline; the whole tree was ended.
     Timeout,
-    /// By whoever wanted no more of it ([`crate::Stop`]); the whole tree was ended.
-    Stopped,
+    /// By whoever wanted no more of it ([`crate::Stop`]), because of this signal; the whole tree was ended.
+    Stopped(i32),
     /// By its memory limit; the whole tree was ended.
     OutOfMemory,
     /// By its limit for what it writes, where the kernel does not refuse more; the whole tree was ended.
@@ -49,15 +49,14 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The code for a shell: 124 after a deadline, 130 (as after Ctrl-C) when stopped, 128 and the signal's number after a signal, 137 without memory, 153
+    /// The code for a shell: 124 after a deadline, 128 and the signal's number after a signal to it or to us, 137 without memory, 153
     /// (as after SIGXFSZ) without disk.
     #[must_use]
     pub fn code(self) -> i32 {
         match self {
             Self::Code(code) => code,
-            Self::Signal(number) => 128 + number,
+            Self::Signal(number) | Self::Stopped(number) => 128 + number,
             Self::Timeout => 124,
-            Self::Stopped => 128 + libc::SIGINT,
             Self::OutOfMemory => 137,
             Self::OutOfDisk => 128 + libc::SIGXFSZ,
         }

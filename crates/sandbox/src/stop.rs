@@ -2,29 +2,41 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::event::EventfdFlags;
 
 /// Asks a run to end as its deadline would: SIGTERM for the whole tree, the grace of its limits, SIGKILL. A run that is begun
 /// afterwards ends at once. Clones ask for the same.
 #[derive(Debug, Clone)]
-pub struct Stop(Arc<OwnedFd>);
+pub struct Stop(Arc<Asked>);
+
+#[derive(Debug)]
+struct Asked {
+    handle: OwnedFd,
+    signal: AtomicI32,
+}
 
 impl Stop {
     /// For one run, or several that end together.
     pub fn new() -> std::io::Result<Self> {
-        let asked = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(asked)))
+        let handle = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(Asked { handle, signal: AtomicI32::new(libc::SIGTERM) })))
     }
 
-    /// Asks.
-    pub fn ask(&self) {
+    /// Asks, because of this signal: the code of who is stopped tells it.
+    pub fn ask(&self, signal: i32) {
+        self.0.signal.store(signal, Ordering::Relaxed);
         // Refused only where it was asked very often already.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.0.handle, &1_u64.to_ne_bytes());
+    }
+
+    pub(crate) fn signal(&self) -> i32 {
+        self.0.signal.load(Ordering::Relaxed)
     }
 
     /// Readable once it was asked.
     pub(crate) fn asked(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.handle.as_fd()
     }
 }

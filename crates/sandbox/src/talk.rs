@@ -63,7 +63,7 @@ pub(crate) struct Said {
     oom: bool,
     /// Asked to end, by its deadline unless it was to stop.
     timed_out: bool,
-    stopped: bool,
+    stopped: Option<i32>,
     pub(crate) peak_memory: Option<u64>,
     pub(crate) memory_limited: bool,
     ended: bool,
@@ -86,8 +86,11 @@ impl Said {
             return Err(SandboxFault::LauncherGone.into());
         }
         let killed = self.status.is_none_or(killed);
+        let asked_to_end = self.timed_out || self.status.is_none();
+        if let Some(signal) = self.stopped.filter(|_| asked_to_end) {
+            return Ok(Exit::Stopped(signal));
+        }
         Ok(match self.status {
-            _ if self.stopped && (self.timed_out || self.status.is_none()) => Exit::Stopped,
             _ if self.timed_out => Exit::Timeout,
             _ if self.over_disk => Exit::OutOfDisk,
             _ if self.over_memory || (self.oom && killed) => Exit::OutOfMemory,
@@ -256,8 +259,9 @@ impl Talk<'_> {
 
     /// The launcher sees that nothing more will be said to it, and ends the run in good order; we hear of that.
     fn stop_it(&mut self) {
-        self.stop = None;
-        self.said.stopped = rustix::net::shutdown(&self.report, Shutdown::Write).is_ok();
+        let Some(stop) = self.stop.take() else { return };
+        let asked = rustix::net::shutdown(&self.report, Shutdown::Write);
+        self.said.stopped = asked.is_ok().then(|| stop.signal());
     }
 
     /// A program that asks often is answered by a thread that does nothing else. It ends with whoever could ask.

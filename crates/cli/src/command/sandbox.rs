@@ -57,7 +57,7 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
         false => (changes, changes.listing()),
     });
     let failed = outcome.exit != Exit::Code(0);
-    let grants = match wish.explain && failed && outcome.exit != Exit::Stopped {
+    let grants = match wish.explain && failed && !matches!(outcome.exit, Exit::Stopped(_)) {
         true => Some(explain(&sandbox, &spec, &outcome, gates.as_ref(), &wish.network)?),
         false => None,
     };

@@ -12,13 +12,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use super::meter::{Disk, Meter, Over};
 use super::rehearsal::rehearse;
 use super::watch::{exited, let_go_first, reap};
-use super::{Errand, Stock, become_program, confine, receive, tell};
+use super::{Errand, HEARD, Stock, become_program, confine, receive, tell};
 use crate::filter::Walls;
 use crate::sys::process;
 use crate::wire::{Expected, Identity};
-
-/// TERM asks the tree to end, INT ends it; both come from the launcher, INT also by its death.
-const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
 
 /// Keeps one run of tier no-userns; never returns.
 pub(crate) fn keep(channel: OwnedFd, identity: Identity, expected: Option<Expected>, stock: Stock) -> ! {
@@ -37,7 +34,6 @@ fn run(
     expected: Option<Expected>,
     mut stock: Stock,
 ) -> Result<(), Errno> {
-    process::block_signals(WAITED_FOR)?;
     // Never ended with the launcher, but told: whatever the program has made by then is ended by this process first. It
     // stands still until the program begins, so what waits for the order looks itself whether the launcher is there.
     let launcher = rustix::process::getppid().ok_or(Errno::SRCH)?;
@@ -113,7 +109,7 @@ fn wait(program: Pid, mut meter: Meter) -> End {
     let mut asked = false;
     let everybody = || tree(&[]).into_iter().map(|pid| pid.as_raw_nonzero().get()).collect();
     loop {
-        let signal = process::wait_signal(WAITED_FOR, meter.patience());
+        let signal = process::wait_signal(HEARD, meter.patience());
         if let Some(over) = meter.look(everybody) {
             return End::Over(over);
         }

@@ -11,12 +11,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::meter::{Disk, Meter};
-use super::{Errand, tell};
+use super::{Errand, HEARD, tell};
 use crate::fault::{Named as _, Step};
 use crate::sys::process;
 use crate::wire::{Order, Report};
-
-pub(super) const WAITED_FOR: &[Signal] = &[Signal::CHILD, Signal::TERM];
 
 /// Until the program has ended, and everybody else in here. Its pipes stay open to the end: whoever reads them is woken by
 /// the report, once, and not by every end of a pipe.
@@ -25,7 +23,7 @@ pub(super) fn wait(program: Pid, errand: &Errand) -> Result<(), Step> {
     let mut meter = Meter::new((!go.memory_limited).then_some(order.limits.memory), scratch(order));
     let mut asked = false;
     loop {
-        let signal = process::wait_signal(WAITED_FOR, meter.patience());
+        let signal = process::wait_signal(HEARD, meter.patience());
         if let Some(over) = meter.look(everybody) {
             return tell(report.as_fd(), &over.report(), &[]).step("report");
         }

@@ -138,6 +138,7 @@ impl Serving {
         let Kind { walls, told } = kind;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         process::default_signals();
+        process::block_signals(cell::HEARD)?;
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let template = entered.and_then(|()| match walls {
             Walls::Namespaces => cell::make_template(),

@@ -115,8 +115,8 @@ fn stopping() {
             spec.limits.grace = Duration::from_secs(grace);
             spec.stop = Some(stop.clone());
             for said in [said, ""] {
-                let outcome = sandbox().run(&spec, Input::Nothing, &mut |_, _| stop.ask()).unwrap();
-                assert_eq!(outcome.exit, Exit::Stopped, "{tier} {script}");
+                let outcome = sandbox().run(&spec, Input::Nothing, &mut |_, _| stop.ask(2)).unwrap();
+                assert_eq!(outcome.exit, Exit::Stopped(2), "{tier} {script}");
                 assert!(out(&outcome).starts_with(said), "{tier} {script}: {}", out(&outcome));
                 assert_eq!(alive(&mark), [0_u32; 0], "{tier}");
             }

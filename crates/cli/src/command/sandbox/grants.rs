@@ -292,7 +292,7 @@ fn more(outcome: &Outcome, spec: &Spec) -> Option<(&'static str, String)> {
         Exit::Timeout => Some(("--timeout", (spec.limits.time.as_secs_f64() * 2.0).to_string())),
         Exit::OutOfMemory => Some(("--memory", mebibytes(spec.limits.memory))),
         Exit::OutOfDisk => Some(("--disk", mebibytes(disk))),
-        Exit::Code(_) | Exit::Signal(_) | Exit::Stopped => None,
+        Exit::Code(_) | Exit::Signal(_) | Exit::Stopped(_) => None,
     }
 }
 

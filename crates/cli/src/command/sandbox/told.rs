@@ -32,7 +32,7 @@ pub(super) fn say(
     }
     match outcome.exit {
         Exit::Timeout => out.say(paint(Tone::Bad, "ended at its deadline, with everything it started")),
-        Exit::Stopped => out.say(paint(Tone::Bad, "stopped, with everything it started")),
+        Exit::Stopped(_) => out.say(paint(Tone::Bad, "stopped, with everything it started")),
         Exit::OutOfMemory => out.say(paint(Tone::Bad, "ended: out of memory")),
         Exit::OutOfDisk => out.say(paint(Tone::Bad, "ended: it wrote more than it may")),
         // As from any program whose reader is gone.
@@ -112,7 +112,7 @@ pub(super) fn json(
         Exit::Code(_) => ("code", None),
         Exit::Signal(number) => ("signal", Some(number)),
         Exit::Timeout => ("timeout", None),
-        Exit::Stopped => ("stopped", None),
+        Exit::Stopped(number) => ("stopped", Some(number)),
         Exit::OutOfMemory => ("out_of_memory", None),
         Exit::OutOfDisk => ("out_of_disk", None),
     };
