@@ -32,7 +32,7 @@ use crate::spec::{Limits, Network};
 use crate::sys::{capability, message, process};
 use crate::wire::{self, Expected, Go, Identity, Order, Report};
 
-pub(crate) use confine::{landlock_abi, take};
+pub(crate) use confine::{landlock_abi, landlock_lacks, take};
 pub(crate) use count::running;
 pub(crate) use keeper::{end_strays, keep};
 use program::Program;

@@ -13,6 +13,7 @@ use vambrace_core::block::BlockList;
 
 use crate::aside::Fittings;
 use crate::audit::{self, Audit, Standing};
+use crate::cell;
 use crate::changes::{self, Changes, Collect};
 use crate::fault::SandboxFault;
 use crate::input::Feed;
@@ -113,6 +114,15 @@ impl Sandbox {
 
     fn refuse_below(&self, spec: &Spec, tier: Tier) -> Result<(), SandboxFault> {
         let reasons = || self.features().map(crate::tier::Features::reasons).unwrap_or_default();
+        // Elsewhere the mounts are read-only.
+        if tier == Tier::NoUserns
+            && let Some(why) = cell::landlock_lacks(self.landlock_abi)
+        {
+            return Err(SandboxFault::Unavailable {
+                wanted: tier,
+                reasons: vec![format!("landlock: {why}")],
+            });
+        }
         if tier < spec.least {
             return Err(SandboxFault::Unavailable { wanted: spec.least, reasons: reasons() });
         }
@@ -457,4 +467,26 @@ fn in_the_way(spec: &Spec, step: &str) -> Option<PathBuf> {
 pub(crate) fn now() -> i128 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P4: there is no other wall around files that may only be read
+    #[test]
+    fn without_namespaces_nothing_runs_where_landlock_does_not_judge_truncation() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = crate::sandbox::Places::below(&folder.path().join("state"));
+        // Nobody is asked to start anything, so it may be any program.
+        let mut sandbox = Sandbox::start(Path::new("/bin/true"), places).unwrap();
+        let mut spec = Spec::new("true", folder.path());
+        spec.only = Some(Tier::NoUserns);
+        for abi in 0..3 {
+            sandbox.landlock_abi = abi;
+            let refused = sandbox.run(&spec, Input::Nothing, &mut |_, _| {});
+            let Err(SandboxFault::Unavailable { reasons, .. }) = &refused else { panic!("{refused:?}") };
+            assert!(reasons.iter().any(|reason| reason.starts_with("landlock: ")), "{reasons:?}");
+        }
+    }
 }

@@ -135,7 +135,7 @@ impl FeatureKind {
             Self::Proc => {
                 "start the container with an unmasked /proc (`--security-opt systempaths=unconfined`)"
             }
-            Self::Overlay => "a kernel from 5.11 on with overlayfs",
+            Self::Overlay => "a kernel from 6.6 on with overlayfs",
             Self::Idmap => "a kernel from 5.19 on, or run the broker as an ordinary user",
             Self::Identity => {
                 "start it as an ordinary user, with CAP_SETUID and CAP_SETGID, or in a user namespace with more than one id"

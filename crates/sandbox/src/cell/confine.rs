@@ -24,6 +24,18 @@ pub(crate) fn landlock_abi() -> i32 {
     i32::try_from(version).unwrap_or(0).max(0)
 }
 
+/// Landlock judges truncation from here on; without that a file that may only be read could be emptied.
+const LEAST_LANDLOCK: i32 = 3;
+
+/// Why no program is run with a Landlock of this version.
+pub(crate) fn landlock_lacks(abi: i32) -> Option<String> {
+    match abi {
+        0 => Some("the kernel has none, or it is not switched on".to_owned()),
+        old if old < LEAST_LANDLOCK => Some(format!("ABI {old}, which does not judge truncation")),
+        _ => None,
+    }
+}
+
 /// The first process gives up what it does not need any more. What a program could be given by a file is out of bounds
 /// since the stage, or since the cell's user namespace began.
 pub(super) fn give_up(identity: Identity) -> Result<(), Step> {

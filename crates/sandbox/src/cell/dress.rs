@@ -144,6 +144,7 @@ impl Shell {
         let options: [(&std::ffi::CStr, &[u8]); 3] =
             [(c"lowerdir", &lower), (c"upperdir", &upper), (c"workdir", &work)];
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        takes_marks(&upper)?;
         let merged = mounting::make(c"overlay", &options, &[c"userxattr"], attributes)?;
         mounting::attach(merged.as_fd(), mounting::make_folder(self.root.as_fd(), path)?.as_fd())
     }
@@ -204,6 +205,7 @@ impl Shell {
         if order.view == View::Layered {
             self.own_folder(&self.private, b"upper", mode).step("upper layer")?;
             self.own_folder(&self.private, b"work", 0o755).step("upper layer")?;
+            takes_marks(b"upper").step("attributes on tmpfs (kernel 6.6)")?;
             options.extend([(c"upperdir", b"upper".as_slice()), (c"workdir", b"work")]);
         } else {
             attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;
@@ -339,4 +341,25 @@ impl Grounds {
 enum Shown<'a> {
     Path(Access, Option<&'a OwnedFd>),
     Workspace,
+}
+
+/// Whether a folder can be marked as opaque. An overlay over one that cannot is mounted, and whoever removes a folder that lies
+/// below it gets an error.
+fn takes_marks(upper: &[u8]) -> Result<(), Errno> {
+    match rustix::fs::getxattr(upper, "user.overlay.opaque", &mut [0_u8; 1]) {
+        Ok(_) | Err(Errno::NODATA) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upper_layer_without_attributes_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(takes_marks(folder.path().as_os_str().as_encoded_bytes()), Ok(()));
+        assert_eq!(takes_marks(b"/proc"), Err(Errno::OPNOTSUPP));
+    }
 }

@@ -20,9 +20,6 @@ use crate::sys::{mounting, seccomp};
 use crate::tier::{Feature, FeatureKind, Features};
 use crate::wire::Identity;
 
-/// Landlock judges truncation from here on; without that a file that may only be read could be emptied.
-const LEAST_LANDLOCK: i32 = 3;
-
 pub(super) fn probe(groups: &Groups, footing: Footing) -> Features {
     let powers = footing == Footing::Powers;
     let identity = match unowned_ids().filter(|_| powers) {
@@ -56,13 +53,12 @@ pub(super) fn probe(groups: &Groups, footing: Footing) -> Features {
     }
     put(
         FeatureKind::Landlock,
-        match landlock_abi {
-            0 => Err("the kernel has none, or it is not switched on".to_owned()),
-            old if old < LEAST_LANDLOCK => Err(format!("ABI {old}, which does not judge truncation")),
-            abi if abi < 6 => {
+        match (cell::landlock_lacks(landlock_abi), landlock_abi) {
+            (Some(why), _) => Err(why),
+            (None, abi) if abi < 6 => {
                 Ok(format!("ABI {abi}; signals to the user's other processes are not kept inside"))
             }
-            abi => Ok(format!("ABI {abi}")),
+            (None, abi) => Ok(format!("ABI {abi}")),
         },
     );
     let filter = |observe| {
