@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
 use self::nearby::Nearby;
@@ -250,14 +250,20 @@ impl Journal {
             (_, EntryKind::File) => {
                 let content = changes.open_after(&change.path)?;
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                let file = rustix::fs::openat(&self.beside, &name, flags, Mode::from_raw_mode(0o600))?;
+                let mode = Mode::from_raw_mode(after.mode);
+                let file = rustix::fs::openat(&self.beside, &name, flags, mode)?;
                 copy(&content, &file, after.size)?;
-                give(&file, target.owner)?;
+                // Mostly it is so already; each change would be one more for the disk.
+                let made = rustix::fs::fstat(&file)?;
+                let owner = (Uid::from_raw(made.st_uid), Gid::from_raw(made.st_gid));
+                give(&file, target.owner.filter(|wanted| *wanted != owner))?;
                 if before.is_some() {
                     let replaced = open_within(self.root.as_fd(), &path, OFlags::RDONLY | OFlags::NONBLOCK)?;
                     attributes::carry_over(&replaced, &file)?;
                 }
-                rustix::fs::fchmod(&file, Mode::from_raw_mode(after.mode))?;
+                if before.is_some() || Mode::from_raw_mode(made.st_mode) != mode {
+                    rustix::fs::fchmod(&file, mode)?;
+                }
                 Step::Place { path, number, before }
             }
             (_, EntryKind::Special) => return Err(Errno::INVAL),

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use libtest_mimic::Trial;
 use vambrace_sandbox::{ChangeKind, Filesystem, Why};
 
-use super::kit::{Room, changes, check_out, out, promote, run, test, withheld};
+use super::kit::{Room, changes, check_out, mode, out, promote, run, test, withheld};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("changes::a_file_changed_meanwhile_is_stale", a_file_changed_meanwhile_is_stale),
         test("changes::hard_links_are_never_written_through", hard_links),
         test("changes::sparse_and_large_trees_come_over", sparse_and_large_trees),
+        test("changes::new_files_have_their_content_and_their_mode", content_and_mode),
         test("changes::set_id_bits_are_not_taken_over", set_id_bits),
         test("changes::owners_stay_the_workspaces", owners_stay),
         test("changes::names_that_are_no_text_come_over", names_that_are_no_text),
@@ -211,6 +212,27 @@ fn sparse_and_large_trees() {
     assert_eq!(facts.len(), (200 << 20) + 4);
     assert!(facts.blocks() * 512 < 10 << 20, "{} blocks", facts.blocks());
     assert_eq!(room.read("project/d39/f49").as_deref(), Some("39\n"));
+}
+
+// P4
+fn content_and_mode() {
+    let room = Room::new();
+    let modes = [0o600, 0o666, 0o777, 0o444, 0o640, 0o755];
+    let sizes = [0, 1, 65_535, 65_536, 65_537, 200_000];
+    let make = |(size, mode): (&usize, &u32)| {
+        format!("seq 50000 2>/dev/null | head -c {size} >f{mode:o}; chmod {mode:o} f{mode:o}; ")
+    };
+    let script: String = sizes.iter().zip(&modes).map(make).collect();
+    let outcome = run(&room.shell(Filesystem::ReadWrite, &script));
+    check_out(&outcome, "");
+    assert_eq!(promote(&outcome).unwrap(), modes.len());
+    let numbers: String = (1..=50_000).map(|number| format!("{number}\n")).collect();
+    for (size, wanted) in sizes.into_iter().zip(modes) {
+        let path = room.project().join(format!("f{wanted:o}"));
+        assert_eq!(mode(&path) & 0o7777, wanted, "{size}");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(std::fs::read(&path).unwrap() == numbers.as_bytes()[..size], "{size}");
+    }
 }
 
 fn set_id_bits() {
