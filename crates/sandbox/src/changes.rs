@@ -9,8 +9,10 @@
 mod collect;
 mod diff;
 mod facts;
+mod folder;
 mod link;
 mod listing;
+mod rename;
 mod repository;
 mod setting;
 

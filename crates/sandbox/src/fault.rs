@@ -23,7 +23,7 @@ pub enum SandboxFault {
     #[error("{0}")]
     Refused(String),
     /// The walls cannot be built around what is mounted there. Nothing was started.
-    #[error("`{}` is mounted in a folder that the program is to see under a layer: the kernel lays none over what another user has mounted", quoted(.0.as_os_str().as_bytes()))]
+    #[error("`{}` is mounted in a folder that the program needs an overlay of, and the kernel makes none there for an ordinary user", quoted(.0.as_os_str().as_bytes()))]
     Mounted(PathBuf),
     /// The program would see the keys and records of whoever confines it.
     #[error("the program would see the state folder `{}` in `{}`", .state.display(), .path.display())]

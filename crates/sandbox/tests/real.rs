@@ -18,12 +18,16 @@
 mod real {
     pub(crate) mod audit;
     pub(crate) mod basics;
+    pub(crate) mod changes;
+    pub(crate) mod crash;
     pub(crate) mod files;
     pub(crate) mod input;
     pub(crate) mod kit;
     pub(crate) mod observing;
     pub(crate) mod promotion;
+    pub(crate) mod protected;
     pub(crate) mod tiers;
+    pub(crate) mod toolchains;
     pub(crate) mod trees;
 }
 
@@ -66,7 +70,7 @@ fn main() -> ExitCode {
         ["hog", how] => real::trees::hog(how),
         ["mounted-below", room] => return real::promotion::mounted_below(room),
         ["promoter", room] => {
-            real::files::promoter(room);
+            real::crash::promoter(room);
             return ExitCode::SUCCESS;
         }
         ["table"] => {
@@ -81,6 +85,10 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(real::basics::trials());
     trials.extend(real::files::trials());
+    trials.extend(real::toolchains::trials());
+    trials.extend(real::changes::trials());
+    trials.extend(real::protected::trials());
+    trials.extend(real::crash::trials());
     trials.extend(real::input::trials());
     trials.extend(real::observing::trials());
     trials.extend(real::promotion::trials());

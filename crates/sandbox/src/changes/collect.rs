@@ -7,13 +7,15 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, OFlags, RawDir};
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use vambrace_core::block::BlockList;
 use vambrace_core::repository::Repositories;
 
 use super::facts::{EntryKind, Facts};
+use super::folder::{each_entry, folder_of, is_opaque, or_dot, split};
 use super::link::{is_led_out, landing};
+use super::rename::with_renames;
 use super::repository::{Elsewhere, Sides};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
@@ -21,9 +23,6 @@ use crate::sys::mounting::{open_beneath, open_within};
 use crate::task::Task;
 use crate::walk::{DEEPEST, join};
 use crate::wire::Bytes;
-
-/// So many bytes of names are read of a folder at once.
-const LISTED_AT_ONCE: usize = 32 << 10;
 
 /// What to compare, and by which names to withhold.
 pub(crate) struct Collect<'a> {
@@ -120,6 +119,9 @@ struct Here<'h> {
     view: Option<BorrowedFd<'h>>,
 }
 
+/// An entry of one of the sides: the folder, and its name in there.
+type Place<'p> = (BorrowedFd<'p>, &'p [u8]);
+
 impl<'a> Found<'a> {
     /// Everything in the upper layer.
     fn walk(&mut self, upper: BorrowedFd<'_>) -> Result<(), Errno> {
@@ -201,62 +203,61 @@ impl<'a> Found<'a> {
             return Ok(false);
         };
         let Some(after) = Facts::look(root, name)? else { return Ok(false) };
-        let folder = after.kind == EntryKind::Folder;
-        let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
-        // It would lead to hooks and settings that are not known by their names.
-        let leads = (!folder && self.holds_hooks(path))
-            || (before.is_none() && self.repositories.completed_by(&self.sides(), path));
-        if let Some(why) = self.forbidden(path).or(leads.then_some(Why::Protected)) {
-            // A folder that only passed through (copied up on the way) is no change.
-            if why == Why::Masked || !(folder && was_folder) {
-                self.withhold(path, why);
-                return Ok(false);
-            }
-        }
-        if self.fresh && before.is_some() {
-            if folder && was_folder {
-                return Ok(true);
-            }
-            self.withhold(path, Why::Exists);
-            return Ok(false);
-        }
-        let why = match (after.kind, &after.target) {
-            (EntryKind::Special, _) => Some(Why::Special),
-            (EntryKind::Link, target) => self.astray(path, target.as_deref().unwrap_or(Path::new(""))),
-            _ => None,
-        };
-        if let Some(why) = why {
+        if let Some(why) = self.kept_out(path, before.as_ref(), &after) {
             self.withhold(path, why);
             return Ok(false);
         }
+        if self.fresh && before.is_some() {
+            return Ok(true);
+        }
         // A new file is compared with nothing; it is read once somebody wants to know.
         let unread = before.is_none() && after.mode & 0o400 != 0;
-        let after = match if unread { Ok(after) } else { after.with_hash(root, name) } {
-            Err(Errno::ACCESS) => {
-                self.withhold(path, Why::Unreadable);
-                return Ok(false);
-            }
-            hashed => hashed?,
-        };
-        let Some(before) = before else {
-            if self.stale_above(path)? {
+        let after = if unread { Some(after) } else { self.hashed(path, after, (root, name))? };
+        let Some(after) = after else { return Ok(false) };
+        match (before, here.base) {
+            (Some(before), Some(base)) => self.compared(path, before, after, (base, name)),
+            (Some(_), None) => Ok(false),
+            (None, _) if self.stale_above(path)? => {
                 self.withhold(path, Why::StaleBase);
-                return Ok(false);
+                Ok(false)
             }
-            self.put(path, ChangeKind::Created, None, Some(after));
-            return Ok(folder);
-        };
-        let Some(base) = here.base else { return Ok(false) };
-        let before = match before.with_hash(base, name) {
-            Err(Errno::ACCESS) => {
-                self.withhold(path, Why::Unreadable);
-                return Ok(false);
+            (None, _) => {
+                let folder = after.kind == EntryKind::Folder;
+                self.put(path, ChangeKind::Created, None, Some(after));
+                Ok(folder)
             }
-            hashed => hashed?,
-        };
+        }
+    }
+
+    /// Why an entry is not to be there at all, by its name, its kind or where it leads.
+    fn kept_out(&mut self, path: &[u8], before: Option<&Facts>, after: &Facts) -> Option<Why> {
+        let folder = after.kind == EntryKind::Folder;
+        // A folder that only passed through (copied up on the way) is no change.
+        let passes = folder && before.is_some_and(|before| before.kind == EntryKind::Folder);
+        // It would lead to hooks and settings that are not known by their names.
+        let leads = (!folder && self.holds_hooks(path))
+            || (before.is_none() && self.repositories.completed_by(&self.sides(), path));
+        let forbidden = self.forbidden(path).or(leads.then_some(Why::Protected));
+        if let Some(why) = forbidden.filter(|why| *why == Why::Masked || !passes) {
+            return Some(why);
+        }
+        if self.fresh && before.is_some() {
+            return (!passes).then_some(Why::Exists);
+        }
+        match after.kind {
+            EntryKind::Special => Some(Why::Special),
+            EntryKind::Link => self.astray(path, after.target.as_deref().unwrap_or(Path::new(""))),
+            EntryKind::File | EntryKind::Folder => None,
+        }
+    }
+
+    /// What was there before, with what is there now; says whether what lies below is to be looked at.
+    fn compared(&mut self, path: &[u8], before: Facts, after: Facts, base: Place<'_>) -> Result<bool, Errno> {
+        let Some(before) = self.hashed(path, before, base)? else { return Ok(false) };
         if before.kind == after.kind && before.attributes != after.attributes {
             self.withhold(path, Why::Attributes);
         }
+        let folder = after.kind == EntryKind::Folder;
         let same = before.kind == after.kind && before.hash == after.hash && before.target == after.target;
         let kind = match (same, before.mode == after.mode || after.kind == EntryKind::Link) {
             (true, true) => return Ok(folder),
@@ -277,12 +278,24 @@ impl<'a> Found<'a> {
         Ok(folder)
     }
 
-    /// What the workspace has there; nothing at all where the program did not see that, and it stays as it is.
-    fn before(
+    /// With its content; nothing, and told, where that is closed to us.
+    fn hashed(
         &mut self,
         path: &[u8],
-        base: Option<(BorrowedFd<'_>, &[u8])>,
-    ) -> Result<Option<Option<Facts>>, Errno> {
+        facts: Facts,
+        (folder, name): Place<'_>,
+    ) -> Result<Option<Facts>, Errno> {
+        match facts.with_hash(folder, name) {
+            Err(Errno::ACCESS) => {
+                self.withhold(path, Why::Unreadable);
+                Ok(None)
+            }
+            hashed => hashed.map(Some),
+        }
+    }
+
+    /// What the workspace has there; nothing at all where the program did not see that, and it stays as it is.
+    fn before(&mut self, path: &[u8], base: Option<Place<'_>>) -> Result<Option<Option<Facts>>, Errno> {
         let why = match base.map_or(Ok(None), |(folder, name)| Facts::look(folder, name)) {
             _ if path.len() > DEEPEST => Why::TooDeep,
             Err(Errno::XDEV) => Why::Mounted,
@@ -305,14 +318,14 @@ impl<'a> Found<'a> {
         self.masked.blocks(&String::from_utf8_lossy(&place)).map(|_| Why::Masked)
     }
 
-    fn deleted(&mut self, path: &[u8], before: Facts, base: (BorrowedFd<'_>, &[u8])) -> Result<(), Errno> {
+    fn deleted(&mut self, path: &[u8], before: Facts, base: Place<'_>) -> Result<(), Errno> {
         if before.kind == EntryKind::Folder {
             self.deleted_below(path)?;
         }
         self.gone(path, before, base)
     }
 
-    fn gone(&mut self, path: &[u8], before: Facts, base: (BorrowedFd<'_>, &[u8])) -> Result<(), Errno> {
+    fn gone(&mut self, path: &[u8], before: Facts, base: Place<'_>) -> Result<(), Errno> {
         self.gone_unless_it_stays(path, before, base)?;
         if !self.changes.contains_key(path) {
             self.stays(path);
@@ -320,12 +333,7 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    fn gone_unless_it_stays(
-        &mut self,
-        path: &[u8],
-        before: Facts,
-        (folder, name): (BorrowedFd<'_>, &[u8]),
-    ) -> Result<(), Errno> {
+    fn gone_unless_it_stays(&mut self, path: &[u8], before: Facts, base: Place<'_>) -> Result<(), Errno> {
         if let Some(why) = self.forbidden(path) {
             // What was masked was never there for the program, so it did not delete it.
             if why != Why::Masked {
@@ -337,14 +345,9 @@ impl<'a> Found<'a> {
             self.withhold(path, Why::StaleBase);
             return Ok(());
         }
-        let before = match before.with_hash(folder, name) {
-            Err(Errno::ACCESS) => {
-                self.withhold(path, Why::Unreadable);
-                return Ok(());
-            }
-            hashed => hashed?,
-        };
-        self.put(path, ChangeKind::Deleted, Some(before), None);
+        if let Some(before) = self.hashed(path, before, base)? {
+            self.put(path, ChangeKind::Deleted, Some(before), None);
+        }
         Ok(())
     }
 
@@ -486,100 +489,4 @@ impl<'a> Found<'a> {
     fn withhold(&mut self, path: &[u8], why: Why) {
         self.withheld.push(Withheld { path: PathBuf::from(OsStr::from_bytes(path)), why });
     }
-}
-
-/// A folder's path and a name in it.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/').and_then(|cut| path.split_at_checked(cut)) {
-        Some((folder, name)) => (folder, name.get(1..).unwrap_or_default()),
-        None => (b"", path),
-    }
-}
-
-/// A path for the kernel.
-fn or_dot(path: &[u8]) -> &[u8] {
-    if path.is_empty() { b"." } else { path }
-}
-
-/// A folder on one of the sides; nothing where none is there.
-fn folder_of(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<OwnedFd>, Errno> {
-    match open_within(root, or_dot(path), OFlags::PATH | OFlags::DIRECTORY) {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-        opened => opened.map(Some),
-    }
-}
-
-/// Every entry of a folder that was just opened: name, kind, and whether it is a whiteout.
-fn each_entry(
-    handle: &OwnedFd,
-    mut then: impl FnMut(&[u8], FileType, bool) -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    let mut room = Vec::with_capacity(LISTED_AT_ONCE);
-    let mut list = RawDir::new(handle, room.spare_capacity_mut());
-    while let Some(entry) = list.next() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        let mut kind = entry.file_type();
-        let mut whiteout = false;
-        if matches!(kind, FileType::Unknown | FileType::CharacterDevice) {
-            let facts = rustix::fs::statat(handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            kind = FileType::from_raw_mode(facts.st_mode);
-            whiteout = kind == FileType::CharacterDevice && facts.st_rdev == 0;
-        }
-        then(name.to_bytes(), kind, whiteout)?;
-    }
-    Ok(())
-}
-
-/// Whether nothing of the layers below shines through.
-fn is_opaque(folder: &OwnedFd) -> bool {
-    ["user.overlay.opaque", "trusted.overlay.opaque"].into_iter().any(|name| {
-        let mut value = [0; 1];
-        rustix::fs::fgetxattr(folder, name, &mut value).is_ok() && value == *b"y"
-    })
-}
-
-fn replaces_folder(change: &Change) -> bool {
-    let (before, after) = (change.before.as_ref(), change.after.as_ref());
-    before.is_some_and(|before| before.kind == EntryKind::Folder)
-        && after.is_some_and(|after| after.kind != EntryKind::Folder)
-}
-
-/// A deleted file and a created one with the same content and mode are one file that moved. A new file is read for that
-/// only where a file of its size and mode is gone.
-fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<Change> {
-    let looks =
-        |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.size, facts.mode));
-    let mut sizes = HashSet::new();
-    let mut gone: HashMap<_, Vec<(PathBuf, Facts)>> = HashMap::new();
-    // What lies where something else comes must be gone before that, so it is not there any more to be moved.
-    let replaced: HashSet<&Path> =
-        list.iter().filter(|one| replaces_folder(one)).map(|one| &*one.path).collect();
-    let makes_room = |change: &Change| change.path.ancestors().any(|above| replaced.contains(above));
-    let deleted = list.iter().filter(|change| change.kind == ChangeKind::Deleted);
-    for change in deleted.filter(|change| replaced.is_empty() || !makes_room(change)) {
-        if let Some((before, key)) = change.before.as_ref().and_then(|facts| Some((facts, looks(facts)?))) {
-            sizes.insert(key);
-            let same = gone.entry((before.hash, before.mode)).or_default();
-            same.push((change.path.clone(), before.clone()));
-        }
-    }
-    let mut moved: HashSet<PathBuf> = HashSet::new();
-    for change in list.iter_mut().filter(|change| change.kind == ChangeKind::Created) {
-        let maybe = change.after.as_ref().and_then(looks).is_some_and(|key| sizes.contains(&key));
-        let Some(after) = change.after.clone().filter(|_| maybe) else { continue };
-        // One that cannot be read any more is not known to have moved.
-        let Ok(after) = after.with_hash(view, change.path.as_os_str().as_bytes()) else { continue };
-        if let Some((from, before)) = gone.get_mut(&(after.hash, after.mode)).and_then(Vec::pop) {
-            moved.insert(from.clone());
-            change.before = Some(before);
-            change.kind = ChangeKind::Renamed { from };
-        }
-        change.after = Some(after);
-    }
-    list.retain(|change| !(change.kind == ChangeKind::Deleted && moved.contains(&change.path)));
-    list
 }

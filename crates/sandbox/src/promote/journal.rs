@@ -5,6 +5,7 @@
 //! is to be moved into place, in one folder, and only meanwhile. Each step can be done twice.
 #![expect(clippy::disallowed_methods, reason = "notes in the state folder, which no program sees")]
 
+mod nearby;
 mod note;
 
 use std::collections::HashSet;
@@ -16,9 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
+use self::nearby::Nearby;
 use self::note::{Note, OWNERS, Step, before, delete, is_closed, is_folder, last_note, mode, write_note};
 use super::{
     Promote, PromoteFault, Promoted, Target, UNFINISHED, changes_kind, copy, give, owner_of, write_file,
@@ -27,7 +29,6 @@ use crate::attributes;
 use crate::changes::{Change, ChangeKind, Changes, EntryKind, Facts};
 use crate::sandbox::Places;
 use crate::sys::mounting::open_within;
-use crate::wire::Bytes;
 
 /// With a journal in the state folder.
 #[derive(Debug)]
@@ -249,14 +250,20 @@ impl Journal {
             (_, EntryKind::File) => {
                 let content = changes.open_after(&change.path)?;
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                let file = rustix::fs::openat(&self.beside, &name, flags, Mode::from_raw_mode(0o600))?;
+                let mode = Mode::from_raw_mode(after.mode);
+                let file = rustix::fs::openat(&self.beside, &name, flags, mode)?;
                 copy(&content, &file, after.size)?;
-                give(&file, target.owner)?;
+                // Mostly it is so already; each change would be one more for the disk.
+                let made = rustix::fs::fstat(&file)?;
+                let owner = (Uid::from_raw(made.st_uid), Gid::from_raw(made.st_gid));
+                give(&file, target.owner.filter(|wanted| *wanted != owner))?;
                 if before.is_some() {
                     let replaced = open_within(self.root.as_fd(), &path, OFlags::RDONLY | OFlags::NONBLOCK)?;
                     attributes::carry_over(&replaced, &file)?;
                 }
-                rustix::fs::fchmod(&file, Mode::from_raw_mode(after.mode))?;
+                if before.is_some() || Mode::from_raw_mode(made.st_mode) != mode {
+                    rustix::fs::fchmod(&file, mode)?;
+                }
                 Step::Place { path, number, before }
             }
             (_, EntryKind::Special) => return Err(Errno::INVAL),
@@ -420,29 +427,6 @@ impl Journal {
     fn clear(&self) {
         remove_beside(self.root.as_fd(), &self.beside, &self.note.beside);
         let _ = fs::remove_file(&self.file);
-    }
-}
-
-/// The folder that the last step worked in: files of one folder come one after the other. Nobody keeps it over a step that
-/// does something to folders.
-#[derive(Default)]
-struct Nearby(Option<(Bytes, OwnedFd)>);
-
-impl Nearby {
-    /// A path's folder, and its name in there.
-    fn parent<'p>(&mut self, root: BorrowedFd<'_>, path: &'p [u8]) -> Result<(&OwnedFd, &'p OsStr), Errno> {
-        let path = Path::new(OsStr::from_bytes(path));
-        let name = path.file_name().ok_or(Errno::INVAL)?;
-        let above = path.parent().map(|above| above.as_os_str().as_bytes()).unwrap_or_default();
-        let known = self.0.take().filter(|(folder, _)| folder == above);
-        let known = match known {
-            Some(known) => known,
-            None => {
-                let opened = if above.is_empty() { b"." } else { above };
-                (above.to_vec(), open_within(root, opened, OFlags::PATH | OFlags::DIRECTORY)?)
-            }
-        };
-        Ok((&self.0.insert(known).1, name))
     }
 }
 

@@ -7,7 +7,10 @@ use std::sync::OnceLock;
 
 use libtest_mimic::Trial;
 use tempfile::TempDir;
-use vambrace_sandbox::{Exit, Filesystem, Input, Outcome, Places, Sandbox, SandboxFault, Spec, Tier};
+use vambrace_sandbox::{
+    Exit, Filesystem, Input, Journaled, Outcome, Places, Promote as _, PromoteFault, Sandbox, SandboxFault,
+    Spec, Tier, Why,
+};
 
 pub(crate) struct Room {
     folder: TempDir,
@@ -140,3 +143,33 @@ pub(crate) fn in_tier(mut spec: Spec, tier: Tier) -> Spec {
 }
 
 pub(crate) const TIERS: [Tier; 2] = [Tier::Full, Tier::NoUserns];
+
+pub(crate) fn changes(outcome: &Outcome) -> Vec<String> {
+    let list = &outcome.changes.as_ref().unwrap().list;
+    list.iter().map(|change| format!("{} {}", change.kind.as_str(), change.path.display())).collect()
+}
+
+pub(crate) fn withheld(outcome: &Outcome) -> Vec<(String, Why)> {
+    let list = &outcome.changes.as_ref().unwrap().withheld;
+    let mut list: Vec<_> = list.iter().map(|one| (one.path.display().to_string(), one.why)).collect();
+    list.sort_by(|a, b| a.0.cmp(&b.0));
+    list
+}
+
+pub(crate) fn promote(outcome: &Outcome) -> Result<usize, PromoteFault> {
+    let changes = outcome.changes.as_ref().unwrap();
+    let state = TempDir::new().unwrap();
+    let places = Places::below(state.path());
+    let done = Journaled::over(changes, &places).unwrap().promote(changes).map(|done| done.changes);
+    let notes = std::fs::read_dir(places.promotions).map_or(0, Iterator::count);
+    assert_eq!(notes, 0, "whatever happened, nothing is left to be done");
+    done
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub(crate) fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode()
+}

@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use libtest_mimic::Trial;
 use vambrace_sandbox::{Filesystem, Input, PROTECTED, SandboxFault, Spec, Why};
 
-use super::files::{changes, promote, withheld};
-use super::kit::{Room, TIERS, check_out, in_tier, run, start, test};
+use super::kit::{Room, TIERS, changes, check_out, in_tier, promote, run, start, test, withheld};
 use super::tiers::{become_user, check};
 
 pub(crate) fn trials() -> Vec<Trial> {
