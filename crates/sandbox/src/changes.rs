@@ -123,6 +123,8 @@ pub enum Why {
     NotEmpty,
     /// Another file system is mounted there, which the program did not see.
     Mounted,
+    /// What is in a build folder, such as the project's own dependencies.
+    BuildFolder,
     /// Its path is longer than the kernel takes.
     TooDeep,
     /// The file's other names: they keep its content, and its mode is theirs too.
@@ -145,6 +147,7 @@ impl Why {
             Self::StaleBase => "changed meanwhile",
             Self::NotEmpty => "something in it stays",
             Self::Mounted => "another file system is mounted there",
+            Self::BuildFolder => "a build folder",
             Self::TooDeep => "too deep: its path is too long",
             Self::OtherNames => "its other names (hard links) stay as they were",
             Self::Attributes => "extended attributes",

@@ -416,6 +416,7 @@ impl Sandbox {
             masked: &prepared.masked,
             protected: &prepared.protected,
             scratch: &spec.scratch,
+            own_scratch: &prepared.order.scratch,
             since,
             folder: prepared.task.clone(),
         });

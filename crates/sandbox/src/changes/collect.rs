@@ -22,7 +22,7 @@ use crate::promote::UNFINISHED;
 use crate::sys::mounting::{open_beneath, open_within};
 use crate::task::Task;
 use crate::walk::{DEEPEST, join};
-use crate::wire::Bytes;
+use crate::wire::{Bytes, Scratch};
 
 /// What to compare, and by which names to withhold.
 pub(crate) struct Collect<'a> {
@@ -34,7 +34,9 @@ pub(crate) struct Collect<'a> {
     pub(crate) view: Option<OwnedFd>,
     pub(crate) masked: &'a BlockList,
     pub(crate) protected: &'a BlockList,
+    /// Names of build folders, and those of them that were the run's own.
     pub(crate) scratch: &'a [String],
+    pub(crate) own_scratch: &'a [Scratch],
     pub(crate) since: i128,
     pub(crate) folder: Option<Arc<Task>>,
 }
@@ -50,6 +52,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         masked: what.masked,
         protected: what.protected,
         scratch: what.scratch,
+        own_scratch: what.own_scratch,
         since: what.since,
         fresh,
         changes: BTreeMap::new(),
@@ -74,6 +77,7 @@ struct Found<'a> {
     masked: &'a BlockList,
     protected: &'a BlockList,
     scratch: &'a [String],
+    own_scratch: &'a [Scratch],
     since: i128,
     fresh: bool,
     changes: BTreeMap<Bytes, Box<Difference>>,
@@ -167,6 +171,10 @@ impl<'a> Found<'a> {
         (name, kind, whiteout): (&[u8], FileType, bool),
     ) -> Result<Option<bool>, Errno> {
         if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
+            // Over what is here the run's own was mounted.
+            if !self.own_scratch.iter().any(|own| own.name == path) {
+                self.withhold(path, Why::BuildFolder);
+            }
             return Ok(None);
         }
         let base = here.base.map(|base| (base, name));

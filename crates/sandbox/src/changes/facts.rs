@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
@@ -50,25 +50,8 @@ pub enum EntryKind {
 impl Facts {
     /// Looks at an entry beneath a folder; `None` when it is not there, `XDEV` when it is not on the folder's mount.
     pub(crate) fn look(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Self>, Errno> {
-        // A single name needs no way that could be led astray.
-        let single = !path.contains(&b'/') && path != b"..";
-        let opened = if single { None } else { Some(open_within(root, path, OFlags::PATH)) };
-        let found = match &opened {
-            None => {
-                let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-                rustix::fs::statx(root, path, flags, StatxFlags::BASIC_STATS)
-            }
-            Some(Ok(handle)) => rustix::fs::statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS),
-            Some(Err(errno)) => Err(*errno),
-        };
-        let facts = match found {
-            // A single name was looked at across a mount.
-            Ok(facts)
-                if single && path != b"." && facts.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) =>
-            {
-                return Err(Errno::XDEV);
-            }
-            Ok(facts) => facts,
+        let (facts, target) = match found(root, path) {
+            Ok(found) => found,
             // A link or a file where the path wants a folder: the path is not there.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(errno) => return Err(errno),
@@ -78,15 +61,6 @@ impl Facts {
             FileType::Directory => EntryKind::Folder,
             FileType::Symlink => EntryKind::Link,
             _ => EntryKind::Special,
-        };
-        let target = if kind == EntryKind::Link {
-            let target = match &opened {
-                Some(Ok(handle)) => rustix::fs::readlinkat(handle, c"", Vec::new())?,
-                _ => rustix::fs::readlinkat(root, path, Vec::new())?,
-            };
-            Some(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
-        } else {
-            None
         };
         let changed =
             i128::from(facts.stx_ctime.tv_sec) * 1_000_000_000 + i128::from(facts.stx_ctime.tv_nsec);
@@ -122,6 +96,32 @@ impl Facts {
     }
 }
 
+/// What the kernel says of an entry, and where it leads if it is a link.
+fn found(root: BorrowedFd<'_>, path: &[u8]) -> Result<(Statx, Option<PathBuf>), Errno> {
+    let is_link = |facts: &Statx| FileType::from_raw_mode(facts.stx_mode.into()) == FileType::Symlink;
+    // A single name needs no way that could be led astray.
+    if !path.contains(&b'/') && path != b".." {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let facts = rustix::fs::statx(root, path, flags, StatxFlags::BASIC_STATS)?;
+        if path != b"." && facts.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+            return Err(Errno::XDEV);
+        }
+        if !is_link(&facts) {
+            return Ok((facts, None));
+        }
+    }
+    // By a handle: somebody may put another thing in the place of a link before it is read.
+    let handle = open_within(root, path, OFlags::PATH)?;
+    let facts = rustix::fs::statx(&handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+    let target = if is_link(&facts) {
+        let target = rustix::fs::readlinkat(&handle, c"", Vec::new())?;
+        Some(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+    } else {
+        None
+    };
+    Ok((facts, target))
+}
+
 /// SHA-256 of what is left to read of a file.
 pub(crate) fn digest(file: impl AsFd) -> Result<[u8; 32], Errno> {
     let mut digest = Sha256::new();
@@ -134,5 +134,37 @@ pub(crate) fn digest(file: impl AsFd) -> Result<[u8; 32], Errno> {
             Err(errno) => return Err(errno),
         }
         piece.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests make files")]
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_link_that_becomes_something_else_while_it_is_looked_at_is_one_or_the_other() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", place.path().join("b")).unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let root = rustix::fs::open(place.path(), flags, rustix::fs::Mode::empty()).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                while !done.load(Ordering::Relaxed) {
+                    rustix::fs::renameat_with(&root, "a", &root, "b", exchange).unwrap();
+                }
+            });
+            let looks: Vec<_> = (0..20_000).map(|_| Facts::look(root.as_fd(), b"a")).collect();
+            done.store(true, Ordering::Relaxed);
+            for looked in looks {
+                let looked = looked.unwrap().unwrap();
+                assert_eq!(looked.target.is_some(), looked.kind == EntryKind::Link);
+            }
+        });
     }
 }

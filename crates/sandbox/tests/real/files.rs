@@ -166,7 +166,7 @@ fn scratch_folders() {
     let mut read = room.shell(Filesystem::Read, "cat target/built; echo 3 >target/three; echo x >y");
     read.scratch = spec.scratch.clone();
     assert_eq!(out(&run(&read)), "1\n1\n");
-    // Dependencies that are installed are seen, and what is added to them is dropped.
+    // Dependencies that are installed are seen, and what is added to them is dropped, which is told.
     room.write("project/node_modules/dep/index.js", "dep\n");
     let mut node =
         room.shell(Filesystem::ReadWrite, "cat node_modules/dep/index.js; echo x >node_modules/new");
@@ -174,6 +174,10 @@ fn scratch_folders() {
     let outcome = run(&node);
     assert_eq!(out(&outcome), "dep\n");
     assert_eq!(changes(&outcome), [""; 0]);
+    let withheld = outcome.changes.unwrap().withheld;
+    assert_eq!(withheld.len(), 1, "{withheld:?}");
+    assert_eq!((withheld[0].path.to_str(), withheld[0].why), (Some("node_modules"), Why::BuildFolder));
+    assert_eq!(first.changes.unwrap().withheld.len(), 0);
     // Where the project has a link of that name, it is followed nowhere.
     std::os::unix::fs::symlink("../outside", room.path("project/target")).unwrap();
     run(&spec);
