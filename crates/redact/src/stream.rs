@@ -13,6 +13,7 @@ use vambrace_core::redacted::RedactError;
 use crate::ending::LONG;
 use crate::finding::{Cluster, Finding};
 use crate::live::Live;
+use crate::names;
 use crate::pass::{AHEAD, BACK, Pass, SLACK, Where};
 use crate::placeholder::{self, Print};
 use crate::redactor::Redactor;
@@ -142,7 +143,8 @@ fn is_prompt(live: &Live, line: &[u8]) -> bool {
     // Where a known value has the same letters, this may be its first half.
     let end = line.get(line.len().saturating_sub(4)..).unwrap_or_default();
     let known = || live.needles.iter().any(|needle| memmem::find(needle.bytes(), end).is_some());
-    asks && line.len() <= LONGEST && !SECRETS.iter().any(|word| text.contains(word)) && !known()
+    let named = || SECRETS.iter().chain(names::WORDS).any(|word| text.contains(word));
+    asks && line.len() <= LONGEST && !named() && !known()
 }
 
 impl Look {

@@ -250,9 +250,15 @@ fn a_prompt_is_given_and_half_a_secret_is_not() {
     for asked in ["name? ", "line\nGo on [Y/n] ", ">>> ", "(yes/no) ", "a: b: "] {
         assert_eq!(flushed(&[asked]), asked);
     }
-    for held in
-        ["Password: ", "API-Key? ", "no question ", "name?", "x = ", &format!("{}: ", "x".repeat(200))]
-    {
+    for held in [
+        "Password: ",
+        "API-Key? ",
+        "Kennwort: ",
+        "no question ",
+        "name?",
+        "x = ",
+        &format!("{}: ", "x".repeat(200)),
+    ] {
         assert_eq!(flushed(&["line\n", held]), "line\n", "{held}");
     }
     assert_eq!(flushed(&["known value: ", "of it\n"]).matches("known").count(), 0);
