@@ -37,7 +37,7 @@ fn a_denied_network_has_no_sockets_and_tells_who_tried() {
     let told = ran.json();
     assert_eq!(told["stdout"], "");
     let denials = told["denials"].as_array().unwrap();
-    assert!(denials.iter().any(|denial| denial["path"] == "socket"), "{denials:?}");
+    assert!(denials.iter().any(|denial| denial["path"] == "socket (IPv4)"), "{denials:?}");
     assert!(told.get("network").is_none());
 }
 

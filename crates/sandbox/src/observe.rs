@@ -210,7 +210,10 @@ impl Observer {
         let Some(call) = call else {
             return Say::Refuse(Denial {
                 operation: Operation::Call,
-                path: PathBuf::from(call::name(number) + if set_id { " with a set-id bit" } else { "" }),
+                path: {
+                    let bit = if set_id { " with a set-id bit" } else { "" };
+                    PathBuf::from(call::name(number, &notice.arguments) + bit)
+                },
                 rule: Rule::Filter,
                 right: None,
                 source: Source::Observer,

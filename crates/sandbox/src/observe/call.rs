@@ -94,8 +94,31 @@ pub(super) fn opens(number: libc::c_long) -> bool {
     number == libc::SYS_openat
 }
 
-/// As people call it.
-pub(super) fn name(number: libc::c_long) -> String {
+/// As people call it, with the family of a socket.
+pub(super) fn name(number: libc::c_long, arguments: &[u64; 6]) -> String {
+    let [family, ..] = *arguments;
+    match number {
+        libc::SYS_socket | libc::SYS_socketpair => {
+            format!("{} ({})", plain_name(number), family_name(family))
+        }
+        _ => plain_name(number),
+    }
+}
+
+/// The kernel looks at the low half.
+fn family_name(family: u64) -> String {
+    match family as u32 as i32 {
+        libc::AF_UNIX => "unix".to_owned(),
+        libc::AF_INET => "IPv4".to_owned(),
+        libc::AF_INET6 => "IPv6".to_owned(),
+        libc::AF_NETLINK => "netlink".to_owned(),
+        libc::AF_PACKET => "packet".to_owned(),
+        libc::AF_VSOCK => "vsock".to_owned(),
+        other => format!("family {other}"),
+    }
+}
+
+fn plain_name(number: libc::c_long) -> String {
     let known: &[(libc::c_long, &str)] = &[
         (libc::SYS_ptrace, "ptrace"),
         (libc::SYS_process_vm_readv, "process_vm_readv"),

@@ -239,7 +239,7 @@ impl Found {
             _ => path.clone(),
         };
         match (denial.operation, denial.rule) {
-            (Operation::Call, _) if path == Path::new("socket") && tier != Tier::NoUserns => {
+            (Operation::Call, _) if is_internet_socket(path) && tier != Tier::NoUserns => {
                 self.modes.insert(Mode::Loopback);
             }
             (Operation::Call, _) | (_, Rule::Masked) => {
@@ -294,6 +294,11 @@ fn more(outcome: &Outcome, spec: &Spec) -> Option<(&'static str, String)> {
         Exit::OutOfDisk => Some(("--disk", mebibytes(disk))),
         Exit::Code(_) | Exit::Signal(_) | Exit::Stopped(_) => None,
     }
+}
+
+/// Other sockets lead nowhere with any network.
+fn is_internet_socket(call: &Path) -> bool {
+    ["socket (IPv4)", "socket (IPv6)"].iter().any(|socket| call == Path::new(socket))
 }
 
 /// As a shell takes it for one word.
