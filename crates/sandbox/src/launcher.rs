@@ -304,6 +304,9 @@ impl Launcher {
             run.kill();
         }
         while !self.runs.is_empty() && start.elapsed() < LAST_WAIT {
+            let mut list: Vec<PollFd<'_>> =
+                self.runs.iter().map(|run| PollFd::new(run.handle(), PollFlags::IN)).collect();
+            let _ = rustix::event::poll(&mut list, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }));
             let ended: Vec<usize> =
                 (0..self.runs.len()).filter(|at| self.runs.get(*at).is_some_and(Run::has_ended)).collect();
             for at in ended.into_iter().rev() {
@@ -312,9 +315,6 @@ impl Launcher {
             for run in &mut self.runs {
                 run.keep_time(Instant::now());
             }
-            let mut list: Vec<PollFd<'_>> =
-                self.runs.iter().map(|run| PollFd::new(run.handle(), PollFlags::IN)).collect();
-            let _ = rustix::event::poll(&mut list, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }));
         }
         // A group goes when nobody is in it any more: the stages first.
         for staged in self.stages.drain(..) {
