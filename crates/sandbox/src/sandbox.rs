@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -266,10 +267,11 @@ impl Sandbox {
         Ok(made)
     }
 
-    /// A name for one run's folder.
+    /// A name for one run's folder. Root's lie where everybody can make folders: nobody can take it before.
     pub(crate) fn next_name() -> String {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+        let drawn = RandomState::new().build_hasher().finish();
+        format!("{}-{}-{drawn:016x}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
