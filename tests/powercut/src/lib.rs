@@ -47,6 +47,12 @@ impl Log {
         self.steps.len()
     }
 
+    /// Where a file was cut, as many operations as there were by then.
+    pub fn shortened(&self) -> impl Iterator<Item = usize> {
+        let steps = (1..).zip(&self.steps);
+        steps.filter(|(_, step)| matches!(step, Step::Length(..))).map(|(count, _)| count)
+    }
+
     /// The disk after so many operations.
     #[must_use]
     pub fn until(&self, end: usize, random: &mut Random) -> Paper {

@@ -189,11 +189,11 @@ fn cuts(seed: u64) {
     let run = record(seed);
     let mut random = Random::new(seed ^ 0x5eed);
     let length = run.log.lock().length();
-    for number in 0..CUTS {
-        // One of them at the very end: everything acknowledged, nothing more synced.
-        let cut = if number == 0 { length } else { random.below(length + 1) };
-        check(&run, cut, &mut random);
-    }
+    // At the very end, where everything is acknowledged and nothing more synced; and where a log was emptied.
+    let mut at = vec![length];
+    at.extend(run.log.lock().shortened().take(CUTS / 5));
+    at.resize_with(CUTS, || random.below(length + 1));
+    at.into_iter().for_each(|cut| check(&run, cut, &mut random));
 }
 
 fn share(number: u64) {

@@ -1,6 +1,7 @@
 //! A disk on paper: what was written, what was synced, and what a power cut may leave. It keeps what was synced, and
 //! of the rest whatever chance keeps: pages in any order, sectors of a page from different moments, the length from
-//! yet another; names in their order. Sectors are whole, and what was never written reads as zeros.
+//! yet another; names in their order. Sectors are whole, a file is cut at once, and what was never written reads as
+//! zeros.
 //!
 //! For tests only: it panics where something is asked that cannot be.
 #![expect(clippy::indexing_slicing, reason = "for tests, which fail by panicking")]
@@ -190,6 +191,7 @@ impl File {
         }
         let mut image = std::mem::take(&mut self.synced);
         image.resize(most.next_multiple_of(PAGE), 0);
+        let lengthened = random.below(lengths.len());
         for (number, page) in image.chunks_mut(PAGE).enumerate().filter(|_| !changes.is_empty()) {
             let (fate, moment) = (random.below(3), random.below(changes.len() + 1));
             for (sector, bytes) in page.chunks_mut(SECTOR).enumerate() {
@@ -198,12 +200,24 @@ impl File {
                     1 => changes.len(),
                     _ => random.below(changes.len() + 1),
                 };
-                let start = number * PAGE + sector * SECTOR;
-                changes.iter().take(moment).for_each(|change| change.reach(start, bytes));
+                survive(&changes, number * PAGE + sector * SECTOR, bytes, moment, lengthened);
             }
         }
-        image.resize(lengths[random.below(lengths.len())], 0);
+        image.resize(lengths[lengthened], 0);
         (self.cached, self.synced) = (image.clone(), image);
+    }
+}
+
+/// What a sector has of the changes to its file: writes until one moment, and lengths until another, which is the same
+/// for the whole file: file systems cut a file at once or not at all, and give what was cut to nobody before that.
+fn survive(changes: &[Change], start: usize, sector: &mut [u8], written: usize, lengthened: usize) {
+    for (moment, change) in changes.iter().enumerate() {
+        match change {
+            Change::Write(..) if moment < written => change.reach(start, sector),
+            Change::Length(_) if moment < lengthened => change.reach(start, sector),
+            Change::Length(length) if start + sector.len() > *length => return,
+            _ => {}
+        }
     }
 }
 
@@ -266,6 +280,37 @@ mod tests {
             }
         }
         assert!(lost > 5 && kept > 5 && torn > 5, "{lost} lost, {kept} kept, {torn} torn");
+    }
+
+    #[test]
+    fn a_file_is_cut_as_a_whole_or_not_at_all() {
+        let (mut cut, mut whole, mut again) = (0, 0, 0);
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let mut disk = Paper::new();
+            let steps = [
+                Step::Make("/a".into()),
+                Step::SyncFolder("/".into()),
+                Step::Write(0, 0, vec![1; 9000]),
+                Step::Sync(0),
+                Step::Length(0, 0),
+                Step::Write(0, 0, vec![2; 700]),
+            ];
+            steps.into_iter().for_each(|step| disk.take(step, &mut random));
+            disk.cut_power(&mut random);
+            match disk.read(0) {
+                [] => cut += 1,
+                bytes if bytes.len() == 9000 => {
+                    assert_eq!(bytes, [1; 9000]);
+                    whole += 1;
+                }
+                bytes => {
+                    assert!(bytes.len() == 700 && !bytes.contains(&1), "{bytes:?}");
+                    again += 1;
+                }
+            }
+        }
+        assert!(cut > 20 && whole > 20 && again > 20, "{cut} cut, {whole} whole, {again} written again");
     }
 
     #[test]
