@@ -14,6 +14,7 @@ use super::template::SYSTEM;
 use crate::filter::Walls;
 use crate::spec::Network;
 use crate::sys::mounting::trimmed;
+use crate::tier::Tier;
 use crate::wire::{Order, View};
 
 /// The files and folders of `/etc` that programs need; everything else there, private keys among them, is nobody's
@@ -170,6 +171,7 @@ fn furniture(
         rules = allow(rules, &root.join(name), look)?;
     }
     rules = allow(rules, &root.join("proc"), look | AccessFs::WriteFile)?;
+    rules = allow(rules, &root.join("dev/pts"), look | AccessFs::WriteFile | ioctl(abi))?;
     let home = Path::new(std::ffi::OsStr::from_bytes(trimmed(home)));
     for path in [Path::new("tmp"), Path::new("dev/shm"), home] {
         rules = allow(rules, &root.join(path), write_access(abi))?;
@@ -237,8 +239,15 @@ pub(crate) fn readable(order: &Order) -> Vec<PathBuf> {
     let system = SYSTEM.iter().filter(|name| **name != "etc").map(|name| Path::new("/").join(name));
     let fixed = DEVICES.iter().chain(PROC).map(PathBuf::from);
     let ordered = [&order.read, &order.toolchains, &order.write].into_iter().flatten();
-    let workspace = (order.view == View::Read).then(|| bytes(&order.workspace));
-    etc.chain(system).chain(fixed).chain(ordered.map(|path| bytes(path))).chain(workspace).collect()
+    let workspace = (order.view != View::Absent).then(|| bytes(&order.workspace));
+    let paths = etc.chain(system).chain(fixed).chain(ordered.map(|path| bytes(path))).chain(workspace);
+    match order.tier {
+        Tier::NoUserns => paths.collect(),
+        _ => {
+            let own = ["/proc", "/tmp", "/dev/shm", "/dev/pts"].map(PathBuf::from);
+            paths.chain(own).chain([bytes(&order.home)]).collect()
+        }
+    }
 }
 
 /// A set with one rule, for nobody.

@@ -23,6 +23,9 @@ pub(crate) const NAMESPACES: libc::c_int =
 /// Where the private file system lies while the room is furnished: in the old root, so that it goes with it.
 const PRIVATE_SITE: &str = "/proc";
 
+/// The machine has some thousands for everybody.
+const MOST_TERMINALS: &[u8] = b"64";
+
 /// A half-built room.
 pub(crate) struct Shell {
     pub(super) identity: Identity,
@@ -57,6 +60,7 @@ impl Shell {
             let place = mounting::make_folder(root.as_fd(), b"proc").step("proc")?;
             mounting::attach(new_proc.as_fd(), place.as_fd()).step("proc")?;
         }
+        terminals(root.as_fd()).step("pseudo terminals")?;
         let private = make_private(identity, disk).step("private folders")?;
         let place = rustix::fs::open(PRIVATE_SITE, folder, Mode::empty()).step("private folders")?;
         mounting::attach(private.as_fd(), place.as_fd()).step("private folders")?;
@@ -156,6 +160,19 @@ fn make_private(identity: Identity, disk: u64) -> Result<OwnedFd, Errno> {
     let options: &[(&std::ffi::CStr, &[u8])] =
         &[(c"size", size.as_bytes()), (c"mode", b"0700"), (c"uid", uid.as_bytes()), (c"gid", gid.as_bytes())];
     mounting::make(c"tmpfs", options, &[], attributes)
+}
+
+/// A file system for the pseudo terminals that the program makes itself; it sees nobody else's.
+fn terminals(root: BorrowedFd<'_>) -> Result<(), Errno> {
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let options: &[(&std::ffi::CStr, &[u8])] =
+        &[(c"ptmxmode", b"0666"), (c"mode", b"0600"), (c"max", MOST_TERMINALS)];
+    match mounting::make(c"devpts", options, &[], attributes) {
+        Ok(made) => mounting::attach(made.as_fd(), mounting::make_folder(root, b"dev/pts")?.as_fd()),
+        // A kernel that has none at all.
+        Err(Errno::NODEV) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Only processes: no keys, no settings of the kernel.

@@ -29,6 +29,7 @@ const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd/0", "dev/stdin"),
     ("/proc/self/fd/1", "dev/stdout"),
     ("/proc/self/fd/2", "dev/stderr"),
+    ("pts/ptmx", "dev/ptmx"),
     ("/tmp", "var/tmp"),
     ("/run", "var/run"),
 ];
@@ -86,7 +87,9 @@ fn devices(host: &OwnedFd, root: &OwnedFd) -> Result<(), Errno> {
         let place = mounting::make_file(root.as_fd(), path.as_bytes())?;
         mounting::attach(tree.as_fd(), place.as_fd())?;
     }
-    mounting::make_folder(root.as_fd(), b"dev/shm")?;
+    for place in [b"dev/shm", b"dev/pts"] {
+        mounting::make_folder(root.as_fd(), place)?;
+    }
     for (target, link) in LINKS {
         rustix::fs::symlinkat(*target, root, *link)?;
     }

@@ -16,7 +16,7 @@ use crate::fault::{Named as _, Step};
 use crate::filter::{self, Profile, Walls};
 use crate::spec::{Network, Observe};
 use crate::sys::process::{self, Side};
-use crate::sys::{mounting, seccomp};
+use crate::sys::{capability, mounting, seccomp};
 use crate::tier::{Feature, FeatureKind, Features};
 use crate::wire::Identity;
 
@@ -82,6 +82,12 @@ pub(super) fn probe(groups: &Groups, footing: Footing) -> Features {
         in_child(None, 0, || {
             rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
             seccomp::install_with_listener(&filter(Observe::Writes)).step("listener").map(drop)
+        })
+        .map(|works| match footing {
+            Footing::Nobody if !capability::may_look_into_others() => {
+                "works; in tier no-userns no denial is told without CAP_SYS_PTRACE".to_owned()
+            }
+            _ => works,
         }),
     );
     put(FeatureKind::Audit, audit(landlock_abi));

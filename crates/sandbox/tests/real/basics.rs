@@ -1,6 +1,7 @@
 //! Starting, environment, output, exit codes, tiers.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use libtest_mimic::Trial;
 use vambrace_sandbox::{Certainty, Exit, Filesystem, Input, Observe, Operation, Rule, SandboxFault, Tier};
@@ -20,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("basics::a_program_that_was_replaced_is_not_started", a_replaced_program),
         test("basics::a_refused_read_is_told_in_every_tier_when_all_is_observed", refused_reads),
         test("basics::nobody_has_a_terminal_and_who_looks_for_one_is_no_event", no_terminal),
+        test("basics::a_program_can_make_terminals_and_sees_nobody_elses", own_terminals),
         test("basics::what_a_busy_program_is_refused_is_told_wherever_it_stands", a_busy_program),
     ]
 }
@@ -38,8 +40,10 @@ fn a_program_runs_and_its_code_comes_back() {
 fn refused_reads() {
     let room = Room::new();
     let outside = room.path("outside/file");
+    let refused = Rule::NotGranted;
     let script = format!(
-        "cat {0} <../outside/file; cat /proc/self/stat /dev/fd/0 </dev/null >&2; ls /etc",
+        "cat {0} <../outside/file; cat /proc/self/stat /dev/fd/0 </dev/null >&2; ls /etc; ls /home; \
+         ls . ~ /tmp /usr /dev/shm",
         outside.display()
     );
     for (tier, rule) in TIERS.into_iter().zip([Rule::NotShown, Rule::NotGranted]) {
@@ -47,12 +51,18 @@ fn refused_reads() {
         spec.observe = Observe::All;
         let told: Vec<_> =
             run(&spec).denials.into_iter().map(|one| (one.operation, one.path, one.rule)).collect();
-        for expected in
-            [(Operation::Read, outside.clone(), rule), (Operation::Read, "/etc".into(), Rule::NotGranted)]
+        for (path, rule) in
+            [(outside.as_path(), rule), (Path::new("/etc"), refused), (Path::new("/home"), refused)]
         {
+            let expected = (Operation::Read, path.to_owned(), rule);
             assert!(told.contains(&expected), "{tier}: {expected:?} in {told:?}");
         }
-        let own = |path: &std::path::Path| ["/proc/self", "/dev/fd"].iter().any(|own| path.starts_with(own));
+        let (free, private) = (["/proc/self", "/dev/fd", "/usr"], ["/tmp", "/dev/shm"].map(Path::new));
+        let own = |path: &Path| {
+            free.iter().any(|own| path.starts_with(own))
+                || path.starts_with(room.project())
+                || (tier == Tier::Full && private.contains(&path))
+        };
         assert!(!told.iter().any(|(_, path, _)| own(path)), "{tier}: {told:?}");
         spec.filesystem = Filesystem::Deny;
         spec.arguments =
@@ -81,6 +91,25 @@ fn no_terminal() {
             assert_ne!(run("rm -f /dev/tty").denials, [], "{tier}");
         }
     }
+}
+
+// 6.1: as many as a terminal multiplexer needs, and none of the machine's
+fn own_terminals() {
+    let room = Room::new();
+    let spec = |script: &str| in_tier(room.shell(Filesystem::Read, script), Tier::Full);
+    let outcome = run(&spec("ls /dev/pts; script -qec 'test -t 0 && tty && stty size' /dev/null </dev/null"));
+    check_out(&outcome, "ptmx\n/dev/pts/0\r\n0 0\r\n");
+    assert_eq!(outcome.denials, []);
+    let many = "bash -c 'for i in {1..100}; do exec {fd}<>/dev/ptmx || exit; done' 2>&1";
+    let outcome = run(&spec(many));
+    assert!(out(&outcome).contains("No space left on device"), "{}", out(&outcome));
+    // Where there is no mount of our own there are the machine's, and no way to them.
+    let outcome = run(&in_tier(room.shell(Filesystem::Read, "exec 3<>/dev/ptmx"), Tier::NoUserns));
+    assert_ne!(outcome.exit, Exit::Code(0));
+    assert_eq!(
+        outcome.denials.iter().map(|one| one.path.as_path()).collect::<Vec<_>>(),
+        [Path::new("/dev/ptmx")]
+    );
 }
 
 // 6.4: after many calls another thread answers, and where the program stands is not looked up for each.
