@@ -267,17 +267,17 @@ fn many_files(place: &Place, report: &mut Report) {
     }
     let direct = percentile(&mut direct, 50);
     // Some file systems are many times slower for minutes after many files were deleted: then the rows below say nothing.
-    report.tell("writing a small file directly, unconfined", direct / FILES as f64, "us");
+    report.tell("a small file written directly, unconfined", direct / FILES as f64, "us");
     let must = Must::AtMost(1.5);
     let quiet = percentile(&mut quiet, 50) / direct;
-    report.must("writing 10,000 files, under the overlay / directly, not observed", quiet, "times", must);
+    report.must("10,000 files, overlay / directly, not observed", quiet, "times", must);
     let overlay = percentile(&mut overlay, 50);
     let lent = overlay / percentile(&mut lent, 50);
     report.must("the same, both in the sandbox and observed", lent, "times", must);
     // Every opening for writing is asked about, which takes two switches between programs: so much that it has its own row.
-    report.tell("under the overlay and observed / directly, unconfined", overlay / direct, "times");
+    report.tell("10,000 files, overlay, observed / directly, unconfined", overlay / direct, "times");
     let whole = percentile(&mut whole, 50) / direct;
-    report.tell("the same, with the sandbox's start and the comparison", whole, "times");
+    report.tell("the same, with start and comparison", whole, "times");
     let ratio = percentile(&mut promoted, 50) / percentile(&mut copied, 50);
     report.must("promoting 10,000 files / cp -a", ratio, "times", Must::AtMost(2.0));
 }
