@@ -266,6 +266,37 @@ fn a_signal_to_us_ends_the_program_in_good_order() {
     }
 }
 
+// P6: one signal is enough, whoever does not read, and whatever is left to be told
+#[test]
+fn a_reader_that_is_stuck_holds_up_no_signal() {
+    let home = Home::bare();
+    let all_at_the_end = ["--json"].as_slice();
+    for (options, script) in [([].as_slice(), "exec yes"), (all_at_the_end, "yes | head -c 300000")] {
+        let run = &mut home.command(words(options, script));
+        let mut child = run.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        let sent = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(143), "{options:?}");
+    }
+}
+
+// 6.4
+#[test]
+fn who_is_stopped_while_it_is_explained_is_told_nothing_false() {
+    let home = Home::bare();
+    let script = "touch /etc/x || { sleep 2; exit 1; }";
+    let run = &mut home.command(words(&["--explain", "--json"], script));
+    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let sent = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143), "{ended:?}");
+    let told: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(told["explain"]["denials_missing"], true, "{told}");
+}
+
 // P4
 #[test]
 fn readwrite_takes_changes_over_and_read_does_not() {

@@ -142,6 +142,11 @@ impl Told {
         }
     }
 
+    /// Somebody asked, and nobody knows for what.
+    pub(crate) fn miss(&mut self) {
+        self.more = true;
+    }
+
     /// What was only seen, and did not stay so.
     pub(crate) fn forget(&mut self, path: &Path, rule: Rule) {
         if self.list.iter().any(|one| one.rule == rule && one.path == path) {

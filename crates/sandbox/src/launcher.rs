@@ -147,7 +147,7 @@ impl Launcher {
             } else if happened.left && !happened.ended {
                 run.kill();
             } else if happened.stopped {
-                run.stop(now);
+                run.stop(Instant::now());
             }
         }
         let ended: Vec<usize> =

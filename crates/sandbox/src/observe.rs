@@ -221,7 +221,16 @@ impl Observer {
             });
         };
         for (folder, address) in call.paths.iter().flatten() {
-            match self.judge_path(notice.pid, *folder, *address, call.operation) {
+            let said =
+                self.judge_path(notice.pid, *folder, *address, call.operation).unwrap_or_else(|errno| {
+                    // One that died meanwhile is refused nothing, nor is one that names no path.
+                    let blind = matches!(errno, Errno::ACCESS | Errno::PERM);
+                    if blind && notify::still_waits(self.listener.as_fd(), notice.id) {
+                        self.told.lock().miss();
+                    }
+                    Say::GoOn
+                });
+            match said {
                 Say::GoOn => {}
                 Say::Tell(denial) | Say::Refuse(denial)
                     if call::opens(number) && denial.path == Path::new(TERMINAL) =>
@@ -234,14 +243,21 @@ impl Observer {
         Say::GoOn
     }
 
-    fn judge_path(&mut self, pid: u32, folder: i32, address: u64, operation: Operation) -> Say {
-        let Some(at) = self.hear(pid, address) else { return Say::GoOn };
+    /// An error where it cannot be known what the call is about.
+    fn judge_path(
+        &mut self,
+        pid: u32,
+        folder: i32,
+        address: u64,
+        operation: Operation,
+    ) -> Result<Say, Errno> {
+        let at = self.hear(pid, address)?;
         let changes = matches!(operation, Operation::Write | Operation::Delete);
         // Who wants to know everything waits for a closer look.
         let quick = changes && !self.all;
         let absolute = self.text.starts_with(b"/");
         if quick && absolute && self.plainly_open(&self.text) {
-            return Say::GoOn;
+            return Ok(Say::GoOn);
         }
         let here = folder == libc::AT_FDCWD && !absolute;
         if quick
@@ -249,9 +265,9 @@ impl Observer {
             && let Some(stands) = self.callers.get(at).and_then(|caller| caller.stands.as_deref())
             && self.plainly_open(&[stands, b"/".as_slice(), &self.text].concat())
         {
-            return Say::GoOn;
+            return Ok(Say::GoOn);
         }
-        let Some(base) = base_of(pid, folder, absolute) else { return Say::GoOn };
+        let base = base_of(pid, folder, absolute)?;
         let path = match self.text.as_slice() {
             [] => base.clone(),
             text => base.join(std::ffi::OsStr::from_bytes(text)),
@@ -262,40 +278,36 @@ impl Observer {
         let plainly_open = quick && self.plainly_open(path.as_os_str().as_bytes());
         // What is a process's own means another thing to whoever looks.
         if plainly_open || OWN.iter().any(|own| path.starts_with(own)) {
-            return Say::GoOn;
+            return Ok(Say::GoOn);
         }
-        let Ok(root) = rustix::fs::open(
+        let root = rustix::fs::open(
             format!("/proc/{pid}/root"),
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
-        ) else {
-            return Say::GoOn;
-        };
-        if changes {
-            self.judge_change(&root, path, operation)
-        } else {
-            self.judge_look(&root, path, operation)
-        }
+        )?;
+        Ok(match changes {
+            true => self.judge_change(&root, path, operation),
+            false => self.judge_look(&root, path, operation),
+        })
     }
 
     /// Reads what a caller asks about, and gives where it stands among those who asked.
-    fn hear(&mut self, pid: u32, address: u64) -> Option<usize> {
-        let known = self.callers.iter().position(|caller| caller.pid == pid);
-        if let Some(at) = known {
-            let caller = self.callers.get(at)?;
+    fn hear(&mut self, pid: u32, address: u64) -> Result<usize, Errno> {
+        let known = self.callers.iter().enumerate().find(|(_, caller)| caller.pid == pid);
+        if let Some((at, caller)) = known {
             if caller.memory.read_text(address, &mut self.text).is_ok() {
-                return Some(at);
+                return Ok(at);
             }
             // That memory is gone, and whoever has the number now is another.
             self.callers.swap_remove(at);
         }
-        let memory = Memory::of(pid).ok()?;
-        memory.read_text(address, &mut self.text).ok()?;
+        let memory = Memory::of(pid)?;
+        memory.read_text(address, &mut self.text)?;
         if self.callers.len() >= MOST_CALLERS {
             self.callers.clear();
         }
         self.callers.push(Caller { pid, memory, stands: None });
-        Some(self.callers.len() - 1)
+        Ok(self.callers.len() - 1)
     }
 
     fn plainly_open(&self, path: &[u8]) -> bool {
@@ -404,14 +416,14 @@ pub(crate) fn refused_by_landlock(heard: Heard, order: &Order) -> Vec<Denial> {
 }
 
 /// What a path of another process begins at, from its own root on.
-fn base_of(pid: u32, folder: i32, absolute: bool) -> Option<PathBuf> {
+fn base_of(pid: u32, folder: i32, absolute: bool) -> Result<PathBuf, Errno> {
     let link = match folder {
-        _ if absolute => return Some(PathBuf::from("/")),
+        _ if absolute => return Ok(PathBuf::from("/")),
         libc::AT_FDCWD => format!("/proc/{pid}/cwd"),
         number => format!("/proc/{pid}/fd/{number}"),
     };
-    let base = rustix::fs::readlink(link, Vec::new()).ok()?;
-    Some(PathBuf::from(std::ffi::OsString::from_vec(base.into_bytes())))
+    let base = rustix::fs::readlink(link, Vec::new())?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(base.into_bytes())))
 }
 
 /// Opens a path as the process with this root would find it, for looking.

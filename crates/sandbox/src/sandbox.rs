@@ -12,6 +12,7 @@ use std::sync::{Arc, Once, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use rustix::process::{Resource, Rlimit};
 use vambrace_core::block::BlockList;
 
@@ -279,12 +280,9 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         // One that is gone needs no word.
         let _ = self.send(&Request::Leave, &[]);
-        // The launcher sees the socket close, ends what it still runs, cleans up and goes.
-        let (ours, _) = match message::pair() {
-            Ok(pair) => pair,
-            Err(_) => return,
-        };
-        self.control = Arc::new(ours);
+        // The launcher sees that nothing more comes, ends what it still runs, cleans up and goes. The socket is closed after
+        // that: closed over something unread, it would take the last word with it.
+        let _ = rustix::net::shutdown(&self.control, Shutdown::Write);
         // What waits for an order of ours waits no more.
         self.offers.get_mut().clear();
         let _ = self.launcher.lock().wait();

@@ -1,6 +1,6 @@
 //! Ending a run before its time.
 
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -34,9 +34,11 @@ impl Stop {
     pub(crate) fn signal(&self) -> i32 {
         self.0.signal.load(Ordering::Relaxed)
     }
+}
 
-    /// Readable once it was asked.
-    pub(crate) fn asked(&self) -> BorrowedFd<'_> {
+/// Readable once it was asked.
+impl AsFd for Stop {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.handle.as_fd()
     }
 }

@@ -206,7 +206,7 @@ impl Talk<'_> {
                 what.push(Ready::Audit);
             }
             if let Some(stop) = self.stop.as_ref().filter(|_| report_open) {
-                list.push(PollFd::from_borrowed_fd(stop.asked(), PollFlags::IN));
+                list.push(PollFd::new(stop, PollFlags::IN));
                 what.push(Ready::Stop);
             }
             let limit = if !report_open {

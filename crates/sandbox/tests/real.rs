@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         ["say-run", room] => return real::tiers::say_run(room),
         ["say-tier", room] => return real::tiers::say_tier(room),
         ["same-place", who] => real::observing::same_place(who),
+        ["closed", path] => real::observing::closed(path),
         ["hog", how] => real::trees::hog(how),
         ["mounted-below", room] => return real::promotion::mounted_below(room),
         ["promoter", room] => {

@@ -33,6 +33,7 @@ use crate::places;
 use crate::project::ProjectFiles;
 use crate::vault::Vault;
 use grants::{Grants, Known, Mode};
+use interrupt::Interrupt;
 use screen::Screen;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
@@ -49,7 +50,8 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let ends = inside.as_ref().map(|inside| Arc::clone(&inside.termination));
     let gates = gates.map(|gates| gates.ending(ends));
     let sandbox = start()?;
-    spec.stop = Some(interrupt::stops()?);
+    let interrupt = Interrupt::heed()?;
+    spec.stop = Some(interrupt.stop());
     let (outcome, attempts, lost) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
     let promoted = promote(&sandbox, &spec, &outcome);
     let listing = outcome.changes.as_ref().map(|changes| match wish.every_change {
@@ -61,6 +63,7 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
         true => Some(explain(&sandbox, &spec, &outcome, gates.as_ref(), &wish.network)?),
         false => None,
     };
+    interrupt.only_telling();
     if out.is_json() {
         let told = told::json(&outcome, listing.as_ref(), &promoted, grants.as_ref(), attempts.as_ref());
         out.value(&screen::clean_value(told, &redactor)?);
@@ -75,11 +78,13 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
             grants.say(&clean, *out);
         }
     }
-    if let Some(lost) = lost {
+    // Who wanted no more of it does not miss the rest.
+    if let Some(lost) = lost.filter(|_| !matches!(outcome.exit, Exit::Stopped(_))) {
         return Err(lost);
     }
-    let code = match promoted {
-        Err(_) if !failed => i32::from(exit::FAILED),
+    let code = match (promoted, grants.and_then(|grants| grants.stopped())) {
+        (_, Some(stopped)) => stopped,
+        (Err(_), _) if !failed => i32::from(exit::FAILED),
         _ => outcome.exit.code(),
     };
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
@@ -225,11 +230,13 @@ fn perform(
     out: Out,
 ) -> Result<(Outcome, Option<network::Attempts>, Option<Failure>), Failure> {
     let stdin = std::io::stdin();
-    let mut screen = Screen::new(redactor, !out.is_json());
+    let mut screen = Screen::new(redactor, !out.is_json(), spec.stop.clone());
     let mut show = |stream: Stream, bytes: &[u8]| screen.show(stream, bytes);
-    let (outcome, attempts) =
-        gated(gates, spec, &mut |spec| sandbox.run_while(spec, Input::From(stdin.as_fd()), &mut show))?;
-    Ok((outcome, attempts, screen.finish()?))
+    let done = gated(gates, spec, &mut |spec| sandbox.run_while(spec, Input::From(stdin.as_fd()), &mut show));
+    // What it said is shown whatever became of the rest.
+    let lost = screen.finish();
+    let (outcome, attempts) = done?;
+    Ok((outcome, attempts, lost?))
 }
 
 /// A run, behind a gate where there is one.
@@ -296,7 +303,7 @@ fn explain(
         // What a list left out was told of the run before.
         let attempts = attempts.filter(|_| gates.is_some_and(network::Gates::only_tells));
         let grants = Grants::of(&outcome, &spec, sandbox, &known, attempts);
-        if !grants.is_enough() && known.given.last() == Some(&Mode::Make) {
+        if !grants.is_enough() && grants.stopped().is_none() && known.given.last() == Some(&Mode::Make) {
             // An empty folder is not what it needs.
             known.given.pop();
             known.vain.push(Mode::Make);

@@ -131,36 +131,48 @@ impl<'a> Found<'a> {
     fn walk(&mut self, upper: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut ahead = vec![(Bytes::new(), false)];
         while let Some((path, new)) = ahead.pop() {
-            let own = match open_beneath(upper, or_dot(&path), OFlags::RDONLY | OFlags::DIRECTORY) {
-                Err(Errno::ACCESS) => {
-                    self.withhold(&path, Why::Unreadable);
-                    continue;
-                }
-                opened => opened?,
-            };
-            if !self.fresh && is_opaque(&own) {
-                self.deleted_below(&path)?;
+            match self.folder(upper, (&path, new), &mut ahead) {
+                Err(Errno::ACCESS) => self.stays_closed(&path, Why::Unreadable),
+                looked => looked?,
             }
-            // What lies in a new folder is new.
-            let base = match if new { Ok(None) } else { folder_of(self.base, &path) } {
-                Err(Errno::XDEV) => {
-                    self.withhold(&path, Why::Mounted);
-                    self.stays(&join(&path, b"."));
-                    continue;
-                }
-                base => base?,
-            };
-            let view = if new || self.fresh { None } else { folder_of(self.view, &path)? };
-            let view = if self.fresh { Some(own.as_fd()) } else { view.as_ref().map(OwnedFd::as_fd) };
-            let here = Here { own: own.as_fd(), base: base.as_ref().map(OwnedFd::as_fd), view };
-            each_entry(&own, |name, kind, whiteout| {
-                let path = join(&path, name);
-                let new = self.one(&here, &path, (name, kind, whiteout))?;
-                ahead.extend(new.map(|new| (path, new)));
-                Ok(())
-            })?;
         }
         Ok(())
+    }
+
+    /// What is in one folder of the upper layer.
+    fn folder(
+        &mut self,
+        upper: BorrowedFd<'_>,
+        (path, new): (&[u8], bool),
+        ahead: &mut Vec<(Bytes, bool)>,
+    ) -> Result<(), Errno> {
+        let own = open_beneath(upper, or_dot(path), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        if !self.fresh && is_opaque(&own) {
+            self.deleted_below(path)?;
+        }
+        // What lies in a new folder is new.
+        let base = match if new { Ok(None) } else { folder_of(self.base, path) } {
+            Err(Errno::XDEV) => {
+                self.stays_closed(path, Why::Mounted);
+                return Ok(());
+            }
+            base => base?,
+        };
+        let view = if new || self.fresh { None } else { folder_of(self.view, path)? };
+        let view = if self.fresh { Some(own.as_fd()) } else { view.as_ref().map(OwnedFd::as_fd) };
+        let here = Here { own: own.as_fd(), base: base.as_ref().map(OwnedFd::as_fd), view };
+        each_entry(&own, |name, kind, whiteout| {
+            let path = join(path, name);
+            let new = self.one(&here, &path, (name, kind, whiteout))?;
+            ahead.extend(new.map(|new| (path, new)));
+            Ok(())
+        })
+    }
+
+    /// What is in this folder cannot be compared, and is left as it is.
+    fn stays_closed(&mut self, path: &[u8], why: Why) {
+        self.withhold(path, why);
+        self.stays(&join(path, b"."));
     }
 
     /// One entry of the upper layer. Of a folder that is to be looked into, whether it is new.
@@ -388,37 +400,39 @@ impl<'a> Found<'a> {
     fn deleted_below(&mut self, path: &[u8]) -> Result<(), Errno> {
         let mut ahead = vec![path.to_vec()];
         while let Some(path) = ahead.pop() {
-            let handle = match open_within(self.base, or_dot(&path), OFlags::RDONLY | OFlags::DIRECTORY) {
-                Err(Errno::ACCESS) => {
-                    self.withhold(&path, Why::Unreadable);
-                    self.stays(&join(&path, b"."));
-                    continue;
-                }
-                // No folder in the workspace: then nothing was in it.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
-                opened => opened?,
-            };
-            let view = match folder_of(self.view, &path) {
-                // A build folder of the run's own.
-                Err(Errno::XDEV) => continue,
-                view => view?,
-            };
-            each_entry(&handle, |name, _, _| {
-                let path = join(&path, name);
-                match view.as_ref().map_or(Ok(None), |view| Facts::look(view.as_fd(), name)) {
-                    Ok(None) => {}
-                    Ok(Some(_)) | Err(Errno::XDEV) => return Ok(()),
-                    Err(errno) => return Err(errno),
-                }
-                let base = (handle.as_fd(), name);
-                let Some(before) = self.before(&path, Some(base))?.flatten() else { return Ok(()) };
-                let folder = before.kind == EntryKind::Folder;
-                self.gone(&path, before, base)?;
-                ahead.extend(folder.then_some(path));
-                Ok(())
-            })?;
+            match self.deleted_in(&path, &mut ahead) {
+                Err(Errno::ACCESS) => self.stays_closed(&path, Why::Unreadable),
+                looked => looked?,
+            }
         }
         Ok(())
+    }
+
+    fn deleted_in(&mut self, path: &[u8], ahead: &mut Vec<Bytes>) -> Result<(), Errno> {
+        let handle = match open_within(self.base, or_dot(path), OFlags::RDONLY | OFlags::DIRECTORY) {
+            // No folder in the workspace: then nothing was in it.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            opened => opened?,
+        };
+        let view = match folder_of(self.view, path) {
+            // A build folder of the run's own.
+            Err(Errno::XDEV) => return Ok(()),
+            view => view?,
+        };
+        each_entry(&handle, |name, _, _| {
+            let path = join(path, name);
+            match view.as_ref().map_or(Ok(None), |view| Facts::look(view.as_fd(), name)) {
+                Ok(None) => {}
+                Ok(Some(_)) | Err(Errno::XDEV) => return Ok(()),
+                Err(errno) => return Err(errno),
+            }
+            let base = (handle.as_fd(), name);
+            let Some(before) = self.before(&path, Some(base))?.flatten() else { return Ok(()) };
+            let folder = before.kind == EntryKind::Folder;
+            self.gone(&path, before, base)?;
+            ahead.extend(folder.then_some(path));
+            Ok(())
+        })
     }
 
     /// Whether a folder above was changed by somebody else while the program ran: an entry came, went or moved there,

@@ -19,6 +19,9 @@ use crate::wire::{Bytes, Header, Identity, Report};
 /// How long a keeper may take to end its tree before it is ended itself.
 const KEEPERS_TIME: Duration = Duration::from_millis(400);
 
+/// Nobody waits longer.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 pub(super) struct Run {
     child: Child,
     identity: Identity,
@@ -43,7 +46,8 @@ enum Phase {
 
 impl Run {
     pub(super) fn new(cell: Cell, report: OwnedFd, header: Header) -> Self {
-        let phase = Phase::Running(Instant::now() + header.limits.time);
+        let now = Instant::now();
+        let phase = Phase::Running(now.checked_add(header.limits.time).unwrap_or(now + FOR_EVER));
         let Cell { child, identity, group, stage: made_by, .. } = cell;
         Self { child, identity, report, group, header, phase, made_by, timed_out: false, oom: false }
     }

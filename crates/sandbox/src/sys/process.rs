@@ -243,6 +243,25 @@ pub(crate) fn borrow_handle(pid: u32, number: i32) -> Result<OwnedFd, Errno> {
     rustix::process::pidfd_getfd(&process, number, PidfdGetfdFlags::empty())
 }
 
+/// What another process has in its memory: as much as is there.
+pub(crate) fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    const PAGE: usize = 4096;
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::SRCH)?;
+    let address = usize::try_from(address).map_err(|_| Errno::FAULT)?;
+    let ours = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // A piece that is not there whole is not read at all: one for each page.
+    let first = into.len().min(PAGE - address % PAGE);
+    let piece = |start: usize, length: usize| libc::iovec {
+        iov_base: address.wrapping_add(start) as *mut libc::c_void,
+        iov_len: length,
+    };
+    let theirs = [piece(0, first), piece(first, into.len() - first)];
+    // SAFETY: what is written is `into`, as long as it is; of the other process's addresses the kernel takes care.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const ours, 1, theirs.as_ptr(), 2, 0) };
+    let read = answer(read as libc::c_long)?;
+    usize::try_from(read).map_err(|_| Errno::FAULT)
+}
+
 /// Marks every descriptor from `first` on to be closed when a program starts.
 pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     // SAFETY: no memory is involved; descriptors stay open until the exec.

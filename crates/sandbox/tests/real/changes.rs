@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use libtest_mimic::Trial;
 use vambrace_sandbox::{ChangeKind, Filesystem, Why};
 
-use super::kit::{Room, changes, check_out, mode, out, promote, run, test, withheld};
+use super::kit::{Room, changes, check_out, is_root, mode, out, promote, run, test, withheld};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -22,7 +22,45 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("changes::set_id_bits_are_not_taken_over", set_id_bits),
         test("changes::owners_stay_the_workspaces", owners_stay),
         test("changes::names_that_are_no_text_come_over", names_that_are_no_text),
+        test("changes::a_folder_that_was_closed_does_not_hide_the_rest", closed_folders),
     ]
+}
+
+// Issue 6, 2: root's broker can look into all of them
+fn closed_folders() {
+    for (script, closed) in [
+        ("mkdir d; echo x >d/f; chmod 600 d", "d"),
+        ("mkdir d; echo x >d/f; chmod 000 d", "d"),
+        ("chmod 444 src", "src"),
+        ("echo x >src/more; chmod 444 src", "src"),
+        ("rm -r src; mkdir src; chmod 600 src", "src"),
+        ("rm -r src; mkdir src; echo x >src/f; chmod 600 src", "src"),
+        ("chmod 755 shut; echo x >shut/x; rm shut/y", "shut"),
+    ] {
+        let room = Room::new();
+        room.write("project/shut/y", "y\n");
+        let shut = room.path("project/shut");
+        std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o000)).unwrap();
+        let outcome =
+            run(&room.shell(Filesystem::ReadWrite, &format!("{script}; echo keep >other; echo said")));
+        check_out(&outcome, "said\n");
+        assert!(changes(&outcome).contains(&"created other".to_owned()), "{script}: {:?}", changes(&outcome));
+        let told = withheld(&outcome);
+        let was_read = is_root() || script == "chmod 444 src";
+        assert!(
+            was_read || told.iter().any(|one| one.0 == closed && one.1 == Why::Unreadable),
+            "{script}: {told:?}"
+        );
+        promote(&outcome).unwrap();
+        assert_eq!(room.read("project/other").as_deref(), Some("keep\n"), "{script}");
+        for folder in [shut, room.path("project/src"), room.path("project/d")] {
+            if folder.exists() {
+                std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+        let stays = is_root() || room.read("project/shut/y").is_some();
+        assert!(stays, "{script}: what could not be seen is not deleted");
+    }
 }
 
 fn every_kind_of_change() {

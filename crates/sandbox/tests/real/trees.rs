@@ -16,6 +16,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("trees::a_program_that_ignores_term_or_stops_itself_is_ended", ignoring_term),
         test("trees::a_program_may_clean_up_when_it_is_asked_to_end", a_program_may_clean_up),
         test("trees::a_run_is_stopped_before_its_time", stopping),
+        test("trees::who_is_stopped_has_its_grace_however_long_it_ran", grace_of_the_stopped),
+        test("trees::a_launcher_with_nothing_to_do_is_not_waited_for", launchers_that_leave),
+        test("trees::no_time_is_too_long", no_time_is_too_long),
         test("trees::a_detached_grandchild_does_not_survive_the_call", a_detached_grandchild),
         test("trees::a_child_that_holds_the_pipe_does_not_hang_the_call", a_child_that_holds_the_pipe),
         test("trees::endless_output_is_cut_with_a_count", endless_output),
@@ -125,6 +128,44 @@ fn stopping() {
         let mut spec = in_tier(room.shell(Filesystem::Read, "exit 7"), tier);
         spec.stop = Some(stop);
         assert_eq!(run(&spec).exit, Exit::Code(7), "{tier}");
+    }
+}
+
+fn grace_of_the_stopped() {
+    let room = Room::new();
+    for tier in TIERS {
+        let stop = Stop::new().unwrap();
+        let script =
+            "trap 'sleep 0.3; echo bye; exit 3' TERM; sleep 3.1; echo up; while :; do sleep 0.05; done";
+        let mut spec = in_tier(room.shell(Filesystem::Read, script), tier);
+        spec.limits.grace = Duration::from_secs(3);
+        spec.stop = Some(stop.clone());
+        let outcome = sandbox().run(&spec, Input::Nothing, &mut |_, _| stop.ask(2)).unwrap();
+        assert_eq!((outcome.exit, out(&outcome).as_str()), (Exit::Stopped(2), "up\nbye\n"), "{tier}");
+    }
+}
+
+// What it offers meanwhile, and nobody took, is not to be taken for a broker that was killed, whose end it waits for.
+fn launchers_that_leave() {
+    let room = Room::new();
+    let late = (0..8).filter(|_| {
+        let state = tempfile::TempDir::new().unwrap();
+        let sandbox = start(state.path());
+        let spec = in_tier(room.shell(Filesystem::Read, "sleep 0.1"), Tier::NoUserns);
+        sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+        let start = Instant::now();
+        drop(sandbox);
+        start.elapsed() >= Duration::from_secs(3)
+    });
+    assert_eq!(late.count(), 0);
+}
+
+fn no_time_is_too_long() {
+    let room = Room::new();
+    for tier in TIERS {
+        let mut spec = in_tier(room.shell(Filesystem::Read, "sleep 0.1; echo done"), tier);
+        spec.limits.time = Duration::MAX;
+        check_out(&run(&spec), "done\n");
     }
 }
 

@@ -67,6 +67,8 @@ pub(super) struct Grants {
     exit_code: i32,
     /// Whether it could not be run again.
     not_again: bool,
+    /// Whether somebody wanted no more of it.
+    stopped: bool,
     denials: Vec<Denial>,
     /// Whether there may have been more.
     missing: bool,
@@ -101,7 +103,8 @@ impl Grants {
             Mode::Change | Mode::Make => spec.filesystem == Filesystem::Read,
             Mode::Loopback => spec.network == Network::None,
         };
-        let harmless = found.modes.iter().find(free).copied().filter(|_| !enough);
+        let stopped = matches!(outcome.exit, Exit::Stopped(_));
+        let harmless = found.modes.iter().find(free).copied().filter(|_| !enough && !stopped);
         let mut words: Vec<_> = known.given.iter().map(|mode| mode.words()).collect();
         words.extend(more(outcome, spec));
         if !enough {
@@ -116,8 +119,9 @@ impl Grants {
         Self {
             exit_code: outcome.exit.code(),
             not_again: false,
+            stopped,
             denials: outcome.denials.clone(),
-            missing: outcome.denials_missing,
+            missing: outcome.denials_missing || stopped,
             words,
             never: if enough { BTreeSet::new() } else { found.never },
             elsewhere: spec.filesystem == Filesystem::Deny,
@@ -129,6 +133,11 @@ impl Grants {
     /// Of the first run only, because another would change something.
     pub(super) fn not_again(self) -> Self {
         Self { not_again: true, harmless: None, ..self }
+    }
+
+    /// The code of who was stopped.
+    pub(super) fn stopped(&self) -> Option<i32> {
+        self.stopped.then_some(self.exit_code)
     }
 
     pub(super) fn is_enough(&self) -> bool {
@@ -149,6 +158,7 @@ impl Grants {
             (_, true) => {
                 "explain: run again with everything observed and what follows, it ended well".to_owned()
             }
+            _ if self.stopped => "explain: stopped, so what it would need is not known".to_owned(),
             _ => format!("explain: run again with everything observed, code {}", self.exit_code),
         };
         out.say(paint(Tone::Strong, head));
@@ -163,9 +173,14 @@ impl Grants {
             out.say(format!("  refused: {}: {}", plain(&clean(&event.attempted())), plain(&clean(&reason))));
             other = true;
         }
-        if self.missing {
+        if self.missing && !self.stopped {
             out.say(format!("  {}", paint(Tone::Care, MISSING)));
-        } else if self.denials.is_empty() && !other && self.words.is_empty() && !self.not_again {
+        } else if self.denials.is_empty()
+            && !other
+            && self.words.is_empty()
+            && !self.not_again
+            && !self.stopped
+        {
             out.say(match self.elsewhere {
                 true => "  nothing was refused, but it does not begin in the workspace: `--filesystem read` shows that",
                 false => "  nothing was refused: the sandbox is not why it fails",

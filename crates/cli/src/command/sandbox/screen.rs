@@ -3,16 +3,24 @@
 //! **Invariant.** No byte is shown that the redactor has not seen. Where it fails, nothing more is shown and the command
 //! fails.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _};
 use std::ops::ControlFlow;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use serde_json::Value;
 use vambrace_core::redacted::RedactError;
 use vambrace_redact::{Redactor, Stream as Filter};
-use vambrace_sandbox::Stream;
+use vambrace_sandbox::{Stop, Stream};
 
 use crate::failure::Failure;
 use crate::harmless::plain;
+
+/// What every pipe takes at once that says it takes something.
+const PIECE: usize = 4096;
+/// Who was asked to stop waits so long for somebody who does not read.
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Both streams.
 pub(super) struct Screen {
@@ -23,16 +31,18 @@ pub(super) struct Screen {
     failed: Option<RedactError>,
     /// Why a stream takes no more.
     gone: [Option<io::Error>; 2],
+    stop: Option<Stop>,
 }
 
 impl Screen {
-    pub(super) fn new(redactor: &Redactor, shown: bool) -> Self {
+    pub(super) fn new(redactor: &Redactor, shown: bool, stop: Option<Stop>) -> Self {
         Self {
             streams: [redactor.stream(), redactor.stream()],
             terminals: [io::stdout().is_terminal(), io::stderr().is_terminal()],
             shown,
             failed: None,
             gone: [None, None],
+            stop,
         }
     }
 
@@ -94,16 +104,40 @@ impl Screen {
             clean.as_slice()
         };
         let written = match stream {
-            Stream::Out => write(io::stdout(), clean),
-            Stream::Err => write(io::stderr(), clean),
+            Stream::Out => write(io::stdout().as_fd(), clean, self.stop.as_ref()),
+            Stream::Err => write(io::stderr().as_fd(), clean, self.stop.as_ref()),
         };
         *gone = written.err();
     }
 }
 
-fn write(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
-    to.write_all(bytes)?;
-    to.flush()
+/// Everything, or until somebody who wants no more has waited in vain: a reader who is stuck is not to hold up a signal.
+fn write(to: BorrowedFd<'_>, mut bytes: &[u8], stop: Option<&Stop>) -> io::Result<()> {
+    while !bytes.is_empty() {
+        wait_for_room(to, stop)?;
+        match rustix::io::write(to, bytes.get(..PIECE).unwrap_or(bytes)) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+fn wait_for_room(to: BorrowedFd<'_>, stop: Option<&Stop>) -> io::Result<()> {
+    let mut waits_for = stop;
+    loop {
+        let mut list = vec![PollFd::from_borrowed_fd(to, PollFlags::OUT)];
+        list.extend(waits_for.map(|stop| PollFd::new(stop, PollFlags::IN)));
+        let bound = (stop.is_some() && waits_for.is_none()).then_some(&PATIENCE);
+        match rustix::event::poll(&mut list, bound) {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it")),
+            Ok(_) if list.first().is_some_and(|to| !to.revents().is_empty()) => return Ok(()),
+            Ok(_) => waits_for = None,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 /// A confined program does not drive the terminal.
