@@ -216,6 +216,7 @@ mod tests {
             check(&filter, libc::SYS_fcntl, [3, command, 77, 0, 0, 0], errno(libc::EPERM));
         }
         check(&filter, libc::SYS_fcntl, [3, libc::F_SETFL as u64, 0, 0, 0, 0], ALLOW);
+        check(&filter, libc::SYS_fcntl, [3, libc::F_SETLEASE as u64, 1, 0, 0, 0], errno(libc::EPERM));
         for request in [0x8901, 0x8902] {
             check(&filter, libc::SYS_ioctl, [3, request, 77, 0, 0, 0], errno(libc::EPERM));
         }

@@ -70,6 +70,8 @@ pub enum MemoryBound {
     Kernel,
     /// The first process, ten times a second.
     Watched,
+    /// Nobody: without a control group and without `/proc` only what each process asks for is bounded.
+    EachProcess,
 }
 
 /// One of the two output streams.

@@ -252,7 +252,11 @@ impl Sandbox {
             changes,
             duration: start.elapsed(),
             peak_memory: said.peak_memory,
-            memory_bound: if said.memory_limited { MemoryBound::Kernel } else { MemoryBound::Watched },
+            memory_bound: match tier {
+                _ if said.memory_limited => MemoryBound::Kernel,
+                Tier::FullNoProc => MemoryBound::EachProcess,
+                _ => MemoryBound::Watched,
+            },
         })
     }
 

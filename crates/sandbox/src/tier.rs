@@ -116,7 +116,8 @@ impl FeatureKind {
             Self::Observer => "denials are enforced but not told",
             Self::Audit => "what Landlock refuses by itself is not named",
             Self::Cgroup => {
-                "memory is watched ten times a second instead of limited by the kernel; processes are limited per user"
+                "memory is watched ten times a second instead of limited by the kernel (without /proc: bounded for each \
+                 process only); processes are limited per user"
             }
         }
     }

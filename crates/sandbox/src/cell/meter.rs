@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::wire::Report;
@@ -102,9 +102,19 @@ fn use_more(processes: &[i32], most: u64) -> bool {
     all(&plain) > most && all(&|pid| exact(pid).or_else(|| plain(pid))) > most
 }
 
-/// Some of a process's numbers, in bytes; nothing where none is told.
+/// Some of a process's numbers, in bytes; nothing where none is told. One whose first thread has left is asked by another.
 fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    told(&process.join(file), names).or_else(|| {
+        let threads = fs::read_dir(process.join("task")).ok()?;
+        threads.filter_map(Result::ok).find_map(|thread| told(&thread.path().join(file), names))
+    })
+}
+
+fn told(file: &Path, names: &[&str]) -> Option<u64> {
+    // A process may call itself what is no text.
+    let text = fs::read(file).ok()?;
+    let text = String::from_utf8_lossy(&text);
     let number = |line: &str| {
         let rest = names.iter().find_map(|name| line.strip_prefix(name))?;
         rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()

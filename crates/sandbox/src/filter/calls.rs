@@ -382,6 +382,9 @@ fn whole(profile: &Profile) -> BTreeMap<u32, Rule> {
             }
         }
     }
+    // Whoever has a lease on a file makes everybody wait who opens it, also outside.
+    let lease = Test::Equal { argument: 1, value: libc::F_SETLEASE.unsigned_abs() };
+    before(&mut rules, libc::SYS_fcntl, vec![lease], no);
     rules
 }
 

@@ -255,7 +255,10 @@ impl Launcher {
                 || self.warm.iter().any(|cell| cell.identity.uid == uid)
         };
         let first = unowned_ids().filter(|_| capability::may_set_ids()).ok_or(Errno::PERM)?;
-        let uid = (first..first + UNOWNED).find(|uid| !used(*uid)).unwrap_or(first + UNOWNED);
+        // Launchers know nothing of each other, and what the kernel bounds for each user would be shared.
+        let start = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs().wrapping_mul(619);
+        let mut ids = (0..UNOWNED).map(|number| first + (start.wrapping_add(number)) % UNOWNED);
+        let uid = ids.find(|uid| !used(*uid)).unwrap_or(first + UNOWNED);
         Ok(Identity { uid, gid: uid, taken })
     }
 }

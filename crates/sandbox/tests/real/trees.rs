@@ -253,7 +253,7 @@ fn hidden_memory() {
     let room = Room::new();
     let program = std::env::current_exe().unwrap();
     for tier in TIERS {
-        for how in ["alone", "shared", "orphans"] {
+        for how in ["alone", "shared", "orphans", "odd name", "first thread gone"] {
             let spec = room.spec(Filesystem::Read, program.to_str().unwrap(), &["hog", how]);
             let mut spec = limited(in_tier(spec, tier), 20_000);
             spec.read = vec![program.clone()];
@@ -277,6 +277,17 @@ pub(crate) fn hog(how: &str) -> ! {
     match how {
         "alone" => hold(160 << 20, libc::MAP_PRIVATE),
         "shared" => hold(96 << 20, libc::MAP_SHARED),
+        "odd name" => {
+            assert_eq!(unsafe { libc::prctl(libc::PR_SET_NAME, c"\xff\xfe".as_ptr()) }, 0);
+            hold(160 << 20, libc::MAP_PRIVATE);
+        }
+        "first thread gone" => {
+            std::thread::spawn(move || {
+                hold(160 << 20, libc::MAP_PRIVATE);
+                std::thread::sleep(Duration::from_secs(1000));
+            });
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
         "watches" => {
             let taken = (0..100_000).take_while(|_| unsafe { libc::inotify_init1(0) } >= 0).count();
             println!("{taken}");

@@ -81,6 +81,7 @@ pub(super) fn say(
     let memory = match outcome.memory_bound {
         MemoryBound::Kernel => "",
         MemoryBound::Watched => "; memory is watched, not bounded by the kernel",
+        MemoryBound::EachProcess => "; memory is bounded for each process only",
     };
     out.say(faint(format!("[tier {}{memory}]", outcome.tier)));
 }
@@ -120,6 +121,7 @@ pub(super) fn json(
     let bound = match outcome.memory_bound {
         MemoryBound::Kernel => "kernel",
         MemoryBound::Watched => "watched",
+        MemoryBound::EachProcess => "each_process",
     };
     let mut value = json!({
         "exit_code": outcome.exit.code(), "ended_by": exit, "signal": signal, "sandbox_tier": outcome.tier.as_str(),
