@@ -297,6 +297,15 @@ fn who_is_stopped_while_it_is_explained_is_told_nothing_false() {
     assert_eq!(told["explain"]["denials_missing"], true, "{told}");
 }
 
+#[test]
+fn too_little_to_start_is_said_before() {
+    let home = Home::bare();
+    for option in ["--memory", "--disk"] {
+        let ran = home.run(words(&[option, "1K"], "true"));
+        assert!(ran.code == 2 && ran.err.contains("4M or more"), "{ran:?}");
+    }
+}
+
 // P4
 #[test]
 fn readwrite_takes_changes_over_and_read_does_not() {

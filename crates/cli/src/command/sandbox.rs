@@ -36,6 +36,9 @@ use grants::{Grants, Known, Mode};
 use interrupt::Interrupt;
 use screen::Screen;
 
+/// Of memory and of room for files.
+const LEAST: u64 = 4 << 20;
+
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
     let (settings, hosts) = settings(&wish)?;
@@ -154,6 +157,11 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     spec.limits.time = time.ok_or_else(|| {
         Failure::usage(format!("a timeout of {} seconds", wish.timeout), "a number of seconds above 0")
     })?;
+    for (option, given) in [("--memory", Some(wish.memory)), ("--disk", wish.disk)] {
+        if given.is_some_and(|given| given < LEAST) {
+            return Err(Failure::usage(format!("{option} is too little to start anything"), "4M or more"));
+        }
+    }
     spec.limits.memory = wish.memory;
     spec.limits.processes = wish.processes;
     spec.limits.output = usize::try_from(wish.output).unwrap_or(usize::MAX);
