@@ -116,6 +116,17 @@ struct Around {
     protected: bool,
 }
 
+/// What a folder of the upper layer lies over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Over {
+    /// What the workspace has there, which shines through.
+    Shown,
+    /// That, and nothing of it shines through: the folder, or one above it, was made anew.
+    Hidden,
+    /// Nothing: it is new.
+    Nothing,
+}
+
 /// A folder of the upper layer, and the same folder on either side as far as it is there.
 struct Here<'h> {
     own: BorrowedFd<'h>,
@@ -129,9 +140,9 @@ type Place<'p> = (BorrowedFd<'p>, &'p [u8]);
 impl<'a> Found<'a> {
     /// Everything in the upper layer.
     fn walk(&mut self, upper: BorrowedFd<'_>) -> Result<(), Errno> {
-        let mut ahead = vec![(Bytes::new(), false)];
-        while let Some((path, new)) = ahead.pop() {
-            match self.folder(upper, (&path, new), &mut ahead) {
+        let mut ahead = vec![(Bytes::new(), Over::Shown)];
+        while let Some((path, over)) = ahead.pop() {
+            match self.folder(upper, (&path, over), &mut ahead) {
                 Err(Errno::ACCESS) => self.stays_closed(&path, Why::Unreadable),
                 looked => looked?,
             }
@@ -143,11 +154,14 @@ impl<'a> Found<'a> {
     fn folder(
         &mut self,
         upper: BorrowedFd<'_>,
-        (path, new): (&[u8], bool),
-        ahead: &mut Vec<(Bytes, bool)>,
+        (path, over): (&[u8], Over),
+        ahead: &mut Vec<(Bytes, Over)>,
     ) -> Result<(), Errno> {
         let own = open_beneath(upper, or_dot(path), OFlags::RDONLY | OFlags::DIRECTORY)?;
-        if !self.fresh && is_opaque(&own) {
+        let new = over == Over::Nothing;
+        // The kernel marks the outermost folder only.
+        let hidden = !self.fresh && !new && (over == Over::Hidden || is_opaque(&own));
+        if hidden {
             self.deleted_below(path)?;
         }
         // What lies in a new folder is new.
@@ -163,8 +177,8 @@ impl<'a> Found<'a> {
         let here = Here { own: own.as_fd(), base: base.as_ref().map(OwnedFd::as_fd), view };
         each_entry(&own, |name, kind, whiteout| {
             let path = join(path, name);
-            let new = self.one(&here, &path, (name, kind, whiteout))?;
-            ahead.extend(new.map(|new| (path, new)));
+            let over = self.one(&here, &path, (name, kind, whiteout))?;
+            ahead.extend(over.map(|over| (path, if hidden { over.max(Over::Hidden) } else { over })));
             Ok(())
         })
     }
@@ -175,13 +189,13 @@ impl<'a> Found<'a> {
         self.stays(&join(path, b"."));
     }
 
-    /// One entry of the upper layer. Of a folder that is to be looked into, whether it is new.
+    /// One entry of the upper layer. Of a folder that is to be looked into, whether the workspace has something there.
     fn one(
         &mut self,
         here: &Here<'_>,
         path: &[u8],
         (name, kind, whiteout): (&[u8], FileType, bool),
-    ) -> Result<Option<bool>, Errno> {
+    ) -> Result<Option<Over>, Errno> {
         if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
             // Over what is here the run's own was mounted.
             if !self.own_scratch.iter().any(|own| own.name == path) {
@@ -201,7 +215,7 @@ impl<'a> Found<'a> {
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
         let below = self.entry(path, name, before, here)?;
         if kind == FileType::Directory {
-            return Ok(below.then_some(is_new));
+            return Ok(below.then_some(if is_new { Over::Nothing } else { Over::Shown }));
         }
         if was_folder && self.changes.contains_key(path) {
             // Where nothing takes the folder's place, what was in it stays.
