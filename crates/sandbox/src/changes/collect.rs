@@ -16,7 +16,7 @@ use super::facts::{EntryKind, Facts};
 use super::folder::{each_entry, folder_of, is_opaque, or_dot, split};
 use super::link::{is_led_out, landing};
 use super::rename::with_renames;
-use super::repository::{Elsewhere, Sides};
+use super::repository::{Elsewhere, Sides, longer_names};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
 use crate::sys::mounting::{open_beneath, open_within};
@@ -61,7 +61,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         around: Around::default(),
         stale: HashMap::new(),
         repositories: Repositories::default(),
-        elsewhere: Elsewhere::of(what.base.as_fd()),
+        elsewhere: Elsewhere::of(what.base.as_fd(), what.protected),
     };
     found.walk(upper.as_fd())?;
     found.keep_what_is_not_empty();
@@ -89,8 +89,8 @@ struct Found<'a> {
     /// Which folders of the workspace, or one above them, were changed meanwhile, as far as it was asked.
     stale: HashMap<Bytes, bool>,
     repositories: Repositories,
-    /// Where repositories have hooks and settings under other names.
-    elsewhere: Elsewhere,
+    /// Where hooks and settings have other names.
+    elsewhere: Elsewhere<'a>,
 }
 
 /// A change without its path, by which it is known.
@@ -268,10 +268,12 @@ impl<'a> Found<'a> {
         let folder = after.kind == EntryKind::Folder;
         // A folder that only passed through (copied up on the way) is no change.
         let passes = folder && before.is_some_and(|before| before.kind == EntryKind::Folder);
+        let forbidden = self.forbidden(path);
         // It would lead to hooks and settings that are not known by their names.
         let leads = (!folder && self.holds_hooks(path))
+            || (after.kind == EntryKind::Link && self.holds_settings(path))
             || (before.is_none() && self.repositories.completed_by(&self.sides(), path));
-        let forbidden = self.forbidden(path).or(leads.then_some(Why::Protected));
+        let forbidden = forbidden.or(leads.then_some(Why::Protected));
         if let Some(why) = forbidden.filter(|why| *why == Why::Masked || !passes) {
             return Some(why);
         }
@@ -516,6 +518,19 @@ impl<'a> Found<'a> {
     /// Whether hooks lie there, were it a folder.
     fn holds_hooks(&self, path: &[u8]) -> bool {
         self.protected.blocks_entry(&String::from_utf8_lossy(&join(path, b"hooks"))).is_some()
+    }
+
+    /// Whether something protected lies there or would, were it a folder.
+    fn holds_settings(&self, path: &[u8]) -> bool {
+        let (_, name) = split(path);
+        let blocks = |inner: &str| {
+            let whole = join(path, inner.as_bytes());
+            let blocks = |name: &str| self.protected.blocks_entry(name).is_some();
+            blocks(&String::from_utf8_lossy(&whole)) && !blocks(inner)
+        };
+        // No such folder has another plain name.
+        let known = name.starts_with(b".") || !name.is_ascii();
+        self.elsewhere.lies_below(path) || (known && longer_names().any(|(_, inner)| blocks(inner)))
     }
 
     fn put(&mut self, path: &[u8], kind: ChangeKind, before: Option<Facts>, after: Option<Facts>) {
