@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("changes::sparse_and_large_trees_come_over", sparse_and_large_trees),
         test("changes::new_files_have_their_content_and_their_mode", content_and_mode),
         test("changes::set_id_bits_are_not_taken_over", set_id_bits),
+        test("changes::a_file_that_moves_leaves_its_set_id_bits_behind", moved_set_id_bits),
         test("changes::owners_stay_the_workspaces", owners_stay),
         test("changes::names_that_are_no_text_come_over", names_that_are_no_text),
         test("changes::a_folder_that_was_closed_does_not_hide_the_rest", closed_folders),
@@ -357,6 +358,29 @@ fn set_id_bits() {
     promote(&outcome).unwrap();
     for name in ["project/t", "project/plain.txt"] {
         assert_eq!(room.path(name).metadata().unwrap().permissions().mode() & 0o7000, 0, "{name}");
+    }
+}
+
+fn moved_set_id_bits() {
+    let room = Room::new();
+    for (name, mode) in [("a", 0o6755), ("b", 0o4700), ("c", 0o2755), ("d", 0o755)] {
+        room.write(&format!("project/{name}"), &format!("content of {name}\n"));
+        let path = room.project().join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let outcome = run(&room.shell(Filesystem::ReadWrite, "for n in a b c d; do mv $n moved-$n; done"));
+    check_out(&outcome, "");
+    let told = changes(&outcome);
+    assert!(
+        told.contains(&"deleted a".to_owned()) && told.contains(&"renamed moved-d".to_owned()),
+        "{told:?}"
+    );
+    promote(&outcome).unwrap();
+    for (name, wanted) in [("a", 0o755), ("b", 0o700), ("c", 0o755), ("d", 0o755)] {
+        let path = room.project().join(format!("moved-{name}"));
+        assert_eq!(mode(&path) & 0o7777, wanted, "{name}");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), format!("content of {name}\n"));
+        assert!(!room.project().join(name).exists(), "{name}");
     }
 }
 
