@@ -538,6 +538,6 @@ impl<'a> Found<'a> {
     }
 
     fn withhold(&mut self, path: &[u8], why: Why) {
-        self.withheld.push(Withheld { path: PathBuf::from(OsStr::from_bytes(path)), why });
+        self.withheld.push(Withheld { path: PathBuf::from(OsStr::from_bytes(or_dot(path))), why });
     }
 }

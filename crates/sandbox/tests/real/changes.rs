@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("changes::new_files_have_their_content_and_their_mode", content_and_mode),
         test("changes::set_id_bits_are_not_taken_over", set_id_bits),
         test("changes::a_file_that_moves_leaves_its_set_id_bits_behind", moved_set_id_bits),
+        test("changes::a_workspace_that_was_closed_is_told_by_a_name", closed_workspace),
         test("changes::owners_stay_the_workspaces", owners_stay),
         test("changes::names_that_are_no_text_come_over", names_that_are_no_text),
         test("changes::a_folder_that_was_closed_does_not_hide_the_rest", closed_folders),
@@ -382,6 +383,15 @@ fn moved_set_id_bits() {
         assert_eq!(std::fs::read_to_string(path).unwrap(), format!("content of {name}\n"));
         assert!(!room.project().join(name).exists(), "{name}");
     }
+}
+
+fn closed_workspace() {
+    let room = Room::new();
+    let outcome = run(&room.shell(Filesystem::ReadWrite, "chmod 000 ."));
+    check_out(&outcome, "");
+    // Root's broker can look into it.
+    let told = if is_root() { Vec::new() } else { vec![(".".to_owned(), Why::Unreadable)] };
+    assert_eq!(withheld(&outcome), told);
 }
 
 fn owners_stay() {
