@@ -321,6 +321,43 @@ fn readwrite_takes_changes_over_and_read_does_not() {
     assert_eq!(std::fs::read_to_string(home.project().join("new.txt")).unwrap(), "n\n");
 }
 
+// P4, 6.2: a program that asks for its changes hears it by a code when the user's won
+#[test]
+fn what_was_changed_meanwhile_has_a_code_and_an_exit_code() {
+    for (mode, code) in [("readwrite", 5), ("speculative", 0)] {
+        let home = Home::bare();
+        let place = home.path("signal");
+        std::fs::create_dir(&place).unwrap();
+        let (place, pipe) = (place.to_str().unwrap(), place.join("wait"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut options = vec!["--json", "--write", place];
+        options.extend(if mode == "speculative" {
+            vec!["--speculative"]
+        } else {
+            vec!["--filesystem", mode]
+        });
+        let script = format!("echo agent >>notes.txt; echo x >.mcp.json; cat {}", pipe.display());
+        let run = &mut home.command(words(&options, &script));
+        let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It opens once the program reads.
+        let writes = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+        home.write("notes.txt", "user\n");
+        drop(writes);
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{mode} {ended:?}");
+        let told: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let mut codes: Vec<_> = told["withheld"].as_array().unwrap().iter().collect();
+        codes.sort_by_key(|one| one["path"].as_str());
+        assert_eq!(codes[0]["code"], "Protected", "{told}");
+        assert_eq!((&codes[1]["code"], &codes[1]["why"]), (&"StaleBase".into(), &"changed meanwhile".into()));
+        assert_eq!(told["exit_code"], 0, "the program's own");
+        assert_eq!(std::fs::read_to_string(home.project().join("notes.txt")).unwrap(), "user\n");
+    }
+    // What is not taken over by rule is no failure.
+    let ran = Home::bare().run(words(&["--filesystem", "readwrite"], "echo x >.mcp.json"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
 // P5
 #[test]
 fn only_allowed_variables_come_in() {

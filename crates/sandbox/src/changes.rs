@@ -134,6 +134,26 @@ pub enum Why {
 }
 
 impl Why {
+    /// Its name, by which programs know it.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Masked => "Masked",
+            Self::Protected => "Protected",
+            Self::Exists => "Exists",
+            Self::Special => "Special",
+            Self::LeadsOutside => "LeadsOutside",
+            Self::Unreadable => "Unreadable",
+            Self::StaleBase => "StaleBase",
+            Self::NotEmpty => "NotEmpty",
+            Self::Mounted => "Mounted",
+            Self::BuildFolder => "BuildFolder",
+            Self::TooDeep => "TooDeep",
+            Self::OtherNames => "OtherNames",
+            Self::Attributes => "Attributes",
+        }
+    }
+
     /// As shown to people and programs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -160,6 +180,12 @@ impl Changes {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty() && self.withheld.is_empty()
+    }
+
+    /// Whether some of it would be taken over, had nobody else changed the workspace meanwhile.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.withheld.iter().any(|one| one.why == Why::StaleBase)
     }
 
     /// The file as it is in the workspace.

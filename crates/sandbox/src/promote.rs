@@ -53,6 +53,17 @@ pub enum PromoteFault {
     },
 }
 
+impl PromoteFault {
+    /// Its name, by which programs know it.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::StaleBase(_) => "StaleBase",
+            Self::Write { .. } => "Write",
+        }
+    }
+}
+
 fn shown(path: &Path) -> String {
     quoted(path.as_os_str().as_bytes())
 }

@@ -88,6 +88,10 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let code = match (promoted, grants.and_then(|grants| grants.stopped())) {
         (_, Some(stopped)) => stopped,
         (Err(_), _) if !failed => i32::from(exit::FAILED),
+        // What somebody else changed won.
+        _ if !failed && takes_over(&spec) && outcome.changes.as_ref().is_some_and(Changes::is_stale) => {
+            i32::from(exit::FAILED)
+        }
         _ => outcome.exit.code(),
     };
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
@@ -266,10 +270,13 @@ type Told<'a> = (&'a Changes, Listing<'a>);
 /// What became of the changes: how many were taken over, or why none.
 type Promoted = Result<usize, PromoteFault>;
 
+fn takes_over(spec: &Spec) -> bool {
+    matches!(spec.filesystem, Filesystem::Write | Filesystem::ReadWrite)
+}
+
 fn promote(sandbox: &Sandbox, spec: &Spec, outcome: &Outcome) -> Promoted {
-    let takes_over = matches!(spec.filesystem, Filesystem::Write | Filesystem::ReadWrite);
     match &outcome.changes {
-        Some(changes) if takes_over => {
+        Some(changes) if takes_over(spec) => {
             let fault = |why| PromoteFault::Write { path: spec.workspace.clone(), why, written: 0 };
             Journaled::over(changes, sandbox.places())
                 .map_err(fault)?

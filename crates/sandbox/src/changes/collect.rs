@@ -16,7 +16,7 @@ use super::facts::{EntryKind, Facts};
 use super::folder::{each_entry, folder_of, is_opaque, or_dot, split};
 use super::link::{is_led_out, landing};
 use super::rename::with_renames;
-use super::repository::{Elsewhere, Sides};
+use super::repository::{Elsewhere, Sides, longer_names};
 use super::{Change, ChangeKind, Changes, Why, Withheld};
 use crate::promote::UNFINISHED;
 use crate::sys::mounting::{open_beneath, open_within};
@@ -61,7 +61,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         around: Around::default(),
         stale: HashMap::new(),
         repositories: Repositories::default(),
-        elsewhere: Elsewhere::of(what.base.as_fd()),
+        elsewhere: Elsewhere::of(what.base.as_fd(), what.protected),
     };
     found.walk(upper.as_fd())?;
     found.keep_what_is_not_empty();
@@ -89,8 +89,8 @@ struct Found<'a> {
     /// Which folders of the workspace, or one above them, were changed meanwhile, as far as it was asked.
     stale: HashMap<Bytes, bool>,
     repositories: Repositories,
-    /// Where repositories have hooks and settings under other names.
-    elsewhere: Elsewhere,
+    /// Where hooks and settings have other names.
+    elsewhere: Elsewhere<'a>,
 }
 
 /// A change without its path, by which it is known.
@@ -116,6 +116,17 @@ struct Around {
     protected: bool,
 }
 
+/// What a folder of the upper layer lies over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Over {
+    /// What the workspace has there, which shines through.
+    Shown,
+    /// That, and nothing of it shines through: the folder, or one above it, was made anew.
+    Hidden,
+    /// Nothing: it is new.
+    Nothing,
+}
+
 /// A folder of the upper layer, and the same folder on either side as far as it is there.
 struct Here<'h> {
     own: BorrowedFd<'h>,
@@ -129,9 +140,9 @@ type Place<'p> = (BorrowedFd<'p>, &'p [u8]);
 impl<'a> Found<'a> {
     /// Everything in the upper layer.
     fn walk(&mut self, upper: BorrowedFd<'_>) -> Result<(), Errno> {
-        let mut ahead = vec![(Bytes::new(), false)];
-        while let Some((path, new)) = ahead.pop() {
-            match self.folder(upper, (&path, new), &mut ahead) {
+        let mut ahead = vec![(Bytes::new(), Over::Shown)];
+        while let Some((path, over)) = ahead.pop() {
+            match self.folder(upper, (&path, over), &mut ahead) {
                 Err(Errno::ACCESS) => self.stays_closed(&path, Why::Unreadable),
                 looked => looked?,
             }
@@ -143,11 +154,14 @@ impl<'a> Found<'a> {
     fn folder(
         &mut self,
         upper: BorrowedFd<'_>,
-        (path, new): (&[u8], bool),
-        ahead: &mut Vec<(Bytes, bool)>,
+        (path, over): (&[u8], Over),
+        ahead: &mut Vec<(Bytes, Over)>,
     ) -> Result<(), Errno> {
         let own = open_beneath(upper, or_dot(path), OFlags::RDONLY | OFlags::DIRECTORY)?;
-        if !self.fresh && is_opaque(&own) {
+        let new = over == Over::Nothing;
+        // The kernel marks the outermost folder only.
+        let hidden = !self.fresh && !new && (over == Over::Hidden || is_opaque(&own));
+        if hidden {
             self.deleted_below(path)?;
         }
         // What lies in a new folder is new.
@@ -163,8 +177,8 @@ impl<'a> Found<'a> {
         let here = Here { own: own.as_fd(), base: base.as_ref().map(OwnedFd::as_fd), view };
         each_entry(&own, |name, kind, whiteout| {
             let path = join(path, name);
-            let new = self.one(&here, &path, (name, kind, whiteout))?;
-            ahead.extend(new.map(|new| (path, new)));
+            let over = self.one(&here, &path, (name, kind, whiteout))?;
+            ahead.extend(over.map(|over| (path, if hidden { over.max(Over::Hidden) } else { over })));
             Ok(())
         })
     }
@@ -175,13 +189,13 @@ impl<'a> Found<'a> {
         self.stays(&join(path, b"."));
     }
 
-    /// One entry of the upper layer. Of a folder that is to be looked into, whether it is new.
+    /// One entry of the upper layer. Of a folder that is to be looked into, whether the workspace has something there.
     fn one(
         &mut self,
         here: &Here<'_>,
         path: &[u8],
         (name, kind, whiteout): (&[u8], FileType, bool),
-    ) -> Result<Option<bool>, Errno> {
+    ) -> Result<Option<Over>, Errno> {
         if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
             // Over what is here the run's own was mounted.
             if !self.own_scratch.iter().any(|own| own.name == path) {
@@ -201,7 +215,7 @@ impl<'a> Found<'a> {
         let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
         let below = self.entry(path, name, before, here)?;
         if kind == FileType::Directory {
-            return Ok(below.then_some(is_new));
+            return Ok(below.then_some(if is_new { Over::Nothing } else { Over::Shown }));
         }
         if was_folder && self.changes.contains_key(path) {
             // Where nothing takes the folder's place, what was in it stays.
@@ -254,10 +268,12 @@ impl<'a> Found<'a> {
         let folder = after.kind == EntryKind::Folder;
         // A folder that only passed through (copied up on the way) is no change.
         let passes = folder && before.is_some_and(|before| before.kind == EntryKind::Folder);
+        let forbidden = self.forbidden(path);
         // It would lead to hooks and settings that are not known by their names.
         let leads = (!folder && self.holds_hooks(path))
+            || (after.kind == EntryKind::Link && self.holds_settings(path))
             || (before.is_none() && self.repositories.completed_by(&self.sides(), path));
-        let forbidden = self.forbidden(path).or(leads.then_some(Why::Protected));
+        let forbidden = forbidden.or(leads.then_some(Why::Protected));
         if let Some(why) = forbidden.filter(|why| *why == Why::Masked || !passes) {
             return Some(why);
         }
@@ -504,11 +520,24 @@ impl<'a> Found<'a> {
         self.protected.blocks_entry(&String::from_utf8_lossy(&join(path, b"hooks"))).is_some()
     }
 
+    /// Whether something protected lies there or would, were it a folder.
+    fn holds_settings(&self, path: &[u8]) -> bool {
+        let (_, name) = split(path);
+        let blocks = |inner: &str| {
+            let whole = join(path, inner.as_bytes());
+            let blocks = |name: &str| self.protected.blocks_entry(name).is_some();
+            blocks(&String::from_utf8_lossy(&whole)) && !blocks(inner)
+        };
+        // No such folder has another plain name.
+        let known = name.starts_with(b".") || !name.is_ascii();
+        self.elsewhere.lies_below(path) || (known && longer_names().any(|(_, inner)| blocks(inner)))
+    }
+
     fn put(&mut self, path: &[u8], kind: ChangeKind, before: Option<Facts>, after: Option<Facts>) {
         self.changes.insert(path.to_vec(), Box::new(Difference { kind, before, after }));
     }
 
     fn withhold(&mut self, path: &[u8], why: Why) {
-        self.withheld.push(Withheld { path: PathBuf::from(OsStr::from_bytes(path)), why });
+        self.withheld.push(Withheld { path: PathBuf::from(OsStr::from_bytes(or_dot(path))), why });
     }
 }

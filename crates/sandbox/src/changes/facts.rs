@@ -18,6 +18,8 @@ pub struct Facts {
     pub kind: EntryKind,
     /// Who may do what, without set-id bits.
     pub mode: u32,
+    /// Whether it has a set-id bit besides.
+    pub set_id: bool,
     /// Bytes of content; 0 of a folder.
     pub size: u64,
     /// SHA-256 of a file's content, once it was read: always where it is compared with another, so not of every new one.
@@ -67,6 +69,7 @@ impl Facts {
         Ok(Some(Self {
             kind,
             mode: u32::from(facts.stx_mode) & 0o777,
+            set_id: u32::from(facts.stx_mode) & 0o6000 != 0,
             size: if kind == EntryKind::Folder { 0 } else { facts.stx_size },
             hash: None,
             attributes: None,

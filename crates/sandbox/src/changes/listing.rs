@@ -91,6 +91,7 @@ mod tests {
         Facts {
             kind: EntryKind::Link,
             mode: 0o777,
+            set_id: false,
             size: 0,
             hash: None,
             attributes: None,

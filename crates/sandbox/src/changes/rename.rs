@@ -9,7 +9,8 @@ use super::facts::{EntryKind, Facts};
 use super::{Change, ChangeKind};
 
 /// A deleted file and a created one with the same content and mode are one file that moved. A new file is read for that
-/// only where a file of its size and mode is gone.
+/// only where a file of its size and mode is gone. One with a set-id bit would keep it under its new name, so it does not
+/// move: it goes, and another comes without the bit.
 pub(super) fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<Change> {
     let looks =
         |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.size, facts.mode));
@@ -19,7 +20,8 @@ pub(super) fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<C
     let replaced: HashSet<&Path> =
         list.iter().filter(|one| replaces_folder(one)).map(|one| &*one.path).collect();
     let makes_room = |change: &Change| change.path.ancestors().any(|above| replaced.contains(above));
-    let deleted = list.iter().filter(|change| change.kind == ChangeKind::Deleted);
+    let keeps_no_bit = |change: &&Change| change.before.as_ref().is_some_and(|before| !before.set_id);
+    let deleted = list.iter().filter(|change| change.kind == ChangeKind::Deleted).filter(keeps_no_bit);
     for change in deleted.filter(|change| replaced.is_empty() || !makes_room(change)) {
         if let Some((before, key)) = change.before.as_ref().and_then(|facts| Some((facts, looks(facts)?))) {
             sizes.insert(key);

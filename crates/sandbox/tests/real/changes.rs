@@ -1,9 +1,10 @@
 //! What a program changes in the workspace: told, and taken over.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::process::Command;
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{ChangeKind, Filesystem, Why};
+use vambrace_sandbox::{ChangeKind, Filesystem, Outcome, Why};
 
 use super::kit::{Room, changes, check_out, is_root, mode, out, promote, run, test, withheld};
 
@@ -11,6 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("changes::every_kind_of_change_is_told_and_taken_over", every_kind_of_change),
         test("changes::opaque_folders_hide_nothing_from_the_list", opaque_folders),
+        test("changes::folders_made_anew_are_as_they_would_be_without_walls", folders_made_anew),
         test("changes::folders_and_files_change_places", folders_and_files_change_places),
         test("changes::a_folder_with_something_in_it_that_stays_is_kept", folders_that_stay),
         test("changes::what_leaves_a_folder_that_is_replaced_is_taken_along", moved_out_of_a_replaced_folder),
@@ -20,6 +22,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("changes::sparse_and_large_trees_come_over", sparse_and_large_trees),
         test("changes::new_files_have_their_content_and_their_mode", content_and_mode),
         test("changes::set_id_bits_are_not_taken_over", set_id_bits),
+        test("changes::a_file_that_moves_leaves_its_set_id_bits_behind", moved_set_id_bits),
+        test("changes::a_workspace_that_was_closed_is_told_by_a_name", closed_workspace),
         test("changes::owners_stay_the_workspaces", owners_stay),
         test("changes::names_that_are_no_text_come_over", names_that_are_no_text),
         test("changes::a_folder_that_was_closed_does_not_hide_the_rest", closed_folders),
@@ -128,6 +132,81 @@ fn opaque_folders() {
     assert_eq!(room.read("project/d/one").as_deref(), Some("new\n"));
     assert_eq!(room.read("project/d/.env").as_deref(), Some("kept\n"));
     assert!(!room.path("project/d/two").exists());
+}
+
+/// The kernel marks only the outermost of the folders that were made anew. The model is the same script in a copy.
+fn folders_made_anew() {
+    let outcome = made_anew(
+        "rm -rf dist && mkdir -p dist/assets && echo new >dist/assets/new.js && echo new >dist/index.html",
+    );
+    let told = changes(&outcome);
+    for name in ["assets/old.js", "assets/img/same", "assets/img/a/deep", "plain", "plain/a/b/c"] {
+        assert!(told.contains(&format!("deleted dist/{name}")), "{name}: {told:?}");
+    }
+    let kept = ["dist/assets/img", "dist/assets/img/.vscode", "dist/assets/img/.vscode/tasks.json"];
+    let kept = kept.iter().zip([Why::NotEmpty, Why::Protected, Why::Protected]);
+    assert_eq!(withheld(&outcome), kept.map(|(path, why)| ((*path).to_owned(), why)).collect::<Vec<_>>());
+    for script in [
+        "rm -rf dist; mkdir -p dist/assets/img; echo new >dist/assets/img/same",
+        "rm -rf dist; mkdir -p dist/assets/img/a dist/plain/a/b; echo new >dist/plain/a/b/d",
+        "mv dist z; mkdir -p dist/assets/img/a",
+        "mv dist z; mkdir -p dist/plain/a; mv z/plain/x dist/plain/a",
+        "mv dist/plain z; mkdir -p dist/plain/a; mv z/a/b dist/plain/a",
+        "rm -rf dist/assets; mkdir -p dist/assets/img/a; rm -rf dist/assets/img; mkdir -p dist/assets/img/a/deep",
+        "rm -rf dist; mkdir dist; echo file >dist/plain",
+        "rm -rf dist; mkdir -p dist/plain; echo file >dist/plain/a",
+        "rm -rf dist; mkdir -p dist/plain/a; ln -s ../x dist/plain/a/b",
+        "rm -rf build; mkdir -p build/src/x; echo new >build/src/x/f",
+        "rm -rf dist build/src; mkdir -p dist/assets build/src/x; rm -r dist/assets; mkdir dist/assets",
+    ] {
+        made_anew(script);
+    }
+}
+
+/// Runs a script on a tree with much that stays, and holds what comes of it against a copy of the tree without walls.
+fn made_anew(script: &str) -> Outcome {
+    const STAYS: [&str; 5] = ["/.env", "/.vscode", "/.git", "/secrets", "/build/out"];
+    let room = Room::new();
+    for name in [
+        "dist/index.html",
+        "dist/assets/old.js",
+        "dist/assets/.env",
+        "dist/assets/img/same",
+        "dist/assets/img/a/deep",
+        "dist/assets/img/.vscode/tasks.json",
+        "dist/plain/x",
+        "dist/plain/a/b/c",
+        "build/out/o",
+        "build/src/x/y/z",
+        "build/src/w",
+    ] {
+        room.write(&format!("project/{name}"), &format!("{name}\n"));
+    }
+    let (project, model) = (room.project(), room.path("model"));
+    assert!(Command::new("cp").arg("-a").args([&project, &model]).status().unwrap().success());
+    let tree = |name: &str| -> Vec<String> {
+        let root = room.path(name);
+        let named = |line: String| line.strip_prefix(root.to_str().unwrap()).unwrap().to_owned();
+        room.listing(name).into_iter().map(named).collect()
+    };
+    let stays = |line: &String| STAYS.iter().any(|name| line.contains(name));
+    let before = tree("project");
+    let mut spec = room.shell(Filesystem::ReadWrite, script);
+    spec.scratch = vec!["build/out".to_owned()];
+    let outcome = run(&spec);
+    promote(&outcome).unwrap();
+    assert!(Command::new("sh").args(["-c", script]).current_dir(&model).status().unwrap().success());
+    // What stays does so with the folders that it lies in.
+    let holds = |line: &String| {
+        let path = format!("{}/", line.split(' ').next().unwrap());
+        before.iter().any(|inner| stays(inner) && inner.starts_with(&path))
+    };
+    let mut expected: Vec<String> = tree("model").into_iter().filter(|line| !stays(line)).collect();
+    expected.extend(before.iter().filter(|line| stays(line) || holds(line)).cloned());
+    expected.sort();
+    expected.dedup();
+    assert_eq!(tree("project"), expected, "{script}");
+    outcome
 }
 
 fn folders_and_files_change_places() {
@@ -281,6 +360,38 @@ fn set_id_bits() {
     for name in ["project/t", "project/plain.txt"] {
         assert_eq!(room.path(name).metadata().unwrap().permissions().mode() & 0o7000, 0, "{name}");
     }
+}
+
+fn moved_set_id_bits() {
+    let room = Room::new();
+    for (name, mode) in [("a", 0o6755), ("b", 0o4700), ("c", 0o2755), ("d", 0o755)] {
+        room.write(&format!("project/{name}"), &format!("content of {name}\n"));
+        let path = room.project().join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let outcome = run(&room.shell(Filesystem::ReadWrite, "for n in a b c d; do mv $n moved-$n; done"));
+    check_out(&outcome, "");
+    let told = changes(&outcome);
+    assert!(
+        told.contains(&"deleted a".to_owned()) && told.contains(&"renamed moved-d".to_owned()),
+        "{told:?}"
+    );
+    promote(&outcome).unwrap();
+    for (name, wanted) in [("a", 0o755), ("b", 0o700), ("c", 0o755), ("d", 0o755)] {
+        let path = room.project().join(format!("moved-{name}"));
+        assert_eq!(mode(&path) & 0o7777, wanted, "{name}");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), format!("content of {name}\n"));
+        assert!(!room.project().join(name).exists(), "{name}");
+    }
+}
+
+fn closed_workspace() {
+    let room = Room::new();
+    let outcome = run(&room.shell(Filesystem::ReadWrite, "chmod 000 ."));
+    check_out(&outcome, "");
+    // Root's broker can look into it.
+    let told = if is_root() { Vec::new() } else { vec![(".".to_owned(), Why::Unreadable)] };
+    assert_eq!(withheld(&outcome), told);
 }
 
 fn owners_stay() {

@@ -325,7 +325,9 @@ fn heeded_names() {
                  .exrc .gvimrc .helix/config.toml .hg/hgrc .jj/repo/config.toml .kshrc .login .lvimrc .opencode/x .tcshrc .vs/tasks.vs.json \
                  a.sublime-project opencode.json .amazonq/cli-agents/x.json .augment/settings.json .copilot/mcp-config.json .devcontainer.json \
                  .factory/settings.json .ghci .github/hooks/x.json .irbrc .kiro/hooks/x .roomodes .Rprofile .pdbrc .qwen/settings.json \
-                 .config/mise.toml .mise.local.toml mise.toml lefthook.yml .pre-commit-config.yaml .xprofile";
+                 .config/mise.toml .mise.local.toml mise.toml lefthook.yml .pre-commit-config.yaml .xprofile \
+                 .dir-locals-2.el .sl/config .git/sl/config .hg/hgrc-not-shared .hg/sharedpath .hg/requires .ocamlinit .rdbgrc .rdbgrc.rb .byebugrc \
+                 .Renviron .RData .perldb";
     let names: Vec<&str> = names.split_whitespace().collect();
     let room = Room::new();
     let script = format!(

@@ -14,6 +14,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test("protected::hooks_and_settings_of_a_bare_repository_are_never_promoted", bare_repositories),
         test("protected::hooks_that_lie_elsewhere_are_never_promoted", hooks_elsewhere),
+        test("protected::what_links_with_protected_names_lead_to_is_never_promoted", led_to),
+        test("protected::no_new_link_leads_to_protected_names_elsewhere", leading_links),
         test("protected::exchanging_names_with_a_protected_one_changes_it_not", exchange),
     ]
 }
@@ -119,6 +121,93 @@ fn hooks_elsewhere() {
         promote(&outcome).unwrap();
         let there = |name: &str| room.path("project").join(name).exists();
         assert!(there("tools/hooksmith/x") && !there("tools/hooks") && !there(".husky"), "{filesystem:?}");
+    }
+}
+
+// P4: links of the user's, each with what a change of it would run or configure
+fn led_to() {
+    let room = Room::new();
+    room.write(".git/config", "[core]\n");
+    let link = |path: &str, target: &str| {
+        std::fs::create_dir_all(room.path(path).parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, room.path(path)).unwrap();
+    };
+    link("project/.git/hooks/pre-commit", "../../scripts/pre-commit.sh");
+    link("project/.git/hooks/pre-push", "../../not/yet/there.sh");
+    link("project/.git/hooks/update", "../../by/link/update");
+    link("project/by/link", "../really");
+    link("project/.git/info/attributes", "../../attributes");
+    link(".git/hooks/around", "../../project/around.sh");
+    link("project/.githooks", "hooks");
+    link("project/hooks/inner", "../lib/inner");
+    link("project/.vscode/tasks.json", "../shared.json");
+    link("project/.vscode/deep/er/x", room.path("project/absolute").to_str().unwrap());
+    link("project/.mise.local.toml", "tools.toml");
+    link("project/.config", "dotfiles");
+    link("project/.husky", "../outside");
+    link("project/.zed/all", "../..");
+    room.write("project/dotfiles/mise.toml", "was\n");
+    room.write("project/nested/.git/config", "[core]\nhooksPath = tools\n");
+    link("project/nested/tools", "real-tools");
+    link("project/nested/.git/hooks/x", "../../run.sh");
+    let protected = "scripts/pre-commit.sh not/yet/there.sh really/update attributes around.sh hooks/new lib/inner shared.json absolute \
+        tools.toml dotfiles/mise.toml nested/real-tools/pre-commit nested/run.sh";
+    let free = "scripts/other not/yet/x by/x really/x lib/x dotfiles/x nested/x src/main.rs";
+    let protected: Vec<&str> = protected.split_whitespace().collect();
+    for name in ["scripts/pre-commit.sh", "really/update", "hooks/old", "shared.json", "nested/run.sh"] {
+        room.write(&format!("project/{name}"), "was\n");
+    }
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let before = room.listing("project");
+        let script = format!(
+            "for n in {} {free}; do mkdir -p $(dirname $n); echo agent >$n; done; rm -f hooks/old",
+            protected.join(" ")
+        );
+        let outcome = run(&room.shell(filesystem, &script));
+        assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+        promote(&outcome).unwrap();
+        let taken = |name: &str| room.read(&format!("project/{name}")).as_deref() == Some("agent\n");
+        for name in &protected {
+            assert!(!taken(name), "{filesystem:?} {name}");
+        }
+        let was = |line: &&String| line.contains("src/main.rs") || room.listing("project").contains(line);
+        assert_eq!(before.iter().find(|line| !was(line)), None, "{filesystem:?}");
+        for name in free.split(' ') {
+            assert!(taken(name), "{filesystem:?} {name}: {:?}", withheld(&outcome));
+            std::fs::remove_file(room.project().join(name)).unwrap();
+        }
+        // Nor does another thing in the place of what they lead through.
+        let script = "rm -rf by scripts not hooks; mkdir -p evil/yet by/link; echo x >by/link/update; echo x >evil/yet/there.sh; \
+            ln -s evil scripts; ln -s evil not; ln -s evil hooks";
+        let outcome = run(&room.shell(filesystem, script));
+        assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+        promote(&outcome).unwrap();
+        for name in ["scripts/pre-commit.sh", "really/update", "hooks/old", "by/link/update"] {
+            assert_eq!(
+                room.read(&format!("project/{name}")).as_deref(),
+                Some("was\n"),
+                "{filesystem:?} {name}"
+            );
+        }
+        assert!(!room.path("project/not/yet/there.sh").exists(), "{filesystem:?}");
+    }
+}
+
+// P4: a folder that holds settings by its name, and is a link to one that does not
+fn leading_links() {
+    for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
+        let room = Room::new();
+        let script = "mkdir -p evil d; for f in . d; do for n in .hg .config .github .SL .plain; do ln -s evil $f/$n; done; done; echo x >evil/hgrc";
+        let outcome = run(&room.shell(filesystem, script));
+        assert_eq!((outcome.exit, err(&outcome).as_str()), (Exit::Code(0), ""));
+        promote(&outcome).unwrap();
+        for folder in ["", "d/"] {
+            for name in [".hg", ".config", ".github", ".SL"] {
+                let path = room.project().join(format!("{folder}{name}"));
+                assert!(path.symlink_metadata().is_err(), "{filesystem:?} {folder}{name}");
+            }
+            assert!(room.project().join(format!("{folder}.plain")).is_symlink());
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use vambrace_sandbox::{
     Captured, Change, ChangeKind, Changes, EntryKind, Exit, Facts, Listing, MemoryBound, Outcome,
+    PromoteFault,
 };
 
 use super::grants::Grants;
@@ -140,7 +141,10 @@ pub(super) fn json(
             let list: Vec<Value> = list.collect();
             let withheld = listing.withheld.iter();
             let withheld: Vec<Value> = withheld
-                .map(|one| json!({"path": one.path.display().to_string(), "why": one.why.as_str()}))
+                .map(|one| {
+                    let path = one.path.display().to_string();
+                    json!({"path": path, "why": one.why.as_str(), "code": one.why.code()})
+                })
                 .collect();
             let unlisted = (!listing.is_whole()).then(
                 || json!({"changes": listing.more, "withheld": listing.withheld_more, "hint": EVERY_CHANGE}),
@@ -150,9 +154,10 @@ pub(super) fn json(
             map.insert("unlisted".to_owned(), unlisted.into());
             let (count, fault) = match promoted {
                 Ok(count) => (*count, None),
-                Err(fault) => (0, Some(fault.to_string())),
+                Err(fault) => (0, Some(fault)),
             };
-            map.insert("promoted".to_owned(), json!({"changes": count, "fault": fault}));
+            let (code, fault) = (fault.map(PromoteFault::code), fault.map(ToString::to_string));
+            map.insert("promoted".to_owned(), json!({"changes": count, "fault": fault, "code": code}));
         }
         if let Some(attempts) = attempts {
             map.insert("network".to_owned(), network::json(attempts));
