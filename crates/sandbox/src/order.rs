@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use vambrace_core::block::BlockList;
+
 use crate::fault::SandboxFault;
 use crate::spec::{Filesystem, Spec, plain_name};
 use crate::task::Task;
@@ -121,6 +123,12 @@ pub(crate) fn build(
         landlock_abi,
         guarded: Vec::new(),
     })
+}
+
+/// What is masked for another reason than its name.
+pub(crate) fn barred(order: &Order, masked: &BlockList) -> Vec<Bytes> {
+    let paths = order.masks.iter().map(|mask| &mask.path);
+    paths.filter(|path| masked.blocks_entry(&String::from_utf8_lossy(path)).is_none()).cloned().collect()
 }
 
 /// Without mounts nothing lies over what is granted: a path that holds the workspace would open it in full, its secrets and,

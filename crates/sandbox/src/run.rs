@@ -279,7 +279,7 @@ impl Sandbox {
         let workspace = order::workspace(spec)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(&workspace, flags, Mode::empty())
-            .map_err(SandboxFault::system("cannot open the workspace"))?;
+            .map_err(|errno| cannot_read(&workspace, errno))?;
         let facts = rustix::fs::fstat(&base).map_err(SandboxFault::system("cannot look at the workspace"))?;
         let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
         Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
@@ -339,7 +339,7 @@ impl Sandbox {
         let key = (workspace.to_owned(), spec.masked.clone());
         // Taken out while it works: another run of the same workspace walks for itself.
         let mut walk = self.walks.lock().remove(&key).unwrap_or_default();
-        let masks = walk.masks(base, masked).map_err(SandboxFault::system("cannot walk the workspace"))?;
+        let masks = walk.masks(base, masked).map_err(|errno| cannot_read(workspace, errno))?;
         self.walks.lock().insert(key, walk);
         Ok(masks)
     }
@@ -414,6 +414,7 @@ impl Sandbox {
             upper,
             view: layers.pop(),
             masked: &prepared.masked,
+            barred: order::barred(&prepared.order, &prepared.masked),
             protected: &prepared.protected,
             scratch: &spec.scratch,
             own_scratch: &prepared.order.scratch,
@@ -452,6 +453,10 @@ struct Prepared {
     task: Option<Arc<Task>>,
     /// The folder that the program takes for the workspace, without namespaces.
     work: Option<OwnedFd>,
+}
+
+fn cannot_read(workspace: &Path, errno: Errno) -> SandboxFault {
+    SandboxFault::Refused(format!("cannot read the workspace `{}`: {errno}", workspace.display()))
 }
 
 /// What is mounted in a folder that a layer was to be laid over, where the kernel would not do that: copies of mounts that

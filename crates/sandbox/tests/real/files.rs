@@ -8,8 +8,8 @@ use libtest_mimic::Trial;
 use vambrace_sandbox::{Exit, Filesystem, Observe, SandboxFault, Tier, Why};
 
 use super::kit::{
-    Room, TIERS, changes, check_out, err, in_tier, mode, out, promote, run, sandbox, start, test, try_run,
-    withheld,
+    Room, TIERS, changes, check_out, err, in_tier, is_root, mode, out, promote, run, sandbox, start, test,
+    try_run, withheld,
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::a_path_around_the_workspace_does_not_open_it", around_the_workspace),
         test("files::a_workspace_with_a_set_group_id_bit_can_be_worked_in", set_group_id_workspace),
         test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
+        test("files::a_folder_that_cannot_be_looked_into_shows_no_secret", closed_folders),
         test("files::a_secret_made_while_a_program_runs_is_not_shown", secrets_made_meanwhile),
         test("files::deny_shows_nothing", deny_shows_nothing),
         test("files::read_shows_and_changes_nothing", read_shows_and_changes_nothing),
@@ -49,6 +50,53 @@ fn masked_names_do_not_exist_in_any_mode() {
     ));
     let said = out(&outcome) + &err(&outcome);
     assert!(!said.contains("in-the-") && said.contains("plain\n"), "{said}");
+}
+
+// T12: what cannot be listed cannot be walked either
+fn closed_folders() {
+    let room = Room::new();
+    let secrets = ["a/d/.env", "a/d/secrets/k", "a/d/x.pem"];
+    for name in secrets.into_iter().chain(["a/d/plain"]) {
+        room.write(&format!("project/{name}"), "in-a-secret\n");
+    }
+    let set = |mode| {
+        std::fs::set_permissions(room.path("project/a/d"), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(0o755);
+    let before = room.listing("project");
+    for closed in [0o311, 0o600, 0o400, 0] {
+        set(closed);
+        let look = format!("chmod 755 a/d; cat {}; ls a/d; cat plain.txt", secrets.join(" "));
+        for tier in TIERS {
+            let said = out(&run(&in_tier(room.shell(Filesystem::Read, &look), tier)));
+            assert!(!said.contains("in-a-secret") && said.ends_with("plain\n"), "{closed:o} {tier}: {said}");
+        }
+        for then in ["rm -rf a", "rm -rf a/d; mkdir -p a/d; echo x >a/d/plain; echo x >a/d/.env", "mv a b"] {
+            let outcome = run(&room.shell(Filesystem::ReadWrite, &format!("{look}; {then}")));
+            assert!(!out(&outcome).contains("in-a-secret"), "{closed:o}: {}", out(&outcome));
+            if is_root() {
+                // To root no folder is closed: only the secrets are hidden.
+                continue;
+            }
+            assert!(
+                !changes(&outcome).iter().any(|change| change.contains(" a/d")),
+                "{:?}",
+                changes(&outcome)
+            );
+            promote(&outcome).unwrap();
+            assert_eq!(mode(&room.path("project/a/d")) & 0o777, closed);
+        }
+        set(0o755);
+        let _ = std::fs::remove_dir(room.path("project/b"));
+        assert_eq!(room.listing("project"), before, "{closed:o}");
+    }
+    // The workspace itself: there is nothing to run in, and the message says where.
+    std::fs::set_permissions(room.project(), std::fs::Permissions::from_mode(0o311)).unwrap();
+    let ran = try_run(&room.shell(Filesystem::Read, "true"));
+    std::fs::set_permissions(room.project(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    if !is_root() {
+        assert!(ran.unwrap_err().to_string().contains(room.project().to_str().unwrap()));
+    }
 }
 
 // P4
