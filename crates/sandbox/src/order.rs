@@ -74,8 +74,11 @@ pub(crate) fn build(
     let home = home(spec, task);
     let mut write = spec.write.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
     let read = spec.read.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
+    let secrets = uncovered(workspace, view, &masks, read.iter().chain(&write));
+    refuse_masked(workspace, &masks, &read, &write)?;
     if tier == Tier::NoUserns {
         refuse_around(workspace, view, &read, &write)?;
+        refuse_with_secrets(&write, &secrets)?;
     }
     if let Some(task) = task {
         write.extend([task.part("tmp"), task.part("home")]);
@@ -111,7 +114,7 @@ pub(crate) fn build(
             .map(|name| name.as_bytes().to_vec())
             .collect(),
         read: read.iter().map(|path| bytes(path)).collect(),
-        blank: toolchains.blank.iter().map(|path| bytes(path)).collect(),
+        blank: toolchains.blank.iter().chain(&secrets).map(|path| bytes(path)).collect(),
         toolchains: toolchains.shown.iter().map(|path| bytes(path)).collect(),
         write: write.iter().map(|path| bytes(path)).collect(),
         drops_writes: spec.drops_writes,
@@ -129,6 +132,70 @@ pub(crate) fn build(
 pub(crate) fn barred(order: &Order, masked: &BlockList) -> Vec<Bytes> {
     let paths = order.masks.iter().map(|mask| &mask.path);
     paths.filter(|path| masked.blocks_entry(&String::from_utf8_lossy(path)).is_none()).cloned().collect()
+}
+
+/// Whether a further path lies in the workspace, or around it.
+pub(crate) fn asks_about(workspace: &Path, spec: &Spec) -> bool {
+    let mut further = spec.read.iter().chain(&spec.write).filter_map(|path| path.canonicalize().ok());
+    further.any(|path| path.starts_with(workspace) || workspace.starts_with(path))
+}
+
+/// Secrets of the workspace in further paths that lie over its masks, where they really are.
+fn uncovered<'a>(
+    workspace: &Path,
+    view: View,
+    masks: &[Mask],
+    further: impl Iterator<Item = &'a PathBuf>,
+) -> Vec<PathBuf> {
+    let bare = |path: &&PathBuf| {
+        path.starts_with(workspace) || (view == View::Absent && workspace.starts_with(path))
+    };
+    let bare: Vec<&PathBuf> = further.filter(bare).collect();
+    let masks = if bare.is_empty() { &[] } else { masks };
+    let secrets = masks.iter().filter_map(|mask| masked_path(workspace, mask).canonicalize().ok());
+    secrets.filter(|secret| bare.iter().any(|path| secret.starts_with(path))).collect()
+}
+
+fn masked_path(workspace: &Path, mask: &Mask) -> PathBuf {
+    workspace.join(OsStr::from_bytes(&mask.path))
+}
+
+/// What is asked for and would not be given.
+fn refuse_masked(
+    workspace: &Path,
+    masks: &[Mask],
+    read: &[PathBuf],
+    write: &[PathBuf],
+) -> Result<(), SandboxFault> {
+    if write.iter().any(|path| path == workspace) {
+        return Err(SandboxFault::Refused(format!(
+            "`{}` is the workspace itself: `--filesystem readwrite` lets a program change it",
+            workspace.display()
+        )));
+    }
+    let inside = |path: &&PathBuf| {
+        path.starts_with(workspace) && masks.iter().any(|mask| path.starts_with(masked_path(workspace, mask)))
+    };
+    match read.iter().chain(write).find(inside) {
+        Some(path) => Err(SandboxFault::Refused(format!(
+            "`{}` is masked: programs see no secret names of the workspace, and no folder that cannot be looked into",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Without mounts nothing covers a secret in a folder that can be written.
+fn refuse_with_secrets(write: &[PathBuf], secrets: &[PathBuf]) -> Result<(), SandboxFault> {
+    let held = |path: &PathBuf| secrets.iter().find(|secret| secret.starts_with(path));
+    match write.iter().find_map(|path| Some((path, held(path)?))) {
+        Some((path, secret)) => Err(SandboxFault::Refused(format!(
+            "`{}` holds `{}`, which tier no-userns cannot keep apart from it; name what is needed beside it",
+            path.display(),
+            secret.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Without mounts nothing lies over what is granted: a path that holds the workspace would open it in full, its secrets and,

@@ -302,7 +302,7 @@ impl Sandbox {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
-            Filesystem::Deny | Filesystem::Write => Vec::new(),
+            Filesystem::Deny | Filesystem::Write if !order::asks_about(workspace, spec) => Vec::new(),
             _ => self.masks(workspace, base.as_fd(), spec, &masked)?,
         };
         let scratch = match spec.filesystem {

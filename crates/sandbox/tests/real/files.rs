@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::no_run_is_shown_the_state_folder", state_folder),
         test("files::what_lies_in_a_folder_of_the_root_does_not_cover_it", folders_of_the_root),
         test("files::extra_paths_are_readable_or_writable", extra_paths),
+        test("files::a_further_path_in_the_workspace_shows_no_secret", further_paths_inside),
         test("files::a_pinned_script_that_is_changed_while_it_runs_stays_as_it_was", pinned_script),
         test("files::tier_no_userns_refuses_what_it_cannot_do", no_userns_refuses),
     ]
@@ -281,6 +282,53 @@ fn extra_paths() {
     for path in ["/", "/proc", "/sys/kernel", "/dev"] {
         spec.read = vec![path.into()];
         assert!(try_run(&spec).is_err(), "{path}");
+    }
+}
+
+// T12: what is granted in the workspace lies over its masks
+fn further_paths_inside() {
+    let room = Room::new();
+    for name in ["sub/.env", "sub/secrets/k", "sub/deep/x.pem"] {
+        room.write(&format!("project/{name}"), "in-a-secret\n");
+    }
+    std::os::unix::fs::symlink("../plain.txt", room.path("project/sub/link.pem")).unwrap();
+    room.write("project/sub/plain", "shown\n");
+    let before = room.listing("project/sub");
+    let script = format!(
+        "cd {}; cat .env secrets/k deep/x.pem; cat plain; rm -rf .env secrets; echo x >.env; echo x >new",
+        room.path("project/sub").display()
+    );
+    for mode in [Filesystem::Deny, Filesystem::Read, Filesystem::Write, Filesystem::ReadWrite] {
+        let tiers = TIERS.into_iter().filter(|tier| *tier == Tier::Full || mode != Filesystem::ReadWrite);
+        for (tier, writes) in tiers.flat_map(|tier| [(tier, false), (tier, true)]) {
+            let mut spec = in_tier(room.shell(mode, &script), tier);
+            (if writes { &mut spec.write } else { &mut spec.read }).push(room.path("project/sub"));
+            match (tier, writes, try_run(&spec)) {
+                (Tier::NoUserns, true, ran) => {
+                    assert!(ran.unwrap_err().to_string().contains("cannot keep apart"), "{mode:?}");
+                }
+                (_, _, ran) => assert_eq!(out(&ran.unwrap()), "shown\n", "{mode:?} {tier} {writes}"),
+            }
+            let written = std::fs::remove_file(room.path("project/sub/new")).is_ok();
+            assert_eq!(written, writes && tier == Tier::Full, "{mode:?} {tier}");
+            assert_eq!(room.listing("project/sub"), before, "{mode:?} {tier} {writes}");
+        }
+    }
+    let refused = |path: &str, writes: bool, words: &str| {
+        for (tier, mode) in
+            TIERS.into_iter().flat_map(|tier| [(tier, Filesystem::Read), (tier, Filesystem::Deny)])
+        {
+            let mut spec = in_tier(room.shell(mode, "true"), tier);
+            (if writes { &mut spec.write } else { &mut spec.read }).push(room.path(path));
+            let ran = try_run(&spec);
+            let told = matches!(&ran, Err(SandboxFault::Refused(why)) if why.contains(words));
+            assert!(told, "{path} {tier} {mode:?}: {ran:?}");
+        }
+    };
+    refused("project", true, "--filesystem readwrite");
+    for path in ["project/.env", "project/secrets", "project/secrets/a"] {
+        refused(path, false, "is masked");
+        refused(path, true, "is masked");
     }
 }
 
