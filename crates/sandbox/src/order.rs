@@ -198,6 +198,16 @@ fn refuse_with_secrets(write: &[PathBuf], secrets: &[PathBuf]) -> Result<(), San
     }
 }
 
+/// Deeper down there is nothing to mount on that the project did not make, and what we make there would be the program's change.
+pub(crate) fn refuse_deep_scratch(names: &[String]) -> Result<(), SandboxFault> {
+    match names.iter().find(|name| matches!(name.as_str(), "" | "." | "..") || name.contains('/')) {
+        Some(name) => Err(SandboxFault::Refused(format!(
+            "`{name}` is no name of a build folder: it is one name in the workspace's own folder"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Without mounts nothing lies over what is granted: a path that holds the workspace would open it in full, its secrets and,
 /// in mode `write`, its files too.
 fn refuse_around(

@@ -300,6 +300,7 @@ impl Sandbox {
         // Whom nothing of root's can be lent to.
         let stranger = self.footing == Footing::Nobody;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        order::refuse_deep_scratch(&spec.scratch)?;
         let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
             Filesystem::Deny | Filesystem::Write if !order::asks_about(workspace, spec) => Vec::new(),
@@ -361,15 +362,11 @@ impl Sandbox {
         let key: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         let mut list = Vec::new();
         for name in &spec.scratch {
-            let plain = !name.is_empty() && !name.split('/').any(|part| matches!(part, "" | "." | ".."));
-            if !plain {
-                return Err(SandboxFault::Refused(format!("`{name}` is no name of a build folder")));
-            }
             // Dependencies that are installed are to be found; what is added to them is not taken over.
             if DEPENDENCIES.contains(&name.as_str()) && workspace.join(name).is_dir() {
                 continue;
             }
-            let folder = self.places.scratch.join(&key).join(name.replace('/', "%"));
+            let folder = self.places.scratch.join(&key).join(name);
             std::fs::create_dir_all(&folder)
                 .map_err(|source| SandboxFault::System { what: "cannot make a build folder", source })?;
             let folder = folder

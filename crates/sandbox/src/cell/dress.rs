@@ -232,7 +232,7 @@ impl Shell {
                 whiteout(mask.as_fd(), name)?;
             }
         }
-        for scratch in order.scratch.iter().filter(|scratch| !scratch.name.contains(&b'/')) {
+        for scratch in &order.scratch {
             if ahead(&scratch.name) {
                 rustix::fs::unlinkat(mask, &scratch.name, AtFlags::empty())?;
             }
@@ -281,8 +281,7 @@ impl Shell {
         let tree = mounting::clone_tree(source.as_fd())?;
         mounting::restrict(tree.as_fd(), Access::ReadWrite, ids.map(|ids| ids.of_root.as_fd()))?;
         let workspace = mounting::open_beneath(self.root.as_fd(), trimmed(&order.workspace), OFlags::PATH)?;
-        // Deeper down the project may have a link or a file there: a link is followed nowhere here.
-        let Ok(place) = mounting::make_folder(workspace.as_fd(), name) else { return Ok(()) };
+        let place = mounting::open_beneath(workspace.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY)?;
         mounting::attach(tree.as_fd(), place.as_fd())
     }
 

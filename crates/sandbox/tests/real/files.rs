@@ -227,6 +227,17 @@ fn scratch_folders() {
     assert_eq!(withheld.len(), 1, "{withheld:?}");
     assert_eq!((withheld[0].path.to_str(), withheld[0].why), (Some("node_modules"), Why::BuildFolder));
     assert_eq!(first.changes.unwrap().withheld.len(), 0);
+    for (name, tier) in
+        ["out/build", "../x", ".", ""].into_iter().flat_map(|name| TIERS.map(|tier| (name, tier)))
+    {
+        let mut deep = in_tier(room.shell(Filesystem::Read, "true"), tier);
+        deep.scratch = vec![name.to_owned()];
+        let ran = try_run(&deep);
+        assert!(
+            matches!(&ran, Err(SandboxFault::Refused(why)) if why.contains("one name")),
+            "{name}: {ran:?}"
+        );
+    }
     // Where the project has a link of that name, it is followed nowhere.
     std::os::unix::fs::symlink("../outside", room.path("project/target")).unwrap();
     run(&spec);
