@@ -282,9 +282,13 @@ fn allow_without(
         return allow(rules, root, access);
     }
     let mut rules = allow(rules, root, AccessFs::ReadDir.into())?;
+    // A rule for another name of a file would hold for the file.
+    let files: Vec<(u64, u64)> = excluded.iter().filter_map(|path| of_many_names(path)).collect();
+    let is_one =
+        |path: &Path| !files.is_empty() && of_many_names(path).is_some_and(|file| files.contains(&file));
     let mut ahead = vec![root.to_owned()];
     while let Some(here) = ahead.pop() {
-        if excluded.contains(&here) {
+        if excluded.contains(&here) || is_one(&here) {
             continue;
         }
         if !excluded.iter().any(|path| path.starts_with(&here)) {
@@ -303,6 +307,13 @@ fn allow_without(
         }
     }
     Ok(rules)
+}
+
+/// Device and number of a file with more than one name.
+fn of_many_names(path: &Path) -> Option<(u64, u64)> {
+    let facts = rustix::fs::lstat(path).ok()?;
+    let folder = rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Directory;
+    (!folder && facts.st_nlink > 1).then_some((facts.st_dev, facts.st_ino))
 }
 
 fn allow(

@@ -30,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::extra_paths_are_readable_or_writable", extra_paths),
         test("files::a_further_path_in_the_workspace_shows_no_secret", further_paths_inside),
         test("files::a_pinned_script_that_is_changed_while_it_runs_stays_as_it_was", pinned_script),
+        test("files::a_secret_with_another_name_is_not_shown_under_its_own", another_name),
         test("files::tier_no_userns_refuses_what_it_cannot_do", no_userns_refuses),
     ]
 }
@@ -366,6 +367,17 @@ fn no_userns_refuses() {
     spec.least = Tier::Full;
     let fault = try_run(&spec).unwrap_err();
     assert!(fault.to_string().contains("`full` is not available"), "{fault}");
+}
+
+// T12: Landlock's rules belong to files, whatever they are called
+fn another_name() {
+    let room = Room::new();
+    std::fs::hard_link(room.path("project/.env"), room.path("project/visible.txt")).unwrap();
+    std::fs::hard_link(room.path("project/deep/er/key.pem"), room.path("project/other.txt")).unwrap();
+    for tier in TIERS {
+        let spec = room.shell(Filesystem::Read, "cat .env deep/er/key.pem 2>/dev/null; cat plain.txt");
+        check_out(&run(&in_tier(spec, tier)), "plain\n");
+    }
 }
 
 /// A shell reads its script piece by piece.
