@@ -70,6 +70,29 @@ const ETC: &[&str] = &[
 /// Of `/proc` of the host, where there is no other.
 const PROC: &[&str] = &["/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
 
+/// Of `/proc/self` there. `exe` and the links in `fd` are judged by what they lead to.
+const OWN: &[&str] = &[
+    "auxv",
+    "cgroup",
+    "cmdline",
+    "comm",
+    "environ",
+    "fd",
+    "fdinfo",
+    "io",
+    "limits",
+    "loginuid",
+    "maps",
+    "oom_score",
+    "oom_score_adj",
+    "schedstat",
+    "smaps",
+    "smaps_rollup",
+    "stat",
+    "statm",
+    "status",
+];
+
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// The rules that are the same for every run, in a set of their own that waits for the rest. Made in advance, because
@@ -218,8 +241,11 @@ fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Rules
             View::Fresh | View::Layered => rules = allow(rules, &bytes(&order.workspace), write)?,
         },
         Walls::LandlockOnly => {
-            // Its own folder of the host's, which the process that made the set could not name.
-            rules = allow(rules, Path::new("/proc/self"), look)?;
+            // Its own files of the host's, which the process that made the set could not name. The folder has the
+            // machine's network and mounts in it.
+            for name in OWN {
+                rules = allow(rules, &Path::new("/proc/self").join(name), look)?;
+            }
             if order.view == View::Read {
                 rules = allow_without(rules, &bytes(&order.workspace), &excluded, read)?;
             }

@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::a_further_path_in_the_workspace_shows_no_secret", further_paths_inside),
         test("files::a_pinned_script_that_is_changed_while_it_runs_stays_as_it_was", pinned_script),
         test("files::a_secret_with_another_name_is_not_shown_under_its_own", another_name),
+        test("files::tier_no_userns_shows_no_network_and_no_mounts_of_the_machine", own_proc_files),
         test("files::tier_no_userns_refuses_what_it_cannot_do", no_userns_refuses),
     ]
 }
@@ -378,6 +379,22 @@ fn another_name() {
         let spec = room.shell(Filesystem::Read, "cat .env deep/er/key.pem 2>/dev/null; cat plain.txt");
         check_out(&run(&in_tier(spec, tier)), "plain\n");
     }
+}
+
+fn own_proc_files() {
+    let room = Room::new();
+    let said = |name: &str| {
+        let spec = room.shell(Filesystem::Read, &format!("exec cat /proc/$$/{name}"));
+        out(&run(&in_tier(spec, Tier::NoUserns)))
+    };
+    for name in ["net/tcp", "net/unix", "net/route", "net/arp", "mountinfo", "mounts", "task/$$/net/tcp"] {
+        assert_eq!(said(name), "", "{name}");
+    }
+    for name in ["status", "stat", "maps", "cmdline", "limits", "cgroup", "comm"] {
+        assert_ne!(said(name), "", "{name}");
+    }
+    let spec = room.spec(Filesystem::Read, "ls", &["/proc/self/fd"]);
+    assert_ne!(out(&run(&in_tier(spec, Tier::NoUserns))), "");
 }
 
 /// A shell reads its script piece by piece.
