@@ -2,10 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use vambrace_core::block::BlockList;
 
+use crate::cell;
 use crate::fault::SandboxFault;
 use crate::spec::{Filesystem, Spec, plain_name};
 use crate::task::Task;
@@ -80,6 +81,9 @@ pub(crate) fn build(
         refuse_around(workspace, view, &read, &write)?;
         refuse_with_secrets(&write, &secrets)?;
     }
+    let path = search_path(spec, &toolchains.shown, &read, workspace);
+    let named = spec.read.iter().chain(&spec.write).chain(&toolchains.linked).chain(&path);
+    let links = links(named, toolchains.shown.iter().chain(&read).chain(&write), workspace);
     if let Some(task) = task {
         write.extend([task.part("tmp"), task.part("home")]);
         write.extend((view == View::Fresh).then(|| task.part("work")));
@@ -90,7 +94,6 @@ pub(crate) fn build(
         (View::Fresh, Some(task)) => task.part("work"),
         _ => start_folder(spec, workspace)?,
     };
-    let path = search_path(spec, &toolchains.shown, &read, workspace);
     let environment = environment(spec, &path, &cwd, &home, task);
     let mut arguments = vec![spec.program.as_bytes().to_vec()];
     arguments.extend(spec.arguments.iter().map(|argument| argument.as_bytes().to_vec()));
@@ -117,6 +120,7 @@ pub(crate) fn build(
         blank: toolchains.blank.iter().chain(&secrets).map(|path| bytes(path)).collect(),
         toolchains: toolchains.shown.iter().map(|path| bytes(path)).collect(),
         write: write.iter().map(|path| bytes(path)).collect(),
+        links: links.iter().map(|(link, target)| (bytes(link), bytes(target))).collect(),
         drops_writes: spec.drops_writes,
         scratch,
         limits: spec.limits,
@@ -244,7 +248,7 @@ pub(crate) fn outside_system(path: &Path) -> Result<PathBuf, SandboxFault> {
 }
 
 fn start_folder(spec: &Spec, workspace: &Path) -> Result<PathBuf, SandboxFault> {
-    let inside = spec.cwd.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let inside = spec.cwd.components().all(|part| matches!(part, Component::Normal(_)));
     if !inside {
         let shown = spec.cwd.display();
         return Err(SandboxFault::Refused(format!(
@@ -271,6 +275,47 @@ fn search_path(spec: &Spec, toolchains: &[PathBuf], read: &[PathBuf], workspace:
         }
     }
     path
+}
+
+/// Links on the way to what is named, but for those that are shown with what is around them.
+fn links<'a>(
+    named: impl Iterator<Item = &'a PathBuf>,
+    shown: impl Iterator<Item = &'a PathBuf>,
+    workspace: &Path,
+) -> Vec<(PathBuf, PathBuf)> {
+    let system = cell::SYSTEM.iter().chain(&["dev", "proc", "sys"]).map(|name| Path::new("/").join(name));
+    let shown: Vec<PathBuf> = shown.cloned().chain([workspace.to_owned()]).chain(system).collect();
+    let is_shown = |path: &Path| shown.iter().any(|outer| path.starts_with(outer));
+    let leads = |path: &&PathBuf| !is_shown(path) && path.canonicalize().is_ok_and(|real| is_shown(&real));
+    let links = named.filter(leads).flat_map(|path| links_to(path));
+    links.filter(|(link, _)| !is_shown(link)).collect()
+}
+
+fn links_to(path: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let mut links = Vec::new();
+    let mut here = PathBuf::new();
+    let mut rest = std::path::absolute(path).unwrap_or_default();
+    // As many as the kernel follows.
+    while links.len() <= 40 {
+        let mut parts = rest.components();
+        let Some(part) = parts.next() else { break };
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(here.pop()),
+            _ => here.push(part),
+        }
+        let further = parts.as_path();
+        rest = match here.read_link() {
+            Ok(target) => {
+                let further = target.join(further);
+                links.push((here.clone(), target));
+                here.pop();
+                further
+            }
+            Err(_) => further.to_owned(),
+        };
+    }
+    links
 }
 
 /// From nothing: the five that are always there, and what is allowed.

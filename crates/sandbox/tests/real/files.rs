@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::no_run_is_shown_the_state_folder", state_folder),
         test("files::what_lies_in_a_folder_of_the_root_does_not_cover_it", folders_of_the_root),
         test("files::extra_paths_are_readable_or_writable", extra_paths),
+        test("files::a_further_path_that_is_a_link_is_found_by_its_name", further_links),
         test("files::a_further_path_in_the_workspace_shows_no_secret", further_paths_inside),
         test("files::a_pinned_script_that_is_changed_while_it_runs_stays_as_it_was", pinned_script),
         test("files::a_secret_with_another_name_is_not_shown_under_its_own", another_name),
@@ -343,6 +344,54 @@ fn further_paths_inside() {
         refused(path, false, "is masked");
         refused(path, true, "is masked");
     }
+}
+
+fn further_links() {
+    use std::os::unix::fs::symlink;
+    let room = Room::new();
+    room.write("outside/L/real/f", "by a link\n");
+    room.write("outside/L/real/unseen/.env", "");
+    symlink("./real", room.path("outside/L/cur")).unwrap();
+    symlink(room.path("outside/L/../L/cur"), room.path("outside/abs")).unwrap();
+    symlink("outside/L", room.path("dir")).unwrap();
+    room.write("shared/f", "shared\n");
+    symlink("../shared", room.path("outside/w")).unwrap();
+    symlink("../../outside/L/real", room.path("project/src/inside")).unwrap();
+    room.write("home/mytools/bin/tool", "#!/bin/sh\necho tool\n");
+    room.write("home/tools/volta/f", "volta\n");
+    let open = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(room.path("home/mytools/bin/tool"), open(0o755)).unwrap();
+    std::fs::set_permissions(room.path("shared"), open(0o777)).unwrap();
+    symlink("mytools/bin", room.path("home/lnkbin")).unwrap();
+    symlink("tools/volta", room.path("home/.volta")).unwrap();
+    let before = room.listing("");
+    let script = format!(
+        "cd {}; cat outside/L/cur/f outside/abs/f dir/cur/f outside/w/f && echo x >outside/w/new && rm shared/new",
+        room.path("").display()
+    );
+    let of_home = format!("tool && cat {}/.volta/f", room.path("home").display());
+    for tier in TIERS {
+        for mode in [Filesystem::Deny, Filesystem::Read, Filesystem::Write] {
+            let mut spec = in_tier(room.shell(mode, &script), tier);
+            spec.read = ["outside/L/cur", "outside/abs", "dir/cur", "project/src/inside"]
+                .map(|path| room.path(path))
+                .into();
+            spec.write = vec![room.path("outside/w")];
+            let outcome = run(&spec);
+            check_out(&outcome, "by a link\nby a link\nby a link\nshared\n");
+            assert!(outcome.changes.is_none_or(|changes| changes.list.is_empty()));
+        }
+        if tier == Tier::Full || !is_root() {
+            let mut spec = in_tier(room.shell(Filesystem::Read, &of_home), tier);
+            spec.path = vec![room.path("home/lnkbin")];
+            check_out(&run(&spec), "tool\nvolta\n");
+        }
+        assert_eq!(room.listing(""), before, "{tier}");
+    }
+    // Nothing else of the folder that a link lies in.
+    let spec = room.shell(Filesystem::Read, &format!("ls -A {}", room.path("outside/L").display()));
+    let spec = vambrace_sandbox::Spec { read: vec![room.path("outside/L/cur")], ..spec };
+    check_out(&run(&spec), "cur\nreal\n");
 }
 
 // `/root` with toolchains in it; a workspace `/app` with a further path in it
