@@ -283,7 +283,7 @@ impl Sandbox {
         let workspace = order::workspace(spec)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(&workspace, flags, Mode::empty())
-            .map_err(SandboxFault::system("cannot open the workspace"))?;
+            .map_err(|errno| cannot_read(&workspace, errno))?;
         let facts = rustix::fs::fstat(&base).map_err(SandboxFault::system("cannot look at the workspace"))?;
         let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
         Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
@@ -304,9 +304,10 @@ impl Sandbox {
         // Whom nothing of root's can be lent to.
         let stranger = self.footing == Footing::Nobody;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        order::refuse_deep_scratch(&spec.scratch)?;
         let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
-            Filesystem::Deny | Filesystem::Write => Vec::new(),
+            Filesystem::Deny | Filesystem::Write if !order::asks_about(workspace, spec) => Vec::new(),
             _ => self.masks(workspace, base.as_fd(), spec, &masked)?,
         };
         let scratch = match spec.filesystem {
@@ -343,7 +344,7 @@ impl Sandbox {
         let key = (workspace.to_owned(), spec.masked.clone());
         // Taken out while it works: another run of the same workspace walks for itself.
         let mut walk = self.walks.lock().remove(&key).unwrap_or_default();
-        let masks = walk.masks(base, masked).map_err(SandboxFault::system("cannot walk the workspace"))?;
+        let masks = walk.masks(base, masked).map_err(|errno| cannot_read(workspace, errno))?;
         self.walks.lock().insert(key, walk);
         Ok(masks)
     }
@@ -365,15 +366,11 @@ impl Sandbox {
         let key: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         let mut list = Vec::new();
         for name in &spec.scratch {
-            let plain = !name.is_empty() && !name.split('/').any(|part| matches!(part, "" | "." | ".."));
-            if !plain {
-                return Err(SandboxFault::Refused(format!("`{name}` is no name of a build folder")));
-            }
             // Dependencies that are installed are to be found; what is added to them is not taken over.
             if DEPENDENCIES.contains(&name.as_str()) && workspace.join(name).is_dir() {
                 continue;
             }
-            let folder = self.places.scratch.join(&key).join(name.replace('/', "%"));
+            let folder = self.places.scratch.join(&key).join(name);
             std::fs::create_dir_all(&folder)
                 .map_err(|source| SandboxFault::System { what: "cannot make a build folder", source })?;
             let folder = folder
@@ -418,6 +415,7 @@ impl Sandbox {
             upper,
             view: layers.pop(),
             masked: &prepared.masked,
+            barred: order::barred(&prepared.order, &prepared.masked),
             protected: &prepared.protected,
             scratch: &spec.scratch,
             own_scratch: &prepared.order.scratch,
@@ -456,6 +454,10 @@ struct Prepared {
     task: Option<Arc<Task>>,
     /// The folder that the program takes for the workspace, without namespaces.
     work: Option<OwnedFd>,
+}
+
+fn cannot_read(workspace: &Path, errno: Errno) -> SandboxFault {
+    SandboxFault::Refused(format!("cannot read the workspace `{}`: {errno}", workspace.display()))
 }
 
 /// What is mounted in a folder that a layer was to be laid over, where the kernel would not do that: copies of mounts that

@@ -104,6 +104,8 @@ const PACKAGES: &[&str] = &[
 pub(crate) struct Toolchains {
     /// Folders, where they really are.
     pub(crate) shown: Vec<PathBuf>,
+    /// Names of some that are links to them.
+    pub(crate) linked: Vec<PathBuf>,
     /// What in them must look empty.
     pub(crate) blank: Vec<PathBuf>,
 }
@@ -139,7 +141,7 @@ impl Toolchains {
         known: Option<Kept>,
     ) -> Result<(Self, Option<Kept>), SandboxFault> {
         let Ok(home) = home.canonicalize() else { return Ok((Self::default(), None)) };
-        let shown = shown(&home, path, workspace);
+        let (shown, linked) = shown(&home, path, workspace);
         if shown.is_empty() {
             return Ok((Self::default(), None));
         }
@@ -159,20 +161,22 @@ impl Toolchains {
         let real = found.filter(|path| is_secret(path)).filter_map(|path| path.canonicalize().ok());
         let in_one = |path: &PathBuf| shown.iter().any(|outer| path != outer && path.starts_with(outer));
         let blank: BTreeSet<PathBuf> = real.filter(in_one).collect();
-        Ok((Self { blank: blank.into_iter().collect(), shown }, Some(kept)))
+        Ok((Self { blank: blank.into_iter().collect(), shown, linked }, Some(kept)))
     }
 }
 
 /// Known toolchains, and what `PATH` names in the home folder. What cannot be listed cannot be walked, and is not shown.
-fn shown(home: &Path, path: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
+/// With those of them that are links.
+fn shown(home: &Path, path: &[PathBuf], workspace: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let go = GO.iter().map(|name| home.join(name)).flat_map(|go| {
         let language = go.join("VERSION").is_file() && go.join("src/runtime").is_dir();
         if language { vec![go] } else { GO_SHOWN.iter().map(|name| go.join(name)).collect() }
     });
     let known = TOOLCHAINS.iter().map(|name| home.join(name)).chain(go);
-    let mut shown: Vec<PathBuf> = Vec::new();
-    for folder in known.chain(path.iter().cloned()) {
-        let Ok(folder) = folder.canonicalize() else { continue };
+    let (mut shown, mut linked): (Vec<PathBuf>, Vec<PathBuf>) = Default::default();
+    for named in known.chain(path.iter().cloned()) {
+        let Ok(folder) = named.canonicalize() else { continue };
+        linked.extend((named != folder).then_some(named));
         let inside = folder.starts_with(home) && folder != home;
         let overlaps = folder.starts_with(workspace) || workspace.starts_with(&folder);
         let new = !shown.iter().any(|outer| folder.starts_with(outer));
@@ -181,7 +185,7 @@ fn shown(home: &Path, path: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
             shown.extend(listed.then_some(folder));
         }
     }
-    shown
+    (shown, linked)
 }
 
 /// Everything that was found, but for settings that hold no credential and certificates without a key.

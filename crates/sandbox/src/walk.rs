@@ -46,6 +46,8 @@ struct Folder {
     mode: u32,
     folders: Vec<Bytes>,
     masked: Vec<Bytes>,
+    /// It cannot be looked into, so it is masked itself: who may pass through it, or open it in a layer, needs no list of names.
+    barred: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +107,10 @@ impl Walk {
         if self.unwatchable {
             return;
         }
-        let vigil = Vigil::begin(root, self.stamps.iter().map(|(path, _)| path.to_bytes()));
+        // The folder above tells what becomes of one that is barred, and nobody may watch that itself.
+        let barred = |path: &[u8]| self.folders.get(path).is_some_and(|folder| folder.barred);
+        let paths = self.stamps.iter().map(|(path, _)| path.to_bytes()).filter(|path| !barred(path));
+        let vigil = Vigil::begin(root, &paths.collect::<Vec<_>>());
         self.unwatchable = vigil.is_none();
         // What happened before a folder was watched left its stamp.
         self.vigil = vigil.filter(|_| self.stand(root));
@@ -147,6 +152,10 @@ impl Walk {
             self.starts.iter().map(|start| (start.clone(), Vec::new())).collect();
         while let Some((path, mut modes)) = ahead.pop() {
             let Some(folder) = self.folders.get(&path) else { continue };
+            if folder.barred {
+                masks.push(Mask { path, modes });
+                continue;
+            }
             modes.push(folder.mode);
             masks.extend(
                 folder.masked.iter().map(|name| Mask { path: join(&path, name), modes: modes.clone() }),
@@ -177,20 +186,21 @@ impl Walk {
         let mut ahead = self.starts.clone();
         while let Some(path) = ahead.pop() {
             let name: &[u8] = if path.is_empty() { b"." } else { &path };
-            let (stamp, mode) = match look(root, &CString::new(name).map_err(|_| Errno::INVAL)?) {
-                Ok(found) => found,
-                Err(errno) if self.starts.contains(&path) => return Err(errno),
-                // It went away or is not ours to see; then it is nobody's inside either.
-                Err(_) => continue,
-            };
+            let looked = look(root, &CString::new(name).map_err(|_| Errno::INVAL)?);
             let known = self.folders.remove(&path);
-            let folder = match known {
-                Some(folder) if folder.settled && folder.stamp == stamp => folder,
-                _ => match open_beneath(root, name, OFlags::RDONLY | OFlags::DIRECTORY) {
-                    Ok(handle) => read(handle, &path, stamp, mode, now, names, self.closed.as_ref())?,
-                    Err(errno) if self.starts.contains(&path) => return Err(errno),
-                    Err(_) => continue,
-                },
+            let read = match (looked, known) {
+                (Ok((stamp, _)), Some(folder)) if folder.settled && folder.stamp == stamp => Ok(folder),
+                (Ok((stamp, mode)), _) => open_beneath(root, name, OFlags::RDONLY | OFlags::DIRECTORY)
+                    .and_then(|handle| read(handle, &path, stamp, mode, now, names, self.closed.as_ref()))
+                    .map_err(|errno| (errno, Some(stamp))),
+                (Err(errno), _) => Err((errno, None)),
+            };
+            let folder = match read {
+                Ok(folder) => folder,
+                Err((errno, _)) if self.starts.contains(&path) => return Err(errno),
+                // It went away.
+                Err((Errno::NOENT | Errno::NOTDIR, _)) => continue,
+                Err((errno, stamp)) => Folder::barred(errno, stamp, now),
             };
             ahead.extend(folder.folders.iter().map(|name| join(&path, name)));
             seen.insert(path, folder);
@@ -199,6 +209,20 @@ impl Walk {
         self.stamp();
         self.last = self.found();
         Ok(self.last.clone())
+    }
+}
+
+impl Folder {
+    fn unread(stamp: Stamp, mode: u32, now: i128) -> Self {
+        let settled = now - stamp.changed.max(stamp.modified) > YOUNG_NS;
+        Self { stamp, settled, mode, folders: Vec::new(), masked: Vec::new(), barred: false }
+    }
+
+    fn barred(errno: Errno, stamp: Option<Stamp>, now: i128) -> Self {
+        let known = stamp.unwrap_or(Stamp { inode: 0, modified: 0, changed: 0 });
+        let folder = Self { barred: true, ..Self::unread(known, 0, now) };
+        // Any other reason may be gone without a trace.
+        Self { settled: folder.settled && stamp.is_some() && errno == Errno::ACCESS, ..folder }
     }
 }
 
@@ -230,8 +254,7 @@ fn read(
     names: &BlockList,
     closed: Option<&BlockList>,
 ) -> Result<Folder, Errno> {
-    let settled = now - stamp.changed.max(stamp.modified) > YOUNG_NS;
-    let mut folder = Folder { stamp, settled, mode, folders: Vec::new(), masked: Vec::new() };
+    let mut folder = Folder::unread(stamp, mode, now);
     let mut list = Dir::read_from(handle.as_fd())?;
     while let Some(entry) = list.read() {
         let entry = entry?;
@@ -366,6 +389,30 @@ mod tests {
             walk.last.first().and_then(|mask| mask.modes.last()).map(|mode| mode & 0o777),
             Some(0o700)
         );
+    }
+
+    // T12: root looks into every folder
+    #[test]
+    fn a_folder_that_cannot_be_looked_into_is_masked_itself() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let close =
+            |mode| std::fs::set_permissions(at("a/b"), std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::create_dir_all(at("a/b/c")).unwrap();
+        std::fs::write(at("a/b/c/.env"), "x").unwrap();
+        for mode in [0o311, 0o600, 0o400, 0] {
+            close(0o755);
+            let mut walk = watched(folder.path());
+            close(mode);
+            let expected = if rustix::process::geteuid().is_root() { "a/b/c/.env" } else { "a/b" };
+            assert_eq!(names(&mut walk, folder.path()), [expected], "{mode:o}");
+            let mut walk = watched(folder.path());
+            assert_eq!(names(&mut walk, folder.path()), [expected], "{mode:o}");
+            assert!(walk.vigil.is_some());
+            close(0o755);
+            assert_eq!(names(&mut walk, folder.path()), ["a/b/c/.env"], "{mode:o}");
+        }
     }
 
     #[test]

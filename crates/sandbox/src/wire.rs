@@ -132,6 +132,8 @@ pub(crate) struct Order {
     /// The user's own toolchains, read-only.
     pub(crate) toolchains: Vec<Bytes>,
     pub(crate) write: Vec<Bytes>,
+    /// Links that lead to what is shown, by names that the user knows it by: where each lies, and what it says.
+    pub(crate) links: Vec<(Bytes, Bytes)>,
     /// Whether what is written there is dropped.
     pub(crate) drops_writes: bool,
     /// Files and folders below what is shown that must look empty.

@@ -65,8 +65,13 @@ impl Shell {
         shown.sort_by_key(|(path, ..)| trimmed(path).split(|byte| *byte == b'/').count());
         let mut handles = Vec::new();
         let mut layers = 0;
+        for (path, _) in &shown {
+            grounds.lay(self, path).step("further path")?;
+        }
+        for (path, target) in &order.links {
+            self.link(&mut grounds, trimmed(path), target).step("link")?;
+        }
         for (path, what) in shown {
-            grounds.lay(self, &path).step("further path")?;
             match what {
                 Shown::Path(Access::ReadWrite, ids) if order.drops_writes => {
                     layers += 1;
@@ -104,6 +109,27 @@ impl Shell {
             mounting::make_file(self.root.as_fd(), path)?
         };
         mounting::attach(tree.as_fd(), place.as_fd())
+    }
+
+    /// Makes a link, before anything of the host is shown, where there are folders of the run's own: in the root's folder every
+    /// run would learn of it.
+    fn link(&self, grounds: &mut Grounds, path: &[u8], target: &[u8]) -> Result<(), Errno> {
+        let Some(cut) = path.iter().rposition(|byte| *byte == b'/') else { return Ok(()) };
+        let (folder, name) = path.split_at_checked(cut).unwrap_or_default();
+        grounds.lay(self, path)?;
+        // Something else is on the way; a program without the link is safe.
+        let Ok(folder) = mounting::make_folder(self.root.as_fd(), folder) else { return Ok(()) };
+        if rustix::fs::fstat(&folder)?.st_dev != rustix::fs::fstat(&self.private)?.st_dev {
+            return Ok(());
+        }
+        match rustix::fs::symlinkat(target, &folder, trimmed(name)) {
+            Ok(()) if self.identity.taken => {
+                let (uid, gid) = (Uid::from_raw(self.identity.uid), Gid::from_raw(self.identity.gid));
+                rustix::fs::chownat(&folder, trimmed(name), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+            }
+            Err(Errno::EXIST) => Ok(()),
+            made => made,
+        }
     }
 
     /// Shows a file or folder of the host so that what is written to it is dropped: a folder under a layer of its own, of a
@@ -232,7 +258,7 @@ impl Shell {
                 whiteout(mask.as_fd(), name)?;
             }
         }
-        for scratch in order.scratch.iter().filter(|scratch| !scratch.name.contains(&b'/')) {
+        for scratch in &order.scratch {
             if ahead(&scratch.name) {
                 rustix::fs::unlinkat(mask, &scratch.name, AtFlags::empty())?;
             }
@@ -281,8 +307,7 @@ impl Shell {
         let tree = mounting::clone_tree(source.as_fd())?;
         mounting::restrict(tree.as_fd(), Access::ReadWrite, ids.map(|ids| ids.of_root.as_fd()))?;
         let workspace = mounting::open_beneath(self.root.as_fd(), trimmed(&order.workspace), OFlags::PATH)?;
-        // Deeper down the project may have a link or a file there: a link is followed nowhere here.
-        let Ok(place) = mounting::make_folder(workspace.as_fd(), name) else { return Ok(()) };
+        let place = mounting::open_beneath(workspace.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY)?;
         mounting::attach(tree.as_fd(), place.as_fd())
     }
 

@@ -49,6 +49,7 @@ fn sample() -> Order {
         read: Vec::new(),
         toolchains: vec![text(32); 2],
         write: vec![text(32); 2],
+        links: Vec::new(),
         drops_writes: false,
         blank: Vec::new(),
         scratch: Vec::new(),

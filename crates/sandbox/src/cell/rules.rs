@@ -70,6 +70,10 @@ const ETC: &[&str] = &[
 /// Of `/proc` of the host, where there is no other.
 const PROC: &[&str] = &["/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
 
+/// Of `/proc/self` there. `exe` and the links in `fd` are judged by what they lead to.
+const OWN: &[&str] =
+    &["auxv", "cgroup", "cmdline", "comm", "environ", "fd", "limits", "maps", "stat", "statm", "status"];
+
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// The rules that are the same for every run, in a set of their own that waits for the rest. Made in advance, because
@@ -218,8 +222,11 @@ fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Rules
             View::Fresh | View::Layered => rules = allow(rules, &bytes(&order.workspace), write)?,
         },
         Walls::LandlockOnly => {
-            // Its own folder of the host's, which the process that made the set could not name.
-            rules = allow(rules, Path::new("/proc/self"), look)?;
+            // Its own files of the host's, which the process that made the set could not name. The folder has the
+            // machine's network and mounts in it.
+            for name in OWN {
+                rules = allow(rules, &Path::new("/proc/self").join(name), look)?;
+            }
             if order.view == View::Read {
                 rules = allow_without(rules, &bytes(&order.workspace), &excluded, read)?;
             }
@@ -282,9 +289,13 @@ fn allow_without(
         return allow(rules, root, access);
     }
     let mut rules = allow(rules, root, AccessFs::ReadDir.into())?;
+    // A rule for another name of a file would hold for the file.
+    let files: Vec<(u64, u64)> = excluded.iter().filter_map(|path| of_many_names(path)).collect();
+    let is_one =
+        |path: &Path| !files.is_empty() && of_many_names(path).is_some_and(|file| files.contains(&file));
     let mut ahead = vec![root.to_owned()];
     while let Some(here) = ahead.pop() {
-        if excluded.contains(&here) {
+        if excluded.contains(&here) || is_one(&here) {
             continue;
         }
         if !excluded.iter().any(|path| path.starts_with(&here)) {
@@ -303,6 +314,13 @@ fn allow_without(
         }
     }
     Ok(rules)
+}
+
+/// Device and number of a file with more than one name.
+fn of_many_names(path: &Path) -> Option<(u64, u64)> {
+    let facts = rustix::fs::lstat(path).ok()?;
+    let folder = rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Directory;
+    (!folder && facts.st_nlink > 1).then_some((facts.st_dev, facts.st_ino))
 }
 
 fn allow(

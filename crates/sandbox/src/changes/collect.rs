@@ -33,6 +33,8 @@ pub(crate) struct Collect<'a> {
     /// The view that the program had; the upper layer itself when the view began empty.
     pub(crate) view: Option<OwnedFd>,
     pub(crate) masked: &'a BlockList,
+    /// What did not exist for the program whatever its name.
+    pub(crate) barred: Vec<Bytes>,
     pub(crate) protected: &'a BlockList,
     /// Names of build folders, and those of them that were the run's own.
     pub(crate) scratch: &'a [String],
@@ -50,6 +52,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
         base: what.base.as_fd(),
         view: view.as_fd(),
         masked: what.masked,
+        barred: what.barred,
         protected: what.protected,
         scratch: what.scratch,
         own_scratch: what.own_scratch,
@@ -75,6 +78,7 @@ struct Found<'a> {
     base: BorrowedFd<'a>,
     view: BorrowedFd<'a>,
     masked: &'a BlockList,
+    barred: Vec<Bytes>,
     protected: &'a BlockList,
     scratch: &'a [String],
     own_scratch: &'a [Scratch],
@@ -494,7 +498,7 @@ impl<'a> Found<'a> {
             true => list.blocks_entry(&text).is_some(),
             false => list.blocks(&text).is_some(),
         };
-        if self.around.masked || blocks(self.masked) {
+        if self.around.masked || blocks(self.masked) || self.is_barred(path) {
             return Some(Why::Masked);
         }
         let sides = self.sides();
@@ -510,9 +514,14 @@ impl<'a> Found<'a> {
         Around {
             folder: folder.to_vec(),
             unfinished: text.split('/').any(|part| part.starts_with(UNFINISHED)),
-            masked: self.masked.blocks(&text).is_some(),
+            masked: self.masked.blocks(&text).is_some() || self.is_barred(folder),
             protected: self.protected.blocks(&text).is_some(),
         }
+    }
+
+    fn is_barred(&self, path: &[u8]) -> bool {
+        let ends = |rest: &[u8]| rest.first().is_none_or(|byte| *byte == b'/');
+        self.barred.iter().any(|barred| path.strip_prefix(barred.as_slice()).is_some_and(ends))
     }
 
     /// Whether hooks lie there, were it a folder.

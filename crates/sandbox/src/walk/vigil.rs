@@ -46,10 +46,7 @@ pub(super) enum Seen {
 
 impl Vigil {
     /// Watches every folder of `paths` (the root's is `.`). Whoever calls compares their stamps afterwards.
-    pub(super) fn begin<'a>(
-        root: BorrowedFd<'_>,
-        paths: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) -> Option<Self> {
+    pub(super) fn begin(root: BorrowedFd<'_>, paths: &[&[u8]]) -> Option<Self> {
         let kind = rustix::fs::fstatfs(root).ok()?.f_type as i64;
         if !LOCAL.contains(&kind) || paths.len() > MOST_FOLDERS {
             return None;

@@ -8,8 +8,8 @@ use libtest_mimic::Trial;
 use vambrace_sandbox::{Exit, Filesystem, Observe, SandboxFault, Tier, Why};
 
 use super::kit::{
-    Room, TIERS, changes, check_out, err, in_tier, mode, out, promote, run, sandbox, start, test, try_run,
-    withheld,
+    Room, TIERS, changes, check_out, err, in_tier, is_root, mode, out, promote, run, sandbox, start, test,
+    try_run, withheld,
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::a_path_around_the_workspace_does_not_open_it", around_the_workspace),
         test("files::a_workspace_with_a_set_group_id_bit_can_be_worked_in", set_group_id_workspace),
         test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
+        test("files::a_folder_that_cannot_be_looked_into_shows_no_secret", closed_folders),
         test("files::a_secret_made_while_a_program_runs_is_not_shown", secrets_made_meanwhile),
         test("files::deny_shows_nothing", deny_shows_nothing),
         test("files::read_shows_and_changes_nothing", read_shows_and_changes_nothing),
@@ -27,7 +28,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("files::no_run_is_shown_the_state_folder", state_folder),
         test("files::what_lies_in_a_folder_of_the_root_does_not_cover_it", folders_of_the_root),
         test("files::extra_paths_are_readable_or_writable", extra_paths),
+        test("files::a_further_path_that_is_a_link_is_found_by_its_name", further_links),
+        test("files::a_further_path_in_the_workspace_shows_no_secret", further_paths_inside),
         test("files::a_pinned_script_that_is_changed_while_it_runs_stays_as_it_was", pinned_script),
+        test("files::a_secret_with_another_name_is_not_shown_under_its_own", another_name),
+        test("files::tier_no_userns_shows_no_network_and_no_mounts_of_the_machine", own_proc_files),
         test("files::tier_no_userns_refuses_what_it_cannot_do", no_userns_refuses),
     ]
 }
@@ -49,6 +54,53 @@ fn masked_names_do_not_exist_in_any_mode() {
     ));
     let said = out(&outcome) + &err(&outcome);
     assert!(!said.contains("in-the-") && said.contains("plain\n"), "{said}");
+}
+
+// T12: what cannot be listed cannot be walked either
+fn closed_folders() {
+    let room = Room::new();
+    let secrets = ["a/d/.env", "a/d/secrets/k", "a/d/x.pem"];
+    for name in secrets.into_iter().chain(["a/d/plain"]) {
+        room.write(&format!("project/{name}"), "in-a-secret\n");
+    }
+    let set = |mode| {
+        std::fs::set_permissions(room.path("project/a/d"), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(0o755);
+    let before = room.listing("project");
+    for closed in [0o311, 0o600, 0o400, 0] {
+        set(closed);
+        let look = format!("chmod 755 a/d; cat {}; ls a/d; cat plain.txt", secrets.join(" "));
+        for tier in TIERS {
+            let said = out(&run(&in_tier(room.shell(Filesystem::Read, &look), tier)));
+            assert!(!said.contains("in-a-secret") && said.ends_with("plain\n"), "{closed:o} {tier}: {said}");
+        }
+        for then in ["rm -rf a", "rm -rf a/d; mkdir -p a/d; echo x >a/d/plain; echo x >a/d/.env", "mv a b"] {
+            let outcome = run(&room.shell(Filesystem::ReadWrite, &format!("{look}; {then}")));
+            assert!(!out(&outcome).contains("in-a-secret"), "{closed:o}: {}", out(&outcome));
+            if is_root() {
+                // To root no folder is closed: only the secrets are hidden.
+                continue;
+            }
+            assert!(
+                !changes(&outcome).iter().any(|change| change.contains(" a/d")),
+                "{:?}",
+                changes(&outcome)
+            );
+            promote(&outcome).unwrap();
+            assert_eq!(mode(&room.path("project/a/d")) & 0o777, closed);
+        }
+        set(0o755);
+        let _ = std::fs::remove_dir(room.path("project/b"));
+        assert_eq!(room.listing("project"), before, "{closed:o}");
+    }
+    // The workspace itself: there is nothing to run in, and the message says where.
+    std::fs::set_permissions(room.project(), std::fs::Permissions::from_mode(0o311)).unwrap();
+    let ran = try_run(&room.shell(Filesystem::Read, "true"));
+    std::fs::set_permissions(room.project(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    if !is_root() {
+        assert!(ran.unwrap_err().to_string().contains(room.project().to_str().unwrap()));
+    }
 }
 
 // P4
@@ -178,6 +230,17 @@ fn scratch_folders() {
     assert_eq!(withheld.len(), 1, "{withheld:?}");
     assert_eq!((withheld[0].path.to_str(), withheld[0].why), (Some("node_modules"), Why::BuildFolder));
     assert_eq!(first.changes.unwrap().withheld.len(), 0);
+    for (name, tier) in
+        ["out/build", "../x", ".", ""].into_iter().flat_map(|name| TIERS.map(|tier| (name, tier)))
+    {
+        let mut deep = in_tier(room.shell(Filesystem::Read, "true"), tier);
+        deep.scratch = vec![name.to_owned()];
+        let ran = try_run(&deep);
+        assert!(
+            matches!(&ran, Err(SandboxFault::Refused(why)) if why.contains("one name")),
+            "{name}: {ran:?}"
+        );
+    }
     // Where the project has a link of that name, it is followed nowhere.
     std::os::unix::fs::symlink("../outside", room.path("project/target")).unwrap();
     run(&spec);
@@ -236,6 +299,101 @@ fn extra_paths() {
     }
 }
 
+// T12: what is granted in the workspace lies over its masks
+fn further_paths_inside() {
+    let room = Room::new();
+    for name in ["sub/.env", "sub/secrets/k", "sub/deep/x.pem"] {
+        room.write(&format!("project/{name}"), "in-a-secret\n");
+    }
+    std::os::unix::fs::symlink("../plain.txt", room.path("project/sub/link.pem")).unwrap();
+    room.write("project/sub/plain", "shown\n");
+    let before = room.listing("project/sub");
+    let script = format!(
+        "cd {}; cat .env secrets/k deep/x.pem; cat plain; rm -rf .env secrets; echo x >.env; echo x >new",
+        room.path("project/sub").display()
+    );
+    for mode in [Filesystem::Deny, Filesystem::Read, Filesystem::Write, Filesystem::ReadWrite] {
+        let tiers = TIERS.into_iter().filter(|tier| *tier == Tier::Full || mode != Filesystem::ReadWrite);
+        for (tier, writes) in tiers.flat_map(|tier| [(tier, false), (tier, true)]) {
+            let mut spec = in_tier(room.shell(mode, &script), tier);
+            (if writes { &mut spec.write } else { &mut spec.read }).push(room.path("project/sub"));
+            match (tier, writes, try_run(&spec)) {
+                (Tier::NoUserns, true, ran) => {
+                    assert!(ran.unwrap_err().to_string().contains("cannot keep apart"), "{mode:?}");
+                }
+                (_, _, ran) => assert_eq!(out(&ran.unwrap()), "shown\n", "{mode:?} {tier} {writes}"),
+            }
+            let written = std::fs::remove_file(room.path("project/sub/new")).is_ok();
+            assert_eq!(written, writes && tier == Tier::Full, "{mode:?} {tier}");
+            assert_eq!(room.listing("project/sub"), before, "{mode:?} {tier} {writes}");
+        }
+    }
+    let refused = |path: &str, writes: bool, words: &str| {
+        for (tier, mode) in
+            TIERS.into_iter().flat_map(|tier| [(tier, Filesystem::Read), (tier, Filesystem::Deny)])
+        {
+            let mut spec = in_tier(room.shell(mode, "true"), tier);
+            (if writes { &mut spec.write } else { &mut spec.read }).push(room.path(path));
+            let ran = try_run(&spec);
+            let told = matches!(&ran, Err(SandboxFault::Refused(why)) if why.contains(words));
+            assert!(told, "{path} {tier} {mode:?}: {ran:?}");
+        }
+    };
+    refused("project", true, "--filesystem readwrite");
+    for path in ["project/.env", "project/secrets", "project/secrets/a"] {
+        refused(path, false, "is masked");
+        refused(path, true, "is masked");
+    }
+}
+
+fn further_links() {
+    use std::os::unix::fs::symlink;
+    let room = Room::new();
+    room.write("outside/L/real/f", "by a link\n");
+    room.write("outside/L/real/unseen/.env", "");
+    symlink("./real", room.path("outside/L/cur")).unwrap();
+    symlink(room.path("outside/L/../L/cur"), room.path("outside/abs")).unwrap();
+    symlink("outside/L", room.path("dir")).unwrap();
+    room.write("shared/f", "shared\n");
+    symlink("../shared", room.path("outside/w")).unwrap();
+    symlink("../../outside/L/real", room.path("project/src/inside")).unwrap();
+    room.write("home/mytools/bin/tool", "#!/bin/sh\necho tool\n");
+    room.write("home/tools/volta/f", "volta\n");
+    let open = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(room.path("home/mytools/bin/tool"), open(0o755)).unwrap();
+    std::fs::set_permissions(room.path("shared"), open(0o777)).unwrap();
+    symlink("mytools/bin", room.path("home/lnkbin")).unwrap();
+    symlink("tools/volta", room.path("home/.volta")).unwrap();
+    let before = room.listing("");
+    let script = format!(
+        "cd {}; cat outside/L/cur/f outside/abs/f dir/cur/f outside/w/f && echo x >outside/w/new && rm shared/new",
+        room.path("").display()
+    );
+    let of_home = format!("tool && cat {}/.volta/f", room.path("home").display());
+    for tier in TIERS {
+        for mode in [Filesystem::Deny, Filesystem::Read, Filesystem::Write] {
+            let mut spec = in_tier(room.shell(mode, &script), tier);
+            spec.read = ["outside/L/cur", "outside/abs", "dir/cur", "project/src/inside"]
+                .map(|path| room.path(path))
+                .into();
+            spec.write = vec![room.path("outside/w")];
+            let outcome = run(&spec);
+            check_out(&outcome, "by a link\nby a link\nby a link\nshared\n");
+            assert!(outcome.changes.is_none_or(|changes| changes.list.is_empty()));
+        }
+        if tier == Tier::Full || !is_root() {
+            let mut spec = in_tier(room.shell(Filesystem::Read, &of_home), tier);
+            spec.path = vec![room.path("home/lnkbin")];
+            check_out(&run(&spec), "tool\nvolta\n");
+        }
+        assert_eq!(room.listing(""), before, "{tier}");
+    }
+    // Nothing else of the folder that a link lies in.
+    let spec = room.shell(Filesystem::Read, &format!("ls -A {}", room.path("outside/L").display()));
+    let spec = vambrace_sandbox::Spec { read: vec![room.path("outside/L/cur")], ..spec };
+    check_out(&run(&spec), "cur\nreal\n");
+}
+
 // `/root` with toolchains in it; a workspace `/app` with a further path in it
 fn folders_of_the_root() {
     let room = Room::new();
@@ -259,6 +417,33 @@ fn no_userns_refuses() {
     spec.least = Tier::Full;
     let fault = try_run(&spec).unwrap_err();
     assert!(fault.to_string().contains("`full` is not available"), "{fault}");
+}
+
+// T12: Landlock's rules belong to files, whatever they are called
+fn another_name() {
+    let room = Room::new();
+    std::fs::hard_link(room.path("project/.env"), room.path("project/visible.txt")).unwrap();
+    std::fs::hard_link(room.path("project/deep/er/key.pem"), room.path("project/other.txt")).unwrap();
+    for tier in TIERS {
+        let spec = room.shell(Filesystem::Read, "cat .env deep/er/key.pem 2>/dev/null; cat plain.txt");
+        check_out(&run(&in_tier(spec, tier)), "plain\n");
+    }
+}
+
+fn own_proc_files() {
+    let room = Room::new();
+    let said = |name: &str| {
+        let spec = room.shell(Filesystem::Read, &format!("exec cat /proc/$$/{name}"));
+        out(&run(&in_tier(spec, Tier::NoUserns)))
+    };
+    for name in ["net/tcp", "net/unix", "net/route", "net/arp", "mountinfo", "mounts", "task/$$/net/tcp"] {
+        assert_eq!(said(name), "", "{name}");
+    }
+    for name in ["status", "stat", "maps", "cmdline", "limits", "cgroup", "comm"] {
+        assert_ne!(said(name), "", "{name}");
+    }
+    let spec = room.spec(Filesystem::Read, "ls", &["/proc/self/fd"]);
+    assert_ne!(out(&run(&in_tier(spec, Tier::NoUserns))), "");
 }
 
 /// A shell reads its script piece by piece.

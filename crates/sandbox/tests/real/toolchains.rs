@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("toolchains::toolchains_are_shown_without_credentials_and_nothing_else_of_home", toolchains),
         test("toolchains::credentials_of_toolchains_are_empty_at_any_depth", deep_credentials),
+        test("toolchains::a_folder_that_cannot_be_looked_into_is_empty", closed_folders),
     ]
 }
 
@@ -112,4 +113,22 @@ fn deep_credentials() {
         std::fs::remove_dir_all(room.path("home/.rustup/new")).unwrap();
         room.write("home/.asdf/.git/config", "url = https://host/\n");
     }
+}
+
+// T12
+fn closed_folders() {
+    let room = Room::new();
+    room.write("home/.cargo/hid/credentials.toml", "in-a-secret\n");
+    room.write("home/.cargo/open", "open\n");
+    let (home, folder) = (room.path("home"), room.path("home/.cargo/hid"));
+    for closed in [0o311, 0o600, 0] {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(closed)).unwrap();
+        let script =
+            format!("cd {}/.cargo; chmod 755 hid; cat hid/credentials.toml; cat open", home.display());
+        for tier in TIERS.into_iter().filter(|tier| *tier == Tier::Full || !is_root()) {
+            let outcome = run(&in_tier(room.shell(Filesystem::Read, &script), tier));
+            assert_eq!(out(&outcome), "open\n", "{closed:o} {tier}: {}", err(&outcome));
+        }
+    }
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
