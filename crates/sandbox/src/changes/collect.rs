@@ -67,7 +67,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
     found.keep_what_is_not_empty();
     let (changes, withheld) = (found.changes, found.withheld);
     let list = changes.into_iter().map(|(path, change)| change.at(path)).collect();
-    let list = with_renames(list, view.as_fd());
+    let list = with_renames(list, what.base.as_fd(), view.as_fd());
     Ok(Changes { list, withheld, base: what.base, view, _folder: what.folder, since: what.since })
 }
 
@@ -232,7 +232,10 @@ impl<'a> Found<'a> {
         }
         // A new file is compared with nothing; it is read once somebody wants to know.
         let unread = before.is_none() && after.mode & 0o400 != 0;
-        let after = if unread { Some(after) } else { self.hashed(path, after, (root, name))? };
+        let after = match unread {
+            true => Some(after),
+            false => self.opened(path, after, before.as_ref(), (root, name))?,
+        };
         let Some(after) = after else { return Ok(false) };
         match (before, here.base) {
             (Some(before), Some(base)) => self.compared(path, before, after, (base, name)),
@@ -273,12 +276,13 @@ impl<'a> Found<'a> {
 
     /// What was there before, with what is there now; says whether what lies below is to be looked at.
     fn compared(&mut self, path: &[u8], before: Facts, after: Facts, base: Place<'_>) -> Result<bool, Errno> {
-        let Some(before) = self.hashed(path, before, base)? else { return Ok(false) };
+        let Some(before) = self.opened(path, before, Some(&after), base)? else { return Ok(false) };
         if before.kind == after.kind && before.attributes != after.attributes {
             self.withhold(path, Why::Attributes);
         }
         let folder = after.kind == EntryKind::Folder;
-        let same = before.kind == after.kind && before.hash == after.hash && before.target == after.target;
+        let content = |facts: &Facts| (facts.kind, facts.size, facts.hash, facts.target.clone());
+        let same = content(&before) == content(&after);
         let kind = match (same, before.mode == after.mode || after.kind == EntryKind::Link) {
             (true, true) => return Ok(folder),
             (true, false) => ChangeKind::Mode,
@@ -298,19 +302,20 @@ impl<'a> Found<'a> {
         Ok(folder)
     }
 
-    /// With its content; nothing, and told, where that is closed to us.
-    fn hashed(
+    /// Ready to be compared; nothing, and told, where it is closed to us.
+    fn opened(
         &mut self,
         path: &[u8],
         facts: Facts,
+        other: Option<&Facts>,
         (folder, name): Place<'_>,
     ) -> Result<Option<Facts>, Errno> {
-        match facts.with_hash(folder, name) {
+        match facts.compared_with(other, folder, name) {
             Err(Errno::ACCESS) => {
                 self.withhold(path, Why::Unreadable);
                 Ok(None)
             }
-            hashed => hashed.map(Some),
+            opened => opened.map(Some),
         }
     }
 
@@ -365,7 +370,7 @@ impl<'a> Found<'a> {
             self.withhold(path, Why::StaleBase);
             return Ok(());
         }
-        if let Some(before) = self.hashed(path, before, base)? {
+        if let Some(before) = self.opened(path, before, None, base)? {
             self.put(path, ChangeKind::Deleted, Some(before), None);
         }
         Ok(())

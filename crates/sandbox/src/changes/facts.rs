@@ -20,9 +20,9 @@ pub struct Facts {
     pub mode: u32,
     /// Bytes of content; 0 of a folder.
     pub size: u64,
-    /// SHA-256 of a file's content, once it was read: always where it is compared with another, so not of every new one.
+    /// SHA-256 of a file's content, once it was read: always where only that tells it from another of its size.
     pub hash: Option<[u8; 32]>,
-    /// Hash of its extended attributes (`user.*`), read together with its content; nothing when it has none.
+    /// Hash of its extended attributes (`user.*`), once it was opened; nothing when it has none.
     pub attributes: Option<[u8; 32]>,
     /// Where a link leads.
     pub target: Option<PathBuf>,
@@ -77,14 +77,21 @@ impl Facts {
         }))
     }
 
-    /// Reads the content of a file for its hash, and what attributes it or a folder has.
-    pub(crate) fn with_hash(mut self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Self, Errno> {
+    /// Opens a file, or a folder, for what attributes it has, and reads its content where only that can tell it from the other.
+    pub(crate) fn compared_with(
+        mut self,
+        other: Option<&Self>,
+        root: BorrowedFd<'_>,
+        path: &[u8],
+    ) -> Result<Self, Errno> {
         let open = || open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK);
         match self.kind {
-            EntryKind::File if self.hash.is_none() => {
+            EntryKind::File => {
                 let file = open()?;
                 self.attributes = attributes::digest(&file)?;
-                self.hash = Some(digest(&file)?);
+                if other.is_some_and(|other| other.kind == self.kind && other.size == self.size) {
+                    self.hash = Some(digest(&file)?);
+                }
             }
             // One that is closed to its owner too is taken over all the same.
             EntryKind::Folder => {
