@@ -120,10 +120,12 @@ fn pairs(old: &[u8], splices: &[Splice]) -> u64 {
 
 /// With git's own lines, which tell empty files and modes too.
 fn head(change: &Change, differs: bool) -> String {
-    let name = |side: &str| quoted(&[side.as_bytes(), change.path.as_os_str().as_bytes()].concat());
+    let name = |side: &str| match quoted(&[side.as_bytes(), change.path.as_os_str().as_bytes()].concat()) {
+        // `patch` takes a blank for the name's end.
+        name if name.contains(' ') && !name.starts_with('"') => format!("\"{name}\""),
+        name => name,
+    };
     let mode = |facts: &Facts| if facts.mode & 0o100 == 0 { "100644" } else { "100755" };
-    // Behind a name with blanks a tab says where it ends.
-    let ended = |name: &str| format!("{name}{}", if name.contains(' ') { "\t" } else { "" });
     let (mut old, mut new) = (name("a/"), name("b/"));
     let mut head = format!("diff --git {old} {new}\n");
     match (&change.before, &change.after) {
@@ -142,7 +144,7 @@ fn head(change: &Change, differs: bool) -> String {
         }
         _ => {}
     }
-    if differs { head + &format!("--- {}\n+++ {}\n", ended(&old), ended(&new)) } else { head }
+    if differs { head + &format!("--- {old}\n+++ {new}\n") } else { head }
 }
 
 fn shown(path: &Path) -> String {

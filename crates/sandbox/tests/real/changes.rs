@@ -33,13 +33,14 @@ fn diffs_are_applied() {
     let script = "echo 6 >>added; rm gone; rm gone-empty; echo n >new; printf n >new-unended; : >new-empty; mkdir -p in/to; \
         echo n >in/to/new; printf '#!/bin/sh\\n' >tool; chmod 755 tool; chmod 755 both; echo x >>both; printf more >>unended; \
         echo >>ended; sed -i '3d; 30s/.*/x/; 60,61d' far; printf 'a\\r\\nc\\r\\n' >dos; : >emptied; echo n >was-empty; \
-        sed -i 1d first; echo n >'with blank'; echo n >>'an other'; echo n >'\"q\\'; echo n >'\u{e9}'; printf ' \\n\\n-- x\\n' >signs";
+        sed -i 1d first; echo n >'with blank'; : >'an empty one '; rm 'gone too '; \
+        echo n >>'an other'; echo n >'\"q\\'; echo n >'\u{e9}'; printf ' \\n\\n-- x\\n' >signs";
     let room = || {
         let room = Room::new();
         let tails =
             [("added", lines(1, 5)), ("gone", lines(1, 3)), ("far", lines(1, 90)), ("first", lines(1, 9))];
         tails.iter().for_each(|(name, text)| room.write(&format!("project/{name}"), text));
-        for name in ["gone-empty", "was-empty"] {
+        for name in ["gone-empty", "was-empty", "gone too "] {
             room.write(&format!("project/{name}"), "");
         }
         for name in ["both", "emptied", "an other", "signs"] {
