@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use vambrace_core::block::BlockList;
 use vambrace_core::repository::Repositories;
 
-use super::facts::{EntryKind, Facts};
+use super::facts::{EntryKind, Facts, alike};
 use super::folder::{each_entry, folder_of, is_opaque, or_dot, split};
 use super::link::{is_led_out, landing};
 use super::rename::with_renames;
@@ -234,11 +234,11 @@ impl<'a> Found<'a> {
         let unread = before.is_none() && after.mode & 0o400 != 0;
         let after = match unread {
             true => Some(after),
-            false => self.opened(path, after, before.as_ref(), (root, name))?,
+            false => self.opened(path, after, (root, name))?,
         };
         let Some(after) = after else { return Ok(false) };
         match (before, here.base) {
-            (Some(before), Some(base)) => self.compared(path, before, after, (base, name)),
+            (Some(before), Some(base)) => self.compared(path, (before, (base, name)), (after, (root, name))),
             (Some(_), None) => Ok(false),
             (None, _) if self.stale_above(path)? => {
                 self.withhold(path, Why::StaleBase);
@@ -275,14 +275,20 @@ impl<'a> Found<'a> {
     }
 
     /// What was there before, with what is there now; says whether what lies below is to be looked at.
-    fn compared(&mut self, path: &[u8], before: Facts, after: Facts, base: Place<'_>) -> Result<bool, Errno> {
-        let Some(before) = self.opened(path, before, Some(&after), base)? else { return Ok(false) };
+    fn compared(
+        &mut self,
+        path: &[u8],
+        (before, base): (Facts, Place<'_>),
+        (after, view): (Facts, Place<'_>),
+    ) -> Result<bool, Errno> {
+        let Some(before) = self.opened(path, before, base)? else { return Ok(false) };
         if before.kind == after.kind && before.attributes != after.attributes {
             self.withhold(path, Why::Attributes);
         }
         let folder = after.kind == EntryKind::Folder;
-        let content = |facts: &Facts| (facts.kind, facts.size, facts.hash, facts.target.clone());
-        let same = content(&before) == content(&after);
+        let looks = |facts: &Facts| (facts.kind, facts.size, facts.target.clone());
+        let same = looks(&before) == looks(&after)
+            && (before.kind != EntryKind::File || alike(before.size, base, view)?);
         let kind = match (same, before.mode == after.mode || after.kind == EntryKind::Link) {
             (true, true) => return Ok(folder),
             (true, false) => ChangeKind::Mode,
@@ -307,10 +313,9 @@ impl<'a> Found<'a> {
         &mut self,
         path: &[u8],
         facts: Facts,
-        other: Option<&Facts>,
         (folder, name): Place<'_>,
     ) -> Result<Option<Facts>, Errno> {
-        match facts.compared_with(other, folder, name) {
+        match facts.with_attributes(folder, name) {
             Err(Errno::ACCESS) => {
                 self.withhold(path, Why::Unreadable);
                 Ok(None)
@@ -370,7 +375,7 @@ impl<'a> Found<'a> {
             self.withhold(path, Why::StaleBase);
             return Ok(());
         }
-        if let Some(before) = self.opened(path, before, None, base)? {
+        if let Some(before) = self.opened(path, before, base)? {
             self.put(path, ChangeKind::Deleted, Some(before), None);
         }
         Ok(())

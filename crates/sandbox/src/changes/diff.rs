@@ -46,10 +46,14 @@ impl<'a> Diffs<'a> {
     pub fn next(&mut self, change: &Change) -> (Change, String) {
         let mut change = change.clone();
         let path = shown(&change.path);
-        let mode = |facts: &Option<Facts>| facts.as_ref().map_or(0, |facts| facts.mode);
         let text = match &change.kind {
             ChangeKind::Renamed { from } => format!("rename {} -> {path}\n", shown(from)),
             ChangeKind::Mode => {
+                let changes = self.changes;
+                self.text(change.after.as_mut(), || changes.open_after(&change.path));
+                let hash = change.after.as_ref().and_then(|after| after.hash);
+                change.before.iter_mut().for_each(|before| before.hash = hash);
+                let mode = |facts: &Option<Facts>| facts.as_ref().map_or(0, |facts| facts.mode);
                 format!("mode {:03o} -> {:03o} {path}\n", mode(&change.before), mode(&change.after))
             }
             ChangeKind::Created | ChangeKind::Modified | ChangeKind::Deleted => {

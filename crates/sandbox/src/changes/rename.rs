@@ -37,14 +37,12 @@ pub(super) fn with_renames(mut list: Vec<Change>, base: BorrowedFd<'_>, view: Bo
         let Some(rest) = left.checked_sub(after.size) else { continue };
         left = rest;
         // One that cannot be read any more is not known to have moved.
-        let read = |facts: Facts, root, path: &Path| {
-            facts.compared_with(Some(&after), root, path.as_os_str().as_bytes()).ok()
-        };
+        let read = |facts: Facts, root, path: &Path| facts.with_hash(root, path.as_os_str().as_bytes()).ok();
         for (path, before) in std::mem::take(alike) {
             let Some(before) = read(before, base, &path) else { continue };
             gone.entry((before.hash, before.mode)).or_default().push((path, before));
         }
-        let Some(after) = read(after.clone(), view, &change.path) else { continue };
+        let Some(after) = read(after, view, &change.path) else { continue };
         if let Some((from, before)) = gone.get_mut(&(after.hash, after.mode)).and_then(Vec::pop) {
             moved.insert(from.clone());
             change.before = Some(before);

@@ -327,8 +327,12 @@ fn telling_takes_little_time() {
     for name in 0..30 {
         room.write(&format!("project/sparse{name}"), "x");
     }
-    room.write("project/gone", "");
-    std::fs::File::options().write(true).open(room.path("project/gone")).unwrap().set_len(1 << 28).unwrap();
+    let sparse = |name: &str, size: u64| {
+        room.write(name, "");
+        std::fs::File::options().write(true).open(room.path(name)).unwrap().set_len(size).unwrap();
+    };
+    sparse("project/gone", 1 << 28);
+    (0..30).for_each(|name| sparse(&format!("project/same{name}"), 1 << 30));
     // Lines that are alike here and there, and nowhere in order.
     let mut seed = 1_u64;
     let mut random = || {
@@ -340,7 +344,8 @@ fn telling_takes_little_time() {
     room.write("outside/lines", &lines());
     let mut spec = room.shell(
         Filesystem::Speculative,
-        "for i in $(seq 0 29); do truncate -s 1023M sparse$i new$i; truncate -s 256M like$i; chmod 200 new$i; done; rm gone; \
+        "for i in $(seq 0 29); do truncate -s 1023M sparse$i new$i; truncate -s 256M like$i; chmod 200 new$i; touch same$i; done; \
+         rm gone; chmod 600 same1; printf x | dd of=same2 bs=1 seek=1000000000 conv=notrunc 2>/dev/null; \
          cat ../outside/lines >lines; echo x >z",
     );
     spec.read = vec![room.path("outside")];
@@ -350,7 +355,7 @@ fn telling_takes_little_time() {
     let changes = outcome.changes.as_ref().unwrap();
     let mut diffs = changes.diffs();
     let told: Vec<_> = changes.list.iter().map(|change| diffs.next(change)).collect();
-    assert!(outcome.duration.as_secs() + began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+    assert!(outcome.duration.as_secs() + began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
     let of = |name: &str| told.iter().find(|(change, _)| change.path.as_os_str() == name).unwrap();
     let (change, text) = of("sparse0");
     assert_eq!(change.after.as_ref().unwrap().hash, None);
@@ -362,6 +367,11 @@ fn telling_takes_little_time() {
     let moved = |name: usize| of(&format!("like{name}")).0.kind.as_str() == "renamed";
     assert_eq!((0..30).filter(|name| moved(*name)).count(), 1);
     assert!(of("z").1.ends_with("+x\n"));
+    let same: Vec<_> =
+        changes.list.iter().filter(|change| change.path.display().to_string().starts_with("same")).collect();
+    let same: Vec<_> =
+        same.iter().map(|change| (change.path.to_str().unwrap(), change.kind.as_str())).collect();
+    assert_eq!(same, [("same1", "mode"), ("same2", "modified")]);
 }
 
 // P4
