@@ -144,6 +144,32 @@ fn a_speculative_run_tells_its_changes_and_makes_none() {
     assert!(!home.project().join("new.txt").exists());
 }
 
+// P4: what was taken over is told as it was changed
+#[test]
+fn diffs_of_what_is_taken_over_are_against_what_was_there() {
+    let home = Home::bare();
+    for (mode, script, diffs) in [
+        (
+            "readwrite",
+            "echo more >>docs/guide.md; rm notes.txt",
+            &["@@ -1 +1,2 @@\n # Guide\n+more\n", "\n+++ /dev/null\n@@ -1"][..],
+        ),
+        ("write", "echo n >new.txt", &["\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+n\n"]),
+    ] {
+        let told = home.run(words(&["--filesystem", mode, "--json"], script)).json();
+        assert_eq!(told["promoted"]["changes"], diffs.len(), "{told}");
+        for (change, diff) in told["changes"].as_array().unwrap().iter().zip(diffs) {
+            assert!(change["diff"].as_str().unwrap().contains(diff), "{change}");
+            let side = if change["kind"] == "deleted" { "before" } else { "after" };
+            assert!(change[side]["hash"].as_str().unwrap().starts_with("sha256:"), "{change}");
+        }
+    }
+    let ran = home.run(words(&["--filesystem", "readwrite"], "printf 'a\\r\\n' >new.txt"));
+    assert!(ran.err.starts_with("modified new.txt\n["), "{}", ran.err);
+    let ran = home.run(words(&["--speculative"], "printf 'a\\r\\nb\\r\\n' >new.txt"));
+    assert!(ran.err.contains("\n a\u{240d}\n+b\u{240d}\n["), "{}", ran.err);
+}
+
 // P4, B6: whoever agrees to a change reads names that the program chose
 #[test]
 fn a_name_forges_no_line_of_the_report() {

@@ -5,6 +5,7 @@ pub mod block;
 pub mod change;
 pub mod clock;
 pub mod config;
+pub mod diff;
 pub mod digest;
 pub mod effect;
 pub mod error;

@@ -198,13 +198,6 @@ impl Changes {
         open(self.view.as_fd(), path)
     }
 
-    /// SHA-256 of a file as the program left it; a new one may be read for that now.
-    #[must_use]
-    pub fn hash_after(&self, change: &Change) -> Option<[u8; 32]> {
-        let after = change.after.as_ref().filter(|after| after.kind == EntryKind::File)?;
-        after.hash.or_else(|| digest(self.open_after(&change.path).ok()?).ok())
-    }
-
     /// What of it is told where not everything is asked for: a bounded part.
     #[must_use]
     pub fn listing(&self) -> Listing<'_> {

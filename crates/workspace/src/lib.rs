@@ -13,7 +13,6 @@
 
 mod apply;
 mod census;
-pub mod diff;
 mod entries;
 mod fault;
 mod handle;
@@ -47,5 +46,6 @@ pub use search::{
     Armour, Detail, FileCount, LineMatch, SearchFault, SearchMode, SearchRequest, SearchResult, SecretFinder,
 };
 pub use text::{Bom, Eol, Indent};
+pub use vambrace_core::diff;
 pub use visible::Visible;
 pub use workspace::Workspace;

@@ -21,8 +21,8 @@ use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTi
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_redact::Redactor;
 use vambrace_sandbox::{
-    Changes, Exit, Filesystem, Input, Journaled, Listing, Network, Observe, Outcome, Places, Promote as _,
-    PromoteFault, SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
+    Exit, Filesystem, Input, Journaled, Network, Observe, Outcome, Places, Promote as _, PromoteFault,
+    SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
@@ -35,6 +35,7 @@ use crate::vault::Vault;
 use grants::{Grants, Known, Mode};
 use interrupt::Interrupt;
 use screen::Screen;
+use told::Told;
 
 /// Of memory and of room for files.
 const LEAST: u64 = 4 << 20;
@@ -56,11 +57,10 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     let interrupt = Interrupt::heed()?;
     spec.stop = Some(interrupt.stop());
     let (outcome, attempts, lost) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
+    let differences = out.is_json() || spec.filesystem == Filesystem::Speculative;
+    // As long as the workspace has the old content.
+    let told = outcome.changes.as_ref().map(|changes| Told::of(changes, wish.every_change, differences));
     let promoted = promote(&sandbox, &spec, &outcome);
-    let listing = outcome.changes.as_ref().map(|changes| match wish.every_change {
-        true => (changes, Listing::whole(changes)),
-        false => (changes, changes.listing()),
-    });
     let failed = outcome.exit != Exit::Code(0);
     let grants = match wish.explain && failed && !matches!(outcome.exit, Exit::Stopped(_)) {
         true => Some(explain(&sandbox, &spec, &outcome, gates.as_ref(), &wish.network)?),
@@ -68,12 +68,11 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     };
     interrupt.only_telling();
     if out.is_json() {
-        let told = told::json(&outcome, listing.as_ref(), &promoted, grants.as_ref(), attempts.as_ref());
+        let told = told::json(&outcome, told.as_ref(), &promoted, grants.as_ref(), attempts.as_ref());
         out.value(&screen::clean_value(told, &redactor)?);
     } else {
         let clean = |text: &str| screen::clean(text, &redactor);
-        let only_told = spec.filesystem == Filesystem::Speculative;
-        told::say(&outcome, listing.as_ref(), &promoted, only_told, &clean, *out);
+        told::say(&outcome, told.as_ref(), &promoted, &clean, *out);
         if let Some(attempts) = &attempts {
             network::say(attempts, &clean, *out);
         }
@@ -263,9 +262,6 @@ fn gated(
     };
     done.map_err(|fault| not_started(&fault))
 }
-
-/// The changes, and which of them are told.
-type Told<'a> = (&'a Changes, Listing<'a>);
 
 /// What became of the changes: how many were taken over, or why none.
 type Promoted = Result<usize, PromoteFault>;

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use vambrace_core::block::BlockList;
 use vambrace_core::repository::Repositories;
 
-use super::facts::{EntryKind, Facts};
+use super::facts::{EntryKind, Facts, alike};
 use super::folder::{each_entry, folder_of, is_opaque, or_dot, split};
 use super::link::{is_led_out, landing};
 use super::rename::with_renames;
@@ -70,7 +70,7 @@ pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
     found.keep_what_is_not_empty();
     let (changes, withheld) = (found.changes, found.withheld);
     let list = changes.into_iter().map(|(path, change)| change.at(path)).collect();
-    let list = with_renames(list, view.as_fd());
+    let list = with_renames(list, what.base.as_fd(), view.as_fd());
     Ok(Changes { list, withheld, base: what.base, view, _folder: what.folder, since: what.since })
 }
 
@@ -250,10 +250,13 @@ impl<'a> Found<'a> {
         }
         // A new file is compared with nothing; it is read once somebody wants to know.
         let unread = before.is_none() && after.mode & 0o400 != 0;
-        let after = if unread { Some(after) } else { self.hashed(path, after, (root, name))? };
+        let after = match unread {
+            true => Some(after),
+            false => self.opened(path, after, (root, name))?,
+        };
         let Some(after) = after else { return Ok(false) };
         match (before, here.base) {
-            (Some(before), Some(base)) => self.compared(path, before, after, (base, name)),
+            (Some(before), Some(base)) => self.compared(path, (before, (base, name)), (after, (root, name))),
             (Some(_), None) => Ok(false),
             (None, _) if self.stale_above(path)? => {
                 self.withhold(path, Why::StaleBase);
@@ -292,13 +295,20 @@ impl<'a> Found<'a> {
     }
 
     /// What was there before, with what is there now; says whether what lies below is to be looked at.
-    fn compared(&mut self, path: &[u8], before: Facts, after: Facts, base: Place<'_>) -> Result<bool, Errno> {
-        let Some(before) = self.hashed(path, before, base)? else { return Ok(false) };
+    fn compared(
+        &mut self,
+        path: &[u8],
+        (before, base): (Facts, Place<'_>),
+        (after, view): (Facts, Place<'_>),
+    ) -> Result<bool, Errno> {
+        let Some(before) = self.opened(path, before, base)? else { return Ok(false) };
         if before.kind == after.kind && before.attributes != after.attributes {
             self.withhold(path, Why::Attributes);
         }
         let folder = after.kind == EntryKind::Folder;
-        let same = before.kind == after.kind && before.hash == after.hash && before.target == after.target;
+        let looks = |facts: &Facts| (facts.kind, facts.size, facts.target.clone());
+        let same = looks(&before) == looks(&after)
+            && (before.kind != EntryKind::File || alike(before.size, base, view)?);
         let kind = match (same, before.mode == after.mode || after.kind == EntryKind::Link) {
             (true, true) => return Ok(folder),
             (true, false) => ChangeKind::Mode,
@@ -318,19 +328,19 @@ impl<'a> Found<'a> {
         Ok(folder)
     }
 
-    /// With its content; nothing, and told, where that is closed to us.
-    fn hashed(
+    /// Ready to be compared; nothing, and told, where it is closed to us.
+    fn opened(
         &mut self,
         path: &[u8],
         facts: Facts,
         (folder, name): Place<'_>,
     ) -> Result<Option<Facts>, Errno> {
-        match facts.with_hash(folder, name) {
+        match facts.with_attributes(folder, name) {
             Err(Errno::ACCESS) => {
                 self.withhold(path, Why::Unreadable);
                 Ok(None)
             }
-            hashed => hashed.map(Some),
+            opened => opened.map(Some),
         }
     }
 
@@ -385,7 +395,7 @@ impl<'a> Found<'a> {
             self.withhold(path, Why::StaleBase);
             return Ok(());
         }
-        if let Some(before) = self.hashed(path, before, base)? {
+        if let Some(before) = self.opened(path, before, base)? {
             self.put(path, ChangeKind::Deleted, Some(before), None);
         }
         Ok(())

@@ -1,10 +1,12 @@
 //! What an entry is, so that two of them can be compared.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
@@ -22,9 +24,9 @@ pub struct Facts {
     pub set_id: bool,
     /// Bytes of content; 0 of a folder.
     pub size: u64,
-    /// SHA-256 of a file's content, once it was read: always where it is compared with another, so not of every new one.
+    /// SHA-256 of a file's content, once it was read for that.
     pub hash: Option<[u8; 32]>,
-    /// Hash of its extended attributes (`user.*`), read together with its content; nothing when it has none.
+    /// Hash of its extended attributes (`user.*`), once it was opened; nothing when it has none.
     pub attributes: Option<[u8; 32]>,
     /// Where a link leads.
     pub target: Option<PathBuf>,
@@ -80,22 +82,22 @@ impl Facts {
         }))
     }
 
-    /// Reads the content of a file for its hash, and what attributes it or a folder has.
-    pub(crate) fn with_hash(mut self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Self, Errno> {
-        let open = || open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK);
+    /// Opens a file, or a folder, for what attributes it has.
+    pub(crate) fn with_attributes(mut self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Self, Errno> {
         match self.kind {
-            EntryKind::File if self.hash.is_none() => {
-                let file = open()?;
-                self.attributes = attributes::digest(&file)?;
-                self.hash = Some(digest(&file)?);
-            }
+            EntryKind::File => self.attributes = attributes::digest(&opened(root, path)?)?,
             // One that is closed to its owner too is taken over all the same.
             EntryKind::Folder => {
-                self.attributes = open().and_then(|file| attributes::digest(&file)).ok().flatten()
+                self.attributes = opened(root, path).and_then(|file| attributes::digest(&file)).ok().flatten()
             }
             _ => {}
         }
         Ok(self)
+    }
+
+    /// Reads the content of a file.
+    pub(crate) fn with_hash(self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Self, Errno> {
+        Ok(Self { hash: Some(digest(opened(root, path)?)?), ..self })
     }
 }
 
@@ -123,6 +125,42 @@ fn found(root: BorrowedFd<'_>, path: &[u8]) -> Result<(Statx, Option<PathBuf>), 
         None
     };
     Ok((facts, target))
+}
+
+fn opened(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK)
+}
+
+/// Whether two files of a size have the same content. What is a hole in both is not read, however long.
+pub(super) fn alike(
+    size: u64,
+    (one, its_name): (BorrowedFd<'_>, &[u8]),
+    (other, others_name): (BorrowedFd<'_>, &[u8]),
+) -> Result<bool, Errno> {
+    let (one, other) = (File::from(opened(one, its_name)?), File::from(opened(other, others_name)?));
+    let data = |file: &File, at: u64| match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Err(Errno::NXIO) => size,
+        // Where no holes are known, there are none.
+        found => found.unwrap_or(at),
+    };
+    let fault = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    loop {
+        at = data(&one, at).min(data(&other, at));
+        if at >= size {
+            return Ok(true);
+        }
+        let length = (size - at).min(64 << 10);
+        here.resize(length as usize, 0);
+        there.resize(length as usize, 0);
+        one.read_exact_at(&mut here, at).map_err(fault)?;
+        other.read_exact_at(&mut there, at).map_err(fault)?;
+        if here != there {
+            return Ok(false);
+        }
+        at += length;
+    }
 }
 
 /// SHA-256 of what is left to read of a file.

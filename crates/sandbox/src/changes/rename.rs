@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 use super::facts::{EntryKind, Facts};
 use super::{Change, ChangeKind};
 
-/// A deleted file and a created one with the same content and mode are one file that moved. A new file is read for that
-/// only where a file of its size and mode is gone. One with a set-id bit would keep it under its new name, so it does not
+/// So much more of new files is read than is gone: one that is left was not moved, but made.
+const MOST_READ: u64 = 1 << 30;
+
+/// A deleted file and a created one with the same content and mode are one file that moved. They are read for that only
+/// where there are both of a size and mode. One with a set-id bit would keep it under its new name, so it does not
 /// move: it goes, and another comes without the bit.
-pub(super) fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<Change> {
+pub(super) fn with_renames(mut list: Vec<Change>, base: BorrowedFd<'_>, view: BorrowedFd<'_>) -> Vec<Change> {
     let looks =
         |facts: &Facts| (facts.kind == EntryKind::File && facts.size > 0).then_some((facts.size, facts.mode));
-    let mut sizes = HashSet::new();
-    let mut gone: HashMap<_, Vec<(PathBuf, Facts)>> = HashMap::new();
+    let mut unread: HashMap<_, Vec<(PathBuf, Facts)>> = HashMap::new();
+    let mut left = MOST_READ;
     // What lies where something else comes must be gone before that, so it is not there any more to be moved.
     let replaced: HashSet<&Path> =
         list.iter().filter(|one| replaces_folder(one)).map(|one| &*one.path).collect();
@@ -24,17 +27,24 @@ pub(super) fn with_renames(mut list: Vec<Change>, view: BorrowedFd<'_>) -> Vec<C
     let deleted = list.iter().filter(|change| change.kind == ChangeKind::Deleted).filter(keeps_no_bit);
     for change in deleted.filter(|change| replaced.is_empty() || !makes_room(change)) {
         if let Some((before, key)) = change.before.as_ref().and_then(|facts| Some((facts, looks(facts)?))) {
-            sizes.insert(key);
-            let same = gone.entry((before.hash, before.mode)).or_default();
-            same.push((change.path.clone(), before.clone()));
+            unread.entry(key).or_default().push((change.path.clone(), before.clone()));
+            left = left.saturating_add(before.size);
         }
     }
+    let mut gone: HashMap<_, Vec<(PathBuf, Facts)>> = HashMap::new();
     let mut moved: HashSet<PathBuf> = HashSet::new();
     for change in list.iter_mut().filter(|change| change.kind == ChangeKind::Created) {
-        let maybe = change.after.as_ref().and_then(looks).is_some_and(|key| sizes.contains(&key));
-        let Some(after) = change.after.clone().filter(|_| maybe) else { continue };
+        let Some(after) = change.after.clone() else { continue };
+        let Some(alike) = looks(&after).and_then(|key| unread.get_mut(&key)) else { continue };
+        let Some(rest) = left.checked_sub(after.size) else { continue };
+        left = rest;
         // One that cannot be read any more is not known to have moved.
-        let Ok(after) = after.with_hash(view, change.path.as_os_str().as_bytes()) else { continue };
+        let read = |facts: Facts, root, path: &Path| facts.with_hash(root, path.as_os_str().as_bytes()).ok();
+        for (path, before) in std::mem::take(alike) {
+            let Some(before) = read(before, base, &path) else { continue };
+            gone.entry((before.hash, before.mode)).or_default().push((path, before));
+        }
+        let Some(after) = read(after, view, &change.path) else { continue };
         if let Some((from, before)) = gone.get_mut(&(after.hash, after.mode)).and_then(Vec::pop) {
             moved.insert(from.clone());
             change.before = Some(before);

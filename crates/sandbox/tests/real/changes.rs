@@ -27,7 +27,72 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("changes::owners_stay_the_workspaces", owners_stay),
         test("changes::names_that_are_no_text_come_over", names_that_are_no_text),
         test("changes::a_folder_that_was_closed_does_not_hide_the_rest", closed_folders),
+        test("changes::git_and_patch_make_of_a_diff_what_the_program_made", diffs_are_applied),
     ]
+}
+
+// P4: a diff that is told is one
+fn diffs_are_applied() {
+    let lines = |from: usize, to: usize| (from..=to).map(|line| format!("{line}\n")).collect::<String>();
+    let script = "echo 6 >>added; rm gone; rm gone-empty; echo n >new; printf n >new-unended; : >new-empty; mkdir -p in/to; \
+        echo n >in/to/new; printf '#!/bin/sh\\n' >tool; chmod 755 tool; chmod 755 both; echo x >>both; printf more >>unended; \
+        echo >>ended; sed -i '3d; 30s/.*/x/; 60,61d' far; printf 'a\\r\\nc\\r\\n' >dos; : >emptied; echo n >was-empty; \
+        sed -i 1d first; echo n >'with blank'; : >'an empty one '; rm 'gone too '; \
+        echo n >>'an other'; echo n >'\"q\\'; echo n >'\u{e9}'; printf ' \\n\\n-- x\\n' >signs";
+    let room = || {
+        let room = Room::new();
+        let tails =
+            [("added", lines(1, 5)), ("gone", lines(1, 3)), ("far", lines(1, 90)), ("first", lines(1, 9))];
+        tails.iter().for_each(|(name, text)| room.write(&format!("project/{name}"), text));
+        for name in ["gone-empty", "was-empty", "gone too "] {
+            room.write(&format!("project/{name}"), "");
+        }
+        for name in ["both", "emptied", "an other", "signs"] {
+            room.write(&format!("project/{name}"), "-- old\n");
+        }
+        room.write("project/unended", "a\nb");
+        room.write("project/ended", "a\nb");
+        room.write("project/dos", "a\r\nb\r\n");
+        room
+    };
+    let made = room();
+    let outcome = run(&made.shell(Filesystem::ReadWrite, script));
+    check_out(&outcome, "");
+    let list = outcome.changes.as_ref().unwrap();
+    let mut diffs = list.diffs();
+    let told: Vec<String> = list.list.iter().map(|change| diffs.next(change).1).collect();
+    promote(&outcome).unwrap();
+    let of = |room: &Room| -> Vec<String> {
+        let here = room.project().display().to_string();
+        room.listing("project").iter().map(|line| line.replace(&here, "")).collect()
+    };
+    for program in ["git apply --check -", "git apply -", "patch -sp1 --dry-run", "patch -sp1"] {
+        let other = room();
+        for diff in told.iter().filter(|diff| !diff.starts_with("created in")) {
+            apply(&other, program, diff);
+        }
+        let whole = room();
+        apply(&whole, program, &told.concat());
+        // Folders have no diff; a new one comes with what is in it.
+        if !program.contains("--") {
+            assert_eq!(of(&whole), of(&made), "{program}");
+        }
+    }
+}
+
+#[track_caller]
+fn apply(room: &Room, program: &str, diff: &str) {
+    use std::io::Write as _;
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", &format!("exec {program} 2>&1")])
+        .current_dir(room.project())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(diff.as_bytes()).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{program}: {}\n{diff}", String::from_utf8_lossy(&done.stdout));
 }
 
 // Issue 6, 2: root's broker can look into all of them
@@ -98,8 +163,9 @@ fn every_kind_of_change() {
     );
     let list = outcome.changes.as_ref().unwrap();
     let diff =
-        |path: &str| list.diffs().next(list.list.iter().find(|one| one.path.as_os_str() == path).unwrap());
-    assert_eq!(diff("plain.txt"), "--- a/plain.txt\n+++ b/plain.txt\n@@ -1,1 +1,2 @@\n plain\n+more\n");
+        |path: &str| list.diffs().next(list.list.iter().find(|one| one.path.as_os_str() == path).unwrap()).1;
+    let head = "diff --git a/plain.txt b/plain.txt\n--- a/plain.txt\n+++ b/plain.txt\n";
+    assert_eq!(diff("plain.txt"), format!("{head}@@ -1 +1,2 @@\n plain\n+more\n"));
     assert!(diff("binary").starts_with("modified binary: 4 bytes sha256:"), "{}", diff("binary"));
     assert_eq!(diff("program"), "mode 644 -> 755 program\n");
     assert_eq!(diff("there"), "rename moved -> there\n");

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test("promotion::what_is_too_deep_is_told_and_the_rest_taken_over", too_deep),
         test("promotion::diffs_of_one_run_are_bounded_together", diffs_are_bounded),
+        test("promotion::large_files_and_lines_unlike_each_other_take_no_time", telling_takes_little_time),
         test("promotion::what_shells_editors_and_agents_heed_is_never_promoted", heeded_names),
         test(
             "promotion::hooks_and_settings_that_a_repository_names_are_never_promoted",
@@ -309,14 +310,68 @@ fn diffs_are_bounded() {
     check_out(&outcome, "");
     let changes = outcome.changes.as_ref().unwrap();
     let mut diffs = changes.diffs();
-    let told: Vec<String> = changes.list.iter().map(|change| diffs.next(change)).collect();
+    let told: Vec<String> = changes.list.iter().map(|change| diffs.next(change).1).collect();
     assert!(told.iter().map(String::len).sum::<usize>() < 9 << 20);
     let whole = told.iter().filter(|diff| diff.len() > 900_000).count();
     let left_out: Vec<_> = told.iter().filter(|diff| diff.contains("diff left out")).collect();
     assert_eq!((told.len(), whole, left_out.len()), (22, 9, 11));
     assert!(left_out[0].starts_with("created big19: nothing -> 900000 bytes sha256:"), "{}", left_out[0]);
     // What still fits is told whole.
-    assert_eq!(told[21], "--- /dev/null\n+++ b/small\n@@ -1,0 +1,1 @@\n+small\n");
+    let head = "diff --git a/small b/small\nnew file mode 100644\n--- /dev/null\n+++ b/small\n";
+    assert_eq!(told[21], format!("{head}@@ -0,0 +1 @@\n+small\n"));
+}
+
+// P9: a program that has ended costs no more time, however large its files look and however little their lines are alike
+fn telling_takes_little_time() {
+    let room = Room::new();
+    for name in 0..30 {
+        room.write(&format!("project/sparse{name}"), "x");
+    }
+    let sparse = |name: &str, size: u64| {
+        room.write(name, "");
+        std::fs::File::options().write(true).open(room.path(name)).unwrap().set_len(size).unwrap();
+    };
+    sparse("project/gone", 1 << 28);
+    (0..30).for_each(|name| sparse(&format!("project/same{name}"), 1 << 30));
+    // Lines that are alike here and there, and nowhere in order.
+    let mut seed = 1_u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{}\n", (seed >> 33) % 5_000)
+    };
+    let mut lines = || (0..200_000).map(|_| random()).collect::<String>();
+    room.write("project/lines", &lines());
+    room.write("outside/lines", &lines());
+    let mut spec = room.shell(
+        Filesystem::Speculative,
+        "for i in $(seq 0 29); do truncate -s 1023M sparse$i new$i; truncate -s 256M like$i; chmod 200 new$i; touch same$i; done; \
+         rm gone; chmod 600 same1; printf x | dd of=same2 bs=1 seek=1000000000 conv=notrunc 2>/dev/null; \
+         cat ../outside/lines >lines; echo x >z",
+    );
+    spec.read = vec![room.path("outside")];
+    let outcome = run(&spec);
+    check_out(&outcome, "");
+    let began = std::time::Instant::now();
+    let changes = outcome.changes.as_ref().unwrap();
+    let mut diffs = changes.diffs();
+    let told: Vec<_> = changes.list.iter().map(|change| diffs.next(change)).collect();
+    assert!(outcome.duration.as_secs() + began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    let of = |name: &str| told.iter().find(|(change, _)| change.path.as_os_str() == name).unwrap();
+    let (change, text) = of("sparse0");
+    assert_eq!(change.after.as_ref().unwrap().hash, None);
+    assert!(change.before.as_ref().unwrap().hash.is_some());
+    assert!(text.ends_with(" -> 1072693248 bytes\n"), "{text}");
+    let (change, text) = of("lines");
+    assert!(change.after.as_ref().unwrap().hash.is_some());
+    assert!(text.ends_with(" (diff left out: too many lines that differ)\n"), "{text}");
+    let moved = |name: usize| of(&format!("like{name}")).0.kind.as_str() == "renamed";
+    assert_eq!((0..30).filter(|name| moved(*name)).count(), 1);
+    assert!(of("z").1.ends_with("+x\n"));
+    let same: Vec<_> =
+        changes.list.iter().filter(|change| change.path.display().to_string().starts_with("same")).collect();
+    let same: Vec<_> =
+        same.iter().map(|change| (change.path.to_str().unwrap(), change.kind.as_str())).collect();
+    assert_eq!(same, [("same1", "mode"), ("same2", "modified")]);
 }
 
 // P4

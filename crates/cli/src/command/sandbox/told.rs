@@ -7,7 +7,7 @@ use vambrace_sandbox::{
 };
 
 use super::grants::Grants;
-use super::{MISSING, Promoted, Told, denial_json, faint, network, shown};
+use super::{MISSING, Promoted, denial_json, faint, network, shown};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
 
@@ -16,12 +16,28 @@ const PIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 /// How the rest is seen.
 const EVERY_CHANGE: &str = "`--every-change` lists everything";
 
+/// What is told of the changes.
+pub(super) struct Told<'a> {
+    listing: Listing<'a>,
+    /// Those that are listed, each in words.
+    differences: Option<Vec<(Change, String)>>,
+}
+
+impl<'a> Told<'a> {
+    pub(super) fn of(changes: &'a Changes, every_change: bool, differences: bool) -> Self {
+        let listing = if every_change { Listing::whole(changes) } else { changes.listing() };
+        let mut diffs = changes.diffs();
+        let differences =
+            differences.then(|| listing.changes.iter().map(|change| diffs.next(change)).collect());
+        Self { listing, differences }
+    }
+}
+
 /// On standard error, after the program's own words.
 pub(super) fn say(
     outcome: &Outcome,
     told: Option<&Told<'_>>,
     promoted: &Promoted,
-    only_told: bool,
     clean: &dyn Fn(&str) -> String,
     out: Out,
 ) {
@@ -54,13 +70,18 @@ pub(super) fn say(
     if outcome.denials_missing {
         out.say(paint(Tone::Care, MISSING));
     }
-    if let Some((changes, listing)) = told {
-        let mut diffs = changes.diffs();
-        for change in &listing.changes {
-            if only_told {
-                out.say(plain(clean(&diffs.next(change)).trim_end()));
-            } else {
-                out.say(format!("{} {}", paint(Tone::Good, change.kind.as_str()), clean(&path(change))));
+    if let Some(Told { listing, differences }) = told {
+        match differences {
+            Some(differences) => {
+                for (_, diff) in differences {
+                    // A carriage return is one to be seen.
+                    out.say(plain(clean(diff).replace("\r\n", "\u{240d}\n").trim_end_matches('\n')));
+                }
+            }
+            None => {
+                for change in &listing.changes {
+                    out.say(format!("{} {}", paint(Tone::Good, change.kind.as_str()), clean(&path(change))));
+                }
             }
         }
         for one in &listing.withheld {
@@ -135,9 +156,8 @@ pub(super) fn json(
         "denials_missing": outcome.denials_missing,
     });
     if let Some(map) = value.as_object_mut() {
-        if let Some((changes, listing)) = told {
-            let mut diffs = changes.diffs();
-            let list = listing.changes.iter().map(|change| change_json(changes, change, diffs.next(change)));
+        if let Some(Told { listing, differences }) = told {
+            let list = differences.iter().flatten().map(|(change, diff)| change_json(change, diff));
             let list: Vec<Value> = list.collect();
             let withheld = listing.withheld.iter();
             let withheld: Vec<Value> = withheld
@@ -169,18 +189,14 @@ pub(super) fn json(
     value
 }
 
-fn change_json(changes: &Changes, change: &Change, diff: String) -> Value {
+fn change_json(change: &Change, diff: &str) -> Value {
     let from = match &change.kind {
         ChangeKind::Renamed { from } => Some(from.display().to_string()),
         _ => None,
     };
-    let after = change
-        .after
-        .as_ref()
-        .map(|after| facts(&Facts { hash: changes.hash_after(change), ..after.clone() }));
     json!({
         "path": change.path.display().to_string(), "kind": change.kind.as_str(), "from": from,
-        "before": change.before.as_ref().map(facts), "after": after,
+        "before": change.before.as_ref().map(facts), "after": change.after.as_ref().map(facts),
         "diff": diff,
     })
 }

@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
+use crate::change::{BadSplice, ChangeSet, FileChange, Kind, Splice, check_splices};
+use crate::digest::Digest;
+use crate::path::ScopedPath;
 use imara_diff::{Algorithm, Diff, InternedInput, TokenSource};
 use memchr::{memchr, memchr_iter, memrchr};
-use vambrace_core::change::{BadSplice, ChangeSet, FileChange, Kind, Splice, check_splices};
-use vambrace_core::digest::Digest;
-use vambrace_core::path::ScopedPath;
 
 mod gap;
 
@@ -228,7 +228,7 @@ fn header(change: &FileChange, form: Form) -> Vec<u8> {
 }
 
 fn quoted(prefix: &str, path: &ScopedPath) -> String {
-    vambrace_core::quote::quoted(format!("{prefix}{path}").as_bytes())
+    crate::quote::quoted(format!("{prefix}{path}").as_bytes())
 }
 
 /// A stretch of whole lines outside of which nothing changes.
@@ -379,12 +379,12 @@ fn forth(base: &[u8], at: usize) -> usize {
 }
 
 /// The start of the line that an offset lies in.
-pub(crate) fn line_start(text: &[u8], at: usize) -> usize {
+pub fn line_start(text: &[u8], at: usize) -> usize {
     memrchr(b'\n', text.get(..at).unwrap_or_default()).map_or(0, |newline| newline + 1)
 }
 
 /// The end of the line that an offset lies in, past its newline.
-pub(crate) fn line_end(text: &[u8], at: usize) -> usize {
+pub fn line_end(text: &[u8], at: usize) -> usize {
     memchr(b'\n', text.get(at..).unwrap_or_default()).map_or(text.len(), |newline| at + newline + 1)
 }
 
@@ -402,17 +402,18 @@ fn line_starts(text: &[u8]) -> Vec<usize> {
 }
 
 /// A text as lines with their ends.
-#[derive(Clone, Copy)]
-pub(crate) struct Lines<'a>(pub(crate) &'a [u8]);
+#[derive(Debug, Clone, Copy)]
+pub struct Lines<'a>(pub &'a [u8]);
 
 impl<'a> Lines<'a> {
-    pub(crate) fn iter(self) -> LineIter<'a> {
+    pub fn iter(self) -> LineIter<'a> {
         LineIter(self.0)
     }
 }
 
 /// The lines, one by one.
-pub(crate) struct LineIter<'a>(&'a [u8]);
+#[derive(Debug)]
+pub struct LineIter<'a>(&'a [u8]);
 
 impl<'a> Iterator for LineIter<'a> {
     type Item = &'a [u8];

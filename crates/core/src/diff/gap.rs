@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
+use crate::change::Splice;
+use crate::digest::Digest;
 use memchr::memrchr;
-use vambrace_core::change::Splice;
-use vambrace_core::digest::Digest;
 
 use super::{Lines, line_count, line_end};
 
