@@ -32,7 +32,7 @@ use crate::out::{Out, Tone, paint};
 use crate::places;
 use crate::project::ProjectFiles;
 use crate::vault::Vault;
-use grants::{Grants, Known, Mode};
+use grants::{Grants, Known, Mode, OfGroup};
 use interrupt::Interrupt;
 use screen::Screen;
 
@@ -310,7 +310,9 @@ fn explain(
             spec.filesystem = Filesystem::Read;
             continue;
         }
-        let Some(mode) = grants.harmless() else { return Ok(grants) };
+        let Some(mode) = grants.harmless() else {
+            return Ok(grants.in_group(OfGroup::find(&spec, outcome.tier)));
+        };
         mode.give(&mut spec);
         known.given.push(mode);
         if spec.network == Network::Loopback {
