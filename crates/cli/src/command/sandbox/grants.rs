@@ -416,11 +416,8 @@ impl OfGroup {
 impl std::fmt::Display for OfGroup {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { path, group } = self;
-        write!(
-            to,
-            "{} has group {group}, which is not the one that you run with: EOVERFLOW; `chgrp` it",
-            shown(path)
-        )
+        let way = "`chgrp` it, or start this under `newgrp` where all of it has that group";
+        write!(to, "{} has group {group}, not the one that you run with (EOVERFLOW): {way}", shown(path))
     }
 }
 
