@@ -688,6 +688,13 @@ fn without_namespaces_a_new_file_needs_the_mode_that_makes_some() {
     check(&["--explain"], "echo x >new.txt", "would need: --filesystem write");
     check(&["--explain"], "cat notes.txt >new.txt", "never granted:");
     let log = home.path("outside.txt").canonicalize().unwrap();
+    let elsewhere = log.with_file_name("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("q"), "there\n").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, home.path("project/leads")).unwrap();
+    let place = elsewhere.display();
+    check(&["--explain"], "cat leads/q", &format!("would need: --read {place}/q"));
+    check(&["--explain"], &format!("rm {place}/q"), &format!("would need: --write {place}\n"));
     let before = std::fs::read_to_string(&log).unwrap();
     check(
         &["--explain", "--write", log.to_str().unwrap()],

@@ -68,13 +68,16 @@ pub(crate) fn nameless() -> ! {
     std::process::exit(0);
 }
 
+fn skipped(why: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 // P6, issue 6, 4: whoever looks at the host for a program may hang; the run goes on and ends in time.
 fn stuck_file_systems() {
     let fuse = std::fs::File::options().read(true).write(true).open("/dev/fuse");
     let Some(fuse) = fuse.ok().filter(|_| is_root()) else {
-        return eprintln!(
-            "skipped: only root mounts a file system that never answers, where there is `/dev/fuse`"
-        );
+        return skipped("only root mounts a file system that never answers, where there is `/dev/fuse`");
     };
     let room = Room::new();
     let place = room.path("outside/stuck");
@@ -85,7 +88,7 @@ fn stuck_file_systems() {
     let kind = c"fuse".as_ptr();
     let mounted = unsafe { libc::mount(kind, name.as_ptr(), kind, libc::MS_NOSUID, options.as_ptr().cast()) };
     if mounted != 0 {
-        return eprintln!("skipped: {}", std::io::Error::last_os_error());
+        return skipped(&std::io::Error::last_os_error().to_string());
     }
     let mut found = Vec::new();
     for tier in TIERS {

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use serde_json::{Value, json};
-use vambrace_sandbox::{Denial, Exit, Filesystem, Network, Operation, Outcome, Rule, Sandbox, Spec, Tier};
+use vambrace_sandbox::{
+    Denial, Exit, Filesystem, Network, Operation, Outcome, Rule, Sandbox, Source, Spec, Tier,
+};
 
 use super::network::{self, Attempts};
 use super::{MISSING, denial_json, shown};
@@ -104,7 +106,12 @@ impl Grants {
         let workspace = spec.workspace.canonicalize().unwrap_or_else(|_| spec.workspace.clone());
         let mut found = Found::default();
         for denial in &outcome.denials {
-            let inside = denial.path.starts_with(&workspace);
+            // What is shown may lead out by a link.
+            let real = match denial.rule {
+                Rule::NotGranted => denial.path.canonicalize().ok(),
+                _ => None,
+            };
+            let inside = real.as_ref().unwrap_or(&denial.path).starts_with(&workspace);
             found.add(denial, inside, spec, outcome.tier, sandbox, &known.vain);
         }
         let enough = outcome.exit == Exit::Code(0);
@@ -299,8 +306,11 @@ impl Found {
         };
         let whole = match denial.operation {
             Operation::MoveTo if path.is_dir() => path.clone(),
-            operation if operation.changes_folder() => existing(path.parent().unwrap_or(path)),
-            Operation::Write => existing(path),
+            // The kernel names the folder itself.
+            operation if operation.changes_folder() && denial.source != Source::Landlock => {
+                existing(path.parent().unwrap_or(path))
+            }
+            operation if operation.changes() => existing(path),
             _ => path.clone(),
         };
         // What a link leads to, which is what can be granted; the link itself is shown with its folder.
