@@ -128,7 +128,7 @@ impl Observer {
             workspace,
             shows_workspace: matches!(order.view, View::Read | View::Layered),
             writable,
-            readable: if all || order.tier == Tier::NoUserns { cell::readable(order) } else { Vec::new() },
+            readable: Vec::new(),
             all,
             places,
             door: None,
@@ -187,8 +187,11 @@ impl Observer {
         }
     }
 
-    /// Answers one call that waits.
-    pub(crate) fn answer_next(&mut self) {
+    /// Answers one call that waits. Many programs never ask: what is only needed then is made with the first.
+    pub(crate) fn answer_next(&mut self, order: &Order) {
+        if self.readable.is_empty() && !self.opens_what_is_there() {
+            self.readable = cell::readable(order);
+        }
         if let Ok(notice) = notify::receive(self.listener.as_fd()) {
             self.answered += 1;
             self.answer(&notice);

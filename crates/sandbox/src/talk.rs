@@ -239,7 +239,7 @@ impl Talk<'_> {
                     }
                     Ready::Listener if flags.contains(PollFlags::IN) => {
                         if let Some(observer) = &mut self.observer {
-                            observer.answer_next();
+                            observer.answer_next(self.order);
                         }
                         self.hand_over_when_busy();
                     }
