@@ -327,8 +327,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// The list of refusals is not whole.
-const MISSING: &str =
-    "some denials may be missing: there were more than are kept, or the program cannot be looked into";
+const MISSING: &str = "some denials may be missing: there were more than are kept, or nobody could look what the program asked for";
 
 fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
     json!({
