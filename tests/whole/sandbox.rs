@@ -560,6 +560,120 @@ fn with_the_grants_that_are_told_usual_programs_work() {
     assert_eq!(grants, ["--network some.example"]);
 }
 
+/// What is there for a program that may not have it, in a folder of its own.
+struct Outside {
+    home: Home,
+    folder: std::path::PathBuf,
+}
+
+impl Outside {
+    fn new() -> Self {
+        let home = Home::bare();
+        let folder = home.path("outside.txt").canonicalize().unwrap().with_file_name("outside");
+        for name in ["out/sub", "out2", "lib"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        let program = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::copy("/bin/cat", folder.join("lib/show")).unwrap();
+        std::fs::write(folder.join("out/script"), format!("#! {}/lib/show -u\ntext\n", folder.display()))
+            .unwrap();
+        std::fs::set_permissions(folder.join("out/script"), program).unwrap();
+        for name in ["out/data", "out/sub/x", "out2/data", "lib/q"] {
+            std::fs::write(folder.join(name), "there\n").unwrap();
+        }
+        for (link, target) in [("out/lnk", "../lib/q"), ("out/dirlnk", "../lib"), ("out/near", "data")] {
+            std::os::unix::fs::symlink(target, folder.join(link)).unwrap();
+        }
+        std::os::unix::fs::symlink(folder.join("lib"), home.path("project/leads")).unwrap();
+        Self { home, folder }
+    }
+
+    /// The program with what is asked for in place of `OUT`, as its explanation says.
+    #[track_caller]
+    fn check(&self, script: &str, expected: &[&str]) {
+        let real = |text: &str| text.replace("OUT", self.folder.to_str().unwrap());
+        let grants = explained(&self.home, &["sh", "-c", &real(script)], &[]);
+        assert_eq!(grants, expected.iter().map(|text| real(text)).collect::<Vec<_>>(), "{script}");
+    }
+}
+
+// Issue 6, 4: what goes leaves a folder, what moves leaves one and comes into another
+#[test]
+fn with_the_grants_that_are_told_files_can_be_removed_and_moved() {
+    Outside::new().check("rm OUT/out/data", &["--write OUT/out"]);
+    Outside::new().check("rm -r OUT/out/sub", &["--write OUT/out"]);
+    Outside::new().check("rm OUT/out/lnk", &["--write OUT/out"]);
+    Outside::new().check("mv OUT/out/data OUT/out2/data", &["--write OUT/out", "--write OUT/out2"]);
+    Outside::new().check("mv OUT/out/data OUT/out2/", &["--write OUT/out", "--write OUT/out2"]);
+    Outside::new().check("mv -T OUT/out/data OUT/out/other", &["--write OUT/out"]);
+    // What is granted by its own name cannot go.
+    let outside = Outside::new();
+    let (sub, out) = (outside.folder.join("out/sub"), outside.folder.join("out"));
+    let script = format!("rm -r {}", sub.display());
+    let ran = outside.home.run(words(&["--explain", "--json", "--write", sub.to_str().unwrap()], &script));
+    let told = &ran.json()["explain"];
+    assert_eq!(told["grants"], serde_json::json!([format!("--write {}", out.display())]), "{told:#}");
+    assert_eq!(told["in_place_of"], serde_json::json!([sub]), "{told:#}");
+}
+
+// Issue 6, 4: a link is no grant
+#[test]
+fn with_the_grants_that_are_told_links_lead_somewhere() {
+    let outside = Outside::new();
+    outside.check("cat OUT/out/lnk", &["--read OUT/lib/q", "--read OUT/out"]);
+    outside.check("cat OUT/out/dirlnk/q", &["--read OUT/lib/q", "--read OUT/out"]);
+    outside.check("cat OUT/out/near", &["--read OUT/out"]);
+    outside.check("test -e OUT/out/near", &["--read OUT/out"]);
+    outside.check("cat leads/q", &["--read OUT/lib/q"]);
+    outside.check("echo x >>OUT/out/lnk", &["--read OUT/out", "--write OUT/lib/q"]);
+    outside.check("OUT/out/script", &["--read OUT/lib/show", "--read OUT/out/script"]);
+    // The script alone is not enough.
+    let script = outside.folder.join("out/script");
+    let script = script.to_str().unwrap();
+    let ran = outside.home.run(words(&["--explain", "--json", "--read", script], script));
+    let grants = serde_json::json!([format!("--read {}", outside.folder.join("lib/show").display())]);
+    assert_eq!(ran.json()["explain"]["grants"], grants, "{ran:?}");
+}
+
+// Issue 6, 4: what nobody saw is not denied, and what is not ours is not offered
+#[test]
+fn an_explanation_says_what_it_does_not_see() {
+    let home = Home::bare();
+    let ran = home.run(words(&["--explain", "--disk", "1M"], "head -c 4000000 /dev/zero >/tmp/x"));
+    assert!(ran.err.contains("filled `--disk` is not seen"), "{}", ran.err);
+    let ran = home.run(words(&["--explain"], "truncate -s 1G /tmp/x; echo x >>/tmp/x"));
+    assert!(ran.err.contains("never granted: a file of more than 1024M"), "{}", ran.err);
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let ran = home.run(words(&["--explain"], "cat /etc/shadow"));
+    assert!(ran.err.contains("never granted: /etc/shadow: not yours to give"), "{}", ran.err);
+    assert!(!ran.err.contains("would need"), "{}", ran.err);
+}
+
+// Issue 6, 4: the kernel copies nothing of a group that is not mapped
+#[test]
+fn a_group_that_keeps_a_file_from_being_changed_is_told() {
+    use std::io::Write as _;
+    let own = rustix::process::getegid();
+    let other = rustix::process::getgroups().unwrap().into_iter().find(|group| *group != own);
+    let Some(other) = other.filter(|_| !rustix::process::geteuid().is_root()) else {
+        let _ = writeln!(std::io::stderr(), "skipped: only an ordinary user with two groups meets this");
+        return;
+    };
+    let home = Home::bare();
+    let notes = home.path("project/notes.txt");
+    let explain = || home.run(words(&["--explain", "--filesystem", "readwrite"], "echo x >>notes.txt"));
+    std::os::unix::fs::chown(&notes, None, Some(other.as_raw())).unwrap();
+    let ran = explain();
+    let said = format!("notes.txt has group {}, not the one that you run with", other.as_raw());
+    assert!(ran.code != 0 && ran.err.contains(&said), "{ran:?}");
+    // What it says helps.
+    std::os::unix::fs::chown(&notes, None, Some(own.as_raw())).unwrap();
+    let ran = explain();
+    assert!(ran.code == 0 && !ran.err.contains("has group"), "{ran:?}");
+}
+
 /// A proxy that answers for every name itself.
 fn proxy() -> u16 {
     use std::io::{Read as _, Write as _};
@@ -646,6 +760,13 @@ fn without_namespaces_a_new_file_needs_the_mode_that_makes_some() {
     check(&["--explain"], "echo x >new.txt", "would need: --filesystem write");
     check(&["--explain"], "cat notes.txt >new.txt", "never granted:");
     let log = home.path("outside.txt").canonicalize().unwrap();
+    let elsewhere = log.with_file_name("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("q"), "there\n").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, home.path("project/leads")).unwrap();
+    let place = elsewhere.display();
+    check(&["--explain"], "cat leads/q", &format!("would need: --read {place}/q"));
+    check(&["--explain"], &format!("rm {place}/q"), &format!("would need: --write {place}\n"));
     let before = std::fs::read_to_string(&log).unwrap();
     check(
         &["--explain", "--write", log.to_str().unwrap()],

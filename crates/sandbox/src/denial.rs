@@ -30,10 +30,14 @@ pub enum Operation {
     Look,
     /// Opening for reading.
     Read,
-    /// Opening for writing, making, renaming, linking.
+    /// Opening for writing, making, linking.
     Write,
     /// Removing.
     Delete,
+    /// Giving it another name.
+    Move,
+    /// Giving its name to something else.
+    MoveTo,
     /// Starting a program.
     Execute,
     /// A system call that is never allowed.
@@ -41,6 +45,18 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Whether it is meant to change something.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        self == Self::Write || self.changes_folder()
+    }
+
+    /// Whether what it changes is the folder that the name lies in.
+    #[must_use]
+    pub fn changes_folder(self) -> bool {
+        matches!(self, Self::Delete | Self::Move | Self::MoveTo)
+    }
+
     /// As shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -49,6 +65,8 @@ impl Operation {
             Self::Read => "read",
             Self::Write => "write",
             Self::Delete => "delete",
+            Self::Move => "move",
+            Self::MoveTo => "move to",
             Self::Execute => "execute",
             Self::Call => "call",
         }
@@ -131,6 +149,8 @@ pub(crate) struct Told {
     list: Vec<Denial>,
     /// Whether there were more.
     more: bool,
+    /// Whether somebody still looks what a call is about.
+    looking: bool,
 }
 
 impl Told {
@@ -145,6 +165,11 @@ impl Told {
     /// Somebody asked, and nobody knows for what.
     pub(crate) fn miss(&mut self) {
         self.more = true;
+    }
+
+    /// Of who may not come back.
+    pub(crate) fn looking(&mut self, looking: bool) {
+        self.looking = looking;
     }
 
     /// What was only seen, and did not stay so.
@@ -178,7 +203,7 @@ impl Told {
 
     /// The list, and whether there were more.
     pub(crate) fn take(&mut self) -> (Vec<Denial>, bool) {
-        (std::mem::take(&mut self.list), self.more)
+        (std::mem::take(&mut self.list), self.more || self.looking)
     }
 }
 

@@ -4,6 +4,9 @@
 //!
 //! A path is read from the program's memory and looked up through its own root, so what is told is what the kernel
 //! would have met a moment later. A program that changes the path in between only spoils its own report.
+//!
+//! Whoever serves the run waits for no file system: what the kernel cannot say from memory is looked at by a thread that may
+//! hang for ever.
 
 mod call;
 mod memory;
@@ -14,7 +17,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes, StatxFlags,
+};
 use rustix::io::Errno;
 
 use parking_lot::Mutex;
@@ -38,6 +43,9 @@ const MOST_CALLERS: usize = 16;
 
 /// So many links are followed one after the other.
 const MOST_LINKS: usize = 8;
+
+/// So much of a script's first line the kernel reads.
+const LONGEST_LINE: usize = 256;
 
 /// What every process has of its own under the same name.
 const OWN: [&str; 6] =
@@ -67,6 +75,10 @@ pub(crate) struct Observer {
     /// The path that is asked about.
     text: Vec<u8>,
     answered: u32,
+    /// Whether nobody waits for us but who asks.
+    alone: bool,
+    /// Waits until we are alone.
+    put_off: Option<Notice>,
     told: Arc<Mutex<Told>>,
 }
 
@@ -88,6 +100,8 @@ enum Say {
     Refuse(Denial),
     /// It fails here as it would without walls.
     Fail(Errno),
+    /// It takes a look that may take long.
+    Later,
 }
 
 impl Observer {
@@ -97,6 +111,7 @@ impl Observer {
         let workspace = path(&order.workspace);
         let all = order.observe == Observe::All;
         let mut places: Vec<(Vec<u8>, bool)> = order.write.iter().map(|path| (path.clone(), true)).collect();
+        places.push((b"/dev/null".to_vec(), true));
         if order.tier != Tier::NoUserns {
             // Not the home folder: what the user's has and this one has not is told.
             places.extend([b"/tmp".to_vec(), b"/dev/shm".to_vec()].map(|path| (path, true)));
@@ -113,13 +128,15 @@ impl Observer {
             workspace,
             shows_workspace: matches!(order.view, View::Read | View::Layered),
             writable,
-            readable: if all { cell::readable(order) } else { Vec::new() },
+            readable: Vec::new(),
             all,
             places,
             door: None,
             callers: Vec::new(),
             text: Vec::new(),
             answered: 0,
+            alone: false,
+            put_off: None,
             told: Arc::default(),
         }
     }
@@ -139,14 +156,26 @@ impl Observer {
         Arc::clone(&self.told)
     }
 
-    /// Whether the program asks so often that somebody should wait for nothing else.
+    /// Whether somebody should wait for nothing else: the program asks often, or for what may take long.
     pub(crate) fn is_busy(&self) -> bool {
-        self.answered >= MANY
+        self.answered >= MANY || self.put_off.is_some()
+    }
+
+    /// Where nobody can be found who does nothing else: it goes on, and nobody knows what for.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(notice) = self.put_off.take() {
+            self.told.lock().miss();
+            let _ = notify::go_on(self.listener.as_fd(), notice.id);
+        }
     }
 
     /// Answers until nobody is left who could ask. A call that finds its answerer asleep in this very place is handed
     /// over without a detour, which is half of what an observed call costs.
     pub(crate) fn answer_all(mut self) {
+        self.alone = true;
+        if let Some(notice) = self.put_off.take() {
+            self.answer(&notice);
+        }
         loop {
             match notify::receive(self.listener.as_fd()) {
                 Ok(notice) => self.answer(&notice),
@@ -158,8 +187,11 @@ impl Observer {
         }
     }
 
-    /// Answers one call that waits.
-    pub(crate) fn answer_next(&mut self) {
+    /// Answers one call that waits. Many programs never ask: what is only needed then is made with the first.
+    pub(crate) fn answer_next(&mut self, order: &Order) {
+        if self.readable.is_empty() && !self.opens_what_is_there() {
+            self.readable = cell::readable(order);
+        }
         if let Ok(notice) = notify::receive(self.listener.as_fd()) {
             self.answered += 1;
             self.answer(&notice);
@@ -177,11 +209,15 @@ impl Observer {
             // A program of its own has a memory of its own; the one before may live on in whoever shared it.
             self.callers.clear();
         }
+        if matches!(said, Say::Later) {
+            self.put_off = Some(*notice);
+            return;
+        }
         let listener = self.listener.as_fd();
         // Told before it is answered: the caller may end at once, and the run with it. One that died meanwhile needs no
         // answer.
         let _ = match said {
-            Say::GoOn => notify::go_on(listener, notice.id),
+            Say::GoOn | Say::Later => notify::go_on(listener, notice.id),
             Say::Tell(denial) => {
                 if notify::still_waits(listener, notice.id) {
                     self.told.lock().add(denial);
@@ -220,27 +256,30 @@ impl Observer {
                 certainty: Certainty::Refused,
             });
         };
-        for (folder, address) in call.paths.iter().flatten() {
-            let said =
-                self.judge_path(notice.pid, *folder, *address, call.operation).unwrap_or_else(|errno| {
-                    // One that died meanwhile is refused nothing, nor is one that names no path.
-                    let blind = matches!(errno, Errno::ACCESS | Errno::PERM);
-                    if blind && notify::still_waits(self.listener.as_fd(), notice.id) {
-                        self.told.lock().miss();
-                    }
-                    Say::GoOn
-                });
-            match said {
-                Say::GoOn => {}
-                Say::Tell(denial) | Say::Refuse(denial)
+        let mut verdict = Say::GoOn;
+        for (operation, folder, address) in call.paths.iter().flatten() {
+            let said = self.judge_path(notice.pid, *folder, *address, *operation).unwrap_or_else(|errno| {
+                // One that died meanwhile is refused nothing, nor is one that names no path.
+                let blind = matches!(errno, Errno::ACCESS | Errno::PERM);
+                if blind && notify::still_waits(self.listener.as_fd(), notice.id) {
+                    self.told.lock().miss();
+                }
+                Say::GoOn
+            });
+            match (said, &verdict) {
+                (Say::GoOn, _) => {}
+                (Say::Tell(denial) | Say::Refuse(denial), _)
                     if call::opens(number) && denial.path == Path::new(TERMINAL) =>
                 {
                     return Say::Fail(Errno::NXIO);
                 }
-                other => return other,
+                (said @ (Say::Tell(_) | Say::Refuse(_)), Say::GoOn) => verdict = said,
+                // What moves needs both ends.
+                (Say::Tell(denial) | Say::Refuse(denial), _) => self.told.lock().add(denial),
+                (other, _) => return other,
             }
         }
-        Say::GoOn
+        verdict
     }
 
     /// An error where it cannot be known what the call is about.
@@ -252,7 +291,11 @@ impl Observer {
         operation: Operation,
     ) -> Result<Say, Errno> {
         let at = self.hear(pid, address)?;
-        let changes = matches!(operation, Operation::Write | Operation::Delete);
+        if self.text.is_empty() {
+            // No name, for which the kernel has an error of its own, or what is open already.
+            return Ok(Say::GoOn);
+        }
+        let changes = operation.changes();
         // Who wants to know everything waits for a closer look.
         let quick = changes && !self.all;
         let absolute = self.text.starts_with(b"/");
@@ -268,10 +311,7 @@ impl Observer {
             return Ok(Say::GoOn);
         }
         let base = base_of(pid, folder, absolute)?;
-        let path = match self.text.as_slice() {
-            [] => base.clone(),
-            text => base.join(std::ffi::OsStr::from_bytes(text)),
-        };
+        let path = base.join(std::ffi::OsStr::from_bytes(&self.text));
         if here && let Some(caller) = self.callers.get_mut(at) {
             caller.stands = Some(base.into_os_string().into_vec());
         }
@@ -285,10 +325,37 @@ impl Observer {
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        Ok(match changes {
+        if !self.alone {
+            let harmless = !changes && self.nothing_to_tell(&root, &path);
+            return Ok(if harmless { Say::GoOn } else { Say::Later });
+        }
+        self.told.lock().looking(true);
+        let said = match changes {
             true => self.judge_change(&root, path, operation),
             false => self.judge_look(&root, path, operation),
-        })
+        };
+        self.told.lock().looking(false);
+        Ok(said)
+    }
+
+    /// Whether there is nothing to tell of a look, as far as that is known without waiting for any disk or machine.
+    fn nothing_to_tell(&self, root: &OwnedFd, path: &Path) -> bool {
+        // The root of a mount may be asked after elsewhere even where its name is known.
+        let near = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        let known = if self.tier == Tier::NoUserns { near } else { ResolveFlags::CACHED };
+        let nowhere = |found: Result<OwnedFd, Errno>| matches!(found, Err(Errno::NOENT));
+        match open_in(root, path, OFlags::empty(), known) {
+            Ok(found) => {
+                let shown = name_of(&found).is_some_and(|real| !is_masked(&self.masked, &real));
+                shown && (self.opens_what_is_there() || self.may_read(&found))
+            }
+            Err(Errno::NOENT) => {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let outside = || rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), near);
+                nowhere(open_in(root, path, OFlags::NOFOLLOW, known)) && nowhere(outside())
+            }
+            Err(_) => false,
+        }
     }
 
     /// Reads what a caller asks about, and gives where it stands among those who asked.
@@ -320,10 +387,21 @@ impl Observer {
     }
 
     fn judge_change(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
-        let path = where_it_leads(root, path);
-        // The thing itself, or the folder that it would be made in.
+        let path = match operation {
+            Operation::Write => where_it_leads(root, path),
+            // The link itself goes.
+            _ => path,
+        };
+        // The thing itself, or the folder that it would be made in. What is granted by its name stays there, and so do the
+        // mounts in a workspace, for which there is no grant.
         let folder = path.parent().unwrap_or_else(|| Path::new("/"));
-        let Ok(found) = look(root, &path).or_else(|_| look(root, folder)) else {
+        let itself = !operation.changes_folder() || path.starts_with(&self.workspace);
+        let follow = if operation.changes_folder() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let there = match itself {
+            true => open_in(root, &path, follow, ResolveFlags::empty()),
+            false => Err(Errno::NOENT),
+        };
+        let Ok(found) = there.or_else(|_| look(root, folder)) else {
             let there = self.is_hidden(&path) || self.is_hidden(folder);
             return if there { seen(operation, path, Rule::NotShown) } else { Say::GoOn };
         };
@@ -336,6 +414,16 @@ impl Observer {
         } else {
             match rustix::fs::fstatvfs(&found) {
                 Ok(facts) if facts.f_flag.contains(StatVfsMountFlags::RDONLY) => Rule::ReadOnly,
+                // A folder to move into, of which there is only the one that is not shown.
+                _ if path.as_os_str().as_bytes().ends_with(b"/")
+                    && look(root, &path).is_err()
+                    && self.is_hidden(&path) =>
+                {
+                    let moved = operation == Operation::MoveTo;
+                    return if moved { seen(operation, path, Rule::NotShown) } else { Say::GoOn };
+                }
+                // What is granted by its own name stays where it is.
+                _ if !itself && is_mounted(root, &path) => return seen(operation, path, Rule::NotGranted),
                 _ => {
                     // The program made the folder meanwhile.
                     self.told.lock().forget(&path, Rule::NotShown);
@@ -352,10 +440,13 @@ impl Observer {
     fn judge_look(&self, root: &OwnedFd, path: PathBuf, operation: Operation) -> Say {
         let path = without_parents(&where_it_leads(root, path));
         let found = look(root, &path);
+        if operation == Operation::Execute && self.all {
+            self.judge_interpreter(root, &path, found.as_ref().ok());
+        }
         let rule = if is_masked(&self.masked, &path) {
             Rule::Masked
         } else if let Ok(found) = &found {
-            if operation == Operation::Look || !self.all || self.may_read(found) {
+            if operation == Operation::Look || self.opens_what_is_there() || self.may_read(found) {
                 return Say::GoOn;
             }
             Rule::NotGranted
@@ -367,11 +458,36 @@ impl Observer {
         seen(operation, path, rule)
     }
 
+    /// A script is started by another program, for which nobody asks.
+    fn judge_interpreter(&self, root: &OwnedFd, script: &Path, found: Option<&OwnedFd>) {
+        let script = match found {
+            Some(found) => PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd())),
+            None if self.is_hidden(script) => script.to_owned(),
+            None => return,
+        };
+        let Some(interpreter) = interpreter(&script) else { return };
+        // One that is a script again is not named by what it needs.
+        let path = without_parents(&where_it_leads(root, interpreter));
+        let rule = match look(root, &path) {
+            Ok(found) if !self.may_read(&found) => Rule::NotGranted,
+            Err(_) if self.is_hidden(&path) => Rule::NotShown,
+            _ => return,
+        };
+        if let Say::Tell(denial) = seen(Operation::Execute, path, rule) {
+            self.told.lock().add(denial);
+        }
+    }
+
     /// Whether something that is not there inside is there outside.
     fn is_hidden(&self, path: &Path) -> bool {
         self.tier != Tier::NoUserns
             && !(self.shows_workspace && path.starts_with(&self.workspace))
             && path.symlink_metadata().is_ok()
+    }
+
+    /// Whether programs are only asked about that start, and whatever is there may: the mounts show no other.
+    fn opens_what_is_there(&self) -> bool {
+        !self.all && self.tier != Tier::NoUserns
     }
 
     /// By its one name. What belongs to processes is told by nobody: whose it is changes.
@@ -428,20 +544,61 @@ fn base_of(pid: u32, folder: i32, absolute: bool) -> Result<PathBuf, Errno> {
 
 /// Opens a path as the process with this root would find it, for looking.
 fn look(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    open_in(root, path, OFlags::empty(), ResolveFlags::empty())
+}
+
+fn open_in(root: &OwnedFd, path: &Path, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = resolve | ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }
 
-/// What the last name of a path leads to where that is a link, as far as there are links.
+/// Whether something is what was mounted at its name.
+fn is_mounted(root: &OwnedFd, path: &Path) -> bool {
+    let facts = open_in(root, path, OFlags::NOFOLLOW, ResolveFlags::empty())
+        .and_then(|found| rustix::fs::statx(found, "", AtFlags::EMPTY_PATH, StatxFlags::empty()));
+    facts.is_ok_and(|facts| facts.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// What a script names as the program that it is for.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    // A pipe is not waited for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(script, flags, Mode::empty()).ok()?;
+    let facts = rustix::fs::fstat(&file).ok()?;
+    if !FileType::from_raw_mode(facts.st_mode).is_file() {
+        return None;
+    }
+    let mut head = [0_u8; LONGEST_LINE];
+    let read = rustix::io::pread(&file, &mut head, 0).ok()?;
+    let line = head.get(..read)?.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let name = line.split(|byte| b" \t\r\0".contains(byte)).find(|word| !word.is_empty())?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(name))).filter(|path| path.is_absolute())
+}
+
+/// What a path leads to by links: its last name, and where that is not there any name before.
 fn where_it_leads(root: &OwnedFd, mut path: PathBuf) -> PathBuf {
-    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let target = |link: &Path| {
+        let opened = open_in(root, link, OFlags::NOFOLLOW, ResolveFlags::empty()).ok()?;
+        let target = rustix::fs::readlinkat(opened, "", Vec::new()).ok()?;
+        Some(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+    };
     for _ in 0..MOST_LINKS {
-        let link = rustix::fs::openat2(root, &path, flags, Mode::empty(), resolve);
-        let Ok(target) = link.and_then(|link| rustix::fs::readlinkat(link, "", Vec::new())) else { break };
-        let target = PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes()));
-        path = path.parent().unwrap_or_else(|| Path::new("/")).join(target);
+        let above = path.parent().unwrap_or_else(|| Path::new("/"));
+        if let Some(target) = target(&path) {
+            path = above.join(target);
+            continue;
+        }
+        if look(root, above).is_ok() {
+            break;
+        }
+        let mut ways: Vec<&Path> = above.ancestors().collect();
+        ways.reverse();
+        let link = ways.into_iter().find_map(|way| Some((way, target(way)?)));
+        let Some((way, target)) = link else { break };
+        let (folder, rest) = (way.parent().unwrap_or_else(|| Path::new("/")), path.strip_prefix(way));
+        let Ok(rest) = rest else { break };
+        path = folder.join(target).join(rest);
     }
     path
 }

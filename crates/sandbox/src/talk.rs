@@ -239,7 +239,7 @@ impl Talk<'_> {
                     }
                     Ready::Listener if flags.contains(PollFlags::IN) => {
                         if let Some(observer) = &mut self.observer {
-                            observer.answer_next();
+                            observer.answer_next(self.order);
                         }
                         self.hand_over_when_busy();
                     }
@@ -264,7 +264,8 @@ impl Talk<'_> {
         self.said.stopped = asked.is_ok().then(|| stop.signal());
     }
 
-    /// A program that asks often is answered by a thread that does nothing else. It ends with whoever could ask.
+    /// A program that asks often, or for what may take long, is answered by a thread that does nothing else. It ends with
+    /// whoever could ask; nobody waits for it.
     fn hand_over_when_busy(&mut self) {
         if !self.observer.as_ref().is_some_and(Observer::is_busy) {
             return;
@@ -277,6 +278,9 @@ impl Talk<'_> {
             && let Some(observer) = self.observer.take()
         {
             self.observer = give.send(observer).err().map(|refused| refused.0);
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.let_go();
         }
     }
 

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         ["say-tier", room] => return real::tiers::say_tier(room),
         ["same-place", who] => real::observing::same_place(who),
         ["closed", path] => real::observing::closed(path),
+        ["nameless"] => real::observing::nameless(),
         ["hog", how] => real::trees::hog(how),
         ["mounted-below", room] => return real::promotion::mounted_below(room),
         ["promoter", room] => {

@@ -32,7 +32,7 @@ use crate::out::{Out, Tone, paint};
 use crate::places;
 use crate::project::ProjectFiles;
 use crate::vault::Vault;
-use grants::{Grants, Known, Mode};
+use grants::{Grants, Known, Mode, OfGroup};
 use interrupt::Interrupt;
 use screen::Screen;
 use told::Told;
@@ -321,7 +321,9 @@ fn explain(
             spec.filesystem = Filesystem::Read;
             continue;
         }
-        let Some(mode) = grants.harmless() else { return Ok(grants) };
+        let Some(mode) = grants.harmless() else {
+            return Ok(grants.in_group(OfGroup::find(&spec, outcome.tier)));
+        };
         mode.give(&mut spec);
         known.given.push(mode);
         if spec.network == Network::Loopback {
@@ -336,8 +338,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// The list of refusals is not whole.
-const MISSING: &str =
-    "some denials may be missing: there were more than are kept, or the program cannot be looked into";
+const MISSING: &str = "some denials may be missing: there were more than are kept, or nobody could look what the program asked for";
 
 fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
     json!({

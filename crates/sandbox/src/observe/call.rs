@@ -9,18 +9,20 @@ use crate::sys::notify::Notice;
 
 /// What a call wants with which paths (folder handle, address of the text).
 pub(super) struct Call {
-    pub(super) operation: Operation,
-    pub(super) paths: [Option<(i32, u64)>; 2],
+    pub(super) paths: [Option<(Operation, i32, u64)>; 2],
 }
 
 impl Call {
     pub(super) fn of(number: libc::c_long, notice: &Notice) -> Option<Self> {
-        use Operation::{Delete, Execute, Look, Read, Write};
+        use Operation::{Delete, Execute, Look, Move, MoveTo, Read, Write};
         let [a, b, c, d, ..] = notice.arguments;
         let folder = |value: u64| value as u32 as i32;
         const HERE: i32 = libc::AT_FDCWD;
-        let one = |operation, place: (i32, u64)| Some(Self { operation, paths: [Some(place), None] });
-        let two = |operation, first, second| Some(Self { operation, paths: [Some(first), Some(second)] });
+        let one =
+            |operation, place: (i32, u64)| Some(Self { paths: [Some((operation, place.0, place.1)), None] });
+        let rename = |from: (i32, u64), to: (i32, u64)| {
+            Some(Self { paths: [Some((Move, from.0, from.1)), Some((MoveTo, to.0, to.1))] })
+        };
         let open = |flags: u64| match flags as u32 {
             flags if flags & libc::O_PATH.unsigned_abs() != 0 => Look,
             flags if flags & WRITE_FLAGS == 0 => Read,
@@ -48,10 +50,10 @@ impl Call {
             | FILE_SETATTR => one(Write, (folder(a), b)),
             // Of a handle: whoever opened it was asked about the path.
             libc::SYS_fchmod | libc::SYS_fchown | libc::SYS_fsetxattr | libc::SYS_fremovexattr => {
-                Some(Self { operation: Write, paths: [None, None] })
+                Some(Self { paths: [None, None] })
             }
             libc::SYS_unlinkat => one(Delete, (folder(a), b)),
-            libc::SYS_renameat | libc::SYS_renameat2 => two(Write, (folder(a), b), (folder(c), d)),
+            libc::SYS_renameat | libc::SYS_renameat2 => rename((folder(a), b), (folder(c), d)),
             libc::SYS_linkat => one(Write, (folder(c), d)),
             libc::SYS_symlinkat => one(Write, (folder(b), c)),
             libc::SYS_truncate
@@ -77,7 +79,7 @@ impl Call {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_unlink | libc::SYS_rmdir => one(Delete, (HERE, a)),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename => two(Write, (HERE, a), (HERE, b)),
+            libc::SYS_rename => rename((HERE, a), (HERE, b)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_link | libc::SYS_symlink => one(Write, (HERE, b)),
             _ => None,

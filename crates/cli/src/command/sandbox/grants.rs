@@ -6,15 +6,22 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind::NotFound;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use serde_json::{Value, json};
-use vambrace_sandbox::{Denial, Exit, Filesystem, Network, Operation, Outcome, Rule, Sandbox, Spec, Tier};
+use vambrace_sandbox::{
+    Denial, Exit, Filesystem, Network, Operation, Outcome, Rule, Sandbox, Source, Spec, Tier,
+};
 
 use super::network::{self, Attempts};
 use super::{MISSING, denial_json, shown};
 use crate::harmless::plain;
 use crate::out::{Out, Tone, paint};
+
+/// As many as the kernel follows.
+const MOST_LINKS: usize = 40;
 
 /// A grant that an option names, without a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +82,12 @@ pub(super) struct Grants {
     words: Vec<(&'static str, String)>,
     /// What no grant lets through.
     never: BTreeSet<String>,
+    /// What only somebody else could grant.
+    foreign: BTreeSet<String>,
+    /// Grants that keep in its place what is to go.
+    instead: BTreeSet<String>,
+    /// What of the workspace cannot be changed for its group's sake.
+    of_group: Option<OfGroup>,
     /// Whether it looked for its files where they are not.
     elsewhere: bool,
     harmless: Option<Mode>,
@@ -93,7 +106,12 @@ impl Grants {
         let workspace = spec.workspace.canonicalize().unwrap_or_else(|_| spec.workspace.clone());
         let mut found = Found::default();
         for denial in &outcome.denials {
-            let inside = denial.path.starts_with(&workspace);
+            // What is shown may lead out by a link.
+            let real = match denial.rule {
+                Rule::NotGranted => denial.path.canonicalize().ok(),
+                _ => None,
+            };
+            let inside = real.as_ref().unwrap_or(&denial.path).starts_with(&workspace);
             found.add(denial, inside, spec, outcome.tier, sandbox, &known.vain);
         }
         let enough = outcome.exit == Exit::Code(0);
@@ -106,7 +124,11 @@ impl Grants {
         let stopped = matches!(outcome.exit, Exit::Stopped(_));
         let harmless = found.modes.iter().find(free).copied().filter(|_| !enough && !stopped);
         let mut words: Vec<_> = known.given.iter().map(|mode| mode.words()).collect();
-        words.extend(more(outcome, spec));
+        match more(outcome, spec) {
+            Some(Bound::Grant(option, value)) => words.push((option, value)),
+            Some(Bound::Fixed(what)) => _ = found.never.insert(what),
+            None => {}
+        }
         if !enough {
             words.extend(found.words());
             if !known.hosts.is_empty() {
@@ -124,10 +146,19 @@ impl Grants {
             missing: outcome.denials_missing || stopped,
             words,
             never: if enough { BTreeSet::new() } else { found.never },
+            foreign: if enough { BTreeSet::new() } else { found.foreign },
+            instead: if enough { BTreeSet::new() } else { found.instead },
+            of_group: None,
             elsewhere: spec.filesystem == Filesystem::Deny,
             harmless,
             attempts,
         }
+    }
+
+    /// With what is known of the workspace's groups.
+    pub(super) fn in_group(self, of_group: Option<OfGroup>) -> Self {
+        let of_group = of_group.filter(|_| !self.is_enough() && !self.stopped);
+        Self { of_group, ..self }
     }
 
     /// Of the first run only, because another would change something.
@@ -178,13 +209,23 @@ impl Grants {
         } else if self.denials.is_empty()
             && !other
             && self.words.is_empty()
+            && self.never.is_empty()
+            && self.of_group.is_none()
             && !self.not_again
             && !self.stopped
         {
-            out.say(match self.elsewhere {
-                true => "  nothing was refused, but it does not begin in the workspace: `--filesystem read` shows that",
-                false => "  nothing was refused: the sandbox is not why it fails",
+            out.say(match (self.elsewhere, self.is_enough()) {
+                (true, _) => "  nothing was refused, but it does not begin in the workspace: `--filesystem read` shows that",
+                (_, true) => "  nothing was seen to be refused",
+                _ => "  nothing was seen to be refused; whether it reached `--processes` or filled `--disk` is not seen",
             });
+        }
+        if let Some(of_group) = &self.of_group {
+            out.say(format!(
+                "  {} {}",
+                paint(Tone::Care, "cannot change:"),
+                plain(&clean(&of_group.to_string()))
+            ));
         }
         for (option, value) in &self.words {
             out.say(format!(
@@ -193,9 +234,17 @@ impl Grants {
                 plain(&clean(&quoted(value)))
             ));
         }
+        for name in &self.instead {
+            let name = plain(&clean(&quoted(name)));
+            out.say(format!("  {} {name}", paint(Tone::Care, "in place of:")));
+        }
         for name in &self.never {
             let name = vambrace_core::quote::quoted(name.as_bytes());
             out.say(format!("  {} {}", paint(Tone::Care, "never granted:"), plain(&clean(&name))));
+        }
+        for name in &self.foreign {
+            let name = plain(&clean(&vambrace_core::quote::quoted(name.as_bytes())));
+            out.say(format!("  {} {name}: not yours to give", paint(Tone::Care, "never granted:")));
         }
     }
 
@@ -205,7 +254,9 @@ impl Grants {
         json!({
             "exit_code": self.exit_code, "run_again": !self.not_again,
             "denials": self.denials.iter().map(denial_json).collect::<Vec<_>>(),
-            "denials_missing": self.missing, "grants": words, "never": self.never,
+            "denials_missing": self.missing, "grants": words,
+            "never": self.never.union(&self.foreign).collect::<Vec<_>>(),
+            "in_place_of": self.instead, "of_other_group": self.of_group.as_ref().map(|one| one.path.display().to_string()),
             "network": self.attempts.as_ref().map(network::json),
         })
     }
@@ -215,10 +266,14 @@ impl Grants {
 #[derive(Debug, Default)]
 struct Found {
     look: BTreeSet<PathBuf>,
+    /// Folders of links that were looked at.
+    look_links: BTreeSet<PathBuf>,
     read: BTreeSet<PathBuf>,
     write: BTreeSet<PathBuf>,
     modes: BTreeSet<Mode>,
     never: BTreeSet<String>,
+    foreign: BTreeSet<String>,
+    instead: BTreeSet<String>,
 }
 
 impl Found {
@@ -250,9 +305,18 @@ impl Found {
             _ => None,
         };
         let whole = match denial.operation {
-            Operation::Write | Operation::Delete => existing(path),
+            Operation::MoveTo if path.is_dir() => path.clone(),
+            // The kernel names the folder itself.
+            operation if operation.changes_folder() && denial.source != Source::Landlock => {
+                existing(path.parent().unwrap_or(path))
+            }
+            operation if operation.changes() => existing(path),
             _ => path.clone(),
         };
+        // What a link leads to, which is what can be granted; the link itself is shown with its folder.
+        let (links, real) = way(&whole);
+        let whole = real.unwrap_or(whole);
+        let links = if denial.rule == Rule::NotShown { links } else { BTreeSet::new() };
         match (denial.operation, denial.rule) {
             (Operation::Call, _) if is_internet_socket(path) && tier != Tier::NoUserns => {
                 self.modes.insert(Mode::Loopback);
@@ -263,18 +327,28 @@ impl Found {
             _ if let Some(mode) = mode => {
                 self.modes.insert(mode);
             }
-            _ if inside || !sandbox.may_show(&whole) => {
+            _ if inside || links.iter().chain([&whole]).any(|path| !sandbox.may_show(path)) => {
                 self.never.insert(path.display().to_string());
+            }
+            (operation, _) if !is_ours(&whole, operation) => {
+                self.foreign.insert(path.display().to_string());
             }
             // Whose network leads to a gate is answered without it.
             _ if spec.network == Network::Gated && path == Path::new("/etc/resolv.conf") => {}
             (Operation::Look, _) => {
+                self.look_links.extend(links);
                 self.look.insert(whole);
             }
-            (Operation::Write | Operation::Delete, _) => {
+            (operation, _) if operation.changes() => {
+                let is_granted = |granted: &PathBuf| granted.canonicalize().is_ok_and(|real| real == *path);
+                if operation.changes_folder() && spec.write.iter().chain(&spec.read).any(is_granted) {
+                    self.instead.insert(path.display().to_string());
+                }
+                self.read.extend(links);
                 self.write.insert(whole);
             }
             _ => {
+                self.read.extend(links);
                 self.read.insert(whole);
             }
         }
@@ -288,7 +362,8 @@ impl Found {
             // Who asks about a folder on the way to something finds it where that is shown.
             let on_the_way =
                 |path: &PathBuf| self.look.iter().any(|one| one != path && one.starts_with(path));
-            read = self.look.iter().filter(|path| !on_the_way(path)).cloned().collect();
+            let met = self.look.iter().filter(|path| !on_the_way(path));
+            read = outermost(&met.chain(&self.look_links).cloned().collect());
         }
         read.retain(|path| !covered(path));
         let mut words: Vec<_> = self.modes.iter().map(|mode| mode.words()).collect();
@@ -298,16 +373,61 @@ impl Found {
     }
 }
 
+/// What it came to the end of.
+enum Bound {
+    Grant(&'static str, String),
+    /// No option says another.
+    Fixed(String),
+}
+
 /// Twice as much of what ran out: how much it needs is not known before it has enough.
-fn more(outcome: &Outcome, spec: &Spec) -> Option<(&'static str, String)> {
+fn more(outcome: &Outcome, spec: &Spec) -> Option<Bound> {
+    const TOO_LARGE: i32 = 25;
+    const TOLD_BY_SHELL: i32 = 128 + TOO_LARGE;
     let mebibytes = |bytes: u64| format!("{}M", (bytes >> 20).max(1).saturating_mul(2));
+    let limits = &spec.limits;
     // With a file system of its own only build folders are watched.
-    let disk = if outcome.tier == Tier::NoUserns { spec.limits.disk } else { spec.limits.scratch };
-    match outcome.exit {
-        Exit::Timeout => Some(("--timeout", (spec.limits.time.as_secs_f64() * 2.0).to_string())),
-        Exit::OutOfMemory => Some(("--memory", mebibytes(spec.limits.memory))),
-        Exit::OutOfDisk => Some(("--disk", mebibytes(disk))),
-        Exit::Code(_) | Exit::Signal(_) | Exit::Stopped(_) => None,
+    let disk = if outcome.tier == Tier::NoUserns { limits.disk } else { limits.scratch };
+    Some(match outcome.exit {
+        Exit::Timeout => Bound::Grant("--timeout", (limits.time.as_secs_f64() * 2.0).to_string()),
+        Exit::OutOfMemory => Bound::Grant("--memory", mebibytes(limits.memory)),
+        Exit::OutOfDisk => Bound::Grant("--disk", mebibytes(disk)),
+        Exit::Signal(TOO_LARGE) | Exit::Code(TOLD_BY_SHELL) => match outcome.tier {
+            Tier::NoUserns if disk < limits.file_size => Bound::Grant("--disk", mebibytes(disk)),
+            _ => Bound::Fixed(format!("a file of more than {}M", limits.file_size >> 20)),
+        },
+        Exit::Code(_) | Exit::Signal(_) | Exit::Stopped(_) => return None,
+    })
+}
+
+/// Something of a workspace whose group is none of the program's: what is changed cannot be given it in the layer above.
+#[derive(Debug)]
+pub(super) struct OfGroup {
+    path: PathBuf,
+    group: u32,
+}
+
+impl OfGroup {
+    /// At the top of the workspace, where an ordinary user's program would change it.
+    pub(super) fn find(spec: &Spec, tier: Tier) -> Option<Self> {
+        let layered = matches!(spec.filesystem, Filesystem::ReadWrite | Filesystem::Speculative);
+        if !layered || tier == Tier::NoUserns || rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let own = rustix::process::getegid().as_raw();
+        let folder = spec.workspace.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+        std::iter::once(spec.workspace.clone()).chain(folder).find_map(|path| {
+            let group = path.symlink_metadata().ok()?.gid();
+            (group != own).then_some(Self { path, group })
+        })
+    }
+}
+
+impl std::fmt::Display for OfGroup {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { path, group } = self;
+        let way = "`chgrp` it, or start this under `newgrp` where all of it has that group";
+        write!(to, "{} has group {group}, not the one that you run with (EOVERFLOW): {way}", shown(path))
     }
 }
 
@@ -340,6 +460,37 @@ fn quoted(value: &str) -> String {
 fn existing(path: &Path) -> PathBuf {
     let there = |path: &&Path| path.symlink_metadata().is_ok();
     path.ancestors().find(there).unwrap_or_else(|| Path::new("/")).to_owned()
+}
+
+/// Whether we may do it ourselves.
+fn is_ours(path: &Path, operation: Operation) -> bool {
+    let access = match operation {
+        Operation::Read => Access::READ_OK,
+        Operation::Execute => Access::EXEC_OK,
+        operation if operation.changes() => Access::WRITE_OK,
+        _ => Access::EXISTS,
+    };
+    rustix::fs::access(path, access).is_ok()
+}
+
+/// The folders of the links on the way to something, and what it leads to if that is there.
+fn way(path: &Path) -> (BTreeSet<PathBuf>, Option<PathBuf>) {
+    let mut folders = BTreeSet::new();
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let link = |path: &Path| Some((path.to_owned(), path.read_link().ok()?));
+        let mut ways: Vec<&Path> = path.ancestors().collect();
+        ways.reverse();
+        let Some((link, target)) = ways.into_iter().find_map(link) else { break };
+        let folder = link.parent().and_then(|folder| folder.canonicalize().ok());
+        let (Some(folder), Ok(rest)) = (folder, path.strip_prefix(&link)) else { break };
+        path = match rest.as_os_str().is_empty() {
+            true => folder.join(target),
+            false => folder.join(target).join(rest),
+        };
+        folders.insert(folder);
+    }
+    (folders, path.canonicalize().ok())
 }
 
 /// Without those that lie in another one.
