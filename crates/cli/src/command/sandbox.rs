@@ -21,8 +21,8 @@ use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTi
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_redact::Redactor;
 use vambrace_sandbox::{
-    Exit, Filesystem, Input, Journaled, Network, Observe, Outcome, Places, Promote as _, PromoteFault,
-    SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
+    Changes, Exit, Filesystem, Input, Journaled, Network, Observe, Outcome, Places, Promote as _,
+    PromoteFault, SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};

@@ -83,7 +83,7 @@ fn diffs_are_applied() {
 #[track_caller]
 fn apply(room: &Room, program: &str, diff: &str) {
     use std::io::Write as _;
-    let mut child = std::process::Command::new("sh")
+    let mut child = Command::new("sh")
         .args(["-c", &format!("exec {program} 2>&1")])
         .current_dir(room.project())
         .stdin(std::process::Stdio::piped())
