@@ -206,7 +206,7 @@ fn refuse_with_secrets(write: &[PathBuf], secrets: &[PathBuf]) -> Result<(), San
 pub(crate) fn refuse_deep_scratch(names: &[String]) -> Result<(), SandboxFault> {
     match names.iter().find(|name| matches!(name.as_str(), "" | "." | "..") || name.contains('/')) {
         Some(name) => Err(SandboxFault::Refused(format!(
-            "`{name}` is no name of a build folder: it is one name in the workspace's own folder"
+            "`{name}` is no name of a build folder, which is one name in the workspace's own folder"
         ))),
         None => Ok(()),
     }
