@@ -101,10 +101,12 @@ impl FeatureKind {
     pub fn lost(self) -> &'static str {
         match self {
             Self::Namespaces | Self::Mounts | Self::Overlay => {
-                "programs run in tier no-userns: they can write only into an empty folder, and no run is speculative"
+                "programs run in tier no-userns: they can write only into an empty folder, have no build folders, and no run is \
+                 speculative"
             }
             Self::Idmap => {
-                "a broker that is root cannot show its files to an unprivileged user: tier no-userns"
+                "a broker that is root cannot show its files to an unprivileged user: tier no-userns, without build folders and \
+                 toolchains of the home folder"
             }
             Self::Identity => {
                 "programs find another number and have no capability, but files take them for root; tier no-userns is \
