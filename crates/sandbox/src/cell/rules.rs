@@ -71,8 +71,20 @@ const ETC: &[&str] = &[
 const PROC: &[&str] = &["/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
 
 /// Of `/proc/self` there. `exe` and the links in `fd` are judged by what they lead to.
-const OWN: &[&str] =
-    &["auxv", "cgroup", "cmdline", "comm", "environ", "fd", "limits", "maps", "stat", "statm", "status"];
+const OWN: &[&str] = &[
+    "auxv",
+    "cgroup",
+    "cmdline",
+    "comm",
+    "environ",
+    "fd",
+    "limits",
+    "maps",
+    "oom_score_adj",
+    "stat",
+    "statm",
+    "status",
+];
 
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
