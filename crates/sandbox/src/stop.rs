@@ -31,7 +31,9 @@ impl Stop {
         let _ = rustix::io::write(&self.0.handle, &1_u64.to_ne_bytes());
     }
 
-    pub(crate) fn signal(&self) -> i32 {
+    /// The signal that it was asked because of.
+    #[must_use]
+    pub fn signal(&self) -> i32 {
         self.0.signal.load(Ordering::Relaxed)
     }
 }

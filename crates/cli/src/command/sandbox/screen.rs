@@ -71,6 +71,12 @@ impl Screen {
         // Who reads no more wants no more; what could not be written is missing.
         let lost = |error: &io::Error| error.kind() != io::ErrorKind::BrokenPipe;
         match self.gone {
+            // It ended for want of a reader, whom nobody waits for any more: as if by the signal itself.
+            [Some(error), _] | [_, Some(error)] if error.kind() == io::ErrorKind::TimedOut => {
+                let failure = Failure::failed(format!("standard output: {error}"));
+                let signal = self.stop.as_ref().map_or(0, Stop::signal);
+                Ok(Some(Failure { exit: u8::try_from(128 + signal).unwrap_or(u8::MAX), ..failure }))
+            }
             [Some(error), _] if lost(&error) => Ok(Some(
                 Failure::failed(format!("standard output: {error}")).hint("send it where there is room"),
             )),
