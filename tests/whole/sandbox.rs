@@ -639,7 +639,7 @@ fn with_the_grants_that_are_told_links_lead_somewhere() {
 #[test]
 fn an_explanation_says_what_it_does_not_see() {
     let home = Home::bare();
-    let ran = home.run(words(&["--explain", "--disk", "1M"], "head -c 4000000 /dev/zero >/tmp/x"));
+    let ran = home.run(words(&["--explain", "--disk", "4M"], "head -c 8000000 /dev/zero >/tmp/x"));
     assert!(ran.err.contains("filled `--disk` is not seen"), "{}", ran.err);
     let ran = home.run(words(&["--explain"], "truncate -s 1G /tmp/x; echo x >>/tmp/x"));
     assert!(ran.err.contains("never granted: a file of more than 1024M"), "{}", ran.err);
