@@ -1,6 +1,7 @@
 //! What an entry is, so that two of them can be compared.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::FileExt as _;
@@ -154,8 +155,12 @@ pub(super) fn alike(
         let length = (size - at).min(64 << 10);
         here.resize(length as usize, 0);
         there.resize(length as usize, 0);
-        one.read_exact_at(&mut here, at).map_err(fault)?;
-        other.read_exact_at(&mut there, at).map_err(fault)?;
+        let read = one.read_exact_at(&mut here, at).and_then(|()| other.read_exact_at(&mut there, at));
+        match read {
+            // Somebody cut it meanwhile.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
+            read => read.map_err(fault)?,
+        }
         if here != there {
             return Ok(false);
         }
