@@ -71,20 +71,7 @@ const ETC: &[&str] = &[
 const PROC: &[&str] = &["/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/version"];
 
 /// Of `/proc/self` there. `exe` and the links in `fd` are judged by what they lead to.
-const OWN: &[&str] = &[
-    "auxv",
-    "cgroup",
-    "cmdline",
-    "comm",
-    "environ",
-    "fd",
-    "limits",
-    "maps",
-    "oom_score_adj",
-    "stat",
-    "statm",
-    "status",
-];
+const OWN: &[&str] = &["cgroup", "cmdline", "fd", "limits", "maps", "oom_score_adj", "stat", "status"];
 
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
@@ -236,9 +223,7 @@ fn restrict(order: &Order, walls: Walls, base: Option<Base>) -> Result<(), Rules
         Walls::LandlockOnly => {
             // Its own files of the host's, which the process that made the set could not name. The folder has the
             // machine's network and mounts in it.
-            for name in OWN {
-                rules = allow(rules, &Path::new("/proc/self").join(name), look)?;
-            }
+            rules = own(rules)?;
             if order.view == View::Read {
                 rules = allow_without(rules, &bytes(&order.workspace), &excluded, read)?;
             }
@@ -287,6 +272,22 @@ pub(crate) fn be_refused() -> Result<(), Errno> {
         Err(errno) => Err(errno),
         Ok(_) => Err(Errno::NOTSUP),
     }
+}
+
+/// Files of the process itself.
+fn own(mut rules: RulesetCreated) -> Result<RulesetCreated, RulesetError> {
+    let Ok(folder) = PathFd::new("/proc/self") else { return Ok(rules) };
+    for name in OWN {
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+        let look = match *name {
+            "fd" => AccessFs::ReadFile | AccessFs::ReadDir,
+            _ => AccessFs::ReadFile.into(),
+        };
+        if let Ok(handle) = rustix::fs::openat(&folder, *name, flags, rustix::fs::Mode::empty()) {
+            rules = rules.add_rule(PathBeneath::new(handle, look))?;
+        }
+    }
+    Ok(rules)
 }
 
 /// A folder without some of the names in it: Landlock knows no exceptions, so the siblings are named instead. Folders

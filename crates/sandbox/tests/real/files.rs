@@ -439,7 +439,7 @@ fn own_proc_files() {
     for name in ["net/tcp", "net/unix", "net/route", "net/arp", "mountinfo", "mounts", "task/$$/net/tcp"] {
         assert_eq!(said(name), "", "{name}");
     }
-    for name in ["status", "stat", "maps", "cmdline", "limits", "cgroup", "comm"] {
+    for name in ["status", "stat", "maps", "cmdline", "limits", "cgroup"] {
         assert_ne!(said(name), "", "{name}");
     }
     let spec = room.spec(Filesystem::Read, "ls", &["/proc/self/fd"]);
