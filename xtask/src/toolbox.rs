@@ -117,8 +117,13 @@ impl<'a> Toolbox<'a> {
     /// The programs that tests run inside a sandbox, which shows the system's and not ours. Those that are missing here are
     /// left out by the tests themselves, which say so.
     pub(crate) fn confined_programs(&self) {
-        let programs =
-            [("curl", "curl"), ("git", "git"), ("node", "nodejs"), ("/usr/bin/python3", "python3")];
+        let programs = [
+            ("curl", "curl"),
+            ("git", "git"),
+            ("node", "nodejs"),
+            ("patch", "patch"),
+            ("/usr/bin/python3", "python3"),
+        ];
         for (program, package) in programs {
             self.system_program(program, package);
         }
