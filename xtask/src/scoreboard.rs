@@ -206,7 +206,9 @@ fn peers<'a>(
         toolbox.system_program(program, package).then(|| with(program.into(), words(text), probes.clone()))
     };
     // What srt wants to find.
-    toolbox.system_program("socat", "socat");
+    for (program, package) in [("socat", "socat"), ("rg", "ripgrep")] {
+        toolbox.system_program(program, package);
+    }
     vec![
         (
             "bare",
