@@ -1,23 +1,23 @@
-"""What a Vambrace ledger says about things beside its chain: payloads, and the decisions of people. Used by `verify_ledger.py`
-when it lies beside it; `tools` are the functions of that script, `check` the folder that it looks at."""
+"""Checks of a Vambrace ledger that go beyond its chain: payloads, and the decisions of people. `verify_ledger.py` imports this
+module if both are in the same directory; `tools` is that script, `check` its `Check` of a state directory."""
 import json, re
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 DECISION = re.compile(r"vambrace/decision/v1\nabout (.+)\nplan (sha256:[0-9a-f]{64})\ndecision (\w+)\nreach (once|class|session)\n"
                       rf"at ({STAMP})\nexpires ({STAMP})\n")
-# The event of a record, and what must have been signed for it.
+# The op and event type of a record, and the decision that must have been signed for it.
 DECIDED = {("policy.change", "token.created"): "token", ("policy.change", "token.revoked"): "revoke",
            ("policy.change", "policy.trust"): "trust", ("tool.approval", "approval.approved"): "approve",
            ("tool.approval", "approval.rejected"): "reject", ("tool.approval", "approval.rollback"): "rollback",
            ("grant", "grant.revoked"): "revoke"}
 
 def payloads(check, db, tools):
-    """Every payload that a record names is there and is the one that was recorded, or a record says that it was forgotten."""
+    """Every payload that a record names exists and matches its commitment, or a record says that it was forgotten."""
     named, gone = {}, set()
     for seq, line in check.rows:
         body = line.rpartition(b',"prev_hash":')[0]
         if body.endswith((b"]", b"}")) and (b',"payloads":[' in body or b',"forgotten":{' in body):
-            fields = json.loads(line)  # only those at the top count: arguments of a call can look like anything
+            fields = json.loads(line)  # only top-level fields count: the arguments of a call can look like anything
             named.update(((seq, said["field"]), said["commitment"]) for said in fields.get("payloads", []))
             said = fields.get("forgotten", {"seq": 0, "commitment": ""})
             gone.add((said["seq"], said["commitment"]))
@@ -25,14 +25,14 @@ def payloads(check, db, tools):
     for seq, field, salt, content in () if older else db.execute("SELECT seq, field, salt, content FROM payloads"):
         said = named.pop((seq, field.decode()), None)
         known = said and (seq, said) not in gone
-        check.must(known, f"record {seq}", "payload_unknown", "no record says that it is there")
+        check.must(known, f"record {seq}", "payload_unknown", "no record names it")
         fits = len(salt) == 32 and f"sha256:{tools.sha256(salt + content).hex()}" == said
-        check.must(fits or not known, f"record {seq}", "payload_differs", "it is not the one that was recorded")
+        check.must(fits or not known, f"record {seq}", "payload_differs", "it does not match its commitment")
     for (seq, field), said in named.items():
-        check.must((seq, said) in gone, f"record {seq}", "payload_missing", f"`{field}`, and nobody has forgotten it")
+        check.must((seq, said) in gone, f"record {seq}", "payload_missing", f"`{field}`, and no record says that it was forgotten")
 
 class Decisions:
-    """Each is signed by a key that could decide then and says what its record says; what started on a yes had that yes."""
+    """Every decision is signed by a key that was valid then and matches its record; a call that started on an approval had it."""
     def __init__(self, tools):
         self.tools, self.keys, self.agreed, self.notes = tools, [], {}, set()
     def signed(self, said, verb):
@@ -42,15 +42,15 @@ class Decisions:
             self.tools.millis(stamp)
         same = (match[1], match[2], match[3]) == (said.get("hitl_id"), said.get("plan_digest"), verb)
         good = same and any(self.tools.signed(note, key) for key in self.keys) and note[0] not in self.notes
-        self.notes.update([note[0]] if good else [])  # the same words, with their time, are signed once
+        self.notes.update([note[0]] if good else [])  # the same text, with its time, counts once
         if good and verb in ("approve", "rollback"):
             self.agreed[match[1]] = match[2], match[4]
         return good
     def fits(self, said, event):
-        """Whether a record that somebody's decision stands behind is one; keys that begin or cease to decide are noted."""
+        """Whether a record that needs a decision has a valid one; also tracks which approver keys are valid."""
         about = said.get("hitl_id") or ""
         if event in DECIDED:
-            # Where there was no approver key yet, trust was not signed.
+            # Before there was an approver key, trust was not signed.
             good = (event[1] == "policy.trust" and "note" not in said) or self.signed(said, DECIDED[event])
             if good and event[1] == "token.created" and "key" in said:
                 self.keys.append(self.tools.read_key(said["key"]))
@@ -79,9 +79,9 @@ def decisions(check, tools):
             good = walk.fits(said, (said.get("op"), said.get("event_type")))
         except (ValueError, TypeError, KeyError, AttributeError):
             good = False
-        check.must(good, f"record {seq}", "bad_decision", "nobody who could decide has signed this")
+        check.must(good, f"record {seq}", "bad_decision", "no valid approver key has signed this")
         if said.get("event_type") == "approver.created" and sum(key[0].startswith("approver/") for key in walk.keys) > 1:
-            check.notes.append({"place": f"record {seq}", "kind": "new_approver", "detail": "another key decides from here on"})
+            check.notes.append({"place": f"record {seq}", "kind": "new_approver", "detail": "a new approver key is valid from here on"})
 
 def check(folder, db, tools):
     payloads(folder, db, tools)

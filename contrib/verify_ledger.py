@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A second opinion on a Vambrace ledger: Python 3.9 or newer and nothing else, sharing no code with the first one.
+"""A second verifier of Vambrace ledgers: needs only Python 3.9 or newer, and shares no code with `vambrace audit verify`.
 
-    verify_ledger.py STATE_FOLDER [--checkpoint FILE]... [--key VKEY]... [--now 2026-01-31T12:00:00.000Z] [--json]
-    verify_ledger.py --proof FILE --key VKEY...   what `audit prove` or `audit consistency --json` printed; - is stdin
-    verify_ledger.py --batch                      one JSON object a line: folder, and checkpoints, keys, now as above
-Only reads; a copy of the folder will do, the secret key is not needed. An anchor is one more `--checkpoint`.
-Exit 0: nothing found, 6: findings, 2: wrong usage. The words for findings are those of `vambrace audit verify`.
+    verify_ledger.py STATE_DIRECTORY [--checkpoint FILE]... [--key VKEY]... [--now 2026-01-31T12:00:00.000Z] [--json]
+    verify_ledger.py --proof FILE --key VKEY...   the output of `audit prove` or `audit consistency --json`; - is stdin
+    verify_ledger.py --batch                      one JSON object per line: folder (the state directory), and checkpoints, keys, now as above
+Reads only; works on a copy of the directory, without the secret key. An anchor is one more `--checkpoint`.
+Exit 0: nothing found, 6: findings, 2: wrong usage. The kinds of findings are those of `vambrace audit verify`.
 """
 import argparse, base64, datetime, functools, hashlib, json, pathlib, re, sqlite3, sys, urllib.parse
 sys.dont_write_bytecode = True
 try: import verify_beside
 except ImportError: verify_beside = None
-GRACE_MS, ZERO = 10_000, b"0" * 64  # younger records may still wait for their checkpoint
+GRACE_MS, ZERO = 10_000, b"0" * 64  # younger records may not have a checkpoint yet
 KEPT_FROM = 8  # the table keeps the roots of subtrees of 2^8 records and more
 def sha256(data): return hashlib.sha256(data).digest()
 # ---- ed25519 (RFC 8032, 5.1). Points are (X, Y, Z, T) with x = X/Z, y = Y/Z, xy = T/Z.
@@ -29,19 +29,19 @@ def times(number, point):
         point, number = add(point, point), number >> 1
     return result
 def unpack(data):
-    """The point of 32 bytes, which must be its one shortest form."""
+    """The point encoded in 32 bytes, which must be its canonical encoding."""
     y, odd = int.from_bytes(data, "little") & (2**255 - 1), data[31] >> 7
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
     x = pow(square, (P + 3) // 8, P)
     x = x if x * x % P == square else x * pow(2, (P - 1) // 4, P) % P
     if y >= P or x * x % P != square or (x == 0 and odd):
-        raise ValueError("not a point of the curve")
+        raise ValueError("not a point on the curve")
     x = x if x & 1 == odd else P - x
     return x, y, 1, x * y % P
 BASE = unpack((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
 @functools.lru_cache(maxsize=65536)
 def verifies(key, text, signature):
-    """Strict: key and first half are not of small order, the second half is below the order of the group."""
+    """Strict: key and first half are not of small order, and the second half is below the order of the group."""
     first, second = signature[:32], int.from_bytes(signature[32:], "little")
     try:
         a, r = unpack(key), unpack(first)
@@ -52,11 +52,11 @@ def verifies(key, text, signature):
     k = int.from_bytes(hashlib.sha512(first + key + text).digest(), "little") % ORDER
     x, y, z, _ = add(times(second, BASE), times(k, (P - a[0], a[1], 1, P - a[3])))
     return (x - r[0] * z) % P == 0 and (y - r[1] * z) % P == 0
-# ---- keys, signed notes and checkpoints (C2SP). A key is its name and its bytes, a note its text and its signatures.
+# ---- keys, signed notes and checkpoints (C2SP). A key is a name and bytes, a note is a text and signatures.
 def unbase64(text):
     data = base64.b64decode(text)
     if not data or base64.b64encode(data).decode() != text:
-        raise ValueError("not base64 in its one strict form")
+        raise ValueError("not canonical base64")
     return data
 def key_id(name, key):
     return sha256(name.encode() + b"\n\x01" + key)[:4]
@@ -66,7 +66,7 @@ def read_key(text):
     name, _, code = (text.split("+", 2) + ["", ""])[:3]
     key = name, unbase64(code)[1:]
     if len(key[1]) != 32 or key_text(key) != text:
-        raise ValueError(f"`{text}` is no key of a log")
+        raise ValueError(f"`{text}` is not a log key")
     unpack(key[1])
     return key
 def read_note(data):
@@ -78,11 +78,11 @@ def read_note(data):
         match = re.fullmatch("\u2014 ([^+\\s\x00-\x1f\x7f-\x9f]+) (\\S+)", line)
         code = unbase64(match[2]) if match else b""
         if len(code) < 4 or len(signatures) == 16:
-            raise ValueError("a signature line is not one")
+            raise ValueError("malformed signature line")
         signatures.append((match[1], code[:4], code[4:]))
     return text + "\n", signatures
 def signed(note, key):
-    """True or False for a right or a wrong signature of this key, None when there is none."""
+    """True for a valid signature of this key, False for an invalid one, None if there is none."""
     ours = [bytes for name, number, bytes in note[1] if (name, number) == (key[0], key_id(*key))]
     return all(verifies(key[1], note[0].encode(), bytes) for bytes in ours) if ours else None
 def read_checkpoint(note):
@@ -98,15 +98,15 @@ def root_of(peaks): return functools.reduce(lambda right, left: node(left, right
 def included(index, size, leaf, proof):
     """The root that an inclusion proof leads to."""
     if index >= size or (size == 1) != (not proof):
-        raise ValueError("the proof has not the right length")
+        raise ValueError("the proof has the wrong length")
     if size == 1: return leaf
     if index < half(size):
         return node(included(index, half(size), leaf, proof[:-1]), proof[-1])
     return node(proof[-1], included(index - half(size), size - half(size), leaf, proof[:-1]))
 def grown(old, new, proof, known):
-    """Both roots that a consistency proof leads to; `known` is the old one as long as the old tree is on the left."""
+    """Both roots that a consistency proof leads to; `known` is the old root while the old tree is on the left."""
     if (len(proof) != (known is None)) if old == new else not proof:
-        raise ValueError("the proof has not the right length")
+        raise ValueError("the proof has the wrong length")
     if old == new:
         return (known or proof[0],) * 2
     if old <= half(new):
@@ -114,18 +114,18 @@ def grown(old, new, proof, known):
         return before, node(after, proof[-1])
     return tuple(node(proof[-1], hash) for hash in grown(old - half(new), new - half(new), proof[:-1], None))
 def check_proof(text, keys):
-    """Says what is proved; fails unless the proof holds and its checkpoints are signed by keys that we know."""
+    """Returns what is proved; raises unless the proof is valid and known keys signed its checkpoints."""
     def moment(note):
         note = read_note((note or "").encode())
         if not any(signed(note, key) for key in keys):
-            raise ValueError("a checkpoint is not signed by a key that was named")
+            raise ValueError("no key given by --key signed a checkpoint")
         return read_checkpoint(note)
     if not text.startswith("c2sp.org/tlog-proof@v1\nextra "):
         said = json.loads(text)
         (origin, old, before), (other, new, after) = moment(said["old"]["note"]), moment(said["new"]["note"])
         proof = [bytes.fromhex(hash[7:]) for hash in said["proof"]]
         if origin != other or not 0 < old <= new or grown(old, new, proof, before) != (before, after):
-            raise ValueError("the older one is not the beginning of the newer one")
+            raise ValueError("the older ledger is not the beginning of the newer one")
         return f"the first {old} records are the beginning of the first {new}"
     head, _, note = text.partition("\n\n")
     extra, index, *proof = head.split("\n")[1:]
@@ -133,7 +133,7 @@ def check_proof(text, keys):
     if included(index, size, sha256(b"\0" + record), [unbase64(hash) for hash in proof]) != root:
         raise ValueError("the record is not in the ledger of this checkpoint")
     return f"record {index + 1} is among the first {size}: {record.decode()}"
-# ---- a state folder
+# ---- a state directory
 LINE = re.compile(rb'\{"v":1,"writer":"([^"]*)","seq":(\d+),"ts":"(.{24})","op":"([^"]*)".*'
                   rb',"prev_hash":"sha256:([0-9a-f]{64})"(,"event_hash":"sha256:([0-9a-f]{64})"\})', re.S)
 def millis(ts):
@@ -155,7 +155,7 @@ class Check:
             mode = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"
             db = sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True, isolation_level=None)
             db.text_factory = bytes
-            # A running store adds to the table first, to segments and checkpoints later; they are read the other way round.
+            # A running store writes the table first, then segments and checkpoints; so they are read in the opposite order.
             cursor = db.execute("SELECT seq, segment, offset FROM projection WHERE name = 'segments'").fetchone()
             files = [path for path in (self.folder / "ledger").glob("*.jsonl") if re.fullmatch(r"\d{20}", path.stem)]
             segments = [(int(path.stem), path.read_bytes()) for path in sorted(files)]
@@ -173,9 +173,9 @@ class Check:
         return {"ok": not self.findings, "records": len(self.rows), "anchored": self.anchored,
                 "findings": self.findings, "notes": self.notes}
     def table(self, db):
-        """The chain, and what is kept of the tree."""
+        """The chain, and the stored tree."""
         tables = {name for name, in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-        older = b"head" in tables and b"writer" not in tables  # no newer program has opened the folder
+        older = b"head" in tables and b"writer" not in tables  # no newer program has opened the directory
         writer, = db.execute(f"SELECT {'writer FROM head' if older else 'name FROM writer'} WHERE id = 1").fetchone() or (b"",)
         self.must(writer, "writer row", "writer_missing")
         kept = db.execute("SELECT size, edge, hash FROM tree WHERE id = 1").fetchone() or (0, b"", b"sha256:" + ZERO)
@@ -204,7 +204,7 @@ class Check:
         nodes = {at: root for at, root in nodes.items() if at[0] >= KEPT_FROM and at[1] + 1 << at[0] <= kept[0]}
         self.must(kept == edge and there == nodes, "tree", "tree_differs")
     def segments(self, segments, upto, newest, offset):
-        """Each holds exactly its lines of the table; only the last may end before that, behind the cursor."""
+        """Each segment holds exactly its lines of the table; only the last may be shorter, but not shorter than the cursor."""
         seals = [seq for seq, said in self.special if said.get("event_type") == "segment.seal"]
         bounds = [float("-inf")] + [first for first, _ in segments[1:]] + [float("inf")]
         for (first, data), begin, end in zip(segments, bounds, bounds[1:]):
@@ -215,9 +215,9 @@ class Check:
             self.must(end == float("inf") or (rows and rows[-1][0] in seals), place, "unsealed")
         at = sum(len(line) + 1 for seq, line in self.rows if newest <= seq <= upto) if newest else 0
         stands = upto <= self.head and newest <= upto + 1 and (newest or not upto) and (not offset or newest in dict(segments))
-        self.must(stands and offset == at, "segments", "segment_missing", "the cursor stands at no end of a record")
+        self.must(stands and offset == at, "segments", "segment_missing", "the cursor is not at the end of a record")
     def keyring(self, table):
-        """The keys as the records name them: the first by itself, each other with the signatures of both."""
+        """The keys as the records name them: the first alone, each later one with the signatures of both."""
         for seq, said in self.special:
             if str(said.get("event_type")).startswith("key."):
                 try:
@@ -231,15 +231,15 @@ class Check:
                     fits = False
                 self.must(fits, f"record {seq}", "bad_handover")
         self.must(table == [(seq, key_text(key).encode()) for seq, key in self.keys], "key", "wrong_key")
-        self.must(all(known in dict(map(reversed, self.keys)) for known in self.known), "key", "wrong_key", "never had that key")
+        self.must(all(known in dict(map(reversed, self.keys)) for known in self.known), "key", "wrong_key", "the ledger never had that key")
     def holds(self, place, data):
-        """A checkpoint against the records; returns its size, its root and its text."""
+        """Checks a checkpoint against the records; returns its size, its root and its text."""
         try:
             note = read_note(data)
             origin, size, root = read_checkpoint(note)
         except ValueError as error:
             return self.must(False, place, "bad_checkpoint", str(error)) or (-1, b"", "")
-        # By the key that counted then, or one that it handed over to: a tree that is grown anew is signed anew.
+        # Signed by the key of that time or a successor: a rebuilt tree is signed again.
         ends = [seq for seq, _ in self.keys[1:]] + [float("inf")]
         found = [signed(note, key) for (_, key), end in zip(self.keys, ends) if size < end]
         kind = ("other_ledger" if origin != self.origin else "wrong_signature" if False in found else
@@ -252,23 +252,23 @@ class Check:
         texts, seals = set(), set()
         for size, _, note, _ in rows:
             said, _, text = self.holds(f"checkpoint at {size} (table)", note)
-            self.must(said == size, f"checkpoint at {size} (table)", "bad_checkpoint", "the row is of another size")
+            self.must(said == size, f"checkpoint at {size} (table)", "bad_checkpoint", "the row has another size")
             texts.add(text)
-        # The very first is in the table a moment before it is a file.
+        # The first checkpoint is in the table a moment before its file exists.
         needed = self.kept[0][1] is not None or any(abs(self.now - at) > GRACE_MS for *_, at in rows[-1:])
         for path, data in self.kept if needed else self.kept[1:]:
             texts.add(self.holds(f"checkpoint ({path.name})", data or b"")[2])
         for seq, said in self.special:
             if said.get("event_type") == "rollback.acknowledged":
-                self.notes.append({"place": f"record {seq}", "kind": "rollback", "detail": "somebody said to go on"})
+                self.notes.append({"place": f"record {seq}", "kind": "rollback", "detail": "a user acknowledged it"})
             if said.get("event_type") == "segment.seal":
                 size, root, text = self.holds(f"seal in record {seq}", str(said.get("note")).encode())
                 fits = text in texts and size < seq and (size, "sha256:" + root.hex()) == (said.get("tree_size"), said.get("root_hash"))
-                self.must(fits, f"seal in record {seq}", "bad_checkpoint", "it names a checkpoint that is kept nowhere")
+                self.must(fits, f"seal in record {seq}", "bad_checkpoint", "it names a checkpoint that is stored nowhere")
                 seals.add(size)
-        self.must({size for size, sealed, *_ in rows if sealed} == seals, "checkpoint (table)", "bad_checkpoint", "other seals")
+        self.must({size for size, sealed, *_ in rows if sealed} == seals, "checkpoint (table)", "bad_checkpoint", "the seals differ")
     def tail(self):
-        """What no checkpoint covers is all right for a few seconds and a finding afterwards."""
+        """Records without a checkpoint are normal for a few seconds and a finding afterwards."""
         first = next((LINE.fullmatch(line) for seq, line in self.rows if seq == self.anchored + 1), None)
         young = first and abs(self.now - millis(first[3].decode())) <= GRACE_MS
         if self.anchored < self.head:
@@ -290,7 +290,7 @@ def main():
         except (ValueError, KeyError, TypeError) as error:
             return print(f"finding  {error}") or 6
     if not args.folder:
-        return None if args.batch else parser.error("name a state folder, --proof or --batch")
+        return None if args.batch else parser.error("expected a state directory, --proof or --batch")
     report = Check(args.folder, args.checkpoint, args.key, args.now).run()
     lines = [f"{word} {f['place']}: {f['kind']} {f['detail']}" for word in ("notes", "findings") for f in report[word]]
     print(json.dumps(report) if args.json else "\n".join([f"{report['records']} records, {report['anchored']} signed"] + lines))

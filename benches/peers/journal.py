@@ -1,8 +1,8 @@
-"""Appends the records of a file to a witness-log journal from 64 threads, each durable before the next; then cuts
-the journal in half and opens it again. Says what it saw as one line of JSON.
+"""Appends the records of a file to a witness-log journal from 64 threads, each durable before the next; then truncates
+the journal to half and opens it again. Prints the results as one line of JSON.
 
-The package syncs when it is asked to. So that 64 writers cost fewer than 64 syncs, whoever comes to sync also syncs
-for those who appended meanwhile: a group commit that the package does not have by itself.
+The package syncs only on request. So that 64 writers cost fewer than 64 syncs, a thread that syncs also syncs for
+those that appended meanwhile: a group commit, which the package does not have.
 """
 import json, pathlib, sys, threading, time
 import witness_log
@@ -10,17 +10,17 @@ import witness_log
 records = pathlib.Path(sys.argv[1]).read_bytes().split(b"\n")[:-1]
 path, writers = sys.argv[2], 64
 log = witness_log.JournaledLog.create(path, bytes(range(32)))
-pen, disk, state = threading.Lock(), threading.Lock(), {"appended": 0, "synced": 0, "syncs": 0}
+append_lock, sync_lock, state = threading.Lock(), threading.Lock(), {"appended": 0, "synced": 0, "syncs": 0}
 
 def write(mine):
     for record in mine:
-        with pen:
+        with append_lock:
             log.append_intent(record)
             state["appended"] += 1
             ticket = state["appended"]
-        with disk:
+        with sync_lock:
             if state["synced"] < ticket:
-                with pen:
+                with append_lock:
                     upto = state["appended"]
                     log.sync()
                 state["synced"], state["syncs"] = upto, state["syncs"] + 1
@@ -39,7 +39,7 @@ lines = journal.read_bytes().split(b"\n")[:-1]
 journal.write_bytes(b"".join(line + b"\n" for line in lines[:1 + len(records) // 2]))
 try:
     log, _ = witness_log.JournaledLog.resume(path)
-    # Its own check of its own export: is there a word about what is missing?
+    # Its own check of its own export: does it report the missing records?
     verdict = json.loads(witness_log.verify_dossier_json(log.to_dossier_json(), 0.0))
     found = not verdict["internally_consistent"]
 except witness_log.WitnessLogError as error:

@@ -1,5 +1,5 @@
-//! Appending to the ledger: 256 callers at once, against plain SQLite inserts of the same bytes in groups of the
-//! same size. Rounds of both take turns, so that a noisy disk is noisy for both.
+//! Appending to the ledger with 256 concurrent callers, compared with plain SQLite inserts of the same bytes in groups of
+//! the same size. Rounds of both alternate, so that a noisy disk affects both.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use rusqlite::Connection;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use vambrace_core::ErrorCode;
-use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
-use vambrace_ledger::{Digest, Entry, Id, Op, Status, Text, Timestamp, seal};
+use vambrace_core::redacted::{Redact, RedactError, RedactOutput, Redacted};
+use vambrace_ledger::{Digest, Entry, Id, Op, RecordStatus, RedactedText, Timestamp, seal};
 use vambrace_store::{
-    Batch, CallRow, Change, Options, SessionRow, SessionState, SqliteStore, StateDir, Store,
+    Batch, CallRow, SessionRow, SessionState, SqliteStore, StateChange, StateDir, Store, StoreOptions,
 };
 
-use crate::report::{Must, Report};
-use crate::wall::Wall;
+use crate::report::{Report, Requirement};
+use crate::system_clock::SystemClock;
 
 const CALLERS: u64 = 256;
 const ROUNDS: u32 = 4;
-/// Batches of each caller in a round: about a second of work.
+/// Batches per caller and round: about a second of work.
 const EACH: u64 = 300;
 const LONE: u32 = 2000;
 
-/// Records per sync, processor time per record, the rate beside plain inserts, and what one lone caller waits.
+/// Records per sync, CPU time per record, the rate compared with plain inserts, and the latency of a single caller.
 pub(crate) fn run() -> Report {
-    let folder = tempfile::tempdir_in(".").expect("a folder on the disk of the working directory");
+    let dir = tempfile::tempdir_in(".").expect("a temporary directory");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let open = |dir| SqliteStore::open(dir, &Options::new(Arc::new(Wall)));
-    let store = StateDir::open(folder.path().join("state")).and_then(open).expect("a store");
+    let open = |dir| SqliteStore::open(dir, &StoreOptions::new(Arc::new(SystemClock)));
+    let store = StateDir::open(dir.path().join("state")).and_then(open).expect("a store");
     let store = Arc::new(store);
     runtime.block_on(open_sessions(&store));
 
-    let mut plain = Plain::open(&folder.path().join("plain.db"));
-    let (mut ours, mut theirs) = (Tally::default(), Tally::default());
+    let mut plain = PlainInserts::open(&dir.path().join("plain.db"));
+    let (mut ours, mut theirs) = (Throughput::default(), Throughput::default());
     let mut ratios = Vec::new();
     for round in 0..=ROUNDS {
         let mine = runtime.block_on(concurrent(&store));
@@ -48,34 +48,34 @@ pub(crate) fn run() -> Report {
         }
     }
     let lone = runtime.block_on(lone(&store));
-    let bare = bare_syncs(&folder.path().join("bare"));
+    let bare = bare_syncs(&dir.path().join("bare"));
 
     let mut report = Report::new("append");
     let append = ours.cpu_us() - making();
     let per_sync = ours.records as f64 / ours.syncs as f64;
-    report.must("records per sync, 256 callers", per_sync, "", Must::AtLeast(100.0));
-    report.must("processor time per record, appending", append, "us", Must::AtMost(10.0));
-    report.must("rate beside plain inserts (median)", median(&mut ratios), "x", Must::AtLeast(0.7));
-    report.tell("processor time per record, with making it", ours.cpu_us(), "us");
-    report.tell("records per second", ours.rate(), "/s");
-    report.tell("plain inserts per second", theirs.rate(), "/s");
-    report.tell("plain inserts, processor time per record", theirs.cpu_us(), "us");
-    report.tell("bytes of a line", line_bytes() as f64, "bytes");
-    report.tell("bare 4 KB write and fdatasync, median", bare, "us");
-    report.tell("lone caller, durable commit, median", lone.durable, "us");
-    report.tell("lone caller, lazy commit, median", lone.lazy, "us");
+    report.require("records per sync, 256 callers", per_sync, "", Requirement::AtLeast(100.0));
+    report.require("CPU time per record, appending", append, "us", Requirement::AtMost(10.0));
+    report.require("rate / plain inserts (median)", median(&mut ratios), "x", Requirement::AtLeast(0.7));
+    report.add("CPU time per record, including its construction", ours.cpu_us(), "us");
+    report.add("records per second", ours.rate(), "/s");
+    report.add("plain inserts per second", theirs.rate(), "/s");
+    report.add("plain inserts, CPU time per record", theirs.cpu_us(), "us");
+    report.add("bytes of a line", line_bytes() as f64, "bytes");
+    report.add("bare 4 KB write and fdatasync, median", bare, "us");
+    report.add("single caller, durable commit, median", lone.durable, "us");
+    report.add("single caller, lazy commit, median", lone.lazy, "us");
     report
 }
 
 #[derive(Default)]
-struct Tally {
+struct Throughput {
     records: u64,
     syncs: u64,
     wall: Duration,
     cpu: Duration,
 }
 
-impl Tally {
+impl Throughput {
     fn add(&mut self, other: &Self) {
         self.records += other.records;
         self.syncs += other.syncs;
@@ -92,23 +92,23 @@ impl Tally {
     }
 }
 
-struct Clean;
+struct NoRedaction;
 
-impl Redact for Clean {
-    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
-        Ok(Masked { text: text.into(), count: 0 })
+impl Redact for NoRedaction {
+    fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
+        Ok(RedactOutput { text: text.into(), count: 0 })
     }
 }
 
 fn session(caller: u64) -> Id {
-    Id::timed("s-", 1_785_000_000_000 + caller, [7; 10])
+    Id::time_ordered("s-", 1_785_000_000_000 + caller, [7; 10])
 }
 
-/// As the broker makes them: by the clock, and by chance within a millisecond.
+/// A call id as the broker makes it: from the clock, with random bytes.
 fn call(caller: u64, n: u64, millis: u64) -> Id {
     let mut random = [0; 10];
     random[2..].copy_from_slice(&(caller << 40 | n).to_be_bytes());
-    Id::timed("c-", millis, random)
+    Id::time_ordered("c-", millis, random)
 }
 
 fn now() -> Timestamp {
@@ -116,14 +116,14 @@ fn now() -> Timestamp {
     Timestamp::from_millis(i64::try_from(since.expect("a clock").as_millis()).expect("a date"))
 }
 
-fn name(text: &str) -> Text {
-    Redacted::text(text, &Clean).expect("a clean text")
+fn name(text: &str) -> RedactedText {
+    Redacted::text(text, &NoRedaction).expect("a clean text")
 }
 
 fn entry(session: &Id, call: &Id, ts: Timestamp) -> Entry {
     let args = json!({"path": "src/broker/pipeline.rs", "start_line": 1, "end_line": 200});
     Entry {
-        status: Some(Status::Allowed),
+        status: Some(RecordStatus::Allowed),
         user: Some(name("someone")),
         agent_id: Some(name("claude-code")),
         session: Some(session.clone()),
@@ -131,7 +131,7 @@ fn entry(session: &Id, call: &Id, ts: Timestamp) -> Entry {
         execution_id: Some(call.clone()),
         tool_call_id: Some(name("toolu_01ABCDEF")),
         tool_name: Some(Redacted::literal("read_file")),
-        tool_args: Some(Redacted::json(args, &Clean).expect("clean arguments")),
+        tool_args: Some(Redacted::json(args, &NoRedaction).expect("clean arguments")),
         path: Some(name("src/broker/pipeline.rs")),
         execution_environment: Some("in_process"),
         risk: Some("LOW"),
@@ -141,14 +141,14 @@ fn entry(session: &Id, call: &Id, ts: Timestamp) -> Entry {
     }
 }
 
-/// The texts of a session are redacted once; a call adds its own.
+/// Texts of a session are redacted once; a call adds its own.
 fn batch(template: &Entry, caller: u64, n: u64) -> (Batch, Id) {
     let ts = now();
     let id = call(caller, n, ts.millis().unsigned_abs());
     let entry = Entry { ts, execution_id: Some(id.clone()), ..template.clone() };
     let session = template.session.clone().expect("a session");
     let row = CallRow::executing(id.clone(), session, Redacted::literal("read_file"), ts);
-    (Batch::durable(vec![entry], vec![Change::InsertCall(row)]), id)
+    (Batch::durable(vec![entry], vec![StateChange::InsertCall(row)]), id)
 }
 
 fn line_bytes() -> usize {
@@ -160,7 +160,7 @@ fn line_bytes() -> usize {
 async fn open_sessions(store: &SqliteStore) {
     let at = Timestamp::from_millis(1_785_000_000_000);
     let rows = (0..CALLERS).map(|caller| {
-        Change::OpenSession(SessionRow {
+        StateChange::OpenSession(SessionRow {
             id: session(caller),
             user: name("someone"),
             agent: name("claude-code"),
@@ -174,7 +174,7 @@ async fn open_sessions(store: &SqliteStore) {
     store.commit(Batch::durable(Vec::new(), rows.collect())).await.expect("sessions");
 }
 
-async fn concurrent(store: &Arc<SqliteStore>) -> Tally {
+async fn concurrent(store: &Arc<SqliteStore>) -> Throughput {
     let before = store.counters();
     let (wall, cpu) = (Instant::now(), cpu_time());
     let tasks: Vec<_> = (0..CALLERS)
@@ -194,7 +194,7 @@ async fn concurrent(store: &Arc<SqliteStore>) -> Tally {
         task.await.expect("a caller");
     }
     let after = store.counters();
-    Tally {
+    Throughput {
         records: after.records - before.records,
         syncs: after.syncs - before.syncs,
         wall: wall.elapsed(),
@@ -202,7 +202,7 @@ async fn concurrent(store: &Arc<SqliteStore>) -> Tally {
     }
 }
 
-/// What the callers spend on making a batch and throwing it away: theirs, not the ledger's.
+/// CPU time for constructing and dropping a batch, in us: the callers' cost, not the ledger's.
 fn making() -> f64 {
     let session = session(0);
     let template = entry(&session, &session, now());
@@ -213,13 +213,13 @@ fn making() -> f64 {
     (cpu_time() - cpu).as_secs_f64() * 1e6 / (f64::from(LONE) * 10.0)
 }
 
-struct Lone {
+struct SingleCaller {
     durable: f64,
     lazy: f64,
 }
 
-/// What the path of one call waits for: a durable start, then a lazy end.
-async fn lone(store: &SqliteStore) -> Lone {
+/// Latency of one call's commits: a durable start, then a lazy end.
+async fn lone(store: &SqliteStore) -> SingleCaller {
     let session = session(0);
     let template = entry(&session, &session, now());
     let (mut durable, mut lazy) = (Vec::new(), Vec::new());
@@ -237,33 +237,33 @@ async fn lone(store: &SqliteStore) -> Lone {
         store.commit(start).await.expect("a start");
         durable.push(begun.elapsed().as_secs_f64() * 1e6);
         let begun = Instant::now();
-        store.commit(Batch::lazy(vec![end], vec![Change::FinishCall(finish)])).await.expect("an end");
+        store.commit(Batch::lazy(vec![end], vec![StateChange::FinishCall(finish)])).await.expect("an end");
         lazy.push(begun.elapsed().as_secs_f64() * 1e6);
     }
-    Lone { durable: median(&mut durable), lazy: median(&mut lazy) }
+    SingleCaller { durable: median(&mut durable), lazy: median(&mut lazy) }
 }
 
-/// The same bytes in one table, by somebody who has them all in hand.
-struct Plain {
+/// Inserts the same bytes into one table, with all of them at hand.
+struct PlainInserts {
     connection: Connection,
     row: String,
     seq: i64,
 }
 
-impl Plain {
+impl PlainInserts {
     fn open(path: &Path) -> Self {
         let connection = Connection::open(path).expect("a database");
         let settings = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
                         CREATE TABLE plain (seq INTEGER PRIMARY KEY, line TEXT NOT NULL) STRICT";
         connection.execute_batch(settings).expect("a table");
-        // The line of the ledger, and what a row of the calls holds.
+        // The size of a ledger line and of a row in the calls table.
         let row = "x".repeat(line_bytes() + 120);
         Self { connection, row, seq: 0 }
     }
 
-    fn round(&mut self, group: u64) -> Tally {
+    fn round(&mut self, group: u64) -> Throughput {
         let (wall, cpu) = (Instant::now(), cpu_time());
-        let mut tally = Tally::default();
+        let mut tally = Throughput::default();
         let mut insert = self.connection.prepare("INSERT INTO plain VALUES (?1, ?2)").expect("a statement");
         while tally.records < CALLERS * EACH {
             self.connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");

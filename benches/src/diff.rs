@@ -1,4 +1,4 @@
-//! A unified diff of 20,000 lines with 500 changes (B2), beside `git diff --no-index` over the same two files.
+//! A unified diff of 20,000 lines with 500 changes (B2), compared with `git diff --no-index` on the same two files.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use vambrace_workspace::diff;
 
 use crate::project::{Project, code, median};
-use crate::report::{Must, Report};
+use crate::report::{Report, Requirement};
 
 const LINES: usize = 20_000;
 const CHANGES: usize = 500;
@@ -37,7 +37,7 @@ pub(crate) fn run() -> Report {
         let made = diff::between(&before, &after);
         let our_time = begun.elapsed();
         let begun = Instant::now();
-        let told = Command::new("git")
+        let printed = Command::new("git")
             .args(["diff", "--no-index", "--no-color", "--no-ext-diff", "old.rs", "new.rs"])
             .current_dir(project.at("old.rs").parent().unwrap())
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -48,18 +48,18 @@ pub(crate) fn run() -> Report {
         let changed = |diff: &[u8]| {
             diff.split(|byte| *byte == b'\n').filter(|l| l.starts_with(b"+") || l.starts_with(b"-")).count()
         };
-        // Two of git's are the names of the files.
-        sizes = (changed(&made), changed(&told.stdout) - 2);
+        // Two of git's lines are the file names.
+        sizes = (changed(&made), changed(&printed.stdout) - 2);
         if round > 0 {
             ours.push(our_time.as_secs_f64() * 1e3);
             theirs.push(their_time.as_secs_f64() * 1e3);
         }
     }
     let (ours, theirs) = (median(&mut ours), median(&mut theirs));
-    report.tell("lines that change: ours", sizes.0 as f64, "lines");
-    report.tell("lines that change: git", sizes.1 as f64, "lines");
-    report.tell("ours, with reading", ours, "ms");
-    report.tell("git diff --no-index", theirs, "ms");
-    report.must("git / ours", theirs / ours, "x", Must::AtLeast(1.0));
+    report.add("changed lines: ours", sizes.0 as f64, "lines");
+    report.add("changed lines: git", sizes.1 as f64, "lines");
+    report.add("ours, with reading", ours, "ms");
+    report.add("git diff --no-index", theirs, "ms");
+    report.require("git / ours", theirs / ours, "x", Requirement::AtLeast(1.0));
     report
 }

@@ -1,6 +1,6 @@
-//! One exact edit in a file of 20,000 lines, proposed and applied (T8, T9), beside `sed -i`: processor time against
-//! processor time, and wall time against `sed -i` followed by the same two syncs. The syncs of the whole way, from the call
-//! to the record, are counted in the program itself (`edit/syncs.rs`).
+//! One exact edit in a file of 20,000 lines, proposed and applied (T8, T9), compared with `sed -i`: CPU time with CPU time,
+//! and wall time with `sed -i` followed by the same two syncs. The syncs of a whole call, from request to ledger record,
+//! are counted with strace (`edit/syncs.rs`).
 
 mod syncs;
 
@@ -8,10 +8,10 @@ use std::fs::File;
 use std::process::Command;
 use std::time::Instant;
 
-use vambrace_workspace::{EditRequest, LoomLimits};
+use vambrace_workspace::{EditLimits, EditRequest};
 
 use crate::project::{Project, code, cpu_time, median, path};
-use crate::report::{Must, Report};
+use crate::report::{Report, Requirement};
 
 const LINES: usize = 20_000;
 const ROUNDS: usize = 5;
@@ -24,7 +24,7 @@ pub(crate) fn run() -> Report {
     for name in ["ours.rs", "theirs.rs"] {
         std::fs::write(project.at(name), &text).unwrap();
     }
-    report.tell("file", text.len() as f64 / 1024.0, "KiB");
+    report.add("file", text.len() as f64 / 1024.0, "KiB");
     let (mut our_cpu, mut their_cpu, mut our_wall, mut their_wall) = (vec![], vec![], vec![], vec![]);
     let mut number = 0_u64;
     let mut syncs = 0;
@@ -44,21 +44,21 @@ pub(crate) fn run() -> Report {
     let (our_cpu, their_cpu) = (median(&mut our_cpu), median(&mut their_cpu));
     let (our_wall, their_wall) = (median(&mut our_wall), median(&mut their_wall));
     if let Some((whole, all)) = syncs::of_one_edit(LINES) {
-        report.must(
-            "all syncs of the program for each edit: proposed, agreed to, applied, recorded",
+        report.require(
+            "all syncs of the program per edit: proposed, approved, applied, recorded",
             all,
             "",
-            Must::AtMost(4.0),
+            Requirement::AtMost(4.0),
         );
-        report.tell("of them those that an edit waits for", whole, "");
+        report.add("of them, syncs that an edit waits for", whole, "");
     }
-    report.tell("of those by applying", f64::from(syncs), "");
-    report.tell("processor time: ours, with the diff", our_cpu, "ms");
-    report.tell("processor time: sed -i", their_cpu, "ms");
-    report.must("processor time: ours / sed -i", our_cpu / their_cpu, "x", Must::AtMost(2.0));
-    report.tell("wall: ours", our_wall, "ms");
-    report.tell("wall: sed -i, then syncing file and folder", their_wall, "ms");
-    report.tell("wall: ours / sed -i with syncs", our_wall / their_wall, "x");
+    report.add("of those, syncs of the apply", f64::from(syncs), "");
+    report.add("CPU time: ours, with the diff", our_cpu, "ms");
+    report.add("CPU time: sed -i", their_cpu, "ms");
+    report.require("CPU time: ours / sed -i", our_cpu / their_cpu, "x", Requirement::AtMost(2.0));
+    report.add("wall: ours", our_wall, "ms");
+    report.add("wall: sed -i, then syncing file and directory", their_wall, "ms");
+    report.add("wall: ours / sed -i with syncs", our_wall / their_wall, "x");
     report
 }
 
@@ -66,22 +66,22 @@ fn edit(project: &Project, number: u64) -> u32 {
     let spec = format!("const TARGET: u64 = {number};");
     let content = format!("const TARGET: u64 = {};", number + 1);
     let edit = [EditRequest::replace(spec, content)];
-    let draft = project.ws.draft_edit(&path("ours.rs"), &edit, None, &LoomLimits::default()).unwrap();
+    let draft = project.ws.draft_edit(&path("ours.rs"), &edit, None, &EditLimits::default()).unwrap();
     assert!(!draft.preview().is_empty());
     project.applier.apply(&draft.changes).unwrap().0.syncs
 }
 
-/// What the shell says its children used, over many runs: the clock of a single one is too coarse.
+/// CPU time of the shell's children over many runs: the clock is too coarse for a single one.
 fn sed_cpu(project: &Project) -> f64 {
     let script = format!(
         "for i in $(seq {EDITS}); do sed -i \"s/TARGET: u64 = [0-9]*;/TARGET: u64 = $i;/\" theirs.rs; done; times"
     );
-    let folder = project.at("theirs.rs");
+    let dir = project.at("theirs.rs");
     let output =
-        Command::new("sh").args(["-c", &script]).current_dir(folder.parent().unwrap()).output().unwrap();
+        Command::new("sh").args(["-c", &script]).current_dir(dir.parent().unwrap()).output().unwrap();
     assert!(output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();
-    let children = said.lines().nth(1).expect("`times` tells two lines");
+    let children = said.lines().nth(1).expect("`times` prints two lines");
     let seconds: f64 = children
         .split_whitespace()
         .map(|time| {
@@ -94,13 +94,13 @@ fn sed_cpu(project: &Project) -> f64 {
 
 fn sed_and_sync(project: &Project) -> f64 {
     let file = project.at("theirs.rs");
-    let folder = File::open(file.parent().unwrap()).unwrap();
+    let dir = File::open(file.parent().unwrap()).unwrap();
     let begun = Instant::now();
     for round in 0..EDITS {
         let script = format!("s/TARGET: u64 = [0-9]*;/TARGET: u64 = {round};/");
         assert!(Command::new("sed").args(["-i", &script]).arg(&file).status().unwrap().success());
         File::open(&file).unwrap().sync_all().unwrap();
-        folder.sync_all().unwrap();
+        dir.sync_all().unwrap();
     }
     begun.elapsed().as_secs_f64() * 1e3 / f64::from(EDITS)
 }

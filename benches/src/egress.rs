@@ -1,8 +1,8 @@
-//! What the gate to the network costs: connections and bytes from inside a sandbox through the gate to a server on the
-//! machine's loopback, beside the same client and server without a sandbox; a thousand connections at once; and the
-//! spawn of a sandbox with an allow-list beside a bare `posix_spawn`.
+//! The cost of the egress gate: connections and bytes from inside a sandbox through the gate to a server on the host's
+//! loopback, compared with the same client and server without a sandbox; a thousand connections at once; and the spawn
+//! of a sandbox with an allow list compared with a bare `posix_spawn`.
 //!
-//! Client and server are this program under hidden arguments. The client measures and says its figure.
+//! Client and server are this program with hidden arguments. The client measures and prints its figure.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -16,13 +16,13 @@ use std::{
 };
 
 use tokio::runtime::Runtime;
-use vambrace_egress::{Caps, Gate, HostName, Resolve, Resolving, Rules, Setting};
-use vambrace_sandbox::{Exit, Input, Network, Sandbox, Spec, Tier};
+use vambrace_egress::{EgressGate, GateConfig, HostName, NetworkRules, Resolve, ResolveFuture, TrafficCaps};
+use vambrace_sandbox::{Exit, Input, NetworkMode, Sandbox, Spec, Tier};
 
 use crate::{
     read::{micros, percentile},
-    report::{Must, Report},
-    spawn::{Place, confined, medians, spawned},
+    report::{Report, Requirement},
+    spawn::{BenchDirs, confined, medians, spawned},
 };
 
 /// The hidden arguments.
@@ -38,9 +38,9 @@ const NAME: &str = "bench.example";
 
 pub(crate) fn run() -> Report {
     let mut report = Report::new("egress");
-    let place = Place::new();
+    let place = BenchDirs::new();
     let server = Server::start();
-    let stage = Stage {
+    let stage = EgressBench {
         sandbox: place.sandbox(),
         runtime: Runtime::new().unwrap(),
         place: &place,
@@ -54,48 +54,48 @@ pub(crate) fn run() -> Report {
     report
 }
 
-struct Stage<'a> {
+struct EgressBench<'a> {
     sandbox: Sandbox,
     runtime: Runtime,
-    place: &'a Place,
+    place: &'a BenchDirs,
     port: u16,
     /// The server's process.
     server: u32,
 }
 
-/// Knows one name.
+/// Resolves every name to the loopback address.
 #[derive(Debug)]
-struct Near;
+struct LoopbackResolver;
 
-impl Resolve for Near {
-    fn resolve(&self, _: &HostName) -> Resolving {
+impl Resolve for LoopbackResolver {
+    fn resolve(&self, _: &HostName) -> ResolveFuture {
         Box::pin(async { Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]) })
     }
 }
 
-impl Stage<'_> {
-    fn gate(&self) -> Arc<Gate> {
+impl EgressBench<'_> {
+    fn gate(&self) -> Arc<EgressGate> {
         let rules = [format!("127.0.0.1:{}", self.port), format!("{NAME}:{}", self.port)];
-        let rules = Rules::parse(rules.iter().map(String::as_str)).unwrap();
-        let setting = Setting {
-            resolver: Arc::new(Near),
-            caps: Caps { bytes: u64::MAX, ..Caps::default() },
-            ..Setting::new(rules)
+        let rules = NetworkRules::parse(rules.iter().map(String::as_str)).unwrap();
+        let setting = GateConfig {
+            resolver: Arc::new(LoopbackResolver),
+            caps: TrafficCaps { bytes: u64::MAX, ..TrafficCaps::default() },
+            ..GateConfig::new(rules)
         };
-        Gate::new(setting, self.runtime.handle().clone())
+        EgressGate::new(setting, self.runtime.handle().clone())
     }
 
-    /// The client inside; what it says.
+    /// Runs the client in a sandbox; returns its figure.
     fn inside(&self, host: &str, what: &str) -> f64 {
         let program = std::env::current_exe().unwrap();
         let mut spec = Spec::new(&program, self.place.path("empty"));
         spec.arguments = [CLIENT, host, &self.port.to_string(), what].map(Into::into).to_vec();
         spec.read = vec![program];
-        spec.network = Network::Gated;
+        spec.network = NetworkMode::Gated;
         spec.limits.open_files = 4096;
         spec.limits.time = Duration::from_secs(300);
         let gate = self.gate();
-        spec.door = Some(gate.clone());
+        spec.gate = Some(gate.clone());
         let outcome = self.sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
         let (events, _) = gate.close();
         let said = String::from_utf8_lossy(&outcome.stdout.bytes).trim().to_owned();
@@ -104,7 +104,7 @@ impl Stage<'_> {
         said.parse().unwrap()
     }
 
-    /// The same client without a sandbox.
+    /// Runs the same client without a sandbox.
     fn outside(&self, what: &str) -> f64 {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([CLIENT, "127.0.0.1", &self.port.to_string(), what]);
@@ -120,9 +120,14 @@ impl Stage<'_> {
             times[2].push(self.inside(NAME, "latency"));
         }
         let [direct, address, name] = [0, 1, 2].map(|at| percentile(&mut times[at], 50) / 1e3);
-        report.tell("connect, one byte there and back, without gate, p50", direct, "ms");
-        report.must("added by the gate, by address, p50", address - direct, "ms", Must::AtMost(0.3));
-        report.must("added by the gate, by name, p50", name - direct, "ms", Must::AtMost(0.3));
+        report.add("connect, one byte there and back, without gate, p50", direct, "ms");
+        report.require(
+            "added by the gate, by address, p50",
+            address - direct,
+            "ms",
+            Requirement::AtMost(0.3),
+        );
+        report.require("added by the gate, by name, p50", name - direct, "ms", Requirement::AtMost(0.3));
     }
 
     fn throughput(&self, report: &mut Report) {
@@ -138,11 +143,16 @@ impl Stage<'_> {
                 spent[1] += processor_time(std::process::id()) - before;
             }
             let [direct, gated] = [0, 1].map(|at| percentile(&mut rates[at], 50));
-            report.tell(format!("{said}, without gate"), direct / f64::from(1 << 20), "MiB/s");
-            report.must(format!("{said}, gate / without"), gated / direct, "times", Must::AtLeast(0.8));
-            // What a machine with a processor to spare would show.
-            let said = format!("{said}, processor time of the gate / of client and server without it");
-            report.tell(said, spent[1] / spent[0], "times");
+            report.add(format!("{said}, without gate"), direct / f64::from(1 << 20), "MiB/s");
+            report.require(
+                format!("{said}, gate / without"),
+                gated / direct,
+                "times",
+                Requirement::AtLeast(0.8),
+            );
+            // Shows the cost independent of how many CPUs are idle.
+            let said = format!("{said}, CPU time of the gate / of client and server without it");
+            report.add(said, spent[1] / spent[0], "times");
         }
     }
 
@@ -162,12 +172,12 @@ impl Stage<'_> {
         over.store(true, Ordering::Relaxed);
         watching.join().unwrap();
         let more = most.load(Ordering::Relaxed).saturating_sub(before);
-        report.must(format!("{MANY} connections at once, failed"), failed, "", Must::AtMost(0.0));
-        report.must(
+        report.require(format!("{MANY} connections at once, failed"), failed, "", Requirement::AtMost(0.0));
+        report.require(
             "their memory in the broker",
             more as f64 / f64::from(1 << 20),
             "MiB",
-            Must::AtMost(64.0),
+            Requirement::AtMost(64.0),
         );
     }
 
@@ -176,10 +186,10 @@ impl Stage<'_> {
         warm.keep_warm(2).unwrap();
         let one = |sandbox: &Sandbox| {
             let mut spec = self.place.spec("empty", Tier::Full);
-            spec.network = Network::Gated;
+            spec.network = NetworkMode::Gated;
             let start = Instant::now();
             let gate = self.gate();
-            spec.door = Some(gate.clone());
+            spec.gate = Some(gate.clone());
             let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
             gate.close();
             assert_eq!(outcome.exit, Exit::Code(0));
@@ -197,15 +207,25 @@ impl Stage<'_> {
             ],
         );
         let [bare, cold, warm, closed_cold, closed_warm] = times[..] else { panic!("{times:?}") };
-        report.tell("bare posix_spawn of /bin/true, median", bare / 1e3, "ms");
-        report.must("sandbox with allow-list, cold / bare", cold / bare, "times", Must::AtMost(4.5));
-        report.must("sandbox with allow-list, warm / bare", warm / bare, "times", Must::AtMost(2.0));
-        report.tell("sandbox with allow-list / without network, cold", cold / closed_cold, "times");
-        report.tell("sandbox with allow-list / without network, warm", warm / closed_warm, "times");
+        report.add("bare posix_spawn of /bin/true, median", bare / 1e3, "ms");
+        report.require(
+            "sandbox with allow list, cold / bare",
+            cold / bare,
+            "times",
+            Requirement::AtMost(4.5),
+        );
+        report.require(
+            "sandbox with allow list, warm / bare",
+            warm / bare,
+            "times",
+            Requirement::AtMost(2.0),
+        );
+        report.add("sandbox with allow list / without network, cold", cold / closed_cold, "times");
+        report.add("sandbox with allow list / without network, warm", warm / closed_warm, "times");
     }
 }
 
-/// What a process has used of the processors, in seconds.
+/// CPU time of a process, in seconds.
 fn processor_time(process: u32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
@@ -213,7 +233,7 @@ fn processor_time(process: u32) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// The same for the children of this one that have ended.
+/// CPU time of this process's children that have ended, in seconds.
 fn children_time() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
@@ -221,14 +241,14 @@ fn children_time() -> f64 {
     ticks as f64 / 100.0
 }
 
-/// What this process has in memory, in bytes.
+/// Resident memory of this process, in bytes.
 fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();
     pages * 4096
 }
 
-/// The client: connects to a host and port and says one figure.
+/// The client: connects to a host and port and prints one figure.
 pub(crate) fn client() {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let [host, port, what] = &words[..] else { panic!("{words:?}") };
@@ -274,7 +294,7 @@ pub(crate) fn client() {
         "parallel" => {
             let mut open: Vec<TcpStream> = (0..MANY).map(|_| connect(&[4])).collect();
             let failed = open.iter_mut().filter_map(|stream| stream.read_exact(&mut [0]).err()).count();
-            // All of them are open now; again.
+            // All of them are open now: use each once more.
             let again = open
                 .iter_mut()
                 .filter_map(|stream| stream.write_all(&[4]).and_then(|()| stream.read_exact(&mut [0])).err());
@@ -285,7 +305,7 @@ pub(crate) fn client() {
     println!("{figure}");
 }
 
-/// The server: does what the first byte of a connection says.
+/// The server: the first byte of a connection selects what it does.
 pub(crate) fn server() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;

@@ -1,5 +1,5 @@
-//! Side-by-side measurements. Each bench is a module with one function that returns a [`Report`]; figures are
-//! ratios within one run, because machines are shared and noisy. `cargo xtask bench NAME` runs this in release.
+//! Side-by-side measurements. Each bench is a module with one function that returns a [`Report`]. Most figures are
+//! ratios within one run, because machines are shared and noisy. `cargo xtask bench NAME` runs this in release mode.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -8,7 +8,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "a measuring program: a fault ends it, its output is its product, and it starts the peers itself"
+    reason = "a benchmark program: an error ends it, it prints its results, and it starts the peers itself"
 )]
 
 mod append;
@@ -25,25 +25,25 @@ mod report;
 mod search;
 mod spawn;
 mod start;
+mod system_clock;
 mod verify;
 mod wake;
-mod wall;
 mod witness_log;
 
 use clap::Parser;
 use report::Report;
 
-/// Measures one thing against its peer.
+/// Compares Vambrace with its peers, one bench at a time.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Which bench; all of them when left out.
+    /// Which bench to run; all of them by default.
     name: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// A name and what it runs.
+/// A name and its function.
 type Bench = (&'static str, fn() -> Report);
 
 /// Every bench by its name.
@@ -85,7 +85,7 @@ fn main() -> std::process::ExitCode {
         BENCHES.iter().filter(|(name, _)| args.name.as_deref().is_none_or(|n| n == *name)).collect();
     if chosen.is_empty() {
         let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
-        println!("no bench of that name; known: {}", known.join(", "));
+        println!("no such bench; known: {}", known.join(", "));
         return std::process::ExitCode::from(2);
     }
     let mut missed = false;

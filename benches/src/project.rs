@@ -1,41 +1,41 @@
-//! A project in a temporary folder that can be changed, for the benches of changing files.
+//! A writable project in a temporary directory, for the benches of edits.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
-use vambrace_core::block::BlockList;
+use vambrace_core::blocked_paths::BlockList;
 use vambrace_core::path::{AskedPath, ScopedPath};
-use vambrace_workspace::{Applier, ScopeRules, Workspace, state_folder};
+use vambrace_workspace::{Applier, ScopeRules, Workspace, open_state_dir};
 
 /// A project, its workspace and an applier.
 pub(crate) struct Project {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     pub(crate) ws: Workspace,
     pub(crate) applier: Applier,
 }
 
 impl Project {
-    /// On the disk that the benches are told to use.
+    /// A new project, below `VAMBRACE_BENCH_DIR` if it is set.
     pub(crate) fn new() -> Self {
-        let folder = match std::env::var_os("VAMBRACE_BENCH_DIR") {
+        let dir = match std::env::var_os("VAMBRACE_BENCH_DIR") {
             Some(home) => tempfile::tempdir_in(home).unwrap(),
             None => tempfile::tempdir().unwrap(),
         };
-        let root = folder.path().join("project");
+        let root = dir.path().join("project");
         std::fs::create_dir(&root).unwrap();
         let block = BlockList::with_defaults::<&str>(&[]).unwrap();
         let ws = Workspace::open(&root, ScopeRules::new("", block)).unwrap();
-        let home = rustix::fs::openat(CWD, folder.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-            .unwrap();
-        let state = |name| state_folder(&home, name).unwrap();
+        let home =
+            rustix::fs::openat(CWD, dir.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let state = |name| open_state_dir(&home, name).unwrap();
         let applier = Applier::new(ws.clone(), state("locks"), state("journal"));
-        Self { folder, ws, applier }
+        Self { dir, ws, applier }
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join("project").join(name)
+        self.dir.path().join("project").join(name)
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn path(name: &str) -> ScopedPath {
     AskedPath::new(name).parse().unwrap()
 }
 
-/// Processor time of this process, all threads.
+/// CPU time of this process, all threads.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
@@ -54,7 +54,7 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// The number in a file of that many lines that every edit changes.
+/// Source code of so many lines; line 10,000 has the number that every edit changes.
 pub(crate) fn code(lines: usize) -> String {
     let mut text = String::new();
     for line in 0..lines {

@@ -1,8 +1,8 @@
-//! One 4 KiB file read over stdio MCP, ours against the reference file server under Node.
+//! Reading one 4 KiB file over stdio MCP, compared with the reference file server under Node.
 //!
-//! Ours decides by policy and keeps a durable record of each call, on the same disk as the project; the peer does
-//! neither. One request is in flight; the client is this program, bare pipes without an SDK, the same for both. The
-//! two alternate in rounds, so that other load on the machine meets both alike.
+//! Vambrace decides by policy and keeps a durable record of each call, on the same disk as the project; the peer does
+//! neither. One request is in flight; the client is this program, with bare pipes and no SDK, the same for both. The two
+//! alternate in rounds, so that other load on the machine affects both equally.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -14,7 +14,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::report::{Must, Report};
+use crate::report::{Report, Requirement};
 
 const ROUNDS: usize = 10;
 const CALLS: usize = 300;
@@ -22,7 +22,7 @@ const SYNCS: usize = 30;
 const BYTES: usize = 4096;
 
 pub(crate) fn run() -> Report {
-    let place = Place::new();
+    let place = BenchProject::new();
     let mut ours = Server::ours(&place);
     let mut peer = Server::peer(&place);
     ours.round();
@@ -38,34 +38,34 @@ pub(crate) fn run() -> Report {
     let mut report = Report::new("read");
     for (name, times) in [("vambrace", &mut our_times), ("server-filesystem", &mut peer_times)] {
         for percent in [50, 90, 99] {
-            report.tell(format!("{name} p{percent}"), percentile(times, percent), "us");
+            report.add(format!("{name} p{percent}"), percentile(times, percent), "us");
         }
     }
-    report.tell("bare 4 KiB append and fdatasync p50", percentile(&mut sync_times, 50), "us");
+    report.add("bare 4 KiB append and fdatasync p50", percentile(&mut sync_times, 50), "us");
     let ratio = percentile(&mut peer_times, 50) / percentile(&mut our_times, 50);
-    report.must("p50 of server-filesystem / p50 of vambrace", ratio, "times", Must::AtLeast(2.0));
+    report.require("p50 of server-filesystem / p50 of vambrace", ratio, "times", Requirement::AtLeast(2.0));
     report
 }
 
 /// A project and its state on one real disk.
-pub(crate) struct Place {
-    folder: TempDir,
+pub(crate) struct BenchProject {
+    dir: TempDir,
 }
 
-impl Place {
+impl BenchProject {
     pub(crate) const FILE: &'static str = "a.txt";
 
     pub(crate) fn new() -> Self {
         let parent = std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
-        let parent = parent.canonicalize().expect("the folder for measurements exists");
+        let parent = parent.canonicalize().expect("VAMBRACE_BENCH_DIR exists");
         assert!(
             !in_memory(&parent),
-            "`{}` is in memory, where a sync costs nothing; set VAMBRACE_BENCH_DIR to a folder on a disk",
+            "`{}` is in memory, where a sync costs nothing; set VAMBRACE_BENCH_DIR to a directory on a disk",
             parent.display()
         );
-        let folder =
-            tempfile::Builder::new().prefix(".bench-").tempdir_in(parent).expect("a folder of our own");
-        let place = Self { folder };
+        let dir =
+            tempfile::Builder::new().prefix(".bench-").tempdir_in(parent).expect("a temporary directory");
+        let place = Self { dir };
         std::fs::create_dir_all(place.project()).expect("a project");
         std::fs::write(place.project().join(Self::FILE), text()).expect("a file");
         let init = place.vambrace().args(["init", "--workspace"]).arg(place.project()).output();
@@ -75,28 +75,28 @@ impl Place {
     }
 
     pub(crate) fn project(&self) -> PathBuf {
-        self.folder.path().join("project")
+        self.dir.path().join("project")
     }
 
-    /// Its state folder.
+    /// Its state directory.
     pub(crate) fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.dir.path().join("state")
     }
 
-    /// The binary with its state here and nothing of whoever runs this.
+    /// The binary with its state here and without the user's own configuration.
     pub(crate) fn vambrace(&self) -> Command {
         let mut command = Command::new(std::env::var_os("VAMBRACE_BIN").unwrap_or_else(|| "vambrace".into()));
         command
             .env("VAMBRACE_HOME", self.state())
-            .env("HOME", self.folder.path().join("home"))
-            .env("XDG_CONFIG_HOME", self.folder.path().join("home/config"))
-            .env("XDG_STATE_HOME", self.folder.path().join("home/state"));
+            .env("HOME", self.dir.path().join("home"))
+            .env("XDG_CONFIG_HOME", self.dir.path().join("home/config"))
+            .env("XDG_STATE_HOME", self.dir.path().join("home/state"));
         command
     }
 
-    /// What the disk alone takes for the least durable record.
+    /// Times of the smallest durable writes on this disk, in us.
     fn syncs(&self) -> Vec<f64> {
-        let path = self.folder.path().join("sync");
+        let path = self.dir.path().join("sync");
         let mut file = std::fs::File::options().create(true).append(true).open(path).expect("a file to sync");
         let record = [b'x'; BYTES];
         (0..SYNCS)
@@ -109,12 +109,12 @@ impl Place {
     }
 }
 
-/// Node, as the peers run under.
+/// The Node that the peers run under.
 pub(crate) fn node() -> Command {
     Command::new(std::env::var_os("VAMBRACE_NODE").unwrap_or_else(|| "node".into()))
 }
 
-/// The value that so many per cent of the times do not exceed.
+/// The value that this percentage of the times does not exceed.
 pub(crate) fn percentile(times: &mut [f64], percent: usize) -> f64 {
     times.sort_by(f64::total_cmp);
     times[(times.len() - 1) * percent / 100]
@@ -124,7 +124,7 @@ pub(crate) fn micros(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-/// A server on the other end of two pipes.
+/// An MCP server on two pipes.
 struct Server {
     child: Child,
     input: ChildStdin,
@@ -134,18 +134,18 @@ struct Server {
 }
 
 impl Server {
-    fn ours(place: &Place) -> Self {
+    fn ours(place: &BenchProject) -> Self {
         let mut command = place.vambrace();
         command.args(["mcp", "--workspace"]).arg(place.project());
-        Self::start(command, json!({"name": "read_file", "arguments": {"path": Place::FILE}}))
+        Self::start(command, json!({"name": "read_file", "arguments": {"path": BenchProject::FILE}}))
     }
 
-    fn peer(place: &Place) -> Self {
+    fn peer(place: &BenchProject) -> Self {
         let server = std::env::var_os("VAMBRACE_PEER_FILESYSTEM");
         let server = server.expect("VAMBRACE_PEER_FILESYSTEM names the peer: `cargo xtask bench` sets it");
         let mut command = node();
         command.arg(server).arg(place.project());
-        let path = place.project().join(Place::FILE);
+        let path = place.project().join(BenchProject::FILE);
         Self::start(command, json!({"name": "read_text_file", "arguments": {"path": path}}))
     }
 
@@ -185,7 +185,7 @@ impl Server {
             .collect()
     }
 
-    /// Sends one line and waits for the answer to it; the same id is used again once it is answered.
+    /// Sends one line and waits for the response; the same id is reused for every request.
     fn ask(&mut self, request: &[u8]) -> &[u8] {
         self.input.write_all(request).expect("a server that listens");
         loop {
@@ -208,7 +208,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -231,10 +231,10 @@ fn text_line(number: usize) -> String {
     format!("line {number:>5} of an ordinary text.\n")
 }
 
-/// Whether a folder is on a file system without a disk.
-fn in_memory(folder: &Path) -> bool {
+/// Whether a directory is on a file system without a disk.
+fn in_memory(dir: &Path) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
-    let kind = rustix::fs::statfs(folder).expect("a folder that can be looked at").f_type;
+    let kind = rustix::fs::statfs(dir).expect("statfs").f_type;
     kind == TMPFS || kind == RAMFS
 }

@@ -1,8 +1,10 @@
-//! The redactor: speed against kingfisher with the same rules, the cost of pieces, what is found and what is found in vain.
+//! The redactor: speed compared with kingfisher with the same rules, the cost of streaming in pieces, recall and false
+//! positives.
 //!
 //! The corpus is made here: source that is on this machine anyway (installed packages), and lines with planted secrets,
-//! known values in all their forms, and hard negatives from a seeded generator. Times are processor time of one
-//! thread, because the machine may be shared; kingfisher runs with one job, its start (an empty folder, warm cache of rules) is taken off.
+//! known values in all their encodings, and hard negatives from a seeded generator. Times are CPU time of one thread,
+//! because the machine may be shared; kingfisher runs with one job, and its start-up time (an empty directory, with a warm
+//! rule cache) is subtracted.
 
 mod corpus;
 mod planted;
@@ -10,23 +12,23 @@ mod planted;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vambrace_redact::{Redactor, Rules};
+use vambrace_redact::{Redactor, RuleSet};
 
-use crate::report::{Must, Report};
-use corpus::Chance;
+use crate::report::{Report, Requirement};
+use corpus::Rng;
 
-/// Bytes of source that speed is measured on.
+/// Bytes of source for the speed measurement.
 const SPEED_BYTES: usize = 48 << 20;
 const ROUNDS: usize = 3;
-/// Bytes of a hostile text: more than what is held back of one token.
+/// Bytes of a hostile text: more than the stream holds back for one token.
 const HOSTILE: usize = 96 << 10;
-/// Random values for each place and alphabet.
+/// Random values per context and alphabet.
 const EACH: usize = 100;
 
 /// Runs the bench.
 pub(crate) fn run() -> Report {
     let mut report = Report::new("redact");
-    let redactor = Redactor::new(Rules::built_in().expect("the rules load"), &[], &[], &[7; 32]);
+    let redactor = Redactor::new(RuleSet::built_in().expect("the rules load"), &[], &[], &[7; 32]);
     let source = corpus::source();
     let text =
         source.iter().flat_map(|(_, bytes)| bytes.iter().copied()).take(SPEED_BYTES).collect::<Vec<u8>>();
@@ -53,19 +55,19 @@ fn speed(report: &mut Report, redactor: &Redactor, text: &[u8]) {
     });
     assert!(
         same == *redactor.redact_bytes(text).expect("it can be redacted").0,
-        "pieces give another output"
+        "the output of the stream differs"
     );
     let small = text.get(..4096).unwrap_or(text);
     let each =
         best(|| (0..2000).for_each(|_| drop(redactor.redact_bytes(small).expect("it can be redacted"))))
             / 2000.0;
-    report.tell("source, one core, warm", megabytes / whole, "MB/s");
-    report.tell("a newline count (memchr) is faster by", whole / lines, "times");
-    report.must(
-        "64 KiB pieces take longer than the whole by",
+    report.add("source, one core, warm", megabytes / whole, "MB/s");
+    report.add("a newline count (memchr) is faster by", whole / lines, "times");
+    report.require(
+        "64 KiB pieces take longer than one piece by",
         (pieces / whole - 1.0) * 100.0,
         "%",
-        Must::AtMost(10.0),
+        Requirement::AtMost(10.0),
     );
     let clean = redactor.redact_bytes(small).expect("it can be redacted").1 == 0;
     assert!(clean && redactor.redact_bytes(corpus::RECORD.as_bytes()).expect("it can be redacted").1 == 0);
@@ -73,18 +75,19 @@ fn speed(report: &mut Report, redactor: &Redactor, text: &[u8]) {
     let small_record =
         best(|| (0..20_000).for_each(|_| drop(redactor.redact_bytes(record).expect("it can be redacted"))))
             / 20_000.0;
-    report.must("a text of 4 KiB without a secret", each * 1e6, "us", Must::AtMost(10.0));
-    report.must(
+    report.require("a text of 4 KiB without a secret", each * 1e6, "us", Requirement::AtMost(10.0));
+    report.require(
         format!("a record of {} bytes without a secret", record.len()),
         small_record * 1e6,
         "us",
-        Must::AtMost(1.0),
+        Requirement::AtMost(1.0),
     );
 }
 
-/// Texts of nothing but the beginning of a rule: each place asks to be looked at. The slowest are taken four times as long.
+/// Texts that repeat the prefix of a rule, so that every position is a candidate. The slowest ones are measured again at four
+/// times the length.
 fn hostile(report: &mut Report, redactor: &Redactor) {
-    let rules = Rules::built_in().expect("the rules load");
+    let rules = RuleSet::built_in().expect("the rules load");
     let text =
         |beginning: &[u8], size: usize| beginning.iter().copied().cycle().take(size).collect::<Vec<u8>>();
     let time = |text: &[u8]| {
@@ -93,7 +96,7 @@ fn hostile(report: &mut Report, redactor: &Redactor) {
         thread_time() - before
     };
     let mut slowest: Vec<(f64, &[u8])> = rules
-        .beginnings()
+        .anchor_texts()
         .into_iter()
         .map(|beginning| (time(&text(beginning, HOSTILE)), beginning))
         .collect();
@@ -107,25 +110,30 @@ fn hostile(report: &mut Report, redactor: &Redactor) {
     let most = slowest.iter().map(grows).fold(0.0, f64::max);
     for (time, beginning) in &slowest {
         let told = String::from_utf8_lossy(beginning).into_owned();
-        report.tell(format!("nothing but {told:?}"), HOSTILE as f64 / 1e6 / time, "MB/s");
+        report.add(format!("{told:?}, repeated"), HOSTILE as f64 / 1e6 / time, "MB/s");
     }
-    report.must("four times as much of the slowest takes longer by", most, "times", Must::AtMost(6.0));
+    report.require(
+        "four times the length of the slowest takes longer by",
+        most,
+        "times",
+        Requirement::AtMost(6.0),
+    );
 }
 
-/// The same rules, spelled as TOML, in both programs.
+/// The same rules, as TOML, in both programs.
 fn peer(report: &mut Report, text: &[u8]) {
     let Some(kingfisher) = std::env::var_os("VAMBRACE_PEER_KINGFISHER") else {
         panic!("VAMBRACE_PEER_KINGFISHER names the peer: `cargo xtask bench` sets it");
     };
-    let folder = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let (rules, corpus, empty) =
-        (folder.path().join("rules.toml"), folder.path().join("corpus"), folder.path().join("empty"));
-    let toml = Rules::built_in().expect("the rules load").to_toml();
+        (dir.path().join("rules.toml"), dir.path().join("corpus"), dir.path().join("empty"));
+    let toml = RuleSet::built_in().expect("the rules load").to_toml();
     std::fs::write(&rules, &toml).expect("a file");
     for place in [&corpus, &empty] {
-        std::fs::create_dir(place).expect("a folder");
+        std::fs::create_dir(place).expect("a directory");
     }
-    // Several files, as a scanner of files expects.
+    // Several files, as a file scanner expects.
     for (n, piece) in text.chunks(1 << 20).enumerate() {
         std::fs::write(corpus.join(format!("{n}.txt")), piece).expect("a file");
     }
@@ -152,9 +160,9 @@ fn peer(report: &mut Report, text: &[u8]) {
             command
                 .arg(&rules)
                 .arg("--rule-cache-dir")
-                .arg(folder.path().join("cache"))
+                .arg(dir.path().join("cache"))
                 .arg(place)
-                .env("HOME", folder.path());
+                .env("HOME", dir.path());
             let before = children();
             let output = command.output().expect("kingfisher starts");
             assert!(
@@ -169,55 +177,65 @@ fn peer(report: &mut Report, text: &[u8]) {
     };
     let theirs = scan(&corpus) - scan(&empty);
     let imported = Redactor::new(
-        Rules::bare().with_file(&toml, Path::new("rules.toml")).expect("the rules load"),
+        RuleSet::empty().with_file(&toml, Path::new("rules.toml")).expect("the rules load"),
         &[],
         &[],
         &[7; 32],
     );
     imported.findings(text).expect("it can be searched");
     let file = best(|| drop(imported.findings(text).expect("it can be searched")));
-    let own = Redactor::new(Rules::built_in().expect("the rules load"), &[], &[], &[7; 32]);
+    let own = Redactor::new(RuleSet::built_in().expect("the rules load"), &[], &[], &[7; 32]);
     own.findings(text).expect("it can be searched");
     let ours = best(|| drop(own.findings(text).expect("it can be searched")));
-    report.tell("kingfisher with our rules, its start taken off", text.len() as f64 / 1e6 / theirs, "MB/s");
-    report.tell("the same file of rules imported by us", text.len() as f64 / 1e6 / file, "MB/s");
-    report.must("faster than kingfisher, the same file imported", theirs / file, "times", Must::AtLeast(2.0));
-    report.tell("faster than kingfisher, the same rules built in, contexts beside", theirs / ours, "times");
+    report.add("kingfisher with our rules, without its start-up", text.len() as f64 / 1e6 / theirs, "MB/s");
+    report.add("the same rule file imported by us", text.len() as f64 / 1e6 / file, "MB/s");
+    report.require(
+        "faster than kingfisher, the same rule file imported",
+        theirs / file,
+        "times",
+        Requirement::AtLeast(2.0),
+    );
+    report.add("faster than kingfisher, built-in rules with contexts", theirs / ours, "times");
 }
 
 fn recall(report: &mut Report, redactor: &Redactor) {
-    let mut chance = Chance(2026);
+    let mut rng = Rng(2026);
     let share = |found: usize, all: usize| 100.0 * found as f64 / all as f64;
-    let prefixed = corpus::prefixed(&mut chance, 2000);
+    let prefixed = corpus::prefixed(&mut rng, 2000);
     let found = prefixed.iter().filter(|(line, secret)| gone(redactor, line, secret)).count();
-    report.must("prefixed kinds planted, found", share(found, prefixed.len()), "%", Must::AtLeast(99.0));
-    contexts(report, redactor, &mut chance);
-    let (values, texts) = corpus::known(&mut chance);
-    let knowing = Redactor::new(Rules::bare(), &values, &[], &[7; 32]);
+    report.require(
+        "planted tokens with a prefix, found",
+        share(found, prefixed.len()),
+        "%",
+        Requirement::AtLeast(99.0),
+    );
+    contexts(report, redactor, &mut rng);
+    let (values, texts) = corpus::known(&mut rng);
+    let knowing = Redactor::new(RuleSet::empty(), &values, &[], &[7; 32]);
     let mut missed = 0;
     for (text, form) in &texts {
         let (mut stream, mut out, mut from) = (knowing.stream(), Vec::new(), 0);
         while from < text.len() {
-            let to = (from + 1 + chance.below(200)).min(text.len());
+            let to = (from + 1 + rng.below(200)).min(text.len());
             stream.push(&text[from..to], &mut out).expect("it can be redacted");
             from = to;
         }
         stream.finish(&mut out).expect("it can be redacted");
         missed += usize::from(out.windows(form.len()).any(|window| window == form.as_slice()));
     }
-    report.tell("known values in all forms", texts.len() as f64, "texts");
-    report.must(
-        "of them found, cut at random",
+    report.add("known values in all encodings", texts.len() as f64, "texts");
+    report.require(
+        "of them found, streamed in random pieces",
         share(texts.len() - missed, texts.len()),
         "%",
-        Must::AtLeast(100.0),
+        Requirement::AtLeast(100.0),
     );
 }
 
-/// Random values in context, for each place and for what they are made of; nothing of a value may be left.
-fn contexts(report: &mut Report, redactor: &Redactor, chance: &mut Chance) {
-    let mut lines = planted::passwords(chance, EACH);
-    lines.extend(planted::tokens(chance, EACH));
+/// Random values in context, per context and per alphabet; nothing of a value may be left.
+fn contexts(report: &mut Report, redactor: &Redactor, rng: &mut Rng) {
+    let mut lines = planted::passwords(rng, EACH);
+    lines.extend(planted::tokens(rng, EACH));
     let mut tally: std::collections::BTreeMap<String, (usize, usize)> = std::collections::BTreeMap::new();
     for line in &lines {
         let clean = redactor.redact_bytes(line.text.as_bytes()).expect("it can be redacted").0;
@@ -227,13 +245,13 @@ fn contexts(report: &mut Report, redactor: &Redactor, chance: &mut Chance) {
             *row = (row.0 + 1, row.1 + gone);
         }
     }
-    report.tell("random values in context", lines.len() as f64, "texts");
+    report.add("random values in context", lines.len() as f64, "texts");
     for (family, (all, gone)) in tally {
-        report.must(
+        report.require(
             format!("random values {family}, found"),
             100.0 * gone as f64 / all as f64,
             "%",
-            Must::AtLeast(95.0),
+            Requirement::AtLeast(95.0),
         );
     }
 }
@@ -244,30 +262,30 @@ fn gone(redactor: &Redactor, line: &str, secret: &str) -> bool {
 }
 
 fn noise(report: &mut Report, redactor: &Redactor, source: &[(PathBuf, Vec<u8>)]) {
-    // The rules were tuned while reading the hits in this source, so it says little about any other.
+    // The rules were tuned on the hits in this source, so it says little about any other.
     let (megabytes, all, odd) = hits(redactor, source);
-    report.tell("source that the rules were tuned on", megabytes, "MB");
-    report.tell("unplanted hits in it", all as f64 / megabytes, "per MB");
-    report.tell("but for keys, web tokens and hashes in its tests", odd as f64 / megabytes, "per MB");
+    report.add("source that the rules were tuned on", megabytes, "MB");
+    report.add("unplanted hits in it", all as f64 / megabytes, "per MB");
+    report.add("except keys, web tokens and hashes in its tests", odd as f64 / megabytes, "per MB");
     let (megabytes, all, odd) = hits(redactor, &corpus::system());
-    report.tell("source of the system, hits read", megabytes, "MB");
-    report.tell("unplanted hits in it", all as f64 / megabytes, "per MB");
-    report.tell("but for keys, web tokens and hashes", odd as f64 / megabytes, "per MB");
+    report.add("source of the system, hits reviewed", megabytes, "MB");
+    report.add("unplanted hits in it", all as f64 / megabytes, "per MB");
+    report.add("except keys, web tokens and hashes", odd as f64 / megabytes, "per MB");
     let (megabytes, all, odd) = hits(redactor, &corpus::held_out());
-    report.tell("packages held out", megabytes, "MB");
-    report.tell("but for keys, web tokens and hashes", odd as f64 / megabytes, "per MB");
-    report.must("unplanted hits in them", all as f64 / megabytes, "per MB", Must::AtMost(0.05));
-    let negatives = corpus::negatives(&mut Chance(77), 200_000);
+    report.add("held-out packages", megabytes, "MB");
+    report.add("except keys, web tokens and hashes", odd as f64 / megabytes, "per MB");
+    report.require("unplanted hits in them", all as f64 / megabytes, "per MB", Requirement::AtMost(0.05));
+    let negatives = corpus::negatives(&mut Rng(77), 200_000);
     let hits = redactor.findings(&negatives).expect("it can be searched").len();
-    report.must(
+    report.require(
         "hits in lockfiles, hashes, UUIDs, data URLs, certificates",
         hits as f64,
         "",
-        Must::AtMost(0.0),
+        Requirement::AtMost(0.0),
     );
 }
 
-/// Megabytes, hits of every kind, and those that are not a private key, a web token or the hash of a password.
+/// Megabytes, number of hits, and of those that are not a private key, a web token or a password hash.
 fn hits(redactor: &Redactor, source: &[(PathBuf, Vec<u8>)]) -> (f64, usize, usize) {
     let (mut all, mut odd) = (0, 0);
     for (path, bytes) in source {
@@ -289,7 +307,7 @@ fn hits(redactor: &Redactor, source: &[(PathBuf, Vec<u8>)]) -> (f64, usize, usiz
     (size as f64 / 1e6, all, odd)
 }
 
-/// The public examples, each in a file of its own where gitleaks is asked too.
+/// The public examples; each in its own file for gitleaks.
 fn vectors(report: &mut Report, redactor: &Redactor) {
     let examples = corpus::vectors();
     let theirs = std::env::var_os("VAMBRACE_PEER_GITLEAKS").map(|gitleaks| found_by(&gitleaks, &examples));
@@ -304,20 +322,20 @@ fn vectors(report: &mut Report, redactor: &Redactor) {
     for (source, (all, ours, their)) in tally {
         let what = format!("examples of {source} found, of {all}");
         match theirs {
-            None => report.tell(what, ours as f64, ""),
+            None => report.add(what, ours as f64, ""),
             Some(_) => {
-                report.tell(format!("gitleaks: {what}"), their as f64, "");
-                report.must(what, ours as f64, "", Must::AtLeast(their as f64));
+                report.add(format!("gitleaks: {what}"), their as f64, "");
+                report.require(what, ours as f64, "", Requirement::AtLeast(their as f64));
             }
         }
     }
 }
 
-/// The numbers of the examples in which gitleaks finds anything, with its own rules.
+/// The indexes of the examples in which gitleaks finds anything, with its own rules.
 fn found_by(gitleaks: &std::ffi::OsStr, examples: &[(String, String)]) -> std::collections::HashSet<usize> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (texts, told) = (folder.path().join("texts"), folder.path().join("told.json"));
-    std::fs::create_dir(&texts).expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
+    let (texts, told) = (dir.path().join("texts"), dir.path().join("told.json"));
+    std::fs::create_dir(&texts).expect("a directory");
     for (n, (_, text)) in examples.iter().enumerate() {
         std::fs::write(texts.join(format!("{n}.txt")), text).expect("a file");
     }
@@ -340,7 +358,7 @@ fn found_by(gitleaks: &std::ffi::OsStr, examples: &[(String, String)]) -> std::c
     told.as_array().expect("a list").iter().filter_map(number).collect()
 }
 
-/// The least processor time of this thread, of a few rounds.
+/// The minimum CPU time of this thread over several rounds.
 fn best(mut work: impl FnMut()) -> f64 {
     (0..ROUNDS)
         .map(|_| {
@@ -356,11 +374,11 @@ fn thread_time() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Processor time of the programs that were started and have ended.
+/// CPU time of child processes that have ended, in seconds.
 fn children() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("the kernel tells");
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    // cutime and cstime, in hundredths of a second.
+    // cutime and cstime, in ticks of 10 ms.
     (ticks(13) + ticks(14)) / 100.0
 }

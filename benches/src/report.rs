@@ -1,4 +1,4 @@
-//! What a bench says: figures, and for some of them what they must reach.
+//! The report of a bench: figures, and required values for some of them.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ pub(crate) struct Figure {
     name: String,
     value: f64,
     unit: &'static str,
-    must: Option<Must>,
+    must: Option<Requirement>,
 }
 
-/// What a figure must reach.
+/// The required value of a figure.
 #[derive(Clone, Copy)]
-pub(crate) enum Must {
+pub(crate) enum Requirement {
     AtLeast(f64),
     AtMost(f64),
 }
@@ -28,17 +28,23 @@ impl Report {
         Self { bench, figures: Vec::new() }
     }
 
-    /// Adds a figure that is only told.
-    pub(crate) fn tell(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+    /// Adds a figure without a requirement.
+    pub(crate) fn add(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         self.figures.push(Figure { name: name.into(), value, unit, must: None });
     }
 
-    /// Adds a figure that must reach something.
-    pub(crate) fn must(&mut self, name: impl Into<String>, value: f64, unit: &'static str, must: Must) {
+    /// Adds a figure with a required value.
+    pub(crate) fn require(
+        &mut self,
+        name: impl Into<String>,
+        value: f64,
+        unit: &'static str,
+        must: Requirement,
+    ) {
         self.figures.push(Figure { name: name.into(), value, unit, must: Some(must) });
     }
 
-    /// Whether every figure reached what it must.
+    /// Whether every requirement is met.
     pub(crate) fn reached(&self) -> bool {
         self.figures.iter().all(Figure::reached)
     }
@@ -49,7 +55,7 @@ impl Report {
             .iter()
             .map(|figure| {
                 json!({"name": figure.name, "value": figure.value, "unit": figure.unit,
-                       "must": figure.must.map(Must::text), "reached": figure.reached()})
+                       "must": figure.must.map(Requirement::text), "reached": figure.reached()})
             })
             .collect();
         json!({"bench": self.bench, "reached": self.reached(), "figures": figures})
@@ -74,13 +80,13 @@ impl Figure {
     fn reached(&self) -> bool {
         match self.must {
             None => true,
-            Some(Must::AtLeast(least)) => self.value >= least,
-            Some(Must::AtMost(most)) => self.value <= most,
+            Some(Requirement::AtLeast(least)) => self.value >= least,
+            Some(Requirement::AtMost(most)) => self.value <= most,
         }
     }
 }
 
-impl Must {
+impl Requirement {
     fn text(self) -> String {
         match self {
             Self::AtLeast(least) => format!(">= {least}"),

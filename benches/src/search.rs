@@ -1,5 +1,5 @@
-//! Search against `rg` (T10, T11): the same tree, the same number of threads, the same lines found, in
-//! alternating rounds; what it costs to look for secrets where something matches; and how soon hostile patterns end.
+//! Search compared with `rg` (T10, T11): the same tree, the same number of threads, the same lines found, in alternating
+//! rounds; the cost of searching matches for secrets; and how soon hostile patterns end.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use vambrace_core::block::BlockList;
+use vambrace_core::blocked_paths::BlockList;
 use vambrace_core::path::{AskedPath, ScopedPath, Zone};
 use vambrace_core::redacted::Redact as _;
-use vambrace_redact::{Redactor, Rules};
+use vambrace_redact::{Redactor, RuleSet};
 use vambrace_workspace::{
-    ReadRequest, ScopeRules, SearchFault, SearchMode, SearchRequest, SearchResult, SecretFinder, Workspace,
+    ReadRequest, ScopeRules, SearchError, SearchMode, SearchRequest, SearchResult, SecretFinder, Workspace,
 };
 
-use crate::report::{Must, Report};
+use crate::report::{Report, Requirement};
 
 const FOLDERS: u64 = 600;
 const FILES_PER_FOLDER: u64 = 40;
@@ -30,19 +30,19 @@ const PATTERNS: &[(&str, &str)] = &[
 
 pub(crate) fn run() -> Report {
     let mut report = Report::new("search");
-    let folder = tempfile::tempdir().unwrap();
-    let files = grow(folder.path());
-    report.tell("files in the tree", files as f64, "files");
+    let dir = tempfile::tempdir().unwrap();
+    let files = make_tree(dir.path());
+    report.add("files in the tree", files as f64, "files");
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    report.tell("threads", threads as f64, "");
+    report.add("threads", threads as f64, "");
     let rg = std::env::var_os("VAMBRACE_RG").unwrap_or_else(|| "rg".into());
-    let ws = open(folder.path());
+    let ws = open(dir.path());
     for (name, pattern) in PATTERNS {
         for mode in [SearchMode::Count, SearchMode::Lines] {
-            compare(&mut report, &ws, folder.path(), &rg, threads, (name, pattern), mode);
+            compare(&mut report, &ws, dir.path(), &rg, threads, (name, pattern), mode);
         }
     }
-    drop(folder);
+    drop(dir);
     hostile(&mut report);
     reads(&mut report);
     report
@@ -62,7 +62,7 @@ fn request(pattern: &str, mode: SearchMode, threads: usize) -> SearchRequest {
         max_matches: usize::MAX,
         max_output_bytes: usize::MAX,
         max_line_chars: 10_000,
-        // Of the wall, and others use this machine too; hostile patterns have the usual one.
+        // Wall time, and the machine is shared, so more than the default, which hostile patterns get.
         regex_budget: Duration::from_secs(10),
         ..SearchRequest::default()
     }
@@ -77,34 +77,34 @@ fn compare(
     (name, pattern): (&str, &str),
     mode: SearchMode,
 ) {
-    let (mut ours, mut theirs, mut veiled) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut masked) = (Vec::new(), Vec::new(), Vec::new());
     let without = request(pattern, mode, threads);
     let looking = SearchRequest { secrets: Some(finder()), ..without.clone() };
     for round in 0..=ROUNDS {
         let (found, our_time) = timed(|| search(ws, &without));
-        let (seen, veiled_time) = timed(|| search(ws, &looking));
+        let (seen, masked_time) = timed(|| search(ws, &looking));
         let (told, their_time) = timed(|| rg_search(rg, root, threads, pattern, mode));
-        // The first round warms the caches and checks that both found the same.
+        // The first round warms the caches and checks that both find the same.
         if round == 0 {
             assert_same(&found, &told, mode, pattern);
-            assert_eq!(seen, found, "{pattern}: the tree has no secrets");
+            assert_eq!(seen, found, "{pattern}: the tree must not contain secrets");
             continue;
         }
         ours.push(our_time.as_secs_f64() * 1000.0);
         theirs.push(their_time.as_secs_f64() * 1000.0);
-        veiled.push(veiled_time.as_secs_f64() * 1000.0);
+        masked.push(masked_time.as_secs_f64() * 1000.0);
     }
-    let (ours, theirs, veiled) = (median(&mut ours), median(&mut theirs), median(&mut veiled));
+    let (ours, theirs, masked) = (median(&mut ours), median(&mut theirs), median(&mut masked));
     let what = if mode == SearchMode::Count { "count" } else { "lines" };
-    report.tell(format!("{name}, {what}: ours"), ours, "ms");
-    report.tell(format!("{name}, {what}: rg"), theirs, "ms");
-    report.must(format!("{name}, {what}: rg / ours"), theirs / ours, "x", Must::AtLeast(0.9));
-    report.tell(format!("{name}, {what}: rg / ours that looks for secrets"), theirs / veiled, "x");
+    report.add(format!("{name}, {what}: ours"), ours, "ms");
+    report.add(format!("{name}, {what}: rg"), theirs, "ms");
+    report.require(format!("{name}, {what}: rg / ours"), theirs / ours, "x", Requirement::AtLeast(0.9));
+    report.add(format!("{name}, {what}: rg / ours with secret detection"), theirs / masked, "x");
 }
 
-/// As the tools look for secrets.
+/// The secret detection of the tools.
 fn finder() -> SecretFinder {
-    let redactor = Redactor::new(Rules::built_in().expect("the rules load"), &[], &[], &[7; 32]);
+    let redactor = Redactor::new(RuleSet::built_in().expect("the rules load"), &[], &[], &[7; 32]);
     SecretFinder::new(move |bytes| redactor.secrets(str::from_utf8(bytes).unwrap()))
 }
 
@@ -147,15 +147,15 @@ fn assert_same(found: &SearchResult, told: &str, mode: SearchMode, pattern: &str
     assert!(ours == theirs, "{pattern}: {:?}", ours.symmetric_difference(&theirs).next());
 }
 
-/// How soon each hostile pattern ends, the worst of a few, and in what: one that is refused when it is compiled
-/// says nothing about matching, so the name of the figure tells.
+/// How soon each hostile pattern ends, the worst of several runs, and how: a pattern that is rejected by the compiler says
+/// nothing about matching, so the name of the figure includes it.
 fn hostile(report: &mut Report) {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| std::fs::write(dir.path().join(name), text).unwrap();
     write("as", format!("{}!", "a".repeat(160_000)).as_bytes());
     write("unicode", "äöüß漢字ſK".repeat(5000).as_bytes());
     write("xs", &[b'x'; 60_000]);
-    write("disorder", &disorder());
+    write("disorder", &random_letters());
     write("line", &vec![b'a'; 100 << 20]);
     let many = (0..700).map(|n| format!("w{n}x")).collect::<Vec<_>>().join("|");
     let repeated = r"(?i)\pL".repeat(500);
@@ -181,8 +181,8 @@ fn hostile(report: &mut Report) {
         let mut ends = BTreeSet::new();
         for mode in [SearchMode::Count, SearchMode::Lines] {
             for _ in 0..3 {
-                // A workspace of its own: nobody's strays stand in the way.
-                let ws = open(folder.path());
+                // A new workspace, without leftover threads of earlier searches.
+                let ws = open(dir.path());
                 let path = AskedPath::new(*file).parse().unwrap();
                 let want = SearchRequest { threads: 2, mode, ..hostile_request(pattern) };
                 let (got, time) = timed(|| ws.search(&path, &want));
@@ -190,15 +190,15 @@ fn hostile(report: &mut Report) {
                 ends.insert(match got {
                     Ok(result) if result.skipped > 0 => "skipped, not matched",
                     Ok(_) => "matched",
-                    Err(SearchFault::OverLimit { .. }) => "refused when compiled",
-                    Err(SearchFault::OverBudget { .. }) => "over budget",
+                    Err(SearchError::OverLimit { .. }) => "rejected by the compiler",
+                    Err(SearchError::OverBudget { .. }) => "over budget",
                     Err(other) => panic!("{name}: {other}"),
                 });
             }
         }
         let ends: Vec<_> = ends.into_iter().collect();
         let figure = format!("hostile, {name} ({})", ends.join(" / "));
-        report.must(figure, worst, "ms", Must::AtMost(150.0));
+        report.require(figure, worst, "ms", Requirement::AtMost(150.0));
     }
 }
 
@@ -206,8 +206,8 @@ fn hostile_request(pattern: &str) -> SearchRequest {
     SearchRequest { regex: pattern.to_owned(), ..SearchRequest::default() }
 }
 
-/// `a` and `b` without order in one line: every state of a large automaton is met.
-fn disorder() -> Vec<u8> {
+/// Random `a` and `b` in one line: visits every state of a large automaton.
+fn random_letters() -> Vec<u8> {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let letter = |_| {
         seed ^= seed << 13;
@@ -221,11 +221,11 @@ fn disorder() -> Vec<u8> {
 /// The hot path: a small file, read with its hash.
 fn reads(report: &mut Report) {
     const READS: u32 = 20_000;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("src")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("src")).unwrap();
     let text: String = (0..).map(|n| format!("    let value_{n} = {n};\n")).take(400).collect();
-    std::fs::write(folder.path().join("src/small.rs"), text.get(..4096).unwrap()).unwrap();
-    let ws = open(folder.path());
+    std::fs::write(dir.path().join("src/small.rs"), text.get(..4096).unwrap()).unwrap();
+    let ws = open(dir.path());
     let path = AskedPath::new("src/small.rs").parse().unwrap();
     let want = ReadRequest::default();
     let mut best = (f64::MAX, f64::MAX);
@@ -240,9 +240,9 @@ fn reads(report: &mut Report) {
         best = (best.0.min(time.as_secs_f64()), best.1.min(cpu));
     }
     let micros = |seconds: f64| seconds / f64::from(READS) * 1e6;
-    report.tell("reading 4 KiB with its hash, by the wall", micros(best.0), "us");
-    // Of this thread, in user and system: what the read costs, not what the neighbours cost.
-    report.must("reading 4 KiB with its hash", micros(best.1), "us", Must::AtMost(20.0));
+    report.add("reading 4 KiB with its hash, wall time", micros(best.0), "us");
+    // User and system time of this thread: independent of other load.
+    report.require("reading 4 KiB with its hash, CPU time", micros(best.1), "us", Requirement::AtMost(20.0));
 }
 
 fn cpu_seconds() -> f64 {
@@ -261,8 +261,8 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-/// A tree like a large source tree: nested folders, files from nothing to 200 KB, ignored build folders.
-fn grow(root: &Path) -> u64 {
+/// A tree like a large source tree: nested directories, files up to 200 KB, ignored build directories.
+fn make_tree(root: &Path) -> u64 {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = move |below: u64| {
         seed ^= seed << 13;
@@ -274,19 +274,19 @@ fn grow(root: &Path) -> u64 {
     std::fs::write(root.join(".gitignore"), "*.log\n/build\nout/\n!keep.log\n").unwrap();
     let mut files = 0;
     for number in 0..FOLDERS {
-        let mut folder = root.join(format!("area{}", number % 12)).join(format!("module{}", number % 60));
+        let mut dir = root.join(format!("area{}", number % 12)).join(format!("module{}", number % 60));
         if number % 3 == 0 {
-            folder = folder.join(format!("part{number}")).join("inner");
+            dir = dir.join(format!("part{number}")).join("inner");
         } else {
-            folder = folder.join(format!("part{number}"));
+            dir = dir.join(format!("part{number}"));
         }
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&dir).unwrap();
         if number % 20 == 0 {
-            std::fs::write(folder.join(".gitignore"), "*.tmp\ngen_*\n").unwrap();
+            std::fs::write(dir.join(".gitignore"), "*.tmp\ngen_*\n").unwrap();
         }
         if number % 25 == 0 {
-            std::fs::create_dir(folder.join("out")).unwrap();
-            std::fs::write(folder.join("out/x.rs"), "return zyzzyva\n").unwrap();
+            std::fs::create_dir(dir.join("out")).unwrap();
+            std::fs::write(dir.join("out/x.rs"), "return zyzzyva\n").unwrap();
         }
         for file in 0..FILES_PER_FOLDER {
             let extension = ["rs", "md", "py", "ts", "log", "tmp", "json", "rs"][(file % 8) as usize];
@@ -297,11 +297,11 @@ fn grow(root: &Path) -> u64 {
                 _ => 25,
             };
             let text = words(&mut random, lines);
-            std::fs::write(folder.join(format!("file_{file}.{extension}")), text).unwrap();
+            std::fs::write(dir.join(format!("file_{file}.{extension}")), text).unwrap();
             files += 1;
         }
         let binary = [b"return\0".as_slice(), &[7; 3000]].concat();
-        std::fs::write(folder.join("blob.bin"), binary).unwrap();
+        std::fs::write(dir.join("blob.bin"), binary).unwrap();
         files += 1;
     }
     files

@@ -1,9 +1,9 @@
-//! What confining a program costs: a run of `/bin/true` beside a bare `posix_spawn` of it and beside bubblewrap, all
-//! interleaved; a large workspace beside an empty one; a large broker beside a small one; writing and promoting many
-//! files beside doing so directly.
+//! The cost of confining a program: a run of `/bin/true` compared with a bare `posix_spawn` of it and with bubblewrap, all
+//! interleaved; a large workspace with an empty one; a large broker with a small one; writing many files in an overlay and
+//! writing them back with writing them directly.
 //!
-//! The program is `/bin/true`, the launcher this program under a hidden argument, as in `vambrace`. Denials are observed as by default
-//! unless a line says otherwise.
+//! The program is `/bin/true`; the launcher is this program with a hidden argument, as in `vambrace`. Denials are observed as by
+//! default unless a line says otherwise.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,17 +13,18 @@ use std::{
 
 use tempfile::TempDir;
 use vambrace_sandbox::{
-    Exit, Filesystem, Input, Journaled, Observe, Outcome, Places, Promote as _, Sandbox, Spec, Tier,
+    Exit, Filesystem, Input, JournaledWriteBack, Observe, RunOutcome, Sandbox, Spec, StateDirs, Tier,
+    WriteBack as _,
 };
 
 use crate::{
     read::{micros, percentile},
-    report::{Must, Report},
+    report::{Report, Requirement},
 };
 
 const ROUNDS: usize = 150;
 const FILES: usize = 10_000;
-/// A moment for what the one before left to others: refilling, unmounting.
+/// Pause between runs, for the background work of the last one: refilling the warm pool, unmounting.
 const PAUSE: Duration = Duration::from_millis(4);
 const HEAP: usize = 400 << 20;
 /// The hidden argument that makes this program the writer of many files.
@@ -31,7 +32,7 @@ pub(crate) const WRITER: &str = "write-files";
 
 pub(crate) fn run() -> Report {
     let mut report = Report::new("spawn");
-    let place = Place::new();
+    let place = BenchDirs::new();
     spawns(&place, &mut report);
     large_workspace(&place, &mut report);
     large_broker(&place, &mut report);
@@ -39,11 +40,11 @@ pub(crate) fn run() -> Report {
     report
 }
 
-/// The writer of many files: below the folder that is named, or where it starts. Tells how long that took, in
-/// microseconds.
+/// The writer of many files: below the directory in its argument, or in its working directory. Prints how long that took,
+/// in microseconds.
 pub(crate) fn write_files() {
-    if let Some(folder) = std::env::args_os().nth(2) {
-        std::env::set_current_dir(folder).unwrap();
+    if let Some(dir) = std::env::args_os().nth(2) {
+        std::env::set_current_dir(dir).unwrap();
     }
     let start = Instant::now();
     for number in 0..FILES {
@@ -55,14 +56,14 @@ pub(crate) fn write_files() {
     println!("{}", micros(start));
 }
 
-pub(crate) struct Place {
-    folder: TempDir,
+pub(crate) struct BenchDirs {
+    dir: TempDir,
 }
 
-impl Place {
+impl BenchDirs {
     pub(crate) fn new() -> Self {
         let base = std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let place = Self { folder: TempDir::new_in(base).unwrap() };
+        let place = Self { dir: TempDir::new_in(base).unwrap() };
         for name in ["empty", "direct", "overlay"] {
             std::fs::create_dir(place.path(name)).unwrap();
         }
@@ -70,16 +71,16 @@ impl Place {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().canonicalize().unwrap().join(name)
+        self.dir.path().canonicalize().unwrap().join(name)
     }
 
     pub(crate) fn sandbox(&self) -> Sandbox {
-        Sandbox::start(&std::env::current_exe().unwrap(), Places::below(&self.path("state"))).unwrap()
+        Sandbox::start(&std::env::current_exe().unwrap(), StateDirs::below(&self.path("state"))).unwrap()
     }
 
     pub(crate) fn spec(&self, workspace: &str, tier: Tier) -> Spec {
         let mut spec = Spec::new("/bin/true", self.path(workspace));
-        spec.only = Some(tier);
+        spec.forced_tier = Some(tier);
         spec
     }
 }
@@ -92,7 +93,7 @@ pub(crate) fn confined(sandbox: &Sandbox, spec: &Spec) -> f64 {
     time
 }
 
-/// `posix_spawn`: what the standard library uses when nothing is to be done between fork and exec.
+/// `posix_spawn`: what the standard library uses when there is nothing to do between fork and exec.
 pub(crate) fn spawned(command: &mut Command) -> f64 {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let start = Instant::now();
@@ -108,7 +109,7 @@ pub(crate) fn medians(rounds: usize, ways: &mut [&mut dyn FnMut() -> f64]) -> Ve
         for (way, times) in ways.iter_mut().zip(&mut times) {
             std::thread::sleep(PAUSE);
             let time = way();
-            // The first one warms the caches.
+            // The first round warms the caches.
             if round > 0 {
                 times.push(time);
             }
@@ -117,7 +118,7 @@ pub(crate) fn medians(rounds: usize, ways: &mut [&mut dyn FnMut() -> f64]) -> Ve
     times.iter_mut().map(|times| percentile(times, 50)).collect()
 }
 
-fn spawns(place: &Place, report: &mut Report) {
+fn spawns(place: &BenchDirs, report: &mut Report) {
     let (cold, warm) = (place.sandbox(), place.sandbox());
     warm.keep_warm(2).unwrap();
     let full = place.spec("empty", Tier::Full);
@@ -156,25 +157,25 @@ fn spawns(place: &Place, report: &mut Report) {
         ],
     );
     let [bare, cold, warm, cold_quiet, warm_quiet, light, peer] = times[..] else { panic!("{times:?}") };
-    report.tell("bare posix_spawn of /bin/true, median", bare / 1e3, "ms");
-    report.must("tier full, cold / bare", cold / bare, "times", Must::AtMost(3.8));
-    report.must("tier full, warm / bare", warm / bare, "times", Must::AtMost(1.8));
-    report.must("tier no-userns / bare", light / bare, "times", Must::AtMost(1.5));
-    report.tell("tier full, cold, not observed / bare", cold_quiet / bare, "times");
-    report.tell("tier full, warm, not observed / bare", warm_quiet / bare, "times");
+    report.add("bare posix_spawn of /bin/true, median", bare / 1e3, "ms");
+    report.require("tier full, cold / bare", cold / bare, "times", Requirement::AtMost(3.8));
+    report.require("tier full, warm / bare", warm / bare, "times", Requirement::AtMost(1.8));
+    report.require("tier no-userns / bare", light / bare, "times", Requirement::AtMost(1.5));
+    report.add("tier full, cold, not observed / bare", cold_quiet / bare, "times");
+    report.add("tier full, warm, not observed / bare", warm_quiet / bare, "times");
     if has_bubble {
-        report.tell("bubblewrap / bare", peer / bare, "times");
-        report.must("tier full, cold / bubblewrap", cold / peer, "times", Must::AtMost(0.5));
+        report.add("bubblewrap / bare", peer / bare, "times");
+        report.require("tier full, cold / bubblewrap", cold / peer, "times", Requirement::AtMost(0.5));
     }
 }
 
-fn large_workspace(place: &Place, report: &mut Report) {
+fn large_workspace(place: &BenchDirs, report: &mut Report) {
     let large = place.path("large");
-    for folder in 0..1000 {
-        let folder = large.join(format!("d{}/e{folder}", folder / 50));
-        std::fs::create_dir_all(&folder).unwrap();
+    for dir in 0..1000 {
+        let dir = large.join(format!("d{}/e{dir}", dir / 50));
+        std::fs::create_dir_all(&dir).unwrap();
         for file in 0..100 {
-            std::fs::write(folder.join(format!("f{file}")), "x").unwrap();
+            std::fs::write(dir.join(format!("f{file}")), "x").unwrap();
         }
     }
     let sandbox = place.sandbox();
@@ -185,7 +186,7 @@ fn large_workspace(place: &Place, report: &mut Report) {
         (read, speculative)
     });
     let [(empty_read, empty_spec), (large_read, large_spec)] = &specs;
-    // Stamps that are too young are not relied on.
+    // Timestamps that are too recent are not trusted.
     std::thread::sleep(Duration::from_millis(100));
     let times = medians(
         60,
@@ -197,16 +198,21 @@ fn large_workspace(place: &Place, report: &mut Report) {
         ],
     );
     let [empty_read, large_read, empty_spec, large_spec] = times[..] else { panic!("{times:?}") };
-    report.must("100,000 files / empty workspace, read", large_read / empty_read, "times", Must::AtMost(1.3));
-    report.must(
+    report.require(
+        "100,000 files / empty workspace, read",
+        large_read / empty_read,
+        "times",
+        Requirement::AtMost(1.3),
+    );
+    report.require(
         "100,000 files / empty workspace, speculative",
         large_spec / empty_spec,
         "times",
-        Must::AtMost(1.3),
+        Requirement::AtMost(1.3),
     );
 }
 
-fn large_broker(place: &Place, report: &mut Report) {
+fn large_broker(place: &BenchDirs, report: &mut Report) {
     let sandbox = place.sandbox();
     let spec = place.spec("empty", Tier::Full);
     let (mut small, mut large) = (Vec::new(), Vec::new());
@@ -223,30 +229,30 @@ fn large_broker(place: &Place, report: &mut Report) {
         assert_eq!(std::hint::black_box(&heap)[HEAP / 2], round as u8 + 1);
     }
     let ratio = percentile(&mut large, 50) / percentile(&mut small, 50);
-    report.must("broker with 400 MB heap / small one", ratio, "times", Must::AtMost(1.2));
+    report.require("broker with 400 MB heap / small one", ratio, "times", Requirement::AtMost(1.2));
 }
 
-fn many_files(place: &Place, report: &mut Report) {
+fn many_files(place: &BenchDirs, report: &mut Report) {
     let sandbox = place.sandbox();
     let program = std::env::current_exe().unwrap();
     let (mut direct, mut overlay, mut quiet, mut whole) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut lent, mut copied, mut promoted) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..5 {
         let new = |name: String| {
-            let folder = place.path("overlay").join(name);
-            std::fs::create_dir(&folder).unwrap();
-            folder
+            let dir = place.path("overlay").join(name);
+            std::fs::create_dir(&dir).unwrap();
+            dir
         };
-        let folder = place.path("direct").join(round.to_string());
-        std::fs::create_dir(&folder).unwrap();
-        let output = Command::new(&program).arg(WRITER).current_dir(&folder).output().unwrap();
+        let dir = place.path("direct").join(round.to_string());
+        std::fs::create_dir(&dir).unwrap();
+        let output = Command::new(&program).arg(WRITER).current_dir(&dir).output().unwrap();
         direct.push(told(&output.stdout));
         let workspace = new(round.to_string());
         let mut spec = Spec::new(program.clone(), &workspace);
         spec.arguments = vec![WRITER.into()];
         spec.read = vec![program.clone()];
         spec.filesystem = Filesystem::Speculative;
-        spec.only = Some(Tier::Full);
+        spec.forced_tier = Some(Tier::Full);
         let (outcome, time) = written(&sandbox, &spec);
         overlay.push(told(&outcome.stdout.bytes));
         whole.push(time);
@@ -260,35 +266,35 @@ fn many_files(place: &Place, report: &mut Report) {
         quiet.push(told(&written(&sandbox, &spec).0.stdout.bytes));
         let start = Instant::now();
         let copy = place.path("overlay").join(format!("{round}-copy"));
-        assert!(Command::new("cp").arg("-a").arg(&folder).arg(&copy).status().unwrap().success());
+        assert!(Command::new("cp").arg("-a").arg(&dir).arg(&copy).status().unwrap().success());
         copied.push(micros(start));
         promoted.push(promotion(&sandbox, &outcome));
-        assert!(same(&folder, &workspace));
+        assert!(same(&dir, &workspace));
     }
     let direct = percentile(&mut direct, 50);
-    // Some file systems are many times slower for minutes after many files were deleted: then the rows below say nothing.
-    report.tell("a small file written directly, unconfined", direct / FILES as f64, "us");
-    let must = Must::AtMost(1.5);
+    // Some file systems are many times slower for minutes after many files were deleted: then the rows below mean nothing.
+    report.add("a small file written directly, unconfined", direct / FILES as f64, "us");
+    let must = Requirement::AtMost(1.5);
     let quiet = percentile(&mut quiet, 50) / direct;
-    report.must("10,000 files, overlay / directly, not observed", quiet, "times", must);
+    report.require("10,000 files, overlay / directly, not observed", quiet, "times", must);
     let overlay = percentile(&mut overlay, 50);
     let lent = overlay / percentile(&mut lent, 50);
-    report.must("the same, both in the sandbox and observed", lent, "times", must);
-    // Every opening for writing is asked about, which takes two switches between programs: so much that it has its own row.
-    report.tell("10,000 files, overlay, observed / directly, unconfined", overlay / direct, "times");
+    report.require("the same, both in the sandbox and observed", lent, "times", must);
+    // Every open for writing goes to the observer, which costs two context switches: enough for a row of its own.
+    report.add("10,000 files, overlay, observed / directly, unconfined", overlay / direct, "times");
     let whole = percentile(&mut whole, 50) / direct;
-    report.tell("the same, with start and comparison", whole, "times");
+    report.add("the same, with start and comparison", whole, "times");
     let ratio = percentile(&mut promoted, 50) / percentile(&mut copied, 50);
-    report.must("promoting 10,000 files / cp -a", ratio, "times", Must::AtMost(2.0));
+    report.require("writing 10,000 files back / cp -a", ratio, "times", Requirement::AtMost(2.0));
 }
 
-/// What the writer says of its own time.
+/// The time that the writer printed.
 fn told(stdout: &[u8]) -> f64 {
     String::from_utf8_lossy(stdout).trim().parse().unwrap()
 }
 
-/// A run with its comparison: what a caller waits for.
-fn written(sandbox: &Sandbox, spec: &Spec) -> (Outcome, f64) {
+/// A run including the comparison of the workspace: what a caller waits for.
+fn written(sandbox: &Sandbox, spec: &Spec) -> (RunOutcome, f64) {
     let start = Instant::now();
     let outcome = sandbox.run(spec, Input::Nothing, &mut |_, _| {}).unwrap();
     let time = micros(start);
@@ -296,10 +302,10 @@ fn written(sandbox: &Sandbox, spec: &Spec) -> (Outcome, f64) {
     (outcome, time)
 }
 
-fn promotion(sandbox: &Sandbox, outcome: &Outcome) -> f64 {
+fn promotion(sandbox: &Sandbox, outcome: &RunOutcome) -> f64 {
     let changes = outcome.changes.as_ref().unwrap();
     let start = Instant::now();
-    let done = Journaled::over(changes, sandbox.places()).unwrap().promote(changes).unwrap();
+    let done = JournaledWriteBack::new(changes, sandbox.places()).unwrap().write_back(changes).unwrap();
     assert_eq!(done.changes, FILES + FILES / 100);
     micros(start)
 }

@@ -1,6 +1,6 @@
-//! One call from the command line, from the start of the process to its end, beside `cat` and an empty Node.
+//! One call from the command line, from process start to exit, compared with `cat` and an empty Node program.
 //!
-//! Only told: what a start costs depends on the disk of the machine (each call leaves a durable record).
+//! No requirements: the cost of a start depends on the disk (each call leaves a durable record).
 
 use std::{
     process::{Command, Stdio},
@@ -8,23 +8,23 @@ use std::{
 };
 
 use crate::{
-    read::{Place, micros, node, percentile},
+    read::{BenchProject, micros, node, percentile},
     report::Report,
 };
 
 const RUNS: usize = 40;
 
 pub(crate) fn run() -> Report {
-    let place = Place::new();
+    let place = BenchProject::new();
     let ours = || {
         let mut command = place.vambrace();
-        command.args(["call", "read_file", &format!("path={}", Place::FILE), "--workspace"]);
+        command.args(["call", "read_file", &format!("path={}", BenchProject::FILE), "--workspace"]);
         command.arg(place.project()).arg("--json");
         command
     };
     let cat = || {
         let mut command = Command::new("cat");
-        command.arg(place.project().join(Place::FILE));
+        command.arg(place.project().join(BenchProject::FILE));
         command
     };
     let empty = || {
@@ -39,7 +39,7 @@ pub(crate) fn run() -> Report {
     for round in 0..=RUNS {
         for ((name, program), times) in programs.iter().zip(&mut times) {
             let time = wall(name, program());
-            // The first one warms the caches.
+            // The first round warms the caches.
             if round > 0 {
                 times.push(time);
             }
@@ -48,12 +48,12 @@ pub(crate) fn run() -> Report {
 
     let mut report = Report::new("start");
     for ((name, _), times) in programs.iter().zip(&mut times) {
-        report.tell(format!("{name}, median"), percentile(times, 50) / 1e3, "ms");
+        report.add(format!("{name}, median"), percentile(times, 50) / 1e3, "ms");
     }
     let [ours, cat, node] = &mut times;
     let ours = percentile(ours, 50);
-    report.tell("vambrace / cat", ours / percentile(cat, 50), "times");
-    report.tell("node / vambrace", percentile(node, 50) / ours, "times");
+    report.add("vambrace / cat", ours / percentile(cat, 50), "times");
+    report.add("node / vambrace", percentile(node, 50) / ours, "times");
     report
 }
 

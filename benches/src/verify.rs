@@ -1,7 +1,7 @@
-//! Checking a ledger against hashing the same bytes once, on one core and on two; what sealing a record and adding it
-//! to the tree costs; and a start on a million records.
+//! Verifying a ledger compared with hashing the same bytes once, on one core and on two; the cost of sealing a record and
+//! adding it to the tree; and a start with a million records.
 //!
-//! Processor time is compared where one core is, because the machine is shared; the best of some rounds counts.
+//! One-core figures compare CPU time, because the machine is shared; the best of several rounds counts.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use vambrace_ledger::{Digest, Frontier, Id, LineReader};
 use vambrace_store::{Batch, StateDir, Store as _, VerifyOptions, verify};
 
 use crate::ledger;
-use crate::read::Place;
-use crate::report::{Must, Report};
-use crate::wall::Wall;
+use crate::read::BenchProject;
+use crate::report::{Report, Requirement};
+use crate::system_clock::SystemClock;
 
 const RECORDS: u64 = 1_000_000;
 const SEGMENT: u64 = 32 << 20;
@@ -23,7 +23,7 @@ const SEALED: u64 = 200_000;
 const STARTS: u32 = 5;
 
 pub(crate) fn run() -> Report {
-    let place = Place::new();
+    let place = BenchProject::new();
     let home = place.state();
     ledger::write(&home, RECORDS, SEGMENT);
     let (mut bulk, mut one, mut one_wall, mut two_wall) = (f64::MAX, f64::MAX, f64::MAX, f64::MAX);
@@ -39,38 +39,38 @@ pub(crate) fn run() -> Report {
     let (sealing, starting, first) = (sealing(), starting(&home), first_call(&place));
 
     let mut report = Report::new("verify");
-    report.must("verify beside bulk SHA-256, one core", bulk / one, "x", Must::AtLeast(0.40));
-    report.must("two cores beside one", one_wall / two_wall, "x", Must::AtLeast(1.7));
-    report.must("seal and Merkle, processor time per record", sealing, "us", Must::AtMost(5.0));
-    report.must("start to the first durable record", starting, "s", Must::AtMost(1.0));
-    report.must("`vambrace call` from start to end", first, "s", Must::AtMost(1.0));
-    report.tell("records", records as f64, "");
-    report.tell("segments", segments as f64, "");
-    report.tell("bytes of their lines", bytes as f64, "bytes");
-    report.tell("records per second of one core", records as f64 / one, "/s");
-    report.tell("bulk SHA-256", bytes as f64 / bulk / 1e6, "MB/s");
+    report.require("bulk SHA-256 / verify, one core", bulk / one, "x", Requirement::AtLeast(0.40));
+    report.require("one core / two cores", one_wall / two_wall, "x", Requirement::AtLeast(1.7));
+    report.require("seal and Merkle tree, CPU time per record", sealing, "us", Requirement::AtMost(5.0));
+    report.require("start to the first durable record", starting, "s", Requirement::AtMost(1.0));
+    report.require("`vambrace call` from start to exit", first, "s", Requirement::AtMost(1.0));
+    report.add("records", records as f64, "");
+    report.add("segments", segments as f64, "");
+    report.add("bytes of their lines", bytes as f64, "bytes");
+    report.add("records per second of one core", records as f64 / one, "/s");
+    report.add("bulk SHA-256", bytes as f64 / bulk / 1e6, "MB/s");
     report
 }
 
-struct Checked {
+struct VerifyTime {
     cpu: f64,
     wall: f64,
     records: u64,
     segments: u64,
 }
 
-fn check(home: &Path, jobs: usize) -> Checked {
-    let dir = StateDir::existing(home).expect("a state folder");
-    let options = VerifyOptions { jobs, ..VerifyOptions::new(Wall.now()) };
+fn check(home: &Path, jobs: usize) -> VerifyTime {
+    let dir = StateDir::existing(home).expect("a state directory");
+    let options = VerifyOptions { jobs, ..VerifyOptions::new(SystemClock.now()) };
     let (cpu, wall) = (cpu_time(), Instant::now());
     let report = verify(&dir, &options, &mut |_| {}).expect("a check");
     let (cpu, wall) = ((cpu_time() - cpu).as_secs_f64(), wall.elapsed().as_secs_f64());
     assert!(report.findings.is_clean(), "{:?}", report.findings.faults().first());
     assert!(report.records >= RECORDS && report.anchored == report.records, "{} records", report.records);
-    Checked { cpu, wall, records: report.records, segments: report.segments }
+    VerifyTime { cpu, wall, records: report.records, segments: report.segments }
 }
 
-/// Hashes every segment in one piece; only the hashing is counted.
+/// Hashes every segment in one piece; counts only the hashing.
 fn hashed(ledger: &Path) -> (f64, u64) {
     let (mut seconds, mut bytes) = (0.0, 0);
     for entry in std::fs::read_dir(ledger).expect("segments") {
@@ -86,7 +86,7 @@ fn hashed(ledger: &Path) -> (f64, u64) {
     (seconds, bytes)
 }
 
-/// From the encoded record to the line, its checked leaf and the tree, as writer and keeper do it.
+/// From the encoded record to the line, its checked leaf and the tree, as the store's threads do it; CPU time in us.
 fn sealing() -> f64 {
     let writer = Id::new("w-0123456789abcdef").expect("an id");
     let encoded: Vec<_> = (0..1000).map(|n| ledger::entry(n).encode()).collect();
@@ -105,7 +105,7 @@ fn sealing() -> f64 {
     (cpu_time() - cpu).as_secs_f64() * 1e6 / SEALED as f64
 }
 
-/// Opening the folder and putting one record on the disk; the median.
+/// Opening the state directory and committing one durable record; median in seconds.
 fn starting(home: &Path) -> f64 {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let mut times: Vec<f64> = (0..STARTS)
@@ -117,25 +117,25 @@ fn starting(home: &Path) -> f64 {
             begun.elapsed().as_secs_f64()
         })
         .collect();
-    middle(&mut times)
+    median(&mut times)
 }
 
-/// The whole program: from its start to its end, with one read in between; the median.
-fn first_call(place: &Place) -> f64 {
+/// The whole program with one read, from start to exit; median in seconds.
+fn first_call(place: &BenchProject) -> f64 {
     let mut times: Vec<f64> = (0..STARTS)
         .map(|_| {
             let mut command = place.vambrace();
-            command.args(["call", "read_file", &format!("path={}", Place::FILE), "--workspace"]);
+            command.args(["call", "read_file", &format!("path={}", BenchProject::FILE), "--workspace"]);
             let begun = Instant::now();
             let output = command.arg(place.project()).arg("--json").output().expect("the program");
             assert!(output.status.success(), "{output:?}");
             begun.elapsed().as_secs_f64()
         })
         .collect();
-    middle(&mut times)
+    median(&mut times)
 }
 
-fn middle(times: &mut [f64]) -> f64 {
+fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }

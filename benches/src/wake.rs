@@ -1,9 +1,9 @@
-//! From a decision to whoever waits for it: in the same process, and in another one.
+//! Latency from a decision to the call that waits for it: in the same process, and in another one.
 //!
-//! The decider commits, durably; the caller listens, is woken, and reads the settled question from the store. Counted is the
-//! time from the beginning of the commit, with the sync of the disk in it, until the caller has read it; how long the commit
-//! itself took is told beside it. What a caller does then (walk the corridor, carry the call out) is not in it. Clocks of
-//! both processes are the kernel's monotonic one.
+//! The approver commits, durably; the waiting call is woken and reads the decided approval request from the store. Measured
+//! is the time from the beginning of the commit, including its fdatasync, until the caller has read it; the commit alone
+//! is reported as well. What the caller does then (the rest of the pipeline) is not included. Both processes use
+//! CLOCK_MONOTONIC.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -15,35 +15,36 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 use vambrace_core::{clock::Clock, redacted::Redacted};
-use vambrace_ledger::{Decision, Digest, Id, KeyKind, Reach, SigningKey, Timestamp, Verb};
+use vambrace_ledger::{Decision, DecisionReach, DecisionVerb, Digest, Id, KeyKind, SigningKey, Timestamp};
 use vambrace_store::{
-    ApprovalRow, AskChange, AskKind, AskState, Batch, Decided, Options, SqliteStore, StateDir, Store,
+    ApprovalChange, ApprovalKind, ApprovalRow, ApprovalState, Batch, DecisionRow, SqliteStore, StateDir,
+    Store, StoreOptions,
 };
 
 use crate::{
-    read::{Place, percentile},
-    report::{Must, Report},
+    read::{BenchProject, percentile},
+    report::{Report, Requirement},
 };
 
 const ROUNDS: usize = 200;
-/// Names the state folder to the child.
-const FOLDER: &str = "VAMBRACE_BENCH_WAKE";
+/// Environment variable with the state directory, for the child process.
+const STATE_DIR_VARIABLE: &str = "VAMBRACE_BENCH_WAKE";
 
 #[derive(Debug)]
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_785_000_000_000)
     }
 }
 
 pub(crate) fn run() -> Report {
-    if let Some(folder) = std::env::var_os(FOLDER) {
-        wait_for_all(Path::new(&folder));
+    if let Some(dir) = std::env::var_os(STATE_DIR_VARIABLE) {
+        wait_for_all(Path::new(&dir));
         return Report::new("wake");
     }
-    let place = Place::new();
+    let place = BenchProject::new();
     let state = place.project().with_file_name("wake-state");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let store = open(&state);
@@ -68,7 +69,7 @@ pub(crate) fn run() -> Report {
 
     let mut child = Command::new(std::env::current_exe().unwrap())
         .arg("wake")
-        .env(FOLDER, &state)
+        .env(STATE_DIR_VARIABLE, &state)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -94,24 +95,26 @@ pub(crate) fn run() -> Report {
     child.wait().unwrap();
 
     let mut report = Report::new("wake");
-    report.must("same process, p50", percentile(&mut same, 50), "ms", Must::AtMost(2.0));
-    report.must("other process, p50", percentile(&mut other, 50), "ms", Must::AtMost(20.0));
-    report.tell("same process, p99", percentile(&mut same, 99), "ms");
-    report.tell("other process, p99", percentile(&mut other, 99), "ms");
-    report.tell("the commit of the decision alone, p50", percentile(&mut commits, 50), "ms");
+    report.require("same process, p50", percentile(&mut same, 50), "ms", Requirement::AtMost(2.0));
+    report.require("other process, p50", percentile(&mut other, 50), "ms", Requirement::AtMost(20.0));
+    report.add("same process, p99", percentile(&mut same, 99), "ms");
+    report.add("other process, p99", percentile(&mut other, 99), "ms");
+    report.add("the commit of the decision alone, p50", percentile(&mut commits, 50), "ms");
     report
 }
 
-/// The child: listens for each question it is told, and tells when it knew.
-fn wait_for_all(folder: &Path) {
-    let store = open(folder);
+/// The child process: waits for each approval request that it reads an id of, and prints when it saw the decision.
+fn wait_for_all(dir: &Path) {
+    let store = open(dir);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for id in std::io::stdin().lines() {
         let id = id.unwrap();
         runtime.block_on(async {
-            let mut watch = store.questions().watch();
+            let mut watch = store.approval_queries().watch();
             println!("listening");
-            while store.questions().approval(&id).await.unwrap().unwrap().state == AskState::Pending {
+            while store.approval_queries().approval(&id).await.unwrap().unwrap().state
+                == ApprovalState::Pending
+            {
                 watch.changed(Duration::from_secs(5)).await;
             }
             println!("{}", nanos());
@@ -120,17 +123,19 @@ fn wait_for_all(folder: &Path) {
 }
 
 async fn settled(store: &SqliteStore, id: &str, listens: tokio::sync::oneshot::Sender<()>) -> u64 {
-    let mut watch = store.questions().watch();
+    let mut watch = store.approval_queries().watch();
     let mut listens = Some(listens);
-    while store.questions().approval(id).await.unwrap().unwrap().state == AskState::Pending {
+    while store.approval_queries().approval(id).await.unwrap().unwrap().state == ApprovalState::Pending {
         let _ = listens.take().map(|listens| listens.send(()));
         watch.changed(Duration::from_secs(5)).await;
     }
     nanos()
 }
 
-fn open(folder: &Path) -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::open(StateDir::open(folder).unwrap(), &Options::new(Arc::new(Still))).unwrap())
+fn open(dir: &Path) -> Arc<SqliteStore> {
+    Arc::new(
+        SqliteStore::open(StateDir::open(dir).unwrap(), &StoreOptions::new(Arc::new(FixedClock))).unwrap(),
+    )
 }
 
 async fn put(store: &SqliteStore, id: &str) {
@@ -144,7 +149,7 @@ async fn put(store: &SqliteStore, id: &str) {
         agent: text.clone(),
         project: text.clone(),
         tool: text.clone(),
-        kind: AskKind::Call,
+        kind: ApprovalKind::Call,
         risk: text.clone(),
         summary: text.clone(),
         why: text,
@@ -152,31 +157,31 @@ async fn put(store: &SqliteStore, id: &str) {
         asked: Digest::of(id.as_bytes()),
         digest: Digest::of(id.as_bytes()),
         revision: Digest::ZERO,
-        sealed: store.questions().vault().seal(id, b"a call").unwrap(),
-        created: Still.now(),
-        expires: Still.now().later(60_000),
-        state: AskState::Pending,
+        sealed: store.approval_queries().blob_cipher().seal(id, b"a call").unwrap(),
+        created: FixedClock.now(),
+        expires: FixedClock.now().later(60_000),
+        state: ApprovalState::Pending,
         delivered: false,
-        decided: None,
+        decision: None,
     };
-    store.commit(Batch::durable(Vec::new(), vec![AskChange::Open(row).into()])).await.unwrap();
+    store.commit(Batch::durable(Vec::new(), vec![ApprovalChange::Open(row).into()])).await.unwrap();
 }
 
-/// Decides; when the commit began and when it was done.
+/// Commits a decision; returns when the commit began and when it was done, in ns.
 async fn decide(store: &SqliteStore, id: &str) -> (u64, u64) {
     let key = SigningKey::new("approver/bench", KeyKind::Log, &[7; 32]).unwrap();
-    let (now, plan) = (Still.now(), Digest::of(id.as_bytes()));
+    let (now, plan) = (FixedClock.now(), Digest::of(id.as_bytes()));
     let about = Id::new(id).unwrap();
     let decision = Decision {
         about: about.clone(),
         plan,
-        verb: Verb::Approve,
-        reach: Reach::Once,
+        verb: DecisionVerb::Approve,
+        reach: DecisionReach::Once,
         at: now,
         expires: now.later(60_000),
     };
     let note = decision.sign(&key).unwrap();
-    let decided = Decided {
+    let decided = DecisionRow {
         verb: decision.verb,
         reach: decision.reach,
         digest: plan,
@@ -185,7 +190,7 @@ async fn decide(store: &SqliteStore, id: &str) -> (u64, u64) {
         by: Redacted::literal("bench"),
         reason: None,
     };
-    let change = AskChange::Decide { id: about, decided, note };
+    let change = ApprovalChange::Decide { id: about, decision: decided, note };
     let begun = nanos();
     store.commit(Batch::durable(Vec::new(), vec![change.into()])).await.unwrap();
     (begun, nanos())

@@ -1,4 +1,5 @@
-//! The package witness-log of PyPI on the same records: durable appends by 64 writers, and a log that was cut in half.
+//! Compared with the PyPI package witness-log on the same records: durable appends by 64 writers, and detection of a log
+//! that was truncated to half.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,12 +9,12 @@ use std::time::Instant;
 use rusqlite::Connection;
 use serde_json::Value;
 use vambrace_core::clock::Clock as _;
-use vambrace_ledger::Kind;
+use vambrace_ledger::FindingKind;
 use vambrace_store::{Batch, StateDir, Store as _, VerifyOptions, verify};
 
 use crate::ledger;
-use crate::report::{Must, Report};
-use crate::wall::Wall;
+use crate::report::{Report, Requirement};
+use crate::system_clock::SystemClock;
 
 const WRITERS: u64 = 64;
 const EACH: u64 = 60;
@@ -21,13 +22,13 @@ const ROUNDS: u32 = 3;
 
 pub(crate) fn run() -> Report {
     let base = std::env::var_os("VAMBRACE_BENCH_DIR").unwrap_or_else(|| ".".into());
-    let folder = tempfile::tempdir_in(base).expect("a folder on the disk");
+    let dir = tempfile::tempdir_in(base).expect("a temporary directory");
     let (mut ratios, mut rates, mut found, mut theirs_found) = (Vec::new(), (0.0, 0.0), 0.0, 0.0);
     for round in 0..ROUNDS {
-        let home = folder.path().join(format!("ours-{round}"));
+        let home = dir.path().join(format!("ours-{round}"));
         let ours = appends(&home);
-        let lines = folder.path().join(format!("lines-{round}"));
-        let theirs = peer(&home, &lines, &folder.path().join(format!("theirs-{round}")));
+        let lines = dir.path().join(format!("lines-{round}"));
+        let theirs = peer(&home, &lines, &dir.path().join(format!("theirs-{round}")));
         let count = theirs["records"].as_f64().expect("a count");
         let their_rate = count / theirs["wall"].as_f64().expect("a time");
         ratios.push(ours / their_rate);
@@ -37,16 +38,21 @@ pub(crate) fn run() -> Report {
     }
     ratios.sort_by(f64::total_cmp);
     let mut report = Report::new("witness-log");
-    report.must(
-        "durable appends, 64 writers, beside witness-log (median)",
+    report.require(
+        "durable appends, 64 writers, ours / witness-log (median)",
         ratios[ratios.len() / 2],
         "x",
-        Must::AtLeast(1.0),
+        Requirement::AtLeast(1.0),
     );
-    report.must("ours, cut in half: found", found / f64::from(ROUNDS), "of 1", Must::AtLeast(1.0));
-    report.tell("witness-log, cut in half: found", theirs_found / f64::from(ROUNDS), "of 1");
-    report.tell("ours, appends per second", rates.0, "/s");
-    report.tell("witness-log, appends per second", rates.1, "/s");
+    report.require(
+        "ours, truncation to half detected",
+        found / f64::from(ROUNDS),
+        "of 1",
+        Requirement::AtLeast(1.0),
+    );
+    report.add("witness-log, truncation to half detected", theirs_found / f64::from(ROUNDS), "of 1");
+    report.add("ours, appends per second", rates.0, "/s");
+    report.add("witness-log, appends per second", rates.1, "/s");
     report
 }
 
@@ -74,7 +80,7 @@ fn appends(home: &Path) -> f64 {
     (WRITERS * EACH) as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// The other one, on the lines that ours has written.
+/// Runs the peer on the lines that ours has written.
 fn peer(home: &Path, lines: &Path, journal: &Path) -> Value {
     let text: Vec<u8> = std::fs::read_dir(home.join("ledger"))
         .expect("segments")
@@ -94,15 +100,15 @@ fn peer(home: &Path, lines: &Path, journal: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Half of the records are gone, everywhere in the folder but in the checkpoints.
+/// Deletes half of the records, everywhere except in the checkpoints; whether verify reports it.
 fn cut_in_half_is_found(home: &Path) -> bool {
     let connection = Connection::open(home.join("vambrace.db")).expect("the database");
     connection
         .execute_batch("DELETE FROM ledger WHERE seq > (SELECT max(seq) / 2 FROM ledger)")
         .expect("half of the records");
     drop(connection);
-    let options = VerifyOptions::new(Wall.now());
-    let report =
-        verify(&StateDir::existing(home).expect("a folder"), &options, &mut |_| {}).expect("a check");
-    report.findings.faults().iter().any(|finding| finding.kind == Kind::ShorterThanCheckpoint)
+    let options = VerifyOptions::new(SystemClock.now());
+    let report = verify(&StateDir::existing(home).expect("a state directory"), &options, &mut |_| {})
+        .expect("a check");
+    report.findings.faults().iter().any(|finding| finding.kind == FindingKind::ShorterThanCheckpoint)
 }

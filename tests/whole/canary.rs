@@ -1,9 +1,10 @@
-//! Secrets of many kinds planted wherever an agent or a project could carry one, sent through every door; then outputs,
-//! ledger and the whole state folder are searched for them. Tokens are put together here.
+//! Secrets of many kinds, planted wherever an agent or a project could have one and sent through every entry point; then
+//! outputs, ledger and the whole state directory are searched for them. Tokens are concatenated here, so that no scanner
+//! finds one in this file.
 
 use serde_json::json;
 
-use crate::home::{CANARY, Home, stands_in};
+use crate::home::{CANARY, Home, file_containing};
 use crate::mcp::Server;
 
 struct Canaries {
@@ -39,21 +40,21 @@ fn canaries() -> Canaries {
     Canaries { all, file }
 }
 
-fn silent(canaries: &Canaries, text: &str, what: &str) {
+fn assert_no_canary(canaries: &Canaries, text: &str, source: &str) {
     for canary in &canaries.all {
-        assert!(!text.contains(canary.as_str()), "{what} tells `{canary}`:\n{text}");
+        assert!(!text.contains(canary.as_str()), "{source} reveals `{canary}`:\n{text}");
     }
 }
 
-// T21, S11: nothing that a redactor can know leaves by any door, or reaches the disk
+// T21, S11: nothing that a redactor can know leaves by any entry point or reaches the disk
 #[test]
-fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
+fn planted_secrets_leave_by_no_entry_point_and_reach_no_disk() {
     let canaries = canaries();
     let home = Home::new();
     home.write("notes.txt", &canaries.file);
     let token = canaries.all[0].clone();
     home.write(&format!("docs/{token}.md"), "x\n");
-    let doors: Vec<Vec<String>> = [
+    let commands: Vec<Vec<String>> = [
         vec!["call", "read_file", "path=notes.txt"],
         vec!["call", "read_file", "path=notes.txt", "--json"],
         vec!["call", "read_file", "path=notes.txt", "start_line=2", "end_line=5", "--json"],
@@ -73,10 +74,10 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
     .into_iter()
     .map(|words| words.into_iter().map(str::to_owned).collect())
     .collect();
-    for words in &doors {
+    for words in &commands {
         let ran = home.run(words);
-        let told = format!("{}{}", ran.out, ran.err);
-        silent(&canaries, &told, &words.join(" "));
+        let output = format!("{}{}", ran.out, ran.err);
+        assert_no_canary(&canaries, &output, &words.join(" "));
     }
     // As arguments, names, ids and errors.
     for canary in &canaries.all {
@@ -97,12 +98,12 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
             vec!["explain".to_owned(), "read_file".to_owned(), format!("path={canary}"), "--json".to_owned()],
         ] {
             let ran = home.run(&words);
-            // A password without a context around it is known to nobody.
+            // A password without a context cannot be recognised.
             if canary.contains("canary-Kq7") || canary.contains("canaryPw42") || *canary == canaries.all[6] {
                 continue;
             }
-            let told = format!("{}{}", ran.out, ran.err);
-            assert!(!told.contains(canary.as_str()), "{words:?} tells it: {told}");
+            let output = format!("{}{}", ran.out, ran.err);
+            assert!(!output.contains(canary.as_str()), "{words:?} reveals it: {output}");
         }
     }
     let mut server = Server::greeted(&home, &[]);
@@ -111,32 +112,32 @@ fn planted_secrets_leave_by_no_door_and_reach_no_disk() {
         ("search_file", json!({"regex": "."})),
         ("list_files", json!({"recursive": true})),
     ] {
-        let told = server.call(tool, args).to_string();
-        silent(&canaries, &told, tool);
+        let result = server.call(tool, args).to_string();
+        assert_no_canary(&canaries, &result, tool);
     }
     for words in [["audit", "tail", "--json"], ["timeline", "--limit", "50"], ["audit", "verify", "--json"]] {
         let ran = home.run(words);
-        silent_known(&canaries, &format!("{}{}", ran.out, ran.err), &words.join(" "));
+        assert_no_recognisable_canary(&canaries, &format!("{}{}", ran.out, ran.err), &words.join(" "));
     }
     for canary in canaries.all.iter().filter(|canary| !is_bare(&canaries, canary)) {
-        assert_eq!(stands_in(&home.state(), canary), None, "`{canary}` is on disk");
+        assert_eq!(file_containing(&home.state(), canary), None, "`{canary}` is on disk");
     }
 }
 
-/// A value that was sent without any context: nobody could know it for a secret.
+/// A value that was sent without any context and cannot be recognised as a secret.
 fn is_bare(canaries: &Canaries, canary: &str) -> bool {
     canary.contains("canary-Kq7") || canary.contains("canaryPw42") || canary == canaries.all[6]
 }
 
-fn silent_known(canaries: &Canaries, text: &str, what: &str) {
+fn assert_no_recognisable_canary(canaries: &Canaries, text: &str, source: &str) {
     for canary in canaries.all.iter().filter(|canary| !is_bare(canaries, canary)) {
-        assert!(!text.contains(canary.as_str()), "{what} tells `{canary}`:\n{text}");
+        assert!(!text.contains(canary.as_str()), "{source} reveals `{canary}`:\n{text}");
     }
 }
 
-// T21: secret scopes: a file's value is masked, and a new value as soon as it is there
+// T21: secret scopes: a file's value is masked, and so is a new value as soon as the file has it
 #[test]
-fn the_value_of_a_scope_is_masked_and_may_change() {
+fn the_value_of_a_secret_scope_is_masked_and_may_change() {
     let home = Home::bare();
     std::fs::write(home.path("key.txt"), "scope-value-one-1\n").unwrap();
     let config = format!(
@@ -158,7 +159,7 @@ fn the_value_of_a_scope_is_masked_and_may_change() {
     assert!(ran.out.contains("SecretScopeDenied") && !ran.out.contains("scope-value"), "{ran:?}");
 }
 
-// T21, S11: what the broker's environment holds is in no child's, and the child finds it nowhere
+// T21, S11: secrets of the broker's environment are not in a child's environment, and the child finds them nowhere
 #[test]
 fn children_see_no_secret_of_the_brokers_environment() {
     let home = Home::bare();
@@ -175,14 +176,14 @@ fn children_see_no_secret_of_the_brokers_environment() {
             home.command(["sandbox", "run"].iter().chain(options).chain(&["--", "/bin/sh", "-c", script]));
         command.envs(secrets.iter().map(|(name, value)| (name, value)));
         let output = command.output().unwrap();
-        let told =
+        let text =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(told.contains("PATH=") || told.contains("PWD="), "the child told nothing: {told}");
+        assert!(text.contains("PATH=") || text.contains("PWD="), "the child printed no environment: {text}");
         for secret in secrets.iter().map(|(_, value)| value.as_str()).chain([CANARY]) {
-            assert!(!told.contains(secret), "{options:?} tells `{secret}`:\n{told}");
+            assert!(!text.contains(secret), "{options:?} reveals `{secret}`:\n{text}");
         }
     }
     for (_, secret) in &secrets {
-        assert_eq!(stands_in(&home.state(), secret), None, "`{secret}` is on disk");
+        assert_eq!(file_containing(&home.state(), secret), None, "`{secret}` is on disk");
     }
 }

@@ -1,11 +1,11 @@
-//! Changes of files from outside: the whole workflow of 003 at the command line, scenario 2 of 001, credentials, MCP.
+//! File changes through the binary: the whole proposal workflow at the command line, the config.json scenario, credentials, MCP.
 
 use std::io::Write as _;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::home::{Home, Ran, stands_in};
+use crate::home::{Home, Ran, file_containing};
 use crate::mcp::Server;
 
 pub(crate) const PHRASE: &str = "correct horse battery";
@@ -31,9 +31,9 @@ pub(crate) fn propose(home: &Home, tool: &str, args: Value) -> String {
     answer["details"]["hitl"]["hitl_id"].as_str().unwrap().to_owned()
 }
 
-// B6, B3, A14: propose, show, approve, applied, rolled back; every record, and the ledger is good
+// B6, B3, A14: propose, show, approve, apply, roll back; all records are there and the ledger verifies
 #[test]
-fn the_whole_workflow_at_the_command_line() {
+fn whole_workflow_at_the_command_line() {
     let home = Home::new();
     let id = propose(&home, "write_file", json!({"path": "src/new.rs", "content": "fn new() {}\n"}));
     assert_eq!(read(&home, "src/new.rs"), None);
@@ -41,7 +41,7 @@ fn the_whole_workflow_at_the_command_line() {
     assert_eq!(listed[0]["id"].as_str(), Some(id.as_str()));
     assert_eq!((listed[0]["risk"].as_str(), listed[0]["state"].as_str()), (Some("MEDIUM"), Some("pending")));
     let shown = home.run(["approvals", "show", &id]);
-    for words in ["CREATE FILE src/new.rs", "+fn new() {}", "command-line", "s left", "on yes"] {
+    for words in ["CREATE FILE src/new.rs", "+fn new() {}", "command-line", "s left", "approve  "] {
         assert!(shown.out.contains(words), "{words}: {shown:?}");
     }
     let applied = decide(&home, &["approvals", "approve", &id, "--json"]);
@@ -68,7 +68,7 @@ fn the_whole_workflow_at_the_command_line() {
     assert_eq!(verified.code, 0, "{verified:?}");
 }
 
-// B6: the short end of an id is enough, a wrong one is told
+// B6: the end of an id is enough; a wrong one is reported
 #[test]
 fn ids_are_found_by_their_end() {
     let home = Home::new();
@@ -80,9 +80,9 @@ fn ids_are_found_by_their_end() {
     assert_eq!((none.code, none.json()["error"]["code"].as_str()), (4, Some("ProposalNotFound")));
 }
 
-// 003: the workflow of a rejection; nothing changes, the agent hears why, and the proposal is used up
+// Rejection: nothing changes, the agent gets the reason, and the proposal cannot be used again
 #[test]
-fn a_rejected_proposal_changes_nothing_and_the_agent_hears_why() {
+fn rejected_proposal_changes_nothing_and_the_agent_gets_the_reason() {
     let home = Home::new();
     home.write("src/kept.rs", "old\n");
     let args = json!({"path": "src/kept.rs", "content": "new\n"});
@@ -100,9 +100,9 @@ fn a_rejected_proposal_changes_nothing_and_the_agent_hears_why() {
     assert_eq!(rejected, 1);
 }
 
-// 003: the workflow of a modification: approved under its path, and refused under another or when somebody was faster
+// Modification: approved with its path, denied with another path or if the file has changed
 #[test]
-fn an_existing_file_is_modified_under_its_own_path_only_while_it_is_the_same() {
+fn existing_file_is_modified_only_with_its_path_and_while_unchanged() {
     let home = Home::new();
     home.write("src/kept.rs", "old\n");
     let id = propose(&home, "write_file", json!({"path": "src/kept.rs", "content": "new\n"}));
@@ -119,9 +119,9 @@ fn an_existing_file_is_modified_under_its_own_path_only_while_it_is_the_same() {
     assert_eq!(read(&home, "src/kept.rs").as_deref(), Some("by hand\n"));
 }
 
-// A13 scenario 2: HIGH, asked, shown, approved, applied; the waiting agent gets the result
+// A13 scenario 2: a HIGH change is requested, shown, approved and applied; the waiting agent gets the result
 #[test]
-fn scenario_2_the_agent_wants_to_change_config_json() {
+fn scenario_2_agent_changes_config_json_after_approval() {
     let home = Home::new();
     home.write("config.json", "{\"debug\": false}\n");
     let mut agent = home
@@ -143,7 +143,7 @@ fn scenario_2_the_agent_wants_to_change_config_json() {
                 (listed[0]["risk"].as_str(), listed[0]["summary"].as_str()),
                 (Some("HIGH"), Some("MODIFY config.json"))
             );
-            assert!(listed[0]["seconds_left"].as_i64().unwrap() > 500, "the deadline of HIGH: {listed}");
+            assert!(listed[0]["seconds_left"].as_i64().unwrap() > 500, "deadline of HIGH requests: {listed}");
             break id.to_owned();
         }
         assert!(agent.try_wait().unwrap().is_none(), "the agent did not wait");
@@ -160,9 +160,9 @@ fn scenario_2_the_agent_wants_to_change_config_json() {
     assert_eq!(read(&home, "config.json").as_deref(), Some("{\"debug\": true}\n"));
 }
 
-// DESIGN 4.6: deciding takes the key or a token that decides; `--yes` is no credential
+// A decision needs the approver key or an approver token; `--yes` is not a credential (docs/contract.md, Command line)
 #[test]
-fn only_the_key_or_a_token_that_decides_decides() {
+fn only_the_approver_key_or_an_approver_token_can_decide() {
     let home = Home::new();
     let id = propose(&home, "write_file", json!({"path": "a.txt", "content": "a\n"}));
     for args in [
@@ -188,13 +188,13 @@ fn only_the_key_or_a_token_that_decides_decides() {
     assert_eq!(wrong.code, 4, "{wrong:?}");
     assert_eq!(read(&home, "a.txt"), None);
     let (approver, secret) = token("approver");
-    // Its letters may have the sign in them that stands between its parts.
+    // The random part may contain the separator too.
     let (_, random) = secret.split_once(&format!("{approver}_")).unwrap();
-    assert_eq!(stands_in(&home.state(), random), None, "a token is kept hashed");
+    assert_eq!(file_containing(&home.state(), random), None, "only the hash of a token is stored");
     let ran = with(&home, &[("VAMBRACE_TOKEN", &secret)], &["approvals", "approve", &id]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(read(&home, "a.txt").as_deref(), Some("a\n"));
-    // Who decides questions makes nobody who decides, and takes no token back.
+    // An approver token can neither create nor revoke tokens.
     for args in [vec!["token", "create", "admin"], vec!["token", "revoke", &approver]] {
         let ran = with(&home, &[("VAMBRACE_TOKEN", &secret)], &args);
         assert_eq!(ran.code, 4, "{args:?}: {ran:?}");
@@ -205,7 +205,7 @@ fn only_the_key_or_a_token_that_decides_decides() {
     assert_eq!(ran.code, 4, "{ran:?}");
     let verified = home.run(["audit", "verify"]);
     assert_eq!(verified.code, 0, "{verified:?}");
-    // The passphrase can be changed; the old one opens nothing then.
+    // After a change of the passphrase, the old one is not accepted.
     let changed = with(
         &home,
         &[("VAMBRACE_PASSPHRASE", PHRASE), ("VAMBRACE_NEW_PASSPHRASE", "another one")],
@@ -220,9 +220,9 @@ fn only_the_key_or_a_token_that_decides_decides() {
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
-// DESIGN 1.6: the record says who decided; what it takes to decide is nowhere in the clear
+// The record names the approver; the passphrase is stored nowhere
 #[test]
-fn the_record_says_who_decided_and_no_secret_is_kept() {
+fn record_names_the_approver_and_no_passphrase_is_stored() {
     let home = Home::new();
     let id = propose(&home, "write_file", json!({"path": "a.txt", "content": "a\n"}));
     assert_eq!(decide(&home, &["approvals", "approve", &id]).code, 0);
@@ -230,12 +230,12 @@ fn the_record_says_who_decided_and_no_secret_is_kept() {
     let approved =
         home.records().into_iter().find(|record| record["event_type"] == "approval.approved").unwrap();
     assert!(approved["message"].as_str().unwrap().contains("approver/ada"), "{approved}");
-    assert_eq!(stands_in(&home.state(), PHRASE), None);
+    assert_eq!(file_containing(&home.state(), PHRASE), None);
 }
 
-// `--yes` decides the question that the call asks, with the key
+// `call --yes` approves its own request, with the approver key
 #[test]
-fn a_call_with_yes_is_decided_at_once() {
+fn call_with_yes_is_approved_at_once() {
     let home = Home::new();
     let ran = decide(&home, &["call", "write_file", "path=y.txt", "content=y", "--yes", "--json"]);
     assert_eq!((ran.code, ran.json()["data"]["applied"].as_bool()), (0, Some(true)), "{ran:?}");
@@ -246,7 +246,7 @@ fn a_call_with_yes_is_decided_at_once() {
 
 // A7: grants are listed and revoked
 #[test]
-fn a_grant_is_listed_and_revoked() {
+fn grant_is_listed_and_revoked() {
     let home = Home::new();
     let id = propose(&home, "write_file", json!({"path": "src/a.rs", "content": "a\n"}));
     assert_eq!(decide(&home, &["approvals", "approve", &id, "--scope", "class"]).code, 0);
@@ -260,7 +260,7 @@ fn a_grant_is_listed_and_revoked() {
     assert_eq!(home.run(["audit", "verify"]).code, 0);
 }
 
-// A project's file cannot make a client decide
+// Counts in the user's configuration only, not in a project's
 const CLIENTS: &str = "approvals: {trusted_clients: [tester]}\n";
 
 fn greeted(home: &Home, capabilities: Value) -> Server {
@@ -282,9 +282,9 @@ fn form(server: &mut Server) -> (Value, Value) {
     (asked["id"].clone(), asked["params"].clone())
 }
 
-// Over MCP: a client without forms and progress takes the id and comes back
+// MCP client without forms and progress: it gets the id and repeats the call
 #[test]
-fn a_plain_client_takes_the_id_and_hears_the_outcome_later() {
+fn simple_client_gets_the_id_and_the_outcome_later() {
     let home = Home::new();
     let mut server = Server::greeted(&home, &[]);
     let args = json!({"path": "m.txt", "content": "m\n"});
@@ -299,9 +299,9 @@ fn a_plain_client_takes_the_id_and_hears_the_outcome_later() {
     assert_eq!(heard["result"]["structuredContent"]["data"]["applied"], true, "{heard}");
 }
 
-// Over MCP: a client that takes progress waits, and is woken by a decision in another process
+// MCP client with progress: it waits, and a decision in another process wakes it
 #[test]
-fn a_client_with_progress_waits_for_the_decision() {
+fn client_with_progress_waits_for_the_decision() {
     let home = Home::new();
     let mut server = Server::greeted(&home, &[]);
     send(&mut server, 7, "p.txt", json!({"progressToken": "t"}));
@@ -321,9 +321,9 @@ fn a_client_with_progress_waits_for_the_decision() {
     assert!(error["message"].as_str().unwrap().contains("not now"));
 }
 
-// A12, issue 5: a form of a client that the user trusts decides
+// A12, issue 5: a form of a client that the user trusts can decide
 #[test]
-fn a_form_of_a_trusted_client_decides() {
+fn form_of_a_trusted_client_decides() {
     let home = Home::new();
     home.user_config(CLIENTS);
     let mut server = greeted(&home, json!({"elicitation": {}}));
@@ -341,9 +341,9 @@ fn a_form_of_a_trusted_client_decides() {
     assert_eq!(home.run(["audit", "verify"]).code, 0);
 }
 
-// A5, A7: in a form too, HIGH takes its name and not a click, and nobody agrees to what the form does not show
+// A5, A7: in a form too, a HIGH request needs the typed name, and a change that the form does not show cannot be approved
 #[test]
-fn a_form_takes_the_name_of_what_is_high_and_shows_all_or_decides_nothing() {
+fn form_needs_the_name_for_high_and_cannot_approve_a_truncated_change() {
     let home = Home::new();
     home.user_config(CLIENTS);
     let mut server = greeted(&home, json!({"elicitation": {}}));
@@ -374,9 +374,9 @@ fn a_form_takes_the_name_of_what_is_high_and_shows_all_or_decides_nothing() {
     assert_eq!(read(&home, "long.txt"), None);
 }
 
-// A12, issue 5: the form of any other client shows how to decide and decides nothing, whatever it answers
+// A12, issue 5: the form of any other client only explains how to decide; its response has no effect
 #[test]
-fn a_form_of_another_client_decides_nothing() {
+fn form_of_an_untrusted_client_decides_nothing() {
     for trusted_by_project in [false, true] {
         let home = if trusted_by_project {
             Home::with(&format!("roles: {{default: dev}}\n{CLIENTS}"))
@@ -396,7 +396,7 @@ fn a_form_of_another_client_decides_nothing() {
     }
 }
 
-/// A request of the revision of 2026, which says with each what the client is.
+/// A request of revision 2026-07-28, which carries the client information in every request.
 fn modern(server: &mut Server, id: u32, more: Value) -> Value {
     let mut params = json!({
         "name": "write_file", "arguments": {"path": "i.txt", "content": "i\n"},
@@ -411,7 +411,7 @@ fn modern(server: &mut Server, id: u32, more: Value) -> Value {
     server.receive().unwrap()
 }
 
-// 2026-07-28: input_required, answered with the retry
+// 2026-07-28: input_required, answered in the repeated call
 #[test]
 fn input_required_of_a_trusted_client_decides() {
     let home = Home::new();
@@ -434,9 +434,9 @@ fn input_required_of_a_trusted_client_decides() {
     assert_eq!(read(&home, "i.txt").as_deref(), Some("i\n"));
 }
 
-// T25: what comes back malformed, with the state of another question, twice or too late decides nothing
+// T25: a response that is malformed, for another request, repeated or late decides nothing
 #[test]
-fn an_answer_to_a_form_counts_once_and_for_its_own_question() {
+fn form_response_counts_once_and_only_for_its_request() {
     let home = Home::new();
     home.user_config(CLIENTS);
     let mut server = Server::start(&home, &[]);
@@ -458,7 +458,7 @@ fn an_answer_to_a_form_counts_once_and_for_its_own_question() {
         modern(&mut server, 4, json!({"requestState": own, "inputResponses": {"decision": bad}}));
     }
     assert_eq!((read(&home, "i.txt"), read(&home, "j.txt")), (None, None));
-    // Too late: it was decided elsewhere.
+    // Too late: the request was decided elsewhere.
     let id = others.as_str().unwrap();
     assert_eq!(decide(&home, &["approvals", "reject", id, "--reason", "no"]).code, 0);
     let late = json!({"arguments": other, "requestState": others, "inputResponses": {"decision": said}});
@@ -472,9 +472,9 @@ fn an_answer_to_a_form_counts_once_and_for_its_own_question() {
     assert_eq!((applied, read(&home, "j.txt")), (1, None));
 }
 
-// DESIGN 4.6: where there is an approver key, trusting a configuration takes it
+// If there is an approver key, trusting a configuration needs it (docs/contract.md, Command line)
 #[test]
-fn trust_takes_the_key_once_there_is_one() {
+fn trust_needs_the_approver_key_if_there_is_one() {
     let home = Home::new();
     assert_eq!(decide(&home, &["call", "write_file", "path=a.txt", "content=a", "--yes"]).code, 0);
     home.write(".vambrace/config.yaml", "roles: {default: dev}\nlimits: {read_bytes: 100}\n");
@@ -488,9 +488,9 @@ fn trust_takes_the_key_once_there_is_one() {
     assert_eq!(home.run(["audit", "verify"]).code, 0);
 }
 
-// T7: lines that stay complete a secret as well as lines that come
+// T7: existing lines can complete a secret, like added ones
 #[test]
-fn a_secret_completed_by_lines_that_stay_is_refused() {
+fn secret_completed_by_existing_lines_is_denied() {
     let home = Home::new();
     let body = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtz\n".repeat(6);
     let (first, last) =
@@ -501,24 +501,24 @@ fn a_secret_completed_by_lines_that_stay_is_refused() {
         assert_eq!(answer["error"]["code"], "SecretInContent", "{code} {answer}");
         assert_eq!(read(&home, path).as_deref(), Some(content));
     };
-    // The first line is put above a body that stands there.
+    // The BEGIN line is added above an existing body.
     let edit = |spec: &str, operation: &str, content: &str| json!({"path": "src/k.txt", "edits": [{"operation": operation, "spec": spec, "content": content}]});
     let args = edit("# here\n", "append_after", &first);
     refused("src/k.txt", &format!("# here\n{body}"), "edit_file", args);
-    // What kept them apart goes: nothing is added at all.
+    // The line between them is removed; nothing is added.
     let args = edit("not a key\n", "delete", "");
     refused("src/k.txt", &format!("{first}not a key\n{body}{last}"), "edit_file", args);
-    // A placeholder by another spelling.
+    // A placeholder in another spelling.
     let args = edit("secret: x\n", "replace", "secret: [redacted:env:0123abcd]\n");
     refused("src/k.txt", "secret: x\n", "edit_file", args);
-    // What stood there may stay beside other changes.
+    // An existing secret may stay next to other changes.
     home.write("src/k.txt", &format!("a\n{first}{body}{last}"));
     propose(&home, "edit_file", edit("a\n", "replace", "b\n"));
 }
 
-// A12: a token past its time is not told as one that counts
+// A12
 #[test]
-fn an_expired_token_is_listed_as_such() {
+fn expired_token_is_listed_as_expired() {
     let home = Home::new();
     let made = |days: &str| decide(&home, &["token", "create", "approver", "--days", days, "--json"]).json();
     let (over, counts) = (made("0")["id"].clone(), made("1")["id"].clone());

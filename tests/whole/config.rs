@@ -1,10 +1,10 @@
-//! Configuration from outside: trust, layers, faults with their place.
+//! Configuration as a user sees it: trust, layers, errors with their position.
 
 use crate::home::Home;
 
-// T24: an untrusted project only narrows; a changed one is not trusted any more
+// T24: an untrusted project only narrows; a changed one is no longer trusted
 #[test]
-fn a_projects_file_counts_only_once_it_is_trusted() {
+fn a_project_file_applies_only_after_it_is_trusted() {
     let home = Home::bare();
     home.write(".vambrace/config.yaml", "roles: {default: dev}\n");
     let (code, answer) = home.call("read_file", r#"{"path":"src/main.rs"}"#);
@@ -20,7 +20,7 @@ fn a_projects_file_counts_only_once_it_is_trusted() {
 
 // An untrusted project still narrows what the user allows
 #[test]
-fn an_untrusted_file_narrows_the_users() {
+fn an_untrusted_project_file_narrows_the_user_configuration() {
     let home = Home::bare();
     home.user_config("roles: {default: dev}\n");
     assert_eq!(home.call("read_file", r#"{"path":"docs/guide.md"}"#).0, 0);
@@ -33,9 +33,9 @@ fn an_untrusted_file_narrows_the_users() {
     assert_eq!(home.call("read_file", r#"{"path":"notes.txt"}"#).0, 0);
 }
 
-// T5: roles are chosen among those granted above the project
+// T5: a role must be granted by a layer above the project
 #[test]
-fn roles_are_chosen_among_the_granted() {
+fn only_granted_roles_can_be_chosen() {
     let home = Home::new();
     let read = |role: &str, path: &str| {
         home.run(["call", "read_file", &format!("path={path}"), "--role", role]).code
@@ -54,9 +54,9 @@ fn roles_are_chosen_among_the_granted() {
     assert_eq!(read("dev", "src/main.rs"), 4);
 }
 
-// The organisation's file is above everything
+// The organisation's file overrides every other layer
 #[test]
-fn the_organisation_outranks_everybody() {
+fn the_organisation_file_overrides_every_layer() {
     let home = Home::new();
     std::fs::write(
         home.path("org.yaml"),
@@ -70,7 +70,7 @@ fn the_organisation_outranks_everybody() {
     assert!(message.contains("organisation denies") && message.contains("closed for the audit"), "{message}");
 }
 
-// Moving the service root moves no rule: neither an untrusted nor a trusted file dodges what stands above it
+// Moving the service root moves no rule: neither an untrusted nor a trusted file evades the layers above it
 #[test]
 fn moving_the_service_root_moves_no_rule() {
     let home = Home::bare();
@@ -89,15 +89,15 @@ fn moving_the_service_root_moves_no_rule() {
         let (_, found) = home.call("search_file", r#"{"regex":"Guide"}"#);
         assert_eq!(found["data"]["total"], 0, "{found}");
     }
-    // A role's paths are read as whoever wrote them saw the project.
+    // A role's paths are relative to the project as seen by the layer that defines them.
     home.user_config("roles:\n  default: doc\n  doc: {paths: [guide/]}\n");
     home.write("docs/guide/inner.md", "inner\n");
     assert_ne!(home.call("read_file", r#"{"path":"guide/inner.md"}"#).0, 0);
 }
 
-// A rule of the organisation that asks is not answered by the project's own allow rule
+// An ask rule of the organisation is not overridden by the project's allow rule
 #[test]
-fn a_project_does_not_answer_the_organisations_questions() {
+fn a_project_cannot_allow_what_the_organisation_asks_about() {
     let home =
         Home::with("roles: {default: dev}\napprovals:\n  rules:\n    - {paths: ['**'], decision: allow}\n");
     std::fs::write(home.path("org.yaml"), "approvals:\n  rules:\n    - {paths: [docs/], decision: ask}\n")
@@ -106,9 +106,9 @@ fn a_project_does_not_answer_the_organisations_questions() {
     assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).0, 0);
 }
 
-// A named organisation file that is not there is a fault, not an absent policy
+// A named organisation file that is missing is an error, not an empty policy
 #[test]
-fn a_missing_organisation_file_denies() {
+fn a_missing_organisation_file_denies_every_call() {
     let home = Home::new();
     let mut command = home.command(["call", "read_file", "path=src/main.rs"]);
     let output = command.env("VAMBRACE_ORG_CONFIG", home.path("typo.yaml")).output().unwrap();
@@ -116,7 +116,7 @@ fn a_missing_organisation_file_denies() {
 }
 
 #[test]
-fn a_misspelt_tool_in_a_rule_is_an_error() {
+fn a_misspelled_tool_in_a_rule_is_an_error() {
     let home = Home::new();
     home.user_config("approvals:\n  rules:\n    - {tools: [read_fil], decision: deny}\n");
     let ran = home.run(["call", "read_file", "path=src/main.rs"]);
@@ -124,9 +124,9 @@ fn a_misspelt_tool_in_a_rule_is_an_error() {
     assert!(ran.err.contains("the nearest tool is `read_file`"), "{ran:?}");
 }
 
-// Fail closed: a damaged policy denies everything and says where it is damaged
+// Fail closed: an invalid policy denies everything and reports the position of the error
 #[test]
-fn a_damaged_configuration_denies_everything_with_its_place() {
+fn an_invalid_configuration_denies_everything_and_reports_its_position() {
     let home = Home::new();
     for (config, place, words) in [
         ("limts: {}\n", ":1:1", "limits"),
@@ -147,8 +147,8 @@ fn a_damaged_configuration_denies_everything_with_its_place() {
         ] {
             let ran = home.run(&args);
             assert_eq!(ran.code, 4, "{config}: {ran:?}");
-            let said = format!("{}{}", ran.out, ran.err);
-            assert!(said.contains(place) && said.contains(words), "{config}: {ran:?}");
+            let output = format!("{}{}", ran.out, ran.err);
+            assert!(output.contains(place) && output.contains(words), "{config}: {ran:?}");
         }
         assert_ne!(home.run(["policy", "check"]).code, 0);
     }
@@ -174,15 +174,17 @@ fn older_layouts_load() {
     assert_eq!(home.call("read_file", r#"{"path":"src/main.rs"}"#).1["data"]["content"], "fn ma");
 }
 
-// Fail closed: a project's file that cannot be read denies everything, rather than saying nothing
+// Fail closed: a project file that cannot be read denies everything instead of being ignored
 #[test]
-fn an_unusable_project_file_denies_everything_on_record() {
+fn an_unusable_project_file_denies_everything_and_is_recorded() {
     type Spoil = fn(&Home);
     let spoils: [(&str, Spoil); 5] = [
-        ("a folder", |home| std::fs::create_dir_all(home.project().join(".vambrace/config.yaml")).unwrap()),
+        ("a directory", |home| {
+            std::fs::create_dir_all(home.project().join(".vambrace/config.yaml")).unwrap()
+        }),
         ("a file in its place", |home| home.write(".vambrace", "x")),
         ("another name", |home| home.write(".vambrace/config.yml", "workspace: {block: [notes.txt]}\n")),
-        ("a link", |home| {
+        ("a symlink", |home| {
             std::fs::create_dir(home.project().join(".vambrace")).unwrap();
             std::os::unix::fs::symlink("/dev/null", home.project().join(".vambrace/config.yaml")).unwrap();
         }),
@@ -209,9 +211,9 @@ fn an_unusable_project_file_denies_everything_on_record() {
     }
 }
 
-// Decision model, property 9: no damage to a trusted file lets more through; it is not the trusted one any more
+// Decision model, property 9: no damage to a trusted file allows more, since the file is no longer the trusted one
 #[test]
-fn no_truncation_or_changed_byte_of_a_trusted_file_lets_anything_through() {
+fn no_truncation_or_changed_byte_of_a_trusted_file_allows_anything() {
     let whole = "roles: {default: dev}\napprovals:\n  rules:\n    - {paths: [docs/], decision: deny}\n    - {paths: [src/], decision: deny}\n";
     let home = Home::with(whole);
     assert_eq!(home.call("read_file", r#"{"path":"notes.txt"}"#).0, 0);
@@ -227,12 +229,12 @@ fn no_truncation_or_changed_byte_of_a_trusted_file_lets_anything_through() {
 }
 
 #[test]
-fn a_project_inside_a_project_is_not_set_up_by_chance() {
+fn init_inside_a_project_is_rejected() {
     let home = Home::new();
     let ran = home.run(["init", "--workspace", "src"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(!home.project().join("src/.vambrace").exists());
-    // From a subfolder the project above is found.
+    // A call from a subdirectory finds the project above.
     let output = home
         .command(["call", "read_file", "path=src/main.rs"])
         .current_dir(home.project().join("src"))
@@ -241,18 +243,18 @@ fn a_project_inside_a_project_is_not_set_up_by_chance() {
 }
 
 #[test]
-fn the_state_never_lies_in_the_workspace() {
+fn a_state_directory_inside_the_workspace_is_rejected() {
     let home = Home::new();
     let mut command = home.command(["call", "read_file", "path=src/main.rs"]);
     let output = command.env("VAMBRACE_HOME", home.project().join("state")).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&output.stderr).contains("overlap"));
-    assert!(!home.project().join("state").exists(), "nothing is made before it is refused");
+    assert!(!home.project().join("state").exists(), "the directory was created before it was rejected");
 }
 
-// S2: a skill only narrows; without permissions it has nothing
+// S2: a skill only narrows; without permissions it can do nothing
 #[test]
-fn a_skill_narrows() {
+fn a_skill_only_narrows_permissions() {
     let home = Home::new();
     let skill = |name: &str, path: &str| {
         home.run(["call", "read_file", &format!("path={path}"), "--skill", name]).code

@@ -1,4 +1,4 @@
-//! The server is killed again and again; whatever it acknowledged is in the ledger afterwards.
+//! The server is killed repeatedly; every record it acknowledged is in the ledger afterwards.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn no_acknowledged_record_is_lost_when_the_server_is_killed() {
         for _ in 0..calls {
             note(&server.receive().unwrap());
         }
-        // The rest is under way: somewhere between its start and its end.
+        // The other calls are in progress.
         server.child.kill().unwrap();
         while let Some(answer) = server.receive() {
             note(&answer);
@@ -46,13 +46,13 @@ fn no_acknowledged_record_is_lost_when_the_server_is_killed() {
 
 const CHANGES: usize = 500;
 
-/// Numbers without a pattern, the same in every run.
-struct Dice(u64);
+/// Pseudo-random numbers, the same in every run.
+struct Lcg(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Lcg {
+    fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
+        (self.0 >> 33) % bound
     }
 }
 
@@ -81,7 +81,7 @@ fn change(number: usize) -> (serde_json::Value, Vec<(String, String)>) {
 fn no_change_is_half_applied_and_no_decision_lost_when_the_server_is_killed() {
     let home = Home::new();
     home.user_config("approvals: {trusted_clients: [tester], proposal_ttl_sec: 86400}\n");
-    let mut dice = Dice(5);
+    let mut random = Lcg(5);
     let mut acknowledged = Vec::new();
     let (mut number, mut kills) = (0, 0);
     while number < CHANGES {
@@ -89,8 +89,8 @@ fn no_change_is_half_applied_and_no_decision_lost_when_the_server_is_killed() {
         let info = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "tester", "version": "1"}});
         server.ask("initialize", info);
         server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        let whole = dice.roll(12);
-        let phase = dice.roll(3);
+        let whole = random.below(12);
+        let phase = random.below(3);
         for call in 0..=whole {
             let last = call == whole;
             let (params, _) = change(number);
@@ -107,8 +107,8 @@ fn no_change_is_half_applied_and_no_decision_lost_when_the_server_is_killed() {
             if last && phase == 1 {
                 break;
             }
-            let said = json!({"action": "accept", "content": {"decision": "approve"}});
-            server.send(&json!({"jsonrpc": "2.0", "id": form["id"], "result": said}).to_string());
+            let decision = json!({"action": "accept", "content": {"decision": "approve"}});
+            server.send(&json!({"jsonrpc": "2.0", "id": form["id"], "result": decision}).to_string());
             if last {
                 break;
             }
@@ -116,8 +116,8 @@ fn no_change_is_half_applied_and_no_decision_lost_when_the_server_is_killed() {
             assert_eq!(answer["result"]["structuredContent"]["data"]["applied"], true, "{answer}");
             acknowledged.push(id);
         }
-        // Somewhere between the question and the end of its change.
-        for _ in 0..dice.roll(400_000) {
+        // Kill somewhere between the approval request and the end of its change.
+        for _ in 0..random.below(400_000) {
             std::hint::black_box(());
         }
         server.child.kill().unwrap();
@@ -129,7 +129,7 @@ fn no_change_is_half_applied_and_no_decision_lost_when_the_server_is_killed() {
         }
         server.child.wait().unwrap();
     }
-    // The next start settles what is left.
+    // The next start completes or fails unfinished proposals.
     assert_eq!(home.run(["call", "read_file", "path=src/main.rs"]).code, 0);
     let proposals = home.run(["proposals", "list", "--limit", "100000", "--json"]).json();
     let states: std::collections::BTreeMap<String, String> = proposals
@@ -145,22 +145,24 @@ fn no_change_is_half_applied_and_no_decision_lost_when_the_server_is_killed() {
             .iter()
             .map(|(path, content)| match std::fs::read_to_string(home.project().join(path)) {
                 Ok(found) => {
-                    assert_eq!(found, *content, "half of {path}");
+                    assert_eq!(found, *content, "{path} is half written");
                     true
                 }
                 Err(_) => false,
             })
             .collect();
         let whole = there.iter().all(|there| *there);
-        assert!(whole || there.iter().all(|there| !there), "{number} is half applied: {there:?}");
+        assert!(whole || there.iter().all(|there| !there), "change {number} is half applied: {there:?}");
         let state = states.get(&files[0].0).map(String::as_str);
         match state {
-            Some("applied") => assert!(whole, "{number} is said to be applied and is not"),
-            Some("pending" | "failed") | None => assert!(!whole, "{number} is {state:?} and yet there"),
-            other => panic!("{number} is {other:?}"),
+            Some("applied") => assert!(whole, "change {number} is recorded as applied but is not"),
+            Some("pending" | "failed") | None => {
+                assert!(!whole, "change {number} is {state:?} but is on disk")
+            }
+            other => panic!("change {number} is {other:?}"),
         }
         applied += usize::from(whole);
-        assert!(whole || !acknowledged.contains(&number), "{number} was acknowledged and is lost");
+        assert!(whole || !acknowledged.contains(&number), "change {number} was acknowledged and is lost");
     }
     assert!(applied >= acknowledged.len() && kills > 50, "{applied} {} {kills}", acknowledged.len());
     assert!(applied > CHANGES / 2);

@@ -1,6 +1,6 @@
-//! Disks that are full and files that may not grow: the program refuses, says why, puts the refusal on record, and goes
-//! on when there is room again. The full disk is a small tmpfs in a mount namespace of its own, in which this binary
-//! runs again; an ordinary user becomes root of a user namespace for it.
+//! Full disks and file size limits: the program denies the call, says why, records the denial, and continues when there is
+//! space again. The full disk is a small tmpfs in its own mount namespace, in which this binary runs again; an
+//! ordinary user becomes root of a user namespace for it.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::mcp::Server;
 
 const INSIDE: &str = "VAMBRACE_WHOLE_FULL";
 
-/// Takes every byte that is left.
+/// Uses every byte that is left.
 fn fill(path: &Path) {
     let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
     for size in [1 << 20, 4096, 1] {
@@ -26,16 +26,16 @@ fn answer(server: &mut Server, path: &str) -> Value {
     server.call("read_file", json!({"path": path}))["result"]["structuredContent"].clone()
 }
 
-fn is_refused_for_want_of_room(answer: &Value) {
+fn assert_denied_by_full_disk(answer: &Value) {
     assert_eq!(answer["error"]["code"], "AuditUnavailable", "{answer}");
     assert!(answer["error"]["message"].as_str().unwrap().contains("the disk is full"), "{answer}");
     assert_eq!(answer["details"]["status"], "denied", "{answer}");
     assert_eq!(answer["details"]["audit"]["durable"], true, "{answer}");
 }
 
-// B5: no durable record, no effect; and the refusal itself is recorded
+// B5: no durable record, no effect; and the denial itself is recorded
 #[test]
-fn a_full_disk_refuses_reads_and_records_it() {
+fn a_full_disk_denies_reads_and_records_the_denial() {
     let mut command = Command::new("unshare");
     command.arg("--mount");
     let me = Command::new("id").arg("-u").output().unwrap();
@@ -44,12 +44,12 @@ fn a_full_disk_refuses_reads_and_records_it() {
     }
     command.arg(std::env::current_exe().unwrap()).args(["--exact", "disk::inside", "--nocapture"]);
     let output = command.env(INSIDE, "1").output().unwrap();
-    let said =
+    let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("INSIDE DONE"), "{said}");
+    assert!(output.status.success() && text.contains("INSIDE DONE"), "{text}");
 }
 
-/// Not a test by itself: does something only in a namespace of its own.
+/// Not a test by itself: does nothing unless it runs in its own namespace.
 #[test]
 fn inside() {
     if std::env::var_os(INSIDE).is_none() {
@@ -68,32 +68,32 @@ fn inside() {
     let mut server = Server::greeted(&home, &[]);
     assert_eq!(answer(&mut server, "src/main.rs")["status"], "success");
     fill(&filler);
-    let mut refused = json!(null);
+    let mut denied = json!(null);
     for _ in 0..500 {
-        refused = answer(&mut server, "src/main.rs");
-        if refused["status"] == "error" {
+        denied = answer(&mut server, "src/main.rs");
+        if denied["status"] == "error" {
             break;
         }
     }
-    is_refused_for_want_of_room(&refused);
-    assert!(!refused.to_string().contains("println"), "{refused}");
-    // A violation is a violation, and on record as one.
+    assert_denied_by_full_disk(&denied);
+    assert!(!denied.to_string().contains("println"), "{denied}");
+    // A violation is still reported and recorded as a violation.
     let outside = answer(&mut server, "../outside.txt");
     assert_eq!(outside["details"]["status"], "denied", "{outside}");
     assert_ne!(outside["error"]["code"], "AuditUnavailable", "{outside}");
     assert_eq!(outside["details"]["audit"]["durable"], true, "{outside}");
-    // So does a process that starts now.
+    // A process that starts now denies the call too.
     let (code, other) = home.call("read_file", r#"{"path":"src/main.rs"}"#);
     assert_ne!(code, 0);
-    is_refused_for_want_of_room(&other);
-    // Room again: the same server goes on.
+    assert_denied_by_full_disk(&other);
+    // Space is free again: the same server continues.
     std::fs::remove_file(&filler).unwrap();
     let again = answer(&mut server, "src/main.rs");
     assert_eq!(again["status"], "success", "{again}");
     drop(server);
     let records = home.records();
-    for refusal in [&refused, &outside, &other] {
-        let hash = &refusal["details"]["audit"]["event_hash"];
+    for denial in [&denied, &outside, &other] {
+        let hash = &denial["details"]["audit"]["event_hash"];
         let record = records.iter().find(|record| record["event_hash"] == *hash).unwrap();
         assert_eq!(record["status"], "denied", "{record}");
     }
@@ -102,25 +102,25 @@ fn inside() {
     println!("INSIDE DONE");
 }
 
-// A signal must not take the place of an answer
+// SIGXFSZ must not kill the program before it answers
 #[test]
-fn a_limit_for_files_refuses_the_call_and_does_not_kill() {
+fn a_file_size_limit_denies_the_call_and_does_not_kill_the_program() {
     let home = Home::new();
     let mut plain = home.command(["call", "read_file", r#"{"path":"src/main.rs"}"#, "--json"]);
-    // Too little for the index of the log, and too little for the log.
+    // Too little for the index of the WAL, and too little for the WAL.
     for limit in [4096, 36 << 10] {
         let mut command = Command::new("prlimit");
         command.arg(format!("--fsize={limit}")).arg(binary()).args(plain.get_args());
         command.current_dir(home.project()).env_clear();
         command.envs(plain.get_envs().filter_map(|(key, value)| Some((key, value?))));
         let output = command.output().unwrap();
-        // A signal would leave no code.
+        // After a signal there would be no exit code.
         assert_eq!(output.status.code(), Some(4), "{limit}: {output:?}");
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(answer["error"]["code"], "AuditUnavailable", "{answer}");
         assert!(!answer.to_string().contains("println"), "{answer}");
     }
-    // Without the limit all is well.
+    // Without the limit the call succeeds.
     assert_eq!(plain.output().unwrap().status.code(), Some(0));
     assert_eq!(home.run(["audit", "verify"]).code, 0);
 }

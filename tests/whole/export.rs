@@ -1,4 +1,4 @@
-//! Exports from outside: every form, followed, killed, continued.
+//! Exports through the binary: every format, followed, killed, continued.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -42,7 +42,7 @@ fn signal(child: &Child, name: &str) {
 
 // B7
 #[test]
-fn every_form_has_every_record_and_names_it() {
+fn every_format_contains_every_record_and_names_it() {
     let home = busy();
     let records = home.records();
     let own = home.run(["audit", "tail", "-n", "1000", "--json"]).out;
@@ -63,7 +63,7 @@ fn every_form_has_every_record_and_names_it() {
 
 // B7
 #[test]
-fn the_configuration_says_what_the_words_of_an_export_leave_open() {
+fn the_configuration_supplies_options_that_an_export_omits() {
     let home = busy();
     let file = home.path("exported");
     let export =
@@ -76,7 +76,7 @@ fn the_configuration_says_what_the_words_of_an_export_leave_open() {
     assert!(home.run(["audit", "export", "--output", "-"]).out.starts_with("CEF:0|"));
     let ran = home.run(["audit", "export", "--output", "-", "--format", "jsonl"]);
     assert!(ran.out.starts_with("{\"v\":1,"), "{ran:?}");
-    // A path that depends on where one stands, and a form that is none.
+    // A relative path, and an unknown format.
     home.user_config(&export("records"));
     assert_eq!(home.run(["audit", "export"]).code, 2);
     home.user_config("version: 1\naudit: {export: {format: csv}}\n");
@@ -85,7 +85,7 @@ fn the_configuration_says_what_the_words_of_an_export_leave_open() {
 
 // B7
 #[test]
-fn an_export_can_be_narrowed() {
+fn an_export_can_be_filtered() {
     let home = busy();
     let seqs = |more: &[&str]| -> Vec<u64> {
         let lines = export(&home, "jsonl", more);
@@ -139,9 +139,9 @@ fn a_file_is_continued_and_a_torn_line_is_repaired() {
     }
 }
 
-// B7: whatever is not an export of this ledger is left as it is
+// B7: a file that is not an export of this ledger is left unchanged
 #[test]
-fn any_other_end_of_a_file_is_refused() {
+fn a_file_that_does_not_end_in_an_export_of_this_ledger_is_rejected() {
     let home = busy();
     let other = busy();
     let foreign = export(&other, "ocsf", &[]);
@@ -167,7 +167,7 @@ fn any_other_end_of_a_file_is_refused() {
         assert_eq!(&fs::read_to_string(&file).unwrap(), content);
     }
     assert_ne!(altered, own);
-    // Its own folder is no place for it, and neither is what is no file.
+    // Neither into the state directory, nor into anything but a regular file.
     let segment = fs::read_dir(home.state().join("ledger")).unwrap().next().unwrap().unwrap().path();
     let before = fs::read(&segment).unwrap();
     for place in [segment.clone(), home.state().join("new"), home.state(), "/dev/null".into()] {
@@ -204,7 +204,7 @@ fn a_killed_follower_is_continued() {
 
 // B7
 #[test]
-fn a_follower_hands_on_what_comes_and_ends_when_asked() {
+fn a_follower_writes_new_records_and_stops_on_a_signal() {
     for name in ["INT", "TERM"] {
         let home = busy();
         let before = home.records().len();
@@ -226,7 +226,7 @@ fn a_follower_hands_on_what_comes_and_ends_when_asked() {
 
 // B7
 #[test]
-fn a_closed_pipe_ends_an_export_quietly_also_when_nothing_comes() {
+fn a_closed_pipe_ends_an_export_quietly_even_without_new_records() {
     let home = busy();
     let mut child = follower(&home, &[]);
     let mut reader = BufReader::new(child.stdout.take().unwrap());
@@ -241,7 +241,7 @@ fn a_file_has_one_writer() {
     let home = busy();
     let file = home.path("export");
     let mut child = follower(&home, &["--output", file.to_str().unwrap()]);
-    // It holds the file once it has written to it.
+    // The follower has locked the file once it has written to it.
     while fs::metadata(&file).map_or(0, |facts| facts.len()) == 0 {
         std::thread::yield_now();
     }
@@ -254,7 +254,7 @@ fn a_file_has_one_writer() {
 
 // B7: rotated under a follower
 #[test]
-fn a_file_that_was_moved_away_ends_the_export_and_the_next_goes_on_behind_it() {
+fn a_moved_output_file_ends_the_export_and_the_next_one_continues_after_it() {
     let home = busy();
     let (file, moved) = (home.path("export"), home.path("export.1"));
     let child = follower(&home, &["--output", file.to_str().unwrap()]);
@@ -264,11 +264,11 @@ fn a_file_that_was_moved_away_ends_the_export_and_the_next_goes_on_behind_it() {
     }
     fs::rename(&file, &moved).unwrap();
     let ended = child.wait_with_output().unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(5), "{said}");
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(5), "{stderr}");
     assert_eq!(fs::read_to_string(&moved).unwrap(), all);
     let last = home.records().len().to_string();
-    assert!(said.contains(&format!("--after {last}")), "{said}");
+    assert!(stderr.contains(&format!("--after {last}")), "{stderr}");
     home.call("read_file", r#"{"path":"docs/guide.md"}"#);
     let next = home.run(["audit", "export", "--after", &last, "--output", file.to_str().unwrap()]);
     assert_eq!(next.code, 0, "{next:?}");
@@ -278,7 +278,7 @@ fn a_file_that_was_moved_away_ends_the_export_and_the_next_goes_on_behind_it() {
 
 // B5
 #[test]
-fn an_altered_record_ends_an_export_and_nothing_of_it_is_passed_on() {
+fn an_altered_record_ends_an_export_and_is_not_written() {
     let home = busy();
     let database = rusqlite::Connection::open(home.state().join("vambrace.db")).unwrap();
     let edit = "UPDATE ledger SET line = replace(line, '\"ada\"', '\"eve\"') WHERE seq = 3";
@@ -300,7 +300,7 @@ fn a_deeply_nested_call_is_in_the_security_stream_and_in_every_export() {
         let args = format!(r#"{{"path":"../../x","a":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
         let _ = home.run(["call", "read_file", &args]);
     }
-    // Not every reader of JSON goes as deep as the ledger.
+    // Not every JSON parser goes as deep as the ledger.
     let lines = export(&home, "jsonl", &[]);
     assert!(lines.lines().any(|line| serde_json::from_str::<Value>(line).is_err()), "{lines}");
     for format in FORMATS {

@@ -1,4 +1,4 @@
-//! A project and a home of its own for one test; nothing of the machine's is seen.
+//! A project and a home directory for one test, isolated from those of the machine.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What stands in the environment and must not leave.
+/// A value in the environment that must not appear in any output.
 pub(crate) const CANARY: &str = "canary-7f3a9c11-env";
 
 pub(crate) struct Home {
-    folder: TempDir,
+    temp: TempDir,
 }
 
-/// What a command said.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -32,7 +32,7 @@ impl Ran {
 impl Home {
     /// A project without configuration.
     pub(crate) fn bare() -> Self {
-        let home = Self { folder: TempDir::new().unwrap() };
+        let home = Self { temp: TempDir::new().unwrap() };
         for (path, content) in [
             ("src/main.rs", "fn main() {\n    println!(\"hello\");\n}\n"),
             ("docs/guide.md", "# Guide\n"),
@@ -47,7 +47,7 @@ impl Home {
         home
     }
 
-    /// A project that was set up.
+    /// A project after `vambrace init`.
     pub(crate) fn new() -> Self {
         let home = Self::bare();
         let ran = home.run(["init"]);
@@ -55,7 +55,7 @@ impl Home {
         home
     }
 
-    /// A project with this configuration, trusted.
+    /// A project with this configuration, which is trusted.
     pub(crate) fn with(config: &str) -> Self {
         let home = Self::bare();
         home.write(".vambrace/config.yaml", config);
@@ -65,7 +65,7 @@ impl Home {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.temp.path().join(name)
     }
 
     pub(crate) fn project(&self) -> PathBuf {
@@ -125,14 +125,14 @@ impl Home {
         ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Appends to a file of the state folder.
+    /// Appends to a file of the state directory.
     pub(crate) fn append(&self, name: &str, bytes: &[u8]) {
         let mut file = std::fs::OpenOptions::new().append(true).open(self.state().join(name)).unwrap();
         file.write_all(bytes).unwrap();
     }
 }
 
-/// The program, beside the folder of the test executables unless `VAMBRACE_BIN` names another.
+/// The program: in the parent directory of the test executables unless `VAMBRACE_BIN` names another.
 pub(crate) fn binary() -> PathBuf {
     let path = std::env::var_os("VAMBRACE_BIN").map(PathBuf::from).unwrap_or_else(|| {
         let here = std::env::current_exe().unwrap();
@@ -142,12 +142,12 @@ pub(crate) fn binary() -> PathBuf {
     path
 }
 
-/// Whether a text stands in any file below a folder.
-pub(crate) fn stands_in(folder: &Path, text: &str) -> Option<PathBuf> {
-    for entry in std::fs::read_dir(folder).unwrap() {
+/// The first file below a directory that contains a text.
+pub(crate) fn file_containing(dir: &Path, text: &str) -> Option<PathBuf> {
+    for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let found = if path.is_dir() {
-            stands_in(&path, text)
+            file_containing(&path, text)
         } else {
             let bytes = std::fs::read(&path).unwrap();
             bytes.windows(text.len()).any(|window| window == text.as_bytes()).then_some(path)

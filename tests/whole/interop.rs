@@ -1,8 +1,8 @@
-//! Clients that others wrote, over stdio against `vambrace mcp`: the Python SDK of both eras of the protocol and
-//! the MCP Inspector. A client only reports what it saw; the expectations are here, once for all of them.
+//! Third-party clients over stdio against `vambrace mcp`: the Python SDK for both revisions of the protocol, and the MCP
+//! Inspector. A client only reports what it received; the expectations are here, for all of them.
 //!
-//! The clients are pinned in `tests/interop/` and installed into `.tools/` by `cargo xtask test`. Where one is
-//! missing the test fails and says so: a peer that was not met proves nothing.
+//! The clients are pinned in `tests/interop/` and installed into `.tools/` by `cargo xtask test`. If one is missing, the test
+//! fails.
 
 use std::{
     io::Write,
@@ -53,13 +53,13 @@ fn inspector_speaks_the_revision_with_a_handshake() {
     project.check(&project.ask_inspector("legacy"), HANDSHAKE);
 }
 
-/// What is not declared is not answered: neither prompts nor resources exist here.
+/// Methods of undeclared capabilities (prompts, resources) return an error.
 fn check_undeclared(seen: &Value) {
     assert_eq!(seen["refused"]["prompts/list"], METHOD_NOT_FOUND, "{seen:#}");
     assert_eq!(seen["refused"]["resources/list"], METHOD_NOT_FOUND, "{seen:#}");
 }
 
-/// A small project of its own with a state folder of its own.
+/// A small project with its own state directory.
 struct Project {
     folder: TempDir,
     vambrace: PathBuf,
@@ -78,7 +78,7 @@ impl Project {
             .arg("--workspace")
             .arg(project.workspace())
             .output();
-        said(&init.unwrap(), "vambrace init");
+        checked_stdout(&init.unwrap(), "vambrace init");
         project
     }
 
@@ -86,7 +86,7 @@ impl Project {
         self.folder.path().join("project")
     }
 
-    /// The environment of the server: nothing of the person who runs the tests.
+    /// The environment of the server, without variables of the test process.
     fn environment(&self) -> [(&'static str, PathBuf); 4] {
         let home = self.folder.path().join("home");
         [
@@ -109,7 +109,7 @@ impl Project {
             .to_vec()
     }
 
-    fn ask_python(&self, room: &str, script: &str, mode: &str) -> Value {
+    fn ask_python(&self, venv: &str, script: &str, mode: &str) -> Value {
         let environment: serde_json::Map<String, Value> =
             self.environment().into_iter().map(|(name, path)| (name.to_owned(), json!(path))).collect();
         let calls: Vec<Value> = CALLS
@@ -118,7 +118,7 @@ impl Project {
             .collect();
         let order = json!({"command": self.server(), "env": environment, "mode": mode, "calls": calls});
         let mut client = self
-            .command(&tool(room).join("bin/python"))
+            .command(&tool(venv).join("bin/python"))
             .arg(here().join("interop").join(script))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -127,12 +127,12 @@ impl Project {
             .unwrap();
         client.stdin.take().unwrap().write_all(order.to_string().as_bytes()).unwrap();
         let output = client.wait_with_output().unwrap();
-        serde_json::from_str(&said(&output, script)).expect("a client prints one JSON document")
+        serde_json::from_str(&checked_stdout(&output, script)).expect("a client prints one JSON document")
     }
 
-    /// The Inspector starts the server anew for each question.
+    /// The Inspector starts a new server for each request.
     fn ask_inspector(&self, era: &str) -> Value {
-        // It hands on only what it is told to.
+        // It passes on only variables that are named.
         let environment: Vec<String> = self
             .environment()
             .iter()
@@ -148,11 +148,11 @@ impl Project {
                 .args(more)
                 .output()
                 .unwrap();
-            // Its exit status 5 says that the tool answered with `isError`.
+            // Exit status 5: the tool returned `isError`.
             let answer = serde_json::from_slice::<Value>(&output.stdout);
             match (output.status.code(), answer) {
                 (Some(0 | 5), Ok(mut answer)) => answer["result"].take(),
-                _ => panic!("inspector {more:?} ended with {}: {}", output.status, heard(&output)),
+                _ => panic!("inspector {more:?} ended with {}: {}", output.status, all_output(&output)),
             }
         };
         let mut calls = json!({});
@@ -169,7 +169,7 @@ impl Project {
         })
     }
 
-    /// What every client must have seen.
+    /// What every client must have received.
     fn check(&self, seen: &Value, protocol: &str) {
         assert_eq!(seen["protocol"], protocol);
 
@@ -204,7 +204,7 @@ impl Project {
     }
 }
 
-/// One question to a tool.
+/// One call of a tool.
 struct Call {
     name: &'static str,
     tool: &'static str,
@@ -236,7 +236,7 @@ fn tool(path: &str) -> PathBuf {
     path
 }
 
-/// A binary of this project, beside the folder of the test executables unless `VAMBRACE_BIN` names another.
+/// A binary of this project, next to the directory of the test executables unless `VAMBRACE_BIN` names another.
 fn built(name: &str) -> PathBuf {
     let path = std::env::var_os("VAMBRACE_BIN").map_or_else(
         || {
@@ -251,12 +251,12 @@ fn built(name: &str) -> PathBuf {
     path
 }
 
-/// What a program printed, if it ended well.
-fn said(output: &Output, who: &str) -> String {
-    assert!(output.status.success(), "{who} ended with {}: {}", output.status, heard(output));
+/// The output of a program; panics if it failed.
+fn checked_stdout(output: &Output, who: &str) -> String {
+    assert!(output.status.success(), "{who} ended with {}: {}", output.status, all_output(output));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn heard(output: &Output) -> String {
+fn all_output(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

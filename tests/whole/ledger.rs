@@ -1,4 +1,4 @@
-//! The ledger from outside: verified, tampered, unwritable, shared by processes.
+//! The ledger through the binary: verified, tampered with, unwritable, shared by processes.
 
 use std::thread;
 
@@ -48,7 +48,7 @@ fn an_unwritable_ledger_denies_every_call() {
     assert!(!ran.out.contains("println"));
 }
 
-// A removed database beside its segments is no reason to begin a second history
+// If the database is gone but its segments are there, no second history is started
 #[test]
 fn a_removed_database_is_not_replaced_silently() {
     let home = Home::new();
@@ -60,7 +60,7 @@ fn a_removed_database_is_not_replaced_silently() {
     assert_eq!((code, answer["error"]["code"].as_str()), (4, Some("AuditUnavailable")), "{answer}");
 }
 
-// B5: several processes on one state folder write one chain
+// B5: several processes on one state directory write one chain
 #[test]
 fn processes_share_one_chain() {
     let home = Home::new();
@@ -80,9 +80,9 @@ fn processes_share_one_chain() {
     assert_eq!(reads, 40);
 }
 
-// T22: refusals are the security stream
+// T22: denials are the security stream
 #[test]
-fn refusals_can_be_queried() {
+fn denials_can_be_queried() {
     let home = Home::new();
     home.call("read_file", r#"{"path":"../../etc/passwd"}"#);
     home.call("read_file", r#"{"path":"src/main.rs"}"#);
@@ -100,7 +100,7 @@ fn refusals_can_be_queried() {
     assert_eq!(home.run(["timeline", "c-nope"]).code, 2);
 }
 
-// A segment that grew by somebody else's hand is a finding and is not built upon
+// A line that another program appended to a segment is a finding, and nothing is appended after it
 #[test]
 fn a_foreign_line_in_a_segment_is_found() {
     let home = Home::new();
@@ -115,8 +115,8 @@ fn second_verifier(home: &Home, args: &[&str]) -> (i32, String) {
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/verify_ledger.py");
     let mut python = std::process::Command::new("python3");
     let output = python.arg(script).args(args).current_dir(home.project()).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    (output.status.code().unwrap(), said)
+    let report = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), report)
 }
 
 fn changed(text: &str, from: usize) -> impl Iterator<Item = String> {
@@ -128,9 +128,9 @@ fn changed(text: &str, from: usize) -> impl Iterator<Item = String> {
     })
 }
 
-// B5: what is printed can be checked by somebody who has nothing of ours
+// B5: a user without this program can check what it prints
 #[test]
-fn proofs_and_folders_are_checked_offline_by_the_second_verifier() {
+fn the_second_verifier_checks_proofs_and_state_directories_offline() {
     let home = Home::new();
     home.call("read_file", r#"{"path":"src/main.rs"}"#);
     let first = home.run(["audit", "checkpoint", "--json"]).json();
@@ -151,19 +151,19 @@ fn proofs_and_folders_are_checked_offline_by_the_second_verifier() {
         keys.iter().for_each(|key| args.extend(["--key", key]));
         second_verifier(&home, &args)
     };
-    let (code, said) = check(&proof.out, &[&key]);
-    assert_eq!((code, said.contains("record 3 is among the first")), (0, true), "{said}");
+    let (code, report) = check(&proof.out, &[&key]);
+    assert_eq!((code, report.contains("record 3 is among the first")), (0, true), "{report}");
     assert_eq!(check(&proof.out, &[&old_key]).0, 6);
     assert_eq!(check(&proof.out, &[]).0, 6);
     for other in changed(&proof.out, 0).step_by(12) {
-        let (code, said) = check(&other, &[&key]);
-        assert_eq!(code, 6, "{said}\n{other}");
+        let (code, report) = check(&other, &[&key]);
+        assert_eq!(code, 6, "{report}\n{other}");
     }
 
     let grown = home.run(["audit", "consistency", "kept.txt", "--json"]);
     assert_eq!(grown.code, 0, "{grown:?}");
-    let (code, said) = check(&grown.out, &[&old_key, &key]);
-    assert_eq!((code, said.contains("are the beginning of the first")), (0, true), "{said}");
+    let (code, report) = check(&grown.out, &[&old_key, &key]);
+    assert_eq!((code, report.contains("are a prefix of the first")), (0, true), "{report}");
     assert_eq!(check(&grown.out, &[&key]).0, 6);
     let mut other = grown.json();
     let hash = other["proof"][0].as_str().unwrap().to_owned();
@@ -177,24 +177,24 @@ fn proofs_and_folders_are_checked_offline_by_the_second_verifier() {
 
     let state = home.state();
     let args = [state.to_str().unwrap(), "--checkpoint", "kept.txt", "--key", &old_key, "--json"];
-    let (code, said) = second_verifier(&home, &args);
-    assert_eq!(code, 0, "{said}");
+    let (code, report) = second_verifier(&home, &args);
+    assert_eq!(code, 0, "{report}");
     let kept = home.run(["audit", "verify", "--checkpoint", "kept.txt", "--key", &old_key]);
     assert_eq!(kept.code, 0, "{kept:?}");
-    // Another ledger is contradicted by what was kept of this one.
+    // A checkpoint of this ledger contradicts another ledger.
     let other = Home::new();
     other.call("read_file", r#"{"path":"src/main.rs"}"#);
     let kept = home.project().join("kept.txt");
     let found = other.run(["audit", "verify", "--checkpoint", kept.to_str().unwrap(), "--json"]);
     assert_eq!(found.code, 6, "{found:?}");
     let other_state = other.state();
-    let (code, said) = second_verifier(&home, &[other_state.to_str().unwrap(), "--checkpoint", "kept.txt"]);
-    assert_eq!((code, said.contains("other_ledger")), (6, true), "{said}");
+    let (code, report) = second_verifier(&home, &[other_state.to_str().unwrap(), "--checkpoint", "kept.txt"]);
+    assert_eq!((code, report.contains("other_ledger")), (6, true), "{report}");
 }
 
-// What an answer hands out is what proves it
+// The event hash in a result selects the record to prove
 #[test]
-fn a_record_is_proved_by_the_hash_of_an_answer() {
+fn a_record_is_proved_by_the_event_hash_of_a_result() {
     let home = Home::new();
     let answer = home.run(["call", "read_file", "path=docs/guide.md", "--json"]).json();
     let hash =
@@ -205,11 +205,13 @@ fn a_record_is_proved_by_the_hash_of_an_answer() {
     assert_eq!(proof["index"].as_u64().unwrap() + 1, record["seq"].as_u64().unwrap());
     let bare = hash.strip_prefix("sha256:").unwrap();
     assert_eq!(home.run(["audit", "prove", bare]).code, 0);
-    // The hash before it is named by this record, and is another one's.
+    // `prev_hash` is in this record, but it is the event hash of another one.
     let before = record["prev_hash"].as_str().unwrap();
     let proof = home.run(["audit", "prove", before, "--json"]).json();
     assert!(proof["record"].as_str().unwrap().contains(&format!("\"event_hash\":\"{before}\"")));
-    for (which, words) in [(&*"0".repeat(64), "no record"), ("x", "neither a record nor an event hash")] {
+    for (which, words) in
+        [(&*"0".repeat(64), "no record"), ("x", "neither a record number nor an event hash")]
+    {
         let ran = home.run(["audit", "prove", which]);
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.err.contains(words) && ran.err.contains("hint:"), "{ran:?}");
@@ -217,7 +219,7 @@ fn a_record_is_proved_by_the_hash_of_an_answer() {
 }
 
 #[test]
-fn no_lines_of_a_ledger_are_not_an_empty_ledger() {
+fn zero_requested_lines_are_not_reported_as_an_empty_ledger() {
     let home = Home::new();
     home.run(["call", "read_file", "path=docs/guide.md"]);
     let ran = home.run(["audit", "tail", "-n", "0"]);

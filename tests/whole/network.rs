@@ -1,4 +1,4 @@
-//! `vambrace sandbox run --network`: what a program reaches, what is told, which words are refused.
+//! `vambrace sandbox run --network`: what a program can reach, what is reported, and which rules are rejected.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ fn server() -> u16 {
     port
 }
 
-/// Bash needs nothing but itself to connect.
+/// Connects with bash's `/dev/tcp`, which needs no other program.
 fn ask(home: &Home, network: &str, place: &str, options: &[&str]) -> Ran {
     let script = format!("exec 3<>/dev/tcp/{place} && echo hello >&3 && cat <&3");
     let mut words = vec!["sandbox", "run", "--network", network];
@@ -30,7 +30,7 @@ fn ask(home: &Home, network: &str, place: &str, options: &[&str]) -> Ran {
 
 // P2, P12: network deny blocks http
 #[test]
-fn a_denied_network_has_no_sockets_and_tells_who_tried() {
+fn network_deny_blocks_sockets_and_reports_the_denial() {
     let (home, port) = (Home::bare(), server());
     let ran = ask(&home, "deny", &format!("127.0.0.1/{port}"), &["--json"]);
     assert_ne!(ran.code, 0, "{ran:?}");
@@ -41,7 +41,7 @@ fn a_denied_network_has_no_sockets_and_tells_who_tried() {
     assert!(told.get("network").is_none());
 }
 
-/// Verdict and reason of each attempt.
+/// Action, host, port and reason of each attempt.
 fn attempts(told: &serde_json::Value) -> Vec<String> {
     let events = told["network"]["events"].as_array().unwrap_or_else(|| panic!("{told:#}"));
     let words = |event: &serde_json::Value| {
@@ -50,9 +50,9 @@ fn attempts(told: &serde_json::Value) -> Vec<String> {
     events.iter().map(words).collect()
 }
 
-// P9, case 88: nothing leaves, and what was attempted is told by name and port
+// P9: nothing leaves the machine, and every attempt is reported with name and port
 #[test]
-fn a_network_without_hosts_tells_names_and_ports() {
+fn network_without_allowed_hosts_reports_names_and_ports() {
     let home = Home::bare();
     for (network, options) in [("loopback", &["--json"][..]), ("deny", &["--json", "--observe", "all"])] {
         let ran = ask(&home, network, "secret.evil.example/80", options);
@@ -66,7 +66,7 @@ fn a_network_without_hosts_tells_names_and_ports() {
 
 // P9
 #[test]
-fn an_explanation_names_the_hosts_that_a_program_wants() {
+fn explain_lists_the_hosts_that_a_program_needs() {
     let home = Home::bare();
     for network in ["deny", "loopback"] {
         let told = ask(&home, network, "secret.evil.example/80", &["--json", "--explain"]).json();
@@ -92,7 +92,7 @@ fn an_explanation_names_the_hosts_that_a_program_wants() {
 
 // P3, P9
 #[test]
-fn a_listed_address_is_reached_and_every_attempt_is_told() {
+fn listed_address_is_reached_and_every_attempt_is_reported() {
     let (home, port) = (Home::bare(), server());
     let ran = ask(&home, &format!("127.0.0.1:{port}"), &format!("127.0.0.1/{port}"), &["--json"]);
     let told = ran.json();
@@ -110,7 +110,7 @@ fn a_listed_address_is_reached_and_every_attempt_is_told() {
 
 // P2, P3
 #[test]
-fn what_is_not_listed_is_refused_by_name_and_by_address() {
+fn unlisted_hosts_are_denied_by_name_and_by_address() {
     let (home, port) = (Home::bare(), server());
     let ran = ask(&home, "good.example", "evil.example/80", &[]);
     assert_ne!(ran.code, 0);
@@ -123,7 +123,7 @@ fn what_is_not_listed_is_refused_by_name_and_by_address() {
 }
 
 #[test]
-fn words_that_are_no_rules_say_what_to_write() {
+fn invalid_rules_are_rejected_with_a_suggestion() {
     let home = Home::bare();
     for (network, hint) in [
         ("https://example.org/x", "example.org"),
@@ -148,7 +148,7 @@ fn words_that_are_no_rules_say_what_to_write() {
 
 // S3: never silently weaker
 #[test]
-fn an_upstream_proxy_is_asked_for_the_name() {
+fn upstream_proxy_is_asked_for_the_name() {
     let home = Home::bare();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = format!("http://{}", listener.local_addr().unwrap());
@@ -157,9 +157,9 @@ fn an_upstream_proxy_is_asked_for_the_name() {
         let mut asked = vec![0; 1000];
         let read = stream.read(&mut asked).unwrap();
         asked.truncate(read);
-        // What follows the answer is the server's first word.
+        // The bytes behind the response head come from the server.
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nserved by proxy\n").unwrap();
-        // Who closes with something unread resets the connection.
+        // Closing with unread bytes would reset the connection.
         stream.read_exact(&mut [0; 6]).unwrap();
         String::from_utf8(asked).unwrap()
     });
@@ -168,9 +168,9 @@ fn an_upstream_proxy_is_asked_for_the_name() {
     assert!(heard.join().unwrap().starts_with("CONNECT db.example:5432 HTTP/1.1\r\n"));
 }
 
-// P3: the files narrow what is typed, and a project's own file can do no more than that
+// P3: configuration files narrow the command line, and a project's own file can only narrow
 #[test]
-fn the_configuration_narrows_what_is_typed() {
+fn configuration_narrows_the_command_line() {
     let (home, one, two) = (Home::bare(), server(), server());
     let reaches = |home: &Home, network: &str, port: u16| {
         let ran = ask(home, network, &format!("127.0.0.1/{port}"), &[]);
@@ -180,7 +180,7 @@ fn the_configuration_narrows_what_is_typed() {
     assert!(reaches(&home, &both, one) && reaches(&home, &both, two));
     home.user_config(&format!("network: {{allow: ['127.0.0.1:{one}']}}\n"));
     assert!(reaches(&home, &both, one) && !reaches(&home, &both, two));
-    // Everything is not this machine.
+    // `*` does not include this machine.
     home.user_config("network: {allow: ['*']}\n");
     assert!(!reaches(&home, &both, one));
     home.user_config(&format!("network: {{deny: ['127.0.0.1:{two}']}}\n"));
@@ -194,17 +194,17 @@ fn the_configuration_narrows_what_is_typed() {
 }
 
 #[test]
-fn a_wrong_entry_of_the_configuration_is_told_with_its_place() {
+fn invalid_configuration_entry_is_reported_with_its_line() {
     let home = Home::bare();
     home.user_config("network:\n  allow:\n    - good.example\n    - https://evil.example/x\n");
     let ran = home.run(["sandbox", "run", "--network", "good.example", "--", "true"]);
     assert!(ran.code == 4 && ran.err.contains("config.yaml:4:"), "{ran:?}");
-    assert!(ran.err.contains("only the host: `evil.example`"), "{}", ran.err);
+    assert!(ran.err.contains("write the host only: `evil.example`"), "{}", ran.err);
 }
 
-// P3: also what is written and not typed
+// P3: the configuration is warned about like the command line
 #[test]
-fn a_wide_entry_of_the_configuration_is_warned_about() {
+fn overly_broad_configuration_entry_causes_a_warning() {
     let home = Home::new();
     home.user_config("network: {allow: ['*.com', '*.example.com']}\n");
     const WARNING: &str = "`*.com` allows names that anybody can register";

@@ -1,8 +1,8 @@
-//! What is too large for a record: kept, shown, forgotten.
+//! Payloads, the arguments that are too large for a record: stored, shown, forgotten.
 
 use serde_json::{Value, json};
 
-use crate::home::{CANARY, Home, stands_in};
+use crate::home::{CANARY, Home, file_containing};
 use crate::mcp::Server;
 
 /// A call whose arguments do not fit, and the record of it.
@@ -18,7 +18,7 @@ fn seq(record: &Value) -> String {
 
 // B5
 #[test]
-fn large_arguments_are_kept_shown_and_forgotten_for_good() {
+fn large_arguments_are_stored_shown_and_forgotten_for_good() {
     let home = Home::new();
     let record = large(&home, "private-matter ");
     let payload = &record["payloads"][0];
@@ -35,10 +35,10 @@ fn large_arguments_are_kept_shown_and_forgotten_for_good() {
         assert!(ran.out.contains("private-matter"));
     }
     assert_eq!(home.run(["audit", "verify"]).code, 0);
-    assert!(stands_in(&home.state(), "private-matter").is_some());
-    // Not without a word.
+    assert!(file_containing(&home.state(), "private-matter").is_some());
+    // Not without confirmation.
     assert_eq!(home.run(["audit", "forget", &seq]).code, 2);
-    assert!(stands_in(&home.state(), "private-matter").is_some());
+    assert!(file_containing(&home.state(), "private-matter").is_some());
 
     let ran = home.run(["audit", "forget", &seq, "--yes", "--json"]);
     assert_eq!(
@@ -46,7 +46,7 @@ fn large_arguments_are_kept_shown_and_forgotten_for_good() {
         (0, Some(commitment)),
         "{ran:?}"
     );
-    assert_eq!(stands_in(&home.state(), "private-matter"), None);
+    assert_eq!(file_containing(&home.state(), "private-matter"), None);
     let last = home.records().pop().unwrap();
     assert_eq!((last["op"].as_str(), last["user"].as_str()), (Some("payload.forgotten"), Some("ada")));
     assert_eq!(last["forgotten"], json!({"seq": record["seq"], "commitment": commitment}));
@@ -54,8 +54,8 @@ fn large_arguments_are_kept_shown_and_forgotten_for_good() {
     for which in [seq.as_str(), commitment] {
         let ran = home.run(["audit", "payload", which]);
         assert_eq!(ran.code, 5, "{ran:?}");
-        assert!(ran.err.contains("forgotten by ada"), "{ran:?}");
-        // Once more is no fault, and no second record.
+        assert!(ran.err.contains("deleted by ada"), "{ran:?}");
+        // Repeating it is not an error and writes no second record.
         assert_eq!(home.run(["audit", "forget", which, "--yes"]).code, 0);
     }
     assert_eq!(home.records().len().to_string(), last["seq"].to_string());
@@ -63,20 +63,20 @@ fn large_arguments_are_kept_shown_and_forgotten_for_good() {
 
 // B5
 #[test]
-fn what_is_old_is_forgotten_together_also_beside_a_running_server() {
+fn old_payloads_are_forgotten_together_while_a_server_runs() {
     let home = Home::new();
     let mut server = Server::greeted(&home, &[]);
     for mark in ["first-mark ", "second-mark ", "third-mark "] {
         large(&home, mark);
     }
     assert_eq!(home.run(["audit", "forget", "--before", "2020-01-01", "--yes"]).code, 0);
-    assert!(stands_in(&home.state(), "first-mark").is_some());
+    assert!(file_containing(&home.state(), "first-mark").is_some());
     let ran = home.run(["audit", "forget", "--before", "2999-01-01", "--yes", "--json"]);
     assert_eq!((ran.code, ran.json()["forgotten"].as_array().unwrap().len()), (0, 3), "{ran:?}");
     for mark in ["first-mark", "second-mark", "third-mark"] {
-        assert_eq!(stands_in(&home.state(), mark), None);
+        assert_eq!(file_containing(&home.state(), mark), None);
     }
-    // The server goes on.
+    // The server keeps working.
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "read_file", "arguments": {"path": "src/main.rs"}}});
     server.send(&call.to_string());
@@ -106,7 +106,7 @@ fn a_lost_or_altered_payload_is_found_and_cannot_be_forgotten_away() {
     }
 }
 
-// B5: redacted before it is kept
+// B5: redacted before it is stored
 #[test]
 fn a_secret_of_the_environment_is_not_in_a_payload() {
     let home = Home::new();
@@ -114,11 +114,11 @@ fn a_secret_of_the_environment_is_not_in_a_payload() {
     let ran = home.run(["audit", "payload", &seq]);
     assert_eq!(ran.code, 0);
     assert!(!ran.out.contains(CANARY));
-    assert_eq!(stands_in(&home.state(), CANARY), None);
+    assert_eq!(file_containing(&home.state(), CANARY), None);
 }
 
 #[test]
-fn what_is_no_payload_is_said_to_be_none() {
+fn an_unknown_payload_is_reported() {
     let home = Home::new();
     for which in ["1", "77", "sha256:00", "x", &format!("sha256:{}", "0".repeat(64))] {
         assert_eq!(home.run(["audit", "payload", which]).code, 2, "{which}");

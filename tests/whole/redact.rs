@@ -1,4 +1,4 @@
-//! `vambrace redact`: the filter and the report. Tokens are put together here, so that no scanner finds one in this file.
+//! `vambrace redact`: the filter and the report. Tokens are concatenated here, so that no scanner finds one in this file.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
@@ -25,9 +25,9 @@ fn filter(home: &Home, args: &[&str], input: &[u8]) -> Ran {
     Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
-// T21: exit 0 nothing found, 1 found
+// T21: exit 0 if nothing was found, 1 if something was
 #[test]
-fn the_filter_replaces_secrets_and_its_exit_status_tells() {
+fn the_filter_replaces_secrets_and_reports_them_by_exit_status() {
     let home = Home::bare();
     let ran = filter(&home, &[], b"nothing here\n");
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "nothing here\n", ""));
@@ -46,9 +46,9 @@ fn the_filter_replaces_secrets_and_its_exit_status_tells() {
     assert_eq!(child.wait_with_output().unwrap().stdout, binary);
 }
 
-// Lines of a pipe go out while it is open
+// The filter writes the lines of a pipe while the pipe is still open
 #[test]
-fn lines_go_out_as_they_come() {
+fn lines_are_written_as_they_arrive() {
     let home = Home::bare();
     let mut child = home.command(["redact"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -57,7 +57,7 @@ fn lines_go_out_as_they_come() {
         [("one\n".to_owned(), "one"), (format!("x={}\n", token()), "x=[REDACTED:github-token:")]
     {
         input.write_all(sent.as_bytes()).unwrap();
-        // The writing end stays open: without a flush this would wait for ever.
+        // The write end stays open: without a flush this would block for ever.
         assert!(lines.next().unwrap().unwrap().starts_with(expected));
     }
     drop(input);
@@ -65,7 +65,7 @@ fn lines_go_out_as_they_come() {
 }
 
 #[test]
-fn reports_name_places_and_never_the_secret() {
+fn reports_name_positions_and_never_the_secret() {
     let home = Home::bare();
     home.write("a.txt", &format!("one\ntwo {}\n", token()));
     home.write("b.txt", "clean\n");
@@ -90,9 +90,9 @@ fn reports_name_places_and_never_the_secret() {
     assert_eq!(home.run(["redact", "--json", "b.txt"]).json()["count"], 0);
 }
 
-// T21, T24: rules of others and patterns of the configuration; a rule that does not compile is told with its place
+// T21, T24: imported rules and patterns of the configuration; a rule that does not compile is reported with its location
 #[test]
-fn rules_can_be_added_and_bad_ones_are_told_with_their_place() {
+fn rules_can_be_added_and_invalid_ones_are_reported_with_their_location() {
     let home = Home::bare();
     home.write(
         "mine.toml",
@@ -109,9 +109,9 @@ fn rules_can_be_added_and_bad_ones_are_told_with_their_place() {
     assert_eq!(home.run(["redact", "missing.txt"]).code, 2);
 }
 
-// One file that cannot be read keeps nothing back of the others, and the exit status tells
+// One unreadable file does not stop the others, and the exit status reports it
 #[test]
-fn an_unreadable_file_is_told_and_the_others_go_on() {
+fn an_unreadable_file_is_reported_and_the_others_are_processed() {
     let home = Home::bare();
     home.write("a.txt", "one\n");
     home.write("b.txt", &format!("two {}\n", token()));
@@ -126,17 +126,17 @@ fn an_unreadable_file_is_told_and_the_others_go_on() {
     );
 }
 
-// A home folder holds the state folder and is no project
+// A home directory contains the state directory and is not a project
 #[test]
-fn the_filter_works_where_the_state_folder_lies() {
+fn the_filter_works_inside_the_state_directory() {
     let home = Home::bare();
     home.user_config("secrets: {redact_patterns: [zq-...]}\n");
     let text = format!("a {CANARY} zq-77\n");
-    for folder in [home.path(""), home.state()] {
-        std::fs::create_dir_all(&folder).unwrap();
+    for directory in [home.path(""), home.state()] {
+        std::fs::create_dir_all(&directory).unwrap();
         let mut child = home
             .command(["redact"])
-            .current_dir(&folder)
+            .current_dir(&directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -144,14 +144,14 @@ fn the_filter_works_where_the_state_folder_lies() {
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{}: {out}", folder.display());
+        assert_eq!(output.status.code(), Some(1), "{}: {out}", directory.display());
         assert!(out.contains("[REDACTED:env:") && out.contains("[REDACTED:pattern:"), "{out}");
     }
 }
 
-// As of any program that SIGPIPE ends
+// The exit status is that of a program killed by SIGPIPE
 #[test]
-fn nobody_reading_is_no_success() {
+fn a_closed_output_pipe_is_not_a_success() {
     let home = Home::bare();
     home.write("large.log", &"an ordinary line of a log\n".repeat(100_000));
     for args in [vec!["redact", "large.log"], vec!["redact", "--report", "json", "large.log"]] {
@@ -162,7 +162,7 @@ fn nobody_reading_is_no_success() {
     }
 }
 
-// T21: a search or a read that shows the value and not the line above, which has its name
+// T21: a search or read that shows the value, but not the line above it that has the name
 #[test]
 fn a_value_below_its_name_is_masked_when_it_is_shown_alone() {
     let home = Home::new();
@@ -178,22 +178,22 @@ fn a_value_below_its_name_is_masked_when_it_is_shown_alone() {
         ("read_file", r#"{"path":"a.yaml","start_line":11}"#),
         ("read_file", r#"{"path":"far.yaml","start_line":5}"#),
         ("read_file", r#"{"path":"call.sh","start_line":2}"#),
-        // Cut before the sign that tells.
+        // Cut before the `@` that identifies the password.
         ("read_file", r#"{"path":"call.sh","start_line":3,"max_bytes":25}"#),
     ] {
-        let (code, told) = home.call(tool, args);
-        assert_eq!(code, 0, "{args}: {told}");
-        let told = told.to_string();
-        let shows = told.contains("aB3") || told.contains("xyz77Q");
-        assert!(!shows && told.contains("password:"), "{tool} {args}: {told}");
-        let masked = told.contains("[REDACTED:") && !told.contains("applied\":0");
-        assert!(masked, "{tool} {args}: {told}");
+        let (code, result) = home.call(tool, args);
+        assert_eq!(code, 0, "{args}: {result}");
+        let text = result.to_string();
+        let leaked = text.contains("aB3") || text.contains("xyz77Q");
+        assert!(!leaked && text.contains("password:"), "{tool} {args}: {text}");
+        let masked = text.contains("[REDACTED:") && !text.contains("applied\":0");
+        assert!(masked, "{tool} {args}: {text}");
     }
-    let (_, told) = home.call("search_file", r#"{"regex":"plainword","path":"a.yaml","context_lines":0}"#);
-    assert!(told.to_string().contains("plainword"), "{told}");
+    let (_, result) = home.call("search_file", r#"{"regex":"plainword","path":"a.yaml","context_lines":0}"#);
+    assert!(result.to_string().contains("plainword"), "{result}");
 }
 
-/// What the filter says on a terminal while it reads a file.
+/// What the filter prints on a terminal while it reads a file.
 fn on_a_terminal(home: &Home, file: &str) -> (i32, String) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use std::io::Read as _;
@@ -213,30 +213,30 @@ fn on_a_terminal(home: &Home, file: &str) -> (i32, String) {
         .spawn()
         .unwrap();
     let reader = std::thread::spawn(move || {
-        let (mut said, mut piece) = (Vec::new(), [0; 4096]);
+        let (mut output, mut piece) = (Vec::new(), [0; 4096]);
         let mut terminal = std::fs::File::from(ours);
-        // It ends with an error once nobody holds the other end.
+        // The read fails once the last handle to the other end is closed.
         while let Ok(count @ 1..) = terminal.read(&mut piece) {
-            said.extend_from_slice(&piece[..count]);
+            output.extend_from_slice(&piece[..count]);
         }
-        String::from_utf8_lossy(&said).into_owned()
+        String::from_utf8_lossy(&output).into_owned()
     });
     let code = child.wait().unwrap().code().unwrap_or(-1);
     (code, reader.join().unwrap())
 }
 
-// A bar for large inputs, on a terminal and nowhere else
+// A progress bar for large inputs, on a terminal and nowhere else
 #[test]
-fn large_inputs_show_a_bar_on_a_terminal_only() {
+fn large_inputs_show_a_progress_bar_only_on_a_terminal() {
     let home = Home::bare();
     let line = "an ordinary line of a log without anything in it\n";
     home.write("large.log", &line.repeat((24 << 20) / line.len()));
     home.write("small.log", line);
-    let (code, said) = on_a_terminal(&home, "large.log");
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("MiB/") && said.contains("MiB/s"), "{said:?}");
-    let (code, said) = on_a_terminal(&home, "small.log");
-    assert_eq!((code, said.as_str()), (0, ""));
+    let (code, output) = on_a_terminal(&home, "large.log");
+    assert_eq!(code, 0, "{output}");
+    assert!(output.contains("MiB/") && output.contains("MiB/s"), "{output:?}");
+    let (code, output) = on_a_terminal(&home, "small.log");
+    assert_eq!((code, output.as_str()), (0, ""));
     let ran = home.run(["redact", "--report", "json", "large.log"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }

@@ -1,5 +1,5 @@
-//! A state folder that is set back: found at the start by the copy outside of it, and by a witness where even that copy
-//! was set back; acknowledged on record; checkpoints and proofs as a person uses them.
+//! A rolled-back state directory: detected at the start by the checkpoint copy outside of it, and by a witness if that
+//! copy was rolled back too; acknowledged in a record; checkpoints and proofs as a user handles them.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -19,109 +19,109 @@ fn read(home: &Home, n: usize) {
     }
 }
 
-/// Puts an older copy of the state folder in its place.
-fn set_back(home: &Home, old: &Path) {
+/// Replaces the state directory by an older copy.
+fn roll_back(home: &Home, old: &Path) {
     std::fs::remove_dir_all(home.state()).unwrap();
     copy(old, &home.state());
 }
 
 // B5
 #[test]
-fn a_folder_that_was_set_back_is_refused_until_somebody_says_so_on_record() {
+fn a_rolled_back_state_directory_is_rejected_until_a_user_acknowledges_it() {
     let home = Home::new();
     read(&home, 2);
     let old = home.path("old-state");
     copy(&home.state(), &old);
     read(&home, 3);
-    set_back(&home, &old);
+    roll_back(&home, &old);
 
-    let refused = home.run(["call", "read_file", "path=src/main.rs", "--json"]);
-    assert_eq!(refused.code, 4, "{refused:?}");
-    assert_eq!(refused.json()["error"]["code"], "AuditUnavailable");
+    let denied = home.run(["call", "read_file", "path=src/main.rs", "--json"]);
+    assert_eq!(denied.code, 4, "{denied:?}");
+    assert_eq!(denied.json()["error"]["code"], "AuditUnavailable");
     let found = home.run(["audit", "verify", "--json"]);
     assert_eq!(found.code, 6, "{found:?}");
     assert!(found.out.contains("shorter_than_checkpoint"), "{}", found.out);
 
-    // What is left can still be looked at.
+    // The remaining records can still be read.
     let left = home.run(["audit", "tail", "--json"]);
     assert_eq!((left.code, left.out.matches("\"op\":\"tool.start\"").count()), (0, 2), "{left:?}");
     assert_eq!(home.run(["audit", "query", "--tool", "read_file", "--json"]).code, 0);
 
-    let told = home.run(["call", "read_file", "path=src/main.rs", "--acknowledge-rollback"]);
-    assert_eq!(told.code, 0, "{told:?}");
+    let acknowledged = home.run(["call", "read_file", "path=src/main.rs", "--acknowledge-rollback"]);
+    assert_eq!(acknowledged.code, 0, "{acknowledged:?}");
     let records = home.run(["audit", "query", "--op", "recovery", "--json"]);
     assert!(records.out.contains("rollback.acknowledged"), "{}", records.out);
     let after = home.run(["audit", "verify", "--json"]);
     assert_eq!(after.code, 0, "{after:?}");
-    assert!(after.out.contains("\"rollback\""), "it stays a note: {}", after.out);
+    assert!(after.out.contains("\"rollback\""), "it remains a note: {}", after.out);
     read(&home, 1);
 }
 
 #[test]
-fn acknowledging_what_did_not_happen_leaves_no_trace() {
+fn acknowledging_a_rollback_that_did_not_happen_leaves_no_record() {
     let home = Home::new();
     read(&home, 1);
     assert_eq!(home.run(["doctor", "--acknowledge-rollback"]).code, 0);
     assert!(home.run(["audit", "query", "--op", "recovery", "--json"]).out.is_empty());
 }
 
-struct Eye(Child);
+struct WitnessProcess(Child);
 
-impl Drop for Eye {
+impl Drop for WitnessProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Starts a witness that knows the ledger of a home, and names it in the user's configuration.
-fn witnessed(home: &Home) -> Eye {
+/// Starts a witness that knows the ledger of a home, and adds it to the user's configuration.
+fn start_witness(home: &Home) -> WitnessProcess {
     let log = home.run(["audit", "checkpoint", "--json"]).json()["key"].as_str().unwrap().to_owned();
-    let folder = home.path("eye");
-    let folder = folder.to_str().unwrap();
-    let key = home.run(["witness", "key", "--state", folder]).out.trim().to_owned();
-    let args = ["witness", "--state", folder, "--listen", "127.0.0.1:0", "--log", &log];
+    let directory = home.path("witness");
+    let directory = directory.to_str().unwrap();
+    let key = home.run(["witness", "key", "--state", directory]).out.trim().to_owned();
+    let args = ["witness", "--state", directory, "--listen", "127.0.0.1:0", "--log", &log];
     let mut child = home.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     home.user_config(&format!("version: 1\naudit:\n  witness:\n    url: {}\n    key: {key}\n", line.trim()));
-    Eye(child)
+    WitnessProcess(child)
 }
 
 // B5
 #[test]
-fn where_every_copy_was_set_back_the_witness_still_knows() {
+fn the_witness_detects_a_rollback_of_every_local_copy() {
     let home = Home::new();
     read(&home, 1);
-    let eye = witnessed(&home);
+    let witness = start_witness(&home);
     read(&home, 2);
-    let said = home.run(["doctor"]);
-    assert!(said.out.contains("it has signed the newest checkpoint"), "{said:?}");
+    let report = home.run(["doctor"]);
+    assert!(report.out.contains("it signed the newest checkpoint"), "{report:?}");
     let (old, anchors) = (home.path("old-state"), home.path("home/.local/share/vambrace"));
     copy(&home.state(), &old);
     copy(&anchors, &home.path("old-anchors"));
     read(&home, 3);
-    set_back(&home, &old);
+    roll_back(&home, &old);
     std::fs::remove_dir_all(&anchors).unwrap();
     copy(&home.path("old-anchors"), &anchors);
 
-    let refused = home.run(["call", "read_file", "path=src/main.rs"]);
-    assert_eq!(refused.code, 4, "{refused:?}");
-    assert!(refused.err.contains("witness"), "{}", refused.err);
+    let denied = home.run(["call", "read_file", "path=src/main.rs"]);
+    assert_eq!(denied.code, 4, "{denied:?}");
+    assert!(denied.err.contains("witness"), "{}", denied.err);
     assert_eq!(home.run(["audit", "verify"]).code, 6);
 
-    let told = home.run(["call", "read_file", "path=src/main.rs", "--acknowledge-rollback"]);
-    assert_eq!(told.code, 0, "{told:?}");
+    let acknowledged = home.run(["call", "read_file", "path=src/main.rs", "--acknowledge-rollback"]);
+    assert_eq!(acknowledged.code, 0, "{acknowledged:?}");
     read(&home, 1);
-    assert!(home.run(["doctor"]).out.contains("does not follow"), "the witness is not pacified");
+    assert!(home.run(["doctor"]).out.contains("does not follow"), "the witness still objects");
 
-    drop(eye);
+    drop(witness);
     read(&home, 1);
-    assert!(home.run(["doctor"]).out.contains("could not be reached"));
+    assert!(home.run(["doctor"]).out.contains("unreachable"));
 }
 
 #[test]
-fn proofs_are_printed_and_a_kept_checkpoint_finds_a_cut() {
+fn proofs_are_printed_and_a_kept_checkpoint_detects_another_ledger() {
     let home = Home::new();
     read(&home, 3);
     let kept = home.path("kept");
@@ -146,7 +146,7 @@ fn proofs_are_printed_and_a_kept_checkpoint_finds_a_cut() {
         home.run(["audit", "verify"])
     );
 
-    // Another ledger altogether does not fit it.
+    // Another ledger does not match the checkpoint.
     let other = Home::new();
     read(&other, 4);
     let found = other.run(["audit", "verify", "--checkpoint", kept, "--json"]);

@@ -1,4 +1,4 @@
-//! The benches in release, with the peers they measure against.
+//! `cargo xtask bench`: builds the benches in release mode, installs their peers and runs them.
 
 use std::{
     path::PathBuf,
@@ -6,13 +6,13 @@ use std::{
 };
 
 use crate::{
-    fault::{Fault, Outcome, While},
-    program::aloud,
+    fault::{TaskError, TaskResult, WithContext},
+    program::run_shown,
     project::Project,
     toolbox::Toolbox,
 };
 
-pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<ExitCode> {
+pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> TaskResult<ExitCode> {
     let toolbox = Toolbox::open(project)?;
     toolbox.peers()?;
     let mut gitleaks = None;
@@ -20,24 +20,24 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
         toolbox.scanners()?;
         gitleaks = toolbox.gitleaks();
         if gitleaks.is_none() {
-            println!("gitleaks cannot be had: `redact` tells its figures without that peer");
+            println!("gitleaks cannot be installed: `redact` runs without that peer");
         }
     }
     if name.is_none_or(|name| name == "edit") && !toolbox.strace() {
-        println!("strace cannot be had: `edit` does not count the syncs of the whole program");
+        println!("strace cannot be installed: `edit` does not count the syncs of the whole program");
     }
     if name.is_none_or(|name| name == "spawn") && !toolbox.bubblewrap() {
-        println!("bubblewrap cannot be had: `spawn` tells its figures without that peer");
+        println!("bubblewrap cannot be installed: `spawn` runs without that peer");
     }
-    // Both at once: a second selection of packages could build their dependencies a second time.
+    // Both at once: another package selection could build their dependencies a second time.
     let packages = ["--release", "--package", "vambrace", "--package", "vambrace-benches"];
-    if !aloud(project.cargo("build").args(packages))? {
-        return Err(Fault::new("the benches do not build"));
+    if !run_shown(project.cargo("build").args(packages))? {
+        return Err(TaskError::new("the benches do not build"));
     }
-    // On the project's disk, and ignored by git even when a run is broken off.
+    // On the project's disk, and ignored by git even if a run is interrupted.
     let folder =
         std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(|| project.built("bench", ""), PathBuf::from);
-    std::fs::create_dir_all(&folder).when(|| format!("cannot make `{}`", folder.display()))?;
+    std::fs::create_dir_all(&folder).when(|| format!("cannot create `{}`", folder.display()))?;
     let mut command = Command::new(project.built("release", "vambrace-benches"));
     command
         .args(name)
@@ -54,5 +54,5 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> Outcome<
         .env("VAMBRACE_PEER_FILESYSTEM", toolbox.file_server());
     command.env_remove("VAMBRACE_PEER_GITLEAKS");
     command.envs(gitleaks.map(|program| ("VAMBRACE_PEER_GITLEAKS", program)));
-    Ok(if aloud(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if run_shown(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,18 +1,18 @@
-//! Why a chore stopped, and what a person can do about it.
+//! Errors of xtask: a message and a hint for the developer.
 
 use std::fmt;
 
-/// A message, and a hint where there is one.
+/// A message, and an optional hint.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct TaskError {
     message: String,
     hint: Option<String>,
 }
 
-/// What a chore comes to.
-pub(crate) type Outcome<T> = Result<T, Fault>;
+/// The result of a task.
+pub(crate) type TaskResult<T> = Result<T, TaskError>;
 
-impl Fault {
+impl TaskError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None }
     }
@@ -23,7 +23,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.message)?;
         match &self.hint {
@@ -33,13 +33,13 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Says what was being done when the system refused.
-pub(crate) trait While<T> {
-    fn when(self, doing: impl FnOnce() -> String) -> Outcome<T>;
+/// Adds what was being done to an error of the system.
+pub(crate) trait WithContext<T> {
+    fn when(self, doing: impl FnOnce() -> String) -> TaskResult<T>;
 }
 
-impl<T, E: fmt::Display> While<T> for Result<T, E> {
-    fn when(self, doing: impl FnOnce() -> String) -> Outcome<T> {
-        self.map_err(|error| Fault::new(format!("{}: {error}", doing())))
+impl<T, E: fmt::Display> WithContext<T> for Result<T, E> {
+    fn when(self, doing: impl FnOnce() -> String) -> TaskResult<T> {
+        self.map_err(|error| TaskError::new(format!("{}: {error}", doing())))
     }
 }

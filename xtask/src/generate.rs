@@ -1,4 +1,5 @@
-//! Files that the binary itself makes: written by `cargo xtask generate`, compared by `cargo xtask test`.
+//! Generated files: reference pages that the binary prints and lists of tests by requirement. `cargo xtask generate` writes them,
+//! `cargo xtask test` compares them.
 
 use std::{
     fs,
@@ -6,12 +7,14 @@ use std::{
 };
 
 use crate::{
-    fault::{Fault, Outcome, While},
-    program::{aloud, quietly},
+    fault::{TaskError, TaskResult, WithContext},
+    pictures,
+    program::{run_shown, run_captured},
     project::Project,
+    requirements,
 };
 
-/// Each file, and what `vambrace` is asked for it.
+/// Files that `vambrace` prints, with its arguments.
 const GENERATED: &[(&str, &[&str])] = &[
     ("docs/configuration.md", &["config", "reference"]),
     ("docs/config.schema.json", &["config", "schema"]),
@@ -20,17 +23,16 @@ const GENERATED: &[(&str, &[&str])] = &[
 ];
 
 /// Builds the binary and writes every file that changed.
-pub(crate) fn write(project: &Project) -> Outcome<ExitCode> {
+pub(crate) fn write(project: &Project) -> TaskResult<ExitCode> {
     build(project)?;
-    for (file, question) in GENERATED {
+    for (file, made) in generated(project)? {
         let path = project.root().join(file);
-        let made = ask(project, question)?;
-        if fs::read_to_string(&path).is_ok_and(|there| there == made) {
-            println!("{file}: as it was");
+        if fs::read_to_string(&path).is_ok_and(|committed| committed == made) {
+            println!("{file}: unchanged");
             continue;
         }
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).when(|| format!("cannot make `{}`", folder.display()))?;
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).when(|| format!("cannot create `{}`", dir.display()))?;
         }
         fs::write(&path, made).when(|| format!("cannot write `{file}`"))?;
         println!("{file}: written");
@@ -38,44 +40,57 @@ pub(crate) fn write(project: &Project) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Every generated file with its content.
+fn generated(project: &Project) -> TaskResult<Vec<(&'static str, String)>> {
+    let mut files = Vec::from(requirements::documents(project.root())?);
+    for (file, arguments) in GENERATED {
+        files.push((*file, ask(project, arguments)?));
+    }
+    files.extend(pictures::draw(project)?);
+    Ok(files)
+}
+
 /// Builds the binary and compares.
-pub(crate) fn check_built(project: &Project) -> Outcome<ExitCode> {
+pub(crate) fn check_built(project: &Project) -> TaskResult<ExitCode> {
     build(project)?;
     Ok(if check(project)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether every committed file is what the built binary makes; says where one is not.
-pub(crate) fn check(project: &Project) -> Outcome<bool> {
+/// Whether every committed file equals the generated one; prints the differences.
+pub(crate) fn check(project: &Project) -> TaskResult<bool> {
     let mut same = true;
-    for (file, question) in GENERATED {
-        let there = fs::read_to_string(project.root().join(file)).unwrap_or_default();
-        let difference = match ask(project, question) {
-            Ok(made) => difference(&there, &made),
-            Err(fault) => Some(fault.to_string()),
-        };
-        if let Some(difference) = difference {
+    let files = match generated(project) {
+        Ok(files) => files,
+        Err(fault) => {
+            println!("{fault}");
+            return Ok(false);
+        }
+    };
+    for (file, made) in files {
+        let committed = fs::read_to_string(project.root().join(file)).unwrap_or_default();
+        if let Some(difference) = difference(&committed, &made) {
             println!("{file}: {difference}");
             same = false;
         }
     }
     if !same {
-        println!("hint: `cargo xtask generate` writes them anew");
+        println!("hint: `cargo xtask generate` regenerates them");
     }
     Ok(same)
 }
 
-fn build(project: &Project) -> Outcome<()> {
-    if aloud(project.cargo("build").args(["--workspace", "--bins"]))? {
+fn build(project: &Project) -> TaskResult<()> {
+    if run_shown(project.cargo("build").args(["--workspace", "--bins"]))? {
         Ok(())
     } else {
-        Err(Fault::new("the binary does not build"))
+        Err(TaskError::new("the binary does not build"))
     }
 }
 
-/// What the binary prints, away from the configuration of whoever runs this.
-fn ask(project: &Project, question: &[&str]) -> Outcome<String> {
+/// What the binary prints, without the developer's own configuration.
+fn ask(project: &Project, question: &[&str]) -> TaskResult<String> {
     let nowhere = project.tools().join("nowhere");
-    quietly(
+    run_captured(
         Command::new(project.built("debug", "vambrace"))
             .args(question)
             .current_dir(project.root())

@@ -1,21 +1,27 @@
-//! Chores of the project: `cargo xtask test`, `bench` and `generate`.
+//! Project automation: `cargo xtask test`, `bench`, `scoreboard` and `generate`.
 //!
-//! What they need of others is installed into the ignored folder `.tools/`, at versions that the project says; the
-//! product itself is never installed or changed by them.
+//! Third-party programs are installed into the ignored directory `.tools/`, at pinned versions; the product itself is
+//! never installed or changed.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "chores run programs, read and write the project's own files, and talk to a person"
+    reason = "xtask runs programs, reads and writes the project's own files, and prints to the developer"
 )]
 
 mod bench;
+mod documents;
 mod fault;
 mod generate;
+mod names;
+mod pictures;
 mod program;
 mod project;
+mod requirements;
 mod scoreboard;
 mod second_user;
+mod skips;
+mod sources;
 mod tally;
 mod test;
 mod toolbox;
@@ -25,25 +31,25 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use project::Project;
 
-/// Chores of the project.
+/// Project automation.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
 struct Args {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Debug, Subcommand)]
-enum Chore {
+enum Task {
     /// Run every check and every test; install what they need into `.tools/` first.
     Test {
-        /// Leave out what takes long: dependencies, docs, generated files, other programs' clients, the second user.
+        /// Skip what takes long: dependencies, docs, generated files, interop clients, fuzzing, the second user.
         #[arg(long)]
         quick: bool,
     },
-    /// Measure against the peers, in release.
+    /// Run the benches against their peers, in release mode.
     Bench {
-        /// Which bench; all of them when left out.
+        /// Which bench to run; all of them by default.
         name: Option<String>,
         /// Print JSON.
         #[arg(long)]
@@ -51,7 +57,9 @@ enum Chore {
     },
     /// Run the escape probes under other sandboxes as well, as far as they can be installed, and compare.
     Scoreboard,
-    /// Write the files that are made by the binary itself.
+    /// List type names that are defined more than once; fails when there are too many.
+    LintNames,
+    /// Write the generated files: reference pages made by the binary, lists of tests by requirement.
     Generate {
         /// Change nothing; fail when a committed file differs.
         #[arg(long)]
@@ -60,14 +68,15 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let outcome = Project::find().and_then(|project| match Args::parse().chore {
-        Chore::Test { quick } => {
+    let outcome = Project::find().and_then(|project| match Args::parse().task {
+        Task::Test { quick } => {
             test::run(&project, if quick { test::Extent::Quick } else { test::Extent::Full })
         }
-        Chore::Bench { name, json } => bench::run(&project, name.as_deref(), json),
-        Chore::Scoreboard => scoreboard::run(&project),
-        Chore::Generate { check: true } => generate::check_built(&project),
-        Chore::Generate { check: false } => generate::write(&project),
+        Task::Bench { name, json } => bench::run(&project, name.as_deref(), json),
+        Task::Scoreboard => scoreboard::run(&project),
+        Task::LintNames => names::run(&project),
+        Task::Generate { check: true } => generate::check_built(&project),
+        Task::Generate { check: false } => generate::write(&project),
     });
     match outcome {
         Ok(code) => code,

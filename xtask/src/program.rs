@@ -1,4 +1,4 @@
-//! Running another program: aloud, quietly, or aloud while its closing lines are counted.
+//! Runs another program: with its output shown, captured, or shown while the summary lines of test runners are counted.
 
 use std::{
     ffi::OsStr,
@@ -8,59 +8,65 @@ use std::{
 };
 
 use crate::{
-    fault::{Fault, Outcome, While},
+    fault::{TaskError, TaskResult, WithContext},
     tally::Tally,
 };
 
-/// Runs it with our own output; whether it ended well.
-pub(crate) fn aloud(command: &mut Command) -> Outcome<bool> {
+/// Runs a command with inherited output; returns whether it succeeded.
+pub(crate) fn run_shown(command: &mut Command) -> TaskResult<bool> {
     let status =
         command.stdin(Stdio::null()).status().when(|| format!("cannot start {}", spelled(command)))?;
     Ok(status.success())
 }
 
-/// Runs it without a word and returns its stdout; a failure shows everything it said.
-pub(crate) fn quietly(command: &mut Command) -> Outcome<String> {
+/// Runs a command with captured output and returns its stdout; an error contains everything it printed.
+pub(crate) fn run_captured(command: &mut Command) -> TaskResult<String> {
     let output =
         command.stdin(Stdio::null()).output().when(|| format!("cannot start {}", spelled(command)))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = [output.stdout, output.stderr].concat();
-    Err(Fault::new(format!(
+    let printed = [output.stdout, output.stderr].concat();
+    Err(TaskError::new(format!(
         "{} ended with {}\n{}",
         spelled(command),
         output.status,
-        String::from_utf8_lossy(&said).trim_end()
+        String::from_utf8_lossy(&printed).trim_end()
     )))
 }
 
-/// Runs it aloud and adds up the closing lines of the test runner in it.
-pub(crate) fn counted(command: &mut Command) -> Outcome<(bool, Tally)> {
+/// Runs it and returns everything it printed, standard error first, whatever its exit code.
+pub(crate) fn run_output(command: &mut Command) -> TaskResult<String> {
+    let output = command.stdin(Stdio::null()).output().when(|| format!("cannot start {}", spelled(command)))?;
+    Ok(String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned())
+}
+
+/// Runs a command with its output shown, and adds up the summary lines of its test runner.
+pub(crate) fn run_counted(command: &mut Command) -> TaskResult<(bool, Tally)> {
     if std::io::stdout().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
-    // One pipe for both streams keeps the lines in the order in which they were said.
-    let (reader, writer) = std::io::pipe().when(|| "cannot make a pipe".to_owned())?;
-    let second = writer.try_clone().when(|| "cannot make a pipe".to_owned())?;
+    // One pipe for both streams keeps the lines in order.
+    let (reader, writer) = std::io::pipe().when(|| "cannot create a pipe".to_owned())?;
+    let second = writer.try_clone().when(|| "cannot create a pipe".to_owned())?;
     let mut child = command
         .stdin(Stdio::null())
         .stdout(writer)
         .stderr(second)
         .spawn()
         .when(|| format!("cannot start {}", spelled(command)))?;
-    // The command holds the writing ends; without this the reader would wait for ourselves.
+    // The command holds the write ends; without this the reader would wait forever.
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
     let mut tally = Tally::default();
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     let mut out = std::io::stdout().lock();
-    while reader.read_until(b'\n', &mut line).when(|| "cannot read what a program says".to_owned())? > 0 {
+    while reader.read_until(b'\n', &mut line).when(|| "cannot read the output of a program".to_owned())? > 0 {
         if let Some(closing) = Tally::of_line(&String::from_utf8_lossy(&line)) {
             tally += closing;
         }
-        // A closed stdout must not keep the tests from ending.
+        // A closed stdout must not stop the tests.
         let _ = out.write_all(&line).and_then(|()| out.flush());
         line.clear();
     }
@@ -68,13 +74,13 @@ pub(crate) fn counted(command: &mut Command) -> Outcome<(bool, Tally)> {
     Ok((status.success(), tally))
 }
 
-/// Where a program is, if the `PATH` has it.
+/// The path of a program in `PATH`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// `PATH` with one folder before the others.
+/// `PATH` with one directory prepended.
 pub(crate) fn path_with(folder: &Path) -> std::ffi::OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&path));

@@ -1,4 +1,4 @@
-//! Where the project is, and cargo run in it.
+//! Finds the project's directories, and runs cargo in them.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,11 +8,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    fault::{Fault, Outcome},
-    program::{path_with, quietly},
+    fault::{TaskError, TaskResult},
+    program::{path_with, run_captured},
 };
 
-/// The folders of the project.
+/// The directories of the project.
 #[derive(Debug)]
 pub(crate) struct Project {
     root: PathBuf,
@@ -20,18 +20,18 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    pub(crate) fn find() -> Outcome<Self> {
+    pub(crate) fn find() -> TaskResult<Self> {
         let here = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = here
             .parent()
             .ok_or_else(|| {
-                Fault::new("cannot tell where the project is").hint("run `cargo xtask` inside it")
+                TaskError::new("cannot find the project").hint("run `cargo xtask` inside it")
             })?
             .to_path_buf();
         let mut project = Self { root, target: PathBuf::new() };
         let metadata =
-            quietly(project.cargo("metadata").args(["--format-version", "1", "--no-deps", "--offline"]))?;
+            run_captured(project.cargo("metadata").args(["--format-version", "1", "--no-deps", "--offline"]))?;
         let metadata: Value = serde_json::from_str(&metadata).unwrap_or_default();
         let target = metadata.get("target_directory").and_then(Value::as_str);
         project.target = target.map_or_else(|| project.root.join("target"), PathBuf::from);
@@ -42,12 +42,12 @@ impl Project {
         &self.root
     }
 
-    /// The ignored folder for programs of others.
+    /// The ignored directory for third-party programs.
     pub(crate) fn tools(&self) -> PathBuf {
         self.root.join(".tools")
     }
 
-    /// A binary of the project in the given profile's folder.
+    /// A path in the given profile's target directory.
     pub(crate) fn built(&self, profile: &str, name: &str) -> PathBuf {
         self.target.join(profile).join(name)
     }
@@ -57,8 +57,8 @@ impl Project {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command.arg(subcommand).current_dir(&self.root).env("PATH", path_with(&self.tools().join("bin")));
-        // Cargo tells a program that it runs about the program's own package; told on to another cargo, build
-        // scripts would take it for news and run again.
+        // `cargo run` sets variables about xtask's own package; passed on to another cargo, build scripts would see changed
+        // variables and run again.
         for (name, _) in std::env::vars_os() {
             let spelled = name.to_string_lossy();
             if spelled.starts_with("CARGO_PKG_") || spelled.starts_with("CARGO_MANIFEST_") {

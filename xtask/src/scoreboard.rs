@@ -1,10 +1,10 @@
-//! The escape probes under our walls and under those of others at their defaults, side by side.
+//! `cargo xtask scoreboard`: runs the escape probes under our sandbox and under others with their defaults, side by side.
 //!
-//! The probes are the program of the sandbox's tests (`real probe all`). Each peer gets the same folders; what it cannot
-//! do here is said. A probe that gets through is not always a flaw of a peer: defaults differ in what they promise.
+//! The probes are in the test program of the sandbox crate (`real probe all`). Each peer gets the same directories; a peer
+//! that does not work here is reported. A probe that gets through is not always a flaw: defaults promise different things.
 //!
-//! Probes that get through do what they do: they trace, stop and end the process that started them. So nobody runs as
-//! root here, and what they take for the broker and for their parent are stand-ins.
+//! Probes that get through have effects: they trace, stop and kill the process that started them. So nothing runs as root
+//! here, and stand-ins play the broker and the parent process.
 
 mod network;
 
@@ -19,8 +19,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    fault::{Fault, Outcome, While},
-    program::quietly,
+    fault::{TaskError, TaskResult, WithContext},
+    program::run_captured,
     project::Project,
     toolbox::{Toolbox, is_root},
 };
@@ -28,24 +28,24 @@ use crate::{
 /// A probe's name and whether it got through.
 type Board = BTreeMap<String, bool>;
 
-pub(crate) fn run(project: &Project) -> Outcome<ExitCode> {
+pub(crate) fn run(project: &Project) -> TaskResult<ExitCode> {
     let toolbox = Toolbox::open(project)?;
     let probes = probes(project)?;
-    let stage = Stage::new(&probes)?;
+    let dirs = ProbeDirs::new(&probes)?;
     let mut columns: Vec<(&str, Board)> = Vec::new();
     let binary = project.built("debug", "vambrace");
-    for (name, command) in peers(&toolbox, &binary, &stage) {
+    for (name, command) in peers(&toolbox, &binary, &dirs) {
         match command {
-            Some(command) => match stage.board(command) {
+            Some(command) => match dirs.board(command) {
                 Ok(board) => columns.push((name, board)),
-                Err(why) => println!("{name}: starts nothing here: {why}"),
+                Err(why) => println!("{name}: cannot start programs here: {why}"),
             },
             None => println!("{name}: cannot be installed here"),
         }
     }
-    tell(&columns);
-    let gated = network::run(project, &toolbox, &stage);
-    stage.remove();
+    print_table(&columns);
+    let gated = network::run(project, &toolbox, &dirs);
+    dirs.remove();
     let gated = gated?;
     let ours = columns.iter().filter(|(name, _)| name.starts_with("vambrace"));
     let clean =
@@ -53,9 +53,9 @@ pub(crate) fn run(project: &Project) -> Outcome<ExitCode> {
     Ok(if clean && gated { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The test program of the sandbox, built.
-fn probes(project: &Project) -> Outcome<PathBuf> {
-    let said = quietly(project.cargo("test").args([
+/// Builds the test program of the sandbox; returns its path.
+fn probes(project: &Project) -> TaskResult<PathBuf> {
+    let said = run_captured(project.cargo("test").args([
         "--package",
         "vambrace-sandbox",
         "--test",
@@ -63,24 +63,24 @@ fn probes(project: &Project) -> Outcome<PathBuf> {
         "--no-run",
         "--message-format=json-render-diagnostics",
     ]))?;
-    quietly(project.cargo("build").args(["--package", "vambrace"]))?;
+    run_captured(project.cargo("build").args(["--package", "vambrace"]))?;
     let executable = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;
         let named = message.pointer("/target/name")?.as_str()? == "real";
         named.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
     };
-    said.lines().find_map(executable).ok_or_else(|| Fault::new("the probes were not built"))
+    said.lines().find_map(executable).ok_or_else(|| TaskError::new("the probes were not built"))
 }
 
-/// The same folders for everybody.
-struct Stage {
+/// The directories that every peer gets.
+struct ProbeDirs {
     folder: PathBuf,
 }
 
-impl Stage {
-    fn new(probes: &Path) -> Outcome<Self> {
+impl ProbeDirs {
+    fn new(probes: &Path) -> TaskResult<Self> {
         let folder = PathBuf::from(format!("/var/tmp/vambrace-scoreboard-{}", std::process::id()));
-        let stage = Self { folder };
+        let dirs = Self { folder };
         for (name, text) in [
             ("project/plain.txt", "plain\n"),
             ("project/.env", "TOKEN=x\n"),
@@ -89,21 +89,21 @@ impl Stage {
             ("home/.ssh/id_ed25519", "key\n"),
             ("state/ledger", "ledger\n"),
         ] {
-            let path = stage.path(name);
-            let parent = path.parent().unwrap_or(&stage.folder);
-            fs::create_dir_all(parent).when(|| format!("cannot make `{}`", parent.display()))?;
+            let path = dirs.path(name);
+            let parent = path.parent().unwrap_or(&dirs.folder);
+            fs::create_dir_all(parent).when(|| format!("cannot create `{}`", parent.display()))?;
             fs::write(&path, text).when(|| format!("cannot write `{}`", path.display()))?;
         }
-        fs::copy(probes, stage.path("project/probes")).when(|| "cannot copy the probes".to_owned())?;
+        fs::copy(probes, dirs.path("project/probes")).when(|| "cannot copy the probes".to_owned())?;
         if is_root() {
-            stage.hand_over(&stage.folder)?;
+            dirs.hand_over(&dirs.folder)?;
         }
-        Ok(stage)
+        Ok(dirs)
     }
 
-    /// Everything belongs to whom the probes run as.
-    fn hand_over(&self, path: &Path) -> Outcome<()> {
-        let said = || format!("cannot give `{}` away", path.display());
+    /// Makes the user of the probes the owner of everything.
+    fn hand_over(&self, path: &Path) -> TaskResult<()> {
+        let said = || format!("cannot change the owner of `{}`", path.display());
         chown(path, Some(NOBODY), Some(NOBODY)).when(said)?;
         if path.is_dir() {
             for entry in fs::read_dir(path).when(said)? {
@@ -117,8 +117,8 @@ impl Stage {
         self.folder.join(name)
     }
 
-    /// Runs every probe, each by itself: one that is killed does not keep the others from running.
-    /// What the first one said, when none was started.
+    /// Runs every probe in its own process: a killed one does not stop the others.
+    /// If no probe could be started, returns the first error message.
     fn board(&self, start: impl Fn(&str) -> Command) -> Result<Board, String> {
         let said = |error: std::io::Error| error.to_string();
         let list =
@@ -128,12 +128,12 @@ impl Stage {
         let mut started = false;
         let mut words = String::new();
         for name in names.lines() {
-            let mut broker = lowered(&mut Command::new("sleep")).arg("1000").spawn().map_err(said)?;
-            // A parent that may be ended.
+            let mut broker = unprivileged(&mut Command::new("sleep")).arg("1000").spawn().map_err(said)?;
+            // A parent process that may be killed.
             let probe = start(name);
             let mut parent = Command::new("sh");
             parent.args(["-c", "\"$@\"; exit $?", "sh"]).arg(probe.get_program()).args(probe.get_args());
-            let output = lowered(&mut parent)
+            let output = unprivileged(&mut parent)
                 .current_dir(self.path("project"))
                 .env("ESCAPE_ROOM", &self.folder)
                 .env("ESCAPE_BROKER", broker.id().to_string())
@@ -151,7 +151,7 @@ impl Stage {
             let answer = String::from_utf8_lossy(&output.stdout).into_owned();
             started |= answer.contains("blocked") || answer.contains("REACHED");
             board.insert(name.to_owned(), answer.contains("REACHED"));
-            if !started && board.len() >= PATIENCE {
+            if !started && board.len() >= MAX_FAILED_STARTS {
                 break;
             }
         }
@@ -159,18 +159,18 @@ impl Stage {
     }
 
     fn remove(self) {
-        // Only rubbish would be left.
+        // Failure only leaves temporary files behind.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// After so many probes that were not even started, nobody waits for the others.
-const PATIENCE: usize = 5;
-/// The user that nobody is.
+/// After this many probes that could not be started, the peer is given up.
+const MAX_FAILED_STARTS: usize = 5;
+/// UID of `nobody`.
 const NOBODY: u32 = 65534;
 
-/// The same command as somebody without privileges.
-fn lowered(command: &mut Command) -> &mut Command {
+/// The same command as an unprivileged user.
+fn unprivileged(command: &mut Command) -> &mut Command {
     if is_root() { command.uid(NOBODY).gid(NOBODY) } else { command }
 }
 
@@ -179,9 +179,9 @@ type Start<'a> = Box<dyn Fn(&str) -> Command + 'a>;
 fn peers<'a>(
     toolbox: &Toolbox<'_>,
     binary: &'a Path,
-    stage: &'a Stage,
+    dirs: &'a ProbeDirs,
 ) -> Vec<(&'static str, Option<Start<'a>>)> {
-    let probes = stage.path("project/probes");
+    let probes = dirs.path("project/probes");
     let with = move |program: PathBuf, words: Vec<String>, probes: PathBuf| -> Start<'a> {
         Box::new(move |probe| {
             let mut command = Command::new(&program);
@@ -197,7 +197,7 @@ fn peers<'a>(
             command
                 .args(words.split(' '))
                 .args(["--env", "ESCAPE_*", "--workspace"])
-                .arg(stage.path("project"));
+                .arg(dirs.path("project"));
             command.arg("--").arg(&probes).args(["probe", probe]);
             command
         })
@@ -205,7 +205,7 @@ fn peers<'a>(
     let system = |program: &str, package: &str, text: &str| {
         toolbox.system_program(program, package).then(|| with(program.into(), words(text), probes.clone()))
     };
-    // What srt wants to find.
+    // srt needs these.
     for (program, package) in [("socat", "socat"), ("rg", "ripgrep")] {
         toolbox.system_program(program, package);
     }
@@ -246,7 +246,7 @@ fn peers<'a>(
     ]
 }
 
-fn tell(columns: &[(&str, Board)]) {
+fn print_table(columns: &[(&str, Board)]) {
     let names: Vec<&String> = columns.first().map(|(_, board)| board.keys().collect()).unwrap_or_default();
     let head: Vec<String> = columns.iter().map(|(name, _)| format!("{name:>11}")).collect();
     println!("{:<36}{}", "probe", head.join(""));

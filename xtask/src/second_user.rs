@@ -1,8 +1,8 @@
-//! The tests that touch the kernel, a second time as an ordinary user: root passes by many a check that a user of
-//! the product meets.
+//! Runs the tests that touch the kernel a second time, as an ordinary user: root bypasses many checks that apply to a user
+//! of the product.
 //!
-//! The executables that were built for the first time are run, not built again. They, the binary and the sources
-//! are copied into a folder that the user owns, because the project may lie where only root can go.
+//! The existing test executables are used, nothing is built again. They, the binary and the sources are copied into a
+//! directory that the user owns, because the project may be where only root has access.
 
 use std::{
     fs,
@@ -14,14 +14,18 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    fault::{Fault, Outcome, While},
-    program::{counted, on_path, quietly},
+    fault::{TaskError, TaskResult, WithContext},
+    program::{run_counted, on_path, run_captured},
     project::Project,
+    skips::SkipLog,
     tally::Tally,
 };
 
-/// `nobody` of every Linux.
+/// UID of `nobody`.
 const USER: u32 = 65534;
+
+/// A further group of that user, so that it can give files to a group other than its first.
+const SECOND_GROUP: u32 = 65533;
 
 /// The packages whose tests touch the kernel.
 const PACKAGES: &[&str] = &[
@@ -33,17 +37,18 @@ const PACKAGES: &[&str] = &[
     "vambrace-tests",
 ];
 
-/// Tests that need what only the first user has, or that take long and are the same for everybody, by a part of their
-/// name.
-const LEFT_OUT: &[(&str, &str)] = &[
-    ("interop::", "Python and its packages may lie in the first user's home"),
+/// Excluded tests, by a part of their name: those that need files of the first user, and long ones that are the same for
+/// every user.
+const EXCLUDED: &[(&str, &str)] = &[
+    ("interop::", "Python and its packages may be in the first user's home directory"),
     ("compile::", "cargo and its home belong to the first user"),
     ("attacks::every", "thousands of ledgers, the same for every user"),
     ("agreement::two", "thousands of ledgers, the same for every user"),
+    ("wording::", "help and messages, the same for every user"),
     ("sim::every_crash", "a simulated disk, the same for every user"),
 ];
 
-/// Folders that are no sources.
+/// Directories without sources.
 const NOT_COPIED: &[&str] = &["target", ".tools", ".git"];
 
 /// One test executable.
@@ -52,38 +57,44 @@ struct Executable {
     package: PathBuf,
 }
 
-pub(crate) fn run(project: &Project) -> Outcome<(bool, Tally)> {
+/// Runs the tests; returns whether all passed, their counts and a line for each skipped one.
+pub(crate) fn run(project: &Project) -> TaskResult<(bool, Tally, Vec<String>)> {
     if on_path("setpriv").is_none() {
-        return Err(Fault::new("the tests as an ordinary user need `setpriv`")
+        return Err(TaskError::new("the tests as an ordinary user need `setpriv`")
             .hint("install the package `util-linux`"));
     }
-    for (part, reason) in LEFT_OUT {
-        println!("left out `{part}`: {reason}");
+    for (part, reason) in EXCLUDED {
+        println!("excluded `{part}`: {reason}");
     }
     let executables = executables(project)?;
-    let folder = Folder::new(project)?;
+    let folder = UserDir::new(project)?;
+    let skips = SkipLog::new(&folder.path.join("tmp"))?;
+    hand_over(skips.file())?;
     let mut total = Tally::default();
     let mut passed = true;
     for executable in &executables {
         println!("{}", executable.file.file_name().unwrap_or_default().display());
-        let (well, tally) = counted(&mut folder.command(project, executable)?)?;
+        let mut command = folder.command(project, executable)?;
+        skips.attach(&mut command);
+        let (well, tally) = run_counted(&mut command)?;
         passed &= well;
         total += tally;
     }
+    let skipped = skips.settle(&mut total)?;
     if total.passed == 0 {
-        return Err(Fault::new("no test ran as an ordinary user"));
+        return Err(TaskError::new("no test ran as an ordinary user"));
     }
     if passed {
         folder.remove();
     } else {
-        println!("what the tests left is in `{}`", folder.path.display());
+        println!("files of the tests are kept in `{}`", folder.path.display());
     }
-    Ok((passed, total))
+    Ok((passed, total, skipped))
 }
 
-/// The test executables of the packages, as cargo names them; everything is built already.
-fn executables(project: &Project) -> Outcome<Vec<Executable>> {
-    let said = quietly(project.cargo("test").args([
+/// The test executables of the packages, as cargo reports them; everything is built already.
+fn executables(project: &Project) -> TaskResult<Vec<Executable>> {
+    let said = run_captured(project.cargo("test").args([
         "--workspace",
         "--bins",
         "--tests",
@@ -104,24 +115,24 @@ fn executable(project: &Project, message: &Value) -> Option<Executable> {
     let package = manifest.parent()?.strip_prefix(project.root()).ok()?.to_path_buf();
     let name = message.get("package_id")?.as_str()?;
     let wanted = PACKAGES.iter().any(|package| {
-        // `path+file:///…/crates/store#vambrace-store@0.1.0`, the name left out when it is the folder's.
+        // `path+file:///…/crates/store#vambrace-store@0.1.0`; cargo omits the name if it equals the directory's.
         name.contains(&format!("#{package}@")) || name.contains(&format!("/{package}#"))
     });
     (test && wanted).then_some(Executable { file, package })
 }
 
-/// A folder that the ordinary user owns.
-struct Folder {
+/// A directory that the ordinary user owns.
+struct UserDir {
     path: PathBuf,
 }
 
-impl Folder {
-    fn new(project: &Project) -> Outcome<Self> {
+impl UserDir {
+    fn new(project: &Project) -> TaskResult<Self> {
         let path = PathBuf::from(format!("/tmp/vambrace-second-user-{}", std::process::id()));
         let folder = Self { path };
         for name in ["home", "tmp", "state", "bin/deps"] {
             let made = folder.path.join(name);
-            fs::create_dir_all(&made).when(|| format!("cannot make `{}`", made.display()))?;
+            fs::create_dir_all(&made).when(|| format!("cannot create `{}`", made.display()))?;
         }
         copy_tree(project.root(), &folder.path.join("source"))?;
         let binary = project.built("debug", "vambrace");
@@ -130,18 +141,19 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The executable under the user's id, in the copy of its package, with an environment built from nothing.
-    fn command(&self, project: &Project, executable: &Executable) -> Outcome<Command> {
+    /// Runs an executable as the user, in the copy of its package, with a new environment.
+    fn command(&self, project: &Project, executable: &Executable) -> TaskResult<Command> {
         let file = self.path.join("bin/deps").join(executable.file.file_name().unwrap_or_default());
         copy(&executable.file, &file)?;
         let package = self.path.join("source").join(&executable.package);
         let id = USER.to_string();
         let mut command = Command::new("setpriv");
         command
-            .args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"])
+            // A second group: some checks concern only users with more than one.
+            .args(["--reuid", &id, "--regid", &id, "--groups", &format!("{id},{SECOND_GROUP}"), "--"])
             .arg(&file)
             .arg("--quiet")
-            .args(LEFT_OUT.iter().flat_map(|(part, _)| ["--skip", part]))
+            .args(EXCLUDED.iter().flat_map(|(part, _)| ["--skip", part]))
             .current_dir(&package)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()))
@@ -156,23 +168,23 @@ impl Folder {
     }
 
     fn remove(self) {
-        // Only rubbish in `/tmp` would be left.
+        // Failure only leaves files in `/tmp` behind.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-fn copy(from: &Path, to: &Path) -> Outcome<()> {
+fn copy(from: &Path, to: &Path) -> TaskResult<()> {
     fs::copy(from, to).map(drop).when(|| format!("cannot copy `{}`", from.display()))
 }
 
-fn copy_tree(from: &Path, to: &Path) -> Outcome<()> {
-    fs::create_dir_all(to).when(|| format!("cannot make `{}`", to.display()))?;
+fn copy_tree(from: &Path, to: &Path) -> TaskResult<()> {
+    fs::create_dir_all(to).when(|| format!("cannot create `{}`", to.display()))?;
     for entry in entries(from)? {
         let (source, copied) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type().when(|| format!("cannot look at `{}`", source.display()))?;
+        let kind = entry.file_type().when(|| format!("cannot stat `{}`", source.display()))?;
         if kind.is_symlink() {
             let target = fs::read_link(&source).when(|| format!("cannot read `{}`", source.display()))?;
-            symlink(target, &copied).when(|| format!("cannot make `{}`", copied.display()))?;
+            symlink(target, &copied).when(|| format!("cannot create `{}`", copied.display()))?;
         } else if kind.is_file() {
             copy(&source, &copied)?;
         } else if kind.is_dir() && !NOT_COPIED.iter().any(|name| entry.file_name() == *name) {
@@ -183,12 +195,12 @@ fn copy_tree(from: &Path, to: &Path) -> Outcome<()> {
 }
 
 /// Makes the user the owner of everything below.
-fn hand_over(path: &Path) -> Outcome<()> {
-    let kind = fs::symlink_metadata(path).when(|| format!("cannot look at `{}`", path.display()))?;
+fn hand_over(path: &Path) -> TaskResult<()> {
+    let kind = fs::symlink_metadata(path).when(|| format!("cannot stat `{}`", path.display()))?;
     if kind.is_symlink() {
         return Ok(());
     }
-    chown(path, Some(USER), Some(USER)).when(|| format!("cannot hand over `{}`", path.display()))?;
+    chown(path, Some(USER), Some(USER)).when(|| format!("cannot change the owner of `{}`", path.display()))?;
     if kind.is_dir() {
         for entry in entries(path)? {
             hand_over(&entry.path())?;
@@ -197,6 +209,6 @@ fn hand_over(path: &Path) -> Outcome<()> {
     Ok(())
 }
 
-fn entries(folder: &Path) -> Outcome<Vec<fs::DirEntry>> {
+fn entries(folder: &Path) -> TaskResult<Vec<fs::DirEntry>> {
     fs::read_dir(folder).and_then(Iterator::collect).when(|| format!("cannot list `{}`", folder.display()))
 }

@@ -1,4 +1,4 @@
-//! Counting tests by the closing lines of the runners: nextest's and the one of Rust's own test harness.
+//! Counts tests by the summary lines of the runners: nextest's and that of Rust's own test harness.
 
 use std::{fmt, ops::AddAssign};
 
@@ -14,14 +14,14 @@ impl Tally {
     pub(crate) const PASSED: Self = Self { passed: 1, failed: 0, skipped: 0 };
     pub(crate) const FAILED: Self = Self { passed: 0, failed: 1, skipped: 0 };
 
-    /// What a closing line says; nothing for every other line.
+    /// Parses a summary line; `None` for every other line.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
         let line = plain(line);
         let line = line.trim();
         let counts = if let Some(rest) = line.strip_prefix("test result: ") {
             rest.split_once(". ")?.1
         } else if line.starts_with("Summary [") {
-            // `5 tests run: ...`, or `3/5 tests run: ...` when it was broken off.
+            // `5 tests run: ...`, or `3/5 tests run: ...` if it was interrupted.
             line.split_once(" run: ")?.1
         } else {
             return None;
@@ -32,7 +32,7 @@ impl Tally {
                 "passed" => tally.passed += count,
                 "failed" | "exec failed" | "timed out" => tally.failed += count,
                 "skipped" | "ignored" | "filtered out" => tally.skipped += count,
-                // Parts of the passed ones (`slow`, `flaky`, `leaky`), and what is not a count of tests.
+                // Subsets of the passed ones (`slow`, `flaky`, `leaky`), and other numbers.
                 _ => {}
             }
         }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_lines_of_nextest_are_counted() {
+    fn summary_lines_of_nextest_are_counted() {
         check("     Summary [   0.005s] 3 tests run: 3 passed, 0 skipped", Some([3, 0, 0]));
         check("     Summary [   1.2s] 1 test run: 1 passed, 12 skipped", Some([1, 0, 12]));
         check(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_lines_of_the_harness_are_counted() {
+    fn summary_lines_of_the_harness_are_counted() {
         check(
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s",
             Some([3, 0, 3]),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_do_not_hide_a_closing_line() {
+    fn colours_do_not_hide_a_summary_line() {
         check(
             "\u{1b}[32;1m     Summary\u{1b}[0m [   0.005s] \u{1b}[1m3\u{1b}[0m tests run: \u{1b}[1m3\u{1b}[0m \u{1b}[32;1mpassed\u{1b}[0m, \u{1b}[1m0\u{1b}[0m \u{1b}[33;1mskipped\u{1b}[0m",
             Some([3, 0, 0]),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_say_nothing() {
+    fn other_lines_are_ignored() {
         check("", None);
         check("test tally::works ... ok", None);
         check("3 passed, 0 failed", None);

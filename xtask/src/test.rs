@@ -1,8 +1,8 @@
-//! Every check and every test, in one order, with one closing line.
+//! `cargo xtask test`: every check and every test, with one summary line.
 //!
-//! A check (formatting, lints, dependencies, docs, generated files) counts as one. A step that fails does not keep
-//! the others from running: a person wants the whole list. All steps share one target folder, one profile and one
-//! set of flags, so that nothing is built twice.
+//! A check (formatting, lints, dependencies, docs, generated files) counts as one test. A failed step does not stop the
+//! others: a developer wants the whole list. All steps share one target directory, one profile and one set of flags, so
+//! that nothing is built twice.
 
 use std::{
     process::{Command, ExitCode},
@@ -10,20 +10,22 @@ use std::{
 };
 
 use crate::{
-    fault::Outcome,
-    generate,
-    program::{aloud, counted},
+    documents,
+    fault::TaskResult,
+    generate, names,
+    program::{run_shown, run_counted},
     project::Project,
     second_user,
+    skips::SkipLog,
     tally::Tally,
     toolbox::{Toolbox, is_root},
 };
 
-/// Targets of `fuzz/`, and the seconds each of them is driven.
+/// Targets of `fuzz/`, and how many seconds each of them runs.
 const FUZZED: [&str; 2] = ["stream", "rules"];
 const FUZZ_SECONDS: u32 = 10;
 
-/// Tests that meet programs of others.
+/// Tests with third-party programs.
 const INTEROP: &str = "interop::";
 
 /// How much is run.
@@ -33,10 +35,10 @@ pub(crate) enum Extent {
     Full,
 }
 
-pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
+pub(crate) fn run(project: &Project, extent: Extent) -> TaskResult<ExitCode> {
     let toolbox = Toolbox::open(project)?;
     let mut run = Run { project, total: Tally::default(), lines: Vec::new() };
-    // Fetching waits for others most of the time; meanwhile the processors are used.
+    // Downloads mostly wait for the network; the checks use the CPUs meanwhile.
     std::thread::scope(|scope| {
         let fetched = (extent == Extent::Full).then(|| scope.spawn(|| fetch(&toolbox)));
         run.check("fmt", project.cargo("fmt").args(["--all", "--check"]))?;
@@ -44,6 +46,8 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
             "clippy",
             project.cargo("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]),
         )?;
+        run.run_check("names", || names::check(project))?;
+        run.run_check("documents", || documents::check(project))?;
         match fetched.map(std::thread::ScopedJoinHandle::join) {
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             Some(Ok(fetched)) => fetched,
@@ -59,10 +63,15 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
     }
     let built = run.check("build", project.cargo("build").args(["--workspace", "--bins", "--tests"]))?;
     run.tests("tests", &mut run.workspace_tests(&toolbox, extent))?;
+    if extent == Extent::Full {
+        let mut command = project.cargo("test");
+        command.args(["--package", "vambrace-workspace", "--features", "full-languages", "editing::every", "--", "--quiet"]);
+        run.tests("full-languages", &mut command)?;
+    }
     run.tests("doc tests", project.cargo("test").args(["--workspace", "--doc"]))?;
     match extent {
         Extent::Full if built => {
-            run.did("generated files", || generate::check(project))?;
+            run.run_check("generated files", || generate::check(project))?;
             run.fuzz(&toolbox)?;
             if is_root() {
                 run.second_user()?;
@@ -71,11 +80,11 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
             }
         }
         Extent::Full => {
-            run.lines.push("generated files, fuzz, second user: not reached, the build failed".to_owned())
+            run.lines.push("generated files, fuzz, second user: skipped, the build failed".to_owned())
         }
         Extent::Quick => {
             run.lines.push(
-                "left out by --quick: deny, docs, interop, generated files, fuzz, second user".to_owned(),
+                "skipped by --quick: deny, docs, interop, generated files, fuzz, second user".to_owned(),
             );
         }
     }
@@ -85,18 +94,18 @@ pub(crate) fn run(project: &Project, extent: Extent) -> Outcome<ExitCode> {
     Ok(if run.total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the tests need of others.
-fn fetch(toolbox: &Toolbox<'_>) -> Outcome<()> {
+/// Installs the third-party programs that the tests need.
+fn fetch(toolbox: &Toolbox<'_>) -> TaskResult<()> {
     toolbox.clients()?;
     toolbox.confined_programs();
     toolbox.deny()?;
     if let Err(fault) = toolbox.nextest() {
-        println!("nextest cannot be had, `cargo test` does its work\n{fault}");
+        println!("nextest cannot be installed; using `cargo test`\n{fault}");
     }
     Ok(())
 }
 
-/// A run under way.
+/// A test run in progress.
 struct Run<'a> {
     project: &'a Project,
     total: Tally,
@@ -104,32 +113,36 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn check(&mut self, name: &str, command: &mut Command) -> Outcome<bool> {
-        self.did(name, || aloud(command))
+    fn check(&mut self, name: &str, command: &mut Command) -> TaskResult<bool> {
+        self.run_check(name, || run_shown(command))
     }
 
-    /// A check: one that passes or fails.
-    fn did(&mut self, name: &str, check: impl FnOnce() -> Outcome<bool>) -> Outcome<bool> {
+    /// Runs a check, which counts as one test.
+    fn run_check(&mut self, name: &str, check: impl FnOnce() -> TaskResult<bool>) -> TaskResult<bool> {
         let start = begin(name);
         let passed = check()?;
         self.end(name, start, if passed { Tally::PASSED } else { Tally::FAILED });
         Ok(passed)
     }
 
-    /// A runner of tests, counted by its closing lines.
-    fn tests(&mut self, name: &str, command: &mut Command) -> Outcome<()> {
+    /// Runs a test runner and counts by its summary lines.
+    fn tests(&mut self, name: &str, command: &mut Command) -> TaskResult<()> {
         let start = begin(name);
-        let (passed, tally) = counted(command)?;
-        self.end(name, start, honest(passed, tally));
+        let skips = SkipLog::new(&self.project.built("skips", ""))?;
+        skips.attach(command);
+        let (passed, mut tally) = run_counted(command)?;
+        let skipped = skips.settle(&mut tally)?;
+        self.end(name, start, count_failure(passed, tally));
+        self.lines.extend(skipped);
         Ok(())
     }
 
-    /// cargo-fuzz on the stable compiler: the code is without `unsafe`, so that coverage is enough and no sanitizer,
-    /// which would need a nightly one, is missed.
-    fn fuzz(&mut self, toolbox: &Toolbox<'_>) -> Outcome<()> {
+    /// cargo-fuzz on the stable compiler: the code has no `unsafe`, so coverage is enough and no sanitizer is needed, which
+    /// would require nightly.
+    fn fuzz(&mut self, toolbox: &Toolbox<'_>) -> TaskResult<()> {
         if let Err(fault) = toolbox.fuzz() {
             self.lines
-                .push(format!("fuzz: cargo-fuzz cannot be had, the tests drive the targets alone ({fault})"));
+                .push(format!("fuzz: cargo-fuzz cannot be installed; only the tests run the targets ({fault})"));
             return Ok(());
         }
         let project = self.project;
@@ -147,11 +160,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn second_user(&mut self) -> Outcome<()> {
+    fn second_user(&mut self) -> TaskResult<()> {
         let name = "second user";
         let start = begin(name);
-        let (passed, tally) = second_user::run(self.project)?;
-        self.end(name, start, honest(passed, tally));
+        let (passed, tally, skipped) = second_user::run(self.project)?;
+        self.end(name, start, count_failure(passed, tally));
+        self.lines.extend(skipped);
         Ok(())
     }
 
@@ -184,8 +198,8 @@ impl Run<'_> {
     }
 }
 
-/// A runner that ended badly without naming a failed test (it did not compile, it crashed) is a failure itself.
-fn honest(passed: bool, mut tally: Tally) -> Tally {
+/// A runner that failed without naming a failed test (a compile error, a crash) counts as a failure itself.
+fn count_failure(passed: bool, mut tally: Tally) -> Tally {
     if !passed && tally.failed == 0 {
         tally += Tally::FAILED;
     }

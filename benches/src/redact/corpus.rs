@@ -1,21 +1,21 @@
-//! What the redactor is measured on: source of installed packages, planted secrets, known values, hard negatives.
+//! The corpus of the redactor bench: source of installed packages, planted secrets, known values, hard negatives.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use vambrace_redact::{KnownValue, Secret};
+use vambrace_redact::{KnownValue, SecretBytes};
 
-/// Files of the public vectors, packed.
+/// The public test vectors, gzipped.
 const VECTORS: &[u8] = include_bytes!("../../../crates/redact/tests/data/secrets-dev.jsonl.gz");
-/// Source beyond this is not read.
-const MOST: usize = 400 << 20;
+/// Maximum amount of source that is read, in bytes.
+const MAX_SOURCE_BYTES: usize = 400 << 20;
 const ALNUM: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 const HEX: &str = "0123456789abcdef";
 
-/// A small generator with a seed.
-pub(crate) struct Chance(pub(crate) u64);
+/// A small seeded random generator (xorshift).
+pub(crate) struct Rng(pub(crate) u64);
 
-impl Chance {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -33,32 +33,33 @@ impl Chance {
     }
 }
 
-/// Texts of the packages that cargo and the test tools have installed; the tools that look for secrets themselves are left out.
+/// Text files of the packages that cargo and the test tools have installed, without those of secret scanners.
 pub(crate) fn source() -> Vec<(PathBuf, Vec<u8>)> {
     let cargo = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
-    let mut folders: Vec<PathBuf> = cargo.map(|home| home.join("registry/src")).into_iter().collect();
-    folders.extend(["npm/node_modules", "mcp-1/lib"].map(|name| Path::new(".tools").join(name)));
-    below(folders)
+    let mut dirs: Vec<PathBuf> = cargo.map(|home| home.join("registry/src")).into_iter().collect();
+    dirs.extend(["npm/node_modules", "mcp-1/lib"].map(|name| Path::new(".tools").join(name)));
+    below(dirs)
 }
 
-/// Source of the system; its hits were read too, later.
+/// Source files of the system; their hits were reviewed too, later.
 pub(crate) fn system() -> Vec<(PathBuf, Vec<u8>)> {
     below(["/usr/lib/python3", "/usr/include", "/usr/share/doc"].map(PathBuf::from).to_vec())
 }
 
-/// Packages whose hits were first read when the rules were done.
+/// Packages whose hits were reviewed only after the rules were complete.
 pub(crate) fn held_out() -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = std::env::var_os("VAMBRACE_BENCH_HELD_OUT").expect("`cargo xtask bench` names the folder");
-    below(vec![PathBuf::from(folder).join("lib")])
+    let dir = std::env::var_os("VAMBRACE_BENCH_HELD_OUT")
+        .expect("VAMBRACE_BENCH_HELD_OUT: `cargo xtask bench` sets it");
+    below(vec![PathBuf::from(dir).join("lib")])
 }
 
-fn below(mut folders: Vec<PathBuf>) -> Vec<(PathBuf, Vec<u8>)> {
+fn below(mut dirs: Vec<PathBuf>) -> Vec<(PathBuf, Vec<u8>)> {
     let (mut files, mut bytes) = (Vec::new(), 0);
-    while let Some(folder) = folders.pop() {
+    while let Some(dir) = dirs.pop() {
         let mut entries: Vec<PathBuf> =
-            std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+            std::fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         entries.sort();
         for path in entries {
             let Ok(facts) = std::fs::symlink_metadata(&path) else { continue };
@@ -68,8 +69,8 @@ fn below(mut folders: Vec<PathBuf>) -> Vec<(PathBuf, Vec<u8>)> {
             if scanner {
                 continue;
             } else if facts.is_dir() {
-                folders.push(path);
-            } else if facts.is_file() && facts.len() < 8 << 20 && bytes < MOST {
+                dirs.push(path);
+            } else if facts.is_file() && facts.len() < 8 << 20 && bytes < MAX_SOURCE_BYTES {
                 let Ok(text) = std::fs::read(&path) else { continue };
                 if !text.iter().take(8000).any(|byte| *byte == 0) {
                     bytes += text.len();
@@ -78,12 +79,12 @@ fn below(mut folders: Vec<PathBuf>) -> Vec<(PathBuf, Vec<u8>)> {
             }
         }
     }
-    assert!(bytes > 8 << 20, "only {bytes} bytes of source were found to measure on");
+    assert!(bytes > 8 << 20, "only {bytes} bytes of source found");
     files
 }
 
-/// Lines with a token that carries its own mark, and the token.
-pub(crate) fn prefixed(chance: &mut Chance, count: usize) -> Vec<(String, String)> {
+/// Lines with a token that has a known prefix, and the token.
+pub(crate) fn prefixed(rng: &mut Rng, count: usize) -> Vec<(String, String)> {
     let kinds: &[(&str, &str, usize, &str)] = &[
         ("ghp_", ALNUM, 36, ""),
         ("github_pat_", ALNUM, 82, ""),
@@ -113,7 +114,7 @@ pub(crate) fn prefixed(chance: &mut Chance, count: usize) -> Vec<(String, String
     (0..count)
         .map(|n| {
             let (mark, alphabet, length, end) = kinds[n % kinds.len()];
-            let token = format!("{mark}{}{end}", chance.letters(alphabet, length));
+            let token = format!("{mark}{}{end}", rng.letters(alphabet, length));
             let lines = [
                 format!("value = \"{token}\""),
                 format!("curl -H 'X: {token}'"),
@@ -121,23 +122,23 @@ pub(crate) fn prefixed(chance: &mut Chance, count: usize) -> Vec<(String, String
                 format!("K={token}\n"),
                 format!("{{\"a\":\"{token}\"}}"),
             ];
-            (lines[chance.below(lines.len())].clone(), token)
+            (lines[rng.below(lines.len())].clone(), token)
         })
         .collect()
 }
 
-/// A text, and what must not stand in it afterwards.
+/// A text, and what must not be in it after redaction.
 type Planted = (Vec<u8>, Vec<u8>);
 
-/// Known values, and texts with one of them in some form: the text, and what must not stand in the output.
-pub(crate) fn known(chance: &mut Chance) -> (Vec<KnownValue>, Vec<Planted>) {
+/// Known values, and texts that contain one of them in some encoding.
+pub(crate) fn known(rng: &mut Rng) -> (Vec<KnownValue>, Vec<Planted>) {
     let (mut values, mut texts) = (Vec::new(), Vec::new());
     for n in 0..40 {
-        let length = 12 + chance.below(30);
+        let length = 12 + rng.below(30);
         let value = match n % 3 {
-            0 => chance.letters(ALNUM, length),
-            1 => chance.letters("abcXYZ019!$%&/()=?+*'\"\\<> ", length).replace(' ', "_") + "Q7x",
-            _ => format!("{}\n{}", chance.letters(ALNUM, 20), chance.letters(ALNUM, 20)),
+            0 => rng.letters(ALNUM, length),
+            1 => rng.letters("abcXYZ019!$%&/()=?+*'\"\\<> ", length).replace(' ', "_") + "Q7x",
+            _ => format!("{}\n{}", rng.letters(ALNUM, 20), rng.letters(ALNUM, 20)),
         };
         let bytes = value.as_bytes();
         let each = |write: &dyn Fn(u8) -> String| bytes.iter().map(|byte| write(*byte)).collect::<String>();
@@ -163,16 +164,16 @@ pub(crate) fn known(chance: &mut Chance) -> (Vec<KnownValue>, Vec<Planted>) {
             forms.push(base64(format!("{before}{value}xyz").as_bytes()));
         }
         for form in forms {
-            let around = chance.letters("abcdefgh \n", 300);
+            let around = rng.letters("abcdefgh \n", 300);
             let (head, tail) = around.split_at(150);
             texts.push((format!("{head}{form}{tail}").into_bytes(), form.clone().into_bytes()));
         }
-        values.push(KnownValue { kind: "env".to_owned(), value: Secret::from(value) });
+        values.push(KnownValue { kind: "env".to_owned(), value: SecretBytes::from(value) });
     }
     (values, texts)
 }
 
-/// base64 with the standard alphabet.
+/// Base64 with the standard alphabet.
 pub(crate) fn pack(bytes: &[u8]) -> String {
     let alphabet: Vec<char> =
         format!("{}{}{}+/", &ALNUM[..26], &ALNUM[26..52], &ALNUM[52..]).chars().collect();
@@ -187,16 +188,16 @@ pub(crate) fn pack(bytes: &[u8]) -> String {
     out
 }
 
-/// Lines that look random and are public.
-pub(crate) fn negatives(chance: &mut Chance, count: usize) -> Vec<u8> {
+/// Lines that look random but are not secret.
+pub(crate) fn negatives(rng: &mut Rng, count: usize) -> Vec<u8> {
     let mut text = String::new();
     for n in 0..count {
-        let hex = chance.letters(HEX, 64);
+        let hex = rng.letters(HEX, 64);
         let (h32, h40) = (&hex[..32], &hex[..40]);
         text += &match n % 11 {
             0 => format!("checksum = \"{hex}\"\n"),
-            1 => format!("\"integrity\": \"sha512-{}==\",\n", chance.letters(ALNUM, 86)),
-            2 => format!("golang.org/x/net v0.{n}.0 h1:{}=\n", chance.letters(ALNUM, 43)),
+            1 => format!("\"integrity\": \"sha512-{}==\",\n", rng.letters(ALNUM, 86)),
+            2 => format!("golang.org/x/net v0.{n}.0 h1:{}=\n", rng.letters(ALNUM, 43)),
             3 => format!("commit {h40}\n"),
             4 => format!(
                 "request_id={}-{}-{}-{}-{}\n",
@@ -207,11 +208,11 @@ pub(crate) fn negatives(chance: &mut Chance, count: usize) -> Vec<u8> {
                 &hex[20..32]
             ),
             5 => format!("{{\"cacheKey\": \"{h32}\", \"commitSha\": \"{h40}\", \"etag\": \"{h32}\"}}\n"),
-            6 => format!("url(data:font/woff2;base64,{}) format('woff2')\n", chance.letters(ALNUM, 200)),
-            7 => format!("ssh-rsa AAAAB3NzaC1yc2E{} ada@host\n", chance.letters(ALNUM, 200)),
+            6 => format!("url(data:font/woff2;base64,{}) format('woff2')\n", rng.letters(ALNUM, 200)),
+            7 => format!("ssh-rsa AAAAB3NzaC1yc2E{} ada@host\n", rng.letters(ALNUM, 200)),
             8 => format!(
                 "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
-                chance.letters(ALNUM, 64)
+                rng.letters(ALNUM, 64)
             ),
             9 => format!("    --hash=sha256:{hex} \\\n"),
             _ => format!("password=${{DB_PASSWORD}} token=<your-token> key=AKIAIOSFODNN7EXAMPLE {h32}\n"),
@@ -220,13 +221,13 @@ pub(crate) fn negatives(chance: &mut Chance, count: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A record as the broker keeps them, without a secret.
+/// A ledger record without a secret.
 pub(crate) const RECORD: &str = r#"{"v":1,"call":"c-7f3a9c11","tool":"read_file","args":{"path":"crates/redact/src/lib.rs"},"effects":[{"read":"crates/redact/src/lib.rs"}],"verdict":"allow","rule":"default","took_us":412,"bytes":4096,"base_hash":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}"#;
 
-/// The public examples that hold a secret: source and text.
+/// The public examples that contain a secret: source and text.
 pub(crate) fn vectors() -> Vec<(String, String)> {
     let mut text = String::new();
-    flate2::read::GzDecoder::new(VECTORS).read_to_string(&mut text).expect("packed vectors");
+    flate2::read::GzDecoder::new(VECTORS).read_to_string(&mut text).expect("gzipped vectors");
     text.lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a line of JSON"))
         .filter(|vector| vector["expect"] == "hit")

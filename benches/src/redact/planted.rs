@@ -1,7 +1,8 @@
-//! Lines with a planted password or token: uniformly random values of every alphabet and length, in the places where people and programs
-//! write them. Nothing here is made to please the rules: a value may be letters alone, may begin with a sign, may spell a word by chance.
+//! Lines with a planted password or token: uniformly random values of every alphabet and length, in the contexts where people
+//! and programs write them. Nothing is adapted to the rules: a value may be letters only, begin with punctuation, or spell a
+//! word by chance.
 
-use super::corpus::Chance;
+use super::corpus::Rng;
 
 const SMALL: &str = "abcdefghijklmnopqrstuvwxyz";
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -11,7 +12,7 @@ const SOME_SIGNS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 const ALL_SIGNS: &str =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-/// What values are made of.
+/// The alphabets of the values.
 pub(crate) const ALPHABETS: &[(&str, &str)] = &[
     ("small letters", SMALL),
     ("letters", LETTERS),
@@ -23,131 +24,131 @@ pub(crate) const ALPHABETS: &[(&str, &str)] = &[
 
 /// A planted line.
 pub(crate) struct Planted {
-    /// Where it stands.
+    /// The kind of context.
     pub(crate) place: &'static str,
-    /// What the value is made of.
+    /// The alphabet of the value.
     pub(crate) alphabet: &'static str,
     pub(crate) text: String,
-    /// The value as the text spells it.
+    /// The value as it is encoded in the text.
     pub(crate) secret: String,
 }
 
-/// How a place spells a value.
+/// How a context encodes a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Spelled {
-    /// As it is; a value with a blank or a quote in it would be spelled otherwise, so signs are few.
+enum Encoding {
+    /// Unquoted; a value with a space or a quote would be quoted, so few punctuation characters.
     Bare,
     /// In double quotes, `\` before `"` and `\`.
     Double,
-    /// In single quotes: values that hold one are left out.
+    /// In single quotes; values that contain one are excluded.
     Single,
-    /// In a text of JSON inside a text of JSON.
+    /// In a JSON string inside a JSON string.
     Twice,
     /// Percent-encoded.
     Percent,
-    /// Markup.
+    /// XML entities.
     Markup,
-    /// base64 of the value.
-    Packed,
-    /// base64 of `user:value`.
-    Pair,
+    /// Base64 of the value.
+    Base64,
+    /// Base64 of `user:value`.
+    UserPair,
 }
 
-/// A place: its family, the text with `@` where the value stands and `~` where the name stands, and how it is spelled.
-type Place = (&'static str, &'static str, Spelled);
+/// A context: its kind, the text with `@` for the value and `~` for the name, and the encoding.
+type Context = (&'static str, &'static str, Encoding);
 
 #[rustfmt::skip]
-const PASSWORDS: &[Place] = &[
-    ("environment", "~=@\n", Spelled::Bare),
-    ("environment", "export ~=@\n", Spelled::Bare),
-    ("environment", "~=\"@\"\nNEXT=1\n", Spelled::Double),
-    ("environment", "export ~='@'\n", Spelled::Single),
-    ("environment", "ENV ~=@\n", Spelled::Bare),
-    ("environment", "      - ~=@\n", Spelled::Bare),
-    ("environment", "PGPASSWORD=@ psql -h db.internal -U app\n", Spelled::Bare),
-    ("environment", "MYSQL_PWD=@ mysqldump orders\n", Spelled::Bare),
-    ("json", "{\"user\": \"ada\", \"~\": \"@\"}\n", Spelled::Double),
-    ("json", "  \"~\": \"@\",\n  \"port\": 5432\n", Spelled::Double),
-    ("json", "{\"~\":\"@\",\"x\":1}", Spelled::Double),
-    ("json", "\"body\": \"{\\\"~\\\":\\\"@\\\"}\"\n", Spelled::Twice),
-    ("yaml", "db:\n  user: app\n  ~: @\n", Spelled::Bare),
-    ("yaml", "~: \"@\"\n", Spelled::Double),
-    ("yaml", "  ~: '@'\n  port: 1\n", Spelled::Single),
-    ("yaml", "- name: ~\n  value: \"@\"\n", Spelled::Double),
-    ("yaml", "~: >-\n  @\nnext: 1\n", Spelled::Bare),
-    ("settings", "[db]\n~ = @\nport = 1\n", Spelled::Bare),
-    ("settings", "~=@\nport=1\n", Spelled::Bare),
-    ("settings", "spring.datasource.password=@\n", Spelled::Bare),
-    ("settings", "~ = \"@\"\n", Spelled::Double),
-    ("settings", "  ~ = \"@\"\n  port     = 5432\n", Spelled::Double),
-    ("settings", "[pypi]\nusername = ada\npassword = @\n", Spelled::Bare),
-    ("source", "const dbPassword = '@';\n", Spelled::Single),
-    ("source", "    password = \"@\"\n", Spelled::Double),
-    ("source", "connect(user=\"app\", password=\"@\", port=1)\n", Spelled::Double),
-    ("source", "config['~'] = '@'\n", Spelled::Single),
-    ("source", "var Password string = \"@\"\n", Spelled::Double),
-    ("command", "tool --password @ --verbose\n", Spelled::Bare),
-    ("command", "tool --password=@ --verbose\n", Spelled::Bare),
-    ("command", "tool --db-password '@' x\n", Spelled::Single),
-    ("command", "mysql -u root -p@ orders\n", Spelled::Bare),
-    ("command", "mysqldump -uroot -p'@' orders\n", Spelled::Single),
-    ("command", "curl -u ada:@ https://files.internal/x\n", Spelled::Bare),
-    ("command", "curl --user 'ada:@' https://files.internal/x\n", Spelled::Single),
-    ("command", "sshpass -p '@' ssh ada@host\n", Spelled::Single),
-    ("command", "docker login -u ada -p @ registry.internal\n", Spelled::Bare),
-    ("command", "redis-cli -h cache -a @ ping\n", Spelled::Bare),
-    ("address", "postgres://app:@@db.internal:5432/orders\n", Spelled::Percent),
-    ("address", "DATABASE_URL=mysql://app:@@db/orders\n", Spelled::Percent),
-    ("address", "mongodb+srv://svc:@@cluster0.abcde.mongodb.net/x?w=1\n", Spelled::Percent),
-    ("address", "redis://:@@cache:6379/0\n", Spelled::Percent),
-    ("address", "amqp://svc:@@queue:5672/%2f\n", Spelled::Percent),
-    ("address", "git clone https://ada:@@git.internal/x.git\n", Spelled::Percent),
-    ("address", "jdbc:postgresql://db/orders?user=app&password=@&ssl=true\n", Spelled::Percent),
-    ("address", "\"url\": \"https://ada:@@files.internal/\",\n", Spelled::Percent),
-    ("connection", "Server=db;Database=x;User Id=app;Password=@;Timeout=5\n", Spelled::Bare),
-    ("connection", "Data Source=db;Initial Catalog=x;uid=sa;pwd=@;\n", Spelled::Bare),
-    ("connection", "\"Default\": \"Server=db;User Id=app;Password=@\"\n", Spelled::Bare),
-    ("connection", "host=db user=app password=@ dbname=orders\n", Spelled::Bare),
-    ("files", "db.internal:5432:orders:app:@\n", Spelled::Bare),
-    ("files", "machine files.internal login ada password @\n", Spelled::Bare),
-    ("files", "machine files.internal\n  login ada\n  password @\n", Spelled::Bare),
-    ("files", "ALTER USER app WITH PASSWORD '@';\n", Spelled::Single),
-    ("files", "CREATE USER 'app'@@'%' IDENTIFIED BY '@';\n", Spelled::Single),
-    ("files", "requirepass @\n", Spelled::Bare),
-    ("files", "apiVersion: v1\nkind: Secret\nstringData:\n  ~: @\n", Spelled::Bare),
-    ("files", "apiVersion: v1\nkind: Secret\ndata:\n  ~: @\n", Spelled::Packed),
-    ("files", "{\"auths\": {\"registry.internal\": {\"auth\": \"@\"}}}\n", Spelled::Pair),
-    ("markup", "<password>@</password>\n", Spelled::Markup),
-    ("markup", "<add key=\"DbPassword\" value=\"@\"/>\n", Spelled::Markup),
-    ("markup", "<property name=\"password\" value=\"@\"/>\n", Spelled::Markup),
-    ("basic", "Authorization: Basic @\n", Spelled::Pair),
-    ("basic", "curl -H \"Authorization: Basic @\" https://h/\n", Spelled::Pair),
+const PASSWORDS: &[Context] = &[
+    ("environment", "~=@\n", Encoding::Bare),
+    ("environment", "export ~=@\n", Encoding::Bare),
+    ("environment", "~=\"@\"\nNEXT=1\n", Encoding::Double),
+    ("environment", "export ~='@'\n", Encoding::Single),
+    ("environment", "ENV ~=@\n", Encoding::Bare),
+    ("environment", "      - ~=@\n", Encoding::Bare),
+    ("environment", "PGPASSWORD=@ psql -h db.internal -U app\n", Encoding::Bare),
+    ("environment", "MYSQL_PWD=@ mysqldump orders\n", Encoding::Bare),
+    ("json", "{\"user\": \"ada\", \"~\": \"@\"}\n", Encoding::Double),
+    ("json", "  \"~\": \"@\",\n  \"port\": 5432\n", Encoding::Double),
+    ("json", "{\"~\":\"@\",\"x\":1}", Encoding::Double),
+    ("json", "\"body\": \"{\\\"~\\\":\\\"@\\\"}\"\n", Encoding::Twice),
+    ("yaml", "db:\n  user: app\n  ~: @\n", Encoding::Bare),
+    ("yaml", "~: \"@\"\n", Encoding::Double),
+    ("yaml", "  ~: '@'\n  port: 1\n", Encoding::Single),
+    ("yaml", "- name: ~\n  value: \"@\"\n", Encoding::Double),
+    ("yaml", "~: >-\n  @\nnext: 1\n", Encoding::Bare),
+    ("settings", "[db]\n~ = @\nport = 1\n", Encoding::Bare),
+    ("settings", "~=@\nport=1\n", Encoding::Bare),
+    ("settings", "spring.datasource.password=@\n", Encoding::Bare),
+    ("settings", "~ = \"@\"\n", Encoding::Double),
+    ("settings", "  ~ = \"@\"\n  port     = 5432\n", Encoding::Double),
+    ("settings", "[pypi]\nusername = ada\npassword = @\n", Encoding::Bare),
+    ("source", "const dbPassword = '@';\n", Encoding::Single),
+    ("source", "    password = \"@\"\n", Encoding::Double),
+    ("source", "connect(user=\"app\", password=\"@\", port=1)\n", Encoding::Double),
+    ("source", "config['~'] = '@'\n", Encoding::Single),
+    ("source", "var Password string = \"@\"\n", Encoding::Double),
+    ("command", "tool --password @ --verbose\n", Encoding::Bare),
+    ("command", "tool --password=@ --verbose\n", Encoding::Bare),
+    ("command", "tool --db-password '@' x\n", Encoding::Single),
+    ("command", "mysql -u root -p@ orders\n", Encoding::Bare),
+    ("command", "mysqldump -uroot -p'@' orders\n", Encoding::Single),
+    ("command", "curl -u ada:@ https://files.internal/x\n", Encoding::Bare),
+    ("command", "curl --user 'ada:@' https://files.internal/x\n", Encoding::Single),
+    ("command", "sshpass -p '@' ssh ada@host\n", Encoding::Single),
+    ("command", "docker login -u ada -p @ registry.internal\n", Encoding::Bare),
+    ("command", "redis-cli -h cache -a @ ping\n", Encoding::Bare),
+    ("address", "postgres://app:@@db.internal:5432/orders\n", Encoding::Percent),
+    ("address", "DATABASE_URL=mysql://app:@@db/orders\n", Encoding::Percent),
+    ("address", "mongodb+srv://svc:@@cluster0.abcde.mongodb.net/x?w=1\n", Encoding::Percent),
+    ("address", "redis://:@@cache:6379/0\n", Encoding::Percent),
+    ("address", "amqp://svc:@@queue:5672/%2f\n", Encoding::Percent),
+    ("address", "git clone https://ada:@@git.internal/x.git\n", Encoding::Percent),
+    ("address", "jdbc:postgresql://db/orders?user=app&password=@&ssl=true\n", Encoding::Percent),
+    ("address", "\"url\": \"https://ada:@@files.internal/\",\n", Encoding::Percent),
+    ("connection", "Server=db;Database=x;User Id=app;Password=@;Timeout=5\n", Encoding::Bare),
+    ("connection", "Data Source=db;Initial Catalog=x;uid=sa;pwd=@;\n", Encoding::Bare),
+    ("connection", "\"Default\": \"Server=db;User Id=app;Password=@\"\n", Encoding::Bare),
+    ("connection", "host=db user=app password=@ dbname=orders\n", Encoding::Bare),
+    ("files", "db.internal:5432:orders:app:@\n", Encoding::Bare),
+    ("files", "machine files.internal login ada password @\n", Encoding::Bare),
+    ("files", "machine files.internal\n  login ada\n  password @\n", Encoding::Bare),
+    ("files", "ALTER USER app WITH PASSWORD '@';\n", Encoding::Single),
+    ("files", "CREATE USER 'app'@@'%' IDENTIFIED BY '@';\n", Encoding::Single),
+    ("files", "requirepass @\n", Encoding::Bare),
+    ("files", "apiVersion: v1\nkind: Secret\nstringData:\n  ~: @\n", Encoding::Bare),
+    ("files", "apiVersion: v1\nkind: Secret\ndata:\n  ~: @\n", Encoding::Base64),
+    ("files", "{\"auths\": {\"registry.internal\": {\"auth\": \"@\"}}}\n", Encoding::UserPair),
+    ("markup", "<password>@</password>\n", Encoding::Markup),
+    ("markup", "<add key=\"DbPassword\" value=\"@\"/>\n", Encoding::Markup),
+    ("markup", "<property name=\"password\" value=\"@\"/>\n", Encoding::Markup),
+    ("basic", "Authorization: Basic @\n", Encoding::UserPair),
+    ("basic", "curl -H \"Authorization: Basic @\" https://h/\n", Encoding::UserPair),
 ];
 
 #[rustfmt::skip]
-const TOKENS: &[Place] = &[
-    ("bearer", "Authorization: Bearer @\n", Spelled::Bare),
-    ("bearer", "curl -H \"Authorization: Bearer @\" https://h/\n", Spelled::Bare),
-    ("bearer", "{\"authorization\": \"Bearer @\"}\n", Spelled::Bare),
-    ("headers", "X-Api-Key: @\n", Spelled::Bare),
-    ("headers", "curl -H 'X-Auth-Token: @' https://h/\n", Spelled::Bare),
-    ("headers", "Authorization: token @\n", Spelled::Bare),
-    ("headers", "Cookie: theme=dark; session=@; lang=en\n", Spelled::Bare),
-    ("headers", "Set-Cookie: sessionid=@; Path=/; HttpOnly\n", Spelled::Bare),
-    ("tokens", "API_KEY=@\n", Spelled::Bare),
-    ("tokens", "export AUTH_TOKEN=\"@\"\n", Spelled::Bare),
-    ("tokens", "\"api_key\": \"@\",\n", Spelled::Bare),
-    ("tokens", "client_secret: @\n", Spelled::Bare),
-    ("tokens", "  \"clientSecret\": \"@\",\n", Spelled::Bare),
-    ("tokens", "secret_key = \"@\"\n", Spelled::Bare),
-    ("tokens", "tool --token=@ run\n", Spelled::Bare),
-    ("tokens", "tool --token @ run\n", Spelled::Bare),
-    ("tokens", "//registry.internal/:_authToken=@\n", Spelled::Bare),
-    ("tokens", "users:\n- name: ada\n  user:\n    token: @\n", Spelled::Bare),
-    ("tokens", "https://h/hook?access_token=@&x=1\n", Spelled::Bare),
-    ("tokens", "aws_secret_access_key = @\n", Spelled::Bare),
-    ("tokens", "const apiKey = \"@\";\n", Spelled::Bare),
-    ("tokens", "client-key-data: @\n", Spelled::Packed),
+const TOKENS: &[Context] = &[
+    ("bearer", "Authorization: Bearer @\n", Encoding::Bare),
+    ("bearer", "curl -H \"Authorization: Bearer @\" https://h/\n", Encoding::Bare),
+    ("bearer", "{\"authorization\": \"Bearer @\"}\n", Encoding::Bare),
+    ("headers", "X-Api-Key: @\n", Encoding::Bare),
+    ("headers", "curl -H 'X-Auth-Token: @' https://h/\n", Encoding::Bare),
+    ("headers", "Authorization: token @\n", Encoding::Bare),
+    ("headers", "Cookie: theme=dark; session=@; lang=en\n", Encoding::Bare),
+    ("headers", "Set-Cookie: sessionid=@; Path=/; HttpOnly\n", Encoding::Bare),
+    ("tokens", "API_KEY=@\n", Encoding::Bare),
+    ("tokens", "export AUTH_TOKEN=\"@\"\n", Encoding::Bare),
+    ("tokens", "\"api_key\": \"@\",\n", Encoding::Bare),
+    ("tokens", "client_secret: @\n", Encoding::Bare),
+    ("tokens", "  \"clientSecret\": \"@\",\n", Encoding::Bare),
+    ("tokens", "secret_key = \"@\"\n", Encoding::Bare),
+    ("tokens", "tool --token=@ run\n", Encoding::Bare),
+    ("tokens", "tool --token @ run\n", Encoding::Bare),
+    ("tokens", "//registry.internal/:_authToken=@\n", Encoding::Bare),
+    ("tokens", "users:\n- name: ada\n  user:\n    token: @\n", Encoding::Bare),
+    ("tokens", "https://h/hook?access_token=@&x=1\n", Encoding::Bare),
+    ("tokens", "aws_secret_access_key = @\n", Encoding::Bare),
+    ("tokens", "const apiKey = \"@\";\n", Encoding::Bare),
+    ("tokens", "client-key-data: @\n", Encoding::Base64),
 ];
 
 #[rustfmt::skip]
@@ -157,12 +158,12 @@ const NAMES: &[&str] = &[
 ];
 
 /// Planted passwords: 8 to 40 characters.
-pub(crate) fn passwords(chance: &mut Chance, each: usize) -> Vec<Planted> {
-    planted(chance, PASSWORDS, ALPHABETS, each, 8, 40)
+pub(crate) fn passwords(rng: &mut Rng, each: usize) -> Vec<Planted> {
+    planted(rng, PASSWORDS, ALPHABETS, each, 8, 40)
 }
 
-/// Planted tokens: 16 to 64 letters, or letters and digits, with the signs that base64 and its kin have.
-pub(crate) fn tokens(chance: &mut Chance, each: usize) -> Vec<Planted> {
+/// Planted tokens: 16 to 64 letters, or letters and digits, with the punctuation of base64 variants.
+pub(crate) fn tokens(rng: &mut Rng, each: usize) -> Vec<Planted> {
     let alphabets = [
         ("token, letters", LETTERS),
         ("token, small letters and digits", SMALL_DIGITS),
@@ -170,31 +171,31 @@ pub(crate) fn tokens(chance: &mut Chance, each: usize) -> Vec<Planted> {
         ("token, hex", "0123456789abcdef"),
         ("token, base64", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"),
     ];
-    planted(chance, TOKENS, &alphabets, each, 16, 64)
+    planted(rng, TOKENS, &alphabets, each, 16, 64)
 }
 
 fn planted(
-    chance: &mut Chance,
-    places: &[Place],
+    rng: &mut Rng,
+    places: &[Context],
     alphabets: &[(&'static str, &str)],
     each: usize,
     least: usize,
     most: usize,
 ) -> Vec<Planted> {
     let mut all = Vec::new();
-    for &(place, template, spelled) in places {
+    for &(place, template, encoding) in places {
         for &(alphabet, letters) in alphabets {
             for _ in 0..each {
-                let length = least + chance.below(most - least + 1);
-                let mut value = chance.letters(letters, length);
-                while !fits(&value, spelled) {
+                let length = least + rng.below(most - least + 1);
+                let mut value = rng.letters(letters, length);
+                while !fits(&value, encoding) {
                     value =
-                        chance.letters(if spelled == Spelled::Bare { SOME_SIGNS } else { letters }, length);
+                        rng.letters(if encoding == Encoding::Bare { SOME_SIGNS } else { letters }, length);
                 }
-                let secret = spell(&value, spelled);
-                let name = NAMES[chance.below(NAMES.len())];
+                let secret = spell(&value, encoding);
+                let name = NAMES[rng.below(NAMES.len())];
                 let text = template.replace("@@", "\u{1}@").replace('~', name).replacen('@', "\u{2}", 1);
-                // The first `@` that is none of an address is where the value stands.
+                // The first `@` that is not part of an address stands for the value.
                 let text = match template.contains("@@") {
                     false => text.replace('\u{2}', &secret),
                     true if template.starts_with("CREATE") => text
@@ -210,27 +211,27 @@ fn planted(
     all
 }
 
-/// Whether a person could have written the value so: nothing that the place itself would take for its end or for something else.
-fn fits(value: &str, spelled: Spelled) -> bool {
-    match spelled {
-        Spelled::Bare => {
+/// Whether the value is valid in this encoding: no character that would end it or mean something else.
+fn fits(value: &str, encoding: Encoding) -> bool {
+    match encoding {
+        Encoding::Bare => {
             !value.contains(|c: char| "\"'`\\;&|<>(){}[], ".contains(c))
                 && !value.starts_with(['#', '!', '@', '%', '*', '-', '?', '$', '~', '=', ':'])
                 && !value.contains('$')
         }
-        Spelled::Single => !value.contains(['\'', '\\']),
-        Spelled::Double | Spelled::Twice => !value.contains('$') || !value.contains('{'),
+        Encoding::Single => !value.contains(['\'', '\\']),
+        Encoding::Double | Encoding::Twice => !value.contains('$') || !value.contains('{'),
         _ => true,
     }
 }
 
-fn spell(value: &str, spelled: Spelled) -> String {
+fn spell(value: &str, encoding: Encoding) -> String {
     let json = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-    match spelled {
-        Spelled::Bare | Spelled::Single => value.to_owned(),
-        Spelled::Double => json(value),
-        Spelled::Twice => json(&json(value)),
-        Spelled::Percent => value
+    match encoding {
+        Encoding::Bare | Encoding::Single => value.to_owned(),
+        Encoding::Double => json(value),
+        Encoding::Twice => json(&json(value)),
+        Encoding::Percent => value
             .bytes()
             .map(|byte| match byte {
                 byte if byte.is_ascii_alphanumeric() || b"-_.~!*".contains(&byte) => {
@@ -239,18 +240,18 @@ fn spell(value: &str, spelled: Spelled) -> String {
                 byte => format!("%{byte:02X}"),
             })
             .collect(),
-        Spelled::Markup => value
+        Encoding::Markup => value
             .replace('&', "&amp;")
             .replace('<', "&lt;")
             .replace('>', "&gt;")
             .replace('"', "&quot;")
             .replace('\'', "&apos;"),
-        Spelled::Packed => super::corpus::pack(value.as_bytes()),
-        Spelled::Pair => super::corpus::pack(format!("ada:{value}").as_bytes()),
+        Encoding::Base64 => super::corpus::pack(value.as_bytes()),
+        Encoding::UserPair => super::corpus::pack(format!("ada:{value}").as_bytes()),
     }
 }
 
-/// Whether nothing of the secret that says anything is left: no piece of six characters.
+/// Whether no six consecutive characters of the secret are left.
 pub(crate) fn is_gone(clean: &str, secret: &str) -> bool {
     let letters: Vec<char> = secret.chars().collect();
     !letters.windows(letters.len().min(6)).any(|piece| clean.contains(&piece.iter().collect::<String>()))

@@ -1,87 +1,87 @@
-//! The broker: what a call needs on its way, handed over at the door.
+//! The broker: everything that a call needs on its way through the pipeline. The entry point passes it in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vambrace_core::clock::{Chance, Clock};
+use vambrace_core::clock::{Clock, RandomSource};
 use vambrace_core::config::AuditSync;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
 use vambrace_core::policy::Policy;
 use vambrace_core::redacted::{Redact, Redacted};
-use vambrace_core::rule::Decision;
+use vambrace_core::rule::RuleDecision;
 use vambrace_core::session::SessionState;
-use vambrace_core::tool::ToolFacts;
-use vambrace_store::{Store, Text};
-use vambrace_tools::{Catalogue, Room, Tool};
+use vambrace_core::tool::ToolDescriptor;
+use vambrace_store::{RedactedText, Store};
+use vambrace_tools::{Catalogue, Tool, ToolContext};
 
-use crate::asking::Asking;
+use crate::approval_request::ApprovalSettings;
 
-/// Governs calls of one workspace in one role.
+/// Runs the calls of one workspace in one role.
 pub struct Broker {
-    pub(crate) parts: Parts,
-    /// The canonical names of the tools that some call could use.
+    pub(crate) parts: BrokerParts,
+    /// Canonical names of the tools that at least one call could use.
     offered: BTreeSet<String>,
-    /// The canonical names of the tools that a person may have to be asked about.
-    asks: BTreeSet<String>,
-    /// The session of the last call as it was then; every start checks it again in its own transaction.
-    pub(crate) known: Mutex<Option<(Id, SessionState)>>,
+    /// Canonical names of the tools whose calls may need an approval.
+    may_need_approval: BTreeSet<String>,
+    /// Cached session of the last call. Every start checks the session again in its own transaction.
+    pub(crate) cached_session: Mutex<Option<(Id, SessionState)>>,
 }
 
-/// Everything a broker is made of.
+/// What a broker is built from.
 #[derive(Clone)]
-pub struct Parts {
+pub struct BrokerParts {
     /// The tools.
     pub catalogue: Arc<Catalogue>,
-    /// The layers.
+    /// The policy layers.
     pub policy: Arc<Policy>,
-    /// Where tools work.
-    pub room: Room,
+    /// What tools work with: workspace, limits, HTTP client.
+    pub tool_context: ToolContext,
     /// State and ledger.
     pub store: Arc<dyn Store>,
-    /// What takes secrets out.
+    /// Removes secrets from everything that leaves the broker.
     pub redactor: Arc<dyn Redact>,
-    /// The time.
+    /// Source of time.
     pub clock: Arc<dyn Clock>,
-    /// Chance.
-    pub chance: Arc<dyn Chance>,
-    /// The role's name, for the record.
+    /// Source of randomness.
+    pub chance: Arc<dyn RandomSource>,
+    /// Name of the role, for the ledger.
     pub role: String,
-    /// The project, for the record.
+    /// The project, for the ledger.
     pub project: String,
-    /// When starts are synced.
+    /// When start records are synced to disk.
     pub sync: AuditSync,
-    /// How many violations are too many.
-    pub violations: Violations,
-    /// How many calls are too many.
-    pub pace: Pace,
-    /// How long questions stand.
-    pub asking: Asking,
-    /// The role that the caller asked for; `None` for the default one.
-    pub asked_role: Option<String>,
+    /// How many violations a session may commit, and what follows.
+    pub violations: ViolationLimits,
+    /// How many calls per minute are allowed.
+    pub rate_limits: RateLimits,
+    /// Deadlines of approval requests.
+    pub approvals: ApprovalSettings,
+    /// The role that the caller requested; `None` for the default role.
+    pub requested_role: Option<String>,
 }
 
-/// When violations have consequences (T23).
+/// When violations change the state of the session (T23).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Violations {
-    /// More than this many
+pub struct ViolationLimits {
+    /// Maximum number of violations
     pub limit: u64,
-    /// within this many milliseconds
+    /// within this window, in milliseconds.
     pub window_ms: i64,
-    /// lead to this state.
+    /// State of the session once the limit is exceeded.
     pub action: SessionState,
 }
 
-/// Calls per minute, by tool (T25).
+/// Maximum calls per minute, by tool (T25).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Pace {
-    /// For tools that are not named.
+pub struct RateLimits {
+    /// For tools without a limit of their own.
     pub default: Option<u32>,
-    /// By canonical name.
+    /// By canonical tool name.
     pub tools: BTreeMap<String, u32>,
 }
 
-impl Pace {
+impl RateLimits {
     /// The limit for a tool.
     #[must_use]
     pub fn limit(&self, tool: &str) -> Option<u32> {
@@ -98,48 +98,51 @@ impl std::fmt::Debug for Broker {
     }
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for BrokerParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").field("role", &self.role).finish_non_exhaustive()
     }
 }
 
 impl Broker {
-    /// A broker of these parts.
+    /// Builds a broker and computes which tools it offers.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        let tools = parts.catalogue.tools().map(|tool| tool.facts());
+    pub fn new(parts: BrokerParts) -> Self {
+        let tools = parts.catalogue.tools().map(|tool| tool.descriptor());
         let offered =
             tools.filter(|tool| parts.policy.offers(tool)).map(|tool| tool.name.to_string()).collect();
-        let asks = |tool: &ToolFacts| {
+        let needs_approval = |tool: &ToolDescriptor| {
             let ruled = parts.policy.rules.iter().flat_map(|(_, table)| table.rules());
             !tool.read_only
-                || ruled.filter(|rule| rule.decision == Decision::Ask).any(|rule| rule.is_about(tool))
+                || ruled
+                    .filter(|rule| rule.decision == RuleDecision::Ask)
+                    .any(|rule| rule.applies_to_tool(tool))
         };
-        let tools = parts.catalogue.tools().map(|tool| tool.facts());
-        let asks = tools.filter(|tool| asks(tool)).map(|tool| tool.name.to_string()).collect();
-        Self { parts, offered, asks, known: Mutex::new(None) }
+        let tools = parts.catalogue.tools().map(|tool| tool.descriptor());
+        let may_need_approval =
+            tools.filter(|tool| needs_approval(tool)).map(|tool| tool.name.to_string()).collect();
+        Self { parts, offered, may_need_approval, cached_session: Mutex::new(None) }
     }
 
-    /// The same under another policy.
+    /// The same broker under another policy.
     #[must_use]
-    pub fn under(&self, policy: Policy) -> Self {
-        Self::new(Parts { policy: Arc::new(policy), ..self.parts.clone() })
+    pub fn with_policy(&self, policy: Policy) -> Self {
+        Self::new(BrokerParts { policy: Arc::new(policy), ..self.parts.clone() })
     }
 
-    /// The tools that some call of this role and skill could use, in the order of the catalogue.
+    /// The tools that at least one call of this role and skill could use, in the order of the catalogue.
     #[must_use]
     pub fn offered(&self) -> Vec<&Arc<dyn Tool>> {
-        self.parts.catalogue.tools().filter(|tool| self.offers(tool.facts())).collect()
+        self.parts.catalogue.tools().filter(|tool| self.offers(tool.descriptor())).collect()
     }
 
-    pub(crate) fn offers(&self, tool: &ToolFacts) -> bool {
+    pub(crate) fn offers(&self, tool: &ToolDescriptor) -> bool {
         self.offered.contains(tool.name.as_str())
     }
 
-    /// Whether a person may have to be asked about calls of this tool.
-    pub(crate) fn may_ask(&self, tool: &str) -> bool {
-        self.asks.contains(tool)
+    /// Whether calls of this tool may need an approval.
+    pub(crate) fn may_need_approval(&self, tool: &str) -> bool {
+        self.may_need_approval.contains(tool)
     }
 
     /// State and ledger.
@@ -148,32 +151,32 @@ impl Broker {
         &self.parts.store
     }
 
-    /// What is known of a session without asking the store.
-    pub(crate) fn known_state(&self, session: &Id) -> Option<SessionState> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().filter(|(id, _)| id == session).map(|(_, state)| *state)
+    /// State of a session from the cache, without reading the store.
+    pub(crate) fn cached_state(&self, session: &Id) -> Option<SessionState> {
+        let cached = self.cached_session.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.as_ref().filter(|(id, _)| id == session).map(|(_, state)| *state)
     }
 
-    /// Remembers a session, or forgets it.
-    pub(crate) fn remember(&self, session: &Id, state: Option<SessionState>) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
+    /// Caches the state of a session; `None` clears the cache.
+    pub(crate) fn cache_state(&self, session: &Id, state: Option<SessionState>) {
+        *self.cached_session.lock().unwrap_or_else(PoisonError::into_inner) =
             state.map(|state| (session.clone(), state));
     }
 
-    /// An id that nobody can foresee and that sorts by time.
+    /// An unpredictable id that sorts by time.
     pub(crate) fn new_id(&self, prefix: &'static str) -> Id {
-        let chance = self.parts.chance.draw().to_be_bytes();
+        let chance = self.parts.chance.random_u128().to_be_bytes();
         let mut random = [0; 10];
         random.iter_mut().zip(chance).for_each(|(to, from)| *to = from);
-        Id::timed(prefix, self.parts.clock.now().millis().unsigned_abs(), random)
+        Id::time_ordered(prefix, self.parts.clock.now().millis().unsigned_abs(), random)
     }
 
-    pub(crate) fn text(&self, text: &str) -> Result<Text, CallError> {
+    pub(crate) fn text(&self, text: &str) -> Result<RedactedText, CallError> {
         Redacted::text(text, &*self.parts.redactor).map_err(redactor_failed)
     }
 }
 
-/// Nothing leaves and nothing is recorded that the redactor could not look at.
+/// Text that the redactor could not check neither leaves the broker nor is recorded.
 pub(crate) fn redactor_failed(error: vambrace_core::redacted::RedactError) -> CallError {
     CallError::new(ErrorCode::Internal, error.to_string())
 }

@@ -1,34 +1,38 @@
-//! Cleansing: what came back is redacted before it leaves, and what it is stays marked on it.
+//! Cleanse: redacts the output before it leaves and keeps its provenance mark.
 
 use vambrace_core::error::CallError;
 use vambrace_core::redacted::Redacted;
-use vambrace_tools::Touched;
+use vambrace_tools::TouchedFiles;
 
-use crate::answer::Done;
 use crate::broker::{Broker, redactor_failed};
+use crate::call_record::CallRecord;
+use crate::call_result::CleanOutput;
 use crate::perform::Performed;
-use crate::trail::Trail;
 
-/// A result that may leave.
+/// A redacted result, with the facts that the ledger records about it.
 pub(crate) struct Clean {
-    pub(crate) done: Done,
-    pub(crate) touched: Touched,
+    pub(crate) output: CleanOutput,
+    pub(crate) touched: TouchedFiles,
 }
 
-pub(crate) fn cleanse(broker: &Broker, performed: Performed, trail: &mut Trail) -> Result<Clean, CallError> {
+pub(crate) fn cleanse(
+    broker: &Broker,
+    performed: Performed,
+    record: &mut CallRecord,
+) -> Result<Clean, CallError> {
     let output = performed.into_output();
     let redactor = &*broker.parts.redactor;
     if let Some(file) = output.touched.files.first() {
-        trail.operation = Some(("fs.apply_patch", Some(file.path.to_string())));
+        record.operation = Some(("fs.apply_patch", Some(file.path.to_string())));
     }
     let whole = matches!(output.touched.lines, None | Some((1, _))) && !output.truncated;
     let redact = if whole { Redacted::json } else { Redacted::cut_json };
-    let data = redact(output.data, redactor).map_err(redactor_failed)?.after(output.touched.masked);
+    let data = redact(output.data, redactor).map_err(redactor_failed)?.add_count(output.touched.masked);
     let text =
         output.text.map(|text| Redacted::text(&text, redactor)).transpose().map_err(redactor_failed)?;
     let details = Redacted::json(output.details, redactor).map_err(redactor_failed)?.into_inner();
     Ok(Clean {
-        done: Done {
+        output: CleanOutput {
             data,
             details,
             text,

@@ -1,51 +1,51 @@
-//! What a call attempted on the network, for the record: every attempt is an event of the timeline, and a line in the
-//! call's last record of the ledger (P9).
+//! Records the network attempts of a call: each is a timeline event, and a line in the call's last ledger record
+//! (P9).
 
 use serde_json::json;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::Redacted;
-use vambrace_egress::Event;
+use vambrace_egress::EgressEvent;
 use vambrace_ledger::Entry;
-use vambrace_store::{EventStatus, Phase, TimelineEvent};
+use vambrace_store::{EventPhase, EventStatus, TimelineEvent};
 
 use crate::broker::Broker;
-use crate::trail::Trail;
+use crate::call_record::CallRecord;
 
-/// So many lines stand in the ledger's record; the timeline has all that were kept.
-const LINES: usize = 12;
-/// So many stand on the timeline; a program can attempt more than anybody reads.
-const STORED: usize = 1000;
+/// Maximum attempts in one ledger record; the timeline has all that were kept.
+const MAX_LEDGER_LINES: usize = 12;
+/// Maximum attempts on the timeline of one call; a program can make more than a person would read.
+const MAX_TIMELINE_EVENTS: usize = 1000;
 
 impl Broker {
-    /// Every attempt as an event.
-    pub(crate) fn egress_events(&self, trail: &Trail) -> Result<Vec<TimelineEvent>, CallError> {
-        let (events, left_off) = &trail.attempts;
-        let mut told = Vec::with_capacity(events.len());
-        for event in events.iter().take(STORED) {
-            told.push(self.egress_event(trail, event)?);
+    /// One timeline event per attempt.
+    pub(crate) fn egress_events(&self, record: &CallRecord) -> Result<Vec<TimelineEvent>, CallError> {
+        let (events, left_off) = &record.egress_attempts;
+        let mut timeline = Vec::with_capacity(events.len());
+        for event in events.iter().take(MAX_TIMELINE_EVENTS) {
+            timeline.push(self.egress_event(record, event)?);
         }
-        let left_off = (events.len().saturating_sub(STORED) as u64).saturating_add(*left_off);
+        let left_off = (events.len().saturating_sub(MAX_TIMELINE_EVENTS) as u64).saturating_add(*left_off);
         if left_off > 0 {
-            let mut event = self.event(trail, Phase::Egress, "more", EventStatus::Ok)?;
-            event.message = Some(self.text(&format!("{left_off} attempts more"))?);
-            told.push(event);
+            let mut event = self.event(record, EventPhase::Egress, "more", EventStatus::Ok)?;
+            event.message = Some(self.text(&format!("{left_off} more attempts"))?);
+            timeline.push(event);
         }
-        Ok(told)
+        Ok(timeline)
     }
 
-    fn egress_event(&self, trail: &Trail, attempt: &Event) -> Result<TimelineEvent, CallError> {
+    fn egress_event(&self, record: &CallRecord, attempt: &EgressEvent) -> Result<TimelineEvent, CallError> {
         let (status, error) = match attempt.verdict() {
             "allowed" => (EventStatus::Ok, None),
             "denied" => (EventStatus::Denied, Some(ErrorCode::NetworkDenied)),
             _ => (EventStatus::Error, Some(ErrorCode::UpstreamError)),
         };
-        let mut event = self.event(trail, Phase::Egress, attempt.action.as_str(), status)?;
+        let mut event = self.event(record, EventPhase::Egress, attempt.action.as_str(), status)?;
         event.verdict = Some(Redacted::literal(attempt.verdict()));
         event.attempted_action = Some(self.text(&attempt.attempted())?);
         event.violation_type = attempt.denied().then(|| Redacted::literal("network"));
         event.error = error;
         event.message = attempt.reason.as_ref().map(|reason| self.text(&reason.to_string())).transpose()?;
-        // The names of `sandbox run --json`.
+        // The field names of `sandbox run --json`.
         let facts = json!({
             "host": attempt.host, "port": (attempt.port != 0).then_some(attempt.port),
             "address": attempt.address.map(|address| address.to_string()), "rule": attempt.rule.as_deref(),
@@ -58,21 +58,21 @@ impl Broker {
         Ok(event)
     }
 
-    /// The attempts in words, in the ledger's record of how the call ended.
-    pub(crate) fn attempted(&self, trail: &Trail, entry: &mut Entry) -> Result<(), CallError> {
-        let (events, left_off) = &trail.attempts;
-        for event in events.iter().take(LINES) {
+    /// Appends the attempts to the reasons of the call's last ledger record.
+    pub(crate) fn attempted(&self, record: &CallRecord, entry: &mut Entry) -> Result<(), CallError> {
+        let (events, left_off) = &record.egress_attempts;
+        for event in events.iter().take(MAX_LEDGER_LINES) {
             entry.reasons.push(self.text(&words(event))?);
         }
-        let more = (events.len().saturating_sub(LINES) as u64).saturating_add(*left_off);
+        let more = (events.len().saturating_sub(MAX_LEDGER_LINES) as u64).saturating_add(*left_off);
         if more > 0 {
-            entry.reasons.push(self.text(&format!("egress: {more} attempts more"))?);
+            entry.reasons.push(self.text(&format!("egress: {more} more attempts"))?);
         }
         Ok(())
     }
 }
 
-fn words(event: &Event) -> String {
+fn words(event: &EgressEvent) -> String {
     let why = match (&event.rule, &event.reason) {
         (_, Some(reason)) => format!(": {reason}"),
         (Some(rule), None) => format!(" by `{rule}`"),

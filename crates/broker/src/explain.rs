@@ -1,54 +1,55 @@
-//! Explaining: the first steps of the corridor without the rest. Nothing is performed, nothing recorded.
+//! Explain: the first steps of the pipeline. Nothing runs and nothing is recorded.
 
 use serde_json::Value;
 use vambrace_core::error::CallError;
 use vambrace_core::principal::{Peer, RawCall};
 use vambrace_core::settle::{Settlement, settle};
-use vambrace_core::verdict::Answer as Verdict;
+use vambrace_core::verdict::VerdictKind as Verdict;
 
 use crate::admit::{NewSession, admit};
 use crate::broker::Broker;
+use crate::call_record::CallRecord;
 use crate::plan::plan;
-use crate::trail::Trail;
 
-/// What would happen.
+/// What would happen to a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Explained {
-    /// Every layer was asked.
+pub enum Explanation {
+    /// Every layer judged it.
     Judged {
-        /// The outcome.
+        /// The verdict.
         verdict: Verdict,
-        /// The explanation, as in `core`.
-        told: Value,
+        /// The explanation that core builds.
+        explanation: Value,
     },
-    /// The call could not even be planned.
-    Faulty(CallError),
+    /// The call could not be planned.
+    NotPlanned(CallError),
 }
 
 impl Broker {
-    /// Runs admit, plan and decide, and tells what every layer says.
-    pub async fn explain(&self, raw: RawCall, peer: &Peer) -> Explained {
-        let mut trail = Trail::open(self, &raw, peer);
-        let told = self.judged(raw, &mut trail).await;
-        match told {
-            Ok((verdict, told)) => match vambrace_core::redacted::Redacted::json(told, &*self.parts.redactor)
-            {
-                Ok(clean) => Explained::Judged { verdict, told: clean.into_inner() },
-                Err(error) => Explained::Faulty(crate::broker::redactor_failed(error)),
-            },
-            Err(error) => Explained::Faulty(self.redacted(error).unwrap_or_else(|fault| fault)),
+    /// Runs admit, plan and decide, and returns what every layer says.
+    pub async fn explain(&self, raw: RawCall, peer: &Peer) -> Explanation {
+        let mut record = CallRecord::open(self, &raw, peer);
+        let explanation = self.judge(raw, &mut record).await;
+        match explanation {
+            Ok((verdict, explanation)) => {
+                match vambrace_core::redacted::Redacted::json(explanation, &*self.parts.redactor) {
+                    Ok(clean) => Explanation::Judged { verdict, explanation: clean.into_inner() },
+                    Err(error) => Explanation::NotPlanned(crate::broker::redactor_failed(error)),
+                }
+            }
+            Err(error) => Explanation::NotPlanned(self.redacted(error).unwrap_or_else(|fault| fault)),
         }
     }
 
-    async fn judged(&self, raw: RawCall, trail: &mut Trail) -> Result<(Verdict, Value), CallError> {
-        let admitted = admit(self, raw, trail, NewSession::Imagine).await?;
-        let (planned, _, session) = plan(self, admitted, trail)?.into_parts();
+    async fn judge(&self, raw: RawCall, record: &mut CallRecord) -> Result<(Verdict, Value), CallError> {
+        let admitted = admit(self, raw, record, NewSession::Assume).await?;
+        let (planned, _, session) = plan(self, admitted, record)?.into_parts();
         let decision = self.parts.policy.decide(&planned, &session);
         let settlement = settle(&decision, &[], self.parts.clock.now());
         let verdict = match &settlement {
             Settlement::Permitted(_) => Verdict::Allow,
             Settlement::Waiting(_) => Verdict::Ask,
-            Settlement::Refused { .. } => Verdict::Deny,
+            Settlement::Denied { .. } => Verdict::Deny,
         };
         let revision = self.parts.policy.revision.to_string();
         Ok((verdict, vambrace_core::explain::explain(&planned, &decision, &settlement, &revision)))

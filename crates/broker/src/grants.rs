@@ -1,5 +1,5 @@
-//! Grants: yes to a class of calls, or to everything of an agent, within one session and for a while. They answer only
-//! questions that may be answered so, and never outrank a rule of the organisation.
+//! Grants: a standing permission for a class of calls, or for everything of an agent, within one session and until an
+//! expiry. A grant discharges only obligations that are grantable, and never outranks a rule of the organisation.
 
 use vambrace_core::effect::Effect;
 use vambrace_core::error::CallError;
@@ -9,16 +9,16 @@ use vambrace_core::principal::Principal;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_core::verdict::{LayerKind, Verdict};
 use vambrace_core::voucher::Voucher;
-use vambrace_ledger::{Op, Reach, Status};
-use vambrace_store::{ApprovalRow, AskChange, Change, Entry, GrantRow};
+use vambrace_ledger::{DecisionReach, Op, RecordStatus};
+use vambrace_store::{ApprovalChange, ApprovalRow, Entry, GrantRow, StateChange};
 
+use crate::approver::Approver;
 use crate::broker::Broker;
-use crate::decider::Decider;
 
-/// In front of every grant's id, so that a permit's vouchers tell apart.
+/// Prefix of grant ids; distinguishes the vouchers of a permit.
 pub(crate) const PREFIX: &str = "grant-";
 
-/// The class that a call belongs to: its tool, or the programs it starts.
+/// The class of a call: its tool, or the program it starts.
 #[must_use]
 pub(crate) fn class_of(plan: &Plan) -> String {
     let programs: Vec<&str> = plan
@@ -37,7 +37,7 @@ pub(crate) fn class_of(plan: &Plan) -> String {
     }
 }
 
-/// The vouchers that grants are, for the questions of one plan.
+/// Vouchers from grants, for the obligations of one plan.
 pub(crate) fn vouchers(
     grants: &[GrantRow<String>],
     class: &str,
@@ -48,9 +48,9 @@ pub(crate) fn vouchers(
     let mut vouchers = Vec::new();
     for grant in grants.iter().filter(|grant| grant.counts(now) && grant.agent == agent) {
         let fits = match grant.reach {
-            Reach::Once => false,
-            Reach::Class => grant.shape == class,
-            Reach::Session => true,
+            DecisionReach::Once => false,
+            DecisionReach::Class => grant.shape == class,
+            DecisionReach::Session => true,
         };
         if fits {
             vouchers.extend(verdict.obligations().map(|obligation| Voucher::Grant {
@@ -65,23 +65,23 @@ pub(crate) fn vouchers(
     vouchers
 }
 
-/// What a grant is given for.
-pub(crate) struct Granted<'a> {
+/// The request and caller that a grant is for.
+pub(crate) struct GrantSubject<'a> {
     pub(crate) id: &'a Id,
     pub(crate) session: &'a Id,
     pub(crate) principal: &'a Principal,
 }
 
 impl Broker {
-    /// The grant that a yes to a question comes with, if it reaches further than this once.
+    /// The grant that an approval includes, if it reaches further than once.
     pub(crate) fn grant(
         &self,
         row: &ApprovalRow<String>,
-        reach: Reach,
+        reach: DecisionReach,
         class: &str,
-        decider: &Decider,
-    ) -> Result<Option<(Entry, Change)>, CallError> {
-        if reach == Reach::Once {
+        approver: &Approver,
+    ) -> Result<Option<(Entry, StateChange)>, CallError> {
+        if reach == DecisionReach::Once {
             return Ok(None);
         }
         let principal = Principal {
@@ -91,47 +91,49 @@ impl Broker {
             sub_agent: None,
             skill: None,
         };
-        let asked = Granted { id: &row.id, session: &row.session, principal: &principal };
-        self.grant_of(&asked, reach, class, decider).map(Some)
+        let subject = GrantSubject { id: &row.id, session: &row.session, principal: &principal };
+        self.new_grant(&subject, reach, class, approver).map(Some)
     }
 
-    /// A grant and its record.
-    pub(crate) fn grant_of(
+    /// A grant and its ledger entry.
+    pub(crate) fn new_grant(
         &self,
-        asked: &Granted<'_>,
-        reach: Reach,
+        subject: &GrantSubject<'_>,
+        reach: DecisionReach,
         class: &str,
-        decider: &Decider,
-    ) -> Result<(Entry, Change), CallError> {
+        approver: &Approver,
+    ) -> Result<(Entry, StateChange), CallError> {
         let now = self.parts.clock.now();
-        let shape = if reach == Reach::Class { class } else { "*" };
+        let shape = if reach == DecisionReach::Class { class } else { "*" };
         let grant = GrantRow {
             id: self.new_id(PREFIX),
-            session: asked.session.clone(),
-            user: self.text(&asked.principal.user)?,
-            agent: self.text(&asked.principal.agent)?,
+            session: subject.session.clone(),
+            user: self.text(&subject.principal.user)?,
+            agent: self.text(&subject.principal.agent)?,
             reach,
             shape: self.text(shape)?,
-            by: self.text(decider.by())?,
-            approval: asked.id.clone(),
+            by: self.text(approver.by())?,
+            approval: subject.id.clone(),
             created: now,
-            expires: now.later(self.parts.asking.grant_ms),
+            expires: now.later(self.parts.approvals.grant_ms),
             revoked: None,
             uses: 0,
         };
         let mut entry = Entry::new(Op::Grant, now);
         entry.event_type = Some("grant.given");
-        entry.status = Some(Status::Approved);
+        entry.status = Some(RecordStatus::Approved);
         entry.user = Some(grant.user.clone());
         entry.agent_id = Some(grant.agent.clone());
-        entry.session = Some(asked.session.clone());
-        entry.hitl_id = Some(asked.id.clone());
+        entry.session = Some(subject.session.clone());
+        entry.hitl_id = Some(subject.id.clone());
         entry.rule = Some(self.text(grant.id.as_str())?);
         let words = match reach {
-            Reach::Session => "everything of this agent in this session that may be granted".to_owned(),
+            DecisionReach::Session => {
+                "everything of this agent in this session that may be granted".to_owned()
+            }
             _ => format!("calls of the class `{class}` in this session"),
         };
         entry.message = Some(self.text(&format!("{words}, until {}", grant.expires))?);
-        Ok((entry, AskChange::Grant(grant).into()))
+        Ok((entry, ApprovalChange::Grant(grant).into()))
     }
 }

@@ -1,45 +1,48 @@
-//! The path of a call. `pipeline.rs` is the corridor, on one screen; every other file is a room it passes.
+//! The path of a call. `pipeline.rs` shows the whole pipeline on one screen; every other file is one step of it, or
+//! what a step needs.
 //!
-//! Each step takes the former type by value and is the only module that can build the next one:
-//! `RawCall -> Admitted -> Planned -> Decided -> Permitted -> Started -> Performed -> Clean`. **An error inside a
-//! check is a denial with a reason, never a skipped check.**
+//! Each step takes the previous type by value and is the only module that can build the next one: `RawCall ->
+//! Admitted -> Planned -> Decided -> Permitted -> Started -> Performed -> Clean`. **An error inside a check is a
+//! denial with a reason, never a skipped check.**
 
 mod admit;
-mod agreement;
-mod answer;
-mod asking;
+mod approval_request;
+mod approval_view;
+mod approve;
+mod approver;
+mod await_decision;
 mod broker;
+mod call_record;
+mod call_result;
 mod cleanse;
+mod consent;
 mod decide;
-mod decider;
-mod deciding;
 mod egress;
 mod explain;
 mod flood;
 mod grants;
-mod hear;
-mod look;
+mod pending_call;
 mod perform;
 mod pipeline;
 mod plan;
 mod preview;
 mod proposal;
 mod provenance;
-mod recall;
 mod record;
 mod recover;
 mod settle;
 mod start;
-mod trail;
 
-pub use answer::{Answer, Ending, envelope_schema};
-pub use asking::{AskedCall, Asking, Patience, Person, Waiting};
-pub use broker::{Broker, Pace, Parts, Violations};
-pub use decider::Decider;
-pub use deciding::Choice;
-pub use explain::Explained;
-pub use look::{Look, LookedFile, expire, look, visible};
-pub use preview::Preview;
+pub use approval_request::{
+    ApprovalSettings, ApproverAvailability, DecisionWait, RequestedCall, WaitProgress,
+};
+pub use approval_view::{ApprovalView, ProposalFile, expire, read_approval, visible};
+pub use approve::ApprovalChoice;
+pub use approver::Approver;
+pub use broker::{Broker, BrokerParts, RateLimits, ViolationLimits};
+pub use call_result::{CallResult, CallStatus, envelope_schema};
+pub use explain::Explanation;
+pub use preview::ProposalPreview;
 pub use vambrace_core::principal::{Peer, Principal, RawCall};
-pub use vambrace_ledger::{Reach, Verb};
-pub use vambrace_tools::Part;
+pub use vambrace_ledger::{DecisionReach, DecisionVerb};
+pub use vambrace_tools::Amendment;

@@ -1,38 +1,46 @@
-//! The corridor: the path of a call on one screen. Every door (command line, MCP, later REST and runners) enters
-//! at [`Broker::call`], and every exit passes the record.
+//! The pipeline: the path of a call on one screen. Every entry point (command line, MCP, REST) starts at
+//! [`Broker::call`], and every exit is recorded.
 
 use vambrace_core::principal::{Peer, RawCall};
 
 use crate::admit::{NewSession, admit};
-use crate::answer::Answer;
-use crate::asking::{Patience, Stop};
+use crate::approval_request::{DecisionWait, PipelineStop};
 use crate::broker::Broker;
+use crate::call_record::CallRecord;
+use crate::call_result::CallResult;
 use crate::cleanse::{Clean, cleanse};
-use crate::trail::Trail;
-use crate::{decide::decide, perform::perform, plan::plan, recall::recall, settle::settle, start::start};
+use crate::{
+    decide::decide, pending_call::attach_pending, perform::perform, plan::plan, settle::settle, start::start,
+};
 
 impl Broker {
-    /// Takes a call all the way. Whatever happens inside, the answer says it and the ledger has it.
-    pub async fn call(&self, raw: RawCall, peer: &Peer) -> Answer {
-        self.call_patiently(raw, peer, &Patience::default()).await
+    /// Runs a call through the whole pipeline. Whatever happens inside, the result reports it and the ledger records
+    /// it.
+    pub async fn call(&self, raw: RawCall, peer: &Peer) -> CallResult {
+        self.call_and_wait(raw, peer, &DecisionWait::default()).await
     }
 
-    /// The same for a caller who waits while a person decides.
-    pub async fn call_patiently(&self, raw: RawCall, peer: &Peer, patience: &Patience<'_>) -> Answer {
-        let mut trail = Trail::open(self, &raw, peer);
-        trail.waits = patience.longest.is_some();
-        let walked = self.walk(raw, &mut trail).await;
-        self.hear(walked, trail, patience).await // a question waits for its answer; everything else is recorded
+    /// Like [`Self::call`], for a caller that waits while a person decides.
+    pub async fn call_and_wait(&self, raw: RawCall, peer: &Peer, wait: &DecisionWait<'_>) -> CallResult {
+        let mut record = CallRecord::open(self, &raw, peer);
+        record.caller_waits = wait.max_wait.is_some();
+        let result = self.run_steps(raw, &mut record).await;
+        self.await_decision(result, record, wait).await // waits for a decision if one is needed, and records the end
     }
 
-    pub(crate) async fn walk(&self, raw: RawCall, trail: &mut Trail) -> Result<Clean, Stop> {
-        let admitted = admit(self, raw, trail, NewSession::Open).await?; // an open session, a known tool
-        let admitted = recall(self, admitted, trail).await?; //             asked before: the same question
-        let planned = plan(self, admitted, trail)?; //                      arguments -> effects
-        let decided = decide(self, planned, trail); //                      every layer judges every effect
-        let permitted = settle(self, decided, trail).await?; //             questions need vouchers, refusals stand
-        let started = start(self, permitted, trail).await?; //              the start record is committed
-        let performed = perform(self, started, trail).await?; //            the only step that touches anything
-        Ok(cleanse(self, performed, trail)?) //                             redacted, marked
+    /// The steps of the pipeline.
+    pub(crate) async fn run_steps(
+        &self,
+        raw: RawCall,
+        record: &mut CallRecord,
+    ) -> Result<Clean, PipelineStop> {
+        let admitted = admit(self, raw, record, NewSession::Open).await?; // session is open, tool is known
+        let admitted = attach_pending(self, admitted, record).await?; //     a repeated call attaches to its pending request
+        let planned = plan(self, admitted, record)?; //                      arguments -> effects
+        let decided = decide(self, planned, record); //                      every policy layer judges every effect
+        let permitted = settle(self, decided, record).await?; //             an `ask` needs a voucher, a denial is final
+        let started = start(self, permitted, record).await?; //              the start record is committed
+        let performed = perform(self, started, record).await?; //            the only step with side effects
+        Ok(cleanse(self, performed, record)?) //                             redacted, provenance marked
     }
 }

@@ -1,83 +1,88 @@
-//! Looking before agreeing to a part of a proposal, or to other content: what would be applied then, and under which digest.
-//! Nothing is recorded and nothing changes; the same digest is demanded when it is agreed to.
+//! Preview before approving a part of a proposal, or edited content: what would be applied, and its digest. Nothing
+//! is recorded and nothing changes; approving requires the same digest.
 
 use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::path::AskedPath;
-use vambrace_ledger::{Reach, Verb};
-use vambrace_tools::Part;
+use vambrace_ledger::{DecisionReach, DecisionVerb};
+use vambrace_tools::Amendment;
 
 use crate::admit::{NewSession, admit};
-use crate::agreement::Consent;
-use crate::asking::AskedCall;
+use crate::approval_request::RequestedCall;
+use crate::approver::Approver;
 use crate::broker::Broker;
+use crate::call_record::CallRecord;
+use crate::consent::Consent;
 use crate::decide::decide;
-use crate::decider::Decider;
 use crate::plan::plan;
-use crate::trail::Trail;
 
-/// What would be applied.
+/// What an approval would apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Preview {
-    /// In one line.
+pub struct ProposalPreview {
+    /// One-line summary.
     pub summary: String,
-    /// As it may be shown.
+    /// Redacted diff.
     pub diff: String,
-    /// The plan: what [`crate::Choice::shown`] takes.
+    /// Digest of the plan, for [`crate::ApprovalChoice::shown`].
     pub digest: Digest,
 }
 
 impl Broker {
-    /// What agreeing to a part of a proposal, or to other content for it, would apply.
-    pub async fn preview(&self, id: &str, part: Part, decider: &Decider) -> Result<Preview, CallError> {
-        let row = self.open_question(id, None, decider).await?;
-        let call = AskedCall::of(&row, self.parts.store.questions())?;
-        let mut trail = Trail::reopen(self, &call, &row);
-        trail.consent = Some(Consent {
+    /// What approving a part of a proposal, or edited content for it, would apply.
+    pub async fn preview(
+        &self,
+        id: &str,
+        part: Amendment,
+        approver: &Approver,
+    ) -> Result<ProposalPreview, CallError> {
+        let row = self.pending_request(id, None, approver).await?;
+        let call = RequestedCall::of(&row, self.parts.store.approval_queries())?;
+        let mut record = CallRecord::reopen(self, &call, &row);
+        record.consent = Some(Consent {
             id: row.id.clone(),
-            asked: row.digest,
+            requested: row.digest,
             part,
             shown: None,
             proposed: None,
-            verb: Verb::Approve,
-            reach: Reach::Once,
-            decider: decider.clone(),
+            verb: DecisionVerb::Approve,
+            reach: DecisionReach::Once,
+            approver: approver.clone(),
             undoes: None,
         });
-        let admitted = admit(self, call.raw, &mut trail, NewSession::Imagine).await?;
-        let planned = plan(self, admitted, &mut trail)?;
-        drop(decide(self, planned, &mut trail));
+        let admitted = admit(self, call.raw, &mut record, NewSession::Assume).await?;
+        let planned = plan(self, admitted, &mut record)?;
+        drop(decide(self, planned, &mut record));
         let nothing = || CallError::new(ErrorCode::InvalidArguments, "it changes no files");
-        let change = trail.change.as_ref().ok_or_else(nothing)?;
-        Ok(Preview {
+        let change = record.change.as_ref().ok_or_else(nothing)?;
+        Ok(ProposalPreview {
             summary: self.text(&change.summary)?.into_inner(),
             diff: change.diff.clone(),
-            digest: trail.plan_digest.ok_or_else(nothing)?,
+            digest: record.plan_digest.ok_or_else(nothing)?,
         })
     }
 
-    /// What a file of a proposal would hold, for whoever edits it before agreeing.
+    /// Proposed content of a file, for a person who edits it before approving.
     pub async fn proposed_content(
         &self,
         id: &str,
         path: &str,
-        decider: &Decider,
+        approver: &Approver,
     ) -> Result<Vec<u8>, CallError> {
-        let row = self.open_question(id, Some(path), decider).await?;
-        let call = AskedCall::of(&row, self.parts.store.questions())?;
-        let room = &self.parts.room;
-        let prepared = self.parts.catalogue.plan(&call.raw.tool, &call.raw.args, room)?;
+        let row = self.pending_request(id, Some(path), approver).await?;
+        let call = RequestedCall::of(&row, self.parts.store.approval_queries())?;
+        let context = &self.parts.tool_context;
+        let prepared = self.parts.catalogue.plan(&call.raw.tool, &call.raw.args, context)?;
         let gone = || CallError::new(ErrorCode::InvalidArguments, format!("`{path}` gets no new content"));
         let draft = prepared.work.change().ok_or_else(gone)?;
-        let asked = AskedPath::new(path).parse()?;
+        let named_path = AskedPath::new(path).parse()?;
         let file = draft
             .changes
             .files()
             .iter()
-            .find(|file| file.after().is_some_and(|after| after.path == asked))
+            .find(|file| file.after().is_some_and(|after| after.path == named_path))
             .ok_or_else(gone)?;
         let base = match file.before() {
-            Some(_) => room.workspace.content(file.path(), &room.changes.limits)?,
+            Some(_) => context.workspace.content(file.path(), &context.changes.limits)?,
             None => Default::default(),
         };
         let after = file.after().ok_or_else(gone)?;

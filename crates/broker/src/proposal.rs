@@ -1,54 +1,54 @@
-//! A proposal: the question about a change. What is told of it, and its records (B2, B5).
+//! A proposal: the approval request of a change. What is shown of it, its row and its ledger records (B2, B5).
 
 use serde_json::{Value, json};
-use vambrace_core::change::{FileChange, Kind};
+use vambrace_core::change::{FileChange, FileChangeKind};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::CallError;
 use vambrace_core::id::Id;
 use vambrace_core::redacted::Redact;
-use vambrace_ledger::{Op, Status};
-use vambrace_store::{AskChange, Change, Entry, Kept, ProposalRow, ProposalState};
+use vambrace_ledger::{Op, RecordStatus};
+use vambrace_store::{ApprovalChange, Entry, ProposalRow, ProposalState, SealedBlob, StateChange};
 use vambrace_workspace::Draft;
 
 use crate::broker::Broker;
-use crate::trail::Trail;
+use crate::call_record::CallRecord;
 
-/// What is told of a drafted change.
+/// A planned change as it is shown, stored and recorded.
 #[derive(Debug, Clone)]
-pub(crate) struct Drafted {
+pub(crate) struct ProposedChange {
     pub(crate) summary: String,
-    /// The diff as it may be shown.
+    /// Redacted diff.
     pub(crate) diff: String,
     pub(crate) patch_hash: Digest,
-    pub(crate) files: Vec<DraftedFile>,
+    pub(crate) files: Vec<ProposedFile>,
     pub(crate) payload: Value,
 }
 
-/// One file of it.
+/// One file of a proposed change.
 #[derive(Debug, Clone)]
-pub(crate) struct DraftedFile {
+pub(crate) struct ProposedFile {
     pub(crate) path: String,
     pub(crate) created: bool,
     pub(crate) base_hash: Option<Digest>,
 }
 
-impl Drafted {
+impl ProposedChange {
     pub(crate) fn of(draft: &Draft, redactor: &dyn Redact) -> Result<Self, CallError> {
-        let file = |file: &FileChange| DraftedFile {
+        let file = |file: &FileChange| ProposedFile {
             path: file.after().map_or(file.path(), |after| &after.path).to_string(),
-            created: file.kind() == Kind::Create,
+            created: file.kind() == FileChangeKind::Create,
             base_hash: file.before().map(|before| before.hash),
         };
         Ok(Self {
             summary: draft.changes.summary(),
-            diff: vambrace_tools::shown_diff(draft, redactor)?,
+            diff: vambrace_tools::redacted_diff(draft, redactor)?,
             patch_hash: draft.patch_hash(),
             files: draft.changes.files().iter().map(file).collect(),
-            payload: vambrace_tools::payload(draft, false),
+            payload: vambrace_tools::change_payload(draft, false),
         })
     }
 
-    /// 003: the fields beside the payload, of the first file; the payload has them all.
+    /// The fields of the first file, for `details`; the payload has all files.
     pub(crate) fn details(&self) -> Value {
         let first = self.files.first();
         json!({
@@ -60,8 +60,12 @@ impl Drafted {
 }
 
 impl Broker {
-    /// What is kept to be shown of a change; with the diff that was proposed where another one was agreed to.
-    pub(crate) fn shown(&self, change: &Drafted, proposed: Option<&str>) -> Result<Vec<u8>, CallError> {
+    /// Display data of a change, to be stored; includes the proposed diff if a different one was approved.
+    pub(crate) fn shown(
+        &self,
+        change: &ProposedChange,
+        proposed: Option<&str>,
+    ) -> Result<Vec<u8>, CallError> {
         let files: Vec<Value> =
             change.files.iter().map(|file| json!({"path": file.path, "created": file.created})).collect();
         let shown = json!({
@@ -71,17 +75,17 @@ impl Broker {
         Ok(shown.to_string().into_bytes())
     }
 
-    /// One record for each file.
+    /// One ledger entry per file.
     pub(crate) fn propose_records(
         &self,
-        trail: &Trail,
-        change: &Drafted,
+        record: &CallRecord,
+        change: &ProposedChange,
         hitl: &Id,
-        status: Status,
+        status: RecordStatus,
     ) -> Result<Vec<Entry>, CallError> {
         let mut entries = Vec::with_capacity(change.files.len());
         for (number, file) in change.files.iter().enumerate() {
-            let mut entry = self.entry(Op::WriteFilePropose, trail)?;
+            let mut entry = self.entry(Op::WriteFilePropose, record)?;
             entry.ts = self.parts.clock.now();
             entry.status = Some(status);
             entry.hitl_id = Some(hitl.clone());
@@ -90,41 +94,41 @@ impl Broker {
             entry.base_hash = file.base_hash;
             entry.patch_hash = Some(change.patch_hash);
             if number == 0 {
-                entry.tool_args = Some(self.args(trail)?);
+                entry.tool_args = Some(self.args(record)?);
             }
             entries.push(entry);
         }
         Ok(entries)
     }
 
-    /// The row of a change; one that is about to be applied has what it takes.
+    /// The row of a change. One that is about to be applied includes its content and rollback.
     pub(crate) fn proposal_row(
         &self,
-        trail: &Trail,
-        change: &Drafted,
+        record: &CallRecord,
+        change: &ProposedChange,
         hitl: &Id,
-        begun: Option<(Option<Kept>, Option<Kept>)>,
+        begun: Option<(Option<SealedBlob>, Option<SealedBlob>)>,
         undoes: Option<Id>,
-    ) -> Result<Change, CallError> {
+    ) -> Result<StateChange, CallError> {
         let now = self.parts.clock.now();
-        let questions = self.parts.store.questions();
-        let shown = questions.vault().seal(hitl.as_str(), &self.shown(change, None)?);
+        let queries = self.parts.store.approval_queries();
+        let shown = queries.blob_cipher().seal(hitl.as_str(), &self.shown(change, None)?);
         let path = change.files.first().map(|file| file.path.as_str()).unwrap_or_default();
         let state = if begun.is_some() { ProposalState::Applying } else { ProposalState::Proposed };
-        let life = begun.is_some().then(|| questions.life().clone());
+        let life = begun.is_some().then(|| queries.process_id().clone());
         let (changes, back) = begun.unwrap_or_default();
-        Ok(AskChange::Propose(ProposalRow {
+        Ok(ApprovalChange::Propose(ProposalRow {
             id: hitl.clone(),
-            call: trail.call.clone(),
-            session: trail.session.clone(),
-            user: self.text(&trail.principal.user)?,
+            call: record.call.clone(),
+            session: record.session.clone(),
+            user: self.text(&record.principal.user)?,
             project: self.text(&self.parts.project)?,
-            tool: self.text(&trail.tool)?,
+            tool: self.text(&record.tool)?,
             path: self.text(path)?,
             summary: self.text(&change.summary)?,
             files: change.files.len() as u64,
             patch_hash: change.patch_hash,
-            digest: trail.plan_digest.unwrap_or(Digest::ZERO),
+            digest: record.plan_digest.unwrap_or(Digest::ZERO),
             state,
             created: now,
             changed: now,
@@ -132,7 +136,7 @@ impl Broker {
             life,
             shown: shown.map_err(|error| CallError::from(&error))?,
             changes,
-            back,
+            undo: back,
             outcome: None,
         })
         .into())

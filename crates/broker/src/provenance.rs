@@ -1,5 +1,5 @@
-//! Provenance marks: text for a model is wrapped so that it can tell content from the broker's words, and content
-//! cannot close its own wrapper (S8).
+//! Provenance marks: text for a model is wrapped, so that the model can distinguish content from the broker's
+//! messages, and content cannot close its own wrapper (S8).
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ pub(crate) fn wrap(content: &str, tool: &str, provenance: Provenance) -> String 
     format!("{open}\n{}\n[/provenance]", neutralise(content))
 }
 
-/// Makes every mark inside content harmless: its bracket becomes a round one, also where case, spaces, invisible
+/// Neutralises every mark inside content: its bracket becomes a parenthesis, also where case, spaces, invisible
 /// characters or look-alike brackets would let a model take it for a mark.
 pub(crate) fn neutralise(content: &str) -> Cow<'_, str> {
-    // Most content has no bracket that could begin a mark; a look at its bytes is enough then.
+    // Fast path: most content has no bracket that could begin a mark.
     if content.is_ascii() && !content.contains('[') {
         return Cow::Borrowed(content);
     }
@@ -37,7 +37,7 @@ pub(crate) fn neutralise(content: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Brackets, and what could be taken for one.
+/// Brackets and look-alikes.
 fn is_bracket(c: char) -> bool {
     matches!(
         c,
@@ -54,10 +54,10 @@ fn is_bracket(c: char) -> bool {
     )
 }
 
-/// Whether the letters that follow spell the mark's word, whatever stands between them.
+/// Whether the following letters spell the mark's word, whatever is between them.
 fn starts_like_a_mark(text: &str) -> bool {
     let near: String = text.chars().take(64).collect();
-    let mut letters = vambrace_core::block::letters(&near);
+    let mut letters = vambrace_core::blocked_paths::folded_letters(&near);
     "provenance".chars().all(|expected| letters.next() == Some(expected))
 }
 

@@ -1,172 +1,178 @@
-//! Recording: every exit of the corridor passes here. A success rides along with the next sync; a refusal is on disk
-//! before the caller hears of it. What cannot be recorded is not answered. On a full disk refusals and ends are
-//! recorded in the room that the store keeps back for them.
+//! Record: every exit of the pipeline commits here. A success is synced with the next batch; a denial is durable
+//! before the caller sees it. A call that cannot be recorded returns an error instead of its result. On a full disk,
+//! denials and ends use the space that the store reserves for them.
 
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::Redacted;
-use vambrace_core::role::PRIVILEGED;
+use vambrace_core::role::PRIVILEGED_ROLES;
 use vambrace_core::session::SessionState;
-use vambrace_ledger::{Level, Op, Range, SessionChange, Status};
+use vambrace_ledger::{FileRange, Op, RecordLevel, RecordStatus, SessionChange};
 use vambrace_store::{
-    Batch, CallFinish, CallRow, CallState, Change, Entry, EventStatus, Phase, Sealed, SessionRow,
-    TimelineEvent, ViolationRow,
+    Batch, CallFinish, CallRow, CallState, ChainPosition, Entry, EventPhase, EventStatus, SessionRow,
+    StateChange, TimelineEvent, ViolationRow,
 };
 
 use crate::admit::MINUTE_MS;
-use crate::answer::{Answer, Audit, Outcome, Standing};
 use crate::broker::{Broker, redactor_failed};
+use crate::call_record::CallRecord;
+use crate::call_result::{AuditReceipt, CallOutcome, CallResult, FailureKind};
 use crate::cleanse::Clean;
-use crate::trail::Trail;
 
-type Record = (Vec<Entry>, Vec<Change>);
-/// A method of the contract and the path it is about.
-type Operation = (&'static str, Option<String>);
+type BatchContent = (Vec<Entry>, Vec<StateChange>);
+/// Method name of the contract and the path of the call.
+type CallOperation = (&'static str, Option<String>);
 
 impl Broker {
-    /// Records how a call ended and makes the answer.
-    pub(crate) async fn record(&self, trail: Trail, walked: Result<Clean, CallError>) -> Answer {
-        let names = self.names(&trail);
-        let result = match names.as_ref().map_err(Clone::clone).and(walked) {
-            Ok(clean) => self.record_success(&trail, clean).await,
-            Err(error) => self.record_failure(&trail, error).await,
+    /// Records how a call ended and builds its result.
+    pub(crate) async fn record_result(
+        &self,
+        record: CallRecord,
+        result: Result<Clean, CallError>,
+    ) -> CallResult {
+        let names = self.names(&record);
+        let result = match names.as_ref().map_err(Clone::clone).and(result) {
+            Ok(clean) => self.record_success(&record, clean).await,
+            Err(error) => self.record_failure(&record, error).await,
         };
         let (outcome, audit) = match result {
             Ok((outcome, sealed, durable)) => {
-                let audit = sealed.map(|sealed| Audit {
+                let audit = sealed.map(|sealed| AuditReceipt {
                     prev_hash: sealed.prev_hash.to_string(),
                     event_hash: sealed.event_hash.to_string(),
                     durable,
                 });
                 (outcome, audit)
             }
-            Err(error) => (Outcome::Failed { error, standing: Standing::Denied }, None),
+            Err(error) => (CallOutcome::Failed { error, failure: FailureKind::Denied }, None),
         };
-        let duration_ms = trail.elapsed_ms();
+        let duration_ms = record.elapsed_ms();
         let (tool, operation) = names.unwrap_or_else(|_| ("unknown".to_owned(), None));
-        Answer {
+        CallResult {
             tool,
-            tool_call_id: trail.tool_call_id,
-            call: Some(trail.call),
+            tool_call_id: record.tool_call_id,
+            call: Some(record.call),
             outcome,
             operation,
-            checks: match trail.verdict {
+            checks: match record.verdict {
                 Some("allow") => "passed",
                 Some("ask") => "asked",
                 Some(_) => "denied",
                 None => "not_reached",
             },
-            risk: trail.risk,
+            risk: record.risk,
             duration_ms,
             audit,
         }
     }
 
-    /// The tool and the operation as the answer names them.
-    pub(crate) fn names(&self, trail: &Trail) -> Result<(String, Option<Operation>), CallError> {
+    /// Tool and operation as the result names them, redacted.
+    pub(crate) fn names(&self, record: &CallRecord) -> Result<(String, Option<CallOperation>), CallError> {
         let clean = |text: &str| self.text(text).map(Redacted::into_inner);
-        let operation = match &trail.operation {
+        let operation = match &record.operation {
             Some((method, path)) => Some((*method, path.as_deref().map(clean).transpose()?)),
             None => None,
         };
-        Ok((clean(&trail.tool)?, operation))
+        Ok((clean(&record.tool)?, operation))
     }
 
-    /// The record that must be committed before a call is carried out.
-    pub(crate) fn start_record(&self, trail: &Trail) -> Result<Record, CallError> {
-        let mut entry = self.entry(Op::ToolStart, trail)?;
-        entry.status = Some(Status::Allowed);
-        entry.tool_args = Some(self.args(trail)?);
-        let mut changes = vec![Change::RequireSession { id: trail.session.clone() }];
-        if let Some(limit) = trail.limit.filter(|_| !trail.resumed) {
-            let (session, tool) = (trail.session.clone(), self.text(&trail.tool)?);
-            let since = trail.began.earlier(MINUTE_MS);
-            changes.push(Change::RequirePace { session, tool, since, limit });
+    /// The record that must be committed before a call runs.
+    pub(crate) fn start_record(&self, record: &CallRecord) -> Result<BatchContent, CallError> {
+        let mut entry = self.entry(Op::ToolStart, record)?;
+        entry.status = Some(RecordStatus::Allowed);
+        entry.tool_args = Some(self.args(record)?);
+        let mut changes = vec![StateChange::RequireSession { id: record.session.clone() }];
+        if let Some(limit) = record.limit.filter(|_| !record.resumed) {
+            let (session, tool) = (record.session.clone(), self.text(&record.tool)?);
+            let since = record.began.earlier(MINUTE_MS);
+            changes.push(StateChange::RequireCallRate { session, tool, since, limit });
         }
-        if trail.resumed {
-            changes.push(Change::SetCall { id: trail.call.clone(), state: CallState::Executing });
-        } else if !trail.row_later {
-            changes.push(Change::InsertCall(self.call_row(trail, CallState::Executing)?));
+        if record.resumed {
+            changes.push(StateChange::SetCall { id: record.call.clone(), state: CallState::Executing });
+        } else if !record.defer_row {
+            changes.push(StateChange::InsertCall(self.call_row(record, CallState::Executing)?));
         }
         Ok((vec![entry], changes))
     }
 
     async fn record_success(
         &self,
-        trail: &Trail,
+        record: &CallRecord,
         clean: Clean,
-    ) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
+    ) -> Result<(CallOutcome, Option<ChainPosition>, bool), CallError> {
         let now = self.parts.clock.now();
         if !clean.touched.files.is_empty() {
-            return self.record_applied(trail, clean).await;
+            return self.record_applied(record, clean).await;
         }
         let op = if clean.touched.base_hash.is_some() { Op::ReadFile } else { Op::ToolEnd };
-        let mut entry = self.entry(op, trail)?;
+        let mut entry = self.entry(op, record)?;
         entry.ts = now;
-        entry.status = Some(Status::Success);
-        entry.range = clean.touched.lines.map(|(first, last)| Range { first, last });
+        entry.status = Some(RecordStatus::Success);
+        entry.range = clean.touched.lines.map(|(first, last)| FileRange { first, last });
         entry.base_hash = clean.touched.base_hash;
-        entry.redactions_applied = Some(clean.done.data.count());
-        entry.duration_ms = Some(trail.elapsed_ms());
-        let finish = CallFinish { id: trail.call.clone(), state: CallState::Completed, at: now, error: None };
-        let mut event = self.event(trail, Phase::Call, "call", EventStatus::Ok)?;
+        entry.redactions_applied = Some(clean.output.data.count());
+        entry.duration_ms = Some(record.elapsed_ms());
+        let finish =
+            CallFinish { id: record.call.clone(), state: CallState::Completed, at: now, error: None };
+        let mut event = self.event(record, EventPhase::Call, "call", EventStatus::Ok)?;
         event.attempt = Some(1);
-        let check = self.check_event(trail, EventStatus::Ok)?;
-        self.attempted(trail, &mut entry)?;
+        let check = self.check_event(record, EventStatus::Ok)?;
+        self.attempted(record, &mut entry)?;
         let mut events = vec![check];
-        events.extend(self.egress_events(trail)?);
+        events.extend(self.egress_events(record)?);
         events.push(event);
-        let changes = self.end(trail, finish, events)?;
+        let changes = self.end(record, finish, events)?;
         let batch = Batch::lazy(vec![entry], changes).from_reserve();
         let committed = self.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
-        Ok((Outcome::Done(Box::new(clean.done)), committed.last(), committed.is_durable()))
+        Ok((CallOutcome::Completed(Box::new(clean.output)), committed.last(), committed.is_durable()))
     }
 
     async fn record_failure(
         &self,
-        trail: &Trail,
+        record: &CallRecord,
         error: CallError,
-    ) -> Result<(Outcome, Option<Sealed>, bool), CallError> {
+    ) -> Result<(CallOutcome, Option<ChainPosition>, bool), CallError> {
         let error = self.redacted(error)?;
-        if error.code == ErrorCode::AuditUnavailable && !trail.disk_full {
+        if error.code == ErrorCode::AuditUnavailable && !record.disk_full {
             return Err(error);
         }
-        // Nobody violates anything by calling under a configuration that somebody else broke.
+        // A call under a broken configuration is not a violation by its caller.
         let violation = error.code.violation().filter(|_| self.parts.policy.damage.is_none());
-        let standing = match (trail.verdict, error.code) {
+        let failure = match (record.verdict, error.code) {
             (
                 _,
                 ErrorCode::SessionSuspended
                 | ErrorCode::RateLimited
                 | ErrorCode::AuditUnavailable
                 | ErrorCode::ApprovalRejected,
-            ) => Standing::Denied,
-            (Some("deny"), _) => Standing::Denied,
-            _ if violation.is_some() => Standing::Denied,
-            _ => Standing::Error,
+            ) => FailureKind::Denied,
+            (Some("deny"), _) => FailureKind::Denied,
+            _ if violation.is_some() => FailureKind::Denied,
+            _ => FailureKind::Error,
         };
-        let (mut entries, mut changes) = Record::default();
-        let mut entry = self.entry(if violation.is_some() { Op::Violation } else { Op::ToolEnd }, trail)?;
+        let (mut entries, mut changes) = BatchContent::default();
+        let mut entry = self.entry(if violation.is_some() { Op::Violation } else { Op::ToolEnd }, record)?;
         entry.ts = self.parts.clock.now();
-        entry.status = Some(if standing == Standing::Error { Status::Error } else { Status::Denied });
-        entry.tool_args = Some(self.args(trail)?);
+        entry.status =
+            Some(if failure == FailureKind::Error { RecordStatus::Error } else { RecordStatus::Denied });
+        entry.tool_args = Some(self.args(record)?);
         entry.error_code = Some(error.code);
         entry.message = Some(self.text(&error.message)?);
-        entry.duration_ms = Some(trail.elapsed_ms());
+        entry.duration_ms = Some(record.elapsed_ms());
         if let Some(kind) = violation {
-            entry.level = Level::Warn;
+            entry.level = RecordLevel::Warn;
             entry.violation_type = Some(kind);
             entry.severity = Some("HIGH");
-            entry.target_path = self.target(trail)?;
+            entry.target_path = self.target(record)?;
         }
-        self.attempted(trail, &mut entry)?;
+        self.attempted(record, &mut entry)?;
         entries.push(entry);
-        changes.extend(self.failed_asks(trail, &error)?);
-        // Before its session is open a call has no row; the record says all there is.
-        if trail.session_state.is_some() {
-            self.finish_call(trail, &error, standing, &mut changes)?;
+        changes.extend(self.failed_request_changes(record, &error)?);
+        // A call without a session has no row; the ledger record holds everything about it.
+        if record.session_state.is_some() {
+            self.finish_call(record, &error, failure, &mut changes)?;
         }
-        if let (Some(kind), Some(_)) = (violation, trail.session_state) {
-            self.record_violation(trail, kind, &mut entries, &mut changes).await?;
+        if let (Some(kind), Some(_)) = (violation, record.session_state) {
+            self.record_violation(record, kind, &mut entries, &mut changes).await?;
         }
         let committed = self
             .parts
@@ -174,95 +180,95 @@ impl Broker {
             .commit(Batch::durable(entries, changes).from_reserve())
             .await
             .map_err(|error| CallError::from(&error))?;
-        let own = committed.sealed().first().copied();
-        Ok((Outcome::Failed { error, standing }, own, committed.is_durable()))
+        let own = committed.positions().first().copied();
+        Ok((CallOutcome::Failed { error, failure }, own, committed.is_durable()))
     }
 
     fn finish_call(
         &self,
-        trail: &Trail,
+        record: &CallRecord,
         error: &CallError,
-        standing: Standing,
-        changes: &mut Vec<Change>,
+        failure: FailureKind,
+        changes: &mut Vec<StateChange>,
     ) -> Result<(), CallError> {
-        let state = if standing == Standing::Error { CallState::Failed } else { CallState::Rejected };
+        let state = if failure == FailureKind::Error { CallState::Failed } else { CallState::Rejected };
         let at = self.parts.clock.now();
-        let finish = CallFinish { id: trail.call.clone(), state, at, error: Some(error.code) };
-        if trail.started.is_none() && !trail.resumed {
-            let mut row = self.call_row(trail, CallState::Pending)?;
-            // A call that came too early does not make the next one wait longer.
+        let finish = CallFinish { id: record.call.clone(), state, at, error: Some(error.code) };
+        if record.started.is_none() && !record.resumed {
+            let mut row = self.call_row(record, CallState::Pending)?;
+            // A call that was rate limited does not make the next one wait longer.
             row.counted &= error.code != ErrorCode::RateLimited;
-            changes.push(Change::InsertCall(row));
+            changes.push(StateChange::InsertCall(row));
         }
         let mut events = Vec::with_capacity(2);
-        if trail.verdict.is_some() {
-            let status = if standing == Standing::Error { EventStatus::Ok } else { EventStatus::Denied };
-            events.push(self.check_event(trail, status)?);
+        if record.verdict.is_some() {
+            let status = if failure == FailureKind::Error { EventStatus::Ok } else { EventStatus::Denied };
+            events.push(self.check_event(record, status)?);
         }
-        events.extend(self.egress_events(trail)?);
-        let (phase, action, status) = match standing {
-            Standing::Error if trail.started.is_none() => (Phase::Call, "plan", EventStatus::Error),
-            Standing::Error => (Phase::Call, "call", EventStatus::Error),
-            Standing::Denied => (Phase::Policy, "violation", EventStatus::Denied),
+        events.extend(self.egress_events(record)?);
+        let (phase, action, status) = match failure {
+            FailureKind::Error if record.started.is_none() => (EventPhase::Call, "plan", EventStatus::Error),
+            FailureKind::Error => (EventPhase::Call, "call", EventStatus::Error),
+            FailureKind::Denied => (EventPhase::Policy, "violation", EventStatus::Denied),
         };
-        let mut event = self.event(trail, phase, action, status)?;
+        let mut event = self.event(record, phase, action, status)?;
         event.error = Some(error.code);
         event.message = Some(self.text(&error.message)?);
         if let Some(kind) = error.code.violation() {
             event.violation_type = Some(Redacted::literal(kind));
-            event.attempted_action = self.target(trail)?;
+            event.attempted_action = self.target(record)?;
         }
         events.push(event);
-        changes.extend(self.end(trail, finish, events)?);
+        changes.extend(self.end(record, finish, events)?);
         Ok(())
     }
 
-    /// The last events of a call and the end of its row, which may only now be made.
+    /// The last timeline events of a call and the end of its row, which may only be inserted now.
     pub(crate) fn end(
         &self,
-        trail: &Trail,
+        record: &CallRecord,
         finish: CallFinish,
         events: Vec<TimelineEvent>,
-    ) -> Result<Vec<Change>, CallError> {
+    ) -> Result<Vec<StateChange>, CallError> {
         let mut changes = Vec::with_capacity(4);
-        if trail.row_later && trail.started.is_some() {
-            let mut row = self.call_row(trail, finish.state)?;
-            row.first_seq = trail.started;
+        if record.defer_row && record.started.is_some() {
+            let mut row = self.call_row(record, finish.state)?;
+            row.first_seq = record.started;
             row.finished = Some(finish.at);
             row.error = finish.error.map(|code| Redacted::literal(code.as_str()));
             row.events = events;
-            changes.push(Change::InsertCall(row));
+            changes.push(StateChange::InsertCall(row));
         } else {
-            changes.extend(events.into_iter().map(Change::Event));
-            changes.push(Change::FinishCall(finish));
+            changes.extend(events.into_iter().map(StateChange::Event));
+            changes.push(StateChange::FinishCall(finish));
         }
         Ok(changes)
     }
 
-    /// Counts a violation, and lets too many of them have their consequence (T22, T23).
+    /// Counts a violation and changes the session's state when there are too many (T22, T23).
     async fn record_violation(
         &self,
-        trail: &Trail,
+        record: &CallRecord,
         kind: &'static str,
         entries: &mut Vec<Entry>,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<StateChange>,
     ) -> Result<(), CallError> {
         let now = self.parts.clock.now();
-        changes.push(Change::Violation(ViolationRow {
+        changes.push(StateChange::Violation(ViolationRow {
             ts: now,
-            session: trail.session.clone(),
-            call: Some(trail.call.clone()),
+            session: record.session.clone(),
+            call: Some(record.call.clone()),
             violation_type: Redacted::literal(kind),
-            target: self.target(trail)?,
+            target: self.target(record)?,
         }));
         let rules = &self.parts.violations;
         let before = self
             .parts
             .store
-            .violations_since(trail.session.as_str(), now.earlier(rules.window_ms))
+            .violations_since(record.session.as_str(), now.earlier(rules.window_ms))
             .await
             .map_err(|error| CallError::from(&error))?;
-        let state = trail.session_state.unwrap_or(SessionState::Active);
+        let state = record.session_state.unwrap_or(SessionState::Active);
         if before < rules.limit || state >= rules.action {
             return Ok(());
         }
@@ -272,29 +278,29 @@ impl Broker {
             SessionState::Suspended => SessionChange::Suspended,
             SessionState::Ended => SessionChange::Ended,
         };
-        let mut entry = Entry::session(change, trail.session.clone(), now);
-        entry.level = Level::Critical;
-        entry.user = Some(self.text(&trail.principal.user)?);
-        entry.agent_id = Some(self.text(&trail.principal.agent)?);
+        let mut entry = Entry::session(change, record.session.clone(), now);
+        entry.level = RecordLevel::Critical;
+        entry.user = Some(self.text(&record.principal.user)?);
+        entry.agent_id = Some(self.text(&record.principal.agent)?);
         let why = format!("{} violations within {} s", before + 1, rules.window_ms / 1000);
         entry.message = Some(self.text(&why)?);
         entries.push(entry);
-        changes.push(Change::SetSession { id: trail.session.clone(), state: rules.action, at: now });
-        self.remember(&trail.session, None);
+        changes.push(StateChange::SetSession { id: record.session.clone(), state: rules.action, at: now });
+        self.cache_state(&record.session, None);
         Ok(())
     }
 
-    /// The record of a session's first call.
-    pub(crate) fn session_record(&self, trail: &Trail) -> Result<(Entry, SessionRow), CallError> {
-        let now = trail.began;
-        let mut entry = Entry::session(SessionChange::Open, trail.session.clone(), now);
-        entry.user = Some(self.text(&trail.principal.user)?);
-        entry.agent_id = Some(self.text(&trail.principal.agent)?);
+    /// Ledger entry and row that open a session.
+    pub(crate) fn session_record(&self, record: &CallRecord) -> Result<(Entry, SessionRow), CallError> {
+        let now = record.began;
+        let mut entry = Entry::session(SessionChange::Open, record.session.clone(), now);
+        entry.user = Some(self.text(&record.principal.user)?);
+        entry.agent_id = Some(self.text(&record.principal.agent)?);
         entry.role = Some(self.text(&self.parts.role)?);
         let row = SessionRow {
-            id: trail.session.clone(),
-            user: self.text(&trail.principal.user)?,
-            agent: self.text(&trail.principal.agent)?,
+            id: record.session.clone(),
+            user: self.text(&record.principal.user)?,
+            agent: self.text(&record.principal.agent)?,
             role: self.text(&self.parts.role)?,
             project: self.text(&self.parts.project)?,
             state: SessionState::Active,
@@ -304,30 +310,30 @@ impl Broker {
         Ok((entry, row))
     }
 
-    pub(crate) fn entry(&self, op: Op, trail: &Trail) -> Result<Entry, CallError> {
+    pub(crate) fn entry(&self, op: Op, record: &CallRecord) -> Result<Entry, CallError> {
         let text = |text: &str| self.text(text);
         let optional = |words: Option<&String>| words.map(|words| text(words)).transpose();
-        let mut entry = Entry::new(op, trail.began);
-        entry.user = Some(text(&trail.principal.user)?);
-        entry.agent_id = Some(text(&trail.principal.agent)?);
-        entry.session = Some(trail.session.clone());
+        let mut entry = Entry::new(op, record.began);
+        entry.user = Some(text(&record.principal.user)?);
+        entry.agent_id = Some(text(&record.principal.agent)?);
+        entry.session = Some(record.session.clone());
         entry.role = Some(text(&self.parts.role)?);
-        entry.skill_name = optional(trail.principal.skill.as_ref())?;
-        entry.execution_id = Some(trail.call.clone());
-        entry.tool_call_id = optional(trail.tool_call_id.as_ref())?;
-        entry.context_id = optional(trail.context_id.as_ref())?;
-        entry.tool_name = Some(text(&trail.tool)?);
-        entry.path = optional(trail.operation.as_ref().and_then(|(_, path)| path.as_ref()))?;
+        entry.skill_name = optional(record.principal.skill.as_ref())?;
+        entry.execution_id = Some(record.call.clone());
+        entry.tool_call_id = optional(record.tool_call_id.as_ref())?;
+        entry.context_id = optional(record.context_id.as_ref())?;
+        entry.tool_name = Some(text(&record.tool)?);
+        entry.path = optional(record.operation.as_ref().and_then(|(_, path)| path.as_ref()))?;
         entry.execution_environment = Some("in_process");
-        entry.risk = trail.risk;
-        entry.verdict = trail.verdict;
-        entry.rule = optional(trail.rule.as_ref())?;
-        entry.reasons = trail.reasons.iter().map(|reason| text(reason)).collect::<Result<_, _>>()?;
-        entry.hitl_id = trail.hitl.clone();
-        entry.plan_digest = trail.plan_digest;
+        entry.risk = record.risk;
+        entry.verdict = record.verdict;
+        entry.rule = optional(record.rule.as_ref())?;
+        entry.reasons = record.reasons.iter().map(|reason| text(reason)).collect::<Result<_, _>>()?;
+        entry.hitl_id = record.hitl.clone();
+        entry.plan_digest = record.plan_digest;
         entry.policy_revision = Some(text(&self.parts.policy.revision.to_string())?);
-        if PRIVILEGED.contains(&self.parts.role.as_str()) {
-            entry.level = Level::Warn;
+        if PRIVILEGED_ROLES.contains(&self.parts.role.as_str()) {
+            entry.level = RecordLevel::Warn;
             entry.severity = Some("PRIVILEGED");
         }
         Ok(entry)
@@ -335,64 +341,68 @@ impl Broker {
 
     pub(crate) fn event(
         &self,
-        trail: &Trail,
-        phase: Phase,
+        record: &CallRecord,
+        phase: EventPhase,
         action: &'static str,
         status: EventStatus,
     ) -> Result<TimelineEvent, CallError> {
-        let tool = self.text(&trail.tool)?;
+        let tool = self.text(&record.tool)?;
         let mut event = TimelineEvent::new(
             self.parts.clock.now(),
-            trail.call.clone(),
+            record.call.clone(),
             phase,
             Redacted::literal(action),
             tool,
             status,
         );
-        event.duration_us = u64::try_from(trail.clock.elapsed().as_micros()).unwrap_or(u64::MAX);
+        event.duration_us = u64::try_from(record.clock.elapsed().as_micros()).unwrap_or(u64::MAX);
         Ok(event)
     }
 
-    pub(crate) fn check_event(&self, trail: &Trail, status: EventStatus) -> Result<TimelineEvent, CallError> {
-        let mut event = self.event(trail, Phase::Policy, "check", status)?;
-        event.policy = trail.policy.as_deref().map(|policy| self.text(policy)).transpose()?;
-        let verdict = match trail.verdict {
+    pub(crate) fn check_event(
+        &self,
+        record: &CallRecord,
+        status: EventStatus,
+    ) -> Result<TimelineEvent, CallError> {
+        let mut event = self.event(record, EventPhase::Policy, "check", status)?;
+        event.policy = record.policy.as_deref().map(|policy| self.text(policy)).transpose()?;
+        let verdict = match record.verdict {
             Some("deny") => "denied",
             Some("ask") => "ask",
             _ => "allowed",
         };
         event.verdict = Some(Redacted::literal(verdict));
-        event.duration_us = trail.decide_us;
+        event.duration_us = record.decide_us;
         Ok(event)
     }
 
-    pub(crate) fn call_row(&self, trail: &Trail, state: CallState) -> Result<CallRow, CallError> {
+    pub(crate) fn call_row(&self, record: &CallRecord, state: CallState) -> Result<CallRow, CallError> {
         let mut row = CallRow::executing(
-            trail.call.clone(),
-            trail.session.clone(),
-            self.text(&trail.tool)?,
-            trail.began,
+            record.call.clone(),
+            record.session.clone(),
+            self.text(&record.tool)?,
+            record.began,
         );
         row.state = state;
-        row.counted = trail.limit.is_some();
-        row.plan_digest = trail.plan_digest;
+        row.counted = record.limit.is_some();
+        row.plan_digest = record.plan_digest;
         Ok(row)
     }
 
-    pub(crate) fn args(&self, trail: &Trail) -> Result<Redacted<serde_json::Value>, CallError> {
-        Redacted::json(trail.args.clone(), &*self.parts.redactor).map_err(redactor_failed)
+    pub(crate) fn args(&self, record: &CallRecord) -> Result<Redacted<serde_json::Value>, CallError> {
+        Redacted::json(record.args.clone(), &*self.parts.redactor).map_err(redactor_failed)
     }
 
-    /// What a refused call was about: its path as asked, or its tool.
-    fn target(&self, trail: &Trail) -> Result<Option<vambrace_store::Text>, CallError> {
-        let named = trail.args.get("path").or_else(|| trail.args.get("url"));
-        let asked = named.and_then(serde_json::Value::as_str).unwrap_or(&trail.tool);
-        self.text(asked).map(Some)
+    /// What a denied call was about: the path it named, or its tool.
+    fn target(&self, record: &CallRecord) -> Result<Option<vambrace_store::RedactedText>, CallError> {
+        let named = record.args.get("path").or_else(|| record.args.get("url"));
+        let named_path = named.and_then(serde_json::Value::as_str).unwrap_or(&record.tool);
+        self.text(named_path).map(Some)
     }
 
     pub(crate) fn redacted(&self, error: CallError) -> Result<CallError, CallError> {
-        // One line, unless it lists the faults of a configuration: names and reasons from a project must not look
-        // like further lines of ours.
+        // One line, unless it lists the errors of a configuration: names and reasons from a project must not look
+        // like further lines of the broker.
         let flat = |text: &str| match &self.parts.policy.damage {
             Some(_) => text.to_owned(),
             None => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),

@@ -1,28 +1,31 @@
-//! After a crash: a change that was begun and whose end is not on record is looked at, file by file, and gets its end. What
-//! the process that began it is still doing is left alone.
+//! Recovery after a crash: a change that was begun without a recorded end is compared with the files and gets its
+//! end. Changes of processes that still run are left alone.
 
 use serde_json::{Value, json};
 use vambrace_core::change::ChangeSet;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
-use vambrace_ledger::{Level, Op, Status};
+use vambrace_ledger::{Op, RecordLevel, RecordStatus};
 use vambrace_store::{
-    AskChange, Asked, Batch, CallFinish, CallState, Change, Entry, Kept, ProposalRow, ProposalState,
+    ApprovalChange, ApprovalFilter, Batch, CallFinish, CallState, Entry, ProposalRow, ProposalState,
+    SealedBlob, StateChange,
 };
-use vambrace_workspace::State;
+use vambrace_workspace::ChangeSetState;
 
+use crate::approval_view::display_data;
 use crate::broker::Broker;
-use crate::look::shown;
 
 impl Broker {
-    /// Settles what a crash left behind, and questions whose time is over. Harmless at any time, in several processes.
+    /// Settles changes that a crash left unfinished, and expires overdue requests. Safe at any time, and in several
+    /// processes.
     pub async fn recover(&self) -> Result<(), CallError> {
-        let questions = self.parts.store.questions();
-        if let Some(applier) = self.parts.room.changes.applier.clone() {
+        let queries = self.parts.store.approval_queries();
+        if let Some(applier) = self.parts.tool_context.changes.applier.clone() {
             let project = self.text(&self.parts.project)?;
-            let left = questions.unfinished(project.get()).await.map_err(|error| CallError::from(&error))?;
-            let gone =
-                |row: &&ProposalRow<String>| row.life.as_ref().is_none_or(|life| !questions.lives(life));
+            let left = queries.unfinished(project.get()).await.map_err(|error| CallError::from(&error))?;
+            let gone = |row: &&ProposalRow<String>| {
+                row.life.as_ref().is_none_or(|life| !queries.is_process_alive(life))
+            };
             let left: Vec<ProposalRow<String>> = left.iter().filter(gone).cloned().collect();
             let settle = applier.clone();
             let journals = tokio::task::spawn_blocking(move || settle.recover());
@@ -40,14 +43,14 @@ impl Broker {
                     Some(changes) => tokio::task::spawn_blocking(move || applier.state(&changes))
                         .await
                         .map_err(|_| broken())?
-                        .unwrap_or(State::Between),
-                    None => State::Between,
+                        .unwrap_or(ChangeSetState::Between),
+                    None => ChangeSetState::Between,
                 };
                 self.settle_left(&row, changes.as_ref(), state).await?;
             }
         }
-        let open = Asked { open: true, ..Asked::default() };
-        for row in questions.approvals(open).await.map_err(|error| CallError::from(&error))? {
+        let open = ApprovalFilter { open: true, ..ApprovalFilter::default() };
+        for row in queries.approvals(open).await.map_err(|error| CallError::from(&error))? {
             self.expire(&row).await?;
         }
         Ok(())
@@ -57,21 +60,22 @@ impl Broker {
         &self,
         row: &ProposalRow<String>,
         changes: Option<&ChangeSet>,
-        found: State,
+        found: ChangeSetState,
     ) -> Result<(), CallError> {
         let now = self.parts.clock.now();
         let (state, call, status, words) = match found {
-            State::After => {
-                let words = "the process ended after the change was made; found applied";
-                (ProposalState::Applied, CallState::Completed, Status::Success, words)
+            ChangeSetState::After => {
+                let words = "the process ended after the change was made; recovery found it applied";
+                (ProposalState::Applied, CallState::Completed, RecordStatus::Success, words)
             }
-            State::Before => {
+            ChangeSetState::Before => {
                 let words = "the process ended before anything was changed";
-                (ProposalState::Failed, CallState::Failed, Status::Cancelled, words)
+                (ProposalState::Failed, CallState::Failed, RecordStatus::Cancelled, words)
             }
-            State::Between => {
-                let words = "the process ended, and the files are neither as they were nor as they should be";
-                (ProposalState::Unknown, CallState::Failed, Status::Unknown, words)
+            ChangeSetState::Between => {
+                let words =
+                    "the process ended, and the files match neither the state before nor after the change";
+                (ProposalState::Unknown, CallState::Failed, RecordStatus::Unknown, words)
             }
         };
         let code = match state {
@@ -84,7 +88,7 @@ impl Broker {
             let op = if state == ProposalState::Applied { Op::WriteFileApply } else { Op::Recovery };
             let mut entry = Entry::new(op, now);
             entry.event_type = Some("apply.recovered");
-            entry.level = Level::Warn;
+            entry.level = RecordLevel::Warn;
             entry.status = Some(status);
             entry.user = Some(self.text(&row.user)?);
             entry.session = Some(row.session.clone());
@@ -106,18 +110,18 @@ impl Broker {
                 json!({"error": {"code": code.as_str(), "message": words, "suggestion": code.suggestion()}})
             }
         };
-        let outcome = Some(self.keep(row.id.as_str(), outcome.to_string().as_bytes())?);
+        let outcome = Some(self.seal(row.id.as_str(), outcome.to_string().as_bytes())?);
         let finish = CallFinish { id: row.call.clone(), state: call, at: now, error: code };
-        let mut moves: Vec<Change> = vec![
-            AskChange::Settle { id: row.id.clone(), state, outcome, at: now }.into(),
-            Change::FinishCall(finish),
+        let mut moves: Vec<StateChange> = vec![
+            ApprovalChange::Settle { id: row.id.clone(), state, outcome, at: now }.into(),
+            StateChange::FinishCall(finish),
         ];
         if let (Some(id), ProposalState::Applied) = (row.undoes.clone(), state) {
-            moves.push(AskChange::RolledBack { id, at: now }.into());
+            moves.push(ApprovalChange::RolledBack { id, at: now }.into());
         }
         match self.parts.store.commit(Batch::durable(entries, moves).from_reserve()).await {
             Ok(_) => Ok(()),
-            // Another process was quicker.
+            // Another process settled it first.
             Err(error) if error.concerns_batch_only() => Ok(()),
             Err(error) => Err(CallError::from(&error)),
         }
@@ -125,31 +129,32 @@ impl Broker {
 }
 
 impl Broker {
-    /// What undoes a change; `None` where it was too large to keep, or does not open.
+    /// The rollback of a change; `None` if it was too large to store or cannot be decrypted.
     pub(crate) async fn way_back(&self, id: &Id) -> Result<Option<ChangeSet>, CallError> {
-        let kept = self.parts.store.questions().way_back(id.as_str()).await;
+        let kept = self.parts.store.approval_queries().undo_data(id.as_str()).await;
         let kept = kept.map_err(|error| CallError::from(&error))?;
         Ok(kept.and_then(|kept| self.opened(&format!("{id}/back"), &kept)))
     }
 
-    fn opened(&self, place: &str, kept: &Kept) -> Option<ChangeSet> {
-        let bytes = self.parts.store.questions().vault().open_kept(place, kept)?;
+    fn opened(&self, place: &str, kept: &SealedBlob) -> Option<ChangeSet> {
+        let bytes = self.parts.store.approval_queries().blob_cipher().unseal(place, kept)?;
         ChangeSet::from_bytes(&bytes).ok()
     }
 
-    /// What the caller is told of a change that was found applied: as it was agreed to, which may not be as it was proposed.
+    /// The stored outcome of a change that recovery found applied: as it was approved, which may differ from what was
+    /// proposed.
     fn found_applied(&self, row: &ProposalRow<String>, changes: Option<&ChangeSet>, words: &str) -> Value {
         let summary = changes.map_or_else(|| row.summary.clone(), ChangeSet::summary);
-        let shown = shown(row, self.parts.store.questions());
+        let shown = display_data(row, self.parts.store.approval_queries());
         let as_proposed = shown.is_ok_and(|shown| shown.get("proposed").is_none_or(Value::is_null));
         let text = if as_proposed {
             format!("applied: {summary}")
         } else {
             format!(
-                "applied a part only or with other content than you proposed, as the user decided: {summary}\nread the files again"
+                "applied only in part or with different content than you proposed, as the user decided: {summary}\nread the files again"
             )
         };
-        let files = changes.map(vambrace_tools::files).unwrap_or_default();
+        let files = changes.map(vambrace_tools::changed_files).unwrap_or_default();
         json!({
             "data": {"applied": true, "as_proposed": as_proposed, "summary": summary, "files": files, "notes": [words]},
             "details": {"path": row.path, "hitl_id": row.id.as_str()}, "text": text,
@@ -158,5 +163,5 @@ impl Broker {
 }
 
 fn broken() -> CallError {
-    CallError::new(ErrorCode::Internal, "what a crash left behind could not be looked at")
+    CallError::new(ErrorCode::Internal, "recovery after a crash failed")
 }

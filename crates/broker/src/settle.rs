@@ -1,88 +1,98 @@
-//! Settling: questions need vouchers, refusals stand. Vouchers are the yes of a person to this very plan, and the grants of
-//! the session; what is still open then is asked.
+//! Settle: an `ask` needs vouchers, a denial is final. Vouchers are a person's approval of exactly this plan, and the
+//! grants of the session; every obligation that is left becomes an approval request.
 
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_core::policy::{DAMAGED, Decision, NO_ROLE};
+use vambrace_core::policy::{DAMAGED_CONFIG_RULE, NO_ROLE_RULE, PolicyDecision};
 use vambrace_core::settle::{Permit, Settlement};
-use vambrace_core::verdict::{Answer, Grantable, LayerKind, Reason};
+use vambrace_core::verdict::{Grantable, LayerKind, Reason, VerdictKind};
 use vambrace_core::voucher::Voucher;
-use vambrace_tools::Prepared;
+use vambrace_tools::ToolPlan;
 
-use crate::asking::{Question, Stop};
+use crate::approval_request::{ApprovalRequest, PipelineStop};
 use crate::broker::Broker;
+use crate::call_record::CallRecord;
 use crate::decide::Decided;
 use crate::grants;
-use crate::trail::Trail;
 
 /// A call that may start.
 pub(crate) struct Permitted {
-    prepared: Prepared,
+    prepared: ToolPlan,
     permit: Permit,
 }
 
 impl Permitted {
-    pub(crate) fn into_parts(self) -> (Prepared, Permit) {
+    pub(crate) fn into_parts(self) -> (ToolPlan, Permit) {
         (self.prepared, self.permit)
     }
 }
 
-pub(crate) async fn settle(broker: &Broker, decided: Decided, trail: &mut Trail) -> Result<Permitted, Stop> {
-    let (prepared, decision, refused) = decided.into_parts();
+pub(crate) async fn settle(
+    broker: &Broker,
+    decided: Decided,
+    record: &mut CallRecord,
+) -> Result<Permitted, PipelineStop> {
+    let (prepared, decision, workspace_denial) = decided.into_parts();
     let now = broker.parts.clock.now();
-    // What is refused now is refused for its own reason, whatever was agreed to before.
-    let denied = decision.verdict.answer() == Answer::Deny;
-    let vouchers = if denied { Vec::new() } else { vouchers(broker, &decision, trail).await? };
+    // A denial by today's policy is reported with its own reason, whatever was approved before.
+    let denied = decision.verdict.kind() == VerdictKind::Deny;
+    let vouchers = if denied { Vec::new() } else { vouchers(broker, &decision, record).await? };
     match vambrace_core::settle::settle(&decision, &vouchers, now) {
         Settlement::Permitted(permit) => {
             if !permit.vouchers().is_empty() {
-                trail.rule = Some(permit.vouchers().join(", "));
+                record.rule = Some(permit.vouchers().join(", "));
             }
             Ok(Permitted { prepared, permit: *permit })
         }
         Settlement::Waiting(open) => {
-            note(trail, &open);
-            if trail.yes.is_some() || trail.consent.is_some() {
+            note(record, &open);
+            if record.approval.is_some() || record.consent.is_some() {
                 return Err(stale().into());
             }
-            // What somebody clicks is the user's word: it does not answer what is HIGH, nor a question of the organisation.
-            let freely = |about: &Reason| {
+            // An approval or grant carries the authority of the user: it can neither grant what is HIGH nor discharge
+            // an obligation of the organisation.
+            let grantable_by_user = |about: &Reason| {
                 decision.verdict.obligations().any(|obligation| {
-                    obligation.reason == *about && obligation.grantable == Grantable::Freely
+                    obligation.reason == *about && obligation.grantable == Grantable::AnyGrant
                 })
             };
-            let grantable = open.iter().all(|about| freely(about) && about.layer >= LayerKind::User);
-            Err(Stop::Ask(Box::new(Question {
+            let grantable =
+                open.iter().all(|about| grantable_by_user(about) && about.layer >= LayerKind::User);
+            Err(PipelineStop::NeedsApproval(Box::new(ApprovalRequest {
                 digest: decision.digest,
                 level: prepared.risk.level,
                 grantable,
-                why: trail.reasons.clone(),
+                why: record.reasons.clone(),
             })))
         }
-        Settlement::Refused { .. } => {
-            let refusal = refusal(&decision, trail);
-            Err(refused.unwrap_or(refusal).into())
+        Settlement::Denied { .. } => {
+            let denial = denial_error(&decision, record);
+            Err(workspace_denial.unwrap_or(denial).into())
         }
     }
 }
 
-/// What may answer the questions of a decision.
-async fn vouchers(broker: &Broker, decision: &Decision, trail: &Trail) -> Result<Vec<Voucher>, CallError> {
+/// Vouchers that can discharge the obligations of a decision.
+async fn vouchers(
+    broker: &Broker,
+    decision: &PolicyDecision,
+    record: &CallRecord,
+) -> Result<Vec<Voucher>, CallError> {
     let now = broker.parts.clock.now();
-    let mut vouchers: Vec<Voucher> = trail.yes.iter().cloned().collect();
-    if let Some(consent) = &trail.consent {
-        // A yes to the whole is a yes to what was shown; a yes to a part is given to what is planned now.
+    let mut vouchers: Vec<Voucher> = record.approval.iter().cloned().collect();
+    if let Some(consent) = &record.consent {
+        // Approving the whole approves what was shown; approving a part approves what is planned now.
         if consent.shown.is_some_and(|shown| shown != decision.digest) {
             return Err(stale());
         }
         let (id, digest, expires) = (consent.id.to_string(), decision.digest, now.later(60_000));
         vouchers.push(Voucher::Approval { id, digest, expires, used: false });
     }
-    if decision.verdict.answer() == Answer::Ask && vouchers.is_empty() {
-        let found = broker.parts.store.questions().grants(Some(trail.session.as_str())).await;
+    if decision.verdict.kind() == VerdictKind::Ask && vouchers.is_empty() {
+        let found = broker.parts.store.approval_queries().grants(Some(record.session.as_str())).await;
         let found = found.map_err(|error| CallError::from(&error))?;
         if !found.is_empty() {
-            let agent = broker.text(&trail.principal.agent)?;
-            vouchers = grants::vouchers(&found, &trail.class, agent.get(), &decision.verdict, now);
+            let agent = broker.text(&record.principal.agent)?;
+            vouchers = grants::vouchers(&found, &record.class, agent.get(), &decision.verdict, now);
         }
     }
     Ok(vouchers)
@@ -91,15 +101,15 @@ async fn vouchers(broker: &Broker, decision: &Decision, trail: &Trail) -> Result
 fn stale() -> CallError {
     CallError::new(
         ErrorCode::StaleBase,
-        "what was agreed to is not what would happen now: the files have changed",
+        "the approval no longer matches what would happen: the files have changed",
     )
 }
 
-/// The refusal of a decision in one line, its reasons noted for the record.
-fn refusal(decision: &Decision, trail: &mut Trail) -> CallError {
+/// The denial as an error in one line; stores its reasons in the call record.
+fn denial_error(decision: &PolicyDecision, record: &mut CallRecord) -> CallError {
     let reasons: Vec<Reason> = decision.verdict.causes().cloned().collect();
-    note(trail, &reasons);
-    trail.verdict = Some("deny");
+    note(record, &reasons);
+    record.verdict = Some("deny");
     match decision.verdict.denials().next() {
         Some(first) => {
             let origin =
@@ -112,21 +122,21 @@ fn refusal(decision: &Decision, trail: &mut Trail) -> CallError {
             );
             let error = CallError::new(first.code, why);
             match first.reason.rule.as_str() {
-                NO_ROLE => error.suggest("only the user can change that: `vambrace init` sets a project up, `vambrace trust` trusts its configuration"),
-                DAMAGED => error.suggest("only the user can mend that: `vambrace policy check` tells every fault"),
+                NO_ROLE_RULE => error.suggest("only the user can change that: `vambrace init` sets a project up, `vambrace trust` trusts its configuration"),
+                DAMAGED_CONFIG_RULE => error.suggest("only the user can fix that: `vambrace policy check` lists every error"),
                 _ => error,
             }
         }
-        None => CallError::new(ErrorCode::Internal, "refused without a reason"),
+        None => CallError::new(ErrorCode::Internal, "denied without a reason"),
     }
 }
 
-fn note(trail: &mut Trail, reasons: &[Reason]) {
-    trail.rule = reasons.first().map(|reason| format!("{} ({})", reason.rule, reason.at));
-    trail.reasons = reasons
+fn note(record: &mut CallRecord, reasons: &[Reason]) {
+    record.rule = reasons.first().map(|reason| format!("{} ({})", reason.rule, reason.at));
+    record.reasons = reasons
         .iter()
         .map(|reason| format!("{}: {} [{}]", reason.layer.as_str(), reason.why, reason.at))
-        // A name with a line break must not look like a reason of its own.
+        // A name with a line break must not look like another reason.
         .map(|reason| reason.replace(char::is_control, " "))
         .collect();
 }

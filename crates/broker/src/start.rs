@@ -1,8 +1,8 @@
-//! Starting: the start record is written before anything happens, and on disk before anything changes. Only here is a
-//! [`Started`] made, from the receipt of the store.
+//! Start: commits the start record before anything happens, and syncs it before anything changes. Only this module
+//! builds a [`Started`], from the store's receipt.
 //!
-//! A call that only reads may start once its record is committed (it survives a kill; the disk has it within 100 ms),
-//! because waiting for the disk would cost more than the read. `audit.sync: always` waits all the same.
+//! A call that only reads may start once its record is committed (the record survives a kill, and is synced within
+//! 100 ms), because waiting for the disk would take longer than the read. `audit.sync: always` waits nevertheless.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,22 +12,22 @@ use vambrace_core::effect::EffectKind;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::settle::Permit;
 use vambrace_store::{Batch, StartReceipt, StoreError};
-use vambrace_tools::{Prepared, Weight};
+use vambrace_tools::{ToolPlan, Weight};
 
-use crate::admit::{closed, pace, session_state};
+use crate::admit::{measure_rate, session_closed, session_state};
 use crate::broker::Broker;
+use crate::call_record::CallRecord;
 use crate::settle::Permitted;
-use crate::trail::Trail;
 
-/// A call whose start is committed, and on disk where it changes anything.
+/// A call whose start record is committed, and synced if the call changes anything.
 pub(crate) struct Started {
-    prepared: Prepared,
+    prepared: ToolPlan,
     permit: Permit,
     receipt: StartReceipt,
 }
 
 impl Started {
-    pub(crate) fn into_parts(self) -> (Prepared, Permit, StartReceipt) {
+    pub(crate) fn into_parts(self) -> (ToolPlan, Permit, StartReceipt) {
         (self.prepared, self.permit, self.receipt)
     }
 }
@@ -35,74 +35,77 @@ impl Started {
 pub(crate) async fn start(
     broker: &Broker,
     permitted: Permitted,
-    trail: &mut Trail,
+    record: &mut CallRecord,
 ) -> Result<Started, CallError> {
     let (prepared, permit) = permitted.into_parts();
-    let (prepared, back) = ready(broker, prepared, &permit).await?;
+    let (prepared, back) = prepare_change(broker, prepared, &permit).await?;
     let only_reads = prepared.effects.iter().all(|effect| effect.kind() == EffectKind::Read);
-    // A yes that is used is used for good.
-    let later = only_reads && broker.parts.sync == AuditSync::ReadsLater && trail.yes.is_none();
-    trail.row_later = later && trail.limit.is_none() && prepared.weight == Weight::Light;
-    let (mut entries, mut changes) = broker.agreements(trail, &permit, &prepared, back)?;
-    let (own, further) = broker.start_record(trail)?;
+    // Using up an approval must be durable.
+    let later = only_reads && broker.parts.sync == AuditSync::ReadsLater && record.approval.is_none();
+    record.defer_row = later && record.limit.is_none() && prepared.weight == Weight::Light;
+    let (mut entries, mut changes) = broker.consent_changes(record, &permit, &prepared, back)?;
+    let (own, further) = broker.start_record(record)?;
     changes.splice(0..0, further);
     entries.extend(own);
     let batch = if later { Batch::lazy(entries, changes) } else { Batch::durable(entries, changes) };
     let committed = match broker.parts.store.commit(batch).await {
         Ok(committed) => committed,
         Err(error) => {
-            trail.disk_full = matches!(error, StoreError::Full(_));
-            return Err(refused(broker, trail, &error).await);
+            record.disk_full = matches!(error, StoreError::Full(_));
+            return Err(commit_failure(broker, record, &error).await);
         }
     };
     let receipt = if later { committed.into_read_start() } else { committed.into_start() };
     let receipt = receipt.ok_or_else(|| {
-        CallError::new(ErrorCode::AuditUnavailable, "the start record was not kept as it must be")
+        CallError::new(
+            ErrorCode::AuditUnavailable,
+            "the start record was not stored with the required durability",
+        )
     })?;
-    trail.started = Some(receipt.sealed().seq);
+    record.started = Some(receipt.position().seq);
     Ok(Started { prepared, permit, receipt })
 }
 
-/// The last checks, under locks that hold until the work is done: a start that is recorded does not fail for a file that
-/// somebody else changed.
-async fn ready(
+/// Runs the last checks of a change under locks that are held until the work is done: a recorded start does not fail
+/// because another process changed a file.
+async fn prepare_change(
     broker: &Broker,
-    mut prepared: Prepared,
+    mut prepared: ToolPlan,
     permit: &Permit,
-) -> Result<(Prepared, Option<ChangeSet>), CallError> {
+) -> Result<(ToolPlan, Option<ChangeSet>), CallError> {
     if prepared.work.change().is_none() {
         return Ok((prepared, None));
     }
-    let (room, fence) = (broker.parts.room.clone(), permit.fence().clone());
+    let (context, fence) = (broker.parts.tool_context.clone(), permit.fence().clone());
     let made = tokio::task::spawn_blocking(move || {
-        let back = catch_unwind(AssertUnwindSafe(|| prepared.work.ready(&room, &fence)));
+        let back = catch_unwind(AssertUnwindSafe(|| prepared.work.ready(&context, &fence)));
         (prepared, back)
     });
-    let broken = |_| CallError::new(ErrorCode::Internal, "the change could not be made ready");
+    let broken = |_| CallError::new(ErrorCode::Internal, "the change could not be prepared");
     let (prepared, back) = made.await.map_err(broken)?;
     let back =
-        back.map_err(|_| CallError::new(ErrorCode::Internal, "the change could not be made ready"))??;
+        back.map_err(|_| CallError::new(ErrorCode::Internal, "the change could not be prepared"))??;
     Ok((prepared, back))
 }
 
-/// Why a start was not committed: since they were looked at, somebody may have closed the session, or another call may
-/// have been the last one of this minute.
-async fn refused(broker: &Broker, trail: &Trail, error: &StoreError) -> CallError {
-    broker.remember(&trail.session, None);
+/// Explains why a start was not committed: since the checks, the session may have been closed, or another call may
+/// have used up the rate limit.
+async fn commit_failure(broker: &Broker, record: &CallRecord, error: &StoreError) -> CallError {
+    broker.cache_state(&record.session, None);
     if error.concerns_batch_only()
-        && let Ok(Some(state)) = session_state(broker, trail).await
+        && let Ok(Some(state)) = session_state(broker, record).await
         && !state.is_open()
     {
-        return closed(trail, state);
+        return session_closed(record, state);
     }
-    if let (true, Some(limit)) = (error.concerns_batch_only(), trail.limit)
-        && let Ok(pace) = pace(broker, trail, limit).await
+    if let (true, Some(limit)) = (error.concerns_batch_only(), record.limit)
+        && let Ok(pace) = measure_rate(broker, record, limit).await
         && pace.calls >= limit
     {
-        return CallError::new(ErrorCode::RateLimited, pace.refusal(&trail.tool));
+        return CallError::new(ErrorCode::RateLimited, pace.denial_message(&record.tool));
     }
-    if error.concerns_batch_only() && (trail.consent.is_some() || trail.yes.is_some()) {
-        let why = "somebody else decided or applied it a moment ago, or its time is over";
+    if error.concerns_batch_only() && (record.consent.is_some() || record.approval.is_some()) {
+        let why = "it was decided or applied a moment ago by someone else, or it has expired";
         return CallError::new(ErrorCode::ProposalUsed, why);
     }
     CallError::from(error)

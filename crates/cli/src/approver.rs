@@ -1,136 +1,140 @@
-//! Who decides at this terminal: the approver key, unlocked by its passphrase, or a token that decides. The first decision
-//! makes the key. A terminal by itself proves nothing: an agent can open one.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the file that VAMBRACE_PASSPHRASE_FILE names is read by its path"
-)]
+//! The approver at this terminal: the approver key, unlocked with its passphrase, or an approver token. The first decision
+//! creates the key. A terminal alone proves nothing: an agent can open one.
+#![expect(clippy::disallowed_methods, reason = "reads the file named by VAMBRACE_PASSPHRASE_FILE")]
 
 use std::io::IsTerminal as _;
 
-use vambrace_broker::Decider;
+use vambrace_broker::Approver;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::error::ErrorCode;
-use vambrace_ledger::{Decision, Digest, Id, Level, Note, Op, Reach, Status, Verb};
+use vambrace_ledger::{
+    Decision, DecisionReach, DecisionVerb, Digest, Id, Op, RecordLevel, RecordStatus, SignedNote,
+};
 use vambrace_store::{
-    Approver, ApproverFault, Batch, Entry, Passphrase, SigningKey, SqliteStore, Store as _, Token, VerifyKey,
+    AccessToken, ApproverKey, ApproverKeyError, Batch, Entry, Passphrase, SigningKey, SqliteStore,
+    Store as _, VerifyKey,
 };
 use zeroize::Zeroizing;
 
-use crate::desk::clean;
 use crate::failure::{Failure, exit};
-use crate::machine::{self, SystemClock};
-use crate::out::Out;
+use crate::output::Out;
+use crate::project_context::redact_text;
 use crate::prompt::hidden_line;
+use crate::system::{self, SystemClock};
 
-const PHRASE: &str = "VAMBRACE_PASSPHRASE";
-const PHRASE_FILE: &str = "VAMBRACE_PASSPHRASE_FILE";
-const NEW_PHRASE: &str = "VAMBRACE_NEW_PASSPHRASE";
+const PASSPHRASE: &str = "VAMBRACE_PASSPHRASE";
+const PASSPHRASE_FILE: &str = "VAMBRACE_PASSPHRASE_FILE";
+const NEW_PASSPHRASE: &str = "VAMBRACE_NEW_PASSPHRASE";
 const TOKEN: &str = "VAMBRACE_TOKEN";
 
-/// Whoever decides here.
-pub(crate) async fn decider(store: &SqliteStore, out: Out) -> Result<Decider, Failure> {
+/// The approver: from the token in the environment, else from the approver key.
+pub(crate) async fn decider(store: &SqliteStore, out: Out) -> Result<Approver, Failure> {
     match variable(TOKEN) {
-        Some(text) => of_token(store, &text).await,
-        None => Ok(Decider::of_key(machine::user(), unlocked(store, out).await?)),
+        Some(text) => from_token(store, &text).await,
+        None => Ok(Approver::of_key(system::user(), unlocked_key(store, out).await?)),
     }
 }
 
-async fn of_token(store: &SqliteStore, text: &str) -> Result<Decider, Failure> {
-    let token = Token::read(text).ok_or_else(|| {
-        let hint = "give the token as `vambrace token create` printed it";
-        Failure::denied(ErrorCode::PermissionDenied, format!("{TOKEN} does not hold a token"), hint)
+async fn from_token(store: &SqliteStore, text: &str) -> Result<Approver, Failure> {
+    let token = AccessToken::read(text).ok_or_else(|| {
+        let hint = "set it to the token exactly as `vambrace token create` printed it";
+        Failure::denied(ErrorCode::PermissionDenied, format!("{TOKEN} does not contain a token"), hint)
     })?;
-    Decider::of_token(&token, store.questions(), SystemClock.now()).await.map_err(Failure::of)
+    Approver::of_token(&token, store.approval_queries(), SystemClock.now()).await.map_err(Failure::of)
 }
 
-/// Whoever decides without being asked for anything: by a token or a passphrase in the environment.
-pub(crate) async fn unasked(store: &SqliteStore) -> Result<Option<Decider>, Failure> {
+/// The approver without a prompt: from a token or a passphrase in the environment.
+pub(crate) async fn from_environment(store: &SqliteStore) -> Result<Option<Approver>, Failure> {
     if let Some(text) = variable(TOKEN) {
-        return of_token(store, &text).await.map(Some);
+        return from_token(store, &text).await.map(Some);
     }
-    match given()? {
-        Some(phrase) => with(store, &phrase).await.map(Some),
+    match passphrase_from_environment()? {
+        Some(phrase) => with_passphrase(store, &phrase).await.map(Some),
         None => Ok(None),
     }
 }
 
-/// Whoever knows the passphrase; where there is no key yet, it is made with it.
-pub(crate) async fn with_phrase(store: &SqliteStore, text: Zeroizing<String>) -> Result<Decider, Failure> {
-    with(store, &Passphrase::new(text).ok_or_else(nobody)?).await
+/// The approver with a passphrase that was typed; creates the key with it if there is none.
+pub(crate) async fn with_typed_passphrase(
+    store: &SqliteStore,
+    text: Zeroizing<String>,
+) -> Result<Approver, Failure> {
+    with_passphrase(store, &Passphrase::new(text).ok_or_else(no_passphrase)?).await
 }
 
-async fn with(store: &SqliteStore, phrase: &Passphrase) -> Result<Decider, Failure> {
-    let key = match Approver::of(store.dir()).unlock(phrase).map_err(fault)? {
+async fn with_passphrase(store: &SqliteStore, phrase: &Passphrase) -> Result<Approver, Failure> {
+    let key = match ApproverKey::of(store.dir()).unlock(phrase).map_err(key_failure)? {
         Some(key) => key,
-        None => make_with(store, phrase).await?,
+        None => create_key_with(store, phrase).await?,
     };
-    Ok(Decider::of_key(machine::user(), key))
+    Ok(Approver::of_key(system::user(), key))
 }
 
-/// Whether there is a key.
+/// Whether the approver key exists.
 pub(crate) fn has_key(store: &SqliteStore) -> Result<bool, Failure> {
-    Ok(Approver::of(store.dir()).public().map_err(fault)?.is_some())
+    Ok(ApproverKey::of(store.dir()).public().map_err(key_failure)?.is_some())
 }
 
-/// The key, made when there is none yet.
-async fn unlocked(store: &SqliteStore, out: Out) -> Result<SigningKey, Failure> {
-    let approver = Approver::of(store.dir());
-    if approver.public().map_err(fault)?.is_none() {
-        return make(store, out).await;
+/// The unlocked approver key; creates it if there is none.
+async fn unlocked_key(store: &SqliteStore, out: Out) -> Result<SigningKey, Failure> {
+    let approver = ApproverKey::of(store.dir());
+    if approver.public().map_err(key_failure)?.is_none() {
+        return create_key(store, out).await;
     }
-    let phrase = asked("Passphrase of the approver key: ", out)?;
-    match approver.unlock(&phrase).map_err(fault)? {
+    let phrase = get_passphrase("Passphrase of the approver key: ", out)?;
+    match approver.unlock(&phrase).map_err(key_failure)? {
         Some(key) => Ok(key),
-        None => Err(Failure::failed("the approver key is gone")),
+        None => Err(Failure::failed("the approver key was removed")),
     }
 }
 
-/// Makes the key where it can be made without asking, or somebody is there to be asked; says whether there is one.
-pub(crate) async fn ensure(store: &SqliteStore, out: Out) -> Result<bool, Failure> {
-    let there = has_key(store)?;
-    let can = variable(PHRASE).is_some() || variable(PHRASE_FILE).is_some() || at_terminal(out);
-    if there || !can {
-        return Ok(there);
+/// Creates the key if a passphrase is in the environment or can be typed; returns whether the key exists.
+pub(crate) async fn ensure_key(store: &SqliteStore, out: Out) -> Result<bool, Failure> {
+    let exists = has_key(store)?;
+    let can = variable(PASSPHRASE).is_some() || variable(PASSPHRASE_FILE).is_some() || at_terminal(out);
+    if exists || !can {
+        return Ok(exists);
     }
-    make(store, out).await.map(|_| true)
+    create_key(store, out).await.map(|_| true)
 }
 
-async fn make(store: &SqliteStore, out: Out) -> Result<SigningKey, Failure> {
-    let phrase = match given()? {
+async fn create_key(store: &SqliteStore, out: Out) -> Result<SigningKey, Failure> {
+    let phrase = match passphrase_from_environment()? {
         Some(phrase) => phrase,
         None if at_terminal(out) => {
-            out.say("There is no approver key yet. It signs every decision; choose a passphrase that no agent knows.");
-            twice("New passphrase: ", out)?
+            out.message("There is no approver key yet. It signs every decision. Choose a passphrase that no agent knows.");
+            prompt_new_passphrase("New passphrase: ", out)?
         }
-        None => return Err(nobody()),
+        None => return Err(no_passphrase()),
     };
-    make_with(store, &phrase).await
+    create_key_with(store, &phrase).await
 }
 
-async fn make_with(store: &SqliteStore, phrase: &Passphrase) -> Result<SigningKey, Failure> {
-    let key = Approver::of(store.dir()).make(&machine::user(), phrase).map_err(fault)?;
-    record(store, "approver.created", &key.verify_key(), "makes the approver key").await?;
+async fn create_key_with(store: &SqliteStore, phrase: &Passphrase) -> Result<SigningKey, Failure> {
+    let key = ApproverKey::of(store.dir()).make(&system::user(), phrase).map_err(key_failure)?;
+    record_key_event(store, "approver.created", &key.verify_key(), "created the approver key").await?;
     Ok(key)
 }
 
-/// Who decides, and may change who else does.
-pub(crate) async fn administrator(store: &SqliteStore, out: Out) -> Result<Decider, Failure> {
+/// An approver who may also manage tokens and trust.
+pub(crate) async fn administrator(store: &SqliteStore, out: Out) -> Result<Approver, Failure> {
     let decider = decider(store, out).await?;
     if decider.administers() {
         return Ok(decider);
     }
     let hint = "use the approver key (without VAMBRACE_TOKEN) or a token of kind admin";
-    Err(Failure::denied(ErrorCode::PermissionDenied, "this token decides questions and nothing else", hint))
+    Err(Failure::denied(ErrorCode::PermissionDenied, "this token can only decide approval requests", hint))
 }
 
-/// Signs the trust in a project's configuration. Where there is no key and nobody to make one for, trust is not signed.
+/// Signs the trust in a project's configuration. Returns `None` if there is no key and none can be created: the trust is then
+/// not signed.
 pub(crate) async fn sign_trust(
     store: &SqliteStore,
     project: Digest,
     files: Digest,
     out: Out,
-) -> Result<Option<(Id, Note)>, Failure> {
-    if !ensure(store, out).await? && variable(TOKEN).is_none() {
+) -> Result<Option<(Id, SignedNote)>, Failure> {
+    if !ensure_key(store, out).await? && variable(TOKEN).is_none() {
         return Ok(None);
     }
     let decider = administrator(store, out).await?;
@@ -140,31 +144,37 @@ pub(crate) async fn sign_trust(
     let decision = Decision {
         about: about.clone(),
         plan: files,
-        verb: Verb::Trust,
-        reach: Reach::Once,
+        verb: DecisionVerb::Trust,
+        reach: DecisionReach::Once,
         at: now,
         expires: now.later(60_000),
     };
     Ok(Some((about, decider.sign(&decision).map_err(Failure::of)?)))
 }
 
-/// Seals the key with another passphrase.
+/// Changes the passphrase of the key.
 pub(crate) async fn change_passphrase(store: &SqliteStore, out: Out) -> Result<(), Failure> {
-    let key = unlocked(store, out).await?;
-    let phrase = match variable(NEW_PHRASE) {
-        Some(text) => Passphrase::new(text).ok_or_else(nobody)?,
-        None if at_terminal(out) => twice("New passphrase: ", out)?,
+    let key = unlocked_key(store, out).await?;
+    let phrase = match variable(NEW_PASSPHRASE) {
+        Some(text) => Passphrase::new(text).ok_or_else(no_passphrase)?,
+        None if at_terminal(out) => prompt_new_passphrase("New passphrase: ", out)?,
         None => {
-            let hint = format!("set {NEW_PHRASE}, or answer at a terminal");
-            return Err(Failure::usage("there is no new passphrase", hint));
+            let hint = format!("set {NEW_PASSPHRASE}, or run this at a terminal");
+            return Err(Failure::usage("no new passphrase was given", hint));
         }
     };
-    Approver::of(store.dir()).reseal(&key, &phrase).map_err(fault)?;
-    record(store, "approver.resealed", &key.verify_key(), "changes the passphrase of the approver key").await
+    ApproverKey::of(store.dir()).reseal(&key, &phrase).map_err(key_failure)?;
+    record_key_event(
+        store,
+        "approver.resealed",
+        &key.verify_key(),
+        "changed the passphrase of the approver key",
+    )
+    .await
 }
 
-/// A key begins or goes on to count: on record.
-pub(crate) async fn record(
+/// Records that a key was created or changed.
+pub(crate) async fn record_key_event(
     store: &SqliteStore,
     event: &'static str,
     key: &VerifyKey,
@@ -172,10 +182,10 @@ pub(crate) async fn record(
 ) -> Result<(), Failure> {
     let mut entry = Entry::new(Op::PolicyChange, SystemClock.now());
     entry.event_type = Some(event);
-    entry.level = Level::Critical;
-    entry.status = Some(Status::Success);
-    entry.user = Some(clean(&machine::user())?);
-    entry.message = Some(clean(words)?);
+    entry.level = RecordLevel::Critical;
+    entry.status = Some(RecordStatus::Success);
+    entry.user = Some(redact_text(&system::user())?);
+    entry.message = Some(redact_text(words)?);
     entry.key = Some(key.clone());
     store.commit(Batch::durable(vec![entry], Vec::new())).await?;
     Ok(())
@@ -186,23 +196,23 @@ fn variable(name: &str) -> Option<Zeroizing<String>> {
 }
 
 /// A passphrase from the environment.
-fn given() -> Result<Option<Passphrase>, Failure> {
-    if let Some(text) = variable(PHRASE) {
+fn passphrase_from_environment() -> Result<Option<Passphrase>, Failure> {
+    if let Some(text) = variable(PASSPHRASE) {
         return Ok(Passphrase::new(text));
     }
-    let Some(path) = variable(PHRASE_FILE) else { return Ok(None) };
+    let Some(path) = variable(PASSPHRASE_FILE) else { return Ok(None) };
     let text = std::fs::read_to_string(path.as_str()).map(Zeroizing::new).map_err(|error| {
-        Failure::failed(format!("the file that {PHRASE_FILE} names: {error}"))
-            .hint("name a file with the passphrase")
+        Failure::failed(format!("file of {PASSPHRASE_FILE}: {error}"))
+            .hint("name a file that contains the passphrase")
     })?;
     Ok(Passphrase::new(Zeroizing::new(text.trim_end_matches(['\n', '\r']).to_owned())))
 }
 
-fn asked(prompt: &str, out: Out) -> Result<Passphrase, Failure> {
-    match given()? {
+fn get_passphrase(prompt: &str, out: Out) -> Result<Passphrase, Failure> {
+    match passphrase_from_environment()? {
         Some(phrase) => Ok(phrase),
-        None if at_terminal(out) => typed(prompt),
-        None => Err(nobody()),
+        None if at_terminal(out) => prompt_passphrase(prompt),
+        None => Err(no_passphrase()),
     }
 }
 
@@ -210,35 +220,34 @@ fn at_terminal(out: Out) -> bool {
     !out.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-fn nobody() -> Failure {
+fn no_passphrase() -> Failure {
     let hint = format!(
-        "decide at a terminal, set {PHRASE} or {PHRASE_FILE}, or put a token of kind `approver` into {TOKEN}"
+        "decide at a terminal, set {PASSPHRASE} or {PASSPHRASE_FILE}, or set {TOKEN} to a token of kind `approver`"
     );
-    Failure::denied(ErrorCode::PermissionDenied, "deciding takes the passphrase of the approver key", hint)
+    Failure::denied(ErrorCode::PermissionDenied, "a decision needs the passphrase of the approver key", hint)
 }
 
-fn twice(prompt: &str, out: Out) -> Result<Passphrase, Failure> {
+fn prompt_new_passphrase(prompt: &str, out: Out) -> Result<Passphrase, Failure> {
     let first = hidden_line(prompt)?;
-    if *first != *hidden_line("Once more: ")? {
-        return Err(Failure::usage("the two passphrases differ", "nothing was changed; try again"));
+    if *first != *hidden_line("Repeat: ")? {
+        return Err(Failure::usage("the two passphrases differ", "nothing changed; try again"));
     }
     if first.chars().count() < 8 {
-        out.say(
-            "note: a passphrase of fewer than eight characters can be guessed from a copy of the key file",
+        out.message(
+            "note: a passphrase of fewer than eight characters can be guessed by an attacker who has the key file",
         );
     }
-    Passphrase::new(first)
-        .ok_or_else(|| Failure::usage("an empty passphrase seals nothing", "choose another"))
+    Passphrase::new(first).ok_or_else(|| Failure::usage("the passphrase is empty", "choose another"))
 }
 
-fn typed(prompt: &str) -> Result<Passphrase, Failure> {
-    Passphrase::new(hidden_line(prompt)?).ok_or_else(nobody)
+fn prompt_passphrase(prompt: &str) -> Result<Passphrase, Failure> {
+    Passphrase::new(hidden_line(prompt)?).ok_or_else(no_passphrase)
 }
 
-fn fault(fault: ApproverFault) -> Failure {
+fn key_failure(fault: ApproverKeyError) -> Failure {
     let hint = match &fault {
-        ApproverFault::WrongPassphrase => {
-            "a lost passphrase cannot be recovered: remove `keys/approver.key` from the state folder, and the next decision makes another key, on record"
+        ApproverKeyError::WrongPassphrase => {
+            "a lost passphrase cannot be recovered: remove `keys/approver.key` from the state directory; the next decision creates a new key and records this"
         }
         _ => "run `vambrace doctor`",
     };

@@ -1,9 +1,10 @@
-//! The command line, in the words that `--help` prints: every command here, the words of each family in a module of its own.
+//! The command line (clap); the doc comments are the text of `--help`. All commands are listed here; the arguments of larger
+//! groups of commands have their own modules.
 
 mod approvals;
 mod audit;
+mod config;
 mod sandbox;
-mod settings;
 mod witness;
 
 use std::path::PathBuf;
@@ -11,92 +12,92 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::approvals::{
-    ApprovalsCommand, ApproveWords, GrantsCommand, ProposalsCommand, TokenCommand,
+    ApprovalsCommand, ApproveArgs, GrantsCommand, ProposalsCommand, TokenCommand,
 };
-pub(crate) use self::audit::{AuditCommand, ExportWords, SessionCommand};
+pub(crate) use self::audit::{AuditCommand, ExportArgs, SessionCommand};
+pub(crate) use self::config::{ConfigCommand, PolicyCommand, ToolsCommand};
 pub(crate) use self::sandbox::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
-pub(crate) use self::settings::{ConfigCommand, PolicyCommand, ToolsCommand};
-pub(crate) use self::witness::{WitnessCommand, WitnessSeat};
+pub(crate) use self::witness::{WitnessCommand, WitnessServeArgs};
 
 /// Armour for an agent's hands: governed tools for AI agents.
 ///
-/// Every call is planned into effects, decided by policy layers that can only narrow, and written to a ledger
-/// that shows tampering.
+/// Every call is planned into effects, decided by policy layers that can only narrow, and recorded in a tamper-evident
+/// ledger.
 #[derive(Debug, Parser)]
 #[command(name = "vambrace", version, max_term_width = 110, after_help = EXIT_CODES)]
-pub(crate) struct Args {
+pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// Print JSON on standard output.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Go on although the ledger was set back or does not fit its checkpoints; this is put on record.
+    /// Continue although the ledger was rolled back or contradicts its checkpoints; this is recorded.
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) acknowledge_rollback: bool,
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 success, 2 bad usage, 3 a human must agree, 4 denied, 5 failed, 6 `audit verify` found something.
-The state (database, ledger, keys) lives in $VAMBRACE_HOME, else in the XDG state folder.";
+Exit codes: 0 success, 2 bad usage, 3 approval required, 4 denied, 5 failed, 6 `audit verify` reported findings.
+State (database, ledger, keys) is stored in $VAMBRACE_HOME, by default in the XDG state directory.";
 
-/// Which workspace, as whom.
+/// The project, role, skill and session of a call.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Seat {
-    /// The project; the nearest folder upwards with a `.vambrace` in it when left out.
+pub(crate) struct CallerOptions {
+    /// Project directory [default: the nearest parent directory with `.vambrace`].
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// The role to act in; the configured default when left out.
+    /// Role of the caller [default: `roles.default` of the configuration].
     #[arg(long, value_name = "ROLE")]
     pub(crate) role: Option<String>,
-    /// The active skill: a folder below `.vambrace/skills`. It can only narrow.
+    /// Active skill: a directory in `.vambrace/skills`. A skill can only narrow.
     #[arg(long, value_name = "SKILL")]
     pub(crate) skill: Option<String>,
-    /// The session that calls belong to; one per user and project when left out.
+    /// Session of the call [default: one session per user and project].
     #[arg(long, value_name = "ID", env = "VAMBRACE_SESSION")]
     pub(crate) session: Option<String>,
 }
 
-/// A call in words.
+/// A tool and its arguments.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct CallWords {
-    /// The tool's name or alias.
+pub(crate) struct CallArgs {
+    /// Name or alias of the tool.
     pub(crate) tool: String,
-    /// The arguments: one JSON object, or `key=value` pairs.
+    /// Arguments: one JSON object, or `key=value` pairs.
     #[arg(value_name = "JSON | key=value")]
     pub(crate) arguments: Vec<String>,
     #[command(flatten)]
-    pub(crate) seat: Seat,
+    pub(crate) caller: CallerOptions,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what it does, in a temporary project: a read, refusals, a change that is approved and rolled back, the ledger,
-    /// a tampered copy.
+    /// Run a demo in a temporary project: a read, denials, a change that is approved and rolled back, the ledger, a tampered
+    /// copy.
     Demo,
-    /// Set up a project: write `.vambrace/config.yaml`, trust it, print what to paste into your client.
+    /// Set up a project: write `.vambrace/config.yaml`, trust it, print the configuration for your MCP client.
     Init {
-        /// The project; the current folder when left out.
+        /// Project directory [default: the current directory].
         #[arg(long, value_name = "DIR")]
         workspace: Option<PathBuf>,
-        /// Write the file anew where there is one already.
+        /// Overwrite an existing configuration.
         #[arg(long)]
         force: bool,
     },
-    /// Trust the project's configuration as it is now; until then it can only narrow.
+    /// Trust the project's current configuration; an untrusted configuration can only narrow.
     Trust {
-        /// The project.
+        /// Project directory.
         #[arg(long, value_name = "DIR")]
         workspace: Option<PathBuf>,
-        /// Take the trust back.
+        /// Revoke the trust.
         #[arg(long)]
         revoke: bool,
-        /// Do not ask.
+        /// Do not ask for confirmation.
         #[arg(long)]
         yes: bool,
     },
-    /// Look at this machine and this project: what works, what is missing, what to do.
+    /// Check this machine and this project, and report how to fix problems.
     Doctor {
-        /// The project.
+        /// Project directory.
         #[arg(long, value_name = "DIR")]
         workspace: Option<PathBuf>,
     },
@@ -104,118 +105,118 @@ pub(crate) enum Command {
     #[command(after_help = CALL_EXAMPLES)]
     Call {
         #[command(flatten)]
-        words: CallWords,
-        /// The caller's own id of this call.
+        call: CallArgs,
+        /// The caller's id for this call.
         #[arg(long, value_name = "ID")]
         tool_call_id: Option<String>,
-        /// The caller's own id of its context.
+        /// The caller's id for its context.
         #[arg(long, value_name = "ID")]
         context_id: Option<String>,
-        /// Wait while a person decides: so many seconds, or as long as the question stands.
+        /// Wait for the decision of an approver: this many seconds, or until the approval request expires.
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "86400")]
         wait: Option<u64>,
-        /// Agree to the question that it asks, if it asks one; takes the approver key or an approver token.
+        /// Approve the call if it requires approval; needs the approver key or an approver token.
         #[arg(long, conflicts_with = "wait")]
         yes: bool,
     },
-    /// Questions to a person: list and show them, say yes or no.
+    /// List, show, approve and reject approval requests.
     Approvals {
         #[command(subcommand)]
         what: Option<ApprovalsCommand>,
     },
-    /// Standing answers: what was agreed to for a class of calls or a session.
+    /// List and revoke grants: standing approvals for a class of calls or a session.
     Grants {
         #[command(subcommand)]
         what: Option<GrantsCommand>,
     },
-    /// Changes of files: proposed, applied, rolled back.
+    /// List, apply, reject and roll back file changes.
     Proposals {
         #[command(subcommand)]
         what: Option<ProposalsCommand>,
     },
-    /// Tokens for agents, approvers, runners and administrators.
+    /// Create, list and revoke tokens for agents, approvers, runners and administrators.
     Token {
         #[command(subcommand)]
         what: TokenCommand,
     },
-    /// Tell what every layer says about a call, without making it. Exits 0 allow, 3 ask, 4 deny.
+    /// Show the verdict of every policy layer about a call, without running it. Exit codes: 0 allow, 3 ask, 4 deny.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain {
         #[command(flatten)]
-        words: CallWords,
+        call: CallArgs,
     },
-    /// List the tools that this role and skill may use.
+    /// List the tools that the role and skill may use.
     Tools {
         #[command(subcommand)]
         what: Option<ToolsCommand>,
         #[command(flatten)]
-        seat: Seat,
+        caller: CallerOptions,
     },
-    /// Serve the tools to an MCP client over standard input and output.
+    /// Run the MCP server on standard input and output.
     Mcp {
         #[command(flatten)]
-        seat: Seat,
+        caller: CallerOptions,
     },
-    /// Read and check the ledger.
+    /// Read, verify and export the ledger.
     Audit {
         #[command(subcommand)]
         what: AuditCommand,
     },
-    /// Tell what happened inside a call; the newest calls when no call is named.
+    /// Show the steps of a call, or list the newest calls.
     Timeline {
-        /// The call's id.
+        /// Id of the call, or its beginning.
         call: Option<String>,
-        /// How many calls to list.
+        /// Maximum number of calls to list.
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// Sessions: list them, lift a suspension, end one.
+    /// List, resume and end sessions.
     Session {
         #[command(subcommand)]
         what: SessionCommand,
     },
-    /// The configuration in force: values with their origin, its schema, older layouts.
+    /// Show the effective configuration, print its schema, migrate older layouts.
     Config {
         #[command(subcommand)]
         what: ConfigCommand,
     },
-    /// Check the policy, and run the cases written beside its rules.
+    /// Check the policy, and run the test cases of its rules.
     Policy {
         #[command(subcommand)]
         what: PolicyCommand,
     },
-    /// Keep the newest checkpoints of other ledgers and sign only what continues them (C2SP tlog-witness).
+    /// Run a witness: keep the newest checkpoints of other ledgers, and sign only consistent ones (C2SP tlog-witness).
     #[command(after_help = WITNESS_EXAMPLES)]
     Witness {
         #[command(subcommand)]
         what: Option<WitnessCommand>,
         #[command(flatten)]
-        serve: WitnessSeat,
-        /// The witness's own folder (key and checkpoints), on another machine or disk than the ledgers.
+        serve: WitnessServeArgs,
+        /// State directory of the witness (key and checkpoints), on another machine or disk than the ledgers.
         #[arg(long, global = true, value_name = "DIR", env = "VAMBRACE_WITNESS_HOME")]
         state: Option<PathBuf>,
     },
-    /// Replace the secrets in files or in standard input, or tell where they are. Exits 0 nothing found, 1 found.
+    /// Redact secrets in files or standard input, or report their locations. Exit codes: 0 none found, 1 found.
     #[command(after_help = REDACT_EXAMPLES)]
     Redact {
-        /// What to read; standard input when left out or `-`.
+        /// Files to read; `-` is standard input [default: `-`].
         #[arg(value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Tell what is found and where instead of printing the text.
+        /// Report the findings instead of printing the redacted text.
         #[arg(long, value_enum)]
-        report: Option<ReportForm>,
-        /// Rules of gitleaks or betterleaks (TOML) beside the built-in ones.
+        report: Option<ReportFormat>,
+        /// Additional rules in gitleaks or betterleaks format (TOML).
         #[arg(long, value_name = "FILE")]
         rules: Vec<PathBuf>,
     },
-    /// Run any program inside the sandbox: files, environment, time, memory and processes bounded by the kernel.
+    /// Run a program in the sandbox: the kernel limits its files, environment, time, memory and processes.
     Sandbox {
         #[command(subcommand)]
         what: SandboxCommand,
     },
-    /// List the error codes with what they mean and what helps.
+    /// List the error codes with their meaning and a suggestion.
     Errors {
-        /// As a Markdown page.
+        /// Print a Markdown page.
         #[arg(long)]
         markdown: bool,
     },
@@ -238,11 +239,11 @@ const REDACT_EXAMPLES: &str = "\
 Examples:
   kubectl logs pod | vambrace redact
   vambrace redact --report sarif src/*.py > secrets.sarif
-Exit codes: 0 nothing found, 1 found, 2 bad usage, 4 the configuration cannot be used, 5 failed.";
+Exit codes: 0 none found, 1 found, 2 bad usage, 4 invalid configuration, 5 failed.";
 
-/// How findings are told.
+/// Format of a report of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ReportForm {
+pub(crate) enum ReportFormat {
     /// One JSON object.
     Json,
     /// SARIF 2.1.0, for code scanning.

@@ -1,4 +1,4 @@
-//! One module per command.
+//! Runs the commands; each command has its own module.
 
 mod approvals;
 mod audit;
@@ -24,32 +24,32 @@ mod witness;
 
 use std::process::ExitCode;
 
-use crate::args::{Args, Command};
-use crate::desk;
+use crate::args::{Cli, Command};
 use crate::failure::Failure;
-use crate::out::Out;
+use crate::output::Out;
+use crate::project_context;
 
 /// Runs the command.
-pub(crate) async fn run(args: Args, out: &Out) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(args: Cli, out: &Out) -> Result<ExitCode, Failure> {
     if args.acknowledge_rollback {
-        desk::acknowledge_rollback()?;
+        project_context::acknowledge_rollback()?;
     }
     match args.command {
         Command::Demo => demo::run(out).await,
         Command::Init { workspace, force } => init::run(workspace.as_deref(), force, out).await,
         Command::Trust { workspace, revoke, yes } => trust::run(workspace.as_deref(), revoke, yes, out).await,
         Command::Doctor { workspace } => doctor::run(workspace.as_deref(), out).await,
-        Command::Call { words, tool_call_id, context_id, wait, yes } => {
-            let then = call::Then { wait, yes };
-            call::run(words, tool_call_id, context_id, then, out).await
+        Command::Call { call, tool_call_id, context_id, wait, yes } => {
+            let wait = call::ApprovalWait { wait, yes };
+            call::run(call, tool_call_id, context_id, wait, out).await
         }
         Command::Approvals { what } => approvals::run(what, out).await,
         Command::Grants { what } => grants::run(what, out).await,
         Command::Proposals { what } => proposals::run(what, out).await,
         Command::Token { what } => token::run(what, out).await,
-        Command::Explain { words } => explain::run(words, out).await,
-        Command::Tools { what, seat } => tools::run(what, &seat, out).await,
-        Command::Mcp { seat } => mcp::run(&seat, out).await,
+        Command::Explain { call } => explain::run(call, out).await,
+        Command::Tools { what, caller } => tools::run(what, &caller, out).await,
+        Command::Mcp { caller } => mcp::run(&caller, out).await,
         Command::Audit { what } => audit::run(what, out).await,
         Command::Timeline { call, limit } => timeline::run(call, limit, out).await,
         Command::Session { what } => session::run(what, out).await,

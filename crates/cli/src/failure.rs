@@ -1,9 +1,9 @@
-//! A command that did not do what it was asked: a message, a hint, an exit code.
+//! The failure of a command: error code, message, hint, exit code.
 
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_store::StoreError;
 
-/// Exit codes of the contract.
+/// Exit codes (docs/contract.md, Command line).
 pub(crate) mod exit {
     pub(crate) const SECRETS: u8 = 1;
     pub(crate) const BAD_USAGE: u8 = 2;
@@ -11,13 +11,13 @@ pub(crate) mod exit {
     pub(crate) const DENIED: u8 = 4;
     pub(crate) const FAILED: u8 = 5;
     pub(crate) const FOUND: u8 = 6;
-    /// What a shell tells of a program that ended because nobody reads its output any more: 128 and SIGPIPE.
+    /// As a shell reports a program killed by SIGPIPE: 128 + 13.
     pub(crate) const READER_GONE: u8 = 141;
-    /// Of `sandbox run`, as of env(1) and timeout(1).
+    /// `sandbox run` could not start the program, as in env(1) and timeout(1).
     pub(crate) const NOT_STARTED: u8 = 125;
 }
 
-/// What went wrong.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: CallError,
@@ -25,23 +25,23 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Something of ours or of the machine's.
+    /// An error of this program or of the system.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self { error: CallError::new(ErrorCode::Internal, message), exit: exit::FAILED }
     }
 
-    /// The words on the command line.
+    /// Wrong arguments on the command line.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         let error = CallError::new(ErrorCode::InvalidArguments, message).suggest(hint);
         Self { error, exit: exit::BAD_USAGE }
     }
 
-    /// A check that does not let it happen.
+    /// A check denied it.
     pub(crate) fn denied(code: ErrorCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { error: CallError::new(code, message).suggest(hint), exit: exit::DENIED }
     }
 
-    /// An error of a decision or a call, with the exit code of the contract.
+    /// An error of a decision or a call, with its exit code.
     pub(crate) fn of(error: CallError) -> Self {
         let exit = match error.code {
             ErrorCode::UnknownTool | ErrorCode::InvalidArguments => exit::BAD_USAGE,
@@ -54,7 +54,7 @@ impl Failure {
         Self { error, exit }
     }
 
-    /// With another hint.
+    /// Replaces the hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error = self.error.suggest(hint);
         self

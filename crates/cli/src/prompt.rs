@@ -1,5 +1,4 @@
-//! A line that is asked for at the terminal and not shown while it is typed. Whatever ends the wait, Ctrl-C, a signal or an
-//! error, the terminal shows again what is typed.
+//! Reads a line from the terminal without echo. Echo is restored on every exit: Ctrl-C, a signal or an error.
 
 use std::io::Write as _;
 use std::sync::{Mutex, Once, PoisonError};
@@ -12,41 +11,41 @@ use vambrace_core::error::ErrorCode;
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
-use crate::secret::{Line, Progress};
+use crate::passphrase_input::{PassphraseBuffer, TypingState};
 
-/// What an interrupt ends with.
+/// Exit code after an interrupt.
 const INTERRUPTED: u8 = 128 + 2;
 
-/// The terminal as it was, while it is ours.
+/// The terminal's original settings while echo is off.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 static GUARD: Once = Once::new();
 
-/// Asks for a line.
+/// Prompts for a line and reads it without echo.
 pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
-    GUARD.call_once(give_back_on_signals);
-    let quiet = Quiet::begin()?;
+    GUARD.call_once(restore_on_signals);
+    let quiet = EchoOff::begin()?;
     let _ = std::io::stderr().write_all(prompt.as_bytes());
-    let read = typed();
+    let read = read_hidden();
     drop(quiet);
     let _ = std::io::stderr().write_all(b"\n");
     read
 }
 
-/// What was typed before a question was there answers nothing.
-pub(crate) fn forget_typed() {
-    // Without a terminal there is nothing to forget.
+/// Discards what was typed before the prompt was shown.
+pub(crate) fn discard_typed() {
+    // Fails without a terminal; then there is nothing to discard.
     let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
 }
 
-/// While it is there, keys come one by one and are not shown.
-struct Quiet;
+/// Turns echo and line mode off until it is dropped.
+struct EchoOff;
 
-impl Quiet {
+impl EchoOff {
     fn begin() -> Result<Self, Failure> {
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).map_err(|errno| fault(errno.into()))?;
         let mut quiet = before.clone();
-        // The keys of signals come as bytes: the terminal is given back first.
+        // Ctrl-C and similar keys arrive as bytes, so that the terminal is restored before the process exits.
         quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
         quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -60,45 +59,42 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for EchoOff {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
-fn give_back() {
+fn restore_terminal() {
     let mut held = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(before) = held.take() {
-        // Nobody is left to hear that it failed.
+        // An error cannot be reported here.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
     }
 }
 
-/// Byte by byte past the buffer of standard input, which nobody would wipe.
-fn typed() -> Result<Zeroizing<String>, Failure> {
-    let mut line = Line::new();
+/// Bypasses the buffer of standard input, because that is never wiped.
+fn read_hidden() -> Result<Zeroizing<String>, Failure> {
+    let mut line = PassphraseBuffer::new();
     let mut bytes = Zeroizing::new([0; 64]);
     loop {
         let count =
             rustix::io::read(std::io::stdin(), &mut bytes[..]).map_err(|errno| fault(errno.into()))?;
         match line.take(bytes.get(..count).unwrap_or_default()) {
-            Progress::GivenUp => return Err(given_up()),
-            _ if count == 0 => return Err(given_up()),
-            Progress::More => {}
-            Progress::Done => {
-                let bad = || Failure::usage("that is not text", "type letters that UTF-8 knows");
+            TypingState::Cancelled => return Err(cancelled()),
+            _ if count == 0 => return Err(cancelled()),
+            TypingState::More => {}
+            TypingState::Done => {
+                let bad = || Failure::usage("the input is not valid UTF-8", "type text");
                 return line.text().ok_or_else(bad);
             }
         }
     }
 }
 
-/// From the first prompt on, a signal that ends us gives the terminal back first.
-#[expect(
-    clippy::exit,
-    reason = "the signal would have ended the program; nothing else can, once it is caught"
-)]
-fn give_back_on_signals() {
+/// After the first prompt, a terminating signal restores the terminal before the process exits.
+#[expect(clippy::exit, reason = "the caught signal would have terminated the process; now this must")]
+fn restore_on_signals() {
     let on = |kind: SignalKind| signal(kind).ok();
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
     let [Some(mut interrupt), Some(mut terminate), Some(mut hangup), Some(mut quit)] = kinds.map(on) else {
@@ -111,16 +107,16 @@ fn give_back_on_signals() {
             _ = hangup.recv() => 1,
             _ = quit.recv() => 3,
         };
-        give_back();
+        restore_terminal();
         std::process::exit(128 + number);
     });
 }
 
-fn given_up() -> Failure {
+fn cancelled() -> Failure {
     let why = "interrupted: nothing was decided";
     Failure { exit: INTERRUPTED, ..Failure::denied(ErrorCode::Cancelled, why, "try again") }
 }
 
 fn fault(error: std::io::Error) -> Failure {
-    Failure::failed(format!("the terminal: {error}"))
+    Failure::failed(format!("terminal: {error}"))
 }

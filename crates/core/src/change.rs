@@ -1,100 +1,101 @@
-//! A ChangeSet: what was there and what shall be there, for one or several files, as a value. Whoever proposes a change
-//! makes one, a human sees it as a diff, an approval is bound to its digest, and applying takes nothing else.
+//! A ChangeSet: the state before and after a change, for one or several files, as a value. A tool that proposes a change
+//! creates one, a person sees it as a diff, an approval is bound to its digest, and applying needs nothing else.
 //!
-//! **Invariants.** Files are sorted by path and no path is touched twice. New content is a list of splices against the
-//! content whose hash is in `before`, so nothing but the spliced bytes can change. Deliberately absent: reading, writing,
-//! diffs; those are `workspace`'s.
+//! **Invariants.** Files are sorted by path and no path is changed twice. New content is a list of splices against the
+//! content whose hash is in `before`, so only the spliced bytes can change. Deliberately absent: reading and writing
+//! files; the `workspace` crate does that.
 
 use std::fmt;
 
 use crate::digest::Digest;
-use crate::effect::{Access, Effect, Extent};
+use crate::effect::{Effect, Extent, PathAccess};
 use crate::error::{CallError, ErrorCode};
 use crate::path::ScopedPath;
 
-mod record;
+mod encoding;
+mod proposal_check;
 mod splice;
-mod standing;
 
-pub use record::BadRecord;
+pub use encoding::BadChangeRecord;
+pub use proposal_check::{StoredProposal, check_proposal};
 pub use splice::{BadSplice, Splice, check_splices, pieces, spliced};
-pub use standing::{Standing, check_standing};
 
-/// The most files of one ChangeSet.
+/// Maximum number of files in one ChangeSet.
 pub const MAX_FILES: usize = 1000;
-/// The most bytes of new content of one ChangeSet.
-pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// The most bytes of old content that a way back holds: every file that may be changed, and less than a journal takes.
-pub const MAX_BACK_BYTES: u64 = 192 * 1024 * 1024;
-/// The most splices of one file.
+/// Maximum bytes of new content in one ChangeSet.
+pub const MAX_NEW_BYTES: u64 = 64 * 1024 * 1024;
+/// Maximum bytes of old content in a rollback: enough for every file that may be changed, and less than the journal's
+/// limit.
+pub const MAX_ROLLBACK_BYTES: u64 = 192 * 1024 * 1024;
+/// Maximum number of splices in one file.
 pub const MAX_SPLICES: usize = 1_000_000;
 
-/// What is there now.
+/// The existing file that a change is based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
-    /// Of the whole content: what applying compares.
+pub struct BaseFile {
+    /// Hash of the whole content; applying compares it with the file on disk.
     pub hash: Digest,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Permission bits, for the reader; never compared.
+    /// Permission bits, for display; never compared.
     pub mode: u32,
 }
 
-/// What shall be there.
+/// The file as it shall be after the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// Where; the path of the change itself unless it is a rename.
+pub struct TargetFile {
+    /// The path; equal to the path of the change unless it is a rename.
     pub path: ScopedPath,
-    /// Of the whole new content.
+    /// Hash of the whole new content.
     pub hash: Digest,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Permission bits to set; those of the old file, or the ordinary ones, when left out.
+    /// Permission bits to set; `None` keeps those of the old file, or uses the default for a new one.
     pub mode: Option<u32>,
-    /// From the old content to the new one; a new file starts from nothing.
+    /// The splices from the old content to the new one; a new file starts empty.
     pub splices: Vec<Splice>,
 }
 
-/// What happens to a file, in one word.
+/// Kind of change to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FileChangeKind {
     /// A new file.
     Create,
     /// New content, perhaps new permission bits.
     Modify,
-    /// It goes.
+    /// The file is deleted.
     Delete,
-    /// It moves, perhaps with new content.
+    /// A new path, perhaps with new content.
     Rename,
-    /// Only its permission bits.
+    /// New permission bits only.
     Mode,
 }
 
 /// The change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    // INVARIANT: `before` or `after` is there; splices are sorted, do not overlap, fit `before.size` and add up to
-    // `after.size`; `after.path` differs from `path` only when `before` is there.
+    // INVARIANT: `before` or `after` is set; splices are sorted, do not overlap, fit `before.size` and add up to
+    // `after.size`; `after.path` differs from `path` only if `before` is set.
     path: ScopedPath,
-    before: Option<Facts>,
-    after: Option<Target>,
-    folders: u32,
+    before: Option<BaseFile>,
+    after: Option<TargetFile>,
+    empty_dirs: u32,
 }
 
-/// Why a change cannot be made into a ChangeSet.
+/// Why a change is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadChange {
-    /// The same path twice.
+    /// Two changes use the same path.
     #[error("`{0}` is changed twice")]
-    Twice(String),
-    /// Over a limit.
-    #[error("the change is over its limit: {0}")]
+    DuplicatePath(String),
+    /// A limit is exceeded.
+    #[error("the change exceeds a limit: {0}")]
     OverLimit(String),
-    /// Splices that make no sense.
+    /// The splices do not fit the file.
     #[error(transparent)]
     Splice(#[from] BadSplice),
-    /// The root itself.
+    /// The path is a root.
     #[error("`{0}` is not the path of a file")]
     NotAFile(String),
 }
@@ -103,7 +104,7 @@ impl From<BadChange> for CallError {
     fn from(bad: BadChange) -> Self {
         let code = match &bad {
             BadChange::OverLimit(_) => ErrorCode::TooLarge,
-            BadChange::Twice(_) | BadChange::NotAFile(_) => ErrorCode::InvalidArguments,
+            BadChange::DuplicatePath(_) | BadChange::NotAFile(_) => ErrorCode::InvalidArguments,
             BadChange::Splice(_) => ErrorCode::Internal,
         };
         Self::new(code, bad.to_string()).suggest("propose the change in smaller parts, each file once")
@@ -113,7 +114,7 @@ impl From<BadChange> for CallError {
 impl FileChange {
     /// A new file.
     pub fn create(path: ScopedPath, content: Vec<u8>, mode: Option<u32>) -> Result<Self, BadChange> {
-        let after = Target {
+        let after = TargetFile {
             path: path.clone(),
             hash: Digest::of(&content),
             size: content.len() as u64,
@@ -123,23 +124,23 @@ impl FileChange {
         Self::checked(path, None, Some(after), 0)
     }
 
-    /// New content, permission bits or place for a file.
-    pub fn modify(path: ScopedPath, before: Facts, after: Target) -> Result<Self, BadChange> {
+    /// New content, permission bits or path for a file.
+    pub fn modify(path: ScopedPath, before: BaseFile, after: TargetFile) -> Result<Self, BadChange> {
         Self::checked(path, Some(before), Some(after), 0)
     }
 
-    /// A file goes.
-    pub fn delete(path: ScopedPath, before: Facts) -> Result<Self, BadChange> {
+    /// Deletes a file.
+    pub fn delete(path: ScopedPath, before: BaseFile) -> Result<Self, BadChange> {
         Self::checked(path, Some(before), None, 0)
     }
 
     pub(crate) fn checked(
         path: ScopedPath,
-        before: Option<Facts>,
-        after: Option<Target>,
-        folders: u32,
+        before: Option<BaseFile>,
+        after: Option<TargetFile>,
+        empty_dirs: u32,
     ) -> Result<Self, BadChange> {
-        let change = Self { path, before, after, folders };
+        let change = Self { path, before, after, empty_dirs };
         for path in [Some(&change.path), change.after.as_ref().map(|after| &after.path)].into_iter().flatten()
         {
             if path.file_name().is_none() {
@@ -155,61 +156,63 @@ impl FileChange {
         Ok(change)
     }
 
-    /// Where the file is; where it will be, for a new one.
+    /// Path of the existing file, or of the new one.
     #[must_use]
     pub fn path(&self) -> &ScopedPath {
         &self.path
     }
 
-    /// What is there; `None` for a new file.
+    /// The file before the change; `None` for a new file.
     #[must_use]
-    pub fn before(&self) -> Option<&Facts> {
+    pub fn before(&self) -> Option<&BaseFile> {
         self.before.as_ref()
     }
 
-    /// What shall be there; `None` when it goes.
+    /// The file after the change; `None` if it is deleted.
     #[must_use]
-    pub fn after(&self) -> Option<&Target> {
+    pub fn after(&self) -> Option<&TargetFile> {
         self.after.as_ref()
     }
 
-    /// How many folders above a file that goes, or moves, are removed when they are empty; only a rollback has any.
+    /// How many parent directories of a deleted or moved file are removed if they are empty; 0 except in a rollback.
     #[must_use]
-    pub fn folders(&self) -> u32 {
-        self.folders
+    pub fn empty_dirs(&self) -> u32 {
+        self.empty_dirs
     }
 
-    /// In one word.
+    /// The kind of change.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileChangeKind {
         match (&self.before, &self.after) {
-            (None, _) => Kind::Create,
-            (Some(_), None) => Kind::Delete,
-            (Some(_), Some(after)) if after.path != self.path => Kind::Rename,
-            (Some(_), Some(after)) if after.splices.is_empty() && after.mode.is_some() => Kind::Mode,
-            (Some(_), Some(_)) => Kind::Modify,
+            (None, _) => FileChangeKind::Create,
+            (Some(_), None) => FileChangeKind::Delete,
+            (Some(_), Some(after)) if after.path != self.path => FileChangeKind::Rename,
+            (Some(_), Some(after)) if after.splices.is_empty() && after.mode.is_some() => {
+                FileChangeKind::Mode
+            }
+            (Some(_), Some(_)) => FileChangeKind::Modify,
         }
     }
 
-    /// What undoes it, given the content that was there. `folders` is how many folders are made for it, `made` the
-    /// permission bits that it has or gets.
-    pub fn reverse(&self, base: &[u8], folders: u32, made: u32) -> Result<Self, BadChange> {
+    /// The change that undoes this one, given the old content. `created_dirs` is the number of directories that are
+    /// created for it, `mode` the permission bits that the file has or gets.
+    pub fn reverse(&self, base: &[u8], created_dirs: u32, mode: u32) -> Result<Self, BadChange> {
         let Some(after) = &self.after else {
             let mode = self.before.map(|before| before.mode);
             return Self::create(self.path.clone(), base.to_vec(), mode);
         };
-        let now = Facts { hash: after.hash, size: after.size, mode: after.mode.unwrap_or(made) };
+        let now = BaseFile { hash: after.hash, size: after.size, mode: after.mode.unwrap_or(mode) };
         let Some(before) = self.before else {
-            return Self::checked(self.path.clone(), Some(now), None, folders);
+            return Self::checked(self.path.clone(), Some(now), None, created_dirs);
         };
-        let target = Target {
+        let target = TargetFile {
             path: self.path.clone(),
             hash: before.hash,
             size: before.size,
             mode: after.mode.map(|_| before.mode),
             splices: splice::reversed(&after.splices, base)?,
         };
-        Self::checked(after.path.clone(), Some(now), Some(target), folders)
+        Self::checked(after.path.clone(), Some(now), Some(target), created_dirs)
     }
 
     fn new_bytes(&self) -> u64 {
@@ -225,24 +228,26 @@ impl FileChange {
         let effect =
             |access, path: &ScopedPath| Effect::Path { access, extent: Extent::Single, path: path.clone() };
         match (self.kind(), &self.after) {
-            (Kind::Create, _) => vec![effect(Access::Create, &self.path)],
-            (Kind::Delete, _) | (_, None) => vec![effect(Access::Delete, &self.path)],
-            (Kind::Modify | Kind::Mode, _) => vec![effect(Access::Modify, &self.path)],
-            (Kind::Rename, Some(after)) => {
-                vec![effect(Access::Delete, &self.path), effect(Access::Create, &after.path)]
+            (FileChangeKind::Create, _) => vec![effect(PathAccess::Create, &self.path)],
+            (FileChangeKind::Delete, _) | (_, None) => vec![effect(PathAccess::Delete, &self.path)],
+            (FileChangeKind::Modify | FileChangeKind::Mode, _) => {
+                vec![effect(PathAccess::Modify, &self.path)]
+            }
+            (FileChangeKind::Rename, Some(after)) => {
+                vec![effect(PathAccess::Delete, &self.path), effect(PathAccess::Create, &after.path)]
             }
         }
     }
 }
 
-/// B2: what a reader sees first.
+/// B2: the summary line that a reader sees first.
 impl fmt::Display for FileChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind(), &self.after, &self.before) {
-            (Kind::Create, ..) => write!(f, "CREATE FILE {}", self.path),
-            (Kind::Modify, ..) => write!(f, "MODIFY {}", self.path),
-            (Kind::Rename, Some(after), _) => write!(f, "RENAME {} TO {}", self.path, after.path),
-            (Kind::Mode, Some(Target { mode: Some(mode), .. }), Some(before)) => {
+            (FileChangeKind::Create, ..) => write!(f, "CREATE FILE {}", self.path),
+            (FileChangeKind::Modify, ..) => write!(f, "MODIFY {}", self.path),
+            (FileChangeKind::Rename, Some(after), _) => write!(f, "RENAME {} TO {}", self.path, after.path),
+            (FileChangeKind::Mode, Some(TargetFile { mode: Some(mode), .. }), Some(before)) => {
                 write!(f, "MODE {} {:04o} TO {mode:04o}", self.path, before.mode)
             }
             _ => write!(f, "DELETE {}", self.path),
@@ -253,62 +258,62 @@ impl fmt::Display for FileChange {
 /// Changes that are decided about, applied and rolled back together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChangeSet {
-    // INVARIANT: sorted by path; no path, old or new, occurs twice; within the limits.
+    // INVARIANT: sorted by path; no old or new path occurs twice; within the limits.
     files: Vec<FileChange>,
 }
 
 impl ChangeSet {
-    /// Sorts the changes and checks that none meets another.
+    /// Sorts the changes, checks the limits and that no path occurs twice.
     pub fn new(files: Vec<FileChange>) -> Result<Self, BadChange> {
-        Self::within(files, MAX_BYTES)
+        Self::within(files, MAX_NEW_BYTES)
     }
 
-    /// The same for what undoes another one: what comes was there before, and only the disk has to hold it.
-    pub fn back(files: Vec<FileChange>) -> Result<Self, BadChange> {
-        Self::within(files, MAX_BACK_BYTES)
+    /// The same for a rollback, with the larger limit: its new content was on disk before.
+    pub fn rollback(files: Vec<FileChange>) -> Result<Self, BadChange> {
+        Self::within(files, MAX_ROLLBACK_BYTES)
     }
 
-    fn within(mut files: Vec<FileChange>, most_bytes: u64) -> Result<Self, BadChange> {
+    fn within(mut files: Vec<FileChange>, max_bytes: u64) -> Result<Self, BadChange> {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         if files.len() > MAX_FILES {
             return Err(BadChange::OverLimit(format!("{} files, at most {MAX_FILES}", files.len())));
         }
         let bytes: u64 = files.iter().map(FileChange::new_bytes).sum();
-        if bytes > most_bytes {
-            return Err(BadChange::OverLimit(format!("{bytes} bytes of new content, at most {most_bytes}")));
+        if bytes > max_bytes {
+            return Err(BadChange::OverLimit(format!("{bytes} bytes of new content, at most {max_bytes}")));
         }
         let splices = |file: &FileChange| file.after.as_ref().map_or(0, |after| after.splices.len());
-        if let Some(most) = files.iter().map(splices).max().filter(|most| *most > MAX_SPLICES) {
-            return Err(BadChange::OverLimit(format!("{most} places in one file, at most {MAX_SPLICES}")));
+        if let Some(count) = files.iter().map(splices).max().filter(|count| *count > MAX_SPLICES) {
+            return Err(BadChange::OverLimit(format!("{count} edits in one file, at most {MAX_SPLICES}")));
         }
         let mut paths: Vec<&ScopedPath> = files.iter().flat_map(FileChange::paths).collect();
         paths.sort_unstable();
         if let Some(twice) = paths.windows(2).find(|pair| pair.first() == pair.last()).and_then(<[_]>::first)
         {
-            return Err(BadChange::Twice(twice.to_string()));
+            return Err(BadChange::DuplicatePath(twice.to_string()));
         }
         Ok(Self { files })
     }
 
-    /// In the order of their paths.
+    /// The changes, sorted by path.
     #[must_use]
     pub fn files(&self) -> &[FileChange] {
         &self.files
     }
 
-    /// Whether nothing changes at all.
+    /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The part of it that is wanted: a decision over some of the files.
+    /// Only the changes that `wanted` selects: for a decision on some of the files.
     #[must_use]
-    pub fn only(&self, wanted: impl Fn(&FileChange) -> bool) -> Self {
+    pub fn filter(&self, wanted: impl Fn(&FileChange) -> bool) -> Self {
         Self { files: self.files.iter().filter(|file| wanted(file)).cloned().collect() }
     }
 
-    /// What it amounts to, in the words of rules.
+    /// The effects that rules judge.
     #[must_use]
     pub fn effects(&self) -> Vec<Effect> {
         self.files.iter().flat_map(FileChange::effects).collect()
@@ -318,11 +323,11 @@ impl ChangeSet {
     #[must_use]
     pub fn summary(&self) -> String {
         const SHOWN: usize = 3;
-        let mut words: Vec<String> = self.files.iter().take(SHOWN).map(ToString::to_string).collect();
+        let mut lines: Vec<String> = self.files.iter().take(SHOWN).map(ToString::to_string).collect();
         if let Some(more) = self.files.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            words.push(format!("and {more} more"));
+            lines.push(format!("and {more} more"));
         }
-        if words.is_empty() { "NOTHING".to_owned() } else { words.join(", ") }
+        if lines.is_empty() { "NOTHING".to_owned() } else { lines.join(", ") }
     }
 }
 

@@ -1,16 +1,16 @@
-//! Time and chance as values that are handed in. Nothing in the program asks the machine for them but the
-//! door, which hands over the real ones; tests hand over their own.
+//! Clock and random numbers as values that are passed in. Only the entry points read the real ones from the
+//! operating system; tests pass their own.
 
 use crate::timestamp::Timestamp;
 
-/// Where the time comes from.
+/// Source of the current time.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
-/// Where chance comes from.
-pub trait Chance: Send + Sync {
-    /// 128 bits that nobody can foresee.
-    fn draw(&self) -> u128;
+/// Source of random numbers.
+pub trait RandomSource: Send + Sync {
+    /// 128 unpredictable bits.
+    fn random_u128(&self) -> u128;
 }

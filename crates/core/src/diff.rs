@@ -1,50 +1,50 @@
-//! Unified diffs. Where the splices of a change are known, only the lines they touch are compared, so the diff of one
-//! edit costs little however long the file is; where they are not, one splice between the two contents is. Inside that,
-//! `imara-diff`'s histogram finds what a reader would call the change.
+//! Unified diffs. If the splices of a change are known, only the lines they touch are compared, so the diff of one edit
+//! is cheap however long the file is; otherwise one splice is computed between the two contents. Within these lines the
+//! histogram algorithm of `imara-diff` finds the smaller changes.
 //!
-//! Bytes in, bytes out: line ends, byte order marks and odd encodings come through as they are. Making the text harmless
-//! for a terminal is not done here.
+//! Bytes in, bytes out: line endings, byte order marks and other encodings are kept as they are. Escaping for a terminal
+//! is not done here.
 
 use std::ops::Range;
 
-use crate::change::{BadSplice, ChangeSet, FileChange, Kind, Splice, check_splices};
+use crate::change::{BadSplice, ChangeSet, FileChange, FileChangeKind, Splice, check_splices};
 use crate::digest::Digest;
 use crate::path::ScopedPath;
 use imara_diff::{Algorithm, Diff, InternedInput, TokenSource};
 use memchr::{memchr, memchr_iter, memrchr};
 
-mod gap;
+mod omission;
 
-pub use gap::{Gap, Showing};
-use gap::{Rest, Run};
+pub use omission::{DiffDetail, Omission};
+use omission::{LineRun, OmittedHunks};
 
-/// Lines shown around a change.
-const CONTEXT: usize = 3;
-/// B2: characters of a preview.
+/// Number of context lines around a change.
+const CONTEXT_LINES: usize = 3;
+/// B2: maximum length of a preview, in characters.
 pub const PREVIEW_CHARS: usize = 8000;
 
-/// A piece of a diff that stands for itself: it can be shown, taken or left alone.
+/// One hunk of a unified diff; it can be shown, accepted or rejected on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    /// From `@@` to the next block.
+pub struct DiffHunk {
+    /// The text, from its `@@` line to the next hunk.
     pub text: Vec<u8>,
-    /// What it does to the old content, in whole lines.
+    /// The edits of the old content, in whole lines.
     pub splices: Vec<Splice>,
 }
 
-/// The diff of one file, with its header; empty when nothing changes.
+/// The diff of one file, with its header; empty if nothing changes.
 pub fn of_file(change: &FileChange, base: &[u8]) -> Result<Vec<u8>, BadSplice> {
     let mut out = Vec::new();
-    write(&mut out, change, base, Form::Plain, Showing::Whole)?;
+    write(&mut out, change, base, HeaderStyle::Plain, DiffDetail::Full)?;
     Ok(out)
 }
 
-/// Whether every file starts with a line of git's own.
+/// Whether each file header starts with a `diff --git` line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// Only where it must.
+enum HeaderStyle {
+    /// Only if the header needs it (modes, renames, empty files).
     Plain,
-    /// So that the headers of several files cannot run together.
+    /// Always, so that the headers of several files stay apart.
     Git,
 }
 
@@ -52,8 +52,8 @@ fn write(
     out: &mut Vec<u8>,
     change: &FileChange,
     base: &[u8],
-    form: Form,
-    showing: Showing,
+    form: HeaderStyle,
+    detail: DiffDetail,
 ) -> Result<(), BadSplice> {
     out.extend(header(change, form));
     let binary = |bytes: &[u8]| memchr(0, bytes).is_some();
@@ -62,26 +62,26 @@ fn write(
         None if base.is_empty() => {}
         None => {
             let all = [Splice { at: 0, remove: base.len() as u64, insert: Vec::new() }];
-            write_blocks(out, base, &all, showing)?;
+            write_hunks(out, base, &all, detail)?;
         }
         Some(after) if after.splices.iter().any(|splice| binary(&splice.insert)) => {
             out.extend_from_slice(b"Binary files differ\n");
         }
-        Some(after) => write_blocks(out, base, &after.splices, showing)?,
+        Some(after) => write_hunks(out, base, &after.splices, detail)?,
     }
     Ok(())
 }
 
-/// The diff of several files; `base` gives the old content of each, nothing for a new one.
+/// The diff of several files; `base` returns the old content of each, `None` for a new one.
 pub fn of_changes<'a>(
     changes: &ChangeSet,
     base: impl Fn(&FileChange) -> Option<&'a [u8]>,
-    showing: Showing,
+    detail: DiffDetail,
 ) -> Result<Vec<u8>, BadSplice> {
-    let form = if changes.files().len() > 1 { Form::Git } else { Form::Plain };
+    let form = if changes.files().len() > 1 { HeaderStyle::Git } else { HeaderStyle::Plain };
     let mut out = Vec::new();
     for change in changes.files() {
-        write(&mut out, change, base(change).unwrap_or_default(), form, showing)?;
+        write(&mut out, change, base(change).unwrap_or_default(), form, detail)?;
     }
     Ok(out)
 }
@@ -90,12 +90,12 @@ pub fn of_changes<'a>(
 #[must_use]
 pub fn between(old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    // A splice made of the two contents fits the first.
-    let _ = write_blocks(&mut out, old, &Splice::between(old, new), Showing::Whole);
+    // Cannot fail: a splice computed from the two contents fits the first.
+    let _ = write_hunks(&mut out, old, &Splice::between(old, new), DiffDetail::Full);
     out
 }
 
-/// The first 8000 characters; what is cut is said in the last line. What is not UTF-8 is shown as such.
+/// The first 8000 characters; the last line says so if the diff was cut. Invalid UTF-8 is replaced.
 #[must_use]
 pub fn preview(diff: &[u8]) -> String {
     const END: &str = "\n... cut: the diff goes on\n";
@@ -109,80 +109,80 @@ pub fn preview(diff: &[u8]) -> String {
     cut
 }
 
-/// Whether a preview shows all of a change: nothing is cut, and nothing was left out before.
+/// Whether a preview shows the whole change: the preview is not cut, and the diff omits nothing.
 #[must_use]
-pub fn previewed_whole(diff: &str) -> bool {
-    preview(diff.as_bytes()) == diff && !diff.lines().any(|line| Gap::told(line.as_bytes()).is_some())
+pub fn preview_is_complete(diff: &str) -> bool {
+    preview(diff.as_bytes()) == diff && !diff.lines().any(|line| Omission::parse(line.as_bytes()).is_some())
 }
 
-/// How many hunks a diff only counts: with what comes in them, nobody has seen them.
+/// Number of hunks that a diff only counts; the reader has not seen the lines that they add.
 #[must_use]
-pub fn unseen_hunks(diff: &str) -> u64 {
-    diff.lines().filter_map(|line| Gap::told(line.as_bytes())).map(|gap| gap.hunks).sum()
+pub fn omitted_hunks(diff: &str) -> u64 {
+    diff.lines().filter_map(|line| Omission::parse(line.as_bytes())).map(|gap| gap.hunks).sum()
 }
 
-/// What names a diff (B2: `patch_hash`).
+/// The hash that identifies a diff (B2: `patch_hash`).
 #[must_use]
 pub fn patch_hash(diff: &[u8]) -> Digest {
     Digest::of(diff)
 }
 
-/// The hunks that a list of splices amounts to.
-pub fn blocks(base: &[u8], splices: &[Splice]) -> Result<Vec<Block>, BadSplice> {
-    let mut blocks = Vec::new();
-    each_block(base, splices, (Showing::Whole, 0), &mut |block| blocks.push(block))?;
-    Ok(blocks)
+/// The hunks of a list of splices.
+pub fn hunks(base: &[u8], splices: &[Splice]) -> Result<Vec<DiffHunk>, BadSplice> {
+    let mut hunks = Vec::new();
+    each_hunk(base, splices, (DiffDetail::Full, 0), &mut |hunk| hunks.push(hunk))?;
+    Ok(hunks)
 }
 
-/// Every hunk, behind so much of the diff.
-fn each_block(
+/// Calls `take` for every hunk; `before` is the length of the diff so far, in bytes.
+fn each_hunk(
     base: &[u8],
     splices: &[Splice],
-    (showing, mut before): (Showing, usize),
-    take: &mut dyn FnMut(Block),
+    (detail, mut before): (DiffDetail, usize),
+    take: &mut dyn FnMut(DiffHunk),
 ) -> Result<(), BadSplice> {
     let regions = regions(base, splices)?;
-    let mut hunks = Vec::new();
+    let mut changes = Vec::new();
     let mut shift = 0_isize;
     for region in &regions {
-        shift = region.compare(base, shift, &mut hunks);
+        shift = region.compare(base, shift, &mut changes);
     }
-    let mut rest = hunks.as_slice();
+    let mut rest = changes.as_slice();
     while let Some(first) = rest.first() {
         let mut last = first;
-        let mut taken = 1;
-        while let Some(next) = rest.get(taken)
-            && next.old_line - last.old_line_end() <= CONTEXT * 2
+        let mut count = 1;
+        while let Some(next) = rest.get(count)
+            && next.old_line - last.old_line_end() <= CONTEXT_LINES * 2
         {
             last = next;
-            taken += 1;
+            count += 1;
         }
-        let (group, others) = rest.split_at_checked(taken).unwrap_or((rest, &[]));
-        let block = block(base, group, showing, before);
-        before += block.text.len();
-        take(block);
+        let (group, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        let hunk = format_hunk(base, group, detail, before);
+        before += hunk.text.len();
+        take(hunk);
         rest = others;
     }
     Ok(())
 }
 
-fn write_blocks(
+fn write_hunks(
     out: &mut Vec<u8>,
     base: &[u8],
     splices: &[Splice],
-    showing: Showing,
+    detail: DiffDetail,
 ) -> Result<(), BadSplice> {
-    let mut rest = Rest::new();
-    each_block(base, splices, (showing, out.len()), &mut |block| match Rest::begins(out, showing) {
-        true => rest.take(&block.text),
-        false => out.extend_from_slice(&block.text),
+    let mut omitted = OmittedHunks::new();
+    each_hunk(base, splices, (detail, out.len()), &mut |hunk| match OmittedHunks::is_due(out, detail) {
+        true => omitted.take(&hunk.text),
+        false => out.extend_from_slice(&hunk.text),
     })?;
-    rest.tell(out);
+    omitted.write_marker(out);
     Ok(())
 }
 
-/// `---` and `+++`; the extended lines of git where those two cannot say it.
-fn header(change: &FileChange, form: Form) -> Vec<u8> {
+/// The `---` and `+++` lines; with git's extended header lines where those two are not enough.
+fn header(change: &FileChange, form: HeaderStyle) -> Vec<u8> {
     let old = quoted("a/", change.path());
     let new = quoted("b/", change.after().map_or(change.path(), |after| &after.path));
     let mode = |bits: u32| if bits & 0o111 == 0 { "100644" } else { "100755" };
@@ -191,12 +191,12 @@ fn header(change: &FileChange, form: Form) -> Vec<u8> {
     let new_mode = change.after().and_then(|after| after.mode);
     let mut extended = String::new();
     match (kind, change.before()) {
-        (Kind::Create, _)
-            if size == 0 || form == Form::Git || new_mode.is_some_and(|bits| bits & 0o111 != 0) =>
+        (FileChangeKind::Create, _)
+            if size == 0 || form == HeaderStyle::Git || new_mode.is_some_and(|bits| bits & 0o111 != 0) =>
         {
             extended = format!("new file mode {}\n", mode(new_mode.unwrap_or(0o644)));
         }
-        (Kind::Delete, Some(before)) if size == 0 || form == Form::Git => {
+        (FileChangeKind::Delete, Some(before)) if size == 0 || form == HeaderStyle::Git => {
             extended = format!("deleted file mode {}\n", mode(before.mode));
         }
         (_, Some(before)) if new_mode.is_some_and(|bits| mode(bits) != mode(before.mode)) => {
@@ -205,21 +205,21 @@ fn header(change: &FileChange, form: Form) -> Vec<u8> {
         }
         _ => {}
     }
-    if kind == Kind::Rename
+    if kind == FileChangeKind::Rename
         && let Some(after) = change.after()
     {
         extended +=
             &format!("rename from {}\nrename to {}\n", quoted("", change.path()), quoted("", &after.path));
     }
     let mut out = Vec::new();
-    if !extended.is_empty() || form == Form::Git {
+    if !extended.is_empty() || form == HeaderStyle::Git {
         out.extend_from_slice(format!("diff --git {old} {new}\n{extended}").as_bytes());
     }
     let content = change.after().map_or(size > 0, |after| !after.splices.is_empty());
     if content {
         let (old, new) = match kind {
-            Kind::Create => ("/dev/null", new.as_str()),
-            Kind::Delete => (old.as_str(), "/dev/null"),
+            FileChangeKind::Create => ("/dev/null", new.as_str()),
+            FileChangeKind::Delete => (old.as_str(), "/dev/null"),
             _ => (old.as_str(), new.as_str()),
         };
         out.extend_from_slice(format!("--- {old}\n+++ {new}\n").as_bytes());
@@ -231,7 +231,7 @@ fn quoted(prefix: &str, path: &ScopedPath) -> String {
     crate::quote::quoted(format!("{prefix}{path}").as_bytes())
 }
 
-/// A stretch of whole lines outside of which nothing changes.
+/// A range of whole lines that contains changes; nothing changes outside of the regions.
 struct Region {
     old: Range<usize>,
     /// Number of the first line, from 0.
@@ -239,8 +239,8 @@ struct Region {
     new: Vec<u8>,
 }
 
-/// Lines that go and lines that come.
-struct Hunk<'r> {
+/// Consecutive lines that are removed, and the lines that are added in their place.
+struct LineChange<'r> {
     old_line: usize,
     new_line: usize,
     old: Range<usize>,
@@ -248,7 +248,7 @@ struct Hunk<'r> {
     new: &'r [u8],
 }
 
-impl Hunk<'_> {
+impl LineChange<'_> {
     fn old_line_end(&self) -> usize {
         self.old_line + self.old_count
     }
@@ -267,7 +267,7 @@ fn regions(base: &[u8], splices: &[Splice]) -> Result<Vec<Region>, BadSplice> {
         let upto = line_end(base, end);
         match regions.last_mut() {
             Some(last) if last.old.end > line_start(base, at) => {
-                // The tail of the last region was taken over from the base; put the splice into it.
+                // The end of the last region was copied from the base; insert the splice there.
                 let kept = last.old.end - at;
                 last.new.truncate(last.new.len() - kept);
                 last.new.extend_from_slice(&splice.insert);
@@ -289,18 +289,18 @@ fn regions(base: &[u8], splices: &[Splice]) -> Result<Vec<Region>, BadSplice> {
 }
 
 impl Region {
-    /// Appends its hunks; returns by how many lines everything after it has moved.
-    fn compare<'r>(&'r self, base: &[u8], shift: isize, hunks: &mut Vec<Hunk<'r>>) -> isize {
+    /// Appends its line changes; returns by how many lines everything after it has moved.
+    fn compare<'r>(&'r self, base: &[u8], shift: isize, hunks: &mut Vec<LineChange<'r>>) -> isize {
         let old = base.get(self.old.clone()).unwrap_or_default();
         if self.new.is_empty() && !old.is_empty() {
-            // Nothing to compare it with, however long it is.
-            let gone = line_count(old);
+            // Everything is removed: there is nothing to compare.
+            let removed = line_count(old);
             let new_line = self.line.saturating_add_signed(shift);
             let (old_line, old) = (self.line, self.old.clone());
-            hunks.push(Hunk { old_line, new_line, old, old_count: gone, new: &[] });
-            return shift - gone as isize;
+            hunks.push(LineChange { old_line, new_line, old, old_count: removed, new: &[] });
+            return shift - removed as isize;
         }
-        let input = InternedInput::new(Lines(old), Lines(&self.new));
+        let input = InternedInput::new(LineTokens(old), LineTokens(&self.new));
         let mut diff = Diff::compute(Algorithm::Histogram, &input);
         diff.postprocess_lines(&input);
         let (old_starts, new_starts) = (line_starts(old), line_starts(&self.new));
@@ -310,7 +310,7 @@ impl Region {
                 at(&old_starts, hunk.before.start, old.len())..at(&old_starts, hunk.before.end, old.len());
             let new = at(&new_starts, hunk.after.start, self.new.len())
                 ..at(&new_starts, hunk.after.end, self.new.len());
-            hunks.push(Hunk {
+            hunks.push(LineChange {
                 old_line: self.line + hunk.before.start as usize,
                 new_line: (self.line + hunk.after.start as usize).saturating_add_signed(shift),
                 old: self.old.start + bytes.start..self.old.start + bytes.end,
@@ -322,32 +322,33 @@ impl Region {
     }
 }
 
-/// Prints a group of hunks with the lines around and between them.
-fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing, before: usize) -> Block {
+/// Writes a group of line changes as one hunk, with the context lines around and between them.
+fn format_hunk(base: &[u8], group: &[LineChange<'_>], detail: DiffDetail, before: usize) -> DiffHunk {
     let mut body = Vec::new();
     let mut splices = Vec::new();
     let (mut old_count, mut new_count) = (0, 0);
     let first = group.first();
-    let (from, led) = back(base, first.map_or(0, |hunk| hunk.old.start));
+    let (from, context_lines) = context_start(base, first.map_or(0, |hunk| hunk.old.start));
     let mut at = from;
     for hunk in group {
         let between = base.get(at..hunk.old.start).unwrap_or_default();
-        let kept = Run::kept(between, showing).write(&mut body);
+        let unchanged = LineRun::unchanged(between, detail).write(&mut body);
         let old = base.get(hunk.old.clone()).unwrap_or_default();
-        let pair = Run::pair(old, hunk.new, showing, before + body.len());
-        let [gone, come] = pair.map(|run| run.write(&mut body));
-        old_count += kept + gone;
-        new_count += kept + come;
+        let pair = LineRun::pair(old, hunk.new, detail, before + body.len());
+        let [removed, added] = pair.map(|run| run.write(&mut body));
+        old_count += unchanged + removed;
+        new_count += unchanged + added;
         at = hunk.old.end;
         let remove = hunk.old.len() as u64;
         splices.push(Splice { at: hunk.old.start as u64, remove, insert: hunk.new.to_vec() });
     }
-    let tail = base.get(at..forth(base, at)).unwrap_or_default();
-    let kept = Run::kept(tail, showing).write(&mut body);
-    old_count += kept;
-    new_count += kept;
+    let tail = base.get(at..context_end(base, at)).unwrap_or_default();
+    let unchanged = LineRun::unchanged(tail, detail).write(&mut body);
+    old_count += unchanged;
+    new_count += unchanged;
     let start = |line: usize, count: usize| if count == 0 { line } else { line + 1 };
-    let (old_line, new_line) = first.map_or((0, 0), |hunk| (hunk.old_line - led, hunk.new_line - led));
+    let (old_line, new_line) =
+        first.map_or((0, 0), |hunk| (hunk.old_line - context_lines, hunk.new_line - context_lines));
     let range = |line, count| match count {
         1 => format!("{}", start(line, 1)),
         count => format!("{},{count}", start(line, count)),
@@ -355,22 +356,22 @@ fn block(base: &[u8], group: &[Hunk<'_>], showing: Showing, before: usize) -> Bl
     let mut text =
         format!("@@ -{} +{} @@\n", range(old_line, old_count), range(new_line, new_count)).into_bytes();
     text.extend_from_slice(&body);
-    Block { text, splices: Splice::merged(splices) }
+    DiffHunk { text, splices: Splice::merged(splices) }
 }
 
-/// Where the context before an offset begins, and how many lines it has.
-fn back(base: &[u8], at: usize) -> (usize, usize) {
+/// Start of the context before an offset, and its number of lines.
+fn context_start(base: &[u8], at: usize) -> (usize, usize) {
     let (mut from, mut lines) = (at, 0);
-    while from > 0 && lines < CONTEXT {
+    while from > 0 && lines < CONTEXT_LINES {
         from = line_start(base, from - 1);
         lines += 1;
     }
     (from, lines)
 }
 
-fn forth(base: &[u8], at: usize) -> usize {
+fn context_end(base: &[u8], at: usize) -> usize {
     let mut end = at;
-    for _ in 0..CONTEXT {
+    for _ in 0..CONTEXT_LINES {
         if end < base.len() {
             end = line_end(base, end);
         }
@@ -378,12 +379,12 @@ fn forth(base: &[u8], at: usize) -> usize {
     end
 }
 
-/// The start of the line that an offset lies in.
+/// The start of the line that contains an offset.
 pub fn line_start(text: &[u8], at: usize) -> usize {
     memrchr(b'\n', text.get(..at).unwrap_or_default()).map_or(0, |newline| newline + 1)
 }
 
-/// The end of the line that an offset lies in, past its newline.
+/// The end of the line that contains an offset, past its newline.
 pub fn line_end(text: &[u8], at: usize) -> usize {
     memchr(b'\n', text.get(at..).unwrap_or_default()).map_or(text.len(), |newline| at + newline + 1)
 }
@@ -401,17 +402,17 @@ fn line_starts(text: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// A text as lines with their ends.
+/// A text as lines with their line endings.
 #[derive(Debug, Clone, Copy)]
-pub struct Lines<'a>(pub &'a [u8]);
+pub struct LineTokens<'a>(pub &'a [u8]);
 
-impl<'a> Lines<'a> {
+impl<'a> LineTokens<'a> {
     pub fn iter(self) -> LineIter<'a> {
         LineIter(self.0)
     }
 }
 
-/// The lines, one by one.
+/// Iterator over lines.
 #[derive(Debug)]
 pub struct LineIter<'a>(&'a [u8]);
 
@@ -428,7 +429,7 @@ impl<'a> Iterator for LineIter<'a> {
     }
 }
 
-impl<'a> TokenSource for Lines<'a> {
+impl<'a> TokenSource for LineTokens<'a> {
     type Token = &'a [u8];
     type Tokenizer = LineIter<'a>;
 

@@ -1,4 +1,4 @@
-//! A SHA-256 digest, written `sha256:<64 lower-case hex digits>`. Its form is fixed, so it needs no redactor.
+//! A SHA-256 digest, written `sha256:<64 lower-case hex digits>`. The form is fixed, so a digest needs no redaction.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use sha2::{Digest as _, Sha256};
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
-/// What stands before the digits.
+/// Prefix of the text form.
 pub const PREFIX: &str = "sha256:";
 
 /// A SHA-256 digest.
@@ -19,7 +19,7 @@ pub struct Digest([u8; 32]);
 pub struct BadDigest;
 
 impl Digest {
-    /// What stands before the first record.
+    /// All zeros: the predecessor of the first record.
     pub const ZERO: Self = Self([0; 32]);
 
     /// The digest of some bytes.
@@ -28,7 +28,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of several parts; each is preceded by its length, so that parts cannot run together.
+    /// The digest of several parts; each is preceded by its length, so that moving a boundary changes the digest.
     #[must_use]
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
@@ -64,7 +64,7 @@ impl Digest {
         out
     }
 
-    /// Reads 64 lower-case hex digits.
+    /// Parses 64 lower-case hex digits.
     #[must_use]
     pub fn from_hex(hex: &[u8]) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -78,7 +78,7 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// Appends the text to a line in the making.
+    /// Appends the text form.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(PREFIX.as_bytes());
         out.extend_from_slice(&self.hex());
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_empty_digest_is_the_published_one_and_reads_back() {
+    fn digest_of_empty_input_is_the_published_one_and_parses() {
         let digest = Digest::of(b"");
         let text = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(digest.to_string(), text);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_do_not_run_together() {
+    fn moving_a_part_boundary_changes_the_digest() {
         let (left, right): ([&[u8]; 2], [&[u8]; 2]) = ([b"ab", b"c"], [b"a", b"bc"]);
         assert_ne!(Digest::of_parts(left), Digest::of_parts(right));
     }

@@ -1,77 +1,77 @@
-//! Effects: what a call would do, in words that every rule of every layer understands.
+//! Effects: what a call would do, in the terms that the rules of every layer use.
 
 use std::fmt;
 
 use crate::path::ScopedPath;
 
-/// What is done to a path.
+/// Kind of access to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Access {
-    /// Look at it.
+pub enum PathAccess {
+    /// Read it.
     Read,
-    /// Make it.
+    /// Create it.
     Create,
     /// Change it.
     Modify,
-    /// Remove it.
+    /// Delete it.
     Delete,
 }
 
-/// How much of a path is meant.
+/// Whether an effect covers one path or a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Extent {
     /// Exactly this file.
     Single,
-    /// This folder and whatever below it the fence lets through.
+    /// This directory and everything below it that the fence admits.
     Tree,
 }
 
 /// One thing a call would do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
-    /// Touch a path.
+    /// Access a path.
     Path {
-        /// How.
-        access: Access,
-        /// How much of it.
+        /// Kind of access.
+        access: PathAccess,
+        /// One path or a tree.
         extent: Extent,
-        /// Where, after links are followed.
+        /// The path, after symlinks are followed.
         path: ScopedPath,
     },
-    /// Start a program.
+    /// Execute a program.
     Execute {
-        /// The words, the program first.
+        /// Program and arguments.
         argv: Vec<String>,
     },
     /// Open a connection.
     Connect {
-        /// Name or address.
+        /// Host name or address.
         host: String,
         /// Port.
         port: u16,
     },
-    /// Ask something of a server over HTTP.
+    /// Send an HTTP request.
     Request {
         /// `GET`, `HEAD`, `POST`.
         method: String,
-        /// Name or address.
+        /// Host name or address.
         host: String,
         /// Port.
         port: u16,
     },
     /// Use a secret.
     Secret {
-        /// Its scope.
+        /// The secret's scope.
         scope: String,
     },
     /// Change the system.
     System {
-        /// What, in one word.
+        /// The action, in one word.
         action: String,
     },
 }
 
-/// The kinds of effects a role can permit.
+/// The kinds of effects that a role can permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EffectKind {
     /// Reading paths.
@@ -82,9 +82,9 @@ pub enum EffectKind {
     Modify,
     /// Deleting paths.
     Delete,
-    /// Starting programs.
+    /// Executing programs.
     Execute,
-    /// Connecting.
+    /// Opening connections.
     Connect,
     /// Using secrets.
     Secret,
@@ -120,7 +120,7 @@ impl EffectKind {
         }
     }
 
-    /// The kind of that word.
+    /// Parses the word of [`Self::as_str`].
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
@@ -131,23 +131,23 @@ impl Effect {
     /// Reading one file.
     #[must_use]
     pub fn read(path: ScopedPath) -> Self {
-        Self::Path { access: Access::Read, extent: Extent::Single, path }
+        Self::Path { access: PathAccess::Read, extent: Extent::Single, path }
     }
 
-    /// Reading a folder and what is below it.
+    /// Reading a directory and everything below it.
     #[must_use]
     pub fn read_tree(path: ScopedPath) -> Self {
-        Self::Path { access: Access::Read, extent: Extent::Tree, path }
+        Self::Path { access: PathAccess::Read, extent: Extent::Tree, path }
     }
 
-    /// Its kind.
+    /// The kind of effect.
     #[must_use]
     pub fn kind(&self) -> EffectKind {
         match self {
-            Self::Path { access: Access::Read, .. } => EffectKind::Read,
-            Self::Path { access: Access::Create, .. } => EffectKind::Create,
-            Self::Path { access: Access::Modify, .. } => EffectKind::Modify,
-            Self::Path { access: Access::Delete, .. } => EffectKind::Delete,
+            Self::Path { access: PathAccess::Read, .. } => EffectKind::Read,
+            Self::Path { access: PathAccess::Create, .. } => EffectKind::Create,
+            Self::Path { access: PathAccess::Modify, .. } => EffectKind::Modify,
+            Self::Path { access: PathAccess::Delete, .. } => EffectKind::Delete,
             Self::Execute { .. } => EffectKind::Execute,
             Self::Connect { .. } | Self::Request { .. } => EffectKind::Connect,
             Self::Secret { .. } => EffectKind::Secret,
@@ -155,7 +155,7 @@ impl Effect {
         }
     }
 
-    /// An unambiguous spelling, for digests: every field apart, nothing left out.
+    /// An unambiguous form for digests: a JSON array of all fields.
     #[must_use]
     pub fn canonical(&self) -> String {
         let kind = self.kind().as_str();
@@ -176,7 +176,7 @@ impl Effect {
         serde_json::Value::from(fields).to_string()
     }
 
-    /// The host and port it reaches.
+    /// Host and port, for effects that connect.
     #[must_use]
     pub fn host(&self) -> Option<(&str, u16)> {
         match self {
@@ -185,7 +185,7 @@ impl Effect {
         }
     }
 
-    /// The path it touches.
+    /// The path, for effects on paths.
     #[must_use]
     pub fn path(&self) -> Option<&ScopedPath> {
         match self {

@@ -1,5 +1,5 @@
-//! The error codes an agent or a person can meet. Codes are a contract (stable, PascalCase); each has a
-//! suggestion that helps the caller recover. Messages are written where the fault is known.
+//! The error codes that an agent or a person can get. Codes are a contract (stable, PascalCase); each has a suggestion
+//! that helps the caller to recover. The message comes from the code that found the problem.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ macro_rules! codes {
                 match self { $(Self::$name => $meaning,)* }
             }
 
-            /// What the caller can do about it when nothing more specific is known.
+            /// What the caller can do, when nothing more specific is known.
             #[must_use]
             pub const fn suggestion(self) -> &'static str {
                 match self { $(Self::$name => $hint,)* }
@@ -35,49 +35,50 @@ macro_rules! codes {
 }
 
 codes! {
-    UnknownTool = "UnknownTool", "no tool of that name is offered to this caller", "list the tools first and use one of their names";
-    InvalidArguments = "InvalidArguments", "the arguments do not fit the tool's schema", "read the tool's input schema and correct the named argument";
-    FileNotFound = "FileNotFound", "there is no such file or folder", "check the path, or use list_files to see what is there";
-    NotAFile = "NotAFile", "the path is not a regular file", "use list_files for folders; devices, sockets and pipes are never opened";
-    FileProtected = "FileProtected", "the operating system does not let the file be changed", "ask the user to change the owner, the permissions or the attributes of the file or its folder";
+    UnknownTool = "UnknownTool", "no tool with this name is available to this caller", "list the tools and use one of their names";
+    InvalidArguments = "InvalidArguments", "the arguments do not match the tool's schema", "read the tool's input schema and correct the argument that the message names";
+    FileNotFound = "FileNotFound", "the file or directory does not exist", "check the path, or use list_files to see what exists";
+    NotAFile = "NotAFile", "the path is not a regular file", "use list_files for directories; devices, sockets and pipes are never opened";
+    FileProtected = "FileProtected", "the operating system does not allow changing the file", "ask the user to change the owner, the permissions or the attributes of the file or its directory";
     BinaryFile = "BinaryFile", "the file is not text", "only text, PDF and common image files are returned";
-    TooLarge = "TooLarge", "the file is larger than the configured cap", "ask for a line range, or search instead of reading";
+    TooLarge = "TooLarge", "the content is larger than the configured limit", "request a line range, or search instead of reading";
     NotUtf8 = "NotUtf8", "the text is not valid UTF-8", "ask the user to convert the file, or search it instead";
     MatchCountMismatch = "MatchCountMismatch", "the number of matches differs from the expected count", "read the file again and make the pattern match exactly the expected number of times";
     OverlappingEdits = "OverlappingEdits", "two edits touch the same bytes", "merge the overlapping edits into one";
-    ResourceBusy = "ResourceBusy", "another call holds the file", "wait a moment and try again";
+    ResourceBusy = "ResourceBusy", "another call has locked the file", "wait a moment and try again";
     StaleBase = "StaleBase", "the file changed since it was read", "read the file again and repeat the change";
-    ProposalNotFound = "ProposalNotFound", "there is no such proposal", "list the proposals, or propose the change again";
+    ProposalNotFound = "ProposalNotFound", "the proposal does not exist", "list the proposals, or propose the change again";
     ProposalExpired = "ProposalExpired", "the proposal is past its deadline", "propose the change again";
     ProposalUsed = "ProposalUsed", "the proposal was already applied or rejected", "propose the change again if it is still wanted";
-    PathMismatch = "PathMismatch", "the path differs from the proposal's", "apply the proposal with the path it was made for";
-    PermissionDenied = "PermissionDenied", "the role does not permit this", "use a tool that this role may use, or ask the user for another role";
-    ScopeViolation = "ScopeViolation", "the path leads outside the service's scope", "stay inside the service root, or use `project:` with one of the shared folders";
-    BlockedPath = "BlockedPath", "the path is in a blocked zone", "this file is never given to agents; ask the user for what you need from it";
-    CrossDevice = "CrossDevice", "the path crosses onto another device", "stay on the file system of the service root";
-    CreateNotAllowed = "CreateNotAllowed", "new files are not allowed there", "create the file in one of the configured folders";
+    PathMismatch = "PathMismatch", "the path differs from the proposal's", "apply the proposal with the path that it was made for";
+    PermissionDenied = "PermissionDenied", "the role does not permit this", "use a tool that the role permits, or ask the user for another role";
+    ScopeViolation = "ScopeViolation", "the path is outside the scope of the service", "stay inside the service root, or use `project:` with one of the shared directories";
+    BlockedPath = "BlockedPath", "the path is blocked", "agents can never use this file; ask the user for what you need from it";
+    CrossDevice = "CrossDevice", "the path is on another device", "stay on the file system of the service root";
+    CreateNotAllowed = "CreateNotAllowed", "new files are not allowed there", "create the file in one of the configured directories";
     CommandNotAllowed = "CommandNotAllowed", "the command is not allowed", "use one of the allowed commands or a typed tool";
-    NetworkDenied = "NetworkDenied", "the network policy refuses the destination", "use an allowed host, or ask the user to allow this one";
+    NetworkDenied = "NetworkDenied", "the network policy denies the destination", "use an allowed host, or ask the user to allow this one";
     SecretScopeDenied = "SecretScopeDenied", "the secret scope is not allowed here", "use a tool that declares this secret scope";
-    SecretInContent = "SecretInContent", "the content holds a secret", "remove the secret and refer to it by name";
-    Timeout = "Timeout", "the call ran past its deadline", "ask for less at once, or raise the timeout within its limit";
-    SecurityError = "SecurityError", "the pattern is over its budget", "simplify the pattern: fewer repetitions, no nesting of them, a literal where possible";
-    ApprovalRejected = "ApprovalRejected", "a human is needed and did not agree", "do something else, or ask the user why";
-    ApprovalTimeout = "ApprovalTimeout", "nobody decided in time", "ask again when somebody is there to decide";
-    SessionSuspended = "SessionSuspended", "the session is suspended", "stop and tell the user; `vambrace session resume` lifts it";
-    SandboxUnavailable = "SandboxUnavailable", "the sandbox that the policy demands is not available", "run `vambrace doctor` to see what is missing";
-    AuditUnavailable = "AuditUnavailable", "the ledger cannot be written", "nothing runs unrecorded: tell the user to run `vambrace doctor`";
+    SecretInContent = "SecretInContent", "the content contains a secret", "remove the secret and refer to it by name";
+    Timeout = "Timeout", "the call ran past its deadline", "request less at once, or raise the timeout within its limit";
+    SecurityError = "SecurityError", "the pattern exceeds its time or size limit", "simplify the pattern: fewer repetitions, no nested ones, a literal where possible";
+    ApprovalRejected = "ApprovalRejected", "an approval is required and was rejected", "do something else, or ask the user why";
+    ApprovalTimeout = "ApprovalTimeout", "no person decided in time", "ask again when a person is available to decide";
+    SessionSuspended = "SessionSuspended", "the session is suspended", "stop and tell the user; `vambrace session resume` resumes it";
+    SandboxUnavailable = "SandboxUnavailable", "the sandbox that the policy requires is not available", "run `vambrace doctor` to see what is missing";
+    AuditUnavailable = "AuditUnavailable", "the ledger cannot be written", "no call runs unrecorded: tell the user to run `vambrace doctor`";
     UpstreamError = "UpstreamError", "another server failed", "try again later, or tell the user";
-    RateLimited = "RateLimited", "too many calls", "wait for the time given, then go on more slowly";
+    RateLimited = "RateLimited", "too many calls", "wait as long as the message says, then continue at a lower rate";
     Cancelled = "Cancelled", "the call was cancelled", "call again if it is still wanted";
-    OutcomeUnknown = "OutcomeUnknown", "the call was started and its end is not known", "look at the state before repeating it";
-    Internal = "Internal", "an internal fault", "tell the user; `vambrace timeline` shows the call";
-    Policy = "E_POLICY", "a declared tool policy refuses this", "call the tool within its declared policy";
-    DeclaredTimeout = "E_TIMEOUT", "a declared tool ran past its timeout", "ask for less at once, or raise timeout_sec in the tool's spec";
+    OutcomeUnknown = "OutcomeUnknown", "the call was started and its outcome is not known", "check the state before you repeat it";
+    Internal = "Internal", "an internal error", "tell the user; `vambrace timeline` shows the call";
+    Policy = "E_POLICY", "a declared tool policy denies this", "call the tool within its declared policy";
+    DeclaredTimeout = "E_TIMEOUT", "a declared tool ran past its timeout", "request less at once, or raise timeout_sec in the tool's spec";
 }
 
 impl ErrorCode {
-    /// The kind of violation a refusal with this code is, if it is one: something was attempted that is not allowed.
+    /// The kind of violation that a denial with this code counts as, if it does: the caller attempted something that is
+    /// not allowed.
     #[must_use]
     pub fn violation(self) -> Option<&'static str> {
         match self {
@@ -103,7 +104,7 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// What went wrong, for the caller: a code to branch on, a sentence, and a way on.
+/// An error for the caller: a code to branch on, a message, and a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
@@ -121,7 +122,7 @@ impl CallError {
         Self { code, message: message.into(), suggestion: code.suggestion().to_owned() }
     }
 
-    /// Replaces the suggestion by a more specific one.
+    /// Replaces the suggestion with a more specific one.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = suggestion.into();
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_unique_and_suggests_something() {
+    fn every_code_is_unique_and_has_a_suggestion() {
         let mut seen = std::collections::BTreeSet::new();
         for code in ErrorCode::ALL {
             assert!(seen.insert(code.as_str()), "{code} twice");

@@ -1,28 +1,29 @@
-//! The explanation of a decision: the same object for the command line, the console, the ledger and a card.
+//! The explanation of a policy decision: the same JSON object for the command line, the console, the ledger and an
+//! approval request.
 
 use serde_json::{Value, json};
 
 use crate::fence::Fence;
 use crate::plan::Plan;
-use crate::policy::Decision;
+use crate::policy::PolicyDecision;
 use crate::settle::Settlement;
 use crate::verdict::{Reason, Verdict};
 
-/// Tells a decision: every layer's verdict with its reasons, the fence, and what would help.
+/// Explains a decision: the verdict of every layer with its reasons, the fence, and the open obligations.
 #[must_use]
-pub fn explain(plan: &Plan, decision: &Decision, settlement: &Settlement, revision: &str) -> Value {
+pub fn explain(plan: &Plan, decision: &PolicyDecision, settlement: &Settlement, revision: &str) -> Value {
     let layers: Vec<Value> = decision
         .layers
         .iter()
         .map(|judgement| {
-            json!({"layer": judgement.layer.as_str(), "verdict": judgement.verdict.answer().as_str(),
+            json!({"layer": judgement.layer.as_str(), "verdict": judgement.verdict.kind().as_str(),
                    "reasons": every_reason(&judgement.verdict)})
         })
         .collect();
     let (answer, discharged, open) = match settlement {
         Settlement::Permitted(permit) => ("allow", permit.vouchers().to_vec(), Vec::new()),
-        Settlement::Waiting(open) => ("ask", Vec::new(), open.iter().map(tell).collect()),
-        Settlement::Refused { .. } => ("deny", Vec::new(), Vec::new()),
+        Settlement::Waiting(open) => ("ask", Vec::new(), open.iter().map(reason_json).collect()),
+        Settlement::Denied { .. } => ("deny", Vec::new(), Vec::new()),
     };
     json!({
         "verdict": answer,
@@ -32,31 +33,32 @@ pub fn explain(plan: &Plan, decision: &Decision, settlement: &Settlement, revisi
         "digest": decision.digest.to_string(),
         "policy": revision,
         "layers": layers,
-        "causes": decision.verdict.causes().map(tell).collect::<Vec<_>>(),
-        "envelope": fence(&decision.fence),
+        "causes": decision.verdict.causes().map(reason_json).collect::<Vec<_>>(),
+        "envelope": fence_json(&decision.fence),
         "discharged": discharged,
         "open": open,
     })
 }
 
 fn every_reason(verdict: &Verdict) -> Vec<Value> {
-    let denials = verdict.denials().map(|denial| judged(&denial.reason, "deny", Some(denial.code.as_str())));
-    let asks = verdict.obligations().map(|ask| judged(&ask.reason, "ask", None));
+    let denials =
+        verdict.denials().map(|denial| layer_reason_json(&denial.reason, "deny", Some(denial.code.as_str())));
+    let asks = verdict.obligations().map(|ask| layer_reason_json(&ask.reason, "ask", None));
     denials.chain(asks).collect()
 }
 
-fn tell(reason: &Reason) -> Value {
+fn reason_json(reason: &Reason) -> Value {
     json!({"layer": reason.layer.as_str(), "rule": reason.rule, "at": reason.at.to_string(),
            "about": reason.about, "why": reason.why})
 }
 
-fn judged(reason: &Reason, verdict: &str, code: Option<&str>) -> Value {
+fn layer_reason_json(reason: &Reason, verdict: &str, code: Option<&str>) -> Value {
     json!({"verdict": verdict, "code": code, "rule": reason.rule, "at": reason.at.to_string(), "about": reason.about,
            "why": reason.why})
 }
 
-fn fence(fence: &Fence) -> Value {
-    let paths = |fence: &crate::fence::PathFence| fence.words();
+fn fence_json(fence: &Fence) -> Value {
+    let paths = |fence: &crate::fence::PathFence| fence.describe();
     json!({"read": paths(&fence.read), "write": paths(&fence.write),
-           "hosts": fence.hosts.words(), "secrets": fence.secrets.words()})
+           "hosts": fence.hosts.describe(), "secrets": fence.secrets.describe()})
 }

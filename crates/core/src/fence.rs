@@ -1,15 +1,15 @@
-//! The fence (the envelope of an explanation): what a call may touch while it runs. Each layer contributes one; the
-//! call runs inside the meet of them all. A fence is a list of conditions that must all hold, so the meet is the
-//! concatenation and can only shrink.
+//! The fence (`envelope` in an explanation): what a call may use while it runs. Each layer contributes one; the call runs
+//! inside the meet of all. A fence is a list of conditions that must all hold, so the meet is their concatenation and can
+//! only shrink.
 
 use std::sync::Arc;
 
 use crate::glob::PathGlobs;
-use crate::network::Reach;
+use crate::network::NetworkFence;
 use crate::path::ScopedPath;
 use crate::tool::{NamePolicy, wildcard};
 
-/// Which paths may be touched: inside every `only`, outside every `never`.
+/// Which paths may be used: inside every `only`, outside every `never`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PathFence {
     only: Vec<Arc<PathGlobs>>,
@@ -17,31 +17,31 @@ pub struct PathFence {
 }
 
 impl PathFence {
-    /// Inside these.
+    /// Only paths that match.
     #[must_use]
     pub fn only(globs: Arc<PathGlobs>) -> Self {
         Self { only: vec![globs], never: Vec::new() }
     }
 
-    /// Takes these out.
-    pub fn forbid(&mut self, globs: &Arc<PathGlobs>) {
+    /// Excludes paths that match.
+    pub fn exclude(&mut self, globs: &Arc<PathGlobs>) {
         self.never.push(Arc::clone(globs));
     }
 
-    /// Nothing at all.
+    /// No path.
     #[must_use]
     pub fn nothing() -> Self {
         Self::only(Arc::new(PathGlobs::none()))
     }
 
-    /// Whether a path is inside.
+    /// Whether a path is inside the fence.
     #[must_use]
     pub fn admits(&self, path: &ScopedPath) -> bool {
         self.only.iter().all(|globs| globs.matches(path))
             && !self.never.iter().any(|globs| globs.matches(path))
     }
 
-    /// Whether every path is inside, so that a walker need not ask.
+    /// Whether every path is inside, so that a walk can skip the check.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.only.is_empty() && self.never.is_empty()
@@ -52,9 +52,9 @@ impl PathFence {
         self.never.extend(other.never.iter().cloned());
     }
 
-    /// For explanations: the globs, the forbidden ones with a leading `!`; `nothing` where nothing is inside.
+    /// For explanations: the globs, excluded ones with a leading `!`; `nothing` if no path is inside.
     #[must_use]
-    pub fn words(&self) -> Vec<String> {
+    pub fn describe(&self) -> Vec<String> {
         if self.only.iter().any(|globs| globs.globs().is_empty()) {
             return vec!["nothing".to_owned()];
         }
@@ -64,14 +64,14 @@ impl PathFence {
     }
 }
 
-/// Which names (hosts, secret scopes) may be touched: those that every list matches.
+/// Which names (hosts, secret scopes) may be used: those that every list matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameFence {
     lists: Vec<Vec<String>>,
 }
 
 impl NameFence {
-    /// What a declared policy lets through.
+    /// The names that a declared policy admits.
     #[must_use]
     pub fn of(policy: &NamePolicy) -> Self {
         match policy {
@@ -81,7 +81,7 @@ impl NameFence {
         }
     }
 
-    /// Whether a name is inside.
+    /// Whether a name is inside the fence.
     #[must_use]
     pub fn admits(&self, name: &str) -> bool {
         self.lists.iter().all(|list| list.iter().any(|pattern| wildcard(pattern, name)))
@@ -91,46 +91,46 @@ impl NameFence {
         self.lists.extend(other.lists.iter().cloned());
     }
 
-    /// For explanations.
+    /// For explanations: the admitted patterns; `None` if every name is admitted.
     #[must_use]
-    pub fn words(&self) -> Option<Vec<String>> {
+    pub fn describe(&self) -> Option<Vec<String>> {
         let first = self.lists.first()?;
         Some(first.iter().filter(|name| self.admits(name)).cloned().collect())
     }
 }
 
-/// Everything a call may touch.
+/// Everything that a call may use.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fence {
     /// Paths it may read.
     pub read: PathFence,
-    /// Where every other name of a file that it reads must lie: a hard link is no way around a rule.
-    pub kin: PathFence,
+    /// Where every other hard link of a file that it reads must lie, so that a hard link cannot bypass a rule.
+    pub hard_links: PathFence,
     /// Paths it may create, modify or delete.
     pub write: PathFence,
     /// Hosts it may connect to.
     pub hosts: NameFence,
-    /// What of the network it may reach, wherever it is led; nothing where no layer says.
-    pub reach: Reach,
+    /// Destinations it may reach, redirects and resolved addresses included; none if no layer sets a list.
+    pub network: NetworkFence,
     /// Secret scopes it may use.
     pub secrets: NameFence,
 }
 
 impl Fence {
-    /// Inside these paths, whatever is done to them.
+    /// Inside these paths, for every kind of access.
     #[must_use]
     pub fn inside(globs: &Arc<PathGlobs>) -> Self {
         let only = || PathFence::only(Arc::clone(globs));
-        Self { read: only(), kin: only(), write: only(), ..Self::default() }
+        Self { read: only(), hard_links: only(), write: only(), ..Self::default() }
     }
 
-    /// Narrows to what the other also admits.
+    /// Narrows to what the other fence also admits.
     pub fn meet(&mut self, other: &Self) {
         self.read.meet(&other.read);
-        self.kin.meet(&other.kin);
+        self.hard_links.meet(&other.hard_links);
         self.write.meet(&other.write);
         self.hosts.meet(&other.hosts);
-        self.reach.meet(&other.reach);
+        self.network.meet(&other.network);
         self.secrets.meet(&other.secrets);
     }
 }

@@ -1,40 +1,40 @@
-//! Path globs of rules, roles and skills. A glob that names a folder means everything below it: a path matches when it,
-//! or a folder above it, does. `project:` globs are relative to the project root, others to the service root.
+//! Path globs of rules, roles and skills. A glob that names a directory includes everything below it: a path matches if
+//! it, or a directory above it, matches. `project:` globs are relative to the project root, others to the service root.
 //!
-//! A file that moves the service root must not move the rules above it. So what *narrows* is compared with every
-//! spelling of a path, from the project root down to the service root, and what *permits* only with the one that its
-//! writer saw.
+//! A file that sets the service root must not change the meaning of rules in the layers above it. So globs that *narrow*
+//! are compared with the path relative to every directory from the project root down to the service root, and globs that
+//! *permit* only relative to the root that their author saw.
 
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::block::BadPattern;
+use crate::blocked_paths::BadPattern;
 use crate::path::{ScopedPath, Zone};
 
-/// What the globs of one writer stand on.
+/// The roots that the globs of one author are relative to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ground {
-    /// The service root in force, relative to the project root; empty for the project root itself.
+pub struct GlobRoots {
+    /// The effective service root, relative to the project root; empty for the project root itself.
     pub service_root: String,
-    /// The service root that the writer saw.
-    pub seen: String,
+    /// The service root at the time when the author wrote the globs.
+    pub author_root: String,
 }
 
-impl Ground {
-    /// The project root is the service root.
+impl GlobRoots {
+    /// For a service root that is the project root.
     #[must_use]
     pub fn plain() -> Self {
         Self::default()
     }
 }
 
-/// What globs are for.
+/// Whether globs narrow or permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// They take away: any spelling of a path will do.
+pub enum GlobPurpose {
+    /// They deny or ask: a match relative to any root counts.
     Narrow,
-    /// They give: only the spelling that their writer meant.
+    /// They permit: only a match relative to the root that their author saw counts.
     Permit,
 }
 
@@ -43,17 +43,17 @@ pub enum Purpose {
 pub struct PathGlobs {
     globs: Arc<[String]>,
     service_root: Arc<str>,
-    /// Compared with the path from the project root, and from every folder down to the service root.
-    anywhere: Placed,
-    /// Compared with the path from the project root.
-    from_project: Placed,
+    /// Matched against the path relative to the project root and to every directory down to the service root.
+    anywhere: IndexedGlobs,
+    /// Matched against the path relative to the project root.
+    from_project: IndexedGlobs,
 }
 
-/// Globs with their places in the whole list.
+/// Globs with their indices in the whole list.
 #[derive(Debug, Clone)]
-struct Placed {
+struct IndexedGlobs {
     set: GlobSet,
-    places: Vec<usize>,
+    indices: Vec<usize>,
 }
 
 impl PartialEq for PathGlobs {
@@ -63,33 +63,35 @@ impl PartialEq for PathGlobs {
 }
 
 impl PathGlobs {
-    /// Compiles.
+    /// Compiles the globs.
     pub fn new<S: AsRef<str>>(
         globs: impl IntoIterator<Item = S>,
-        purpose: Purpose,
-        ground: &Ground,
+        purpose: GlobPurpose,
+        roots: &GlobRoots,
     ) -> Result<Self, BadPattern> {
         let globs: Arc<[String]> = globs.into_iter().map(|glob| glob.as_ref().to_owned()).collect();
         let (mut anywhere, mut from_project) = (Vec::new(), Vec::new());
-        for (place, glob) in globs.iter().enumerate() {
+        for (index, glob) in globs.iter().enumerate() {
             match (glob.strip_prefix("project:"), purpose) {
-                (Some(rest), _) => from_project.push((place, glob, named(rest, ""))),
-                (None, Purpose::Narrow) => anywhere.push((place, glob, named(glob, ""))),
-                (None, Purpose::Permit) => from_project.push((place, glob, named(glob, &ground.seen))),
+                (Some(rest), _) => from_project.push((index, glob, normalized(rest, ""))),
+                (None, GlobPurpose::Narrow) => anywhere.push((index, glob, normalized(glob, ""))),
+                (None, GlobPurpose::Permit) => {
+                    from_project.push((index, glob, normalized(glob, &roots.author_root)))
+                }
             }
         }
         Ok(Self {
-            service_root: ground.service_root.as_str().into(),
-            anywhere: Placed::new(anywhere)?,
-            from_project: Placed::new(from_project)?,
+            service_root: roots.service_root.as_str().into(),
+            anywhere: IndexedGlobs::new(anywhere)?,
+            from_project: IndexedGlobs::new(from_project)?,
             globs,
         })
     }
 
-    /// No globs: nothing matches.
+    /// An empty list: nothing matches.
     #[must_use]
     pub fn none() -> Self {
-        let none = Placed { set: GlobSet::empty(), places: Vec::new() };
+        let none = IndexedGlobs { set: GlobSet::empty(), indices: Vec::new() };
         Self { globs: Arc::new([]), service_root: "".into(), anywhere: none.clone(), from_project: none }
     }
 
@@ -99,40 +101,40 @@ impl PathGlobs {
         &self.globs
     }
 
-    /// Whether one of them matches.
+    /// Whether one of the globs matches.
     #[must_use]
     pub fn matches(&self, path: &ScopedPath) -> bool {
-        let place = self.place(path);
-        self.from_project.is_match(&place)
-            || self.spellings(path, &place).any(|spelling| self.anywhere.is_match(spelling))
+        let full_path = self.project_path(path);
+        self.from_project.is_match(&full_path)
+            || self.relative_forms(path, &full_path).any(|form| self.anywhere.is_match(form))
     }
 
-    /// Which of them match, by their place in the list, in order.
+    /// The indices of the globs that match, in order.
     #[must_use]
     pub fn matching(&self, path: &ScopedPath) -> Vec<usize> {
-        let mut places = Vec::new();
-        let place = self.place(path);
-        self.from_project.each_match(&place, &mut |hit| places.push(hit));
-        for spelling in self.spellings(path, &place) {
-            self.anywhere.each_match(spelling, &mut |hit| places.push(hit));
+        let mut indices = Vec::new();
+        let full_path = self.project_path(path);
+        self.from_project.each_match(&full_path, &mut |hit| indices.push(hit));
+        for form in self.relative_forms(path, &full_path) {
+            self.anywhere.each_match(form, &mut |hit| indices.push(hit));
         }
-        places.sort_unstable();
-        places.dedup();
-        places
+        indices.sort_unstable();
+        indices.dedup();
+        indices
     }
 
-    /// The path from the project root, and from each folder on the way to the service root.
-    fn spellings<'a>(&self, path: &ScopedPath, place: &'a str) -> impl Iterator<Item = &'a str> {
+    /// The path relative to the project root and to each directory down to the service root.
+    fn relative_forms<'a>(&self, path: &ScopedPath, full_path: &'a str) -> impl Iterator<Item = &'a str> {
         let steps = match path.zone() {
             Zone::Service => self.service_root.split('/').filter(|name| !name.is_empty()).count(),
             Zone::Project => 0,
         };
-        std::iter::successors(Some(place), |rest| rest.split_once('/').map(|(_, below)| below))
+        std::iter::successors(Some(full_path), |rest| rest.split_once('/').map(|(_, below)| below))
             .take(steps + 1)
     }
 
-    /// The path from the project root.
-    fn place(&self, path: &ScopedPath) -> String {
+    /// The path relative to the project root.
+    fn project_path(&self, path: &ScopedPath) -> String {
         match path.zone() {
             Zone::Project => path.relative().to_owned(),
             Zone::Service => join(&self.service_root, path.relative()),
@@ -140,60 +142,60 @@ impl PathGlobs {
     }
 }
 
-impl Placed {
-    /// Each glob twice: the thing itself, and everything below it.
+impl IndexedGlobs {
+    /// Adds each glob twice: for the path itself, and for everything below it.
     fn new(globs: Vec<(usize, &String, String)>) -> Result<Self, BadPattern> {
         let mut set = GlobSetBuilder::new();
-        let mut places = Vec::new();
-        for (place, written, glob) in globs {
+        let mut indices = Vec::new();
+        for (index, written, glob) in globs {
             let below = format!("{glob}/**");
             for glob in [glob, below] {
                 let bad = |why: String| BadPattern { pattern: written.clone(), why };
                 let built = GlobBuilder::new(&glob).literal_separator(true).build();
                 set.add(built.map_err(|error| bad(error.kind().to_string()))?);
-                places.push(place);
+                indices.push(index);
             }
         }
         let set =
             set.build().map_err(|error| BadPattern { pattern: String::new(), why: error.to_string() })?;
-        Ok(Self { set, places })
+        Ok(Self { set, indices })
     }
 
     fn each_match(&self, path: &str, found: &mut dyn FnMut(usize)) {
-        if self.places.is_empty() {
+        if self.indices.is_empty() {
             return;
         }
         let hits = self.set.matches(path);
-        hits.iter().filter_map(|hit| self.places.get(*hit)).for_each(|place| found(*place));
+        hits.iter().filter_map(|hit| self.indices.get(*hit)).for_each(|index| found(*index));
     }
 
     fn is_match(&self, path: &str) -> bool {
-        !self.places.is_empty() && self.set.is_match(path)
+        !self.indices.is_empty() && self.set.is_match(path)
     }
 }
 
-/// The glob as the matcher wants it: clean, a bare name at any depth below where its writer stood.
-fn named(glob: &str, seen: &str) -> String {
+/// Normalizes a glob for the matcher; a bare name matches at any depth below the root that the author saw.
+fn normalized(glob: &str, root: &str) -> String {
     let names: Vec<&str> = glob.split('/').filter(|name| !name.is_empty() && *name != ".").collect();
-    // A trailing `**` adds nothing: a folder means everything below it.
+    // A trailing `**` is redundant: a directory includes everything below it.
     let names = match names.as_slice() {
         [names @ .., "**"] if !names.is_empty() => names,
         names => names,
     };
     match names {
-        [] => join(seen, "**"),
+        [] => join(root, "**"),
         [name] if !glob.trim_start_matches("./").contains('/') && *name != "**" => {
-            join(seen, &format!("**/{name}"))
+            join(root, &format!("**/{name}"))
         }
-        names => join(seen, &names.join("/")),
+        names => join(root, &names.join("/")),
     }
 }
 
-fn join(folder: &str, rest: &str) -> String {
-    match (folder, rest) {
+fn join(directory: &str, rest: &str) -> String {
+    match (directory, rest) {
         ("" | ".", rest) => rest.to_owned(),
-        (folder, "") => folder.to_owned(),
-        (folder, rest) => format!("{folder}/{rest}"),
+        (directory, "") => directory.to_owned(),
+        (directory, rest) => format!("{directory}/{rest}"),
     }
 }
 
@@ -202,15 +204,15 @@ mod tests {
     use super::*;
     use crate::path::AskedPath;
 
-    fn check(purpose: Purpose, ground: &Ground, glob: &str, path: &str, expected: bool) {
-        let globs = PathGlobs::new([glob], purpose, ground).unwrap();
+    fn check(purpose: GlobPurpose, roots: &GlobRoots, glob: &str, path: &str, expected: bool) {
+        let globs = PathGlobs::new([glob], purpose, roots).unwrap();
         let path = AskedPath::new(path).parse().unwrap();
         assert_eq!(globs.matches(&path), expected, "{glob} {path} {purpose:?}");
         assert_eq!(!globs.matching(&path).is_empty(), expected);
     }
 
     #[test]
-    fn globs_mean_what_people_expect() {
+    fn globs_match_as_documented() {
         for (glob, path, expected) in [
             ("docs/", "docs/a/b.md", true),
             ("docs/", "docs", true),
@@ -235,14 +237,14 @@ mod tests {
             ("project:shared/", "shared/x", true),
             ("project:*.md", "a/x.md", true),
         ] {
-            check(Purpose::Narrow, &Ground::plain(), glob, path, expected);
-            check(Purpose::Permit, &Ground::plain(), glob, path, expected);
+            check(GlobPurpose::Narrow, &GlobRoots::plain(), glob, path, expected);
+            check(GlobPurpose::Permit, &GlobRoots::plain(), glob, path, expected);
         }
     }
 
     #[test]
-    fn moving_the_service_root_moves_no_rule() {
-        let moved = Ground { service_root: "svc/a".to_owned(), seen: String::new() };
+    fn moving_the_service_root_does_not_move_rules_above_it() {
+        let moved = GlobRoots { service_root: "svc/a".to_owned(), author_root: String::new() };
         for (glob, path, narrows, permits) in [
             ("svc/a/prod.yaml", "prod.yaml", true, true),
             ("a/prod.yaml", "prod.yaml", true, false),
@@ -253,12 +255,12 @@ mod tests {
             ("shared/", "project:shared/a", true, true),
             ("other/", "docs/x", false, false),
         ] {
-            check(Purpose::Narrow, &moved, glob, path, narrows);
-            check(Purpose::Permit, &moved, glob, path, permits);
+            check(GlobPurpose::Narrow, &moved, glob, path, narrows);
+            check(GlobPurpose::Permit, &moved, glob, path, permits);
         }
-        let own = Ground { service_root: "svc/a".to_owned(), seen: "svc/a".to_owned() };
-        check(Purpose::Permit, &own, "docs/", "docs/x", true);
-        check(Purpose::Permit, &own, "*.md", "x/y.md", true);
-        check(Purpose::Permit, &own, "*.md", "project:shared/y.md", false);
+        let own = GlobRoots { service_root: "svc/a".to_owned(), author_root: "svc/a".to_owned() };
+        check(GlobPurpose::Permit, &own, "docs/", "docs/x", true);
+        check(GlobPurpose::Permit, &own, "*.md", "x/y.md", true);
+        check(GlobPurpose::Permit, &own, "*.md", "project:shared/y.md", false);
     }
 }

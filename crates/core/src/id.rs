@@ -1,14 +1,14 @@
-//! Names that point at one thing each. An [`Id`] is one that this program made: a call, a session, a writer. Plain
-//! characters only, so it can stand in a line, a file name or a prompt as it is. What an agent sends as an id is
-//! text for the redactor instead.
+//! Identifiers. An [`Id`] is made by this program: for a call, a session, a writer. It has plain characters only, so it
+//! needs no escaping in a line, a file name or a prompt. An id that an agent sends is untrusted text and goes through
+//! the redactor instead.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest id.
-const MAX: usize = 128;
+/// Maximum length of an id, in bytes.
+const MAX_ID_BYTES: usize = 128;
 
-/// An id made by us.
+/// An id made by this program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(Box<str>);
 
@@ -18,19 +18,19 @@ pub struct Id(Box<str>);
 pub struct BadId;
 
 impl Id {
-    /// Checks the form. Never make an id of text that an agent sent.
+    /// Checks the form. Never call this with text that an agent sent.
     pub fn new(text: &str) -> Result<Self, BadId> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-        if text.is_empty() || text.len() > MAX || !text.bytes().all(plain) {
+        if text.is_empty() || text.len() > MAX_ID_BYTES || !text.bytes().all(plain) {
             return Err(BadId);
         }
         Ok(Self(text.into()))
     }
 
-    /// An id that sorts by time (the layout of a version 7 UUID), so that tables keyed by it only grow at
-    /// their end. Clock and randomness are handed in.
+    /// An id that sorts by time (the layout of a version 7 UUID), so that tables keyed by it only grow at the end. The
+    /// caller passes time and random bytes.
     #[must_use]
-    pub fn timed(prefix: &'static str, millis: u64, random: [u8; 10]) -> Self {
+    pub fn time_ordered(prefix: &'static str, millis: u64, random: [u8; 10]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j] = random;
         let random_a = u16::from_be_bytes([a, b]) & 0x0fff | 0x7000;
         let random_b = u16::from_be_bytes([c, d]) & 0x3fff | 0x8000;
@@ -65,7 +65,7 @@ macro_rules! ids {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes the name as it is.
+            /// Wraps the name; no checks.
             pub fn new(name: impl AsRef<str>) -> Self {
                 Self(name.as_ref().into())
             }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_characters_make_an_id() {
+    fn id_has_plain_characters_only() {
         for good in ["w-1", "hitl-0123", "a.b:c_d", &"x".repeat(128)] {
             assert!(Id::new(good).is_ok(), "{good}");
         }
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn timed_ids_sort_by_time_whatever_the_randomness() {
-        let early = Id::timed("c-", 1_700_000_000_000, [0xff; 10]);
-        let late = Id::timed("c-", 1_700_000_000_001, [0; 10]);
+    fn time_ordered_ids_sort_by_time_whatever_the_random_bytes() {
+        let early = Id::time_ordered("c-", 1_700_000_000_000, [0xff; 10]);
+        let late = Id::time_ordered("c-", 1_700_000_000_001, [0; 10]);
         assert!(early < late);
         assert_eq!(late.as_str(), "c-018bcfe5-6801-7000-8000-000000000000");
         assert!(Id::new(early.as_str()).is_ok());

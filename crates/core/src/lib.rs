@@ -1,7 +1,7 @@
-//! Vocabulary and decisions of Vambrace. No input or output, no clock, no randomness: the same input gives
-//! the same verdict, so everything here can be tested as a table or a property.
+//! Vocabulary and policy decisions of Vambrace. No I/O, no clock, no randomness: the same input gives the same
+//! verdict, so everything here can be tested with tables and properties.
 
-pub mod block;
+pub mod blocked_paths;
 pub mod change;
 pub mod clock;
 pub mod config;
@@ -11,9 +11,9 @@ pub mod effect;
 pub mod error;
 pub mod explain;
 pub mod fence;
+pub mod git_repository;
 pub mod glob;
 pub mod id;
-pub mod near;
 pub mod network;
 pub mod path;
 pub mod plan;
@@ -21,13 +21,13 @@ pub mod policy;
 pub mod principal;
 pub mod quote;
 pub mod redacted;
-pub mod repository;
 pub mod risk;
 pub mod role;
 pub mod rule;
 pub mod session;
 pub mod settle;
 pub mod skill;
+pub mod suggest;
 pub mod timestamp;
 pub mod tool;
 pub mod verdict;

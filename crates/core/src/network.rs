@@ -1,17 +1,17 @@
-//! What of the network may be reached: names and addresses in one canonical form, rules over them, and the decision.
-//! Pure; whoever resolves, dials and listens is the gate (`crates/egress`).
+//! Which destinations a program may connect to: host names and addresses in canonical form, rules over them, and the
+//! decision. Pure: the egress gate (`crates/egress`) resolves names, connects and listens.
 //!
-//! **Invariants.** A name is compared only as a [`HostName`]. A name never makes a special address reachable. Several
-//! lists reach only what every one of them reaches ([`Reach`]).
+//! **Invariants.** Names are compared only as [`HostName`]. Allowing a name never makes a special address reachable.
+//! A [`NetworkFence`] of several rule lists allows only what each of them allows.
 
 pub mod address;
 pub mod decide;
-pub mod names;
-pub mod reach;
+pub mod fence;
+pub mod host_name;
 pub mod rule;
 
-pub use address::{Network, Special, special};
-pub use decide::{Destination, Reason, Rules, Verdict};
-pub use names::{BadName, HostName};
-pub use reach::Reach;
-pub use rule::{BadRule, Ports, Rule, Subject};
+pub use address::{IpNetwork, SpecialAddress, special};
+pub use decide::{Destination, NetworkDecision, NetworkReason, NetworkRules};
+pub use fence::NetworkFence;
+pub use host_name::{BadHostName, HostName};
+pub use rule::{BadNetworkRule, NetworkRule, NetworkSubject, PortSet};

@@ -1,16 +1,15 @@
-//! Paths as an agent asks for them, and as names inside the scope. An [`AskedPath`] is only words; a
-//! [`ScopedPath`] has passed the lexical rules and still opens nothing: opening is `workspace`'s, through
-//! a directory handle.
+//! Paths as an agent sends them, and paths inside the scope. An [`AskedPath`] is unchecked text; a [`ScopedPath`] has
+//! passed the lexical rules. Neither opens anything: the `workspace` crate opens files through a directory handle.
 
 use std::fmt;
 
 use crate::error::{CallError, ErrorCode};
 
-/// The longest path that is looked at.
+/// Maximum length of a path, in bytes.
 const MAX_PATH_BYTES: usize = 4096;
-/// The longest name of one file or folder on Linux.
+/// Maximum length of one path component on Linux, in bytes.
 const MAX_NAME_BYTES: usize = 255;
-/// The prefix that names the project root instead of the service root.
+/// Prefix of paths relative to the project root instead of the service root.
 const PROJECT_PREFIX: &str = "project:";
 
 /// Which root a path is relative to.
@@ -18,21 +17,21 @@ const PROJECT_PREFIX: &str = "project:";
 pub enum Zone {
     /// The service root: reading and writing.
     Service,
-    /// The project root: reading of shared folders only.
+    /// The project root: reading shared directories only.
     Project,
 }
 
-/// A path as it came from an agent: words, nothing more.
+/// A path as an agent sent it, unchecked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedPath(String);
 
 impl AskedPath {
-    /// Takes the words.
-    pub fn new(words: impl Into<String>) -> Self {
-        Self(words.into())
+    /// Wraps the text; no checks.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
     }
 
-    /// The words.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -42,25 +41,25 @@ impl AskedPath {
     /// `.` and repeated or trailing slashes are dropped.
     pub fn parse(&self) -> Result<ScopedPath, CallError> {
         let asked = self.0.as_str();
-        let refuse = |why: &str| {
+        let invalid = |why: &str| {
             let shown: String = asked.chars().take(200).collect();
             CallError::new(ErrorCode::ScopeViolation, format!("path `{}` {why}", shown.escape_debug()))
         };
         if asked.len() > MAX_PATH_BYTES {
-            return Err(refuse("is longer than 4096 bytes"));
+            return Err(invalid("is longer than 4096 bytes"));
         }
         if asked.contains('\0') {
-            return Err(refuse("contains a NUL character"));
+            return Err(invalid("contains a NUL character"));
         }
         let (zone, rest) = match asked.strip_prefix(PROJECT_PREFIX) {
             Some(rest) => (Zone::Project, rest),
             None => (Zone::Service, asked),
         };
         if rest.starts_with('/') {
-            return Err(refuse("is absolute").suggest("give the path relative to the service root"));
+            return Err(invalid("is absolute").suggest("give the path relative to the service root"));
         }
         if rest.starts_with('~') {
-            return Err(refuse("starts with `~`: home folders are out of scope").suggest(
+            return Err(invalid("starts with `~`: home directories are out of scope").suggest(
                 "give the path relative to the service root; `./~name` names a file called `~name`",
             ));
         }
@@ -68,9 +67,9 @@ impl AskedPath {
         for name in rest.split('/') {
             match name {
                 "" | "." => {}
-                ".." => return Err(refuse("contains `..`, which is always refused")),
+                ".." => return Err(invalid("contains `..`, which is never allowed")),
                 name if name.len() > MAX_NAME_BYTES => {
-                    return Err(refuse("has a name longer than 255 bytes"));
+                    return Err(invalid("has a name longer than 255 bytes"));
                 }
                 name => names.push(name),
             }
@@ -79,11 +78,11 @@ impl AskedPath {
     }
 }
 
-/// A path inside the scope: a zone and a clean relative path (no `.`, `..`, empty names; the root itself
-/// is the empty string).
+/// A path inside the scope: a zone and a normalized relative path (no `.`, `..` or empty names; the root itself is the
+/// empty string).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScopedPath {
-    // INVARIANT: `relative` is made of names joined by single slashes; no name is empty, `.` or `..`.
+    // INVARIANT: `relative` consists of names joined by single slashes; no name is empty, `.` or `..`.
     zone: Zone,
     relative: String,
 }
@@ -95,7 +94,7 @@ impl ScopedPath {
         Self { zone, relative: String::new() }
     }
 
-    /// The path of an entry found while walking; `None` when the name is not a plain name.
+    /// The path of a directory entry below this one; `None` if `name` is not a plain name.
     #[must_use]
     pub fn join(&self, name: &str) -> Option<Self> {
         if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
@@ -106,13 +105,13 @@ impl ScopedPath {
         Some(Self { zone: self.zone, relative })
     }
 
-    /// Which root it is relative to.
+    /// The root that it is relative to.
     #[must_use]
     pub fn zone(&self) -> Zone {
         self.zone
     }
 
-    /// Relative to its zone's root; empty for the root itself.
+    /// The path relative to the root of its zone; empty for the root itself.
     #[must_use]
     pub fn relative(&self) -> &str {
         &self.relative
@@ -134,7 +133,7 @@ impl fmt::Display for ScopedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.zone {
             Zone::Project => f.write_str(PROJECT_PREFIX)?,
-            // A file may be called `project:x` or `~x`; bare, that would name something else.
+            // A file may be called `project:x` or `~x`; without `./` that would parse as another path.
             Zone::Service if self.relative.starts_with(PROJECT_PREFIX) => f.write_str("./")?,
             Zone::Service => {}
         }
@@ -159,7 +158,7 @@ mod tests {
 
     // T12, B4
     #[test]
-    fn lexical_rules() {
+    fn lexical_rules_accept_and_reject() {
         check("src/main.rs", Some("src/main.rs"));
         check("./src//main.rs/", Some("src/main.rs"));
         check("", Some("."));
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_takes_plain_names_only() {
+    fn join_accepts_plain_names_only() {
         let root = ScopedPath::root(Zone::Service);
         assert_eq!(root.join("a").and_then(|a| a.join("b")).map(|b| b.to_string()).as_deref(), Some("a/b"));
         for bad in ["", ".", "..", "a/b", "a\0"] {

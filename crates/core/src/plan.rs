@@ -1,4 +1,4 @@
-//! A plan: validated arguments turned into effects, and the digest that every later permission is bound to.
+//! A plan: validated arguments and their effects, with the digest that every later permission is bound to.
 
 use std::sync::Arc;
 
@@ -8,39 +8,44 @@ use crate::digest::Digest;
 use crate::effect::Effect;
 use crate::error::CallError;
 use crate::risk::Risk;
-use crate::tool::ToolFacts;
+use crate::tool::ToolDescriptor;
 
 /// What a call would do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The tool.
-    pub tool: Arc<ToolFacts>,
+    pub tool: Arc<ToolDescriptor>,
     /// The arguments, validated.
     pub args: Value,
-    /// What they amount to.
+    /// What the call does.
     pub effects: Vec<Effect>,
-    /// What of the files it was worked out from: another content, another plan.
-    pub binds: Option<Digest>,
-    /// How risky that is.
+    /// Digest of the file content that the plan was made from: other content is another plan.
+    pub content_digest: Option<Digest>,
+    /// How risky the call is.
     pub risk: Risk,
-    /// Why the workspace refuses it, where it does: the effects are then told by name, nothing was opened.
-    pub refused: Option<CallError>,
+    /// Why the workspace denies it, if it does. The effects then come from the path names alone; no file was opened.
+    pub workspace_denial: Option<CallError>,
 }
 
 impl Plan {
-    /// Binds tool, arguments, effects and the content they were worked out from. The policy revision is deliberately not in it: it is recorded beside.
+    /// Digest over tool, arguments, effects and the content they were made from. The policy revision is deliberately
+    /// left out: it is recorded separately.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let args = canonical(&self.args);
         let effects: Vec<String> = self.effects.iter().map(Effect::canonical).collect();
-        let binds = self.binds.map(|digest| digest.to_string()).unwrap_or_default();
-        let parts =
-            [b"vambrace-plan-2", self.tool.name.as_str().as_bytes(), args.as_bytes(), binds.as_bytes()];
+        let content_digest = self.content_digest.map(|digest| digest.to_string()).unwrap_or_default();
+        let parts = [
+            b"vambrace-plan-2",
+            self.tool.name.as_str().as_bytes(),
+            args.as_bytes(),
+            content_digest.as_bytes(),
+        ];
         Digest::of_parts(parts.into_iter().chain(effects.iter().map(String::as_bytes)))
     }
 }
 
-/// JSON with its keys sorted, so that the order in which an agent writes them does not matter.
+/// JSON with sorted keys, so that the order in which an agent writes them does not matter.
 #[must_use]
 pub fn canonical(value: &Value) -> String {
     match value {

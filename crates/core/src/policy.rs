@@ -1,11 +1,11 @@
-//! The policy of one workspace and role: the layers, compiled, and the one function that judges a plan by all of
-//! them. Pure: the same plan and session give the same decision, byte for byte.
+//! The policy of one workspace and role: the compiled layers, and the one function that judges a plan by all of them.
+//! Pure: the same plan and session give the same decision, byte for byte.
 
 use std::sync::Arc;
 
-use crate::block::{BadPattern, BlockList};
+use crate::blocked_paths::{BadPattern, BlockList};
 use crate::digest::Digest;
-use crate::effect::{Access, Effect};
+use crate::effect::{Effect, PathAccess};
 use crate::error::ErrorCode;
 use crate::fence::{Fence, NameFence, PathFence};
 use crate::id::RoleName;
@@ -16,73 +16,73 @@ use crate::role::Role;
 use crate::rule::RuleTable;
 use crate::session::SessionView;
 use crate::skill::Skill;
-use crate::tool::{FilesystemPolicy, ToolFacts};
-use crate::verdict::{Answer, LayerKind, Reason, Site, Verdict};
+use crate::tool::{FilesystemPolicy, ToolDescriptor};
+use crate::verdict::{LayerKind, Reason, SourceLocation, Verdict, VerdictKind};
 use crate::voucher::Voucher;
 
-/// The name of what denies under a damaged configuration.
-pub const DAMAGED: &str = "damaged configuration";
-/// The name of what denies where there is no role.
-pub const NO_ROLE: &str = "no role";
+/// Name of the rule that denies every call while the configuration is damaged.
+pub const DAMAGED_CONFIG_RULE: &str = "damaged configuration";
+/// Name of the rule that denies every call of a caller without a role.
+pub const NO_ROLE_RULE: &str = "no role";
 
-/// Every layer that does not change from call to call.
+/// The layers that do not change from call to call.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Blocked zones.
+    /// Blocked paths.
     pub block: BlockList,
-    /// Rules of the organisation, the user, the project.
+    /// Rules of the organisation, the user and the project.
     pub rules: Vec<(LayerKind, RuleTable)>,
-    /// The caller's role, or why it has none: no role is no tools.
+    /// The caller's role, or why there is none: without a role every tool is denied.
     pub role: Result<Role, String>,
     /// The active skill.
     pub skill: Option<Skill>,
-    /// What of the network may be reached.
+    /// Which hosts may be reached.
     pub network: NetworkLayer,
-    /// Where files may be made and removed, and how risky which are.
-    pub writing: Writing,
-    /// Which configuration this was compiled from.
+    /// Where files may be created and deleted, and how risky each change is.
+    pub file_changes: FileChangePolicy,
+    /// Digest of the configuration that this policy was compiled from.
     pub revision: Digest,
-    /// What is wrong with the configuration: nothing is allowed under a damaged one.
+    /// Why the configuration is damaged, if it is; every call is then denied.
     pub damage: Option<String>,
 }
 
-/// What one layer says.
+/// The verdict and fence of one layer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judgement {
-    /// Who.
+pub struct LayerVerdict {
+    /// The layer.
     pub layer: LayerKind,
-    /// What.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// Within which fence.
+    /// Its fence.
     pub fence: Fence,
 }
 
-/// What all layers say.
+/// The joined result of all layers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
-    /// The plan it is about.
+pub struct PolicyDecision {
+    /// Digest of the plan.
     pub digest: Digest,
-    /// How risky.
+    /// Risk of the plan.
     pub risk: Risk,
-    /// The strictest of all.
+    /// The join of all verdicts: the strictest counts.
     pub verdict: Verdict,
-    /// The meet of all.
+    /// The meet of all fences.
     pub fence: Fence,
-    /// Each layer's own words.
-    pub layers: Vec<Judgement>,
-    /// Standing grants of trusted configurations that speak about this plan.
-    pub standing: Vec<Voucher>,
+    /// The result of each layer.
+    pub layers: Vec<LayerVerdict>,
+    /// Grants from `allow` rules of trusted configurations that apply to this plan.
+    pub configured_grants: Vec<Voucher>,
 }
 
 impl Policy {
     /// Judges a plan by every layer.
     #[must_use]
-    pub fn decide(&self, plan: &Plan, session: &SessionView) -> Decision {
+    pub fn decide(&self, plan: &Plan, session: &SessionView) -> PolicyDecision {
         let mut layers = Vec::with_capacity(9);
         let mut layer = |kind, judge: &dyn Fn(&mut Verdict, &mut Fence)| {
             let (mut verdict, mut fence) = (Verdict::allow(), Fence::default());
             judge(&mut verdict, &mut fence);
-            layers.push(Judgement { layer: kind, verdict, fence });
+            layers.push(LayerVerdict { layer: kind, verdict, fence });
         };
         let network = |kind, verdict: &mut Verdict, fence: &mut Fence| {
             if self.network.layer() == kind {
@@ -104,7 +104,7 @@ impl Policy {
             Err(why) => {
                 verdict.deny(
                     ErrorCode::PermissionDenied,
-                    reason(LayerKind::Role, NO_ROLE, &plan.tool.name, why),
+                    reason(LayerKind::Role, NO_ROLE_RULE, &plan.tool.name, why),
                 );
                 fence.read = PathFence::nothing();
                 fence.write = PathFence::nothing();
@@ -115,40 +115,48 @@ impl Policy {
             layer(LayerKind::Skill, &|verdict, fence| skill.judge(plan, verdict, fence));
         }
         layer(LayerKind::Session, &|verdict, _| session.judge(plan, verdict));
-        layer(LayerKind::Risk, &|verdict, _| self.writing.ask(plan, verdict));
+        layer(LayerKind::Risk, &|verdict, _| self.file_changes.ask(plan, verdict));
 
         let (mut verdict, mut fence) = (Verdict::allow(), Fence::default());
         for judgement in &layers {
             verdict.join(&judgement.verdict);
             fence.meet(&judgement.fence);
         }
-        let standing = if verdict.answer() == Answer::Ask { self.standing_grants(plan) } else { Vec::new() };
-        Decision { digest: plan.digest(), risk: plan.risk.clone(), verdict, fence, layers, standing }
+        let configured_grants =
+            if verdict.kind() == VerdictKind::Ask { self.standing_grants(plan) } else { Vec::new() };
+        PolicyDecision {
+            digest: plan.digest(),
+            risk: plan.risk.clone(),
+            verdict,
+            fence,
+            layers,
+            configured_grants,
+        }
     }
 
-    /// Whether some call of this tool could be allowed; what is not offered is not listed.
+    /// Whether some call of this tool could be allowed; other tools are not listed.
     #[must_use]
-    pub fn offers(&self, tool: &Arc<ToolFacts>) -> bool {
+    pub fn offers(&self, tool: &Arc<ToolDescriptor>) -> bool {
         let bare = Plan {
             tool: Arc::clone(tool),
             args: serde_json::Value::Null,
             effects: Vec::new(),
-            binds: None,
+            content_digest: None,
             risk: Risk::low("not called"),
-            refused: None,
+            workspace_denial: None,
         };
-        self.decide(&bare, &SessionView::OPEN).verdict.answer() != Answer::Deny
+        self.decide(&bare, &SessionView::OPEN).verdict.kind() != VerdictKind::Deny
     }
 
-    /// The policy of a configuration that cannot be used: it denies everything and says why.
+    /// The policy for a configuration that cannot be used: it denies everything, with the reason.
     pub fn damaged(why: &str) -> Result<Self, BadPattern> {
         Ok(Self {
             block: BlockList::with_defaults::<&str>(&[])?,
             rules: Vec::new(),
-            role: Err("no role is in force under a damaged configuration".to_owned()),
+            role: Err("no role is in force while the configuration is damaged".to_owned()),
             skill: None,
             network: NetworkLayer::default(),
-            writing: Writing::default(),
+            file_changes: FileChangePolicy::default(),
             revision: Digest::of(why.as_bytes()),
             damage: Some(why.to_owned()),
         })
@@ -156,30 +164,30 @@ impl Policy {
 
     fn judge_floor(&self, plan: &Plan, verdict: &mut Verdict) {
         if let Some(why) = &self.damage {
-            let reason = reason(LayerKind::Floor, DAMAGED, &plan.tool.name, why);
+            let reason = reason(LayerKind::Floor, DAMAGED_CONFIG_RULE, &plan.tool.name, why);
             verdict.deny(ErrorCode::PermissionDenied, reason);
         }
         for effect in &plan.effects {
             let Effect::Path { access, path, .. } = effect else { continue };
             if let Some(pattern) = self.block.blocks(path.relative()) {
-                let why = format!("`{path}` is in the blocked zone `{pattern}`");
-                verdict.deny(ErrorCode::BlockedPath, reason(LayerKind::Floor, "blocked zones", effect, &why));
+                let why = format!("`{path}` is blocked by `{pattern}`");
+                verdict.deny(ErrorCode::BlockedPath, reason(LayerKind::Floor, "blocked paths", effect, &why));
             }
-            if *access != Access::Read && path.zone() == Zone::Project {
-                let why = format!("`{path}` is shared, and shared folders are read-only");
+            if *access != PathAccess::Read && path.zone() == Zone::Project {
+                let why = format!("`{path}` is shared, and shared directories are read-only");
                 verdict.deny(
                     ErrorCode::ScopeViolation,
-                    reason(LayerKind::Floor, "shared folders", effect, &why),
+                    reason(LayerKind::Floor, "shared directories", effect, &why),
                 );
             }
         }
-        self.writing.judge(plan, verdict);
-        // What is refused by its name already need not be told twice.
-        if let Some(refused) = &plan.refused
-            && !verdict.denials().any(|denial| denial.code == refused.code)
+        self.file_changes.judge(plan, verdict);
+        // Do not report the same denial twice when the path name alone was already denied.
+        if let Some(denial) = &plan.workspace_denial
+            && !verdict.denials().any(|known| known.code == denial.code)
         {
-            let reason = reason(LayerKind::Floor, "workspace", &plan.tool.name, &refused.message);
-            verdict.deny(refused.code, reason);
+            let reason = reason(LayerKind::Floor, "workspace", &plan.tool.name, &denial.message);
+            verdict.deny(denial.code, reason);
         }
     }
 
@@ -199,7 +207,7 @@ fn reason(layer: LayerKind, rule: &str, about: &dyn std::fmt::Display, why: &str
     Reason {
         layer,
         rule: rule.to_owned(),
-        at: Site::built_in(),
+        at: SourceLocation::built_in(),
         about: about.to_string(),
         why: why.to_owned(),
     }
@@ -216,11 +224,11 @@ fn judge_tool_policy(plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
         fence.write = PathFence::nothing();
     }
     for effect in &plan.effects {
-        let refused = match effect {
+        let denied = match effect {
             Effect::Path { access, .. } => match (policy.filesystem, access) {
                 (FilesystemPolicy::ReadWrite, _)
-                | (FilesystemPolicy::Read, Access::Read)
-                | (FilesystemPolicy::Write, Access::Create) => None,
+                | (FilesystemPolicy::Read, PathAccess::Read)
+                | (FilesystemPolicy::Write, PathAccess::Create) => None,
                 _ => Some("files"),
             },
             Effect::Connect { host, .. } | Effect::Request { host, .. } => {
@@ -229,21 +237,21 @@ fn judge_tool_policy(plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
             Effect::Secret { scope } => (!fence.secrets.admits(scope)).then_some("secrets"),
             Effect::Execute { .. } | Effect::System { .. } => None,
         };
-        if let Some(what) = refused {
-            let why = format!("tool `{}` declares a policy for {what} that refuses this", plan.tool.name);
+        if let Some(what) = denied {
+            let why = format!("tool `{}` declares a policy for {what} that denies this", plan.tool.name);
             verdict.deny(ErrorCode::Policy, reason(LayerKind::ToolPolicy, "declared policy", effect, &why));
         }
     }
 }
 
-pub mod cases;
 pub mod compile;
-mod network;
-mod writing;
+mod file_changes;
+mod network_layer;
+pub mod rule_cases;
 
-pub use network::NetworkLayer;
-pub use writing::Writing;
+pub use file_changes::FileChangePolicy;
+pub use network_layer::NetworkLayer;
+#[cfg(test)]
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
-pub(crate) mod samples;

@@ -1,7 +1,7 @@
-//! Names of files as one line of text that no other name gives: as git writes them, in quotes and with escapes where they
-//! hold what a line cannot.
+//! Quotes file names for one line of text, unambiguously and in the way git does: in quotes with escapes if a name
+//! contains special characters.
 
-/// The name itself, or in quotes when it holds control characters, quotes, backslashes or what is no text.
+/// The name itself, or quoted if it contains control characters, quotes, backslashes or invalid UTF-8.
 #[must_use]
 pub fn quoted(name: &[u8]) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '"' | '\\');
@@ -36,7 +36,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn a_name_is_one_line_and_no_other_names() {
+    fn quoted_names_are_one_line_and_unambiguous() {
         let check = |name: &[u8], expected: &str| assert_eq!(quoted(name), expected);
         check(b"src/main.rs", "src/main.rs");
         check("a b/\u{e9}".as_bytes(), "a b/\u{e9}");

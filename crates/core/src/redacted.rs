@@ -1,19 +1,19 @@
-//! `Redacted<T>`: text that a redactor has seen. The store and the ledger accept nothing else, so a
-//! secret cannot reach the disk by forgetting a call. The redactor itself is handed in ([`Redact`]).
+//! `Redacted<T>`: a value that has passed a redactor. The store and the ledger accept nothing else, so a forgotten call
+//! to the redactor cannot put a secret on disk. The redactor itself is passed in ([`Redact`]).
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::Value;
 
-/// The redactor could not look at the text; nothing may leave.
+/// The redactor failed; the text must not leave the process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the redactor failed: {0}")]
 pub struct RedactError(pub String);
 
 /// Text after redaction, with the number of replacements made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Masked<'a> {
+pub struct RedactOutput<'a> {
     /// The text without its secrets.
     pub text: Cow<'a, str>,
     /// How many secrets were replaced.
@@ -23,35 +23,35 @@ pub struct Masked<'a> {
 /// Something that finds and replaces secrets.
 pub trait Redact: Send + Sync {
     /// Replaces every secret in `text`.
-    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError>;
+    fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError>;
 
-    /// The same for the value of a field: what the field is called counts too.
-    fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<Masked<'a>, RedactError> {
+    /// The same for the value of a field; the field's name counts as context.
+    fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
         let _ = name;
         self.redact(text)
     }
 
-    /// The same for a text that was cut out of a longer one: a piece of a secret at either end is replaced too.
-    fn redact_cut<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+    /// The same for an excerpt of a longer text: a partial secret at either end is replaced too.
+    fn redact_cut<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
         self.redact(text)
     }
 
-    /// Where the secrets of a text stand, in order, and what stands there instead. A redactor that does not tell counts
-    /// each line with a secret as one, and the whole text where one goes over lines.
-    fn secrets(&self, text: &str) -> Result<Vec<Secret>, RedactError> {
+    /// The secrets of a text, in order, with their placeholders. This default implementation reports each line with a
+    /// secret as one secret, and the whole text if a secret spans lines.
+    fn secrets(&self, text: &str) -> Result<Vec<SecretSpan>, RedactError> {
         let (mut secrets, mut count, mut at) = (Vec::new(), 0, 0);
         for line in text.split_inclusive('\n') {
             let masked = self.redact(line)?;
             count += masked.count;
             if masked.count > 0 {
-                let mark = masked.text.trim_end_matches('\n').to_owned();
-                secrets.push(Secret { span: at..at + line.trim_end_matches('\n').len(), mark });
+                let placeholder = masked.text.trim_end_matches('\n').to_owned();
+                secrets.push(SecretSpan { span: at..at + line.trim_end_matches('\n').len(), placeholder });
             }
             at += line.len();
         }
         let masked = self.redact(text)?;
         if masked.count > count {
-            return Ok(vec![Secret { span: 0..text.len(), mark: masked.text.replace('\n', " ") }]);
+            return Ok(vec![SecretSpan { span: 0..text.len(), placeholder: masked.text.replace('\n', " ") }]);
         }
         Ok(secrets)
     }
@@ -59,17 +59,17 @@ pub trait Redact: Send + Sync {
 
 /// A secret in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Secret {
-    /// Its bytes.
+pub struct SecretSpan {
+    /// Byte range of the secret.
     pub span: Range<usize>,
-    /// What stands there instead, without a line end.
-    pub mark: String,
+    /// The placeholder that replaces it, without a newline.
+    pub placeholder: String,
 }
 
-/// A value that a redactor has seen.
+/// A value that has passed a redactor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Redacted<T> {
-    // INVARIANT: built only through a `Redact`, or from text that was compiled in.
+    // INVARIANT: built only through a `Redact`, or from compiled-in text.
     value: T,
     count: u32,
 }
@@ -80,18 +80,18 @@ impl<T> Redacted<T> {
         self.count
     }
 
-    /// The same where so many were replaced before.
+    /// Adds to the count: for secrets that were already replaced in the input.
     #[must_use]
-    pub fn after(self, count: u32) -> Self {
+    pub fn add_count(self, count: u32) -> Self {
         Self { count: self.count.saturating_add(count), ..self }
     }
 
-    /// The clean value.
+    /// The redacted value.
     pub fn get(&self) -> &T {
         &self.value
     }
 
-    /// The clean value, given up.
+    /// Unwraps the redacted value.
     pub fn into_inner(self) -> T {
         self.value
     }
@@ -104,7 +104,7 @@ impl Redacted<String> {
         Ok(Self { value: masked.text.into_owned(), count: masked.count })
     }
 
-    /// Text that was compiled in holds no secret.
+    /// Compiled-in text contains no secret.
     #[must_use]
     pub fn literal(text: &'static str) -> Self {
         Self { value: text.to_owned(), count: 0 }
@@ -112,7 +112,7 @@ impl Redacted<String> {
 }
 
 impl Redacted<Value> {
-    /// The same for a payload whose `content` was cut out of a longer text.
+    /// Like [`Self::json`], for a payload whose `content` is an excerpt of a longer text.
     pub fn cut_json(mut value: Value, by: &dyn Redact) -> Result<Self, RedactError> {
         let mut pieces = 0;
         if let Some(Value::String(content)) = value.get_mut("content") {
@@ -134,12 +134,12 @@ impl Redacted<Value> {
     }
 }
 
-/// A list of texts that is longer is no command line.
-const LONGEST_LINE: usize = 16 << 10;
-/// A number with fewer digits is no secret.
-const LEAST_DIGITS: usize = 4;
+/// Longer lists of strings are not treated as command lines, in bytes.
+const MAX_COMMAND_LINE_BYTES: usize = 16 << 10;
+/// Numbers with fewer digits are not checked for secrets.
+const MIN_SECRET_DIGITS: usize = 4;
 
-/// `name` is what the value is called, empty when it has no name.
+/// `name` is the name of the value's field, empty if it has none.
 fn redact_value(value: &mut Value, name: &str, by: &dyn Redact, count: &mut u32) -> Result<(), RedactError> {
     match value {
         Value::String(text) => {
@@ -150,7 +150,7 @@ fn redact_value(value: &mut Value, name: &str, by: &dyn Redact, count: &mut u32)
             }
         }
         Value::Array(items) => {
-            redact_line(items, by, count)?;
+            redact_command_line(items, by, count)?;
             // `["X-Api-Key", "..."]`
             let label = match items.as_slice() {
                 [Value::String(label), Value::String(_)] if name.is_empty() => Some(label.clone()),
@@ -176,7 +176,7 @@ fn redact_value(value: &mut Value, name: &str, by: &dyn Redact, count: &mut u32)
         // A secret of digits alone may be sent as a number.
         Value::Number(number) => {
             let text = number.to_string();
-            if text.len() >= LEAST_DIGITS {
+            if text.len() >= MIN_SECRET_DIGITS {
                 let masked = by.redact(&text)?;
                 *count += masked.count;
                 if masked.count > 0 {
@@ -189,22 +189,24 @@ fn redact_value(value: &mut Value, name: &str, by: &dyn Redact, count: &mut u32)
     Ok(())
 }
 
-/// The words of a command line, whose flags tell what follows them: `["docker", "login", "-p", "..."]`.
-fn redact_line(items: &mut [Value], by: &dyn Redact, count: &mut u32) -> Result<(), RedactError> {
+/// Redacts the words of a command line, where a flag tells what follows it: `["docker", "login", "-p", "..."]`.
+fn redact_command_line(items: &mut [Value], by: &dyn Redact, count: &mut u32) -> Result<(), RedactError> {
     let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
     let length: usize = words.iter().map(|word| word.len() + 1).sum();
-    if words.len() < 2 || words.len() < items.len() || length > LONGEST_LINE {
+    if words.len() < 2 || words.len() < items.len() || length > MAX_COMMAND_LINE_BYTES {
         return Ok(());
     }
     let secrets = by.secrets(&words.join(" "))?;
     let mut from = 0;
     for item in items {
         let Value::String(word) = item else { continue };
-        let inside = |secret: &&Secret| secret.span.start >= from && secret.span.end <= from + word.len();
+        let inside = |secret: &&SecretSpan| secret.span.start >= from && secret.span.end <= from + word.len();
         let length = word.len();
-        // From the last to the first, so that places stay what they are.
-        for Secret { span, mark } in secrets.iter().filter(inside).rev().cloned().collect::<Vec<_>>() {
-            word.replace_range(span.start - from..span.end - from, &mark);
+        // From the last to the first, so that the offsets stay valid.
+        for SecretSpan { span, placeholder } in
+            secrets.iter().filter(inside).rev().cloned().collect::<Vec<_>>()
+        {
+            word.replace_range(span.start - from..span.end - from, &placeholder);
             *count += 1;
         }
         from += length + 1;
@@ -216,34 +218,36 @@ fn redact_line(items: &mut [Value], by: &dyn Redact, count: &mut u32) -> Result<
 mod tests {
     use super::*;
 
-    struct Dogs;
-    impl Redact for Dogs {
-        fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+    struct DogRedactor;
+    impl Redact for DogRedactor {
+        fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
             let count = u32::try_from(text.matches("dog").count()).unwrap();
             let text = if count == 0 { text.into() } else { text.replace("dog", "***").into() };
-            Ok(Masked { text, count })
+            Ok(RedactOutput { text, count })
         }
     }
 
-    struct Names;
-    impl Redact for Names {
-        fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
-            Ok(Masked { text: text.into(), count: 0 })
+    struct PasswordFieldRedactor;
+    impl Redact for PasswordFieldRedactor {
+        fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
+            Ok(RedactOutput { text: text.into(), count: 0 })
         }
 
-        fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
             Ok(if name == "password" {
-                Masked { text: "***".to_owned().into(), count: 1 }
+                RedactOutput { text: "***".to_owned().into(), count: 1 }
             } else {
                 self.redact(text)?
             })
         }
     }
 
-    // T21: the name of a field counts
+    // T21: the field's name counts as context
     #[test]
-    fn fields_are_redacted_with_their_names() {
-        let clean = Redacted::json(serde_json::json!({"a": [{"password": "x", "b": "x"}]}), &Names).unwrap();
+    fn field_values_are_redacted_by_field_name() {
+        let clean =
+            Redacted::json(serde_json::json!({"a": [{"password": "x", "b": "x"}]}), &PasswordFieldRedactor)
+                .unwrap();
         assert_eq!(
             (clean.count(), clean.get().to_string()),
             (1, r#"{"a":[{"password":"***","b":"x"}]}"#.to_owned())
@@ -258,7 +262,7 @@ mod tests {
             (serde_json::json!([["password", "x"]]), r#"[["password","***"]]"#),
             (serde_json::json!(["password", "x", "y"]), r#"["password","x","y"]"#),
         ] {
-            let clean = Redacted::json(value, &Names).unwrap();
+            let clean = Redacted::json(value, &PasswordFieldRedactor).unwrap();
             let same: Value = serde_json::from_str(expected).unwrap();
             assert_eq!(*clean.get(), same);
         }
@@ -266,17 +270,18 @@ mod tests {
 
     #[test]
     fn keys_and_nested_strings_are_redacted() {
-        struct Digits;
-        impl Redact for Digits {
-            fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+        struct NumberRedactor;
+        impl Redact for NumberRedactor {
+            fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
                 let count = u32::from(text == "48151623");
-                Ok(Masked { text: if count > 0 { "***".into() } else { text.into() }, count })
+                Ok(RedactOutput { text: if count > 0 { "***".into() } else { text.into() }, count })
             }
         }
-        let clean = Redacted::json(serde_json::json!({"pin": 48151623, "n": 48151624}), &Digits).unwrap();
+        let clean =
+            Redacted::json(serde_json::json!({"pin": 48151623, "n": 48151624}), &NumberRedactor).unwrap();
         assert_eq!(*clean.get(), serde_json::json!({"pin": "***", "n": 48151624}));
         let value = serde_json::json!({"a dog": ["dog", 1, {"x": "hotdog"}], "cat": "cat"});
-        let clean = Redacted::json(value, &Dogs).unwrap();
+        let clean = Redacted::json(value, &DogRedactor).unwrap();
         assert_eq!(clean.count(), 3);
         assert_eq!(*clean.get(), serde_json::json!({"a ***": ["***", 1, {"x": "hot***"}], "cat": "cat"}));
     }

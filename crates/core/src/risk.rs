@@ -1,25 +1,25 @@
-//! Risk: how much harm a call could do, with the reasons. It routes questions to people; it is never the
-//! boundary.
+//! Risk: how much harm a call could do, with the reasons. It decides which calls need approval; it is never the
+//! security boundary.
 
 use std::fmt;
 
-mod files;
+mod file_risk;
 
-pub use files::{EXECUTABLES, FileRisk, HIGH};
+pub use file_risk::{EXECUTABLE_FILES, FileRiskTable, HIGH_RISK_FILES};
 
-/// How risky.
+/// Risk level of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Level {
-    /// Reads and looks.
+pub enum RiskLevel {
+    /// Reads only.
     Low,
-    /// Changes what can be changed back.
+    /// Makes changes that can be undone.
     Medium,
     /// Everything else.
     High,
 }
 
-impl Level {
-    /// The word in answers and records.
+impl RiskLevel {
+    /// The word in results and records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -29,41 +29,41 @@ impl Level {
         }
     }
 
-    /// The level of that word.
+    /// Parses the word of [`Self::as_str`].
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Low, Self::Medium, Self::High].into_iter().find(|level| level.as_str() == word)
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for RiskLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// A level and why.
+/// A risk level with its reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Risk {
-    /// The level.
-    pub level: Level,
-    /// One line each.
+    /// The risk level.
+    pub level: RiskLevel,
+    /// The reasons, one line each.
     pub reasons: Vec<String>,
 }
 
 impl Risk {
-    /// Medium, for a reason.
+    /// Medium risk with one reason.
     pub fn medium(reason: impl Into<String>) -> Self {
-        Self { level: Level::Medium, reasons: vec![reason.into()] }
+        Self { level: RiskLevel::Medium, reasons: vec![reason.into()] }
     }
 
-    /// High, for a reason.
+    /// High risk with one reason.
     pub fn high(reason: impl Into<String>) -> Self {
-        Self { level: Level::High, reasons: vec![reason.into()] }
+        Self { level: RiskLevel::High, reasons: vec![reason.into()] }
     }
 
-    /// Low, for a reason.
+    /// Low risk with one reason.
     pub fn low(reason: impl Into<String>) -> Self {
-        Self { level: Level::Low, reasons: vec![reason.into()] }
+        Self { level: RiskLevel::Low, reasons: vec![reason.into()] }
     }
 }

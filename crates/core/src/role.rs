@@ -1,54 +1,54 @@
-//! Roles: the only source of permission. A role names tools, paths and kinds of effects; what it does not name is
-//! denied. No role: no tools.
+//! Roles: the only source of permission. A role names tools, paths and kinds of effects; everything else is denied. A
+//! caller without a role has no tools.
 
 use std::sync::Arc;
 
-use crate::block::BadPattern;
+use crate::blocked_paths::BadPattern;
 use crate::effect::{Effect, EffectKind, Extent};
 use crate::error::ErrorCode;
 use crate::fence::Fence;
-use crate::glob::{Ground, PathGlobs, Purpose};
+use crate::glob::{GlobPurpose, GlobRoots, PathGlobs};
 use crate::id::RoleName;
 use crate::plan::Plan;
-use crate::tool::ToolFacts;
-use crate::verdict::{LayerKind, Reason, Site, Verdict};
+use crate::tool::ToolDescriptor;
+use crate::verdict::{LayerKind, Reason, SourceLocation, Verdict};
 
-/// A role as written.
+/// One definition of a role: built in, or from one configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RoleWords {
-    /// Its name.
+pub struct RoleDefinition {
+    /// The role's name.
     pub name: RoleName,
     /// Where it is written.
-    pub at: Site,
+    pub at: SourceLocation,
     /// Tools: names, `group:NAME`, globs; `None` means every tool.
     pub tools: Option<Vec<String>>,
-    /// Tools taken out again.
+    /// Exceptions from `tools`.
     pub except: Vec<String>,
     /// Path globs; `None` means every path in scope.
     pub paths: Option<Vec<String>>,
     /// Kinds of effects; `None` means every kind.
     pub permits: Option<Vec<EffectKind>>,
-    /// What its paths stand on.
-    pub ground: Ground,
+    /// What its path globs are relative to.
+    pub roots: GlobRoots,
 }
 
-/// The roles that exist without configuration (T5). They permit nothing until a configuration names one.
+/// The roles that exist without configuration (T5). A built-in role permits nothing until a configuration names it.
 #[must_use]
-pub fn built_in(name: &str, ground: &Ground) -> Option<RoleWords> {
-    let role = |except: &[&str]| RoleWords {
+pub fn built_in_role(name: &str, roots: &GlobRoots) -> Option<RoleDefinition> {
+    let role = |except: &[&str]| RoleDefinition {
         name: RoleName::new(name),
-        at: Site::built_in(),
+        at: SourceLocation::built_in(),
         tools: None,
         except: except.iter().map(|&tool| tool.to_owned()).collect(),
         paths: None,
         permits: None,
-        ground: ground.clone(),
+        roots: roots.clone(),
     };
     match name {
         "dev" => Some(role(&["git_push", "group:system"])),
         "sre" => Some(role(&["git_push"])),
         "release_manager" => Some(role(&["group:system"])),
-        "product_owner" => Some(RoleWords {
+        "product_owner" => Some(RoleDefinition {
             tools: Some(
                 ["read_file", "list_files", "search_file", "count_matches", "group:knowledge"]
                     .map(str::to_owned)
@@ -64,70 +64,72 @@ pub fn built_in(name: &str, ground: &Ground) -> Option<RoleWords> {
     }
 }
 
-/// Roles whose every action is audited as privileged, and which are never had without being granted by name.
-pub const PRIVILEGED: [&str; 2] = ["sre", "release_manager"];
+/// Roles whose every action is audited as privileged, and which must be granted by name.
+pub const PRIVILEGED_ROLES: [&str; 2] = ["sre", "release_manager"];
 
 /// The names of the built-in roles.
-pub const BUILT_IN: [&str; 4] = ["dev", "sre", "release_manager", "product_owner"];
+pub const BUILT_IN_ROLES: [&str; 4] = ["dev", "sre", "release_manager", "product_owner"];
 
-/// A role, compiled: every definition of the name, from the organisation down, must agree.
+/// A compiled role: every definition of it, from the organisation down, must permit a call.
 #[derive(Debug, Clone)]
 pub struct Role {
     name: RoleName,
-    parts: Vec<RolePart>,
+    definitions: Vec<CompiledDefinition>,
 }
 
 #[derive(Debug, Clone)]
-struct RolePart {
-    words: RoleWords,
+struct CompiledDefinition {
+    definition: RoleDefinition,
     paths: Option<Arc<PathGlobs>>,
 }
 
 impl Role {
-    /// Joins the definitions of one role: each further one can only take away.
-    pub fn new(name: RoleName, definitions: Vec<RoleWords>) -> Result<Self, (Site, BadPattern)> {
-        let mut parts = Vec::new();
-        for words in definitions {
-            let paths = match &words.paths {
+    /// Joins the definitions of one role: each further definition can only narrow it.
+    pub fn new(
+        name: RoleName,
+        definitions: Vec<RoleDefinition>,
+    ) -> Result<Self, (SourceLocation, BadPattern)> {
+        let mut compiled = Vec::new();
+        for definition in definitions {
+            let paths = match &definition.paths {
                 Some(globs) => {
-                    let globs = PathGlobs::new(globs, Purpose::Permit, &words.ground);
-                    Some(Arc::new(globs.map_err(|bad| (words.at.clone(), bad))?))
+                    let globs = PathGlobs::new(globs, GlobPurpose::Permit, &definition.roots);
+                    Some(Arc::new(globs.map_err(|bad| (definition.at.clone(), bad))?))
                 }
                 None => None,
             };
-            parts.push(RolePart { words, paths });
+            compiled.push(CompiledDefinition { definition, paths });
         }
-        Ok(Self { name, parts })
+        Ok(Self { name, definitions: compiled })
     }
 
-    /// Its name.
+    /// The role's name.
     #[must_use]
     pub fn name(&self) -> &RoleName {
         &self.name
     }
 
-    /// Whether everything this role permits, of these tools, is permitted by the other one too. The privileged
-    /// roles are never within another: they must be granted by name.
+    /// Whether the other role permits everything that this one permits for these tools. The privileged roles are never
+    /// within another: they must be granted by name.
     #[must_use]
-    pub fn is_within(&self, other: &Self, tools: &[Arc<ToolFacts>]) -> bool {
+    pub fn is_within(&self, other: &Self, tools: &[Arc<ToolDescriptor>]) -> bool {
         if self.name == other.name {
             return true;
         }
-        !PRIVILEGED.contains(&self.name.as_str())
+        !PRIVILEGED_ROLES.contains(&self.name.as_str())
             && tools.iter().all(|tool| !self.offers(tool) || other.offers(tool))
-            && other
-                .parts
-                .iter()
-                .all(|outer| self.parts.iter().any(|inner| inner.words.reaches_within(&outer.words)))
+            && other.definitions.iter().all(|outer| {
+                self.definitions.iter().any(|inner| inner.definition.reaches_within(&outer.definition))
+            })
     }
 
-    fn offers(&self, tool: &ToolFacts) -> bool {
-        !self.parts.is_empty() && self.parts.iter().all(|part| part.words.offers(tool))
+    fn offers(&self, tool: &ToolDescriptor) -> bool {
+        !self.definitions.is_empty() && self.definitions.iter().all(|part| part.definition.offers(tool))
     }
 
-    /// Judges a plan: what the role does not permit is denied.
+    /// Judges a plan: everything that the role does not permit is denied.
     pub fn judge(&self, plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
-        if self.parts.is_empty() {
+        if self.definitions.is_empty() {
             verdict.deny(
                 ErrorCode::PermissionDenied,
                 self.reason(None, &plan.tool.name, "is not defined".to_owned()),
@@ -139,7 +141,7 @@ impl Role {
             let why = format!("`{}` is for role `{required}` only", plan.tool.name);
             verdict.deny(ErrorCode::PermissionDenied, self.reason(None, &plan.tool.name, why));
         }
-        for part in &self.parts {
+        for part in &self.definitions {
             self.judge_part(part, plan, verdict);
             if let Some(paths) = &part.paths {
                 fence.meet(&Fence::inside(paths));
@@ -147,40 +149,45 @@ impl Role {
         }
     }
 
-    fn judge_part(&self, part: &RolePart, plan: &Plan, verdict: &mut Verdict) {
-        if !part.words.offers(&plan.tool) {
+    fn judge_part(&self, part: &CompiledDefinition, plan: &Plan, verdict: &mut Verdict) {
+        if !part.definition.offers(&plan.tool) {
             let why = format!("may not use `{}`", plan.tool.name);
             verdict.deny(ErrorCode::PermissionDenied, self.reason(Some(part), &plan.tool.name, why));
             return;
         }
         for effect in &plan.effects {
-            if part.words.permits.as_ref().is_some_and(|permits| !permits.contains(&effect.kind())) {
+            if part.definition.permits.as_ref().is_some_and(|permits| !permits.contains(&effect.kind())) {
                 let why = format!("does not permit `{}`", effect.kind().as_str());
                 verdict.deny(ErrorCode::PermissionDenied, self.reason(Some(part), effect, why));
             }
-            // A walk is narrowed by the fence; only a named file can be outside.
+            // The fence narrows a walk; only a path that is named can be outside.
             if let (Some(paths), Effect::Path { path, extent: Extent::Single, .. }) = (&part.paths, effect)
                 && !paths.matches(path)
             {
-                let why = format!("reaches only {}", paths.globs().join(", "));
+                let why = format!("permits only {}", paths.globs().join(", "));
                 verdict.deny(ErrorCode::PermissionDenied, self.reason(Some(part), effect, why));
             }
         }
     }
 
-    fn reason(&self, part: Option<&RolePart>, about: &dyn std::fmt::Display, why: String) -> Reason {
+    fn reason(
+        &self,
+        part: Option<&CompiledDefinition>,
+        about: &dyn std::fmt::Display,
+        why: String,
+    ) -> Reason {
         Reason {
             layer: LayerKind::Role,
             rule: format!("role {}", self.name),
-            at: part.map_or_else(Site::built_in, |part| part.words.at.clone()),
+            at: part.map_or_else(SourceLocation::built_in, |part| part.definition.at.clone()),
             about: about.to_string(),
             why: format!("role `{}` {why}", self.name),
         }
     }
 }
 
-impl RoleWords {
-    /// Whether paths and kinds of effects are, word for word, among the other's.
+impl RoleDefinition {
+    /// Whether the paths and kinds of effects are, compared as text, among those of the other definition.
     fn reaches_within(&self, other: &Self) -> bool {
         fn within<T: PartialEq>(inner: Option<&Vec<T>>, outer: Option<&Vec<T>>) -> bool {
             match (inner, outer) {
@@ -193,10 +200,10 @@ impl RoleWords {
             && within(self.permits.as_ref(), other.permits.as_ref())
     }
 
-    fn offers(&self, tool: &ToolFacts) -> bool {
+    fn offers(&self, tool: &ToolDescriptor) -> bool {
         let named =
-            self.tools.as_ref().is_none_or(|tools| tools.iter().any(|pattern| tool.is_meant_by(pattern)));
-        named && !self.except.iter().any(|pattern| tool.is_meant_by(pattern))
+            self.tools.as_ref().is_none_or(|tools| tools.iter().any(|pattern| tool.matches_pattern(pattern)));
+        named && !self.except.iter().any(|pattern| tool.matches_pattern(pattern))
     }
 }
 
@@ -205,13 +212,13 @@ mod tests {
     use super::*;
 
     fn role(name: &str) -> Role {
-        Role::new(RoleName::new(name), vec![built_in(name, &Ground::plain()).unwrap()]).unwrap()
+        Role::new(RoleName::new(name), vec![built_in_role(name, &GlobRoots::plain()).unwrap()]).unwrap()
     }
 
     // T5
     #[test]
-    fn a_narrower_role_is_within_a_wider_one() {
-        let tools = crate::policy::samples::tools();
+    fn narrower_role_is_within_a_wider_one() {
+        let tools = crate::policy::fixtures::tools();
         let within = |inner: &str, outer: &str| role(inner).is_within(&role(outer), &tools);
         assert!(within("product_owner", "dev"));
         assert!(within("dev", "dev"));

@@ -1,53 +1,53 @@
-//! Rules that people write: tools, paths or commands, and a decision. A layer's rules are compiled into one table,
-//! so that judging a call costs a lookup and one pass over the globs, however many rules there are.
+//! Policy rules as written in configurations: tools, paths or commands, and a decision. The rules of a layer are compiled
+//! into one table, so that judging a call costs a lookup and one pass over the globs, however many rules there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::block::BadPattern;
+use crate::blocked_paths::BadPattern;
 use crate::effect::{Effect, Extent};
 use crate::error::ErrorCode;
 use crate::fence::Fence;
-use crate::glob::{Ground, PathGlobs, Purpose};
+use crate::glob::{GlobPurpose, GlobRoots, PathGlobs};
 use crate::plan::Plan;
-use crate::tool::{ToolFacts, wildcard};
-use crate::verdict::{Grantable, LayerKind, Reason, Site, Verdict};
+use crate::tool::{ToolDescriptor, wildcard};
+use crate::verdict::{Grantable, LayerKind, Reason, SourceLocation, Verdict};
 
-/// What a rule says.
+/// What a rule decides about the calls that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Decision {
-    /// No question is needed: a standing grant, never more than that.
+pub enum RuleDecision {
+    /// No approval is needed: a standing grant, never more than that.
     Allow,
-    /// Somebody must agree.
+    /// A person must approve.
     Ask,
-    /// Refused.
+    /// Denied.
     Deny,
 }
 
-/// One rule as written.
+/// One rule, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name.
+    /// The rule's name.
     pub id: String,
     /// Where it is written.
-    pub at: Site,
+    pub at: SourceLocation,
     /// Names, aliases, `group:NAME` or globs; empty means every tool.
     pub tools: Vec<String>,
-    /// Path globs; empty means whatever the path.
+    /// Path globs; empty means any path.
     pub paths: Vec<String>,
-    /// Leading words of commands, `*` allowed; empty means whatever the command.
+    /// Leading words of commands, `*` allowed; empty means any command.
     pub commands: Vec<String>,
-    /// What it says.
-    pub decision: Decision,
-    /// In the writer's own words.
+    /// What it decides.
+    pub decision: RuleDecision,
+    /// The reason that its author gave.
     pub reason: Option<String>,
 }
 
 impl Rule {
-    /// Whether it speaks about this tool.
+    /// Whether the rule applies to this tool.
     #[must_use]
-    pub fn is_about(&self, tool: &ToolFacts) -> bool {
-        tool.is_meant_by_any(&self.tools)
+    pub fn applies_to_tool(&self, tool: &ToolDescriptor) -> bool {
+        tool.matches_any_pattern(&self.tools)
     }
 
     fn matches_command(&self, argv: &[String]) -> bool {
@@ -57,16 +57,16 @@ impl Rule {
         })
     }
 
-    /// Why, for explanations.
+    /// The reason for explanations: the author's own, or a generated one.
     #[must_use]
     pub fn why(&self) -> String {
         if let Some(reason) = &self.reason {
             return reason.clone();
         }
         let verb = match self.decision {
-            Decision::Allow => "allows",
-            Decision::Ask => "asks about",
-            Decision::Deny => "denies",
+            RuleDecision::Allow => "allows",
+            RuleDecision::Ask => "asks about",
+            RuleDecision::Deny => "denies",
         };
         let what: Vec<&str> = self.paths.iter().chain(&self.commands).map(String::as_str).collect();
         let tools = if self.tools.is_empty() { "every tool".to_owned() } else { self.tools.join(", ") };
@@ -77,60 +77,62 @@ impl Rule {
     }
 }
 
-/// Rules of one layer, compiled.
+/// The compiled rules of one layer.
 #[derive(Debug, Clone)]
 pub struct RuleTable {
     rules: Vec<Rule>,
     globs: PathGlobs,
-    /// For each glob the rule it belongs to.
+    /// For each glob the index of its rule.
     owners: Vec<usize>,
-    /// What deny and ask rules take out of the fence.
-    fences: Vec<Taken>,
-    /// For each allowing rule its globs, as its writer saw them.
+    /// What `deny` and `ask` rules exclude from the fence.
+    exclusions: Vec<FenceExclusion>,
+    /// For each `allow` rule its globs, relative to the root that its author saw.
     grants: Vec<Option<PathGlobs>>,
 }
 
-/// The paths that rules of one kind about the same tools take out of the fence: one list, however many rules.
+/// The paths that rules with the same decision and the same tools exclude from the fence: one list for all of them.
 #[derive(Debug, Clone)]
-struct Taken {
+struct FenceExclusion {
     tools: Vec<String>,
-    decision: Decision,
+    decision: RuleDecision,
     globs: Arc<PathGlobs>,
 }
 
-impl Taken {
-    fn by(rules: &[Rule], ground: &Ground) -> Result<Vec<Self>, (Site, BadPattern)> {
+impl FenceExclusion {
+    fn of_rules(rules: &[Rule], roots: &GlobRoots) -> Result<Vec<Self>, (SourceLocation, BadPattern)> {
         let mut kinds: BTreeMap<(&[String], bool), Vec<&String>> = BTreeMap::new();
-        for rule in rules.iter().filter(|rule| rule.decision != Decision::Allow && !rule.paths.is_empty()) {
-            kinds.entry((&rule.tools, rule.decision == Decision::Deny)).or_default().extend(&rule.paths);
+        for rule in rules.iter().filter(|rule| rule.decision != RuleDecision::Allow && !rule.paths.is_empty())
+        {
+            kinds.entry((&rule.tools, rule.decision == RuleDecision::Deny)).or_default().extend(&rule.paths);
         }
-        let taken = kinds.into_iter().map(|((tools, denies), globs)| {
-            let globs =
-                PathGlobs::new(globs, Purpose::Narrow, ground).map_err(|bad| (Site::built_in(), bad))?;
-            let decision = if denies { Decision::Deny } else { Decision::Ask };
+        let exclusions = kinds.into_iter().map(|((tools, denies), globs)| {
+            let globs = PathGlobs::new(globs, GlobPurpose::Narrow, roots)
+                .map_err(|bad| (SourceLocation::built_in(), bad))?;
+            let decision = if denies { RuleDecision::Deny } else { RuleDecision::Ask };
             Ok(Self { tools: tools.to_vec(), decision, globs: Arc::new(globs) })
         });
-        taken.collect()
+        exclusions.collect()
     }
 }
 
 impl RuleTable {
-    /// Compiles; a bad glob is named with its rule's place by the caller.
-    pub fn new(rules: Vec<Rule>, ground: &Ground) -> Result<Self, (Site, BadPattern)> {
+    /// Compiles the rules. The error names the location of the rule with the invalid glob.
+    pub fn new(rules: Vec<Rule>, roots: &GlobRoots) -> Result<Self, (SourceLocation, BadPattern)> {
         let mut grants = Vec::new();
         let mut globs = Vec::new();
         let mut owners = Vec::new();
         for (owner, rule) in rules.iter().enumerate() {
             let compile =
-                |purpose| PathGlobs::new(&rule.paths, purpose, ground).map_err(|bad| (rule.at.clone(), bad));
-            let allows = rule.decision == Decision::Allow && !rule.paths.is_empty();
-            grants.push(if allows { Some(compile(Purpose::Permit)?) } else { None });
+                |purpose| PathGlobs::new(&rule.paths, purpose, roots).map_err(|bad| (rule.at.clone(), bad));
+            let allows = rule.decision == RuleDecision::Allow && !rule.paths.is_empty();
+            grants.push(if allows { Some(compile(GlobPurpose::Permit)?) } else { None });
             owners.extend(std::iter::repeat_n(owner, rule.paths.len()));
             globs.extend(rule.paths.iter().cloned());
         }
-        let globs = PathGlobs::new(globs, Purpose::Narrow, ground).map_err(|bad| (Site::built_in(), bad))?;
-        let fences = Taken::by(&rules, ground)?;
-        Ok(Self { rules, globs, owners, fences, grants })
+        let globs = PathGlobs::new(globs, GlobPurpose::Narrow, roots)
+            .map_err(|bad| (SourceLocation::built_in(), bad))?;
+        let exclusions = FenceExclusion::of_rules(&rules, roots)?;
+        Ok(Self { rules, globs, owners, exclusions, grants })
     }
 
     /// The rules as written.
@@ -139,9 +141,9 @@ impl RuleTable {
         &self.rules
     }
 
-    /// Judges a plan: `ask` and `deny` rules narrow, `allow` rules say nothing here (see [`Self::grants`]).
+    /// Judges a plan: `ask` and `deny` rules narrow; `allow` rules have no effect here (see [`Self::grants`]).
     pub fn judge(&self, layer: LayerKind, plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
-        self.for_each_hit(plan, |rule, about| {
+        self.for_each_match(plan, |rule, about| {
             let reason = || Reason {
                 layer,
                 rule: rule.id.clone(),
@@ -150,85 +152,88 @@ impl RuleTable {
                 why: rule.why(),
             };
             match rule.decision {
-                Decision::Allow => {}
-                Decision::Ask => verdict.ask(reason(), Grantable::Freely),
-                Decision::Deny => verdict.deny(deny_code(rule), reason()),
+                RuleDecision::Allow => {}
+                RuleDecision::Ask => verdict.ask(reason(), Grantable::AnyGrant),
+                RuleDecision::Deny => verdict.deny(deny_code(rule), reason()),
             }
         });
         let walks =
             plan.effects.iter().any(|effect| matches!(effect, Effect::Path { extent: Extent::Tree, .. }));
-        for taken in self.fences.iter().filter(|taken| plan.tool.is_meant_by_any(&taken.tools)) {
-            // What would be refused or asked about by name is not met on a walk either, nor under another name.
-            fence.kin.forbid(&taken.globs);
-            if walks || taken.decision == Decision::Deny {
-                fence.read.forbid(&taken.globs);
-                fence.write.forbid(&taken.globs);
+        for exclusion in
+            self.exclusions.iter().filter(|exclusion| plan.tool.matches_any_pattern(&exclusion.tools))
+        {
+            // A path that is denied or asked about by name must not be found by a walk, nor through a hard link.
+            fence.hard_links.exclude(&exclusion.globs);
+            if walks || exclusion.decision == RuleDecision::Deny {
+                fence.read.exclude(&exclusion.globs);
+                fence.write.exclude(&exclusion.globs);
             }
         }
     }
 
-    /// The `allow` rules that speak about one effect of a plan, or about the tool as a whole.
+    /// The `allow` rules that apply to an effect of a plan, or to the tool as a whole.
     pub fn grants<'a>(&'a self, plan: &Plan) -> Vec<(&'a Rule, String)> {
-        let mut found = Vec::new();
-        for rule in self.rules.iter().filter(|rule| rule.decision == Decision::Allow) {
-            if rule.is_about(&plan.tool) && rule.paths.is_empty() && rule.commands.is_empty() {
-                found.push((rule, plan.tool.name.to_string()));
-                found.extend(plan.effects.iter().map(|effect| (rule, effect.to_string())));
+        let mut grants = Vec::new();
+        for rule in self.rules.iter().filter(|rule| rule.decision == RuleDecision::Allow) {
+            if rule.applies_to_tool(&plan.tool) && rule.paths.is_empty() && rule.commands.is_empty() {
+                grants.push((rule, plan.tool.name.to_string()));
+                grants.extend(plan.effects.iter().map(|effect| (rule, effect.to_string())));
             }
         }
-        for (rule, globs) in self.rules.iter().zip(&self.grants).filter(|(rule, _)| rule.is_about(&plan.tool))
+        for (rule, globs) in
+            self.rules.iter().zip(&self.grants).filter(|(rule, _)| rule.applies_to_tool(&plan.tool))
         {
             for effect in &plan.effects {
-                let meant = match (effect, globs) {
+                let applies = match (effect, globs) {
                     (Effect::Path { path, .. }, Some(globs)) => globs.matches(path),
                     (Effect::Execute { argv }, _) => {
-                        rule.decision == Decision::Allow && rule.matches_command(argv)
+                        rule.decision == RuleDecision::Allow && rule.matches_command(argv)
                     }
                     _ => false,
                 };
-                if meant {
-                    found.push((rule, effect.to_string()));
+                if applies {
+                    grants.push((rule, effect.to_string()));
                 }
             }
         }
-        found
+        grants
     }
 
-    /// Whether any rule of the table speaks about this plan, whatever it says.
+    /// Whether any rule of the table applies to this plan, whatever it decides.
     #[must_use]
-    pub fn meets(&self, plan: &Plan) -> bool {
-        let mut met = false;
-        self.for_each_hit(plan, |_, _| met = true);
-        met
+    pub fn applies_to(&self, plan: &Plan) -> bool {
+        let mut applies = false;
+        self.for_each_match(plan, |_, _| applies = true);
+        applies
     }
 
-    fn for_each_hit<'a>(&'a self, plan: &Plan, mut hit: impl FnMut(&'a Rule, &str)) {
+    fn for_each_match<'a>(&'a self, plan: &Plan, mut found: impl FnMut(&'a Rule, &str)) {
         for rule in &self.rules {
-            if rule.paths.is_empty() && rule.commands.is_empty() && rule.is_about(&plan.tool) {
-                hit(rule, plan.tool.name.as_str());
+            if rule.paths.is_empty() && rule.commands.is_empty() && rule.applies_to_tool(&plan.tool) {
+                found(rule, plan.tool.name.as_str());
             }
         }
-        self.for_each_effect_hit(plan, |rule, effect| hit(rule, &effect.to_string()));
+        self.for_each_effect_match(plan, |rule, effect| found(rule, &effect.to_string()));
     }
 
-    fn for_each_effect_hit<'a>(&'a self, plan: &Plan, mut hit: impl FnMut(&'a Rule, &Effect)) {
+    fn for_each_effect_match<'a>(&'a self, plan: &Plan, mut found: impl FnMut(&'a Rule, &Effect)) {
         for effect in &plan.effects {
             match effect {
                 Effect::Path { path, .. } => {
                     let mut last = None;
-                    for place in self.globs.matching(path) {
-                        let Some(owner) = self.owners.get(place).copied() else { continue };
+                    for index in self.globs.matching(path) {
+                        let Some(owner) = self.owners.get(index).copied() else { continue };
                         let Some(rule) = self.rules.get(owner) else { continue };
-                        if last != Some(owner) && rule.is_about(&plan.tool) {
-                            hit(rule, effect);
+                        if last != Some(owner) && rule.applies_to_tool(&plan.tool) {
+                            found(rule, effect);
                         }
                         last = Some(owner);
                     }
                 }
                 Effect::Execute { argv } => {
-                    for rule in self.rules.iter().filter(|rule| rule.is_about(&plan.tool)) {
+                    for rule in self.rules.iter().filter(|rule| rule.applies_to_tool(&plan.tool)) {
                         if rule.matches_command(argv) {
-                            hit(rule, effect);
+                            found(rule, effect);
                         }
                     }
                 }
@@ -241,7 +246,7 @@ impl RuleTable {
     }
 }
 
-/// The code for what a person's own rule refuses.
+/// The error code of a denial by a configured rule.
 fn deny_code(rule: &Rule) -> ErrorCode {
     if !rule.commands.is_empty() {
         ErrorCode::CommandNotAllowed

@@ -1,19 +1,19 @@
-//! The session as a layer: its state, its commands, its pace.
+//! The session as a policy layer: its state and its call rate.
 
 use crate::error::ErrorCode;
 use crate::plan::Plan;
-use crate::verdict::{LayerKind, Reason, Site, Verdict};
+use crate::verdict::{LayerKind, Reason, SourceLocation, Verdict};
 
-/// The state of a session. Only a person makes it active again.
+/// The state of a session. Only a person can make it active again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SessionState {
-    /// At work.
+    /// Calls are accepted.
     Active,
-    /// Too many violations: flagged for review, still at work.
+    /// Too many violations: flagged for review, calls are still accepted.
     Alert,
-    /// Waits for a person.
+    /// Calls are denied until a person resumes the session.
     Suspended,
-    /// Over.
+    /// The session is over.
     Ended,
 }
 
@@ -29,7 +29,7 @@ impl SessionState {
         }
     }
 
-    /// The state of that word.
+    /// Parses the word of [`Self::as_str`].
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Active, Self::Alert, Self::Suspended, Self::Ended]
@@ -37,52 +37,52 @@ impl SessionState {
             .find(|state| state.as_str() == word)
     }
 
-    /// Whether calls are still taken.
+    /// Whether calls are accepted.
     #[must_use]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Active | Self::Alert)
     }
 }
 
-/// What the session says about a call, as it is at this moment.
+/// The current state of a session, for judging one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionView {
-    /// Its state.
+    /// The session's state.
     pub state: SessionState,
-    /// The pace, where a limit is configured.
-    pub pace: Option<Pace>,
+    /// The call rate, if a limit is configured.
+    pub call_rate: Option<CallRate>,
 }
 
-/// Calls of this session and tool within the last minute.
+/// Calls of this tool in this session within the last minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
-    /// How many.
+pub struct CallRate {
+    /// Number of calls.
     pub calls: u32,
-    /// How many may be.
+    /// Maximum number of calls.
     pub limit: u32,
-    /// When the next one may be made, in milliseconds from now.
+    /// Time until the next call is allowed, in milliseconds.
     pub wait_ms: i64,
 }
 
-impl Pace {
-    /// The refusal in words, with the time to wait.
+impl CallRate {
+    /// The message of a denial, with the time to wait.
     #[must_use]
-    pub fn refusal(&self, tool: &str) -> String {
+    pub fn denial_message(&self, tool: &str) -> String {
         let seconds = self.wait_ms.max(1).div_euclid(1000) + 1;
-        format!("{} calls of `{tool}` in a minute are the limit; wait {seconds} s", self.limit)
+        format!("the limit is {} calls of `{tool}` per minute; wait {seconds} s", self.limit)
     }
 }
 
 impl SessionView {
-    /// A session with nothing against it.
-    pub const OPEN: Self = Self { state: SessionState::Active, pace: None };
+    /// An active session without a rate limit.
+    pub const OPEN: Self = Self { state: SessionState::Active, call_rate: None };
 
     /// Judges a plan.
     pub fn judge(&self, plan: &Plan, verdict: &mut Verdict) {
         let reason = |rule: &str, why: String| Reason {
             layer: LayerKind::Session,
             rule: rule.to_owned(),
-            at: Site::built_in(),
+            at: SourceLocation::built_in(),
             about: plan.tool.name.to_string(),
             why,
         };
@@ -90,10 +90,10 @@ impl SessionView {
             let why = format!("the session is {}", self.state.as_str());
             verdict.deny(ErrorCode::SessionSuspended, reason("session state", why));
         }
-        if let Some(pace) = &self.pace
+        if let Some(pace) = &self.call_rate
             && pace.calls >= pace.limit
         {
-            let why = pace.refusal(plan.tool.name.as_str());
+            let why = pace.denial_message(plan.tool.name.as_str());
             verdict.deny(ErrorCode::RateLimited, reason("calls per minute", why));
         }
     }

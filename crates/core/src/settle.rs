@@ -1,71 +1,71 @@
-//! Settling: a decision and the vouchers at hand become a permit, an open question, or a refusal. Pure; using a
-//! voucher up is the store's, in the same transaction as the start record.
+//! Settling: a policy decision and the available vouchers become a permit, open obligations, or a denial. Pure: the
+//! store marks a voucher as used, in the same transaction as the start record.
 
 use crate::digest::Digest;
 use crate::error::ErrorCode;
 use crate::fence::Fence;
-use crate::policy::Decision;
+use crate::policy::PolicyDecision;
 use crate::timestamp::Timestamp;
 use crate::verdict::Reason;
 use crate::voucher::Voucher;
 
-/// The outcome of settling: the questions are answered, or not, or there was nothing to settle.
+/// The outcome of settling a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Settlement {
-    /// Every question is answered.
+    /// Every obligation is discharged.
     Permitted(Box<Permit>),
-    /// These are open.
+    /// Reasons of the obligations that no voucher discharges.
     Waiting(Vec<Reason>),
-    /// Refused, whatever vouchers there are.
-    Refused {
-        /// The code for the caller.
+    /// Denied; no voucher changes that.
+    Denied {
+        /// The code that the caller gets.
         code: ErrorCode,
-        /// Every reason.
+        /// The reasons of all denials.
         reasons: Vec<Reason>,
     },
 }
 
-/// Leave to start one plan. Only [`settle`] makes one.
+/// Permission to start one plan. Only [`settle`] creates it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Permit {
-    // INVARIANT: made by `settle` from a decision without refusals whose questions are all answered.
+    // INVARIANT: created by `settle` from a decision without denials whose obligations are all discharged.
     digest: Digest,
     vouchers: Vec<String>,
     fence: Fence,
 }
 
 impl Permit {
-    /// The plan it is for.
+    /// Digest of the permitted plan.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The ids of the vouchers that were needed.
+    /// The ids of the vouchers that discharged its obligations.
     #[must_use]
     pub fn vouchers(&self) -> &[String] {
         &self.vouchers
     }
 
-    /// What the call may touch.
+    /// What the call may use while it runs.
     #[must_use]
     pub fn fence(&self) -> &Fence {
         &self.fence
     }
 }
 
-/// Weighs a decision against vouchers. A refusal stands; a question needs a voucher that discharges it.
+/// Settles a decision: any denial denies; each obligation needs a voucher that discharges it.
 #[must_use]
-pub fn settle(decision: &Decision, vouchers: &[Voucher], now: Timestamp) -> Settlement {
+pub fn settle(decision: &PolicyDecision, vouchers: &[Voucher], now: Timestamp) -> Settlement {
     if let Some(first) = decision.verdict.denials().next() {
         let reasons = decision.verdict.causes().cloned().collect();
-        return Settlement::Refused { code: first.code, reasons };
+        return Settlement::Denied { code: first.code, reasons };
     }
     let mut used = Vec::new();
     let mut open = Vec::new();
     for obligation in decision.verdict.obligations() {
         let voucher = decision
-            .standing
+            .configured_grants
             .iter()
             .chain(vouchers)
             .find(|voucher| voucher.discharges(obligation, decision.digest, now));

@@ -1,29 +1,29 @@
-//! A skill's permissions: an active skill narrows to what its manifest declares; a manifest without permissions
-//! leaves nothing.
+//! Permissions of a skill: an active skill narrows the policy to what its manifest declares; a manifest without
+//! `permissions` permits nothing.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::block::BadPattern;
-use crate::effect::{Access, Effect, Extent};
+use crate::blocked_paths::BadPattern;
+use crate::effect::{Effect, Extent, PathAccess};
 use crate::error::ErrorCode;
 use crate::fence::{Fence, NameFence, PathFence};
-use crate::glob::{Ground, PathGlobs, Purpose};
+use crate::glob::{GlobPurpose, GlobRoots, PathGlobs};
 use crate::plan::Plan;
-use crate::tool::{NamePolicy, ToolFacts};
-use crate::verdict::{LayerKind, Reason, Site, Verdict};
+use crate::tool::{NamePolicy, ToolDescriptor};
+use crate::verdict::{LayerKind, Reason, SourceLocation, Verdict};
 
 /// The active skill.
 #[derive(Debug, Clone)]
 pub struct Skill {
     name: String,
-    at: Site,
-    permissions: Option<Permissions>,
+    at: SourceLocation,
+    permissions: Option<SkillPermissions>,
 }
 
 #[derive(Debug, Clone)]
-struct Permissions {
+struct SkillPermissions {
     tool_groups: Vec<String>,
     tools: Option<Vec<String>>,
     read: Arc<PathGlobs>,
@@ -32,41 +32,46 @@ struct Permissions {
     secrets: Vec<String>,
 }
 
-/// A manifest that cannot be used.
+/// Why a manifest cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadManifest {
     /// Not JSON, or not an object.
     #[error("{at}: the manifest is not a JSON object: {why}")]
     NotJson {
-        /// Which file.
-        at: Site,
-        /// The parser's words.
+        /// The manifest file.
+        at: SourceLocation,
+        /// The parser's message.
         why: String,
     },
-    /// A field has the wrong shape.
+    /// A field has the wrong type.
     #[error("{at}: `{field}` must be {expected}")]
     Shape {
-        /// Which file.
-        at: Site,
-        /// Which field.
+        /// The manifest file.
+        at: SourceLocation,
+        /// The field.
         field: String,
         /// What it must be.
         expected: &'static str,
     },
     /// A glob does not compile.
     #[error("{0}: {1}")]
-    Pattern(Site, BadPattern),
+    Pattern(SourceLocation, BadPattern),
 }
 
 impl Skill {
-    /// Reads `permissions` of a manifest (S1). Unknown permissions are refused: a word we do not know might narrow.
-    pub fn from_manifest(name: &str, at: Site, manifest: &str, ground: &Ground) -> Result<Self, BadManifest> {
+    /// Reads `permissions` of a manifest (S1). Unknown keys are an error: an unknown key might be meant to narrow.
+    pub fn from_manifest(
+        name: &str,
+        at: SourceLocation,
+        manifest: &str,
+        roots: &GlobRoots,
+    ) -> Result<Self, BadManifest> {
         let shape =
             |field: &str, expected| BadManifest::Shape { at: at.clone(), field: field.to_owned(), expected };
         let value: Value = serde_json::from_str(manifest)
             .map_err(|error| BadManifest::NotJson { at: at.clone(), why: error.to_string() })?;
         let Value::Object(manifest) = value else {
-            return Err(BadManifest::NotJson { at, why: "found something else".to_owned() });
+            return Err(BadManifest::NotJson { at, why: "it is another JSON value".to_owned() });
         };
         let Some(permissions) = manifest.get("permissions") else {
             return Ok(Self { name: name.to_owned(), at, permissions: None });
@@ -90,7 +95,7 @@ impl Skill {
         let globs = |key: &str| -> Result<Arc<PathGlobs>, BadManifest> {
             let globs =
                 words(fs.and_then(|fs| fs.get(key)), &format!("permissions.fs.{key}"))?.unwrap_or_default();
-            PathGlobs::new(globs, Purpose::Permit, ground)
+            PathGlobs::new(globs, GlobPurpose::Permit, roots)
                 .map(Arc::new)
                 .map_err(|bad| BadManifest::Pattern(at.clone(), bad))
         };
@@ -99,7 +104,7 @@ impl Skill {
             let host = item.get("host").and_then(Value::as_str);
             hosts.push(host.ok_or_else(|| shape("permissions.net", "a list of {host, ports}"))?.to_owned());
         }
-        let permissions = Permissions {
+        let permissions = SkillPermissions {
             tool_groups: words(permissions.get("tool_groups"), "permissions.tool_groups")?
                 .unwrap_or_default(),
             tools: words(permissions.get("tools"), "permissions.tools")?,
@@ -111,13 +116,13 @@ impl Skill {
         Ok(Self { name: name.to_owned(), at, permissions: Some(permissions) })
     }
 
-    /// Its name.
+    /// The skill's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Judges a plan: what the manifest does not declare is denied (S2, S3).
+    /// Judges a plan: everything that the manifest does not declare is denied (S2, S3).
     pub fn judge(&self, plan: &Plan, verdict: &mut Verdict, fence: &mut Fence) {
         let reason = |about: &dyn std::fmt::Display, why: String| Reason {
             layer: LayerKind::Skill,
@@ -137,7 +142,7 @@ impl Skill {
         }
         for effect in &plan.effects {
             if let Effect::Path { access, extent: Extent::Single, path } = effect {
-                let globs = if *access == Access::Read { &permissions.read } else { &permissions.write };
+                let globs = if *access == PathAccess::Read { &permissions.read } else { &permissions.write };
                 if !globs.matches(path) {
                     verdict.deny(
                         ErrorCode::PermissionDenied,
@@ -148,7 +153,7 @@ impl Skill {
         }
         let declared = Fence {
             read: PathFence::only(Arc::clone(&permissions.read)),
-            kin: PathFence::only(Arc::clone(&permissions.read)),
+            hard_links: PathFence::only(Arc::clone(&permissions.read)),
             write: PathFence::only(Arc::clone(&permissions.write)),
             hosts: NameFence::of(&NamePolicy::Only(permissions.hosts.clone())),
             secrets: NameFence::of(&NamePolicy::Only(permissions.secrets.clone())),
@@ -167,11 +172,11 @@ impl Skill {
     }
 }
 
-impl Permissions {
+impl SkillPermissions {
     /// `tools` overrides the groups (S1).
-    fn offers(&self, tool: &ToolFacts) -> bool {
+    fn offers(&self, tool: &ToolDescriptor) -> bool {
         match &self.tools {
-            Some(tools) => tools.iter().any(|pattern| tool.is_meant_by(pattern)),
+            Some(tools) => tools.iter().any(|pattern| tool.matches_pattern(pattern)),
             None => self.tool_groups.iter().any(|group| group == tool.group.as_str()),
         }
     }

@@ -1,28 +1,30 @@
-//! A moment in UTC with milliseconds, handed in by whoever holds the clock. Written in one fixed width, so
-//! that text order is time order.
+//! A UTC timestamp with millisecond precision. The text form has a fixed width, so that text order is time order.
 
 use std::fmt;
 
-const LAST: i64 = 253_402_300_799_999;
-const DAY: i64 = 86_400_000;
+use jiff::fmt::temporal::DateTimePrinter;
+
+/// The last second that `jiff` can represent: 26 hours before the end of the year 9999.
+const MAX_MILLIS: i64 = 253_402_207_200_000;
+const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 
 /// Milliseconds since 1970-01-01T00:00:00Z, within the years 1970 to 9999.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(i64);
 
-/// Text that is not a timestamp of ours.
+/// Text that is not a timestamp.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a timestamp: expected the form `2026-01-31T12:00:00.000Z`")]
 pub struct BadTimestamp;
 
 impl Timestamp {
-    /// From milliseconds since 1970; what lies outside the years 1970 to 9999 becomes the nearest end.
+    /// From milliseconds since 1970; values outside the years 1970 to 9999 are clamped.
     #[must_use]
     pub const fn from_millis(millis: i64) -> Self {
         Self(if millis < 0 {
             0
-        } else if millis > LAST {
-            LAST
+        } else if millis > MAX_MILLIS {
+            MAX_MILLIS
         } else {
             millis
         })
@@ -34,79 +36,39 @@ impl Timestamp {
         self.0
     }
 
-    /// Later by so many milliseconds.
+    /// This time plus a number of milliseconds.
     #[must_use]
     pub const fn later(self, millis: i64) -> Self {
         Self::from_millis(self.0.saturating_add(millis))
     }
 
-    /// Earlier by so many milliseconds.
+    /// This time minus a number of milliseconds.
     #[must_use]
     pub const fn earlier(self, millis: i64) -> Self {
         Self::from_millis(self.0.saturating_sub(millis))
     }
 
-    /// The 24 characters of the one fixed form.
+    /// The text form, 24 characters.
     #[must_use]
     pub fn text(self) -> [u8; 24] {
-        let (year, month, day) = civil(self.0.div_euclid(DAY));
-        let rest = self.0.rem_euclid(DAY);
-        let parts: [(usize, usize, i64); 7] = [
-            (0, 4, year),
-            (5, 2, month),
-            (8, 2, day),
-            (11, 2, rest / 3_600_000),
-            (14, 2, rest / 60_000 % 60),
-            (17, 2, rest / 1000 % 60),
-            (20, 3, rest % 1000),
-        ];
-        let mut out = *b"0000-00-00T00:00:00.000Z";
-        for (at, width, mut value) in parts {
-            for digit in out.iter_mut().skip(at).take(width).rev() {
-                *digit = b'0' + u8::try_from(value % 10).unwrap_or(0);
-                value /= 10;
-            }
+        let mut out = *b"1970-01-01T00:00:00.000Z";
+        let mut text = String::with_capacity(out.len());
+        let printed = jiff::Timestamp::from_millisecond(self.0)
+            .is_ok_and(|time| PRINTER.print_timestamp(&time, &mut text).is_ok());
+        // INVARIANT: every value is within the years 1970 to 9999, so the text has 24 characters.
+        if printed && text.len() == out.len() {
+            out.copy_from_slice(text.as_bytes());
         }
         out
     }
 
-    /// Reads the one fixed form.
+    /// Parses the text form.
     pub fn parse(text: &str) -> Result<Self, BadTimestamp> {
-        let number = |from: usize, to: usize| -> Option<i64> {
-            let digits = text.get(from..to)?;
-            digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
-        };
-        let read = || {
-            let day = days(number(0, 4)?, number(5, 7)?, number(8, 10)?);
-            let (hour, minute) = (number(11, 13)?, number(14, 16)?);
-            let (second, millis) = (number(17, 19)?, number(20, 23)?);
-            Some(Self::from_millis(day * DAY + ((hour * 60 + minute) * 60 + second) * 1000 + millis))
-        };
-        // Writing it again pins the separators and refuses the 31st of February.
-        read().filter(|at| at.text() == text.as_bytes()).ok_or(BadTimestamp)
+        let time: jiff::Timestamp = text.parse().map_err(|_| BadTimestamp)?;
+        let time = Self::from_millis(time.as_millisecond());
+        // Formatting the result again rejects every other spelling of the same time.
+        if time.text() == text.as_bytes() { Ok(time) } else { Err(BadTimestamp) }
     }
-}
-
-/// Days since 1970 to year, month, day (Howard Hinnant, "chrono-compatible low-level date algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
-}
-
-/// The inverse of [`civil`].
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let y = year - i64::from(month <= 2);
-    let era = y.div_euclid(400);
-    let yoe = y.rem_euclid(400);
-    let mp = if month > 2 { month - 3 } else { month + 9 };
-    let doe = yoe * 365 + yoe / 4 - yoe / 100 + (153 * mp + 2) / 5 + day - 1;
-    era * 146_097 + doe - 719_468
 }
 
 impl fmt::Display for Timestamp {
@@ -128,12 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_moments_have_their_known_text() {
+    fn known_timestamps_format_as_expected_and_invalid_text_is_rejected() {
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),
             (1_785_000_000_123, "2026-07-25T17:20:00.123Z"),
-            (LAST, "9999-12-31T23:59:59.999Z"),
+            (MAX_MILLIS, "9999-12-30T22:00:00.000Z"),
         ] {
             assert_eq!(Timestamp::from_millis(millis).to_string(), text);
         }
@@ -144,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_reads_back_and_sorts_like_time(a in 0..=LAST, b in 0..=LAST) {
+        fn text_form_parses_and_sorts_by_time(a in 0..=MAX_MILLIS, b in 0..=MAX_MILLIS) {
             let (a, b) = (Timestamp::from_millis(a), Timestamp::from_millis(b));
             prop_assert_eq!(Timestamp::parse(&a.to_string()), Ok(a));
             prop_assert_eq!(a.cmp(&b), a.to_string().cmp(&b.to_string()));

@@ -1,11 +1,11 @@
-//! What is known of a tool before it is called: its names, its group, the policy it declares.
+//! Descriptors of tools: names, group, and the policy that a tool declares.
 
 use crate::id::{RoleName, ToolName};
-use crate::risk::Level;
+use crate::risk::RiskLevel;
 
-/// Every name and alias that a rule or a role can speak about, also of tools that this version does not have: a
-/// misspelt name would be a rule that never applies. Tools of other servers are called `server__tool`.
-pub const NAMES: &[&str] = &[
+/// Every tool name and alias that a rule or a role can use, including tools that this version does not have. Other names
+/// are an error, since a rule with a misspelt name would never apply. Tools of other servers are called `server__tool`.
+pub const TOOL_NAMES: &[&str] = &[
     "read_file",
     "file.read",
     "tool_read_file",
@@ -83,15 +83,15 @@ pub const NAMES: &[&str] = &[
     "validate-data",
 ];
 
-/// Whether a pattern of a rule or role means any tool that there is or will be.
+/// Whether a pattern of a rule or role matches any tool of this or a later version.
 #[must_use]
 pub fn is_known(pattern: &str) -> bool {
-    pattern.contains("__") || NAMES.iter().any(|name| wildcard(pattern, name))
+    pattern.contains("__") || TOOL_NAMES.iter().any(|name| wildcard(pattern, name))
 }
 
-/// A family of tools that roles, skills and profiles speak about as one.
+/// A group of tools that roles, skills and profiles can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Group {
+pub enum ToolGroup {
     /// Files.
     Fs,
     /// Programs.
@@ -102,19 +102,19 @@ pub enum Group {
     Git,
     /// Index and search.
     Knowledge,
-    /// The machine.
+    /// Administration of the machine.
     System,
     /// The web.
     Web,
-    /// Notes of an agent.
+    /// Persistent notes of an agent.
     Memory,
     /// Tools of other servers.
     Mcp,
-    /// Tools declared by a spec.
+    /// Tools declared by a spec file.
     Spec,
 }
 
-impl Group {
+impl ToolGroup {
     /// The word after `group:`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -133,20 +133,20 @@ impl Group {
     }
 }
 
-/// What a tool may do to files.
+/// What a tool may do with files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FilesystemPolicy {
     /// Nothing.
     Deny,
-    /// Look.
+    /// Read them.
     Read,
-    /// Make new ones.
+    /// Create new ones.
     Write,
     /// Everything.
     ReadWrite,
 }
 
-/// A list of names that may be touched.
+/// Which names (hosts, secret scopes) a tool may use.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NamePolicy {
     /// None.
@@ -169,24 +169,24 @@ pub struct ToolPolicy {
 }
 
 impl ToolPolicy {
-    /// Looks at files, touches nothing else.
-    pub const READS_FILES: Self =
+    /// Reads files; no network, no secrets.
+    pub const READ_FILES: Self =
         Self { network: NamePolicy::Deny, filesystem: FilesystemPolicy::Read, secrets: NamePolicy::Deny };
 
-    /// Looks at files and changes them, touches nothing else.
-    pub const CHANGES_FILES: Self = Self {
+    /// Reads and changes files; no network, no secrets.
+    pub const EDIT_FILES: Self = Self {
         network: NamePolicy::Deny,
         filesystem: FilesystemPolicy::ReadWrite,
         secrets: NamePolicy::Deny,
     };
 
-    /// Asks servers, touches nothing else.
-    pub const ASKS_SERVERS: Self =
+    /// Uses the network; no files, no secrets.
+    pub const USE_NETWORK: Self =
         Self { network: NamePolicy::Allow, filesystem: FilesystemPolicy::Deny, secrets: NamePolicy::Deny };
 
     /// As a JSON object, for the timeline.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn to_json_text(&self) -> String {
         let names = |policy: &NamePolicy| match policy {
             NamePolicy::Deny => "deny".into(),
             NamePolicy::Allow => "allow".into(),
@@ -198,41 +198,41 @@ impl ToolPolicy {
             FilesystemPolicy::Write => "write",
             FilesystemPolicy::ReadWrite => "readwrite",
         };
-        let words = serde_json::json!(
+        let json = serde_json::json!(
             {"network": names(&self.network), "filesystem": filesystem, "secrets": names(&self.secrets)});
-        words.to_string()
+        json.to_string()
     }
 }
 
-/// A tool as the decisions see it.
+/// A tool as policy sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ToolFacts {
-    /// Its canonical name.
+pub struct ToolDescriptor {
+    /// The canonical name.
     pub name: ToolName,
-    /// Its other names.
+    /// Other names.
     pub aliases: &'static [&'static str],
-    /// Its family.
-    pub group: Group,
+    /// The group.
+    pub group: ToolGroup,
     /// The policy it declares.
     pub policy: ToolPolicy,
-    /// The one role that may use it, where a section of the requirements says so.
+    /// The only role that may use it, if the requirements name one.
     pub required_role: Option<RoleName>,
-    /// The least risk that any call of it has.
-    pub risk: Level,
-    /// Whether it only looks.
+    /// The minimum risk of its calls.
+    pub risk: RiskLevel,
+    /// Whether it changes nothing.
     pub read_only: bool,
 }
 
-impl ToolFacts {
-    /// Whether one of the patterns means this tool; no pattern means every tool.
+impl ToolDescriptor {
+    /// Whether one of the patterns matches this tool; an empty list matches every tool.
     #[must_use]
-    pub fn is_meant_by_any(&self, patterns: &[String]) -> bool {
-        patterns.is_empty() || patterns.iter().any(|pattern| self.is_meant_by(pattern))
+    pub fn matches_any_pattern(&self, patterns: &[String]) -> bool {
+        patterns.is_empty() || patterns.iter().any(|pattern| self.matches_pattern(pattern))
     }
 
-    /// Whether a name, alias, `group:NAME` or glob over names means this tool.
+    /// Whether a name, alias, `group:NAME` or glob over names matches this tool.
     #[must_use]
-    pub fn is_meant_by(&self, pattern: &str) -> bool {
+    pub fn matches_pattern(&self, pattern: &str) -> bool {
         if let Some(group) = pattern.strip_prefix("group:") {
             return group == self.group.as_str();
         }
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcards() {
+    fn star_matches_any_run_of_characters() {
         for (pattern, text, expected) in [
             ("*", "", true),
             ("*", "abc", true),

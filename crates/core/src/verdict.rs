@@ -1,20 +1,20 @@
-//! The verdict lattice: allow, then ask with obligations, then deny. A verdict is two sets that only grow when
-//! layers are joined, so the result does not depend on their order, and nothing added to a layer can lower it.
+//! The verdict lattice: allow, then ask with obligations, then deny. A verdict is two sets that only grow when layers
+//! are joined, so the result does not depend on their order, and adding something to a layer can never lower it.
 
 use std::collections::BTreeSet;
 
 use crate::error::ErrorCode;
 
-/// Where a judgement comes from, in the order in which explanations tell it.
+/// The layer that a verdict comes from, in the order of explanations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LayerKind {
-    /// Compiled in: blocked zones, self-protection.
+    /// Compiled in: blocked paths, self-protection.
     Floor,
     /// `/etc/vambrace/config.yaml`.
     Organisation,
-    /// The user's own file.
+    /// The user's configuration file.
     User,
-    /// The project's file.
+    /// The project's configuration file.
     Project,
     /// The caller's role: the only layer that permits.
     Role,
@@ -24,7 +24,7 @@ pub enum LayerKind {
     Skill,
     /// The state of the session.
     Session,
-    /// How much harm it could do.
+    /// The risk of the call.
     Risk,
 }
 
@@ -46,16 +46,16 @@ impl LayerKind {
     }
 }
 
-/// Where a rule is written.
+/// The location of a rule: file and line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Site {
-    /// The file as a person would name it, or `built in`.
+pub struct SourceLocation {
+    /// The file name as shown to people, or `built in`.
     pub file: String,
-    /// The line, from 1; 0 when the whole file is meant.
+    /// The line, from 1; 0 for the whole file.
     pub line: usize,
 }
 
-impl Site {
+impl SourceLocation {
     /// Compiled in.
     #[must_use]
     pub fn built_in() -> Self {
@@ -63,69 +63,69 @@ impl Site {
     }
 }
 
-impl std::fmt::Display for Site {
+impl std::fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.file)?;
         if self.line > 0 { write!(f, ":{}", self.line) } else { Ok(()) }
     }
 }
 
-/// Why a layer said what it said.
+/// Why a layer denies or asks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reason {
-    /// Who says so.
+    /// The layer.
     pub layer: LayerKind,
-    /// Which rule.
+    /// Name of the rule.
     pub rule: String,
-    /// Where it is written.
-    pub at: Site,
-    /// The effect it speaks about, or the tool.
+    /// Where the rule is written.
+    pub at: SourceLocation,
+    /// The effect or tool that the rule applies to.
     pub about: String,
-    /// In words.
+    /// The reason as text.
     pub why: String,
 }
 
-/// A refusal.
+/// One denial of a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Denial {
-    /// Why.
+pub struct PolicyDenial {
+    /// Why the layer denies.
     pub reason: Reason,
-    /// The code for the caller.
+    /// The error code that the caller gets.
     pub code: ErrorCode,
 }
 
-/// A question that somebody must answer first.
+/// What must be discharged by a voucher before the call may start.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Obligation {
-    /// Why.
+    /// Why the layer asks.
     pub reason: Reason,
-    /// What may answer it beside a person for this one call.
+    /// Which grants discharge it, besides an approval of this one call.
     pub grantable: Grantable,
 }
 
-/// What may answer a question beside a person for this one call.
+/// Which grants discharge an obligation, besides an approval of this one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Grantable {
-    /// Nothing.
+    /// None.
     Never,
-    /// Only what stands in the organisation's or the user's file, not what somebody clicked.
-    Written,
+    /// Only rules in the file of the organisation or the user, not grants that a person gave interactively.
+    ConfiguredOnly,
     /// Any grant of the same layer or above.
-    Freely,
+    AnyGrant,
 }
 
 /// Allow, ask or deny.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Answer {
-    /// Nothing stands against it.
+pub enum VerdictKind {
+    /// No denial and no obligation.
     Allow,
-    /// A person must agree.
+    /// Allowed once every obligation is discharged.
     Ask,
-    /// No.
+    /// Denied.
     Deny,
 }
 
-impl Answer {
+impl VerdictKind {
     /// The word in explanations.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -137,59 +137,59 @@ impl Answer {
     }
 }
 
-/// What one layer, or all of them together, say.
+/// The verdict of one layer, or of all of them joined.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verdict {
-    denials: BTreeSet<Denial>,
+    denials: BTreeSet<PolicyDenial>,
     obligations: BTreeSet<Obligation>,
 }
 
 impl Verdict {
-    /// Nothing stands against it.
+    /// A verdict without denials and obligations.
     #[must_use]
     pub fn allow() -> Self {
         Self::default()
     }
 
-    /// Adds a refusal.
+    /// Adds a denial.
     pub fn deny(&mut self, code: ErrorCode, reason: Reason) {
-        self.denials.insert(Denial { reason, code });
+        self.denials.insert(PolicyDenial { reason, code });
     }
 
-    /// Adds a question.
+    /// Adds an obligation.
     pub fn ask(&mut self, reason: Reason, grantable: Grantable) {
         self.obligations.insert(Obligation { reason, grantable });
     }
 
-    /// Adds what another layer says. Commutative, associative, idempotent, never lowering.
+    /// Joins the verdict of another layer. Commutative, associative, idempotent; never lowers the verdict.
     pub fn join(&mut self, other: &Self) {
         self.denials.extend(other.denials.iter().cloned());
         self.obligations.extend(other.obligations.iter().cloned());
     }
 
-    /// The strictest of all that was said.
+    /// Deny if there is a denial, else ask if there is an obligation, else allow.
     #[must_use]
-    pub fn answer(&self) -> Answer {
+    pub fn kind(&self) -> VerdictKind {
         if !self.denials.is_empty() {
-            Answer::Deny
+            VerdictKind::Deny
         } else if !self.obligations.is_empty() {
-            Answer::Ask
+            VerdictKind::Ask
         } else {
-            Answer::Allow
+            VerdictKind::Allow
         }
     }
 
-    /// The refusals, in the order of the layers.
-    pub fn denials(&self) -> impl Iterator<Item = &Denial> {
+    /// The denials, in the order of the layers.
+    pub fn denials(&self) -> impl Iterator<Item = &PolicyDenial> {
         self.denials.iter()
     }
 
-    /// The questions, in the order of the layers.
+    /// The obligations, in the order of the layers.
     pub fn obligations(&self) -> impl Iterator<Item = &Obligation> {
         self.obligations.iter()
     }
 
-    /// Every reason that contributes to the answer: of the refusals if there are any, else of the questions.
+    /// The reasons that decide: those of the denials if there are any, else those of the obligations.
     pub fn causes(&self) -> impl Iterator<Item = &Reason> {
         let asks = self.denials.is_empty();
         self.denials

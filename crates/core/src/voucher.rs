@@ -1,40 +1,40 @@
-//! Vouchers discharge questions. They are not layers: no voucher changes a refusal.
+//! Vouchers discharge obligations. They are not layers: no voucher overrides a denial.
 
 use crate::digest::Digest;
 use crate::timestamp::Timestamp;
 use crate::verdict::{Grantable, LayerKind, Obligation};
 
-/// A yes that somebody gave.
+/// A permission that a person or a trusted configuration gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Voucher {
-    /// For one plan, one use.
+    /// For one plan, usable once.
     Approval {
-        /// Its id.
+        /// The voucher's id.
         id: String,
-        /// The plan it is bound to.
+        /// Digest of the plan that it is bound to.
         digest: Digest,
-        /// Until when.
+        /// It is invalid from this time on.
         expires: Timestamp,
-        /// Whether it was used already.
+        /// Whether it was already used.
         used: bool,
     },
-    /// For everything of a shape.
+    /// A standing permission for a class of calls.
     Grant {
-        /// Its id.
+        /// The voucher's id.
         id: String,
-        /// What it speaks about: an effect or a tool, as an explanation spells it.
+        /// The effect or tool that it covers, in the spelling of explanations.
         about: String,
-        /// Who gave it. It answers no question of a layer above.
+        /// The layer that gave it. It discharges no obligation of a layer above.
         by: LayerKind,
-        /// Until when; `None` for a rule that stands in a trusted configuration.
+        /// It is invalid from this time on; `None` for a rule of a trusted configuration file.
         expires: Option<Timestamp>,
-        /// Whether it was taken back.
+        /// Whether it was revoked.
         revoked: bool,
     },
 }
 
 impl Voucher {
-    /// Its id.
+    /// The voucher's id.
     #[must_use]
     pub fn id(&self) -> &str {
         match self {
@@ -42,7 +42,7 @@ impl Voucher {
         }
     }
 
-    /// Whether it answers this question about the plan of this digest, now.
+    /// Whether it discharges this obligation of the plan with this digest at the given time.
     #[must_use]
     pub fn discharges(&self, obligation: &Obligation, plan: Digest, now: Timestamp) -> bool {
         match self {
@@ -51,8 +51,8 @@ impl Voucher {
                 let written = expires.is_none() && *by <= LayerKind::User;
                 let may = match obligation.grantable {
                     Grantable::Never => false,
-                    Grantable::Written => written,
-                    Grantable::Freely => true,
+                    Grantable::ConfiguredOnly => written,
+                    Grantable::AnyGrant => true,
                 };
                 may && *by <= obligation.reason.layer
                     && !revoked

@@ -1,6 +1,5 @@
-//! From a destination that was allowed to a connection: the name is resolved once, every address that it leads to is
-//! judged, and one of those that passed is dialled, as a number. There is no second look-up for anybody to answer
-//! differently.
+//! Dials an allowed destination. The name is resolved once, every resulting address is checked, and one of the allowed
+//! addresses is dialled numerically. There is no second lookup, so DNS rebinding cannot change the address in between.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,33 +16,33 @@ use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use vambrace_core::network::Reach;
+use vambrace_core::network::NetworkFence;
 
-use crate::decide::{Destination, Reason};
-use crate::names::HostName;
+use crate::decide::{Destination, NetworkReason};
+use crate::host_name::HostName;
 
-const RESOLVING: Duration = Duration::from_secs(10);
-/// The same where somebody else resolves the name as well: a machine behind a proxy may have no resolver that answers.
-const GLANCE: Duration = Duration::from_secs(2);
-/// Of so many refused hosts the addresses are found out; a long list is not asked for at each connection.
-const MOST_REFUSED: usize = 64;
-/// What a name of a metadata service stands for.
-const METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
-/// Names that are asked for at the same time.
-const AT_ONCE: usize = 16;
-const DIALLING: Duration = Duration::from_secs(10);
-/// After so long the next address is tried beside the first (RFC 8305).
-const PATIENCE: Duration = Duration::from_millis(250);
-/// More addresses of one name are not tried.
-const MOST: usize = 8;
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Lookup timeout where the upstream proxy resolves the name as well: a machine behind a proxy may have no working resolver.
+const SHORT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of denied hosts whose addresses are looked up for one connection.
+const MAX_DENIED_HOSTS: usize = 64;
+/// The address that the name of a metadata service stands for.
+const METADATA_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
+/// Concurrent lookups.
+const MAX_CONCURRENT_LOOKUPS: usize = 16;
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Delay before the next address is tried in parallel (RFC 8305).
+const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
+/// Maximum number of addresses tried for one name.
+const MAX_ADDRESSES: usize = 8;
 
-/// An answer that is waited for.
-pub type Resolving = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+/// A running lookup.
+pub type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Who knows the addresses of names, outside.
+/// Resolves names outside the sandbox.
 pub trait Resolve: fmt::Debug + Send + Sync {
-    /// The addresses of a name, the preferred first.
-    fn resolve(&self, name: &HostName) -> Resolving;
+    /// The addresses of a name, preferred first.
+    fn resolve(&self, name: &HostName) -> ResolveFuture;
 }
 
 /// The machine's own resolver.
@@ -51,7 +50,7 @@ pub trait Resolve: fmt::Debug + Send + Sync {
 pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
-    fn resolve(&self, name: &HostName) -> Resolving {
+    fn resolve(&self, name: &HostName) -> ResolveFuture {
         let name = name.clone();
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
@@ -60,40 +59,41 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Questions to the resolver that are under way: connections for one name at the same time share one, and a program
-/// cannot make the machine ask more than a few at once.
+/// Lookups in flight. Concurrent connections for one name share one lookup, and the number of concurrent lookups is bounded,
+/// so that a program cannot flood the machine's resolver.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     resolver: Arc<dyn Resolve>,
-    running: Mutex<HashMap<HostName, Arc<OnceCell<Found>>>>,
-    few: Semaphore,
+    running: Mutex<HashMap<HostName, Arc<OnceCell<LookupResult>>>>,
+    slots: Semaphore,
 }
 
-/// The addresses of a name; none when it could not be resolved.
-type Found = Option<Arc<[IpAddr]>>;
+/// The addresses of a name; `None` when it could not be resolved.
+type LookupResult = Option<Arc<[IpAddr]>>;
 
 impl Lookups {
     pub(crate) fn new(resolver: Arc<dyn Resolve>) -> Self {
-        Self { resolver, running: Mutex::default(), few: Semaphore::new(AT_ONCE) }
+        Self { resolver, running: Mutex::default(), slots: Semaphore::new(MAX_CONCURRENT_LOOKUPS) }
     }
 
-    /// The addresses of a name, all of them.
-    pub(crate) async fn find_in_time(&self, name: &HostName) -> Result<Arc<[IpAddr]>, Reason> {
-        match timeout(RESOLVING, self.find(name)).await {
+    /// All addresses of a name.
+    pub(crate) async fn resolve(&self, name: &HostName) -> Result<Arc<[IpAddr]>, NetworkReason> {
+        match timeout(RESOLVE_TIMEOUT, self.lookup(name)).await {
             Ok(Some(addresses)) => Ok(addresses),
-            Ok(None) => Err(Reason::NotFound),
-            Err(_) => Err(Reason::Unreachable("the name was not resolved in time".to_owned())),
+            Ok(None) => Err(NetworkReason::NotFound),
+            Err(_) => Err(NetworkReason::Unreachable("resolving the name timed out".to_owned())),
         }
     }
 
-    /// Which of these names has this address; one that is not resolved soon has none. They are asked for together.
-    async fn whose<'a>(
+    /// The first of these names that resolves to this address. The lookups run concurrently; a name that does not resolve
+    /// within the short timeout counts as having no address.
+    async fn owner_of<'a>(
         &self,
         names: impl Iterator<Item = &'a HostName>,
         address: IpAddr,
     ) -> Option<&'a HostName> {
         let has_it = |name: &'a HostName| async move {
-            let found = timeout(GLANCE, self.find(name)).await.ok().flatten()?;
+            let found = timeout(SHORT_RESOLVE_TIMEOUT, self.lookup(name)).await.ok().flatten()?;
             found.iter().any(|one| one.to_canonical() == address.to_canonical()).then_some(name)
         };
         let mut asked: Vec<_> = names.map(|name| Box::pin(has_it(name))).collect();
@@ -112,14 +112,14 @@ impl Lookups {
         owner
     }
 
-    async fn find(&self, name: &HostName) -> Found {
+    async fn lookup(&self, name: &HostName) -> LookupResult {
         let running = Arc::clone(self.running.lock().entry(name.clone()).or_default());
         let ask = || async {
-            let _turn = self.few.acquire().await.ok()?;
+            let _turn = self.slots.acquire().await.ok()?;
             Some(self.resolver.resolve(name).await.ok()?.into())
         };
         let found = running.get_or_init(ask).await.clone();
-        // Whoever comes from now on asks again.
+        // Later callers start a new lookup.
         let mut all = self.running.lock();
         if all.get(name).is_some_and(|cell| Arc::ptr_eq(cell, &running)) {
             all.remove(name);
@@ -130,102 +130,107 @@ impl Lookups {
 
 /// Dials an allowed destination.
 pub(crate) async fn dial(
-    rules: &Reach,
+    rules: &NetworkFence,
     lookups: &Lookups,
     destination: &Destination,
     port: u16,
-) -> Result<TcpStream, Reason> {
+) -> Result<TcpStream, NetworkReason> {
     let addresses = match destination {
         Destination::Address(address) => {
-            refuse_address_of_a_refused_host(rules, lookups, *address, port).await?;
+            deny_address_of_denied_host(rules, lookups, *address, port).await?;
             Arc::from([*address])
         }
-        Destination::Name(name) => lookups.find_in_time(name).await?,
+        Destination::Name(name) => lookups.resolve(name).await?,
     };
     let mut refused = None;
     let mut passed: Vec<SocketAddr> = Vec::new();
     for address in addresses.iter() {
         let address = address.to_canonical();
-        match judge(rules, destination, address, port) {
-            Ok(()) if passed.len() < MOST => passed.push(SocketAddr::new(address, port)),
+        match check_address(rules, destination, address, port) {
+            Ok(()) if passed.len() < MAX_ADDRESSES => passed.push(SocketAddr::new(address, port)),
             Ok(()) => {}
             Err(reason) => refused = refused.or(Some(reason)),
         }
     }
     if passed.is_empty() {
-        return Err(refused.unwrap_or(Reason::NotFound));
+        return Err(refused.unwrap_or(NetworkReason::NotFound));
     }
-    let dialled = timeout(DIALLING, first_to_answer(passed)).await;
+    let dialled = timeout(DIAL_TIMEOUT, connect_first(passed)).await;
     let stream = dialled
-        .map_err(|_| Reason::Unreachable("nobody answered in time".to_owned()))?
-        .map_err(|error| Reason::Unreachable(plain(&error)))?;
-    // Small messages are the program's own choice.
+        .map_err(|_| NetworkReason::Unreachable("connection timed out".to_owned()))?
+        .map_err(|error| NetworkReason::Unreachable(error_text(&error)))?;
+    // The program decides how it batches its writes.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }
 
-/// Judges a destination that somebody else will dial: an address by itself, a name by every address that it has here,
-/// because which one is taken is not ours to say. What has none here is left to whoever resolves it.
-pub(crate) async fn judge_for_another(
-    rules: &Reach,
+/// Checks a destination that the upstream proxy will dial: an address by itself, a name by every address that it resolves to
+/// here, because the proxy chooses among them. A name that does not resolve here is left to the proxy.
+pub(crate) async fn check_for_proxy(
+    rules: &NetworkFence,
     lookups: &Lookups,
     destination: &Destination,
     port: u16,
-) -> Result<(), Reason> {
+) -> Result<(), NetworkReason> {
     let addresses = match destination {
         Destination::Address(address) => {
-            refuse_address_of_a_refused_host(rules, lookups, *address, port).await?;
+            deny_address_of_denied_host(rules, lookups, *address, port).await?;
             Arc::from([*address])
         }
-        // Whatever anybody's resolver says (RFC 6761), also the one beyond.
+        // `localhost` is loopback whatever a resolver says, including the proxy's (RFC 6761).
         Destination::Name(name) if name.is_localhost() => {
             Arc::from([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
         }
-        Destination::Name(name) if name.is_metadata() => Arc::from([METADATA]),
-        Destination::Name(name) => match timeout(GLANCE, lookups.find(name)).await {
+        Destination::Name(name) if name.is_metadata() => Arc::from([METADATA_ADDRESS]),
+        Destination::Name(name) => match timeout(SHORT_RESOLVE_TIMEOUT, lookups.lookup(name)).await {
             Ok(Some(addresses)) => addresses,
             Ok(None) | Err(_) => return Ok(()),
         },
     };
-    addresses.iter().try_for_each(|address| judge(rules, destination, address.to_canonical(), port))
+    addresses.iter().try_for_each(|address| check_address(rules, destination, address.to_canonical(), port))
 }
 
-/// Who is refused by name is not reached by its address either, as far as it can be found out.
-async fn refuse_address_of_a_refused_host(
-    rules: &Reach,
+/// Denies the address of a host that a rule denies by name, as far as resolving the denied names can tell.
+async fn deny_address_of_denied_host(
+    rules: &NetworkFence,
     lookups: &Lookups,
     address: IpAddr,
     port: u16,
-) -> Result<(), Reason> {
-    match lookups.whose(rules.refused_hosts(port).take(MOST_REFUSED), address).await {
-        Some(name) => rules.refuses_name(name, port),
+) -> Result<(), NetworkReason> {
+    match lookups.owner_of(rules.denied_hosts(port).take(MAX_DENIED_HOSTS), address).await {
+        Some(name) => rules.check_name(name, port),
         None => Ok(()),
     }
 }
 
-fn judge(rules: &Reach, destination: &Destination, address: IpAddr, port: u16) -> Result<(), Reason> {
+fn check_address(
+    rules: &NetworkFence,
+    destination: &Destination,
+    address: IpAddr,
+    port: u16,
+) -> Result<(), NetworkReason> {
     if matches!(destination, Destination::Name(_)) {
-        rules.judge_found(address, port)?;
+        rules.judge_resolved(address, port)?;
     }
     if !rules.lists_address(address, port) && is_this_machine(address) {
-        return Err(Reason::ThisMachine);
+        return Err(NetworkReason::ThisMachine);
     }
     Ok(())
 }
 
-/// Whether the kernel would answer itself: then it would also send from that address. Nothing is sent for this.
+/// Whether the address belongs to this machine: then the kernel would also choose it as the source address. Sends nothing.
 fn is_this_machine(address: IpAddr) -> bool {
     let any: SocketAddr = if address.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
     let asked = UdpSocket::bind(any).and_then(|socket| {
-        // Any port will do.
+        // Any port works.
         socket.connect(SocketAddr::new(address, 9))?;
         socket.local_addr()
     });
     asked.is_ok_and(|local| local.ip().to_canonical() == address)
 }
 
-/// The addresses in turn, each next one beside the former ones when they take long or fail.
-async fn first_to_answer(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+/// Dials the addresses in order; starts the next one in parallel when the earlier ones are slow or fail (RFC 8305).
+async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     if let [only] = addresses.as_slice() {
         return TcpStream::connect(only).await;
     }
@@ -240,7 +245,7 @@ async fn first_to_answer(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
         }
         let wait = async {
             if more {
-                timeout(PATIENCE, running.join_next()).await.ok().flatten()
+                timeout(NEXT_ADDRESS_DELAY, running.join_next()).await.ok().flatten()
             } else {
                 running.join_next().await
             }
@@ -255,13 +260,13 @@ async fn first_to_answer(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     }
 }
 
-/// The kernel's words without numbers.
-fn plain(error: &io::Error) -> String {
+/// The kernel's message without the error number.
+fn error_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::NetworkUnreachable => "network unreachable".to_owned(),
         io::ErrorKind::HostUnreachable => "host unreachable".to_owned(),
-        io::ErrorKind::TimedOut => "nobody answered in time".to_owned(),
+        io::ErrorKind::TimedOut => "connection timed out".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -273,24 +278,24 @@ mod tests {
 
     use tokio::net::TcpListener;
 
-    /// Answers differently each time.
+    /// Returns another answer each time, and counts the lookups.
     #[derive(Debug)]
-    struct Changing(Mutex<VecDeque<Vec<IpAddr>>>, Mutex<usize>);
+    struct ChangingResolver(Mutex<VecDeque<Vec<IpAddr>>>, Mutex<usize>);
 
-    impl Resolve for Changing {
-        fn resolve(&self, _: &HostName) -> Resolving {
+    impl Resolve for ChangingResolver {
+        fn resolve(&self, _: &HostName) -> ResolveFuture {
             *self.1.lock() += 1;
             let answer = self.0.lock().pop_front().unwrap_or_default();
             Box::pin(async move { Ok(answer) })
         }
     }
 
-    /// Answers when it is told to, and counts.
+    /// Answers when notified, and counts the lookups.
     #[derive(Debug, Default)]
-    struct Waiting(Arc<tokio::sync::Notify>, Arc<Mutex<usize>>);
+    struct WaitingResolver(Arc<tokio::sync::Notify>, Arc<Mutex<usize>>);
 
-    impl Resolve for Waiting {
-        fn resolve(&self, _: &HostName) -> Resolving {
+    impl Resolve for WaitingResolver {
+        fn resolve(&self, _: &HostName) -> ResolveFuture {
             *self.1.lock() += 1;
             let told = Arc::clone(&self.0);
             Box::pin(async move {
@@ -301,42 +306,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_for_one_name_at_the_same_time_ask_once() {
+    async fn concurrent_connections_for_one_name_share_one_lookup() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let list = Arc::new(rules(&[&format!("near.example:{port}"), "127.0.0.1"]));
         let (told, count) = (Arc::<tokio::sync::Notify>::default(), Arc::<Mutex<usize>>::default());
-        let lookups = Arc::new(Lookups::new(Arc::new(Waiting(Arc::clone(&told), Arc::clone(&count)))));
+        let lookups =
+            Arc::new(Lookups::new(Arc::new(WaitingResolver(Arc::clone(&told), Arc::clone(&count)))));
         let mut all = JoinSet::new();
         for _ in 0..50 {
             let (list, lookups) = (Arc::clone(&list), Arc::clone(&lookups));
             all.spawn(async move { dial(&list, &lookups, &name("near.example"), port).await.is_ok() });
         }
-        // One thread: when this goes on, every one of them waits.
+        // The runtime has one thread: after this yield every task waits for the lookup.
         tokio::task::yield_now().await;
         told.notify_one();
         while let Some(done) = all.join_next().await {
             assert!(done.unwrap());
         }
         assert_eq!(*count.lock(), 1);
-        // The next one asks again.
+        // The next connection starts a new lookup.
         told.notify_one();
         assert!(dial(&list, &lookups, &name("near.example"), port).await.is_ok());
         assert_eq!(*count.lock(), 2);
     }
 
-    fn asked(resolver: &Arc<Changing>) -> Lookups {
+    fn asked(resolver: &Arc<ChangingResolver>) -> Lookups {
         Lookups::new(Arc::clone(resolver) as _)
     }
 
-    fn changing(answers: &[&[&str]]) -> Arc<Changing> {
+    fn changing(answers: &[&[&str]]) -> Arc<ChangingResolver> {
         let answers =
             answers.iter().map(|list| list.iter().map(|text| text.parse().unwrap()).collect()).collect();
-        Arc::new(Changing(Mutex::new(answers), Mutex::new(0)))
+        Arc::new(ChangingResolver(Mutex::new(answers), Mutex::new(0)))
     }
 
-    fn rules(texts: &[&str]) -> Reach {
-        vambrace_core::network::Rules::parse(texts.iter().copied()).unwrap().into()
+    fn rules(texts: &[&str]) -> NetworkFence {
+        vambrace_core::network::NetworkRules::parse(texts.iter().copied()).unwrap().into()
     }
 
     fn name(text: &str) -> Destination {
@@ -345,7 +351,7 @@ mod tests {
 
     // P3: rebinding
     #[tokio::test]
-    async fn a_name_that_leads_inside_is_refused_and_asked_for_once() {
+    async fn name_that_resolves_to_an_internal_address_is_denied_after_one_lookup() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let list = rules(&[&format!("rebind.example:{port}")]);
@@ -357,23 +363,23 @@ mod tests {
         }
         assert_eq!(
             dial(&list, &asked(&changing(&[])), &name("rebind.example"), port).await.unwrap_err(),
-            Reason::NotFound
+            NetworkReason::NotFound
         );
     }
 
     #[tokio::test]
-    async fn an_address_that_is_listed_is_dialled_and_the_others_are_not() {
+    async fn only_listed_addresses_are_dialled() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let list = rules(&[&format!("near.example:{port}"), &format!("127.0.0.1:{port}")]);
-        // The second is refused, the third has nobody listening.
+        // 127.0.0.2 is not listed and is denied.
         let resolver = changing(&[&["127.0.0.2", "127.0.0.1"]]);
         let stream = dial(&list, &asked(&resolver), &name("near.example"), port).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap().to_string(), format!("127.0.0.1:{port}"));
     }
 
     #[tokio::test]
-    async fn the_next_address_is_tried_when_one_fails() {
+    async fn next_address_is_tried_when_one_fails() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let list = rules(&[&format!("near.example:{port}"), "127.0.0.0/8"]);
@@ -384,7 +390,7 @@ mod tests {
 
     // P2: the broker itself
     #[test]
-    fn this_machine_is_known() {
+    fn addresses_of_this_machine_are_recognized() {
         assert!(is_this_machine("127.0.0.1".parse().unwrap()));
         assert!(is_this_machine("::1".parse().unwrap()));
     }

@@ -1,5 +1,5 @@
-//! What was attempted: each name asked for, each connection, with verdict, rule, bytes and duration. An attempt is
-//! entered when it ends, however it ends: a [`Ticket`] writes it when it is dropped.
+//! The log of network attempts: each DNS question and each connection, with verdict, rule, byte counts and duration. A
+//! [`EgressAttempt`] writes its event when it is dropped, so every attempt is logged however it ends.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::decide::Reason;
+use crate::decide::NetworkReason;
 use crate::fetch::Method;
 
-/// More than these tell nobody more; what comes after is counted. Refusals have as much room of their own: who is allowed a lot
-/// cannot write so much of it that what was refused is not told.
-const MOST: usize = 10_000;
+/// Maximum number of allowed events, and separately of denied events, that a log keeps; further ones are only counted. The
+/// limits are separate so that a flood of allowed connections cannot push denials out of the log.
+const MAX_EVENTS: usize = 10_000;
 
-/// One attempt, or several equal ones that were refused.
+/// One network attempt, or several equal ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// When it began, from the gate's opening on.
+pub struct EgressEvent {
+    /// Start of the attempt, relative to the start of the log.
     pub at: Duration,
     /// What was attempted.
-    pub action: Action,
-    /// The host: a name, or an address that was written out.
+    pub action: EgressAction,
+    /// The host: a name, or an address that the program gave as a number.
     pub host: String,
     /// The port; 0 for DNS.
     pub port: u16,
@@ -31,43 +31,43 @@ pub struct Event {
     pub address: Option<IpAddr>,
     /// The rule that allowed it.
     pub rule: Option<Arc<str>>,
-    /// Why it came to nothing; nothing when it went well.
-    pub reason: Option<Reason>,
+    /// Why it was denied or failed; `None` on success.
+    pub reason: Option<NetworkReason>,
     /// Bytes from the program.
     pub sent: u64,
     /// Bytes to the program.
     pub received: u64,
-    /// From beginning to end.
+    /// From start to end.
     pub duration: Duration,
-    /// How often.
+    /// How many equal attempts this event stands for.
     pub times: u64,
 }
 
 /// What was attempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// A name was asked for.
+pub enum EgressAction {
+    /// A DNS question.
     Dns,
-    /// A connection, by a program that knows of no gate.
+    /// A direct TCP connection.
     Connect,
-    /// A connection, by HTTP to the explicit proxy.
+    /// A connection through the explicit HTTP proxy.
     HttpProxy,
-    /// A connection, by SOCKS to the explicit proxy.
+    /// A connection through the explicit SOCKS proxy.
     Socks,
     /// A connection that stays inside the sandbox.
     Local,
-    /// A socket for datagrams was pointed at an address.
+    /// A UDP socket was connected to an address, or a datagram was sent.
     Datagram,
-    /// A credential was put into a request; the rule is its header.
+    /// The gate added a credential to a request; `rule` is the header's name.
     Credential,
-    /// A placeholder went to a host that it is not for, as the placeholder that it is.
+    /// The program sent a placeholder to a host that it is not for; it was not replaced.
     Placeholder,
-    /// A request of the broker's own, for a tool.
+    /// A request that the broker sent for a tool.
     Fetch(Method),
 }
 
-impl Action {
-    /// As shown.
+impl EgressAction {
+    /// The name in events and records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,80 +84,80 @@ impl Action {
     }
 }
 
-impl Event {
+impl EgressEvent {
     /// What was attempted and where: `connect example.com:443`, `GET example.com:443`, `dns example.com`.
     #[must_use]
     pub fn attempted(&self) -> String {
         let word = match self.action {
-            Action::Fetch(method) => method.as_str(),
+            EgressAction::Fetch(method) => method.as_str(),
             action => action.as_str(),
         };
         match self.action {
-            Action::Dns => format!("{word} {}", self.host),
+            EgressAction::Dns => format!("{word} {}", self.host),
             _ if self.host.contains(':') => format!("{word} [{}]:{}", self.host, self.port),
             _ => format!("{word} {}:{}", self.host, self.port),
         }
     }
 
-    /// Whether policy refused it.
+    /// Whether policy denied it.
     #[must_use]
     pub fn denied(&self) -> bool {
-        self.reason.as_ref().is_some_and(Reason::is_refusal)
+        self.reason.as_ref().is_some_and(NetworkReason::is_denial)
     }
 
-    /// `allowed`, `denied`, or `failed` when the network did not let it happen.
+    /// `allowed`, `denied`, or `failed` when the network failed.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         match &self.reason {
             None => "allowed",
-            Some(reason) if reason.is_refusal() => "denied",
+            Some(reason) if reason.is_denial() => "denied",
             Some(_) => "failed",
         }
     }
 }
 
-/// The attempts of one run.
+/// The network attempts of one run.
 #[derive(Debug)]
-pub struct Log {
+pub struct EgressLog {
     opened: Instant,
-    pages: Mutex<Pages>,
+    entries: Mutex<LogEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Pages {
-    events: Vec<Event>,
-    /// Where equal ones are.
-    equal: HashMap<Key, usize>,
-    /// How many of them are refusals.
-    refused: usize,
-    left_off: u64,
+struct LogEntries {
+    events: Vec<EgressEvent>,
+    /// Index of the event that counts equal attempts.
+    equal: HashMap<EventKey, usize>,
+    /// How many of the events are denials.
+    denials: usize,
+    omitted: u64,
 }
 
 /// What makes attempts equal.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Key {
-    action: Action,
+struct EventKey {
+    action: EgressAction,
     host: String,
     port: u16,
-    reason: Option<Reason>,
+    reason: Option<NetworkReason>,
 }
 
-impl Default for Log {
+impl Default for EgressLog {
     fn default() -> Self {
-        Self { opened: Instant::now(), pages: Mutex::default() }
+        Self { opened: Instant::now(), entries: Mutex::default() }
     }
 }
 
-impl Log {
-    /// With nothing in it; begins to count the time.
+impl EgressLog {
+    /// An empty log; event times count from now.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins an attempt.
-    pub(crate) fn begin(self: &Arc<Self>, action: Action, host: String, port: u16) -> Ticket {
-        let event = Event {
+    /// Starts an attempt.
+    pub(crate) fn begin(self: &Arc<Self>, action: EgressAction, host: String, port: u16) -> EgressAttempt {
+        let event = EgressEvent {
             at: self.opened.elapsed(),
             action,
             host,
@@ -170,68 +170,75 @@ impl Log {
             duration: Duration::ZERO,
             times: 1,
         };
-        Ticket { log: Arc::clone(self), start: Instant::now(), traffic: Arc::default(), event }
+        EgressAttempt { log: Arc::clone(self), start: Instant::now(), traffic: Arc::default(), event }
     }
 
-    fn add(&self, event: Event) {
-        let mut pages = self.pages.lock();
-        let of_its_kind = if event.denied() { pages.refused } else { pages.events.len() - pages.refused };
-        let has_room = of_its_kind < MOST;
-        // A flood of refusals is one event with a count; so are repeated questions for a name, and talk inside.
+    fn add(&self, event: EgressEvent) {
+        let mut entries = self.entries.lock();
+        let of_its_kind =
+            if event.denied() { entries.denials } else { entries.events.len() - entries.denials };
+        let has_room = of_its_kind < MAX_EVENTS;
+        // Equal denials are merged into one event with a count; so are repeated DNS questions and local connections.
         if event.denied()
-            || matches!(event.action, Action::Dns | Action::Local | Action::Credential | Action::Placeholder)
+            || matches!(
+                event.action,
+                EgressAction::Dns
+                    | EgressAction::Local
+                    | EgressAction::Credential
+                    | EgressAction::Placeholder
+            )
         {
-            let key = Key {
+            let key = EventKey {
                 action: event.action,
                 host: event.host.clone(),
                 port: event.port,
                 reason: event.reason.clone(),
             };
-            let at = pages.equal.get(&key).copied();
-            if let Some(equal) = at.and_then(|at| pages.events.get_mut(at)) {
+            let at = entries.equal.get(&key).copied();
+            if let Some(equal) = at.and_then(|at| entries.events.get_mut(at)) {
                 equal.times += 1;
                 equal.sent = equal.sent.saturating_add(event.sent);
                 equal.received = equal.received.saturating_add(event.received);
                 return;
             }
             if has_room {
-                let at = pages.events.len();
-                pages.equal.insert(key, at);
+                let at = entries.events.len();
+                entries.equal.insert(key, at);
             }
         }
         if has_room {
-            pages.refused += usize::from(event.denied());
-            pages.events.push(event);
+            entries.denials += usize::from(event.denied());
+            entries.events.push(event);
         } else {
-            pages.left_off += 1;
+            entries.omitted += 1;
         }
     }
 
-    /// What was entered so far, and how many more there were.
+    /// The events so far, and how many further ones were not kept.
     #[must_use]
-    pub fn read(&self) -> (Vec<Event>, u64) {
-        let pages = self.pages.lock();
-        (pages.events.clone(), pages.left_off)
+    pub fn read(&self) -> (Vec<EgressEvent>, u64) {
+        let entries = self.entries.lock();
+        (entries.events.clone(), entries.omitted)
     }
 }
 
-/// Bytes of one connection.
+/// Byte counters of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
 }
 
-/// An attempt that is not over.
+/// A running attempt; writes its event when dropped.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    log: Arc<Log>,
+pub(crate) struct EgressAttempt {
+    log: Arc<EgressLog>,
     start: Instant,
     pub(crate) traffic: Arc<Traffic>,
-    event: Event,
+    event: EgressEvent,
 }
 
-impl Ticket {
+impl EgressAttempt {
     pub(crate) fn allowed_by(&mut self, rule: Arc<str>) {
         self.event.rule = Some(rule);
     }
@@ -244,13 +251,13 @@ impl Ticket {
         self.event.address = address;
     }
 
-    /// It came to nothing, for this reason; the first one counts.
-    pub(crate) fn failed(&mut self, reason: Reason) {
+    /// Sets why the attempt was denied or failed; the first reason is kept.
+    pub(crate) fn failed(&mut self, reason: NetworkReason) {
         self.event.reason.get_or_insert(reason);
     }
 }
 
-impl Drop for Ticket {
+impl Drop for EgressAttempt {
     fn drop(&mut self) {
         let mut event = self.event.clone();
         event.duration = self.start.elapsed();
@@ -266,40 +273,42 @@ mod tests {
 
     // P9
     #[test]
-    fn an_attempt_is_entered_however_it_ends() {
-        let log = Arc::new(Log::new());
-        let mut ticket = log.begin(Action::Connect, "a.com".to_owned(), 443);
-        ticket.allowed_by("a.com".into());
-        ticket.traffic.sent.store(7, Ordering::Relaxed);
+    fn attempt_is_logged_when_it_is_dropped() {
+        let log = Arc::new(EgressLog::new());
+        let mut attempt = log.begin(EgressAction::Connect, "a.com".to_owned(), 443);
+        attempt.allowed_by("a.com".into());
+        attempt.traffic.sent.store(7, Ordering::Relaxed);
         assert!(log.read().0.is_empty());
-        drop(ticket);
+        drop(attempt);
         let (events, _) = log.read();
         let [event] = &events[..] else { panic!("{events:?}") };
         assert_eq!((event.verdict(), event.sent, event.rule.as_deref()), ("allowed", 7, Some("a.com")));
     }
 
     #[test]
-    fn a_flood_of_refusals_is_one_event_and_a_flood_of_others_is_bounded() {
-        let log = Arc::new(Log::new());
+    fn equal_denials_are_merged_and_other_events_are_bounded() {
+        let log = Arc::new(EgressLog::new());
         for _ in 0..50_000 {
-            log.begin(Action::Connect, "evil.com".to_owned(), 443).failed(Reason::HostNotAllowed);
+            log.begin(EgressAction::Connect, "evil.com".to_owned(), 443)
+                .failed(NetworkReason::HostNotAllowed);
         }
-        let (events, left_off) = log.read();
-        assert_eq!((events.len(), events[0].times, left_off), (1, 50_000, 0));
-        for number in 0..MOST {
-            log.begin(Action::Dns, format!("{number}.evil.com"), 0).failed(Reason::HostNotAllowed);
+        let (events, omitted) = log.read();
+        assert_eq!((events.len(), events[0].times, omitted), (1, 50_000, 0));
+        for number in 0..MAX_EVENTS {
+            log.begin(EgressAction::Dns, format!("{number}.evil.com"), 0)
+                .failed(NetworkReason::HostNotAllowed);
         }
-        assert_eq!((log.read().0.len(), log.read().1), (MOST, 1));
-        // What is allowed has room of its own, and takes none of it away.
-        for number in 0..=MOST {
-            log.begin(Action::Connect, format!("{number}.good.com"), 443);
+        assert_eq!((log.read().0.len(), log.read().1), (MAX_EVENTS, 1));
+        // Allowed events have a limit of their own and do not displace denials.
+        for number in 0..=MAX_EVENTS {
+            log.begin(EgressAction::Connect, format!("{number}.good.com"), 443);
         }
-        assert_eq!((log.read().0.len(), log.read().1), (2 * MOST, 2));
-        let log = Arc::new(Log::new());
-        for number in 0..=MOST {
-            log.begin(Action::Connect, format!("{number}.good.com"), 443);
+        assert_eq!((log.read().0.len(), log.read().1), (2 * MAX_EVENTS, 2));
+        let log = Arc::new(EgressLog::new());
+        for number in 0..=MAX_EVENTS {
+            log.begin(EgressAction::Connect, format!("{number}.good.com"), 443);
         }
-        log.begin(Action::Connect, "evil.com".to_owned(), 443).failed(Reason::HostNotAllowed);
+        log.begin(EgressAction::Connect, "evil.com".to_owned(), 443).failed(NetworkReason::HostNotAllowed);
         assert!(log.read().0.last().unwrap().denied());
     }
 }

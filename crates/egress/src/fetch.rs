@@ -1,12 +1,12 @@
-//! Asking a server over HTTP from inside the broker: one request, and those that its redirects lead to. Each of them is
-//! judged like a connection of a confined program, by the same rules, resolver and addresses, and each is an event.
+//! The broker's own HTTP client for the web tools: one request and the redirects that it leads to. Each request is checked
+//! like a connection of a sandboxed program, by the same rules, resolver and address checks, and each is an event.
 //!
-//! **Invariants.** The host that was judged is the host that is asked, and its address was judged before it is dialled.
-//! A redirect never takes a body, or a header that was given for the first host, to another one. What comes back is
-//! bounded in bytes, and all of it together in time.
+//! **Invariants.** The request goes to the host that was checked, and the address is checked before it is dialled. A redirect
+//! never carries a body, or a header that was given for the first host, to another host. The response is bounded in bytes,
+//! and the whole fetch in time.
 
-mod exchange;
-mod target;
+mod fetch_url;
+mod http_exchange;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 use vambrace_core::fence::NameFence;
-use vambrace_core::network::{Reach, Reason, Verdict};
+use vambrace_core::network::{NetworkDecision, NetworkFence, NetworkReason};
 
 use crate::connect::{self, Lookups, Resolve};
-use crate::event::{Action, Log};
-use crate::terminate::{self, Resolves, Terminated};
-use crate::trust::Trust;
-pub use target::{BadUrl, Target};
+use crate::event::{EgressAction, EgressLog};
+use crate::tls_termination::{self, NameResolution, TerminatedHosts};
+use crate::trusted_roots::TrustedRoots;
+pub use fetch_url::{BadUrl, FetchUrl};
 
-/// What is asked for.
+/// A request to fetch.
 #[derive(Clone)]
-pub struct Ask {
-    /// How.
+pub struct FetchRequest {
+    /// The HTTP method.
     pub method: Method,
-    /// Where.
-    pub target: Target,
-    /// Further headers, for the first host only; their values are not shown.
+    /// The URL.
+    pub target: FetchUrl,
+    /// Further headers, for the first host only; marked as sensitive.
     pub headers: Vec<(&'static str, Vec<u8>)>,
-    /// What is sent, and of which type.
+    /// Content type and content.
     pub body: Option<(String, Vec<u8>)>,
 }
 
-/// The methods that are spoken.
+/// The supported methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the words of HTTP")]
+#[expect(missing_docs, reason = "the methods of HTTP")]
 pub enum Method {
     Get,
     Head,
@@ -46,7 +46,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The word of HTTP.
+    /// The name in HTTP.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,75 +57,75 @@ impl Method {
     }
 }
 
-/// How much and how long.
+/// Limits of one fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Bytes of the answer's body; the rest is left.
+pub struct FetchLimits {
+    /// Maximum bytes of the response body; the rest is cut off.
     pub bytes: usize,
-    /// For everything together.
+    /// Timeout for all requests together.
     pub time: Duration,
-    /// Redirects that are followed.
+    /// Maximum number of redirects.
     pub redirects: usize,
 }
 
-/// An answer.
+/// The response to a fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// Who answered, after redirects.
+pub struct FetchResponse {
+    /// The URL that answered, after redirects.
     pub url: Url,
-    /// HTTP's code.
+    /// The HTTP status.
     pub status: u16,
-    /// As the server says; text that cannot be read is left out.
+    /// The `Content-Type` header, if it is valid text.
     pub content_type: Option<String>,
-    /// Where it points, when it is a redirect that was not followed.
+    /// The `Location` header of a redirect that was not followed.
     pub location: Option<String>,
-    /// What came, cut at the bound.
+    /// The body, cut at the deadline.
     pub body: Vec<u8>,
-    /// Whether there was more.
+    /// Whether the body was cut.
     pub truncated: bool,
-    /// Where it was asked before, in order.
-    pub passed: Vec<Url>,
+    /// The URLs that redirected, in order.
+    pub redirected_from: Vec<Url>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FetchFault {
-    /// Policy says no.
-    #[error("`{place}`: {reason}")]
-    Refused {
+pub enum FetchError {
+    /// Policy denied it.
+    #[error("`{destination}`: {reason}")]
+    Denied {
         /// Host and port.
-        place: String,
+        destination: String,
         /// Why.
-        reason: Reason,
+        reason: NetworkReason,
     },
-    /// The server, or the way to it.
-    #[error("`{place}`: {why}")]
+    /// The server or the network failed.
+    #[error("`{destination}`: {why}")]
     Failed {
         /// Host and port.
-        place: String,
+        destination: String,
         /// Why.
         why: String,
     },
-    /// Its time is over.
-    #[error("no answer within {} s", .0.as_secs())]
-    Late(Duration),
+    /// The timeout of the fetch passed.
+    #[error("no response within {} s", .0.as_secs())]
+    TimedOut(Duration),
 }
 
-/// Who asks, and under which rules.
+/// An HTTP client and the rules it works under.
 #[derive(Clone)]
 pub struct Fetcher {
     /// What may be reached.
-    pub reach: Reach,
-    /// And which names, where somebody else narrows them.
+    pub reach: NetworkFence,
+    /// The names that the fence of the call allows.
     pub hosts: NameFence,
-    /// What may be asked of hosts, where not everything may.
-    pub limits: Arc<[Terminated]>,
-    /// Whom TLS believes.
-    pub trust: Arc<Trust>,
-    /// Who resolves names.
+    /// Hosts with restricted methods and paths.
+    pub limits: Arc<[TerminatedHosts]>,
+    /// Root certificates for TLS.
+    pub trust: Arc<TrustedRoots>,
+    /// Resolves names.
     pub resolver: Arc<dyn Resolve>,
-    /// Where attempts are entered.
-    pub log: Arc<Log>,
+    /// Where attempts are logged.
+    pub log: Arc<EgressLog>,
 }
 
 impl fmt::Debug for Fetcher {
@@ -134,9 +134,9 @@ impl fmt::Debug for Fetcher {
     }
 }
 
-impl fmt::Debug for Ask {
+impl fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask")
+        f.debug_struct("FetchRequest")
             .field("method", &self.method)
             .field("target", &self.target)
             .finish_non_exhaustive()
@@ -144,99 +144,124 @@ impl fmt::Debug for Ask {
 }
 
 impl Fetcher {
-    /// Asks, follows, and brings the last answer back.
-    pub async fn fetch(&self, ask: Ask, bounds: Bounds) -> Result<Reply, FetchFault> {
-        let limit = Instant::now() + bounds.time;
+    /// Sends the request, follows redirects, and returns the last response.
+    pub async fn fetch(
+        &self,
+        request: FetchRequest,
+        limits: FetchLimits,
+    ) -> Result<FetchResponse, FetchError> {
+        let deadline = Instant::now() + limits.time;
         let lookups = Lookups::new(Arc::clone(&self.resolver));
-        let mut passed = Vec::new();
-        let mut ask = ask;
+        let mut redirected_from = Vec::new();
+        let mut request = request;
         loop {
-            let mut reply = self.once(&ask, &lookups, &bounds, limit).await?;
-            let Some(next) = next(&ask, &reply)? else {
-                reply.passed = passed;
-                return Ok(reply);
+            let mut response = self.fetch_once(&request, &lookups, &limits, deadline).await?;
+            let Some(next) = next_request(&request, &response)? else {
+                response.redirected_from = redirected_from;
+                return Ok(response);
             };
-            if passed.len() >= bounds.redirects {
-                if bounds.redirects == 0 {
-                    return Ok(reply);
+            if redirected_from.len() >= limits.redirects {
+                if limits.redirects == 0 {
+                    return Ok(response);
                 }
-                let why = format!("more than {} redirects", bounds.redirects);
-                return Err(FetchFault::Failed { place: ask.target.place(), why });
+                let why = format!("more than {} redirects", limits.redirects);
+                return Err(FetchError::Failed { destination: request.target.host_and_port(), why });
             }
-            passed.push(reply.url);
-            ask = next;
+            redirected_from.push(response.url);
+            request = next;
         }
     }
 
     /// One request to one host.
-    async fn once(
+    async fn fetch_once(
         &self,
-        ask: &Ask,
+        request: &FetchRequest,
         lookups: &Lookups,
-        bounds: &Bounds,
-        limit: Instant,
-    ) -> Result<Reply, FetchFault> {
-        let target = &ask.target;
+        limits: &FetchLimits,
+        deadline: Instant,
+    ) -> Result<FetchResponse, FetchError> {
+        let target = &request.target;
         let (host, port) = (target.host(), target.port());
-        let mut ticket = self.log.begin(Action::Fetch(ask.method), host.to_string(), port);
-        let judged = match self.reach.judge(host, port) {
-            Verdict::Allow(_) if !self.hosts.admits(&host.to_string()) => Err(Reason::HostNotAllowed),
-            Verdict::Allow(_) if terminate::is_way_around(&self.limits, &self.reach, host, port) => {
-                Err(Reason::AddressNotAllowed)
+        let mut attempt = self.log.begin(EgressAction::Fetch(request.method), host.to_string(), port);
+        let checked = match self.reach.judge(host, port) {
+            NetworkDecision::Allow(_) if !self.hosts.admits(&host.to_string()) => {
+                Err(NetworkReason::HostNotAllowed)
             }
-            Verdict::Allow(rule) => {
-                let asked = (target.is_secure(), ask.method.as_str(), &*target.path());
-                terminate::may_ask(&self.limits, host, port, asked).map(|()| rule)
+            NetworkDecision::Allow(_)
+                if tls_termination::bypasses_termination(&self.limits, &self.reach, host, port) =>
+            {
+                Err(NetworkReason::AddressNotAllowed)
             }
-            Verdict::Deny(reason) => Err(reason),
+            NetworkDecision::Allow(rule) => {
+                let fetch = (target.is_secure(), request.method.as_str(), &*target.path());
+                tls_termination::check_fetch(&self.limits, host, port, fetch).map(|()| rule)
+            }
+            NetworkDecision::Deny(reason) => Err(reason),
         };
-        let fault = |reason: Reason| match reason {
-            reason if reason.is_refusal() => FetchFault::Refused { place: target.place(), reason },
-            reason => FetchFault::Failed { place: target.place(), why: reason.to_string() },
+        let error = |reason: NetworkReason| match reason {
+            reason if reason.is_denial() => {
+                FetchError::Denied { destination: target.host_and_port(), reason }
+            }
+            reason => FetchError::Failed { destination: target.host_and_port(), why: reason.to_string() },
         };
-        match judged {
-            Ok(rule) => ticket.allowed_by(rule),
+        match checked {
+            Ok(rule) => attempt.allowed_by(rule),
             Err(reason) => {
-                ticket.failed(reason.clone());
-                return Err(fault(reason));
+                attempt.failed(reason.clone());
+                return Err(error(reason));
             }
         }
         let mut address = None;
-        let traffic = Arc::clone(&ticket.traffic);
-        let asked = timeout_at(limit, async {
-            terminate::refuse_address_of_a_host(&self.limits, lookups, host, port, Resolves::Here).await?;
+        let traffic = Arc::clone(&attempt.traffic);
+        let result = timeout_at(deadline, async {
+            tls_termination::deny_address_of_terminated_host(
+                &self.limits,
+                lookups,
+                host,
+                port,
+                NameResolution::Local,
+            )
+            .await?;
             let stream = connect::dial(&self.reach, lookups, host, port).await?;
             address = stream.peer_addr().ok().map(|peer| peer.ip().to_canonical());
-            exchange::run(ask, stream, &self.trust, bounds.bytes, &traffic).await.map_err(Reason::Unreachable)
+            http_exchange::run(request, stream, &self.trust, limits.bytes, &traffic)
+                .await
+                .map_err(NetworkReason::Unreachable)
         })
         .await;
-        ticket.dialled(address);
-        let (reason, fault) = match asked {
-            Ok(Ok(reply)) => return Ok(reply),
-            Ok(Err(reason)) => (reason.clone(), fault(reason)),
-            Err(_) => (Reason::Unreachable("no answer in time".to_owned()), FetchFault::Late(bounds.time)),
+        attempt.dialled(address);
+        let (reason, error) = match result {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(reason)) => (reason.clone(), error(reason)),
+            Err(_) => (
+                NetworkReason::Unreachable("no response in time".to_owned()),
+                FetchError::TimedOut(limits.time),
+            ),
         };
-        ticket.failed(reason);
-        Err(fault)
+        attempt.failed(reason);
+        Err(error)
     }
 }
 
-/// What a redirect asks for next; nothing when the answer is the last one.
-fn next(ask: &Ask, reply: &Reply) -> Result<Option<Ask>, FetchFault> {
-    let Some(location) = &reply.location else { return Ok(None) };
-    let method = match (reply.status, ask.method) {
+/// The request that a redirect leads to; `None` when the response is the last one.
+fn next_request(
+    request: &FetchRequest,
+    response: &FetchResponse,
+) -> Result<Option<FetchRequest>, FetchError> {
+    let Some(location) = &response.location else { return Ok(None) };
+    let method = match (response.status, request.method) {
         (301..=303, Method::Post) => Method::Get,
         (301..=303 | 307 | 308, method @ (Method::Get | Method::Head)) => method,
-        // A body goes where it was sent, and no further.
+        // A body is never sent to another URL.
         _ => return Ok(None),
     };
-    let failed = |why: String| FetchFault::Failed { place: ask.target.place(), why };
-    let target = ask.target.join(location).map_err(|bad| failed(format!("its redirect: {bad}")))?;
-    if ask.target.is_secure() && !target.is_secure() {
-        return Err(failed("its redirect leads from https to http".to_owned()));
+    let failed = |why: String| FetchError::Failed { destination: request.target.host_and_port(), why };
+    let target = request.target.join(location).map_err(|bad| failed(format!("invalid redirect: {bad}")))?;
+    if request.target.is_secure() && !target.is_secure() {
+        return Err(failed("it redirects from https to http".to_owned()));
     }
-    let headers = if target.same_origin(&ask.target) { ask.headers.clone() } else { Vec::new() };
-    Ok(Some(Ask { method, target, headers, body: None }))
+    let headers = if target.same_origin(&request.target) { request.headers.clone() } else { Vec::new() };
+    Ok(Some(FetchRequest { method, target, headers, body: None }))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! The gate of one run: the sockets of its network namespace, DNS on one of them, connections on the others, ports
-//! opened when a program is about to use them, everything closed at the end.
+//! The egress gate of one run: owns the sockets of its network namespace, serves DNS on one of them and TCP on the others,
+//! opens a listener when a program is about to use a port, and closes everything at the end.
 //!
-//! **Invariant.** The verdict that counts is the one at accept: the hint before it saves a program the wait and opens
-//! the port, and may be wrong in either direction without harm.
+//! **Invariant.** Only the check at accept is binding. The hint before `connect` opens the port and lets a denied program
+//! fail at once; it can be wrong in either direction without harm.
 
-mod door;
-mod resolver;
-mod unheard;
+mod dns_server;
+mod icmp_errors;
+mod listeners;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -22,135 +22,135 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use vambrace_core::network::Reach;
+use vambrace_core::network::NetworkFence;
 
 use crate::connect::{self, Lookups, Resolve, SystemResolver};
-use crate::decide::{Destination, Reason, Verdict};
-use crate::event::{Action, Event, Log, Ticket};
-use crate::pass::{Held, Pass, Speaks};
-use crate::proxy::{self, Upstream};
-use crate::relay::{Caps, Meter, reset};
-use crate::synth::{Book, Meaning};
-use crate::terminate::{self, Resolves, Session, Terminated, Termination};
+use crate::connection::{EarlyBytes, RelayedConnection, SendingGuard};
+use crate::decide::{Destination, NetworkDecision, NetworkReason};
+use crate::event::{EgressAction, EgressAttempt, EgressEvent, EgressLog};
+use crate::proxy::{self, UpstreamProxy};
+use crate::relay::{TrafficCaps, TrafficMeter, reset};
+use crate::synthetic_dns::{AddressMeaning, SyntheticAddresses};
+use crate::tls_termination::{self, NameResolution, TerminatedHosts, TerminatedSession, TlsTermination};
 
-/// How long a client of the proxy may take to say what it wants.
-pub(crate) const GREETING: Duration = Duration::from_secs(10);
-/// How long what a program sent before it ended may take to go out.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// So long after the end of a run its unused sockets are closed.
-const LET_GO_FIRST: Duration = Duration::from_millis(2);
-const BACKLOG: i32 = 4096;
+/// Time limit for a proxy client's request, and for one DNS question over TCP.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for delivering bytes that a program sent before it exited.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// Delay after the end of a run before its unused sockets are closed.
+const SOCKET_CLOSE_DELAY: Duration = Duration::from_millis(2);
+const LISTEN_BACKLOG: i32 = 4096;
 
-/// What a gate is made of.
+/// Configuration of a gate.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub struct GateConfig {
     /// What may be reached.
-    pub rules: Reach,
-    /// How much of it.
-    pub caps: Caps,
-    /// Who resolves names outside.
+    pub rules: NetworkFence,
+    /// Connection, byte and rate limits.
+    pub caps: TrafficCaps,
+    /// Resolves names outside the sandbox.
     pub resolver: Arc<dyn Resolve>,
-    /// A proxy on the way out.
-    pub upstream: Option<Upstream>,
-    /// Hosts whose TLS ends here.
-    pub termination: Option<Arc<Termination>>,
+    /// The proxy that outgoing connections go through.
+    pub upstream: Option<UpstreamProxy>,
+    /// Hosts whose TLS the gate terminates.
+    pub termination: Option<Arc<TlsTermination>>,
     /// Names and their synthetic addresses; shared by the runs of a session.
-    pub book: Arc<Book>,
+    pub synthetic_addresses: Arc<SyntheticAddresses>,
 }
 
-impl Setting {
-    /// Rules, and what holds when nobody says otherwise.
+impl GateConfig {
+    /// These rules, and defaults for everything else.
     #[must_use]
-    pub fn new(rules: impl Into<Reach>) -> Self {
+    pub fn new(rules: impl Into<NetworkFence>) -> Self {
         Self {
             rules: rules.into(),
-            caps: Caps::default(),
+            caps: TrafficCaps::default(),
             resolver: Arc::new(SystemResolver),
             upstream: None,
             termination: None,
-            book: Arc::default(),
+            synthetic_addresses: Arc::default(),
         }
     }
 }
 
 /// The gate of one run.
 #[derive(Debug)]
-pub struct Gate {
-    inner: Arc<Inner>,
+pub struct EgressGate {
+    inner: Arc<GateState>,
     runtime: Handle,
     stop: watch::Sender<bool>,
-    ports: Mutex<Ports>,
+    ports: Mutex<OpenPorts>,
 }
 
-/// What every connection needs.
+/// State that all connections of a gate share.
 #[derive(Debug)]
-pub(crate) struct Inner {
-    setting: Setting,
+pub(crate) struct GateState {
+    config: GateConfig,
     lookups: Lookups,
-    meter: Meter,
-    pub(crate) log: Arc<Log>,
+    meter: TrafficMeter,
+    pub(crate) log: Arc<EgressLog>,
     open: AtomicUsize,
-    /// Connections whose program may still have something to say.
-    speaking: Arc<AtomicUsize>,
+    /// Number of connections whose program may still send.
+    sending: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
-struct Ports {
+struct OpenPorts {
     spare: Vec<OwnedFd>,
     opened: HashSet<(Option<IpAddr>, u16)>,
     tasks: JoinSet<()>,
 }
 
-/// A connection to the server, and what it said already.
-pub(crate) struct Dialled {
+/// A connection to the server, and the bytes that were read from it already.
+pub(crate) struct DialledServer {
     stream: TcpStream,
     early: Vec<u8>,
-    speaks: Speaks,
+    sending: SendingGuard,
 }
 
-impl Gate {
-    /// A gate whose work is done by this runtime.
+impl EgressGate {
+    /// A gate whose tasks run on this runtime.
     #[must_use]
-    pub fn new(mut setting: Setting, runtime: Handle) -> Arc<Self> {
-        setting.caps.connections = setting.caps.connections.min(most_connections(raise_open_files()));
-        let inner = Inner {
-            meter: Meter::new(setting.caps),
-            lookups: Lookups::new(Arc::clone(&setting.resolver)),
-            setting,
-            log: Arc::new(Log::new()),
+    pub fn new(mut config: GateConfig, runtime: Handle) -> Arc<Self> {
+        config.caps.connections = config.caps.connections.min(max_connections(raise_open_files()));
+        let inner = GateState {
+            meter: TrafficMeter::new(config.caps),
+            lookups: Lookups::new(Arc::clone(&config.resolver)),
+            config,
+            log: Arc::new(EgressLog::new()),
             open: AtomicUsize::new(0),
-            speaking: Arc::default(),
+            sending: Arc::default(),
         };
         let (stop, _) = watch::channel(false);
         Arc::new(Self { inner: Arc::new(inner), runtime, stop, ports: Mutex::default() })
     }
 
-    /// Closes everything and tells what was attempted, and how many attempts more there were than are kept. Waits, so
-    /// another thread than the caller's must be at work for the runtime.
-    pub fn close(&self) -> (Vec<Event>, u64) {
-        let Ports { mut tasks, spare, .. } = std::mem::take(&mut *self.ports.lock());
+    /// Closes everything; returns the events and how many further ones were not kept. Blocks, so the runtime needs another
+    /// thread than the caller's.
+    pub fn close(&self) -> (Vec<EgressEvent>, u64) {
+        let OpenPorts { mut tasks, spare, .. } = std::mem::take(&mut *self.ports.lock());
         let (done, closed) = std::sync::mpsc::channel::<()>();
         let _ = self.stop.send(true);
         self.runtime.spawn(async move {
             while tasks.join_next().await.is_some() {}
             drop(done);
-            // Nobody waits for these any more; whoever waited is to go on first.
-            tokio::time::sleep(LET_GO_FIRST).await;
+            // The caller does not wait for these; it resumes first.
+            tokio::time::sleep(SOCKET_CLOSE_DELAY).await;
             drop(spare);
         });
-        // Nothing is ever sent: the end of the task is the message.
+        // Nothing is ever sent: the dropped sender is the signal.
         let _ = closed.recv();
         self.inner.log.read()
     }
 
-    /// Makes sure that somebody listens on a port: of every address, or of one.
+    /// Makes sure that a listener is open on a port of every address, or of one address.
     fn listen(&self, only: Option<IpAddr>, port: u16) -> Result<(), Errno> {
         let mut ports = self.ports.lock();
         if ports.opened.contains(&(None, port)) || ports.opened.contains(&(only, port)) {
             return Ok(());
         }
-        // One is kept for DNS, which is opened like the others when it is asked over TCP.
-        let kept = usize::from(port != resolver::PORT && !ports.opened.contains(&(None, resolver::PORT)));
+        // One socket is reserved for DNS over TCP, which is opened on demand like the others.
+        let kept = usize::from(port != dns_server::PORT && !ports.opened.contains(&(None, dns_server::PORT)));
         if ports.spare.len() <= kept {
             return Err(Errno::MFILE);
         }
@@ -161,15 +161,15 @@ impl Gate {
             Some(IpAddr::V6(address)) => address,
         };
         if matches!(only, Some(IpAddr::V6(_))) {
-            // An IPv6 address that the kernel only has a route for is nobody's to bind to, unless one insists.
+            // The namespace only has a route for this IPv6 address; binding to it needs IPV6_FREEBIND.
             sockopt::set_ipv6_freebind(&socket, true)?;
         }
         if let Err(errno) = rustix::net::bind(&socket, &SocketAddrV6::new(address, port, 0, 0)) {
-            // Somebody else listens there; the socket is as good as new.
+            // The program itself listens there; the socket can be reused.
             ports.spare.push(socket);
             return Err(errno);
         }
-        rustix::net::listen(&socket, BACKLOG)?;
+        rustix::net::listen(&socket, LISTEN_BACKLOG)?;
         let _inside = self.runtime.enter();
         let listener = TcpListener::from_std(socket.into()).map_err(|_| Errno::IO)?;
         let (inner, stop) = (Arc::clone(&self.inner), self.stop.subscribe());
@@ -179,163 +179,178 @@ impl Gate {
     }
 }
 
-/// Takes connections of one port until the gate closes.
-async fn accept(inner: Arc<Inner>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+/// Accepts connections of one listener until the gate closes.
+async fn accept(inner: Arc<GateState>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((client, _)) => inner.admit(client, &mut connections),
-                // Out of descriptors: those that are open go on, the next is taken later.
+                Ok((client, _)) => inner.spawn_connection(client, &mut connections),
+                // Out of file descriptors: retry later, open connections go on.
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             },
             Some(_) = connections.join_next() => {}
             () = stopped(&mut stop) => break,
         }
     }
-    inner.take_the_rest(listener, &mut connections);
-    inner.last_words().await;
+    inner.accept_backlog(listener, &mut connections);
+    inner.flush_pending().await;
     connections.shutdown().await;
 }
 
 /// Waits until the gate closes.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the gate is gone, which is the same.
+    // An error means that the gate was dropped, which also stops the tasks.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-impl Inner {
-    fn admit(self: &Arc<Self>, client: TcpStream, connections: &mut JoinSet<()>) {
+impl GateState {
+    fn spawn_connection(self: &Arc<Self>, client: TcpStream, connections: &mut JoinSet<()>) {
         let Ok(local) = client.local_addr() else { return };
-        if self.open.fetch_add(1, Ordering::Relaxed) >= self.setting.caps.connections {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= self.config.caps.connections {
             self.open.fetch_sub(1, Ordering::Relaxed);
-            let host =
-                self.meaning(local.ip()).map_or_else(|_| local.ip().to_string(), |host| host.to_string());
-            self.log.begin(Action::Connect, host, local.port()).failed(Reason::Cap("connections"));
+            let host = self
+                .destination_of(local.ip())
+                .map_or_else(|_| local.ip().to_string(), |host| host.to_string());
+            self.log
+                .begin(EgressAction::Connect, host, local.port())
+                .failed(NetworkReason::Cap("connections"));
             reset(&client);
             return;
         }
-        let (seat, speaks) = (Seat(Arc::clone(self)), Speaks::new(&self.speaking));
+        let (slot, sending) = (ConnectionSlot(Arc::clone(self)), SendingGuard::new(&self.sending));
         connections.spawn(async move {
             let _ = client.set_nodelay(true);
-            seat.0.serve(client, local, speaks).await;
+            slot.0.serve(client, local, sending).await;
         });
     }
 
-    /// Takes what is connected and was not accepted yet: its program may have spoken and gone. The kernel is asked, not
-    /// the runtime, which may not have heard of it.
-    fn take_the_rest(self: &Arc<Self>, listener: TcpListener, connections: &mut JoinSet<()>) {
+    /// Accepts the connections that are still in the backlog: their programs may have sent data and exited. Asks the kernel
+    /// directly, because the runtime may not have seen the readiness event yet.
+    fn accept_backlog(self: &Arc<Self>, listener: TcpListener, connections: &mut JoinSet<()>) {
         let Ok(listener) = listener.into_std() else { return };
         while let Ok((client, _)) = listener.accept() {
             if client.set_nonblocking(true).is_ok()
                 && let Ok(client) = TcpStream::from_std(client)
             {
-                self.admit(client, connections);
+                self.spawn_connection(client, connections);
             }
         }
     }
 
-    async fn serve(self: &Arc<Self>, client: TcpStream, local: SocketAddr, speaks: Speaks) {
+    async fn serve(self: &Arc<Self>, client: TcpStream, local: SocketAddr, sending: SendingGuard) {
         let (address, port) = (local.ip().to_canonical(), local.port());
-        if port == resolver::PORT {
-            return resolver::stream(self, client).await;
+        if port == dns_server::PORT {
+            return dns_server::serve_tcp(self, client).await;
         }
         if port == proxy::PORT && address.is_loopback() {
-            return proxy::serve(self, client, speaks).await;
+            return proxy::serve(self, client, sending).await;
         }
-        let host = match self.meaning(address) {
+        let host = match self.destination_of(address) {
             Ok(host) => host,
             Err(reason) => {
-                self.log.begin(Action::Connect, address.to_string(), port).failed(reason);
+                self.log.begin(EgressAction::Connect, address.to_string(), port).failed(reason);
                 return reset(&client);
             }
         };
-        let mut ticket = self.log.begin(Action::Connect, host.to_string(), port);
-        match self.reach(&host, port, &mut ticket, speaks).await {
+        let mut attempt = self.log.begin(EgressAction::Connect, host.to_string(), port);
+        match self.check_and_dial(&host, port, &mut attempt, sending).await {
             Ok(dialled) => {
-                self.pass(&client, dialled, &host, Vec::new(), &mut ticket).await;
+                self.relay(&client, dialled, &host, Vec::new(), &mut attempt).await;
             }
             Err(reason) => {
-                ticket.failed(reason);
+                attempt.failed(reason);
                 reset(&client);
             }
         }
     }
 
-    /// What an address stands for.
-    fn meaning(&self, address: IpAddr) -> Result<Destination, Reason> {
-        match self.setting.book.meaning(address) {
-            Meaning::Name(name) => Ok(Destination::Name(name)),
-            Meaning::Itself => Ok(Destination::Address(address.to_canonical())),
-            Meaning::Nothing => Err(Reason::UnknownAddress),
+    /// Maps a synthetic address to its name; other addresses stand for themselves.
+    fn destination_of(&self, address: IpAddr) -> Result<Destination, NetworkReason> {
+        match self.config.synthetic_addresses.lookup(address) {
+            AddressMeaning::Name(name) => Ok(Destination::Name(name)),
+            AddressMeaning::Real => Ok(Destination::Address(address.to_canonical())),
+            AddressMeaning::Unassigned => Err(NetworkReason::UnknownAddress),
         }
     }
 
-    /// The same of a destination that the explicit proxy was told: programs that resolve a name themselves say the address
-    /// that they were given for it.
-    pub(crate) fn meant(&self, host: Destination) -> Result<Destination, Reason> {
+    /// The same for the destination of a proxy request: a program that resolves names itself passes the synthetic address.
+    pub(crate) fn resolve_synthetic(&self, host: Destination) -> Result<Destination, NetworkReason> {
         match host {
-            Destination::Address(address) => self.meaning(address),
+            Destination::Address(address) => self.destination_of(address),
             name => Ok(name),
         }
     }
 
-    fn judge(&self, host: &Destination, port: u16) -> Verdict {
-        let rules = &self.setting.rules;
+    fn check(&self, host: &Destination, port: u16) -> NetworkDecision {
+        let rules = &self.config.rules;
         match rules.judge(host, port) {
-            Verdict::Allow(_) if terminate::is_way_around(self.ended(), rules, host, port) => {
-                Verdict::Deny(Reason::AddressNotAllowed)
+            NetworkDecision::Allow(_)
+                if tls_termination::bypasses_termination(self.terminated_hosts(), rules, host, port) =>
+            {
+                NetworkDecision::Deny(NetworkReason::AddressNotAllowed)
             }
             said => said,
         }
     }
 
-    /// The hosts whose TLS ends here.
-    fn ended(&self) -> &[Terminated] {
-        self.setting.termination.as_ref().map_or(&[], |ends| ends.entries())
+    /// The hosts whose TLS the gate terminates.
+    fn terminated_hosts(&self) -> &[TerminatedHosts] {
+        self.config.termination.as_ref().map_or(&[], |termination| termination.entries())
     }
 
-    /// Judges a destination and dials it.
-    pub(crate) async fn reach(
+    /// Checks a destination and dials it.
+    pub(crate) async fn check_and_dial(
         &self,
         host: &Destination,
         port: u16,
-        ticket: &mut Ticket,
-        speaks: Speaks,
-    ) -> Result<Dialled, Reason> {
-        let rules = &self.setting.rules;
-        match self.judge(host, port) {
-            Verdict::Allow(rule) => ticket.allowed_by(rule),
-            Verdict::Deny(reason) => return Err(reason),
+        attempt: &mut EgressAttempt,
+        sending: SendingGuard,
+    ) -> Result<DialledServer, NetworkReason> {
+        let rules = &self.config.rules;
+        match self.check(host, port) {
+            NetworkDecision::Allow(rule) => attempt.allowed_by(rule),
+            NetworkDecision::Deny(reason) => return Err(reason),
         }
-        let resolves = if self.setting.upstream.is_some() { Resolves::Upstream } else { Resolves::Here };
-        terminate::refuse_address_of_a_host(self.ended(), &self.lookups, host, port, resolves).await?;
-        if let Some(upstream) = &self.setting.upstream {
-            connect::judge_for_another(rules, &self.lookups, host, port).await?;
+        let resolves = if self.config.upstream.is_some() {
+            NameResolution::UpstreamProxy
+        } else {
+            NameResolution::Local
+        };
+        tls_termination::deny_address_of_terminated_host(
+            self.terminated_hosts(),
+            &self.lookups,
+            host,
+            port,
+            resolves,
+        )
+        .await?;
+        if let Some(upstream) = &self.config.upstream {
+            connect::check_for_proxy(rules, &self.lookups, host, port).await?;
             let (stream, early) = upstream.dial(host, port).await?;
-            return Ok(Dialled { stream, early, speaks });
+            return Ok(DialledServer { stream, early, sending });
         }
         let stream = connect::dial(rules, &self.lookups, host, port).await?;
-        ticket.dialled(stream.peer_addr().ok().map(|peer| peer.ip().to_canonical()));
-        Ok(Dialled { stream, early: Vec::new(), speaks })
+        attempt.dialled(stream.peer_addr().ok().map(|peer| peer.ip().to_canonical()));
+        Ok(DialledServer { stream, early: Vec::new(), sending })
     }
 
-    /// Passes a connection on, to its end.
-    pub(crate) async fn pass(
+    /// Relays a connection to its end.
+    pub(crate) async fn relay(
         &self,
         client: &TcpStream,
-        dialled: Dialled,
+        dialled: DialledServer,
         host: &Destination,
         from_client: Vec<u8>,
-        ticket: &mut Ticket,
+        attempt: &mut EgressAttempt,
     ) {
-        let Dialled { stream, early, speaks } = dialled;
-        let traffic = Arc::clone(&ticket.traffic);
-        let port = ticket.port();
-        if let (Some(termination), Destination::Name(name)) = (&self.setting.termination, host)
-            && let Some(entry) = termination.of(name, port)
+        let DialledServer { stream, early, sending } = dialled;
+        let traffic = Arc::clone(&attempt.traffic);
+        let port = attempt.port();
+        if let (Some(termination), Destination::Name(name)) = (&self.config.termination, host)
+            && let Some(entry) = termination.entry_for_host(name, port)
         {
-            let session = Session {
+            let session = TerminatedSession {
                 termination,
                 entry,
                 client,
@@ -346,64 +361,69 @@ impl Inner {
                 traffic: &traffic,
                 log: &self.log,
             };
-            // TLS is begun by the client: whoever speaks first is somebody else.
+            // The client starts a TLS handshake; a server that sends first does not speak TLS.
             let done = match early.is_empty() {
                 true => session.run(from_client).await,
-                false => Err(Reason::NotUnderstood("a server that speaks before TLS begins")),
+                false => Err(NetworkReason::NotUnderstood("the server sent data before the TLS handshake")),
             };
             if let Err(reason) = done {
-                ticket.failed(reason);
+                attempt.failed(reason);
             }
-            drop(speaks);
+            drop(sending);
             return;
         }
-        let strays = |head: &[u8]| {
-            if self.setting.termination.as_ref().is_some_and(|ends| ends.strays(head, None)) {
-                self.log.begin(Action::Placeholder, host.to_string(), port);
+        let report_placeholders = |head: &[u8]| {
+            if self
+                .config
+                .termination
+                .as_ref()
+                .is_some_and(|termination| termination.has_foreign_placeholder(head, None))
+            {
+                self.log.begin(EgressAction::Placeholder, host.to_string(), port);
             }
         };
-        let pass = Pass {
+        let connection = RelayedConnection {
             client,
             server: &stream,
             host,
             port,
-            rules: &self.setting.rules,
+            rules: &self.config.rules,
             meter: &self.meter,
             traffic: &traffic,
-            strays: &strays,
+            report_placeholders: &report_placeholders,
         };
-        let held = Held { from_client, from_server: early };
-        let Err(refused) = pass.run(held, speaks).await else { return };
+        let held = EarlyBytes { from_client, from_server: early };
+        let Err(denied) = connection.run(held, sending).await else { return };
         reset(&stream);
-        if refused.http {
-            // Best effort: who does not read it sees the end.
-            let _ = client.try_write(&denial(&refused.reason));
+        if denied.http {
+            // Best effort: a program that does not read it sees the connection close.
+            let _ = client.try_write(&denial_response(&denied.reason));
         } else {
             reset(client);
         }
-        ticket.failed(refused.reason);
+        attempt.failed(denied.reason);
     }
 
-    /// Waits until what ended programs have said is on its way.
-    async fn last_words(&self) {
-        let limit = tokio::time::Instant::now() + LAST_WORDS;
-        while self.speaking.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < limit {
+    /// Waits until the bytes that exited programs sent are delivered.
+    async fn flush_pending(&self) {
+        let limit = tokio::time::Instant::now() + FLUSH_TIMEOUT;
+        while self.sending.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < limit {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
-/// The seat of one connection.
-struct Seat(Arc<Inner>);
+/// Holds a place under the connection cap; released when dropped.
+struct ConnectionSlot(Arc<GateState>);
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A refusal in HTTP.
-pub(crate) fn denial(reason: &Reason) -> Vec<u8> {
+/// The HTTP response for a denial.
+pub(crate) fn denial_response(reason: &NetworkReason) -> Vec<u8> {
     let words = format!("denied by the network policy: {reason}\n");
     format!(
         "HTTP/1.1 403 Forbidden\r\nX-Vambrace-Denied: {}\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -414,21 +434,21 @@ pub(crate) fn denial(reason: &Reason) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A thousand connections are two thousand sockets and some pipes; what a program started by us may have is set for
-/// it alone. How many files this process may have open now; nothing where there is no bound.
+/// Raises this process's soft limit of open files to the hard limit, since 1,000 connections need 2,000 sockets and some pipes
+/// (sandboxed programs have limits of their own). Returns the limit; `None` where there is none.
 fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     if now.current < now.maximum || now.maximum.is_none() {
-        // It may be forbidden: then there are fewer connections.
+        // Where this fails, fewer connections are allowed.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
     }
     getrlimit(Resource::Nofile).current
 }
 
-/// So many that a run does not take all the files that the broker itself may open: a third is left for pipes, and some
-/// for everything else.
-fn most_connections(open_files: Option<u64>) -> usize {
+/// Connections that a run may open so that the broker does not run out of file descriptors: a third of them is left for
+/// pipes, and 256 for everything else.
+fn max_connections(open_files: Option<u64>) -> usize {
     let share = open_files.map(|most| most.saturating_sub(256) / 3);
     share.and_then(|share| usize::try_from(share).ok()).map_or(usize::MAX, |share| share.max(16))
 }
@@ -438,10 +458,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_leaves_the_broker_files_to_open() {
-        assert_eq!(most_connections(None), usize::MAX);
-        assert_eq!(most_connections(Some(1 << 20)), 349_440);
-        assert_eq!(most_connections(Some(1024)), 256);
-        assert_eq!(most_connections(Some(100)), 16);
+    fn connection_limit_leaves_file_descriptors_for_the_broker() {
+        assert_eq!(max_connections(None), usize::MAX);
+        assert_eq!(max_connections(Some(1 << 20)), 349_440);
+        assert_eq!(max_connections(Some(1024)), 256);
+        assert_eq!(max_connections(Some(100)), 16);
     }
 }

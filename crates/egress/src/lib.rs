@@ -1,44 +1,43 @@
-//! The gate to the network: what a confined program may reach, by name, address and port, whatever the program is and
-//! however it asks.
+//! The egress gate: which hosts, addresses and ports a sandboxed program can reach, whatever protocol or library it uses.
 //!
-//! A sandbox's network namespace has no way out; its sockets are handed over to a [`Gate`] (`crates/sandbox`,
-//! `network`). DNS is answered here, with synthetic addresses and only for names that a rule allows; every connection
-//! is accepted here, judged by the name that its address stands for, compared with the names that it says itself
-//! (SNI, Host), dialled from outside to an address that was judged as well, and passed on.
+//! A sandbox's network namespace has no route out; its sockets belong to an [`EgressGate`] (see `network` in
+//! `crates/sandbox`). The gate answers DNS with synthetic addresses, and only for names that a rule allows. It accepts
+//! every connection, maps the address back to its name, checks the name against the rules and against the names inside the
+//! connection (SNI, Host), resolves and dials the server from outside the namespace, and relays the bytes.
 //!
-//! **Invariants.** Nothing about a refused name leaves the machine. The address that was judged is the one that is
-//! dialled. A name is compared only as a [`HostName`]. What cannot be judged is refused. Every attempt is an [`Event`].
+//! **Invariants.** Nothing about a denied name leaves the machine. The gate dials the address that it checked. Names are
+//! compared only as [`HostName`]. Traffic that cannot be parsed is denied. Every attempt is recorded as an [`EgressEvent`].
 //!
-//! Deliberately absent: `unsafe`, the namespace itself (`sandbox`), records (whoever runs the program keeps them),
-//! looking inside TLS but for the hosts that `terminate` is given.
+//! Deliberately absent: `unsafe`; the namespace itself (`sandbox`); ledger records (the caller writes them); decrypting TLS,
+//! except for the hosts that [`TlsTermination`] is configured for.
 
 mod connect;
+mod connection;
+mod detect;
 mod dns;
 mod event;
 mod fetch;
 mod gate;
 mod http;
-mod pass;
 mod proxy;
 mod relay;
-mod sniff;
-mod synth;
-mod terminate;
-mod trust;
+mod synthetic_dns;
+mod tls_termination;
+mod trusted_roots;
 
-// The decisions are pure and live with the others.
-use vambrace_core::network::{decide, names};
+// The decision functions are pure and live in `core`.
+use vambrace_core::network::{decide, host_name};
 
-pub use connect::{Resolve, Resolving, SystemResolver};
-pub use event::{Action, Event, Log};
-pub use fetch::{Ask, BadUrl, Bounds, FetchFault, Fetcher, Method, Reply, Target};
-pub use gate::{Gate, Setting};
-pub use proxy::{BadProxy, PORT as PROXY_PORT, Upstream};
-pub use relay::Caps;
-pub use synth::Book;
-pub use terminate::{BadTermination, Credential, Terminated, Termination};
-pub use trust::{BadTrust, Trust};
+pub use connect::{Resolve, ResolveFuture, SystemResolver};
+pub use event::{EgressAction, EgressEvent, EgressLog};
+pub use fetch::{BadUrl, FetchError, FetchLimits, FetchRequest, FetchResponse, FetchUrl, Fetcher, Method};
+pub use gate::{EgressGate, GateConfig};
+pub use proxy::{BadProxy, PORT as PROXY_PORT, UpstreamProxy};
+pub use relay::TrafficCaps;
+pub use synthetic_dns::SyntheticAddresses;
+pub use tls_termination::{BadTermination, Credential, TerminatedHosts, TlsTermination};
+pub use trusted_roots::{BadCertificateFile, TrustedRoots};
 pub use vambrace_core::network::{
-    BadName, BadRule, Destination, HostName, Network, Ports, Reach, Reason, Rule, Rules, Special, Subject,
-    Verdict, special,
+    BadHostName, BadNetworkRule, Destination, HostName, IpNetwork, NetworkDecision, NetworkFence,
+    NetworkReason, NetworkRule, NetworkRules, NetworkSubject, PortSet, SpecialAddress, special,
 };

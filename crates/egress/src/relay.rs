@@ -1,8 +1,8 @@
-//! Passing bytes on, in one direction: small amounts through a buffer on the stack, large ones by `splice`, so that
-//! they never enter this process. A connection that is open and silent costs no buffer.
+//! Copies bytes in one direction: small amounts through a buffer on the stack, large ones by `splice`, so that they are never
+//! copied to user space. An idle connection needs no buffer.
 //!
-//! The end of one direction is passed on as the end of that direction only. The caps of the run are charged for every
-//! piece before the next one is taken.
+//! EOF in one direction shuts down that direction only. Every chunk is charged to the caps of the run before the next one is
+//! read.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,151 +15,155 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::decide::Reason;
+use crate::decide::NetworkReason;
 
-/// Taken at once through the stack.
-const PIECE: usize = 16 << 10;
-/// From so many bytes on a direction is worth a pipe.
-const MANY: u64 = 128 << 10;
-/// A quarter of the calls of a smaller one, and a third less processor time for the same bytes.
-const PIPE: usize = 1 << 20;
-/// A user has 64 MiB of pipes, for all programs together: so many are large, the others are not.
-const LARGE: usize = 16;
-const SMALLER: usize = 256 << 10;
+/// Bytes per read through the stack buffer.
+const CHUNK_BYTES: usize = 16 << 10;
+/// A direction switches to `splice` after this many bytes.
+const SPLICE_THRESHOLD: u64 = 128 << 10;
+/// Size of a large pipe in bytes: a quarter of the system calls of a smaller one, and a third less CPU time per byte.
+const LARGE_PIPE_BYTES: usize = 1 << 20;
+/// Maximum number of large pipes: a user has 64 MiB of pipe buffers for all programs together.
+const MAX_LARGE_PIPES: usize = 16;
+const SMALL_PIPE_BYTES: usize = 256 << 10;
 
-/// What the kernel holds for us of a connection that stays in this machine: so little that it is still in the processor's
-/// cache when it is passed on, which makes a transfer half as fast again. Over a network far more is under way.
-const TAKEN: usize = 144 << 10;
-const GIVEN: usize = 288 << 10;
+/// Receive and send buffer of a connection that stays on this machine, in bytes: so small that the data is still in the CPU
+/// cache when it is relayed, which raises the throughput by half. A connection over a network needs larger buffers.
+const LOCAL_RECEIVE_BUFFER: usize = 144 << 10;
+const LOCAL_SEND_BUFFER: usize = 288 << 10;
 
-/// What one run may use of the network.
+/// Network limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caps {
-    /// Connections at the same time.
+pub struct TrafficCaps {
+    /// Concurrent connections.
     pub connections: usize,
     /// Bytes in both directions together.
     pub bytes: u64,
-    /// Bytes a second, in both directions together.
+    /// Bytes per second, in both directions together.
     pub rate: Option<u64>,
 }
 
-impl Default for Caps {
+impl Default for TrafficCaps {
     fn default() -> Self {
         Self { connections: 1024, bytes: 16 << 30, rate: None }
     }
 }
 
-/// What a run has used.
+/// Traffic of a run, counted against its caps.
 #[derive(Debug)]
-pub(crate) struct Meter {
-    caps: Caps,
+pub(crate) struct TrafficMeter {
+    caps: TrafficCaps,
     moved: AtomicU64,
-    /// When the rate allows the next piece.
+    /// When the rate allows the next chunk.
     next: Mutex<Instant>,
 }
 
-impl Meter {
-    pub(crate) fn new(caps: Caps) -> Self {
+impl TrafficMeter {
+    pub(crate) fn new(caps: TrafficCaps) -> Self {
         Self { caps, moved: AtomicU64::new(0), next: Mutex::new(Instant::now()) }
     }
 
-    /// Counts bytes that were moved, and waits as long as the rate wants.
-    pub(crate) async fn charge(&self, bytes: u64) -> Result<(), Reason> {
+    /// Counts relayed bytes, and sleeps as long as the rate requires.
+    pub(crate) async fn charge(&self, bytes: u64) -> Result<(), NetworkReason> {
         if self.moved.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > self.caps.bytes {
-            return Err(Reason::Cap("bytes"));
+            return Err(NetworkReason::Cap("bytes"));
         }
-        if let Some(wait) = self.wait(bytes, Instant::now()) {
+        if let Some(wait) = self.required_wait(bytes, Instant::now()) {
             tokio::time::sleep(wait).await;
         }
         Ok(())
     }
 
-    fn wait(&self, bytes: u64, now: Instant) -> Option<Duration> {
-        /// So far ahead nobody waits.
-        const SLACK: Duration = Duration::from_millis(20);
+    fn required_wait(&self, bytes: u64, now: Instant) -> Option<Duration> {
+        /// Waits shorter than this are skipped.
+        const MIN_WAIT: Duration = Duration::from_millis(20);
         let rate = self.caps.rate?.max(1);
         let mut next = self.next.lock();
         let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
         *next = (*next).max(now) + cost;
         let ahead = next.saturating_duration_since(now);
-        (ahead > SLACK).then_some(ahead)
+        (ahead > MIN_WAIT).then_some(ahead)
     }
 }
 
-/// Why a direction ended early.
+/// Why the relay of a direction ended early.
 #[derive(Debug)]
-pub(crate) enum Broken {
-    /// A cap or a judgement.
-    Reason(Reason),
-    /// Who speaks is gone, without having come to an end.
-    Source,
-    /// Who listens is gone; what it said before may still be under way.
-    Sink,
+pub(crate) enum RelayError {
+    /// A cap was reached or the content was denied.
+    Reason(NetworkReason),
+    /// Reading failed: the sender is gone without an orderly close.
+    SourceFailed,
+    /// Writing failed: the receiver is gone; its own bytes may still be in flight.
+    SinkClosed,
 }
 
-/// Reading failed; failures of writing are told apart where they happen.
-impl From<io::Error> for Broken {
+/// I/O errors are read errors; write errors are converted where they happen.
+impl From<io::Error> for RelayError {
     fn from(_: io::Error) -> Self {
-        Self::Source
+        Self::SourceFailed
     }
 }
 
-impl From<Reason> for Broken {
-    fn from(reason: Reason) -> Self {
+impl From<NetworkReason> for RelayError {
+    fn from(reason: NetworkReason) -> Self {
         Self::Reason(reason)
     }
 }
 
-/// One direction.
-pub(crate) struct Way<'a> {
+/// One direction of a connection.
+pub(crate) struct Direction<'a> {
     pub(crate) from: &'a TcpStream,
     pub(crate) to: &'a TcpStream,
-    pub(crate) meter: &'a Meter,
+    pub(crate) meter: &'a TrafficMeter,
     pub(crate) count: &'a AtomicU64,
 }
 
-impl Way<'_> {
-    /// Passes everything on to the end, then passes the end on.
-    pub(crate) async fn run(&self, watch: &mut (dyn FnMut(&[u8]) + Send)) -> Result<(), Broken> {
+impl Direction<'_> {
+    /// Relays everything up to EOF, then shuts down the receiver.
+    pub(crate) async fn run(&self, watch: &mut (dyn FnMut(&[u8]) + Send)) -> Result<(), RelayError> {
         let mut moved = 0;
-        while moved < MANY {
-            let read = self.piece(PIECE, watch).await?;
+        while moved < SPLICE_THRESHOLD {
+            let read = self.relay_chunk(CHUNK_BYTES, watch).await?;
             if read == 0 {
                 return self.end();
             }
             moved += read as u64;
         }
-        // Where no pipe can be had, it goes on as it began.
+        // Without a pipe it goes on through the buffer.
         if let Ok(pipe) = Pipe::new() {
             return self.splice(&pipe).await;
         }
-        while self.piece(PIECE, watch).await? > 0 {}
+        while self.relay_chunk(CHUNK_BYTES, watch).await? > 0 {}
         self.end()
     }
 
-    /// Passes the end of the direction on.
-    pub(crate) fn end(&self) -> Result<(), Broken> {
-        rustix::net::shutdown(self.to, Shutdown::Write).map_err(|_| Broken::Sink)
+    /// Passes EOF on to the receiver.
+    pub(crate) fn end(&self) -> Result<(), RelayError> {
+        rustix::net::shutdown(self.to, Shutdown::Write).map_err(|_| RelayError::SinkClosed)
     }
 
-    /// Passes exactly so many bytes on.
-    pub(crate) async fn exactly(&self, mut left: u64) -> Result<(), Broken> {
+    /// Relays exactly `left` bytes.
+    pub(crate) async fn relay_exactly(&self, mut left: u64) -> Result<(), RelayError> {
         while left > 0 {
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-            match self.piece(most, &mut |_| {}).await? {
-                0 => return Err(Broken::Source),
+            let max = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+            match self.relay_chunk(max, &mut |_| {}).await? {
+                0 => return Err(RelayError::SourceFailed),
                 read => left -= read as u64,
             }
         }
         Ok(())
     }
 
-    /// Passes one piece on; 0 at the end.
-    async fn piece(&self, most: usize, watch: &mut (dyn FnMut(&[u8]) + Send)) -> Result<usize, Broken> {
+    /// Relays one chunk; 0 at EOF.
+    async fn relay_chunk(
+        &self,
+        max: usize,
+        watch: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<usize, RelayError> {
         loop {
             self.from.readable().await?;
-            // The buffer lives on the stack and only between two waits; what cannot be written at once is kept.
-            match self.try_piece(most, watch) {
+            // The stack buffer exists only between two awaits; bytes that cannot be written at once are kept on the heap.
+            match self.try_relay_chunk(max, watch) {
                 Ok((0, _)) => return Ok(0),
                 Ok((read, rest)) => {
                     self.write(&rest).await?;
@@ -173,62 +177,68 @@ impl Way<'_> {
         }
     }
 
-    fn try_piece(&self, most: usize, watch: &mut (dyn FnMut(&[u8]) + Send)) -> io::Result<(usize, Vec<u8>)> {
-        let mut buffer = [0_u8; PIECE];
-        let room = buffer.get_mut(..most.min(PIECE)).unwrap_or_default();
+    fn try_relay_chunk(
+        &self,
+        max: usize,
+        watch: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> io::Result<(usize, Vec<u8>)> {
+        let mut buffer = [0_u8; CHUNK_BYTES];
+        let room = buffer.get_mut(..max.min(CHUNK_BYTES)).unwrap_or_default();
         let read = self.from.try_read(room)?;
         let bytes = room.get(..read).unwrap_or_default();
         if bytes.is_empty() {
             return Ok((0, Vec::new()));
         }
         watch(bytes);
-        // What fails here fails again where the rest is written.
+        // An error here occurs again where the rest is written.
         let written = self.to.try_write(bytes).unwrap_or(0);
         Ok((read, bytes.get(written..).unwrap_or_default().to_vec()))
     }
 
-    /// Writes bytes that were read before; they are counted by who read them.
-    pub(crate) async fn write(&self, mut bytes: &[u8]) -> Result<(), Broken> {
+    /// Writes bytes without counting them.
+    pub(crate) async fn write(&self, mut bytes: &[u8]) -> Result<(), RelayError> {
         while !bytes.is_empty() {
             match self.to.try_write(bytes) {
                 Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.to.writable().await.map_err(|_| Broken::Sink)?;
+                    self.to.writable().await.map_err(|_| RelayError::SinkClosed)?;
                 }
-                Err(_) => return Err(Broken::Sink),
+                Err(_) => return Err(RelayError::SinkClosed),
             }
         }
         Ok(())
     }
 
-    /// Writes bytes that were held back, and counts them.
-    pub(crate) async fn release(&self, bytes: &[u8]) -> Result<(), Broken> {
+    /// Writes bytes that were held back for inspection, and counts them.
+    pub(crate) async fn write_counted(&self, bytes: &[u8]) -> Result<(), RelayError> {
         self.write(bytes).await?;
         self.count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.meter.charge(bytes.len() as u64).await?;
         Ok(())
     }
 
-    async fn splice(&self, pipe: &Pipe) -> Result<(), Broken> {
+    async fn splice(&self, pipe: &Pipe) -> Result<(), RelayError> {
         let Pipe { read_end, write_end, .. } = pipe;
-        // Nothing but speed depends on them.
-        if stays_here(self.from) {
-            let _ = sockopt::set_socket_recv_buffer_size(self.from, TAKEN);
+        // Failure costs only speed.
+        if is_local(self.from) {
+            let _ = sockopt::set_socket_recv_buffer_size(self.from, LOCAL_RECEIVE_BUFFER);
         }
-        if stays_here(self.to) {
-            let _ = sockopt::set_socket_send_buffer_size(self.to, GIVEN);
+        if is_local(self.to) {
+            let _ = sockopt::set_socket_send_buffer_size(self.to, LOCAL_SEND_BUFFER);
         }
         loop {
-            let taken = moved(self.from, Interest::READABLE, || splice(self.from, write_end, PIPE)).await?;
+            let taken =
+                when_ready(self.from, Interest::READABLE, || splice(self.from, write_end, LARGE_PIPE_BYTES))
+                    .await?;
             if taken == 0 {
                 return self.end();
             }
             let mut left = taken;
             while left > 0 {
-                let given = moved(self.to, Interest::WRITABLE, || splice(read_end, self.to, left)).await;
-                let given = given.map_err(|_| Broken::Sink)?;
+                let given = when_ready(self.to, Interest::WRITABLE, || splice(read_end, self.to, left)).await;
+                let given = given.map_err(|_| RelayError::SinkClosed)?;
                 if given == 0 {
-                    return Err(Broken::Sink);
+                    return Err(RelayError::SinkClosed);
                 }
                 left = left.saturating_sub(given);
             }
@@ -238,15 +248,15 @@ impl Way<'_> {
     }
 }
 
-/// Whether both ends of a connection are in this machine: in a sandbox, where every address is its own, or on a loopback.
-fn stays_here(stream: &TcpStream) -> bool {
+/// Whether both ends of a connection are on this machine: in a sandbox, where every address is local, or on loopback.
+fn is_local(stream: &TcpStream) -> bool {
     let ends = stream
         .local_addr()
         .and_then(|own| Ok((own.ip().to_canonical(), stream.peer_addr()?.ip().to_canonical())));
     ends.is_ok_and(|(own, peer)| own == peer || peer.is_loopback())
 }
 
-async fn moved(
+async fn when_ready(
     socket: &TcpStream,
     interest: Interest,
     act: impl Fn() -> io::Result<usize>,
@@ -260,9 +270,9 @@ async fn moved(
     }
 }
 
-fn splice(from: impl AsFd, to: impl AsFd, most: usize) -> io::Result<usize> {
+fn splice(from: impl AsFd, to: impl AsFd, max: usize) -> io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-    Ok(rustix::pipe::splice(from, None, to, None, most, flags)?)
+    Ok(rustix::pipe::splice(from, None, to, None, max, flags)?)
 }
 
 /// A pipe between two sockets.
@@ -272,18 +282,21 @@ struct Pipe {
     is_large: bool,
 }
 
-/// Large pipes that are in use.
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
+/// Number of large pipes in use.
+static LARGE_PIPES_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 impl Pipe {
     fn new() -> io::Result<Self> {
         let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let is_large = IN_USE.fetch_add(1, Ordering::Relaxed) < LARGE;
+        let is_large = LARGE_PIPES_IN_USE.fetch_add(1, Ordering::Relaxed) < MAX_LARGE_PIPES;
         if !is_large {
-            IN_USE.fetch_sub(1, Ordering::Relaxed);
+            LARGE_PIPES_IN_USE.fetch_sub(1, Ordering::Relaxed);
         }
-        // One of the usual size works as well.
-        let _ = rustix::pipe::fcntl_setpipe_size(&write_end, if is_large { PIPE } else { SMALLER });
+        // A pipe of the default size works as well.
+        let _ = rustix::pipe::fcntl_setpipe_size(
+            &write_end,
+            if is_large { LARGE_PIPE_BYTES } else { SMALL_PIPE_BYTES },
+        );
         Ok(Self { read_end, write_end, is_large })
     }
 }
@@ -291,14 +304,14 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         if self.is_large {
-            IN_USE.fetch_sub(1, Ordering::Relaxed);
+            LARGE_PIPES_IN_USE.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Closes a connection so that the other side sees that it was not the ordinary end.
+/// Makes the coming close a reset (RST), so that the peer sees that it is not an orderly end.
 pub(crate) fn reset(stream: &TcpStream) {
-    // It is closed in any case.
+    // On failure the connection is closed normally.
     let _ = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 }
 
@@ -316,12 +329,12 @@ mod tests {
         (near.unwrap().0, far.unwrap())
     }
 
-    async fn carried(amount: usize, caps: Caps) -> (Vec<u8>, Result<(), Broken>, u64) {
+    async fn relay_bytes(amount: usize, caps: TrafficCaps) -> (Vec<u8>, Result<(), RelayError>, u64) {
         let ((from, mut writer), (to, mut reader)) = (pair().await, pair().await);
-        let (meter, count) = (Arc::new(Meter::new(caps)), Arc::new(AtomicU64::new(0)));
+        let (meter, count) = (Arc::new(TrafficMeter::new(caps)), Arc::new(AtomicU64::new(0)));
         let (inner, counted) = (Arc::clone(&meter), Arc::clone(&count));
         let relay = tokio::spawn(async move {
-            let way = Way { from: &from, to: &to, meter: &inner, count: &counted };
+            let way = Direction { from: &from, to: &to, meter: &inner, count: &counted };
             way.run(&mut |_| {}).await
         });
         let writing = tokio::spawn(async move {
@@ -338,9 +351,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_and_large_amounts_arrive_whole_with_their_end() {
-        for amount in [0, 1, PIECE, MANY as usize - 1, MANY as usize + 1, 5 << 20] {
-            let (got, done, count) = carried(amount, Caps::default()).await;
+    async fn small_and_large_transfers_arrive_complete_with_eof() {
+        for amount in
+            [0, 1, CHUNK_BYTES, SPLICE_THRESHOLD as usize - 1, SPLICE_THRESHOLD as usize + 1, 5 << 20]
+        {
+            let (got, done, count) = relay_bytes(amount, TrafficCaps::default()).await;
             assert!(done.is_ok(), "{done:?}");
             assert!(got.len() == amount && count == amount as u64, "{} of {amount}", got.len());
             assert!(got.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
@@ -348,30 +363,31 @@ mod tests {
     }
 
     #[test]
-    fn large_pipes_are_few_and_come_back() {
-        let pipes: Vec<Pipe> = (0..LARGE + 3).map(|_| Pipe::new().unwrap()).collect();
-        // Other tests of this process may hold some.
-        assert!(pipes.iter().filter(|pipe| pipe.is_large).count() <= LARGE);
+    fn number_of_large_pipes_is_bounded_and_released() {
+        let pipes: Vec<Pipe> = (0..MAX_LARGE_PIPES + 3).map(|_| Pipe::new().unwrap()).collect();
+        // Other tests of this process may hold large pipes.
+        assert!(pipes.iter().filter(|pipe| pipe.is_large).count() <= MAX_LARGE_PIPES);
         assert!(pipes.iter().any(|pipe| !pipe.is_large));
         drop(pipes);
-        assert!(IN_USE.load(Ordering::Relaxed) <= LARGE);
+        assert!(LARGE_PIPES_IN_USE.load(Ordering::Relaxed) <= MAX_LARGE_PIPES);
     }
 
     #[tokio::test]
-    async fn the_cap_of_bytes_ends_it() {
-        let (got, done, _) = carried(5 << 20, Caps { bytes: 1 << 20, ..Caps::default() }).await;
-        assert!(matches!(done, Err(Broken::Reason(Reason::Cap("bytes")))), "{done:?}");
+    async fn byte_cap_ends_the_relay() {
+        let (got, done, _) =
+            relay_bytes(5 << 20, TrafficCaps { bytes: 1 << 20, ..TrafficCaps::default() }).await;
+        assert!(matches!(done, Err(RelayError::Reason(NetworkReason::Cap("bytes")))), "{done:?}");
         assert!(got.len() < 2 << 20, "{}", got.len());
     }
 
     #[test]
-    fn the_rate_asks_for_as_long_as_the_bytes_take() {
-        let meter = Meter::new(Caps { rate: Some(1000), ..Caps::default() });
+    fn rate_limit_waits_as_long_as_the_bytes_take() {
+        let meter = TrafficMeter::new(TrafficCaps { rate: Some(1000), ..TrafficCaps::default() });
         let now = Instant::now();
-        assert_eq!(meter.wait(10, now), None);
-        let wait = meter.wait(1000, now).unwrap();
+        assert_eq!(meter.required_wait(10, now), None);
+        let wait = meter.required_wait(1000, now).unwrap();
         assert!(wait >= Duration::from_secs(1) && wait <= Duration::from_millis(1020), "{wait:?}");
-        // An hour later nothing is owed.
-        assert_eq!(meter.wait(10, now + Duration::from_secs(3600)), None);
+        // An hour later no wait is left.
+        assert_eq!(meter.required_wait(10, now + Duration::from_secs(3600)), None);
     }
 }

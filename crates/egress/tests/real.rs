@@ -1,8 +1,7 @@
-//! The gate against the real kernel and real servers, as whoever runs the tests: root and an ordinary user must both
-//! pass.
+//! The gate against the real kernel and real servers; the tests must pass as root and as an ordinary user.
 //!
-//! The test program is five programs: the tests, the world that they run in (`world`: a machine and an internet, each
-//! a network namespace), the servers of that internet, the sandbox's launcher, and the probes that run inside.
+//! This binary has five roles: the tests, the setup of their network (`test_network`: a machine and an internet, each a
+//! network namespace), the servers of that internet, the sandbox launcher, and the probe that runs in the sandbox.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -12,18 +11,18 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "tests make files, start programs and fail loudly"
+    reason = "tests create files, start programs and fail by panicking"
 )]
 
 mod real {
-    pub(crate) mod cases;
-    pub(crate) mod inside;
+    pub(crate) mod escape_cases;
+    pub(crate) mod harness;
     pub(crate) mod internet;
-    pub(crate) mod kit;
     pub(crate) mod probe;
     pub(crate) mod programs;
-    pub(crate) mod upstream;
-    pub(crate) mod world;
+    pub(crate) mod test_network;
+    pub(crate) mod tls_termination;
+    pub(crate) mod upstream_proxy;
 }
 
 use std::process::ExitCode;
@@ -41,18 +40,18 @@ fn main() -> ExitCode {
         _ => {}
     }
     let parsed = Arguments::from_args();
-    if !parsed.list && !real::world::is_inside() {
-        // Returns only when it could not be made.
-        return real::world::enter();
+    if !parsed.list && !real::test_network::is_inside() {
+        // Returns only when the network could not be set up.
+        return real::test_network::enter();
     }
     if arguments.first().is_some_and(|first| first == "table") {
-        real::cases::table();
+        real::escape_cases::table();
         return ExitCode::SUCCESS;
     }
     let mut trials: Vec<Trial> = Vec::new();
-    trials.extend(real::cases::trials());
+    trials.extend(real::escape_cases::trials());
     trials.extend(real::programs::trials());
-    trials.extend(real::inside::trials());
-    trials.extend(real::upstream::trials());
+    trials.extend(real::tls_termination::trials());
+    trials.extend(real::upstream_proxy::trials());
     libtest_mimic::run(&parsed, trials).exit_code()
 }

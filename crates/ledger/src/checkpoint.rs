@@ -1,54 +1,54 @@
-//! A checkpoint (C2SP tlog-checkpoint): the size and the root of the ledger at a moment, signed. Whoever keeps one
-//! can show later that the ledger was cut, rewritten or rolled back.
+//! A checkpoint (C2SP tlog-checkpoint): the signed size and root of the ledger at one moment. A kept checkpoint proves
+//! later that the ledger was truncated, rewritten or rolled back.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::digest::Digest;
 use crate::key::{SigningKey, VerifyKey};
-use crate::note::{BadNote, Note};
+use crate::note::{BadNote, SignedNote};
 
 /// The size and root of a ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Which ledger: its name, unique among all.
+    /// Unique name of the ledger.
     pub origin: String,
-    /// How many records it has.
+    /// Number of records.
     pub size: u64,
-    /// The root of the tree over them.
+    /// Root of the tree over the records.
     pub root: Digest,
 }
 
-/// Text that is no checkpoint.
+/// Text that is not a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCheckpoint {
-    /// Not even a note.
+    /// Not a signed note.
     #[error(transparent)]
     Note(#[from] BadNote),
-    /// A note about something else.
+    /// A note with other content.
     #[error("not a checkpoint: {0}")]
     Body(&'static str),
 }
 
 impl Checkpoint {
-    /// The checkpoint as a note with our signature.
-    pub fn sign(&self, key: &SigningKey) -> Result<Note, BadNote> {
+    /// The checkpoint as a note, signed by `key`.
+    pub fn sign(&self, key: &SigningKey) -> Result<SignedNote, BadNote> {
         let root = STANDARD.encode(self.root.as_bytes());
-        Ok(Note::new(format!("{}\n{}\n{root}\n", self.origin, self.size))?.sign(key))
+        Ok(SignedNote::new(format!("{}\n{}\n{root}\n", self.origin, self.size))?.sign(key))
     }
 
-    /// What a note says. Signatures are not looked at; further lines are allowed and ignored.
-    pub fn of(note: &Note) -> Result<Self, BadCheckpoint> {
+    /// Parses the text of a note. Does not check signatures; additional lines are allowed and ignored.
+    pub fn of(note: &SignedNote) -> Result<Self, BadCheckpoint> {
         let mut lines = note.text().lines();
         let (Some(origin), Some(size), Some(root)) = (lines.next(), lines.next(), lines.next()) else {
-            return Err(BadCheckpoint::Body("three lines are needed"));
+            return Err(BadCheckpoint::Body("expected at least three lines"));
         };
         if origin.is_empty() {
             return Err(BadCheckpoint::Body("no origin"));
         }
-        let number: u64 = size.parse().map_err(|_| BadCheckpoint::Body("the size is no number"))?;
+        let number: u64 = size.parse().map_err(|_| BadCheckpoint::Body("the size is not a number"))?;
         if number.to_string() != size || number > i64::MAX as u64 {
-            return Err(BadCheckpoint::Body("the size is not written plainly"));
+            return Err(BadCheckpoint::Body("the size is not in plain decimal"));
         }
         let root = STANDARD.decode(root).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
         let root = root.ok_or(BadCheckpoint::Body("the root is not 32 bytes in base64"))?;
@@ -58,36 +58,36 @@ impl Checkpoint {
         Ok(Self { origin: origin.to_owned(), size: number, root: Digest::from_bytes(root) })
     }
 
-    /// Reads a note and what it says.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, Note), BadCheckpoint> {
-        let note = Note::parse(bytes)?;
+    /// Parses a note and the checkpoint in it.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, SignedNote), BadCheckpoint> {
+        let note = SignedNote::parse(bytes)?;
         Ok((Self::of(&note)?, note))
     }
 }
 
-/// The text by which an old key hands over to a new one. Both sign it.
-pub fn handover(origin: &str, old: &VerifyKey, new: &VerifyKey) -> Result<Note, BadNote> {
-    Note::new(format!("{origin}\nthe key of this ledger changes\n{old}\n{new}\n"))
+/// The text by which an old key hands over to a new one. Both keys sign it.
+pub fn handover(origin: &str, old: &VerifyKey, new: &VerifyKey) -> Result<SignedNote, BadNote> {
+    SignedNote::new(format!("{origin}\nthe key of this ledger changes\n{old}\n{new}\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::key::KeyKind;
-    use crate::note::Signed;
+    use crate::note::SignatureStatus;
 
     #[test]
-    fn a_checkpoint_reads_back() {
+    fn a_checkpoint_parses_back() {
         let key = SigningKey::new("vambrace/w-1", KeyKind::Log, &[1; 32]).unwrap();
-        let said = Checkpoint { origin: "vambrace/w-1".into(), size: 42, root: Digest::of(b"x") };
-        let text = said.sign(&key).unwrap().to_string();
+        let checkpoint = Checkpoint { origin: "vambrace/w-1".into(), size: 42, root: Digest::of(b"x") };
+        let text = checkpoint.sign(&key).unwrap().to_string();
         let (read, note) = Checkpoint::parse(text.as_bytes()).unwrap();
-        assert_eq!(read, said);
-        assert_eq!(note.signed_by(&key.verify_key()), Signed::Yes(None));
+        assert_eq!(read, checkpoint);
+        assert_eq!(note.signed_by(&key.verify_key()), SignatureStatus::Valid(None));
     }
 
     #[test]
-    fn what_is_not_plainly_a_checkpoint_is_refused() {
+    fn anything_but_a_plain_checkpoint_is_rejected() {
         let root = STANDARD.encode([0; 32]);
         for bad in [
             "o\n1\n".to_owned(),
@@ -98,10 +98,10 @@ mod tests {
             "o\n1\nAAAA\n".to_owned(),
             format!("o\n1\n{root}\nmore\n\nmore\n"),
         ] {
-            let note = Note::new(bad.clone()).unwrap();
+            let note = SignedNote::new(bad.clone()).unwrap();
             assert!(Checkpoint::of(&note).is_err(), "{bad:?}");
         }
-        let note = Note::new(format!("o\n1\n{root}\nan extension\n")).unwrap();
+        let note = SignedNote::new(format!("o\n1\n{root}\nan extension\n")).unwrap();
         assert!(Checkpoint::of(&note).is_ok());
     }
 }

@@ -1,59 +1,59 @@
-//! What somebody decided, in one fixed text, signed by whoever decided. The record of a decision carries it as a note, so
-//! that anybody with the key's public half can check it without this program.
+//! A person's decision as one fixed text, signed by the approver's key. The record of a decision carries the text as a
+//! note, so that anybody with the public key can check it without this program.
 
 use crate::digest::Digest;
 use crate::id::Id;
 use crate::key::SigningKey;
-use crate::note::{BadNote, Note};
+use crate::note::{BadNote, SignedNote};
 use crate::timestamp::Timestamp;
-use crate::words;
+use crate::word_enum;
 
 const FORM: &str = "vambrace/decision/v1";
 
-words! {
+word_enum! {
     /// What was decided.
-    pub enum Verb {
-        /// Yes, to this plan.
+    pub enum DecisionVerb {
+        /// Approve this plan.
         Approve = "approve",
-        /// No.
+        /// Reject this plan.
         Reject = "reject",
-        /// An applied change is undone.
+        /// Roll back an applied change.
         Rollback = "rollback",
-        /// A grant or a token counts no more.
+        /// Revoke a grant or a token.
         Revoke = "revoke",
-        /// A token is made.
+        /// Create a token.
         Token = "token",
-        /// A project's configuration is trusted.
+        /// Trust a project's configuration.
         Trust = "trust",
     }
 }
 
-words! {
-    /// How far a yes reaches.
-    pub enum Reach {
-        /// This one plan, once.
+word_enum! {
+    /// What an approval covers.
+    pub enum DecisionReach {
+        /// This plan, once.
         Once = "once",
         /// Calls of the same class in this session.
         Class = "class",
-        /// Everything of this agent in this session.
+        /// Every call of this agent in this session.
         Session = "session",
     }
 }
 
-/// A decision.
+/// A person's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What it is about: a question, a grant, a token, a project.
+    /// What it is about: an approval request, a grant, a token, a project.
     pub about: Id,
-    /// What exactly was agreed to.
+    /// Digest of the exact plan.
     pub plan: Digest,
     /// What was decided.
-    pub verb: Verb,
-    /// How far it reaches.
-    pub reach: Reach,
-    /// When.
+    pub verb: DecisionVerb,
+    /// What the approval covers.
+    pub reach: DecisionReach,
+    /// When it was made.
     pub at: Timestamp,
-    /// Until when it counts.
+    /// When it expires.
     pub expires: Timestamp,
 }
 
@@ -73,11 +73,11 @@ impl Decision {
     }
 
     /// The text, signed.
-    pub fn sign(&self, key: &SigningKey) -> Result<Note, BadNote> {
-        Ok(Note::new(self.text())?.sign(key))
+    pub fn sign(&self, key: &SigningKey) -> Result<SignedNote, BadNote> {
+        Ok(SignedNote::new(self.text())?.sign(key))
     }
 
-    /// Reads the fixed text and nothing else.
+    /// Parses the fixed text; anything else is `None`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
@@ -86,8 +86,8 @@ impl Decision {
         let decision = Self {
             about: Id::new(&field("about")?).ok()?,
             plan: field("plan")?.parse().ok()?,
-            verb: Verb::parse(&field("decision")?)?,
-            reach: Reach::parse(&field("reach")?)?,
+            verb: DecisionVerb::parse(&field("decision")?)?,
+            reach: DecisionReach::parse(&field("reach")?)?,
             at: Timestamp::parse(&field("at")?).ok()?,
             expires: Timestamp::parse(&field("expires")?).ok()?,
         };
@@ -99,15 +99,15 @@ impl Decision {
 mod tests {
     use super::*;
     use crate::key::KeyKind;
-    use crate::note::Signed;
+    use crate::note::SignatureStatus;
 
     #[test]
-    fn a_decision_reads_back_and_a_changed_one_is_not_signed() {
+    fn a_decision_parses_back_and_a_changed_one_has_no_valid_signature() {
         let decision = Decision {
             about: Id::new("hitl-1").unwrap(),
             plan: Digest::of(b"plan"),
-            verb: Verb::Approve,
-            reach: Reach::Once,
+            verb: DecisionVerb::Approve,
+            reach: DecisionReach::Once,
             at: Timestamp::from_millis(1_785_000_000_000),
             expires: Timestamp::from_millis(1_785_000_300_000),
         };
@@ -115,11 +115,14 @@ mod tests {
         assert_eq!(Decision::parse(&format!("{}x", decision.text())), None);
         let key = SigningKey::new("approver/ada", KeyKind::Log, &[7; 32]).unwrap();
         let note = decision.sign(&key).unwrap();
-        assert_eq!(note.signed_by(&key.verify_key()), Signed::Yes(None));
+        assert_eq!(note.signed_by(&key.verify_key()), SignatureStatus::Valid(None));
         let other = note.to_string().replace("approve", "reject");
-        let other = Note::parse(other.as_bytes()).unwrap();
-        assert_eq!(other.signed_by(&key.verify_key()), Signed::Missing);
+        let other = SignedNote::parse(other.as_bytes()).unwrap();
+        assert_eq!(other.signed_by(&key.verify_key()), SignatureStatus::Missing);
         let forged = note.to_string().replace("decision approve", "decision reject");
-        assert_eq!(Note::parse(forged.as_bytes()).unwrap().signed_by(&key.verify_key()), Signed::Wrong);
+        assert_eq!(
+            SignedNote::parse(forged.as_bytes()).unwrap().signed_by(&key.verify_key()),
+            SignatureStatus::Invalid
+        );
     }
 }

@@ -1,3 +1,3 @@
-//! Digests are the words of `core`.
+//! Re-exports the digest types of `core`.
 
 pub use vambrace_core::digest::{BadDigest, Digest};

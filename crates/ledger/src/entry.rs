@@ -1,56 +1,57 @@
-//! One record before it is sealed. Free text enters only as [`Redacted`]; the other fields are words that
-//! were compiled in, numbers, digests and ids of our own making, none of which can hold a secret.
+//! A record before it is sealed. Free text enters only as [`Redacted`]; the other fields are compiled-in words,
+//! numbers, digests and ids of our own making, none of which can hold a secret.
 
 use serde_json::Value;
 use vambrace_core::ErrorCode;
 use vambrace_core::redacted::Redacted;
 
 use crate::digest::Digest;
+use crate::field_writer::FieldWriter;
 use crate::id::Id;
-use crate::json::Fields;
 use crate::key::VerifyKey;
-use crate::note::Note;
-use crate::op::{Level, Op, SessionChange, Status};
-use crate::payload::{Forgotten, Payload, Salt};
-use crate::seal::Encoded;
+use crate::note::SignedNote;
+use crate::op::{Op, RecordLevel, RecordStatus, SessionChange};
+use crate::payload::{ForgottenPayload, Payload, Salt};
+use crate::seal::EncodedEntry;
 use crate::timestamp::Timestamp;
 
-/// Text that a redactor has seen.
-pub type Text = Redacted<String>;
+/// Text that a redactor has processed.
+pub type RedactedText = Redacted<String>;
 
-/// Lines of a file, first and last, counted from one.
+/// A range of lines of a file, counted from one, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub struct FileRange {
     /// The first line.
     pub first: u64,
     /// The last line.
     pub last: u64,
 }
 
-/// One record. Build it with [`Entry::new`] and set what applies; a field that is `None` is not written.
+/// A record before it is sealed. Build it with [`Entry::new`] and set what applies; a field that is `None` is not
+/// written.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the names are those of the ledger line, described in the contract")]
 pub struct Entry {
     pub ts: Timestamp,
     pub op: Op,
-    /// More precise than `op`; the same word when left out.
+    /// More precise than `op`; defaults to the same word.
     pub event_type: Option<&'static str>,
-    pub level: Level,
-    pub status: Option<Status>,
-    pub user: Option<Text>,
-    pub agent_id: Option<Text>,
+    pub level: RecordLevel,
+    pub status: Option<RecordStatus>,
+    pub user: Option<RedactedText>,
+    pub agent_id: Option<RedactedText>,
     pub session: Option<Id>,
-    pub role: Option<Text>,
-    pub skill_name: Option<Text>,
+    pub role: Option<RedactedText>,
+    pub skill_name: Option<RedactedText>,
     /// The id of the call.
     pub execution_id: Option<Id>,
-    /// The agent's own name for the call.
-    pub tool_call_id: Option<Text>,
-    pub context_id: Option<Text>,
-    pub tool_name: Option<Text>,
+    /// The agent's own id for the call.
+    pub tool_call_id: Option<RedactedText>,
+    pub context_id: Option<RedactedText>,
+    pub tool_name: Option<RedactedText>,
     pub tool_args: Option<Redacted<Value>>,
-    pub path: Option<Text>,
-    pub range: Option<Range>,
+    pub path: Option<RedactedText>,
+    pub range: Option<FileRange>,
     pub created: Option<bool>,
     pub base_hash: Option<Digest>,
     pub patch_hash: Option<Digest>,
@@ -59,31 +60,32 @@ pub struct Entry {
     pub execution_environment: Option<&'static str>,
     pub risk: Option<&'static str>,
     pub verdict: Option<&'static str>,
-    pub rule: Option<Text>,
-    pub reasons: Vec<Text>,
-    /// The question or proposal that it belongs to.
+    pub rule: Option<RedactedText>,
+    pub reasons: Vec<RedactedText>,
+    /// The approval request or proposal that the record belongs to.
     pub hitl_id: Option<Id>,
     pub plan_digest: Option<Digest>,
-    pub policy_revision: Option<Text>,
+    pub policy_revision: Option<RedactedText>,
     pub redactions_applied: Option<u32>,
     pub error_code: Option<ErrorCode>,
-    pub message: Option<Text>,
+    pub message: Option<RedactedText>,
     pub duration_ms: Option<u64>,
     pub violation_type: Option<&'static str>,
-    pub target_path: Option<Text>,
+    pub target_path: Option<RedactedText>,
     pub command_args: Option<Redacted<Value>>,
     pub severity: Option<&'static str>,
-    /// The size of the tree that the record speaks of, and its root.
+    /// The tree size that the record names, and the root.
     pub tree: Option<(u64, Digest)>,
-    /// The key of the ledger from here on.
+    /// The key of the ledger from this record on.
     pub key: Option<VerifyKey>,
-    /// A signed note: of our own making or checked, so it holds no secret.
-    pub note: Option<Note>,
+    /// A signed note that we made or checked, so it holds no secret.
+    pub note: Option<SignedNote>,
     /// The payload that was deleted.
-    pub forgotten: Option<Forgotten>,
+    pub forgotten: Option<ForgottenPayload>,
 }
 
-/// Caps in escaped bytes. Their sum, with the fixed parts, stays below the line limit (tested below).
+/// Maximum sizes of fields, in escaped bytes. Their sum, with the fixed parts, stays below the line limit (tested
+/// below).
 mod cap {
     pub(super) const NAME: usize = 256;
     pub(super) const PATH: usize = 4096;
@@ -96,14 +98,14 @@ mod cap {
 }
 
 impl Entry {
-    /// A record of `op` at `ts`, level INFO, with nothing else said yet.
+    /// A record of `op` at `ts`, level INFO, with nothing else set.
     #[must_use]
     pub fn new(op: Op, ts: Timestamp) -> Self {
         Self {
             ts,
             op,
             event_type: None,
-            level: Level::Info,
+            level: RecordLevel::Info,
             status: None,
             user: None,
             agent_id: None,
@@ -145,32 +147,32 @@ impl Entry {
         }
     }
 
-    /// A record of a change of a session.
+    /// A record of a session change.
     #[must_use]
     pub fn session(change: SessionChange, id: Id, ts: Timestamp) -> Self {
         let level = match change {
-            SessionChange::Alert | SessionChange::Suspended => Level::Warn,
-            SessionChange::Open | SessionChange::Resumed | SessionChange::Ended => Level::Info,
+            SessionChange::Alert | SessionChange::Suspended => RecordLevel::Warn,
+            SessionChange::Open | SessionChange::Resumed | SessionChange::Ended => RecordLevel::Info,
         };
         Self { event_type: Some(change.as_str()), session: Some(id), level, ..Self::new(Op::Session, ts) }
     }
 
-    /// The fields of the line, but for those that only the writer knows. A text past its cap is cut, of large
-    /// arguments only the size is left: no call can make itself unrecordable.
+    /// Encodes the fields of the line, except those that only the writer knows. A text longer than its cap is
+    /// truncated, and large arguments are reduced to their size: no call can make itself unrecordable.
     #[must_use]
-    pub fn encode(&self) -> Encoded {
+    pub fn encode(&self) -> EncodedEntry {
         self.write(None)
     }
 
-    /// The same for a writer who keeps large arguments beside the chain: the line holds a commitment to them. A salt
-    /// is drawn for each.
+    /// Like [`Entry::encode`], for a writer that stores large arguments beside the chain: the line holds a commitment
+    /// to them. `draw` supplies a random salt for each.
     #[must_use]
-    pub fn encode_beside(&self, draw: &mut dyn FnMut() -> Salt) -> Encoded {
+    pub fn encode_with_payloads(&self, draw: &mut dyn FnMut() -> Salt) -> EncodedEntry {
         self.write(Some(draw))
     }
 
-    fn write(&self, draw: Option<&mut dyn FnMut() -> Salt>) -> Encoded {
-        let mut f = Fields::new();
+    fn write(&self, draw: Option<&mut dyn FnMut() -> Salt>) -> EncodedEntry {
+        let mut f = FieldWriter::new();
         let mut large = Vec::new();
         f.word("ts", &self.ts.text());
         f.word("op", self.op.as_str().as_bytes());
@@ -248,36 +250,42 @@ impl Entry {
             large.into_iter().map(|(field, content)| Payload::new(field, draw(), content)).collect::<Vec<_>>()
         });
         let payloads = payloads.unwrap_or_default();
-        // The last field: whoever looks for payloads knows from one byte that a line has none.
+        // The last field, so that one byte shows that a line has no payloads.
         if !payloads.is_empty() {
             f.payloads(&payloads);
         }
-        Encoded::new(f.into_bytes(), payloads)
+        EncodedEntry::new(f.into_bytes(), payloads)
     }
 }
 
-fn text(f: &mut Fields, key: &'static str, text: Option<&Text>, cap: usize) {
+fn text(f: &mut FieldWriter, key: &'static str, text: Option<&RedactedText>, cap: usize) {
     if let Some(text) = text {
         f.text(key, text.get(), cap);
     }
 }
 
-fn word(f: &mut Fields, key: &'static str, word: Option<&'static str>) {
+fn word(f: &mut FieldWriter, key: &'static str, word: Option<&'static str>) {
     if let Some(word) = word {
         f.text(key, word, cap::NAME);
     }
 }
 
 /// Fields whose values did not fit into the line.
-type Large = Vec<(&'static str, Vec<u8>)>;
+type LargeFields = Vec<(&'static str, Vec<u8>)>;
 
-fn value(f: &mut Fields, key: &'static str, value: Option<&Redacted<Value>>, cap: usize, large: &mut Large) {
+fn value(
+    f: &mut FieldWriter,
+    key: &'static str,
+    value: Option<&Redacted<Value>>,
+    cap: usize,
+    large: &mut LargeFields,
+) {
     if let Some(value) = value {
         large.extend(f.value(key, value.get(), cap).map(|bytes| (key, bytes)));
     }
 }
 
-fn digest(f: &mut Fields, key: &'static str, digest: Option<&Digest>) {
+fn digest(f: &mut FieldWriter, key: &'static str, digest: Option<&Digest>) {
     if let Some(digest) = digest {
         f.digest(key, digest);
     }
@@ -286,7 +294,7 @@ fn digest(f: &mut Fields, key: &'static str, digest: Option<&Digest>) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use vambrace_core::redacted::{Masked, Redact, RedactError};
+    use vambrace_core::redacted::{Redact, RedactError, RedactOutput};
 
     use super::*;
     use crate::payload::NamedPayload;
@@ -294,12 +302,12 @@ mod tests {
 
     struct Clean;
     impl Redact for Clean {
-        fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
-            Ok(Masked { text: text.into(), count: 0 })
+        fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
+            Ok(RedactOutput { text: text.into(), count: 0 })
         }
     }
 
-    fn text(text: &str) -> Option<Text> {
+    fn text(text: &str) -> Option<RedactedText> {
         Some(Redacted::text(text, &Clean).unwrap())
     }
 
@@ -310,12 +318,12 @@ mod tests {
 
     // B5, S11
     #[test]
-    fn a_record_says_what_was_set_and_nothing_else() {
+    fn a_record_contains_only_the_fields_that_were_set() {
         let ts = Timestamp::from_millis(1_785_000_000_123);
         let mut entry = Entry::new(Op::ReadFile, ts);
-        entry.status = Some(Status::Success);
+        entry.status = Some(RecordStatus::Success);
         entry.path = text("src/ma\"in.py\n");
-        entry.range = Some(Range { first: 1, last: 200 });
+        entry.range = Some(FileRange { first: 1, last: 200 });
         entry.base_hash = Some(Digest::ZERO);
         entry.tool_args = Some(Redacted::json(json!({"path": "src"}), &Clean).unwrap());
         entry.error_code = Some(ErrorCode::Policy);
@@ -350,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_record_still_fits_the_line() {
+    fn the_largest_record_still_fits_into_a_line() {
         let huge = text(&"\u{1}".repeat(1 << 20));
         let args = Some(Redacted::json(json!([["x".repeat(1 << 20)]]), &Clean).unwrap());
         let id = Some(Id::new(&"x".repeat(128)).unwrap());
@@ -384,8 +392,8 @@ mod tests {
         assert_eq!(line["tool_args"]["truncated"], true);
         assert_eq!(line["tool_args"]["bytes"], (1 << 20) + 6);
         assert_eq!(line["reasons"].as_array().unwrap().len(), 16);
-        // The arguments stood as their digests above; even in full length they fit.
-        let beside = entry.encode_beside(&mut || [1; 32]);
+        // Above, the arguments were reduced to their sizes; even at full length they fit.
+        let beside = entry.encode_with_payloads(&mut || [1; 32]);
         assert!(beside.len() + cap::ARGS + cap::COMMAND_ARGS + 512 < MAX_LINE_BYTES);
         assert_eq!(
             beside.payloads().iter().map(|p| p.field).collect::<Vec<_>>(),
@@ -395,12 +403,12 @@ mod tests {
 
     // B5
     #[test]
-    fn large_arguments_stand_beside_the_line_and_the_line_commits_to_them() {
+    fn large_arguments_are_stored_beside_the_line_that_commits_to_them() {
         let mut entry = Entry::new(Op::ToolStart, Timestamp::from_millis(0));
         let args = json!({"text": "private ".repeat(4000)});
         entry.tool_args = Some(Redacted::json(args.clone(), &Clean).unwrap());
         let mut salts = 0;
-        let encoded = entry.encode_beside(&mut || {
+        let encoded = entry.encode_with_payloads(&mut || {
             salts += 1;
             [salts; 32]
         });
@@ -413,13 +421,13 @@ mod tests {
         assert_eq!((named[0].field.as_str(), named[0].commitment), ("tool_args", payload.commitment));
         assert_eq!((named[0].bytes, named[0].kept), (payload.bytes, payload.bytes));
         assert_eq!(crate::payload::commitment(&[1; 32], &payload.content), payload.commitment);
-        // Without a place beside the chain no digest is left that somebody could test a guess against.
+        // Without storage beside the chain there is no digest to test a guess against.
         let alone = line(&entry);
         assert_eq!(alone["tool_args"], json!({"truncated": true, "bytes": payload.bytes}));
         assert!(alone.get("payloads").is_none());
     }
 
-    // B5: an agent cannot name payloads, nor forget them
+    // B5: an agent cannot name or forget payloads
     #[test]
     fn arguments_that_look_like_payloads_are_arguments() {
         let listed =
@@ -432,14 +440,14 @@ mod tests {
             entry.command_args = Some(Redacted::json(json!([listed, fake]), &Clean).unwrap());
             let sealed = seal(&entry, &Id::new("w-1").unwrap(), 1, Digest::ZERO).unwrap();
             assert_eq!(NamedPayload::of_line(sealed.as_str()), []);
-            assert_eq!(Forgotten::of_line(sealed.as_str()), None);
+            assert_eq!(ForgottenPayload::of_line(sealed.as_str()), None);
         }
-        let forgotten = Forgotten { seq: 4, commitment: Digest::of(b"x") };
+        let forgotten = ForgottenPayload { seq: 4, commitment: Digest::of(b"x") };
         let entry = Entry {
             forgotten: Some(forgotten.clone()),
             ..Entry::new(Op::PayloadForgotten, Timestamp::from_millis(0))
         };
         let sealed = seal(&entry, &Id::new("w-1").unwrap(), 1, Digest::ZERO).unwrap();
-        assert_eq!(Forgotten::of_line(sealed.as_str()), Some(forgotten));
+        assert_eq!(ForgottenPayload::of_line(sealed.as_str()), Some(forgotten));
     }
 }

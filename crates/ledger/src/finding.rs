@@ -1,35 +1,35 @@
-//! What a check found: where, of which kind, and in words.
+//! What verification reports: where, of which kind, and a description.
 
 use std::fmt;
 
 use crate::segment::SegmentName;
-use crate::words;
+use crate::word_enum;
 
-/// Findings past this number are counted and not kept.
-const MOST: usize = 1000;
+/// Maximum number of findings to keep; further ones are only counted.
+const MAX_KEPT: usize = 1000;
 
-words! {
+word_enum! {
     /// The kind of a finding.
-    pub enum Kind {
+    pub enum FindingKind {
         /// Not a ledger line.
         Malformed = "malformed",
-        /// A line version that is not known here.
+        /// A line version that this program does not know.
         UnknownVersion = "unknown_version",
-        /// The content does not have the hash that the line says.
+        /// The content does not have the hash that the line states.
         WrongHash = "wrong_hash",
-        /// The line does not name the hash of the one before.
+        /// The line does not name the hash of the line before.
         BrokenLink = "broken_link",
-        /// Records are missing in between.
+        /// Records are missing.
         Gap = "gap",
         /// The same record twice.
         Duplicate = "duplicate",
-        /// A record that belongs elsewhere.
+        /// A record at the wrong place.
         Reordered = "reordered",
-        /// Nobody knows whose records these are.
+        /// The row that names the ledger's writer is missing.
         WriterMissing = "writer_missing",
-        /// The time of a record is before that of its predecessor.
+        /// A record is older than the one before.
         ClockWentBack = "clock_went_back",
-        /// A segment does not say what the table says.
+        /// A segment differs from the table.
         SegmentDiffers = "segment_differs",
         /// A segment lacks records that were written to it.
         SegmentShort = "segment_short",
@@ -41,37 +41,37 @@ words! {
         TornTail = "torn_tail",
         /// A segment does not end with its seal.
         Unsealed = "unsealed",
-        /// A checkpoint cannot be read.
+        /// A checkpoint cannot be parsed.
         BadCheckpoint = "bad_checkpoint",
-        /// A checkpoint is not signed by the key of the ledger.
+        /// The ledger's key did not sign a checkpoint.
         Unsigned = "unsigned",
-        /// A checkpoint carries a signature that is not right.
+        /// A checkpoint has an invalid signature.
         WrongSignature = "wrong_signature",
-        /// The records do not have the root that a checkpoint says.
+        /// The records do not have the root that a checkpoint states.
         WrongRoot = "wrong_root",
-        /// There are fewer records than a checkpoint says.
+        /// There are fewer records than a checkpoint states.
         ShorterThanCheckpoint = "shorter_than_checkpoint",
         /// A checkpoint of another ledger.
         OtherLedger = "other_ledger",
-        /// Records behind the last checkpoint, older than one should be.
+        /// Records after the last checkpoint are old enough to need a new one.
         UnanchoredTail = "unanchored_tail",
-        /// The key of the ledger is not the one that its records name.
+        /// The ledger's key is not the one that its records name.
         WrongKey = "wrong_key",
-        /// A key took over without the signatures of both.
+        /// A key change without the signatures of both keys.
         BadHandover = "bad_handover",
-        /// A decision that nobody signed who could decide, or that says something else than its record.
+        /// A decision that no valid approver key signed, or that differs from its record.
         BadDecision = "bad_decision",
-        /// Another key decides from here on, without the signature of the one before.
+        /// A new approver key, without the signature of the one before.
         NewApprover = "new_approver",
-        /// Somebody acknowledged that the ledger was set back.
+        /// A person acknowledged that the ledger was rolled back.
         Rollback = "rollback",
-        /// What is kept of the tree is not what the records give.
+        /// The stored tree does not match the records.
         TreeDiffers = "tree_differs",
         /// The database cannot be read.
         DatabaseDamaged = "database_damaged",
-        /// A payload is not the one that its record commits to.
+        /// A payload does not match its commitment.
         PayloadDiffers = "payload_differs",
-        /// A payload is missing, and nobody has forgotten it.
+        /// A payload is missing, and no record says that it was forgotten.
         PayloadMissing = "payload_missing",
         /// A payload that no record names, or that was forgotten.
         PayloadUnknown = "payload_unknown",
@@ -80,24 +80,24 @@ words! {
 
 /// Where something was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum FindingLocation {
     /// A record of the table.
     Record(u64),
     /// A line of a segment, counted from one.
     Segment(SegmentName, u64),
-    /// Who writes.
+    /// The row that names the ledger's writer.
     Writer,
-    /// A checkpoint: where it was found, and its size.
+    /// A checkpoint: its source, and its size.
     Checkpoint(String, u64),
     /// The key of the ledger.
     Key,
-    /// What is kept of the tree.
+    /// The stored tree.
     Tree,
     /// The database as a whole.
     Database,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FindingLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(seq) => write!(f, "record {seq}"),
@@ -111,25 +111,25 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is not as it should be.
+/// One problem, or one fact worth knowing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Where.
-    pub place: Place,
+    pub location: FindingLocation,
     /// Of which kind.
-    pub kind: Kind,
-    /// In words, one line.
+    pub kind: FindingKind,
+    /// One line that describes it.
     pub detail: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({})", self.place, self.detail, self.kind)
+        write!(f, "{}: {} ({})", self.location, self.detail, self.kind)
     }
 }
 
-/// What was found, in order. Faults mean that the ledger is not what was written; notes are worth knowing
-/// and happen in honest use: a clock that was set back, a tail that a crash left and the next start repairs.
+/// What was found, in order. Faults mean that the ledger is not what was written. Notes are worth knowing and occur in
+/// honest use: a clock that was set back, a torn tail that a crash left and the next start repairs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
     faults: Vec<Finding>,
@@ -139,48 +139,48 @@ pub struct Findings {
 
 impl Findings {
     /// Adds a fault.
-    pub fn fault(&mut self, place: Place, kind: Kind, detail: impl Into<String>) {
+    pub fn fault(&mut self, place: FindingLocation, kind: FindingKind, detail: impl Into<String>) {
         self.count += 1;
-        if self.faults.len() < MOST {
-            self.faults.push(Finding { place, kind, detail: detail.into() });
+        if self.faults.len() < MAX_KEPT {
+            self.faults.push(Finding { location: place, kind, detail: detail.into() });
         }
     }
 
     /// Adds a note.
-    pub fn note(&mut self, place: Place, kind: Kind, detail: impl Into<String>) {
-        if self.notes.len() < MOST {
-            self.notes.push(Finding { place, kind, detail: detail.into() });
+    pub fn note(&mut self, place: FindingLocation, kind: FindingKind, detail: impl Into<String>) {
+        if self.notes.len() < MAX_KEPT {
+            self.notes.push(Finding { location: place, kind, detail: detail.into() });
         }
     }
 
-    /// The faults, the first thousand of them.
+    /// The first thousand faults.
     #[must_use]
     pub fn faults(&self) -> &[Finding] {
         &self.faults
     }
 
-    /// The notes, the first thousand of them.
+    /// The first thousand notes.
     #[must_use]
     pub fn notes(&self) -> &[Finding] {
         &self.notes
     }
 
-    /// Adds what another check found behind ours.
+    /// Appends the findings of another check.
     pub fn append(&mut self, other: Self) {
         self.count += other.count;
         self.faults.extend(other.faults);
         self.notes.extend(other.notes);
-        self.faults.truncate(MOST);
-        self.notes.truncate(MOST);
+        self.faults.truncate(MAX_KEPT);
+        self.notes.truncate(MAX_KEPT);
     }
 
-    /// How many faults there are.
+    /// Number of faults, including those that were not kept.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether there is no fault.
+    /// Whether there are no faults.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.count == 0

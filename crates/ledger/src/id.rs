@@ -1,3 +1,3 @@
-//! Ids are the words of `core`.
+//! Re-exports the id types of `core`.
 
 pub use vambrace_core::id::{BadId, Id};

@@ -1,5 +1,5 @@
-//! Keys of signed notes (C2SP signed-note): a name, a public or secret ed25519 key, and the four bytes that a
-//! signature names its key by. A log signs with the plain algorithm, a witness with the one that adds a time.
+//! Keys of signed notes (C2SP signed-note): a name, a public or secret ed25519 key, and the four-byte id by which a
+//! signature names its key. A log signs the plain text; a witness signs a time and the text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use ed25519_dalek::Signer as _;
 
 use crate::digest::Digest;
 
-/// What a key is for: the byte in front of it.
+/// What a key is for; encoded as the byte before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
     /// Signs the text of a note.
@@ -19,7 +19,7 @@ pub enum KeyKind {
     Witness = 4,
 }
 
-/// A key that checks signatures, written `name+id+base64`.
+/// A public key, written `name+id+base64`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyKey {
     name: String,
@@ -27,7 +27,7 @@ pub struct VerifyKey {
     key: ed25519_dalek::VerifyingKey,
 }
 
-/// A key that signs. It has no text form but [`SigningKey::secret_text`], for its own file.
+/// A secret key. Its only text form is [`SigningKey::secret_text`], for its own file.
 #[derive(Clone)]
 pub struct SigningKey {
     name: String,
@@ -35,33 +35,33 @@ pub struct SigningKey {
     key: ed25519_dalek::SigningKey,
 }
 
-/// Text that is no key.
+/// Text that is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a key: {0}")]
 pub struct BadKey(&'static str);
 
-/// Names stand between spaces and plus signs.
+/// Names are delimited by spaces and plus signs, so they contain neither.
 fn check_name(name: &str) -> Result<&str, BadKey> {
     let fits = !name.is_empty()
         && name.len() <= 255
         && name.chars().all(|c| c != '+' && !c.is_whitespace() && !c.is_control());
-    if fits { Ok(name) } else { Err(BadKey("its name is empty, too long, or holds a space or a plus")) }
+    if fits { Ok(name) } else { Err(BadKey("its name is empty, too long, or contains a space or a plus")) }
 }
 
 impl VerifyKey {
-    /// Who signs with it.
+    /// The name of the signer.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is for.
+    /// What the key is for.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// What a signature calls it by.
+    /// The id by which a signature names the key.
     #[must_use]
     pub fn id(&self) -> [u8; 4] {
         let kind = [b'\n', self.kind as u8];
@@ -70,7 +70,7 @@ impl VerifyKey {
         [a, b, c, d]
     }
 
-    /// Whether the signature is that of the text. Strict: one key and text, one form of a signature.
+    /// Whether the signature is valid for the text. Strict: for one key and text there is one form of a signature.
     #[must_use]
     pub fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
         ed25519_dalek::Signature::from_slice(signature)
@@ -100,28 +100,28 @@ impl FromStr for VerifyKey {
         let kind = match kind {
             1 => KeyKind::Log,
             4 => KeyKind::Witness,
-            _ => return Err(BadKey("neither the key of a log nor that of a witness, or not ed25519")),
+            _ => return Err(BadKey("neither a log key nor a witness key, or not ed25519")),
         };
         let bytes = bytes.try_into().map_err(|_| BadKey("an ed25519 key has 32 bytes"))?;
         let key = ed25519_dalek::VerifyingKey::from_bytes(bytes).map_err(|_| BadKey("not on the curve"))?;
-        let found = Self { name: check_name(name)?.to_owned(), kind, key };
-        let said = u32::from_str_radix(id, 16).ok().filter(|_| id.len() == 8);
-        if said == Some(u32::from_be_bytes(found.id())) {
-            Ok(found)
+        let parsed = Self { name: check_name(name)?.to_owned(), kind, key };
+        let stated_id = u32::from_str_radix(id, 16).ok().filter(|_| id.len() == 8);
+        if stated_id == Some(u32::from_be_bytes(parsed.id())) {
+            Ok(parsed)
         } else {
-            Err(BadKey("its id does not fit the key"))
+            Err(BadKey("its id does not match the key"))
         }
     }
 }
 
 impl SigningKey {
-    /// A key from 32 bytes that nobody else knows.
+    /// A key from 32 secret random bytes.
     pub fn new(name: &str, kind: KeyKind, secret: &[u8; 32]) -> Result<Self, BadKey> {
         let key = ed25519_dalek::SigningKey::from_bytes(secret);
         Ok(Self { name: check_name(name)?.to_owned(), kind, key })
     }
 
-    /// What others check signatures with.
+    /// The public key.
     #[must_use]
     pub fn verify_key(&self) -> VerifyKey {
         VerifyKey { name: self.name.clone(), kind: self.kind, key: self.key.verifying_key() }
@@ -133,7 +133,7 @@ impl SigningKey {
         self.key.sign(text).to_bytes()
     }
 
-    /// The form for a file that only its owner reads: the name and the secret.
+    /// The text form for a file that only its owner can read: the name and the secret.
     #[must_use]
     pub fn secret_text(&self) -> String {
         let kind = [self.kind as u8];
@@ -141,7 +141,7 @@ impl SigningKey {
         format!("VAMBRACE+KEY+{}+{}\n", self.name, STANDARD.encode(secret))
     }
 
-    /// Reads [`SigningKey::secret_text`].
+    /// Parses [`SigningKey::secret_text`].
     pub fn from_secret_text(text: &str) -> Result<Self, BadKey> {
         let form = BadKey("expected the secret key of a log or witness");
         let rest = text.trim_end().strip_prefix("VAMBRACE+KEY+").ok_or_else(|| form.clone())?;
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_read_back_and_damaged_ones_do_not() {
+    fn keys_parse_back_and_damaged_keys_are_rejected() {
         for kind in [KeyKind::Log, KeyKind::Witness] {
             let key = SigningKey::new("example/w-1", kind, &[7; 32]).unwrap();
             let text = key.verify_key().to_string();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_made_by_another_program_reads() {
+    fn a_key_made_by_another_program_parses() {
         // The verifier key of the examples of C2SP signed-note.
         let text = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
         let key: VerifyKey = text.parse().unwrap();

@@ -1,5 +1,5 @@
-//! Signed notes (C2SP signed-note): a text of whole lines, an empty line, and one line for each signature. Read
-//! strictly, so that two readers never see two notes in the same bytes.
+//! Signed notes (C2SP signed-note): a text of whole lines, an empty line, and one line per signature. Parsed strictly,
+//! so that two readers never see different notes in the same bytes.
 
 use std::fmt;
 
@@ -9,65 +9,65 @@ use base64::engine::general_purpose::STANDARD;
 use crate::key::{KeyKind, SigningKey, VerifyKey};
 use crate::timestamp::Timestamp;
 
-/// No note is longer, and none has more signatures.
+/// Maximum size of a note in bytes, and maximum number of signatures.
 const MAX_BYTES: usize = 64 << 10;
 const MAX_SIGNATURES: usize = 16;
-/// In front of a signature.
+/// Precedes every signature.
 const DASH: &str = "\u{2014} ";
 
-/// A text and its signatures. That it exists says nothing about whether they are right.
+/// A text and its signatures, which may be invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct SignedNote {
     // INVARIANT: whole lines without control characters.
     text: String,
-    signatures: Vec<Signature>,
+    signatures: Vec<NoteSignature>,
 }
 
-/// One signature: whose it says it is, and its bytes.
+/// One signature: the name and id of the key that it claims, and its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Signature {
+struct NoteSignature {
     name: String,
     id: [u8; 4],
     bytes: Vec<u8>,
 }
 
-/// Bytes that are no note.
+/// Bytes that are not a note.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a signed note: {0}")]
 pub struct BadNote(&'static str);
 
-/// What the signatures of a note say about a key.
+/// Whether a key signed a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signed {
-    /// Signed by it; a witness also says when, in seconds since 1970.
-    Yes(Option<u64>),
-    /// No signature of it is there.
+pub enum SignatureStatus {
+    /// A valid signature; that of a witness has a time, in seconds since 1970.
+    Valid(Option<u64>),
+    /// No signature claims this key.
     Missing,
-    /// A signature that says it is of this key, and is not.
-    Wrong,
+    /// A signature claims this key and is invalid.
+    Invalid,
 }
 
-impl Note {
+impl SignedNote {
     /// A text to be signed: whole lines.
     pub fn new(text: impl Into<String>) -> Result<Self, BadNote> {
         let text = text.into();
         if !text.ends_with('\n') || text.chars().any(|c| c.is_control() && c != '\n') {
-            return Err(BadNote("a text of whole lines without control characters is needed"));
+            return Err(BadNote("expected whole lines without control characters"));
         }
         Ok(Self { text, signatures: Vec::new() })
     }
 
-    /// Reads a note.
+    /// Parses a note.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadNote> {
         if bytes.len() > MAX_BYTES {
             return Err(BadNote("too long"));
         }
         let whole = std::str::from_utf8(bytes).map_err(|_| BadNote("not UTF-8"))?;
         let (text, lines) = whole.rsplit_once("\n\n").ok_or(BadNote("no signatures"))?;
-        let lines = lines.strip_suffix('\n').ok_or(BadNote("the last line is cut"))?;
+        let lines = lines.strip_suffix('\n').ok_or(BadNote("the last line is incomplete"))?;
         let mut note = Self::new(format!("{text}\n"))?;
         for line in lines.split('\n') {
-            note.signatures.push(Signature::parse(line)?);
+            note.signatures.push(NoteSignature::parse(line)?);
         }
         if note.signatures.len() > MAX_SIGNATURES {
             return Err(BadNote("too many signatures"));
@@ -81,28 +81,28 @@ impl Note {
         &self.text
     }
 
-    /// Adds a signature of a log.
+    /// Adds the signature of a log.
     #[must_use]
     pub fn sign(mut self, key: &SigningKey) -> Self {
         let bytes = key.sign(self.text.as_bytes()).to_vec();
-        self.signatures.push(Signature::of(&key.verify_key(), bytes));
+        self.signatures.push(NoteSignature::of(&key.verify_key(), bytes));
         self
     }
 
-    /// Adds the signature of a witness, who says when it saw the text.
+    /// Adds the signature of a witness, with the time at which the witness saw the text.
     #[must_use]
     pub fn cosign(mut self, key: &SigningKey, at: Timestamp) -> Self {
         let seconds = at.millis().max(0).unsigned_abs() / 1000;
         let signature = key.sign(cosigned(seconds, &self.text).as_bytes());
         let bytes = [seconds.to_be_bytes().as_slice(), &signature].concat();
-        self.signatures.push(Signature::of(&key.verify_key(), bytes));
+        self.signatures.push(NoteSignature::of(&key.verify_key(), bytes));
         self
     }
 
-    /// Adds the signatures of the same text that somebody else sent, as lines.
+    /// Adds signature lines of the same text that another party sent.
     pub fn add_lines(mut self, lines: &str) -> Result<Self, BadNote> {
         for line in lines.lines() {
-            let signature = Signature::parse(line)?;
+            let signature = NoteSignature::parse(line)?;
             if !self.signatures.contains(&signature) {
                 self.signatures.push(signature);
             }
@@ -113,7 +113,7 @@ impl Note {
         Ok(self)
     }
 
-    /// The text with one signature: the first that says it is of this key.
+    /// The note with only the first signature that claims this key.
     #[must_use]
     pub fn only(mut self, key: &VerifyKey) -> Self {
         let id = key.id();
@@ -122,44 +122,44 @@ impl Note {
         self
     }
 
-    /// The last signature as a line, as a witness answers.
+    /// The last signature as a line, as a witness responds.
     #[must_use]
     pub fn last_line(&self) -> String {
         self.signatures.last().map(|signature| format!("{signature}\n")).unwrap_or_default()
     }
 
-    /// Whether a key signed it. Signatures of other keys are passed over.
+    /// Whether a key signed the note. Signatures of other keys are ignored.
     #[must_use]
-    pub fn signed_by(&self, key: &VerifyKey) -> Signed {
+    pub fn signed_by(&self, key: &VerifyKey) -> SignatureStatus {
         let id = key.id();
-        let mut found = Signed::Missing;
+        let mut found = SignatureStatus::Missing;
         for signature in self.signatures.iter().filter(|s| s.name == key.name() && s.id == id) {
             match signature.check(&self.text, key) {
-                Some(at) if found != Signed::Wrong => found = Signed::Yes(at),
-                _ => found = Signed::Wrong,
+                Some(at) if found != SignatureStatus::Invalid => found = SignatureStatus::Valid(at),
+                _ => found = SignatureStatus::Invalid,
             }
         }
         found
     }
 
-    /// Who signed, as the signatures say.
+    /// The names that the signatures claim.
     pub fn signers(&self) -> impl Iterator<Item = &str> {
         self.signatures.iter().map(|signature| signature.name.as_str())
     }
 }
 
-/// What a witness signs.
+/// The text that a witness signs.
 fn cosigned(seconds: u64, text: &str) -> String {
     format!("cosignature/v1\ntime {seconds}\n{text}")
 }
 
-impl Signature {
+impl NoteSignature {
     fn of(key: &VerifyKey, bytes: Vec<u8>) -> Self {
         Self { name: key.name().to_owned(), id: key.id(), bytes }
     }
 
     fn parse(line: &str) -> Result<Self, BadNote> {
-        let form = BadNote("a signature line is not one");
+        let form = BadNote("malformed signature line");
         let (name, code) =
             line.strip_prefix(DASH).and_then(|rest| rest.split_once(' ')).ok_or(form.clone())?;
         if name.is_empty() || name.contains('+') || name.chars().any(|c| c.is_whitespace() || c.is_control())
@@ -171,7 +171,7 @@ impl Signature {
         Ok(Self { name: name.to_owned(), id: *id, bytes: bytes.to_vec() })
     }
 
-    /// The time of a right signature of a witness, nothing inside for one of a log; none when it is wrong.
+    /// `Some` if the signature is valid; inside, the time if a witness signed.
     fn check(&self, text: &str, key: &VerifyKey) -> Option<Option<u64>> {
         match key.kind() {
             KeyKind::Log => key.verifies(text.as_bytes(), &self.bytes).then_some(None),
@@ -184,14 +184,14 @@ impl Signature {
     }
 }
 
-impl fmt::Display for Signature {
+impl fmt::Display for NoteSignature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = STANDARD.encode([self.id.as_slice(), &self.bytes].concat());
         write!(f, "{DASH}{} {code}", self.name)
     }
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for SignedNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.text)?;
         self.signatures.iter().try_for_each(|signature| writeln!(f, "{signature}"))
@@ -206,8 +206,8 @@ mod tests {
         SigningKey::new(name, kind, &[secret; 32]).unwrap()
     }
 
-    fn note() -> Note {
-        Note::new("log/a\n7\nroot\n").unwrap().sign(&key("log/a", KeyKind::Log, 1))
+    fn note() -> SignedNote {
+        SignedNote::new("log/a\n7\nroot\n").unwrap().sign(&key("log/a", KeyKind::Log, 1))
     }
 
     #[test]
@@ -218,24 +218,24 @@ mod tests {
                     \u{2014} PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n";
         let key: VerifyKey =
             "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW".parse().unwrap();
-        let note = Note::parse(text.as_bytes()).unwrap();
-        assert_eq!(note.signed_by(&key), Signed::Yes(None));
+        let note = SignedNote::parse(text.as_bytes()).unwrap();
+        assert_eq!(note.signed_by(&key), SignatureStatus::Valid(None));
         assert_eq!(note.to_string(), text);
     }
 
     #[test]
-    fn signatures_of_log_and_witness_are_told_apart() {
+    fn log_and_witness_signatures_are_distinguished() {
         let (log, witness) = (key("log/a", KeyKind::Log, 1), key("eye", KeyKind::Witness, 2));
         let seen = note().cosign(&witness, Timestamp::from_millis(1_700_000_000_999));
-        let read = Note::parse(seen.to_string().as_bytes()).unwrap();
+        let read = SignedNote::parse(seen.to_string().as_bytes()).unwrap();
         assert_eq!(read, seen);
-        assert_eq!(read.signed_by(&log.verify_key()), Signed::Yes(None));
-        assert_eq!(read.signed_by(&witness.verify_key()), Signed::Yes(Some(1_700_000_000)));
-        assert_eq!(read.signed_by(&key("eye", KeyKind::Witness, 3).verify_key()), Signed::Missing);
+        assert_eq!(read.signed_by(&log.verify_key()), SignatureStatus::Valid(None));
+        assert_eq!(read.signed_by(&witness.verify_key()), SignatureStatus::Valid(Some(1_700_000_000)));
+        assert_eq!(read.signed_by(&key("eye", KeyKind::Witness, 3).verify_key()), SignatureStatus::Missing);
         assert_eq!(note().add_lines(&seen.last_line()).unwrap(), seen);
         assert_eq!(seen.clone().sign(&log).only(&log.verify_key()), note());
-        let other = Note::new("log/a\n8\nroot\n").unwrap().add_lines(&seen.last_line()).unwrap();
-        assert_eq!(other.signed_by(&witness.verify_key()), Signed::Wrong);
+        let other = SignedNote::new("log/a\n8\nroot\n").unwrap().add_lines(&seen.last_line()).unwrap();
+        assert_eq!(other.signed_by(&witness.verify_key()), SignatureStatus::Invalid);
     }
 
     #[test]
@@ -246,19 +246,19 @@ mod tests {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                let signed = Note::parse(&bad).map(|note| note.signed_by(&key));
-                assert!(!matches!(signed, Ok(Signed::Yes(_))), "byte {at} bit {bit}");
+                let signed = SignedNote::parse(&bad).map(|note| note.signed_by(&key));
+                assert!(!matches!(signed, Ok(SignatureStatus::Valid(_))), "byte {at} bit {bit}");
             }
         }
     }
 
     #[test]
-    fn what_is_not_exactly_a_note_is_refused() {
+    fn anything_but_a_strict_note_is_rejected() {
         for bad in
             ["", "a\n", "a\n\n", "a\n\n\u{2014} x\n", "a\n\n- x AAAAAA==\n", "a\r\n\n\u{2014} x AAAAAA==\n"]
         {
-            assert!(Note::parse(bad.as_bytes()).is_err(), "{bad:?}");
+            assert!(SignedNote::parse(bad.as_bytes()).is_err(), "{bad:?}");
         }
-        assert!(Note::new("no end of line").is_err());
+        assert!(SignedNote::new("no end of line").is_err());
     }
 }

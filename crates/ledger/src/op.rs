@@ -1,8 +1,8 @@
-//! The fixed words of a record: what happened, how serious it is, how it stands.
+//! The fixed words of a record: what happened, how serious it is, how it ended.
 
-use crate::words;
+use crate::word_enum;
 
-words! {
+word_enum! {
     /// What a record is about.
     pub enum Op {
         /// A file was read.
@@ -11,27 +11,27 @@ words! {
         WriteFilePropose = "write_file_propose",
         /// A proposal was applied.
         WriteFileApply = "write_file_apply",
-        /// A call is about to have its effect.
+        /// A call is about to start.
         ToolStart = "tool.start",
         /// A call ended.
         ToolEnd = "tool.end",
-        /// A human, a grant or a rule decided about a call.
+        /// A person, a grant or a rule decided about a call.
         ToolApproval = "tool.approval",
-        /// Something was attempted that is not allowed.
+        /// A call tried something that is not allowed.
         Violation = "violation",
         /// A session changed; the event type says how.
         Session = "session",
         /// A grant was given, used up or revoked.
         Grant = "grant",
-        /// Somebody was given more rights for a time.
+        /// A user got more rights for a limited time.
         Elevation = "elevation",
         /// A policy or the trust in a project's configuration changed.
         PolicyChange = "policy.change",
         /// A skill was installed from a registry.
         SkillsRegistryInstall = "skills.registry_install",
-        /// The size and root of the ledger at a moment.
+        /// The size and root of the ledger at one moment.
         Checkpoint = "checkpoint",
-        /// A key of the ledger begins to count; the event type says which.
+        /// A new key of the ledger; the event type says which.
         LedgerKey = "ledger.key",
         /// Something was repaired after a crash.
         Recovery = "recovery",
@@ -40,58 +40,58 @@ words! {
     }
 }
 
-words! {
+word_enum! {
     /// How serious a record is.
-    pub enum Level {
-        /// The ordinary course.
+    pub enum RecordLevel {
+        /// Normal operation.
         Info = "INFO",
-        /// Somebody should look at it some time.
+        /// A person should look at it at some point.
         Warn = "WARN",
-        /// Somebody should look at it now.
+        /// A person should look at it now.
         Critical = "CRITICAL",
     }
 }
 
-words! {
-    /// How the thing that is recorded stands.
-    pub enum Status {
-        /// Allowed; about to happen.
+word_enum! {
+    /// The outcome of what is recorded.
+    pub enum RecordStatus {
+        /// Allowed; about to start.
         Allowed = "allowed",
-        /// A human has to decide.
+        /// A person has to decide.
         HitlRequired = "hitl_required",
-        /// Refused.
+        /// Denied.
         Denied = "denied",
-        /// Done.
+        /// Succeeded.
         Success = "success",
         /// Failed.
         Error = "error",
-        /// Ran past its deadline.
+        /// Passed its deadline.
         Timeout = "timeout",
-        /// Given up by the caller.
+        /// Cancelled by the caller.
         Cancelled = "cancelled",
-        /// Somebody agreed.
+        /// A person approved it.
         Approved = "approved",
-        /// Somebody did not agree.
+        /// A person rejected it.
         Rejected = "rejected",
         /// Nobody decided in time.
         Expired = "expired",
-        /// Started, and its end is not known.
+        /// Started, with an unknown end.
         Unknown = "unknown",
     }
 }
 
-words! {
+word_enum! {
     /// How a session changed: the event types of [`Op::Session`].
     pub enum SessionChange {
         /// It began.
         Open = "session.open",
         /// Too many violations: flagged for review.
         Alert = "session.alert",
-        /// No calls until somebody lifts it.
+        /// No calls until a person resumes it.
         Suspended = "session.suspended",
-        /// Lifted.
+        /// Resumed.
         Resumed = "session.resumed",
-        /// Over.
+        /// Ended.
         Ended = "session.ended",
     }
 }
@@ -101,10 +101,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_read_back() {
+    fn words_parse_back() {
         for op in Op::ALL {
             assert_eq!(Op::parse(op.as_str()), Some(*op));
         }
-        assert_eq!(Status::parse("nonsense"), None);
+        assert_eq!(RecordStatus::parse("nonsense"), None);
     }
 }

@@ -1,34 +1,34 @@
-//! Proofs of RFC 6962: that a line is in a tree, and that one tree is the beginning of another. A proof is a list
-//! of roots, each of a stretch of leaves; which stretches is decided here, their roots come from whoever has the
-//! leaves. Checking follows RFC 9162, 2.1.3.2 and 2.1.4.2.
+//! Proofs of RFC 6962: that a line is in a tree, and that one tree is the beginning of another. A proof is a list of
+//! roots, each over a range of leaves. This module computes the ranges; the caller, who has the leaves, computes the
+//! roots. Checking follows RFC 9162, 2.1.3.2 and 2.1.4.2.
 
 use std::ops::Range;
 
 use crate::digest::Digest;
 use crate::tree::{Frontier, node};
 
-/// More hashes than a proof in a tree of 2^63 leaves has.
-pub const MOST_HASHES: usize = 63;
+/// Maximum number of hashes in a proof: more than a tree of 2^63 leaves needs.
+pub const MAX_PROOF_HASHES: usize = 63;
 
-/// The stretches whose roots prove that the leaf `index` (counted from zero) is in the tree of `size` leaves.
+/// The ranges whose roots prove that the leaf `index` (counted from zero) is in the tree of `size` leaves.
 #[must_use]
 pub fn inclusion(index: u64, size: u64) -> Option<Vec<Range<u64>>> {
     (index < size).then(|| path(index, 0..size))
 }
 
-/// The stretches whose roots prove that the tree of `old` leaves is the beginning of the one of `new` leaves.
+/// The ranges whose roots prove that the tree of `old` leaves is the beginning of the tree of `new` leaves.
 #[must_use]
 pub fn consistency(old: u64, new: u64) -> Option<Vec<Range<u64>>> {
     match old {
         _ if old > new => None,
         0 => Some(Vec::new()),
-        _ => Some(grown(old, 0..new, true)),
+        _ => Some(subproof(old, 0..new, true)),
     }
 }
 
-/// PATH of RFC 6962, 2.1.1, as stretches of leaves.
+/// PATH of RFC 6962, 2.1.1, as ranges of leaves.
 fn path(index: u64, tree: Range<u64>) -> Vec<Range<u64>> {
-    let Some(half) = half(&tree) else { return Vec::new() };
+    let Some(half) = left_end(&tree) else { return Vec::new() };
     let (mut proof, other) = if index < half {
         (path(index, tree.start..half), half..tree.end)
     } else {
@@ -38,28 +38,28 @@ fn path(index: u64, tree: Range<u64>) -> Vec<Range<u64>> {
     proof
 }
 
-/// SUBPROOF of RFC 6962, 2.1.2, as stretches of leaves.
-fn grown(old: u64, tree: Range<u64>, known: bool) -> Vec<Range<u64>> {
+/// SUBPROOF of RFC 6962, 2.1.2, as ranges of leaves.
+fn subproof(old: u64, tree: Range<u64>, known: bool) -> Vec<Range<u64>> {
     if old == tree.end {
         return if known { Vec::new() } else { vec![tree] };
     }
-    let Some(half) = half(&tree) else { return Vec::new() };
+    let Some(half) = left_end(&tree) else { return Vec::new() };
     let (mut proof, other) = if old <= half {
-        (grown(old, tree.start..half, known), half..tree.end)
+        (subproof(old, tree.start..half, known), half..tree.end)
     } else {
-        (grown(old, half..tree.end, false), tree.start..half)
+        (subproof(old, half..tree.end, false), tree.start..half)
     };
     proof.push(other);
     proof
 }
 
-/// Where the left subtree ends: the largest power of two below the size. None for a leaf.
-fn half(tree: &Range<u64>) -> Option<u64> {
+/// Where the left subtree ends: the largest power of two below the size. `None` for a leaf.
+fn left_end(tree: &Range<u64>) -> Option<u64> {
     let size = tree.end - tree.start;
     (size > 1).then(|| tree.start + (1 << (size - 1).ilog2()))
 }
 
-/// Whether a proof shows that a leaf is in the tree of this root.
+/// Whether a proof shows that a leaf is in the tree with this root.
 #[must_use]
 pub fn is_included(index: u64, size: u64, leaf: Digest, proof: &[Digest], root: Digest) -> bool {
     if index >= size {
@@ -85,7 +85,7 @@ pub fn is_included(index: u64, size: u64, leaf: Digest, proof: &[Digest], root: 
     last == 0 && hash == root
 }
 
-/// Whether a proof shows that the tree of `old` is the beginning of the tree of `new`; each a size and its root.
+/// Whether a proof shows that the tree `old` is the beginning of the tree `new`; each is a size and a root.
 #[must_use]
 pub fn is_consistent(old: (u64, Digest), new: (u64, Digest), proof: &[Digest]) -> bool {
     let ((old, old_root), (new, new_root)) = (old, new);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn inclusion_proofs_are_those_of_another_implementation_and_hold() {
+    fn inclusion_proofs_equal_those_of_another_implementation_and_verify() {
         let mut theirs = MemoryBackedTree::<Sha256, Vec<u8>>::new();
         for size in 1..=70 {
             theirs.push(line(size - 1));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn consistency_proofs_are_those_of_another_implementation_and_hold() {
+    fn consistency_proofs_equal_those_of_another_implementation_and_verify() {
         let mut theirs = MemoryBackedTree::<Sha256, Vec<u8>>::new();
         for new in 1..=70 {
             theirs.push(line(new - 1));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_that_was_touched_does_not_hold() {
+    fn an_altered_proof_does_not_verify() {
         let (index, size) = (37, 70);
         let root = tree(size).root();
         let proof = run(inclusion(index, size));

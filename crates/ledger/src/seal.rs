@@ -1,15 +1,15 @@
-//! Sealing: the writer adds who, which and after what, and the hash over all of it.
+//! Sealing: the writer adds its name, the sequence number, the link to the line before, and the hash over all of it.
 
 use crate::digest::Digest;
 use crate::entry::Entry;
+use crate::field_writer::decimal;
 use crate::id::Id;
-use crate::json::decimal;
 use crate::payload::Payload;
 
 /// The version of the line format.
 pub const VERSION: u64 = 1;
 
-/// The longest line, its newline not counted.
+/// Maximum length of a line without its newline, in bytes.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
 pub(crate) const HEAD: &[u8] = b"{\"v\":";
@@ -23,16 +23,16 @@ pub(crate) const END: &[u8] = b"\"}";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// Longer than [`MAX_LINE_BYTES`].
-    #[error("a record of {0} bytes is longer than a line may be")]
+    #[error("a record of {0} bytes exceeds the line limit")]
     TooLong(usize),
     /// A raw control byte, which would break the line.
-    #[error("a record holds a raw control byte")]
+    #[error("a record contains a raw control byte")]
     ControlByte,
 }
 
-/// The fields of a record as bytes, made by whoever records; the writer only has to seal them.
+/// The encoded fields of a record. The recording thread encodes; the writer only has to seal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedEntry {
     // INVARIANT: `,"key":value` pairs of valid JSON, in UTF-8, without control bytes.
     fields: Vec<u8>,
     payloads: Vec<Payload>,
@@ -52,35 +52,35 @@ pub fn seal(entry: &Entry, writer: &Id, seq: u64, prev: Digest) -> Result<Sealed
     entry.encode().seal(writer, seq, prev)
 }
 
-impl Encoded {
+impl EncodedEntry {
     pub(crate) fn new(fields: Vec<u8>, payloads: Vec<Payload>) -> Self {
         Self { fields, payloads }
     }
 
-    /// What the record leaves beside the chain.
+    /// The payloads to store beside the chain.
     #[must_use]
     pub fn payloads(&self) -> &[Payload] {
         &self.payloads
     }
 
-    /// The length of the fields.
+    /// Length of the fields in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Never: a record always has its time and what it is about.
+    /// Always false: a record always has its time and op.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Puts the record behind the one whose hash is `prev`.
+    /// Seals the record as the successor of the one whose hash is `prev`.
     pub fn seal(&self, writer: &Id, seq: u64, prev: Digest) -> Result<SealedLine, SealError> {
         self.seal_in(Vec::new(), writer, seq, prev)
     }
 
-    /// The same in a buffer that was used before; [`SealedLine::into_buffer`] gives it back.
+    /// Like [`EncodedEntry::seal`], reusing a buffer; [`SealedLine::into_buffer`] returns it.
     pub fn seal_in(
         &self,
         buffer: Vec<u8>,
@@ -109,7 +109,7 @@ impl Encoded {
             return Err(SealError::TooLong(line.len()));
         }
         let line = String::from_utf8(line).map_err(|_| SealError::ControlByte)?;
-        // Without an early way out the loop runs on wide registers.
+        // Without an early exit the loop is vectorised.
         if line.bytes().fold(false, |raw, byte| raw | (byte < 0x20)) {
             return Err(SealError::ControlByte);
         }
@@ -124,13 +124,13 @@ impl SealedLine {
         &self.line
     }
 
-    /// The memory of the line, to be used again.
+    /// The memory of the line, for reuse.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {
         self.line.into_bytes()
     }
 
-    /// Its place in the chain.
+    /// The sequence number.
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq
@@ -142,7 +142,7 @@ impl SealedLine {
         self.prev_hash
     }
 
-    /// Its own hash.
+    /// The hash of this line.
     #[must_use]
     pub fn event_hash(&self) -> Digest {
         self.event_hash
@@ -156,7 +156,7 @@ mod tests {
     use crate::timestamp::Timestamp;
 
     #[test]
-    fn the_hash_is_that_of_the_bytes_before_it() {
+    fn the_hash_covers_the_bytes_before_it() {
         let entry = Entry::new(Op::ToolEnd, Timestamp::from_millis(0));
         let sealed = seal(&entry, &Id::new("w-a").unwrap(), 7, Digest::ZERO).unwrap();
         let (before, after) = sealed.as_str().split_once(",\"event_hash\"").unwrap();
@@ -172,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_the_line_is_refused() {
+    fn fields_that_would_break_the_line_are_rejected() {
         let writer = Id::new("w").unwrap();
-        let raw = Encoded::new(b",\"x\":\"a\nb\"".to_vec(), Vec::new());
+        let raw = EncodedEntry::new(b",\"x\":\"a\nb\"".to_vec(), Vec::new());
         assert_eq!(raw.seal(&writer, 1, Digest::ZERO), Err(SealError::ControlByte));
-        let long = Encoded::new(vec![b' '; MAX_LINE_BYTES], Vec::new());
+        let long = EncodedEntry::new(vec![b' '; MAX_LINE_BYTES], Vec::new());
         assert!(matches!(long.seal(&writer, 1, Digest::ZERO), Err(SealError::TooLong(_))));
     }
 }

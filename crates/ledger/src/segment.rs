@@ -1,9 +1,9 @@
-//! Segments: the lines of the table once more, as files for people and other programs. A segment is named
-//! after its first record and holds exactly the lines of the table, each with a newline.
+//! Segments: copies of the table's lines as files, for people and other programs. A segment is named after its first
+//! record and holds exactly the lines of the table, each with a newline.
 
 use std::fmt;
 
-/// A segment that is larger than this is followed by a new one.
+/// Size in bytes from which a segment is followed by a new one.
 pub const MAX_SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The name of a segment: the number of its first record in 20 digits, so that names sort like records.
@@ -29,7 +29,7 @@ impl SegmentName {
         format!("{:020}.jsonl", self.0)
     }
 
-    /// Reads a file name.
+    /// Parses a file name.
     #[must_use]
     pub fn parse(file_name: &str) -> Option<Self> {
         let name = Self(file_name.strip_suffix(".jsonl")?.parse().ok()?);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_and_sort_like_records() {
+    fn names_parse_back_and_sort_like_records() {
         let name = SegmentName::starting(42);
         assert_eq!(name.file_name(), "00000000000000000042.jsonl");
         assert_eq!(SegmentName::parse(&name.file_name()), Some(name));

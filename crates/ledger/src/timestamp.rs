@@ -1,3 +1,3 @@
-//! Timestamps are the words of `core`.
+//! Re-exports the timestamp types of `core`.
 
 pub use vambrace_core::timestamp::{BadTimestamp, Timestamp};

@@ -1,11 +1,11 @@
-//! The Merkle tree of RFC 6962 over the lines of the ledger. Only its right edge is ever kept: the roots of the
-//! complete subtrees, one for each binary digit of the size that is set. That is enough to go on, and to say the
-//! root at any moment; proofs are made by walking the lines once more (`proof.rs`).
+//! The Merkle tree of RFC 6962 over the lines of the ledger. Only its right edge is kept: the roots of the complete
+//! subtrees, one per set bit of the size. That is enough to append and to compute the root at any moment; proofs are
+//! made by walking the lines again (`proof.rs`).
 
 use crate::digest::Digest;
 use crate::hash;
 
-/// In front of a leaf and of an inner node, so that neither can be taken for the other.
+/// Hashed before a leaf or an inner node, so that neither can pass for the other.
 pub(crate) const LEAF: u8 = 0;
 const NODE: u8 = 1;
 
@@ -21,26 +21,26 @@ pub fn leaves(first: &[u8], second: &[u8]) -> (Digest, Digest) {
     hash::prefixed_pair(LEAF, first, second)
 }
 
-/// The node above two others.
+/// The parent of two nodes.
 #[must_use]
 pub fn node(left: &Digest, right: &Digest) -> Digest {
     hash::node(NODE, left, right)
 }
 
-/// So many leaves are put together at once, which is faster.
-const BUNCH: usize = 16;
+/// Number of leaves that are hashed together, which is faster.
+const BATCH_LEAVES: usize = 16;
 
-/// The height of the subtree that a bunch makes up. Those below it are never told of.
-pub const BUNCH_HEIGHT: u32 = BUNCH.ilog2();
+/// The height of the subtree over one batch of leaves. Smaller subtrees are not reported.
+pub const BATCH_HEIGHT: u32 = BATCH_LEAVES.ilog2();
 
-/// The root over a bunch of leaves.
-fn bunch(leaves: &[Digest; BUNCH]) -> Digest {
-    let [left, right] = above::<4, 2>(&above::<8, 4>(&above::<BUNCH, 8>(leaves)));
+/// The root over a batch of leaves.
+fn batch_root(leaves: &[Digest; BATCH_LEAVES]) -> Digest {
+    let [left, right] = parents::<4, 2>(&parents::<8, 4>(&parents::<BATCH_LEAVES, 8>(leaves)));
     node(&left, &right)
 }
 
-/// The nodes above a row of nodes, which are twice as many.
-fn above<const ROW: usize, const HALF: usize>(row: &[Digest; ROW]) -> [Digest; HALF] {
+/// The parents of a row of nodes.
+fn parents<const ROW: usize, const HALF: usize>(row: &[Digest; ROW]) -> [Digest; HALF] {
     let mut nodes = [Digest::ZERO; HALF];
     for (two, four) in nodes.as_chunks_mut().0.iter_mut().zip(row.as_chunks().0) {
         *two = hash::node_pair(NODE, four);
@@ -52,7 +52,7 @@ fn above<const ROW: usize, const HALF: usize>(row: &[Digest; ROW]) -> [Digest; H
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frontier {
     size: u64,
-    // INVARIANT: one for each set bit of `size`, the largest subtree first.
+    // INVARIANT: one per set bit of `size`, the largest subtree first.
     peaks: Vec<Digest>,
 }
 
@@ -63,7 +63,7 @@ impl Frontier {
         Self::default()
     }
 
-    /// A tree as it was kept: its size and [`Frontier::bytes`].
+    /// Restores a tree from its size and [`Frontier::bytes`].
     #[must_use]
     pub fn from_bytes(size: u64, bytes: &[u8]) -> Option<Self> {
         let (peaks, rest) = bytes.as_chunks::<32>();
@@ -71,13 +71,13 @@ impl Frontier {
         fits.then(|| Self { size, peaks: peaks.iter().copied().map(Digest::from_bytes).collect() })
     }
 
-    /// What has to be kept besides the size.
+    /// What has to be stored besides the size.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.peaks.iter().flat_map(|peak| *peak.as_bytes()).collect()
     }
 
-    /// How many leaves there are.
+    /// Number of leaves.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -88,19 +88,19 @@ impl Frontier {
         self.grow(0, leaf, |_, _, _| {});
     }
 
-    /// Adds a leaf and tells every subtree that it completes: its height, its place among those of its height
-    /// (counted from zero) and its root.
-    pub fn push_telling(&mut self, leaf: Digest, completed: impl FnMut(u32, u64, Digest)) {
+    /// Adds a leaf and reports every subtree that it completes: its height, its index among those of its height
+    /// (counted from zero), and its root.
+    pub fn push_with(&mut self, leaf: Digest, completed: impl FnMut(u32, u64, Digest)) {
         self.grow(0, leaf, completed);
     }
 
-    /// Adds a complete subtree of `2^height` leaves; false, and nothing is added, when it cannot stand here.
+    /// Adds a complete subtree of `2^height` leaves. Returns false and adds nothing if the subtree cannot follow here.
     #[must_use]
     pub fn graft(&mut self, height: u32, root: Digest) -> bool {
-        self.graft_telling(height, root, |_, _, _| {})
+        self.graft_with(height, root, |_, _, _| {})
     }
 
-    fn graft_telling(&mut self, height: u32, root: Digest, completed: impl FnMut(u32, u64, Digest)) -> bool {
+    fn graft_with(&mut self, height: u32, root: Digest, completed: impl FnMut(u32, u64, Digest)) -> bool {
         let fits = height < u64::BITS && self.size.trailing_zeros() >= height;
         if fits {
             self.grow(height, root, completed);
@@ -108,8 +108,8 @@ impl Frontier {
         fits
     }
 
-    /// Adds the leaves of another tree behind ours. Right where our size is a multiple of the largest complete
-    /// subtree of the other, which is for the caller to see to; else nothing is added and it is false.
+    /// Appends the leaves of another tree. Correct where our size is a multiple of the other's largest complete
+    /// subtree, which the caller ensures; otherwise returns false and adds nothing.
     #[must_use]
     pub fn join(&mut self, other: &Self) -> bool {
         if other.size > 0 && self.size.trailing_zeros() < other.size.ilog2() {
@@ -143,17 +143,17 @@ impl Frontier {
     }
 }
 
-/// The leaves of a stretch of the ledger that begins anywhere, as the complete subtrees that they make up. Several
-/// can be made at the same time and then be put behind each other.
+/// The leaves of any contiguous part of the ledger, as the complete subtrees that they form. Several parts can be built
+/// in parallel and then appended in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stretch {
+pub struct PartialTree {
     next: u64,
     /// Height and root, in the order of the leaves.
     subtrees: Vec<(u32, Digest)>,
 }
 
-impl Stretch {
-    /// A stretch whose first leaf will be the one with this number, counted from zero.
+impl PartialTree {
+    /// A part whose first leaf has this index, counted from zero.
     #[must_use]
     pub fn starting(at: u64) -> Self {
         Self { next: at, subtrees: Vec::new() }
@@ -161,26 +161,25 @@ impl Stretch {
 
     /// Adds the next leaf.
     pub fn push(&mut self, leaf: Digest) {
-        self.push_telling(leaf, |_, _, _| {});
+        self.push_with(leaf, |_, _, _| {});
     }
 
-    /// Adds the next leaf and tells every subtree that it completes within the stretch, as
-    /// [`Frontier::push_telling`] does.
-    pub fn push_telling(&mut self, leaf: Digest, completed: impl FnMut(u32, u64, Digest)) {
+    /// Adds the next leaf and reports every subtree that it completes within the part, like [`Frontier::push_with`].
+    pub fn push_with(&mut self, leaf: Digest, completed: impl FnMut(u32, u64, Digest)) {
         self.grow(0, leaf, completed);
     }
 
-    /// Adds the next leaves and tells the completed subtrees that are higher than [`BUNCH_HEIGHT`].
-    pub fn extend_telling(&mut self, mut leaves: &[Digest], mut completed: impl FnMut(u32, u64, Digest)) {
+    /// Adds the next leaves and reports the completed subtrees that are higher than [`BATCH_HEIGHT`].
+    pub fn extend_with(&mut self, mut leaves: &[Digest], mut completed: impl FnMut(u32, u64, Digest)) {
         while let Some((first, rest)) = leaves.split_first() {
             match leaves.split_first_chunk() {
-                Some((together, rest)) if self.next.is_multiple_of(BUNCH as u64) => {
-                    self.grow(BUNCH_HEIGHT, bunch(together), &mut completed);
+                Some((together, rest)) if self.next.is_multiple_of(BATCH_LEAVES as u64) => {
+                    self.grow(BATCH_HEIGHT, batch_root(together), &mut completed);
                     leaves = rest;
                 }
                 _ => {
                     self.grow(0, *first, |height, place, root| {
-                        if height > BUNCH_HEIGHT {
+                        if height > BATCH_HEIGHT {
                             completed(height, place, root);
                         }
                     });
@@ -203,16 +202,16 @@ impl Stretch {
         self.next += size;
     }
 
-    /// Puts the leaves behind those of a tree; false when they do not belong there.
+    /// Appends the leaves to a tree; false if they do not follow its leaves.
     #[must_use]
     pub fn join(&self, tree: &mut Frontier) -> bool {
-        self.join_telling(tree, |_, _, _| {})
+        self.join_with(tree, |_, _, _| {})
     }
 
-    /// The same, and tells every subtree that is completed only by putting both together.
+    /// Like [`PartialTree::join`], and reports every subtree that is completed only by the join.
     #[must_use]
-    pub fn join_telling(&self, tree: &mut Frontier, mut completed: impl FnMut(u32, u64, Digest)) -> bool {
-        self.subtrees.iter().all(|(height, root)| tree.graft_telling(*height, *root, &mut completed))
+    pub fn join_with(&self, tree: &mut Frontier, mut completed: impl FnMut(u32, u64, Digest)) -> bool {
+        self.subtrees.iter().all(|(height, root)| tree.graft_with(*height, *root, &mut completed))
             && tree.size() == self.next
     }
 }
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_that_of_another_implementation_at_every_size() {
+    fn the_root_equals_that_of_another_implementation_at_every_size() {
         let mut ours = Frontier::new();
         let mut theirs = MemoryBackedTree::<Sha256, Vec<u8>>::new();
         assert_eq!(ours.root().as_bytes().as_slice(), theirs.root().as_bytes().as_slice());
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_join_where_a_subtree_ends_and_nowhere_else() {
+    fn trees_join_only_where_a_subtree_ends() {
         let tree = |from: u64, to: u64| {
             let mut tree = Frontier::new();
             (from..to).for_each(|n| tree.push(leaf(&line(n))));
@@ -267,52 +266,51 @@ mod tests {
     }
 
     #[test]
-    fn stretches_that_begin_anywhere_make_up_the_tree() {
+    fn partial_trees_that_begin_anywhere_join_to_the_whole_tree() {
         for cuts in [[0, 1, 2, 40], [3, 17, 18, 40], [5, 5, 31, 33], [16, 32, 39, 40]] {
-            let (mut tree, mut told) = (Frontier::new(), Vec::new());
+            let (mut tree, mut reported) = (Frontier::new(), Vec::new());
             let mut at = 0;
             for end in cuts.into_iter().chain([40]) {
-                let mut stretch = Stretch::starting(at);
-                let mut tell = |height, place, root| told.push((height, place, root));
-                (at..end).for_each(|n| stretch.push_telling(leaf(&line(n)), &mut tell));
-                assert!(stretch.join_telling(&mut tree, &mut tell));
+                let mut stretch = PartialTree::starting(at);
+                let mut report = |height, place, root| reported.push((height, place, root));
+                (at..end).for_each(|n| stretch.push_with(leaf(&line(n)), &mut report));
+                assert!(stretch.join_with(&mut tree, &mut report));
                 at = end;
             }
             let (mut whole, mut expected) = (Frontier::new(), Vec::new());
             for n in 0..40 {
-                whole
-                    .push_telling(leaf(&line(n)), |height, place, root| expected.push((height, place, root)));
+                whole.push_with(leaf(&line(n)), |height, place, root| expected.push((height, place, root)));
             }
             assert_eq!(tree, whole, "{cuts:?}");
-            told.sort_unstable();
+            reported.sort_unstable();
             expected.sort_unstable();
-            assert_eq!(told, expected, "{cuts:?}");
+            assert_eq!(reported, expected, "{cuts:?}");
         }
-        let mut lost = Stretch::starting(7);
+        let mut lost = PartialTree::starting(7);
         lost.push(leaf(&line(7)));
         assert!(!lost.join(&mut Frontier::new()));
     }
 
     #[test]
-    fn leaves_added_together_make_up_the_same_stretch() {
+    fn leaves_added_in_batches_give_the_same_partial_tree() {
         let leaves: Vec<Digest> = (0..300).map(|n| leaf(&line(n))).collect();
         for (start, step) in [(0, 300), (0, 16), (0, 7), (5, 300), (13, 40), (16, 33), (31, 1)] {
-            let (mut one, mut expected) = (Stretch::starting(start), Vec::new());
-            let (mut many, mut told) = (Stretch::starting(start), Vec::new());
+            let (mut one, mut expected) = (PartialTree::starting(start), Vec::new());
+            let (mut many, mut reported) = (PartialTree::starting(start), Vec::new());
             for some in leaves.chunks(step) {
                 some.iter().for_each(|leaf| {
-                    one.push_telling(*leaf, |height, place, root| expected.push((height, place, root)));
+                    one.push_with(*leaf, |height, place, root| expected.push((height, place, root)));
                 });
-                many.extend_telling(some, |height, place, root| told.push((height, place, root)));
+                many.extend_with(some, |height, place, root| reported.push((height, place, root)));
                 assert_eq!(many, one, "from {start} by {step}");
             }
-            expected.retain(|(height, ..)| *height > BUNCH_HEIGHT);
-            assert_eq!(told, expected, "from {start} by {step}");
+            expected.retain(|(height, ..)| *height > BATCH_HEIGHT);
+            assert_eq!(reported, expected, "from {start} by {step}");
         }
     }
 
     #[test]
-    fn a_damaged_edge_is_not_taken() {
+    fn a_damaged_frontier_is_rejected() {
         assert_eq!(Frontier::from_bytes(3, &[0; 32]), None);
         assert_eq!(Frontier::from_bytes(3, &[0; 65]), None);
         assert_eq!(Frontier::from_bytes(0, &[]), Some(Frontier::new()));

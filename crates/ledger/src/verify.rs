@@ -1,36 +1,37 @@
-//! The check of a chain, one line at a time and in one pass. It says what is wrong and goes on, so that one
-//! edit is one finding and not one for every line behind it.
+//! Verifies a chain, line by line in one pass. It reports what is wrong and continues, so that one edit yields one
+//! finding and not one for every later line.
 
 use crate::digest::Digest;
-use crate::finding::{Findings, Kind, Place};
-use crate::line::{Fault, Line, LineReader, SignedLine, unhex};
+use crate::finding::{FindingKind, FindingLocation, Findings};
+use crate::line::{LedgerLine, LineError, LineReader, SignedLine, unhex};
 use crate::timestamp::Timestamp;
 
-/// Between processes a few milliseconds are ordinary: records are stamped before they queue for the writer.
+/// Tolerated step back of the clock, in ms. A few milliseconds are normal between processes: records are stamped before
+/// they queue for the writer.
 const CLOCK_SLACK_MS: i64 = 5000;
 
 /// The newest record of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
-    /// Its place; 0 when there is none.
+pub struct ChainHead {
+    /// Its sequence number; 0 if there is none.
     pub seq: u64,
-    /// Its hash; zeros when there is none.
+    /// Its hash; zeros if there is none.
     pub hash: Digest,
 }
 
-impl Head {
+impl ChainHead {
     /// The head of a chain without records.
     pub const EMPTY: Self = Self { seq: 0, hash: Digest::ZERO };
 }
 
-/// A hash as it was read: under a signed root its digits are only compared.
+/// A hash as it was read: under a signed root, the hex digits are only compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hash {
+enum LinkHash {
     Digest(Digest),
     Digits([u8; 64]),
 }
 
-impl Hash {
+impl LinkHash {
     fn digest(&self) -> Digest {
         match self {
             Self::Digest(digest) => *digest,
@@ -39,176 +40,192 @@ impl Hash {
     }
 }
 
-/// Checks lines in the order of the chain.
+/// Verifies lines in the order of the chain.
 #[derive(Debug, Clone)]
 pub struct Verifier {
     seq: u64,
-    hash: Hash,
+    hash: LinkHash,
     latest: Option<Timestamp>,
-    minute: Minute,
+    minute: MinuteCache,
     records: u64,
     reader: LineReader,
 }
 
 impl Default for Verifier {
     fn default() -> Self {
-        Self::after(Head::EMPTY)
+        Self::after(ChainHead::EMPTY)
     }
 }
 
 impl Verifier {
-    /// A check from the first record on.
+    /// Starts at the first record.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A check that goes on behind a record that is known.
+    /// Continues after a known record.
     #[must_use]
-    pub fn after(head: Head) -> Self {
+    pub fn after(head: ChainHead) -> Self {
         Self {
             seq: head.seq,
-            hash: Hash::Digest(head.hash),
+            hash: LinkHash::Digest(head.hash),
             latest: None,
-            minute: Minute::default(),
+            minute: MinuteCache::default(),
             records: 0,
             reader: LineReader::default(),
         }
     }
 
-    /// Takes the next line, without its newline. Returns what it says when it can be read, and its leaf.
+    /// Verifies the next line, without its newline. Returns the parsed line if it is valid, and its leaf.
     pub fn feed<'l>(
         &mut self,
-        place: &Place,
+        location: &FindingLocation,
         line: &'l [u8],
-        found: &mut Findings,
-    ) -> (Option<Line<'l>>, Digest) {
+        findings: &mut Findings,
+    ) -> (Option<LedgerLine<'l>>, Digest) {
         let read = self.reader.read(line);
-        self.take(place, line, read, found)
+        self.check_line(location, line, read, findings)
     }
 
-    /// Takes a line whose leaf stands under a signed root. Whoever calls this has to hold the root against the
-    /// signature, and everything against [`Verifier::feed`] where that fails.
+    /// Verifies the next line if its leaf is under a signed root. The caller must compare the root with the signature,
+    /// and must repeat everything with [`Verifier::feed`] if they differ.
     pub fn feed_signed<'l>(
         &mut self,
-        place: &Place,
+        location: &FindingLocation,
         line: &'l [u8],
-        found: &mut Findings,
+        findings: &mut Findings,
     ) -> Option<SignedLine<'l>> {
         self.records += 1;
         match SignedLine::read(line) {
             Ok(read) => {
-                self.follow(
-                    place,
+                self.check_link(
+                    location,
                     read.seq,
                     read.ts,
-                    Hash::Digits(*read.prev),
-                    Hash::Digits(*read.hash),
-                    found,
+                    LinkHash::Digits(*read.prev),
+                    LinkHash::Digits(*read.hash),
+                    findings,
                 );
                 Some(read)
             }
-            Err(fault) => {
-                self.stumble(place, line, &fault, found);
+            Err(error) => {
+                self.report_invalid_line(location, line, &error, findings);
                 None
             }
         }
     }
 
-    fn take<'l>(
+    fn check_line<'l>(
         &mut self,
-        place: &Place,
+        location: &FindingLocation,
         line: &'l [u8],
-        (read, leaf): (Result<Line<'l>, Fault>, Digest),
-        found: &mut Findings,
-    ) -> (Option<Line<'l>>, Digest) {
+        (read, leaf): (Result<LedgerLine<'l>, LineError>, Digest),
+        findings: &mut Findings,
+    ) -> (Option<LedgerLine<'l>>, Digest) {
         self.records += 1;
         let read = match read {
             Ok(read) => {
-                let (prev, own) = (Hash::Digest(read.prev_hash), Hash::Digest(read.event_hash));
-                self.follow(place, read.seq, read.ts.as_bytes(), prev, own, found);
+                let (prev, own) = (LinkHash::Digest(read.prev_hash), LinkHash::Digest(read.event_hash));
+                self.check_link(location, read.seq, read.ts.as_bytes(), prev, own, findings);
                 Some(read)
             }
-            Err(fault) => {
-                self.stumble(place, line, &fault, found);
+            Err(error) => {
+                self.report_invalid_line(location, line, &error, findings);
                 None
             }
         };
         (read, leaf)
     }
 
-    /// What the line claims is taken for the lines behind it: the fault itself is on record.
-    fn stumble(&mut self, place: &Place, line: &[u8], fault: &Fault, found: &mut Findings) {
-        let kind = match fault {
-            Fault::Malformed(_) => Kind::Malformed,
-            Fault::UnknownVersion(_) => Kind::UnknownVersion,
-            Fault::WrongHash { .. } => Kind::WrongHash,
+    /// Reports an invalid line. The lines after it are checked against what it claims, because its own error is already
+    /// reported.
+    fn report_invalid_line(
+        &mut self,
+        location: &FindingLocation,
+        line: &[u8],
+        error: &LineError,
+        findings: &mut Findings,
+    ) {
+        let kind = match error {
+            LineError::Malformed(_) => FindingKind::Malformed,
+            LineError::UnknownVersion(_) => FindingKind::UnknownVersion,
+            LineError::WrongHash { .. } => FindingKind::WrongHash,
         };
-        found.fault(place.clone(), kind, fault.to_string());
-        self.seq = Line::claimed_seq(line).unwrap_or(self.seq.saturating_add(1));
-        self.hash = Hash::Digest(Line::claimed_hash(line).unwrap_or(Digest::ZERO));
+        findings.fault(location.clone(), kind, error.to_string());
+        self.seq = LedgerLine::claimed_seq(line).unwrap_or(self.seq.saturating_add(1));
+        self.hash = LinkHash::Digest(LedgerLine::claimed_hash(line).unwrap_or(Digest::ZERO));
     }
 
-    /// The last line that was taken.
+    /// The last line that was verified.
     #[must_use]
-    pub fn head(&self) -> Head {
-        Head { seq: self.seq, hash: self.hash.digest() }
+    pub fn head(&self) -> ChainHead {
+        ChainHead { seq: self.seq, hash: self.hash.digest() }
     }
 
-    /// How many lines were taken.
+    /// Number of lines that were verified.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    fn follow(&mut self, place: &Place, seq: u64, ts: &[u8], prev: Hash, own: Hash, found: &mut Findings) {
+    fn check_link(
+        &mut self,
+        location: &FindingLocation,
+        seq: u64,
+        ts: &[u8],
+        prev: LinkHash,
+        own: LinkHash,
+        findings: &mut Findings,
+    ) {
         let next = self.seq.saturating_add(1);
         if seq == next {
             if prev != self.hash {
                 let (named, before) = (prev.digest(), self.hash.digest());
                 if named != before {
-                    let detail = format!("names `{named}` as the record before, which has `{before}`");
-                    found.fault(place.clone(), Kind::BrokenLink, detail);
+                    let detail =
+                        format!("names `{named}` as the hash of the record before, which has `{before}`");
+                    findings.fault(location.clone(), FindingKind::BrokenLink, detail);
                 }
             }
         } else if seq > next {
             let detail = format!("records {next} to {} are missing", seq - 1);
-            found.fault(place.clone(), Kind::Gap, detail);
+            findings.fault(location.clone(), FindingKind::Gap, detail);
         } else if seq == self.seq {
-            found.fault(place.clone(), Kind::Duplicate, format!("record {seq} is here twice"));
+            findings.fault(location.clone(), FindingKind::Duplicate, format!("record {seq} appears twice"));
             return;
         } else {
-            let detail = format!("record {seq} stands behind record {}", self.seq);
-            found.fault(place.clone(), Kind::Reordered, detail);
+            let detail = format!("record {seq} comes after record {}", self.seq);
+            findings.fault(location.clone(), FindingKind::Reordered, detail);
             return;
         }
         (self.seq, self.hash) = (seq, own);
-        self.clock(place, ts, found);
+        self.check_clock(location, ts, findings);
     }
 
-    fn clock(&mut self, place: &Place, ts: &[u8], found: &mut Findings) {
+    fn check_clock(&mut self, location: &FindingLocation, ts: &[u8], findings: &mut Findings) {
         let Some(ts) = self.minute.parse(ts) else {
-            found.fault(place.clone(), Kind::Malformed, "the time is not one");
+            findings.fault(location.clone(), FindingKind::Malformed, "the time is invalid");
             return;
         };
         if let Some(latest) = self.latest
             && ts < latest.earlier(CLOCK_SLACK_MS)
         {
             let detail = format!("the clock went back from {latest} to {ts}");
-            found.note(place.clone(), Kind::ClockWentBack, detail);
+            findings.note(location.clone(), FindingKind::ClockWentBack, detail);
         }
         self.latest = Some(ts);
     }
 }
 
-/// The minute of the last time that was read: the next one is nearly always of the same.
+/// Caches the minute of the last parsed time: the next time is nearly always in the same one.
 #[derive(Debug, Clone, Default)]
-struct Minute {
+struct MinuteCache {
     text: Vec<u8>,
     start: i64,
 }
 
-impl Minute {
+impl MinuteCache {
     fn parse(&mut self, text: &[u8]) -> Option<Timestamp> {
         if !self.text.is_empty()
             && let Some(&[a, b, b'.', c, d, e, b'Z']) = text.strip_prefix(self.text.as_slice())
@@ -231,8 +248,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_one_minute_read_like_any_other() {
-        let mut minute = Minute::default();
+    fn times_in_the_cached_minute_parse_like_any_other() {
+        let mut minute = MinuteCache::default();
         let honest = Timestamp::from_millis(1_785_000_000_123).to_string();
         assert_eq!(minute.parse(honest.as_bytes()), Timestamp::parse(&honest).ok());
         for at in 0..honest.len() {
@@ -265,13 +282,13 @@ mod tests {
             .collect()
     }
 
-    fn kinds(lines: &[Vec<u8>]) -> Vec<Kind> {
-        let mut found = Findings::default();
+    fn kinds(lines: &[Vec<u8>]) -> Vec<FindingKind> {
+        let mut findings = Findings::default();
         let mut verifier = Verifier::new();
         for (n, line) in (1..).zip(lines) {
-            verifier.feed(&Place::Record(n), line, &mut found);
+            verifier.feed(&FindingLocation::Record(n), line, &mut findings);
         }
-        found.faults().iter().map(|finding| finding.kind).collect()
+        findings.faults().iter().map(|finding| finding.kind).collect()
     }
 
     #[test]
@@ -298,47 +315,47 @@ mod tests {
 
     // B5
     #[test]
-    fn deletion_reordering_duplication_insertion_and_truncation_are_named() {
+    fn deletion_reordering_duplication_insertion_and_truncation_are_reported() {
         let honest = chain(9);
         let edit = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
             let mut lines = honest.clone();
             change(&mut lines);
             kinds(&lines)
         };
-        assert_eq!(edit(&|l| drop(l.remove(0))), [Kind::Gap]);
-        assert_eq!(edit(&|l| drop(l.remove(4))), [Kind::Gap]);
-        assert_eq!(edit(&|l| drop(l.drain(3..6))), [Kind::Gap]);
-        assert_eq!(edit(&|l| l.swap(3, 4)), [Kind::Gap, Kind::Reordered]);
-        assert_eq!(edit(&|l| l.insert(4, l[3].clone())), [Kind::Duplicate]);
-        assert_eq!(edit(&|l| l.insert(6, l[1].clone())), [Kind::Reordered]);
-        assert_eq!(edit(&|l| l[4].truncate(100)), [Kind::Malformed, Kind::BrokenLink]);
-        assert_eq!(edit(&|l| l.insert(4, b"{}".to_vec()))[0], Kind::Malformed);
+        assert_eq!(edit(&|l| drop(l.remove(0))), [FindingKind::Gap]);
+        assert_eq!(edit(&|l| drop(l.remove(4))), [FindingKind::Gap]);
+        assert_eq!(edit(&|l| drop(l.drain(3..6))), [FindingKind::Gap]);
+        assert_eq!(edit(&|l| l.swap(3, 4)), [FindingKind::Gap, FindingKind::Reordered]);
+        assert_eq!(edit(&|l| l.insert(4, l[3].clone())), [FindingKind::Duplicate]);
+        assert_eq!(edit(&|l| l.insert(6, l[1].clone())), [FindingKind::Reordered]);
+        assert_eq!(edit(&|l| l[4].truncate(100)), [FindingKind::Malformed, FindingKind::BrokenLink]);
+        assert_eq!(edit(&|l| l.insert(4, b"{}".to_vec()))[0], FindingKind::Malformed);
         let version = |l: &mut Vec<Vec<u8>>| l[2][5] = b'2';
-        assert_eq!(edit(&version)[0], Kind::UnknownVersion);
+        assert_eq!(edit(&version)[0], FindingKind::UnknownVersion);
     }
 
     #[test]
-    fn a_record_rewritten_with_a_right_hash_breaks_the_link_behind_it() {
+    fn a_record_rewritten_with_a_valid_hash_breaks_the_next_link() {
         let mut lines = chain(9);
         let entry = Entry::new(Op::Grant, Timestamp::from_millis(4));
-        let prev = Line::read(&lines[3]).unwrap().event_hash;
+        let prev = LedgerLine::read(&lines[3]).unwrap().event_hash;
         let forged = seal(&entry, &Id::new("w-1").unwrap(), 5, prev).unwrap();
         lines[4] = forged.as_str().as_bytes().to_vec();
-        assert_eq!(kinds(&lines), [Kind::BrokenLink]);
+        assert_eq!(kinds(&lines), [FindingKind::BrokenLink]);
     }
 
     #[test]
-    fn a_clock_set_back_is_a_note_and_no_fault() {
+    fn a_clock_set_back_is_a_note_and_not_a_fault() {
         let writer = Id::new("w-1").unwrap();
-        let mut found = Findings::default();
+        let mut findings = Findings::default();
         let mut verifier = Verifier::new();
         for (seq, millis) in [(1, 100_000), (2, 99_000), (3, 50_000)] {
             let entry = Entry::new(Op::ToolEnd, Timestamp::from_millis(millis));
             let sealed = seal(&entry, &writer, seq, verifier.head().hash).unwrap();
-            verifier.feed(&Place::Record(seq), sealed.as_str().as_bytes(), &mut found);
+            verifier.feed(&FindingLocation::Record(seq), sealed.as_str().as_bytes(), &mut findings);
         }
-        assert!(found.is_clean());
-        assert_eq!(found.notes().len(), 1);
-        assert_eq!(found.notes()[0].place, Place::Record(3));
+        assert!(findings.is_clean());
+        assert_eq!(findings.notes().len(), 1);
+        assert_eq!(findings.notes()[0].location, FindingLocation::Record(3));
     }
 }

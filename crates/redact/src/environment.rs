@@ -1,11 +1,11 @@
-//! Which values of an environment are treated as secrets. A variable whose name says so is one; any other value is
-//! one when it could be a key (long enough, letters with digits) and is not of a kind that stands in every project:
-//! paths, locales, versions, hosts. Over-masking harms too: an agent that reads a placeholder cannot edit the line.
+//! Which values of an environment are secrets. A value is one if its variable's name says so; any other value is one if
+//! it could be a key (long enough, letters with digits) and is not of a kind that every project has: paths, locales,
+//! versions, hosts. Masking too much also does harm: an agent that reads a placeholder cannot edit the line.
 
-use crate::judge::{is_drawn_password, is_placeholder};
-use crate::names::{Promise, promise};
+use crate::classify::{is_placeholder, is_random_password};
+use crate::secret_names::{NameHint, name_hint};
 
-/// Words in a name that say "secret".
+/// Words in a name that mean "secret".
 const SECRET_WORDS: &[&str] = &[
     "TOKEN",
     "SECRET",
@@ -30,7 +30,7 @@ const SECRET_WORDS: &[&str] = &[
     "SEED_PHRASE",
 ];
 
-/// Variables that never hold one, by the beginning of their name.
+/// Prefixes of the names of variables that never hold a secret.
 const HARMLESS_NAMES: &[&str] = &[
     "PATH",
     "HOME",
@@ -87,7 +87,7 @@ const HARMLESS_NAMES: &[&str] = &[
     "JOURNAL_",
 ];
 
-/// Values that stand in every project.
+/// Values that every project has.
 const HARMLESS_VALUES: &[&str] = &[
     "true",
     "false",
@@ -100,43 +100,44 @@ const HARMLESS_VALUES: &[&str] = &[
     "127.0.0.1",
 ];
 
-const LEAST_UNNAMED: usize = 8;
+const MIN_UNNAMED_BYTES: usize = 8;
 
-/// What of a variable is masked: its value, and the passwords that stand inside of it, as in `postgres://app:PASSWORD@db/x`. Shorter
-/// texts than `least` are left out.
+/// The secrets of a variable: its value, and the passwords inside it, as in `postgres://app:PASSWORD@db/x`. Texts
+/// shorter than `min_len` bytes are left out.
 #[must_use]
-pub fn secrets_of(name: &str, value: &str, least: usize) -> Vec<String> {
+pub fn secrets_of(name: &str, value: &str, min_len: usize) -> Vec<String> {
     let mut all = Vec::new();
-    if is_secret(name, value, least) {
+    if is_secret(name, value, min_len) {
         all.push(value.to_owned());
     }
     let inner: Vec<String> =
-        secrets_inside(value, least).into_iter().filter(|text| !all.contains(text)).collect();
+        secrets_inside(value, min_len).into_iter().filter(|text| !all.contains(text)).collect();
     all.extend(inner);
     all
 }
 
-/// The passwords that stand inside of a value: of an address, of pairs, of fields of JSON. Who knows the file knows each of them.
+/// The passwords inside a value: in a URL, in `name=value` pairs, in fields of a JSON document. A program that can read
+/// the value can extract each of them.
 #[must_use]
-pub fn secrets_inside(value: &str, least: usize) -> Vec<String> {
-    let usable = |text: &String| text.len() >= least && !is_harmless(text) && text != value;
-    inside(value).into_iter().chain(fields(value)).filter(usable).collect()
+pub fn secrets_inside(value: &str, min_len: usize) -> Vec<String> {
+    let usable = |text: &String| text.len() >= min_len && !is_harmless(text) && text != value;
+    passwords_inside(value).into_iter().chain(json_secrets(value)).filter(usable).collect()
 }
 
-/// Whether a variable's value is masked.
-fn is_secret(name: &str, value: &str, least: usize) -> bool {
+/// Whether a variable's value is a secret.
+fn is_secret(name: &str, value: &str, min_len: usize) -> bool {
     let upper = name.to_ascii_uppercase();
     if is_harmless(value) {
         return false;
     }
     if says_secret(&upper) {
-        return value.len() >= least && !is_named_path(&upper, value);
+        return value.len() >= min_len && !is_named_path(&upper, value);
     }
     let harmless = HARMLESS_NAMES.iter().any(|start| name.starts_with(start))
         || ["_VERSION", "_HOST", "_PORT", "_DIR", "_PATH", "_ROOT", "_ADDR"]
             .iter()
             .any(|end| upper.ends_with(end));
-    if harmless || is_path(value) || value.len() < LEAST_UNNAMED.max(least) {
+    if harmless || is_path(value) || value.len() < MIN_UNNAMED_BYTES.max(min_len) {
         return false;
     }
     let has = |kind: fn(&char) -> bool| value.chars().any(|c| kind(&c));
@@ -148,7 +149,7 @@ fn is_secret(name: &str, value: &str, least: usize) -> bool {
             && !is_version(value))
         || (!value.contains("://")
             && !value.contains(char::is_whitespace)
-            && is_drawn_password(value.as_bytes()))
+            && is_random_password(value.as_bytes()))
 }
 
 fn is_harmless(value: &str) -> bool {
@@ -162,8 +163,8 @@ fn says_secret(upper: &str) -> bool {
     (ends && !other) || upper == "KEY" || SECRET_WORDS.iter().any(|word| upper.contains(word))
 }
 
-/// Passwords inside of a value: of an address, of the pairs of a connection string or a query.
-fn inside(value: &str) -> Vec<String> {
+/// The passwords inside a URL, and in the pairs of a connection string or query.
+fn passwords_inside(value: &str) -> Vec<String> {
     let mut found = Vec::new();
     if let Some((_, rest)) = value.split_once("://") {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -174,7 +175,7 @@ fn inside(value: &str) -> Vec<String> {
             .map(|(login, _)| login);
         if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
             found.push(password.to_owned());
-            found.extend(decoded(password));
+            found.extend(percent_decoded(password));
         }
     }
     let named = |name: &str| {
@@ -200,14 +201,14 @@ fn inside(value: &str) -> Vec<String> {
         {
             let text = text.trim_matches(['"', '\'']);
             found.push(text.to_owned());
-            found.extend(decoded(text));
+            found.extend(percent_decoded(text));
         }
     }
     found
 }
 
-/// The texts of JSON whose names say that they are secret.
-fn fields(value: &str) -> Vec<String> {
+/// The JSON strings whose field names say that they are secret.
+fn json_secrets(value: &str) -> Vec<String> {
     let (mut found, mut name, mut rest) = (Vec::new(), None, value);
     while let Some(start) = rest.find('"') {
         let tail = rest.get(start + 1..).unwrap_or_default();
@@ -224,7 +225,7 @@ fn fields(value: &str) -> Vec<String> {
         if between.starts_with(':') {
             name = between.trim_start_matches(':').trim_start().starts_with('"').then_some(text);
         } else if let Some(name) = name.take()
-            && matches!(promise(name.as_bytes()), Some(Promise::Password | Promise::Token))
+            && matches!(name_hint(name.as_bytes()), Some(NameHint::Password | NameHint::Token))
             && !is_placeholder(text.as_bytes())
         {
             found.push(unescaped(text));
@@ -233,7 +234,7 @@ fn fields(value: &str) -> Vec<String> {
     found
 }
 
-/// A text of JSON as it is; what is no escape of one letter stays.
+/// Decodes the single-letter escapes of a JSON string; others stay.
 fn unescaped(text: &str) -> String {
     let (mut out, mut chars) = (String::with_capacity(text.len()), text.chars());
     while let Some(c) = chars.next() {
@@ -251,8 +252,8 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// A text without its percent signs, when it has any.
-fn decoded(text: &str) -> Option<String> {
+/// Percent-decodes a text; `None` if it has no escapes.
+fn percent_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
     let mut n = 0;
@@ -276,12 +277,12 @@ fn is_path(value: &str) -> bool {
     value.starts_with(['/', '~', '.']) && !value.contains("://")
 }
 
-/// The value of a variable that says "secret" is a path only when nothing of it could be a secret: `/run/secrets/db`, not `/x9Kd!`.
+/// The value of a secret variable is only a path if no part of it could be a secret: `/run/secrets/db`, not `/x9Kd!`.
 fn is_named_path(upper: &str, value: &str) -> bool {
     let names_file =
         ["_FILE", "_PATH", "_DIR", "_SOCK", "CREDENTIALS"].iter().any(|end| upper.ends_with(end));
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '~');
-    let words = value.split(['/', '.']).all(|word| !is_drawn_password(word.as_bytes()));
+    let words = value.split(['/', '.']).all(|word| !is_random_password(word.as_bytes()));
     is_path(value) && (names_file || (value.matches('/').count() >= 2 && value.chars().all(plain) && words))
 }
 
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_told_from_settings() {
+    fn secrets_are_distinguished_from_settings() {
         for (name, value, expected) in [
             ("API_TOKEN", "abc123", true),
             ("DB_PASSWORD", "correct horse", true),
@@ -337,9 +338,9 @@ mod tests {
         }
     }
 
-    // T21: who knows the address knows the password too
+    // T21: a program that can read the URL can read the password
     #[test]
-    fn passwords_inside_of_a_value_count_alone() {
+    fn passwords_inside_a_value_are_secrets_of_their_own() {
         for (value, expected) in [
             ("postgres://app:q9Zx7p%2Fm@db/x", vec!["q9Zx7p%2Fm", "q9Zx7p/m"]),
             ("mysql://app:q9/Zx7pm@db/x", vec!["q9/Zx7pm"]),
@@ -349,7 +350,7 @@ mod tests {
             ("https://example.com/x?y=1", vec![]),
             ("redis://localhost:6379", vec![]),
         ] {
-            assert_eq!(inside(value), expected, "{value}");
+            assert_eq!(passwords_inside(value), expected, "{value}");
         }
         assert_eq!(
             secrets_of("DATABASE_URL", "postgres://u:hunter22@h/x", 6),

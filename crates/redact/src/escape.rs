@@ -1,23 +1,23 @@
-//! Signs that are written otherwise: as escapes of programs (`\n`, `\u005f`, `\x2d`), of addresses (`%5F`) and of markup (`&#95;`), and the
-//! colours of a terminal. Where such a sign ends, a token may begin; and a text in which the signs of a token are written so is read
-//! as what it stands for.
+//! Escaped characters: in source code and JSON (`\n`, `\u005f`, `\x2d`), in URLs (`%5F`), in markup (`&#95;`), and
+//! terminal colour sequences. A token may begin where an escape ends. A word in which punctuation of a token is escaped
+//! is decoded and scanned again.
 
-use crate::bytes::{at, before, begins, is_token, part, rest, run, run_back};
+use crate::bytes::{at, before, is_token, rest, run_end, run_start, slice, starts_with_ignoring_case};
 
-/// What is looked for: a sign of a token or of an address, written otherwise. Letters of either case count.
+/// The anchors: punctuation of tokens and URLs, escaped. Compared ignoring case.
 #[rustfmt::skip]
-pub(crate) const SPELLED: &[&[u8]] = &[
+pub(crate) const ESCAPED_ANCHORS: &[&[u8]] = &[
     b"%2d", b"%2e", b"%3a", b"%5f", b"%252d", b"%252e", b"%253a", b"%255f", b"\\u002d", b"\\u002e", b"\\u003a", b"\\u005f", b"\\x2d",
     b"\\x2e", b"\\x3a", b"\\x5f", b"&#45;", b"&#46;", b"&#58;", b"&#95;", b"&#x2d;", b"&#x2e;", b"&#x3a;", b"&#x5f;", b":\\/\\/",
 ];
-/// The longest way to write one character.
-const LONGEST: usize = 8;
-/// The shortest beginning of a token that is worth reading on.
-const LEAST_HEAD: usize = 2;
-/// How far back a word may begin whose first sign is met.
-const HEAD: usize = 96;
+/// Maximum length of one escaped character, in bytes.
+const MAX_ESCAPE_BYTES: usize = 8;
+/// Minimum length of a token's beginning that is worth decoding, in bytes.
+const MIN_HEAD_BYTES: usize = 2;
+/// How far back a word may begin before its first escape, in bytes.
+const MAX_HEAD_BYTES: usize = 96;
 
-/// Whether an escape ends at a place, so that the letter before it is no letter of a word.
+/// Whether an escape ends at a position, so that the letter before it is not part of a word.
 pub(crate) fn ends_at(text: &[u8], place: usize) -> bool {
     let back = |count: usize| place.checked_sub(count).map_or(0, |place| at(text, place));
     let hex = |count: usize| (1..=count).all(|n| back(n).is_ascii_hexdigit());
@@ -28,27 +28,28 @@ pub(crate) fn ends_at(text: &[u8], place: usize) -> bool {
     short || two() || four() || three() || colour_from(text, place).is_some()
 }
 
-/// Where the colour of a terminal that ends at a place begins.
+/// Start of the terminal colour sequence that ends at a position.
 fn colour_from(text: &[u8], place: usize) -> Option<usize> {
     matches!(before(text, place), b'm' | b'K').then_some(())?;
-    let bracket = run_back(text, place - 1, place.saturating_sub(16), |byte| {
+    let bracket = run_start(text, place - 1, place.saturating_sub(16), |byte| {
         byte.is_ascii_digit() || byte == b';' || byte == b':'
     });
-    let escape = part(text, bracket.saturating_sub(7), bracket.saturating_sub(1));
-    let told = [b"\x1b".as_slice(), b"\\u001b", b"\\u001B", b"\\x1b", b"\\x1B", b"\\033", b"\\e", b"^["];
-    let width = told.iter().find(|told| escape.ends_with(told))?.len();
+    let escape = slice(text, bracket.saturating_sub(7), bracket.saturating_sub(1));
+    let introducers =
+        [b"\x1b".as_slice(), b"\\u001b", b"\\u001B", b"\\x1b", b"\\x1B", b"\\033", b"\\e", b"^["];
+    let width = introducers.iter().find(|introducer| escape.ends_with(introducer))?.len();
     (before(text, bracket) == b'[').then(|| bracket - 1 - width)
 }
 
-/// Past blanks within a line and the colours of a terminal, at most so many blanks at a time.
-pub(crate) fn past_blanks(text: &[u8], from: usize, most: usize) -> usize {
+/// Position after whitespace within a line and terminal colour sequences; at most `most` bytes of whitespace at a time.
+pub(crate) fn skip_blanks(text: &[u8], from: usize, most: usize) -> usize {
     let mut place = from;
     for _ in 0..4 {
-        place = run(text, place, place + most, crate::bytes::is_blank);
+        place = run_end(text, place, place + most, crate::bytes::is_blank);
         if at(text, place) != 0x1b || at(text, place + 1) != b'[' {
             break;
         }
-        let end = run(text, place + 2, place + 16, |byte| byte.is_ascii_digit() || byte == b';');
+        let end = run_end(text, place + 2, place + 16, |byte| byte.is_ascii_digit() || byte == b';');
         if !matches!(at(text, end), b'm' | b'K') {
             break;
         }
@@ -57,20 +58,20 @@ pub(crate) fn past_blanks(text: &[u8], from: usize, most: usize) -> usize {
     place
 }
 
-/// A stretch of a text with its escapes read.
-pub(crate) struct Reading {
+/// A word with its escapes decoded.
+pub(crate) struct Unescaped {
     pub(crate) text: Vec<u8>,
-    /// Where each byte begins in what was read, and where the last ends.
+    /// Source position of each decoded byte, and the end of the last.
     places: Vec<usize>,
 }
 
-impl Reading {
-    /// Of the run of visible characters whose first spelled sign stands at a place; nothing when no token could begin there.
+impl Unescaped {
+    /// Decodes the run of visible characters whose first escape is at `sign`; `None` if no token can begin there.
     pub(crate) fn around(view: &[u8], sign: usize) -> Option<Self> {
-        // `\\u005f`: a text of JSON inside of another.
+        // `\\u005f`: a JSON string inside another.
         let sign = sign - usize::from(at(view, sign) == b'\\' && before(view, sign) == b'\\');
-        let start = run_back(view, sign, sign.saturating_sub(HEAD), is_token);
-        if sign - start < LEAST_HEAD {
+        let start = run_start(view, sign, sign.saturating_sub(MAX_HEAD_BYTES), is_token);
+        if sign - start < MIN_HEAD_BYTES {
             return None;
         }
         let (mut text, mut places, mut place) = (Vec::new(), vec![start], start);
@@ -79,7 +80,7 @@ impl Reading {
             if byte <= b' ' || matches!(byte, 0x7f | b'"' | b'\'' | b'`' | b'<' | b'>') {
                 break;
             }
-            let (byte, width) = unit(view, place).unwrap_or((byte, 1));
+            let (byte, width) = decode_escape(view, place).unwrap_or((byte, 1));
             text.push(byte);
             place += width;
             places.push(place);
@@ -87,39 +88,39 @@ impl Reading {
         Some(Self { text, places })
     }
 
-    /// Where a part of it stands in what was read.
-    pub(crate) fn place(&self, (start, end): (usize, usize)) -> Option<(usize, usize)> {
+    /// Maps a range of the decoded text back to the source.
+    pub(crate) fn source_span(&self, (start, end): (usize, usize)) -> Option<(usize, usize)> {
         Some((*self.places.get(start)?, *self.places.get(end)?))
     }
 
-    /// Where it ends in what was read.
-    pub(crate) fn end(&self) -> usize {
+    /// Where the word ends in the source.
+    pub(crate) fn source_end(&self) -> usize {
         self.places.last().copied().unwrap_or(0)
     }
 }
 
-/// What stands at a place when that is an escape of a visible character, and how long it is.
-fn unit(text: &[u8], place: usize) -> Option<(u8, usize)> {
-    let tail = part(text, place, place + LONGEST);
+/// Decodes the escaped visible character at a position; returns it with the length of the escape.
+fn decode_escape(text: &[u8], place: usize) -> Option<(u8, usize)> {
+    let tail = slice(text, place, place + MAX_ESCAPE_BYTES);
     let number = |from: usize, to: usize, radix: u32| {
         let digits = std::str::from_utf8(tail.get(from..to)?).ok()?;
         let value = u8::from_str_radix(digits, radix).ok()?;
         (value.is_ascii_graphic() && !digits.starts_with('+')).then_some(value)
     };
     let entity = |from: usize, radix: u32| {
-        let end = run(tail, from, from + 3, |byte| byte.is_ascii_hexdigit());
+        let end = run_end(tail, from, from + 3, |byte| byte.is_ascii_hexdigit());
         Some((number(from, end, radix)?, (at(tail, end) == b';').then_some(end + 1)?))
     };
     let hex = |from: usize| Some((number(from, from + 2, 16)?, from + 2));
     match at(tail, 0) {
-        b'%' if begins(tail, b"%25") => hex(3).or(Some((b'%', 3))),
+        b'%' if starts_with_ignoring_case(tail, b"%25") => hex(3).or(Some((b'%', 3))),
         b'%' => hex(1),
-        b'\\' if begins(tail, b"\\\\u00") => hex(5),
-        b'\\' if begins(tail, b"\\u00") => hex(4),
-        b'\\' if begins(tail, b"\\x") => hex(2),
+        b'\\' if starts_with_ignoring_case(tail, b"\\\\u00") => hex(5),
+        b'\\' if starts_with_ignoring_case(tail, b"\\u00") => hex(4),
+        b'\\' if starts_with_ignoring_case(tail, b"\\x") => hex(2),
         b'\\' if rest(tail, 1).starts_with(b"/") => Some((b'/', 2)),
-        b'&' if begins(tail, b"&#x") => entity(3, 16),
-        b'&' if begins(tail, b"&#") => entity(2, 10),
+        b'&' if starts_with_ignoring_case(tail, b"&#x") => entity(3, 16),
+        b'&' if starts_with_ignoring_case(tail, b"&#") => entity(2, 10),
         _ => None,
     }
 }
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_begins_behind_an_escape_and_behind_a_colour() {
+    fn a_word_begins_after_an_escape_or_a_colour_sequence() {
         for text in [
             "\\n",
             "a\\t",
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spelled_is_read_and_its_places_are_kept() {
+    fn escapes_are_decoded_and_positions_map_back() {
         for text in [
             "x ab%5Fcd%2De",
             "x ab\\u005fcd\\u002De",
@@ -163,13 +164,13 @@ mod tests {
         ] {
             let text = format!("{text} more");
             let sign = text.find(['%', '\\', '&']).unwrap();
-            let read = Reading::around(text.as_bytes(), sign).unwrap();
+            let read = Unescaped::around(text.as_bytes(), sign).unwrap();
             assert_eq!(read.text, b"ab_cd-e", "{text}");
-            assert_eq!(read.place((0, 7)), Some((2, text.len() - 5)), "{text}");
-            assert_eq!(read.end(), text.len() - 5);
+            assert_eq!(read.source_span((0, 7)), Some((2, text.len() - 5)), "{text}");
+            assert_eq!(read.source_end(), text.len() - 5);
         }
-        assert!(Reading::around(b"\"%2d:%2d\"", 1).is_none());
-        let read = Reading::around(b"ab%5Fc%0a%+1\\u00zz%2", 2).unwrap();
+        assert!(Unescaped::around(b"\"%2d:%2d\"", 1).is_none());
+        let read = Unescaped::around(b"ab%5Fc%0a%+1\\u00zz%2", 2).unwrap();
         assert_eq!(read.text, b"ab_c%0a%+1\\u00zz%2");
     }
 }

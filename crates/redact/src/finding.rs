@@ -1,20 +1,20 @@
-//! Findings, and how several become one: overlapping ones are merged, the longest gives kind and fingerprint.
+//! Findings, and how overlapping ones are merged into one: the longest gives kind and fingerprint.
 
-use crate::placeholder::Print;
+use crate::placeholder::Fingerprint;
 
-/// Why something is held for a secret, strongest first.
+/// Which detection layer found a secret, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Layer {
-    /// A value that is known.
+pub enum DetectionLayer {
+    /// A known value.
     Known,
-    /// A form that only secrets have: a token's mark, a private key.
+    /// A format that only secrets have: a token's prefix, a private key.
     Form,
-    /// What surrounds it: an assignment, an address with a password, a header.
+    /// What surrounds it: an assignment, a URL with a password, a header.
     Context,
 }
 
-impl Layer {
-    /// In a word.
+impl DetectionLayer {
+    /// The word for reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,28 +27,28 @@ impl Layer {
 
 /// A secret in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The byte where it begins.
+pub struct SecretFinding {
+    /// Offset of its first byte.
     pub start: u64,
-    /// The byte after its last.
+    /// Offset after its last byte.
     pub end: u64,
-    /// Its kind.
+    /// Its kind, as in the placeholder.
     pub kind: String,
     /// Its fingerprint.
-    pub print: Print,
-    /// Why.
-    pub layer: Layer,
+    pub fingerprint: Fingerprint,
+    /// The layer that found it.
+    pub layer: DetectionLayer,
 }
 
-/// The same while a text is looked at; places count in the buffer.
+/// A finding during a scan. Positions are offsets into the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) kind: u16,
-    pub(crate) layer: Layer,
-    /// Known values bring theirs along.
-    pub(crate) print: Option<Print>,
+    pub(crate) layer: DetectionLayer,
+    /// Set for known values: the fingerprint of the plain value.
+    pub(crate) fingerprint: Option<Fingerprint>,
 }
 
 impl Span {
@@ -56,7 +56,7 @@ impl Span {
         self.end - self.start
     }
 
-    /// Which of two says what the whole is.
+    /// Which of two spans gives the cluster its kind.
     fn outweighs(&self, other: &Self) -> bool {
         let rank = |span: &Self| {
             (span.len(), std::cmp::Reverse(span.layer), std::cmp::Reverse((span.start, span.kind)))
@@ -65,19 +65,19 @@ impl Span {
     }
 }
 
-/// Spans that overlap, as one.
+/// Overlapping spans, merged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cluster {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// The longest of them.
+    /// The longest of the spans.
     pub(crate) main: Span,
 }
 
-/// A cluster that has grown so long takes nothing in any more.
+/// Length in bytes from which a cluster absorbs no further spans.
 pub(crate) const LONGEST_CLUSTER: usize = 1 << 16;
 
-/// Merges spans in the order of their beginnings.
+/// Merges spans, in order of their start.
 pub(crate) fn merge(mut spans: Vec<Span>) -> Vec<Cluster> {
     spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end), span.layer, span.kind));
     let mut clusters: Vec<Cluster> = Vec::new();
@@ -85,7 +85,9 @@ pub(crate) fn merge(mut spans: Vec<Span>) -> Vec<Cluster> {
         match clusters.last_mut() {
             Some(last)
                 if span.start < last.end
-                    || (span.start == last.end && span.print.is_some() && span.print == last.main.print) =>
+                    || (span.start == last.end
+                        && span.fingerprint.is_some()
+                        && span.fingerprint == last.main.fingerprint) =>
             {
                 if span.end <= last.end || last.end - last.start < LONGEST_CLUSTER {
                     last.end = last.end.max(span.end);

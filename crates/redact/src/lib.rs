@@ -1,50 +1,52 @@
-//! Finding and replacing secrets in text and in streams. Each becomes `[REDACTED:<kind>:<8 hex>]`, where the digits are a
-//! fingerprint keyed by the installation.
+//! Finds and replaces secrets in texts and streams. Each secret becomes `[REDACTED:<kind>:<8 hex>]`, where the digits
+//! are a fingerprint keyed by the installation.
 //!
-//! Layers, strongest first: values that are known, in any usual encoding; forms that only secrets have (a token's mark, a
-//! private key); contexts (an assignment, an address with a password, a header), and entropy only inside a context.
-//! How it goes: a table of groups of four bytes dismisses nearly every place at one look (`grams.rs`); what remains is
-//! compared with the anchors, and only there a regular expression or a parser runs (`pass.rs`).
+//! Detection layers, strongest first: known values, in any usual encoding; formats that only secrets have (a token's
+//! prefix, a private key); contexts (an assignment, a URL with a password, a header). Entropy counts only inside a
+//! context.
+//! Control flow: a hash table of four-byte groups rejects nearly every position with one lookup (`prefilter.rs`); the
+//! remaining positions are compared with the anchors, and a regular expression or a parser runs only where an anchor
+//! matches (`scan_pass.rs`).
 //!
-//! Deliberately not here: files, the environment (both are handed in), the network (never), and letting a secret
-//! back in.
+//! Deliberately not here: file and environment access (the caller passes both in), network access (never), and any way
+//! to restore a redacted secret.
 
+mod assignment;
 mod bytes;
-mod command;
-mod context;
-mod cut;
-mod ending;
+mod candidates;
+mod classify;
+mod command_line;
+mod cut_edges;
+mod encodings;
 mod environment;
 mod escape;
-mod fault;
 mod finding;
-mod forms;
-mod found;
-mod gate;
-mod grams;
 mod header;
-mod import;
-mod judge;
 mod known;
-mod live;
-mod manifest;
-mod names;
-mod pass;
+mod kubernetes_secret;
+mod open_ended;
 mod pem;
 mod placeholder;
+mod precheck;
+mod prefilter;
 mod redactor;
+mod rule_error;
+mod rule_import;
 mod rules;
-mod secret;
+mod scan_pass;
+mod scanner;
+mod secret_bytes;
+mod secret_names;
 mod stream;
-mod token;
+mod token_rules;
 mod url;
 
 pub use environment::{secrets_inside, secrets_of};
-pub use fault::RuleFault;
-pub use finding::{Finding, Layer};
-pub use known::{KnownValue, LEAST_VALUE};
-pub use placeholder::Print;
+pub use finding::{DetectionLayer, SecretFinding};
+pub use known::{KnownValue, MIN_KNOWN_VALUE_BYTES};
+pub use placeholder::Fingerprint;
 pub use redactor::Redactor;
-pub use rules::Rules;
-pub use secret::Secret;
-pub use stream::{HELD, LONGEST_HELD, Stream};
+pub use rule_error::RuleError;
+pub use rules::RuleSet;
+pub use secret_bytes::SecretBytes;
+pub use stream::{HELD_BYTES, MAX_HELD_BYTES, RedactStream};

@@ -1,218 +1,237 @@
-//! The redactor: rules, known values and the installation's key. Cheap to clone; values are exchanged while it works.
+//! The redactor: rules, known values and the installation's key. Cheap to clone; known values can be replaced while it
+//! is in use.
 
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use vambrace_core::redacted::{Masked, Redact, RedactError, Secret};
+use vambrace_core::redacted::{Redact, RedactError, RedactOutput, SecretSpan};
 
-use crate::bytes::{part, rest};
-use crate::context::Given;
-use crate::cut;
-use crate::finding::{Cluster, Finding};
-use crate::judge::{Standing, is_secret};
-use crate::known::{KnownValue, LEAST_VALUE, SHORTEST_VALUE};
-use crate::live::Live;
-use crate::names::promise;
-use crate::pass::{Pass, Where};
-use crate::placeholder::{self, Key, Print};
-use crate::rules::Rules;
-use crate::stream::{LOOKS, Stream, finding, print_of};
+use crate::assignment::Separator;
+use crate::bytes::{rest, slice};
+use crate::classify::{ValueContext, is_secret};
+use crate::cut_edges;
+use crate::finding::{Cluster, SecretFinding};
+use crate::known::{KnownValue, MIN_KNOWN_VALUE_BYTES, MIN_SEARCHABLE_BYTES};
+use crate::placeholder::{self, Fingerprint, FingerprintKey};
+use crate::rules::RuleSet;
+use crate::scan_pass::{ScanPass, ScanScope};
+use crate::scanner::Scanner;
+use crate::secret_names::name_hint;
+use crate::stream::{RedactStream, SCAN_PASSES, finding, fingerprint_of};
 
 /// Finds and replaces secrets.
 #[derive(Clone)]
 pub struct Redactor {
-    shared: Arc<Shared>,
+    inner: Arc<RedactorInner>,
 }
 
-struct Shared {
-    rules: Arc<Rules>,
-    key: Key,
+struct RedactorInner {
+    rules: Arc<RuleSet>,
+    key: FingerprintKey,
     not_secret: Vec<Vec<u8>>,
-    /// Shorter values are not looked for.
-    least: usize,
-    live: RwLock<Arc<Live>>,
+    /// Minimum length of a known value, in bytes; shorter values are ignored.
+    min_length: usize,
+    scanner: RwLock<Arc<Scanner>>,
 }
 
 impl std::fmt::Debug for Redactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Redactor").field("rules", &self.shared.rules.count()).finish_non_exhaustive()
+        f.debug_struct("Redactor").field("rules", &self.inner.rules.count()).finish_non_exhaustive()
     }
 }
 
 impl Redactor {
-    /// From rules, known values, texts that are no secrets whatever they look like, and the installation's key.
+    /// Builds a redactor from rules, known values, texts that are never secrets whatever they look like, and the
+    /// installation's key.
     #[must_use]
-    pub fn new(rules: Rules, values: &[KnownValue], not_secret: &[String], key: &[u8; 32]) -> Self {
-        Self::with_least(rules, values, not_secret, LEAST_VALUE, key)
+    pub fn new(rules: RuleSet, values: &[KnownValue], not_secret: &[String], key: &[u8; 32]) -> Self {
+        Self::with_min_length(rules, values, not_secret, MIN_KNOWN_VALUE_BYTES, key)
     }
 
-    /// The same with another least length of a value that is looked for.
+    /// Like [`Redactor::new`], with another minimum length for known values, in bytes.
     #[must_use]
-    pub fn with_least(
-        rules: Rules,
+    pub fn with_min_length(
+        rules: RuleSet,
         values: &[KnownValue],
         not_secret: &[String],
-        least: usize,
+        min_length: usize,
         key: &[u8; 32],
     ) -> Self {
-        let (rules, key, least) = (Arc::new(rules), Key::new(key), least.max(SHORTEST_VALUE));
+        let (rules, key, min_length) =
+            (Arc::new(rules), FingerprintKey::new(key), min_length.max(MIN_SEARCHABLE_BYTES));
         let not_secret: Vec<Vec<u8>> = not_secret.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let usable = usable(values, &not_secret, least);
-        let live = RwLock::new(Arc::new(Live::new(Arc::clone(&rules), &usable, &key)));
-        Self { shared: Arc::new(Shared { rules, key, not_secret, least, live }) }
+        let usable = usable_values(values, &not_secret, min_length);
+        let scanner = RwLock::new(Arc::new(Scanner::new(Arc::clone(&rules), &usable, &key)));
+        Self { inner: Arc::new(RedactorInner { rules, key, not_secret, min_length, scanner }) }
     }
 
-    /// Exchanges the known values. Texts and streams under way see the new ones from their next piece on.
-    pub fn exchange(&self, values: &[KnownValue]) {
-        let shared = &self.shared;
-        let usable = usable(values, &shared.not_secret, shared.least);
-        let live = Live::new(Arc::clone(&shared.rules), &usable, &shared.key);
-        *shared.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+    /// Replaces the known values. Texts and streams in progress use the new ones from their next chunk on.
+    pub fn replace_known_values(&self, values: &[KnownValue]) {
+        let inner = &self.inner;
+        let usable = usable_values(values, &inner.not_secret, inner.min_length);
+        let scanner = Scanner::new(Arc::clone(&inner.rules), &usable, &inner.key);
+        *inner.scanner.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(scanner);
     }
 
-    pub(crate) fn live(&self) -> Arc<Live> {
-        Arc::clone(&self.shared.live.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn scanner(&self) -> Arc<Scanner> {
+        Arc::clone(&self.inner.scanner.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn print(&self, secret: &[u8]) -> Print {
-        self.shared.key.print(secret)
+    pub(crate) fn fingerprint(&self, secret: &[u8]) -> Fingerprint {
+        self.inner.key.fingerprint(secret)
     }
 
-    /// Whether a finding is one of the texts that are no secrets.
+    /// Whether a finding is one of the texts that are never secrets.
     pub(crate) fn is_allowed(&self, text: &[u8], cluster: &Cluster) -> bool {
-        let found = part(text, cluster.start, cluster.end);
-        self.shared.not_secret.iter().any(|allowed| allowed == found)
+        let found = slice(text, cluster.start, cluster.end);
+        self.inner.not_secret.iter().any(|allowed| allowed == found)
     }
 
-    /// A stream of its own.
+    /// Starts a new stream.
     #[must_use]
-    pub fn stream(&self) -> Stream {
-        Stream::new(self.clone())
+    pub fn stream(&self) -> RedactStream {
+        RedactStream::new(self.clone())
     }
 
-    /// Replaces every secret in a text of bytes; the number of replacements beside it.
+    /// Replaces every secret in `text` and returns the result with the number of replacements.
     pub fn redact_bytes<'a>(&self, text: &'a [u8]) -> Result<(Cow<'a, [u8]>, u32), RedactError> {
-        let live = self.live();
+        let scanner = self.scanner();
         let mut clean = Cow::Borrowed(text);
         let mut count = 0;
-        for n in 0..LOOKS {
-            let reach = if n == 0 { Where::All } else { Where::AroundPlaceholders };
-            let (clusters, marked) = self.look(&live, &clean, reach)?;
+        for n in 0..SCAN_PASSES {
+            let scope = if n == 0 { ScanScope::All } else { ScanScope::AroundPlaceholders };
+            let (clusters, marked) = self.scan(&scanner, &clean, scope)?;
             if clusters.is_empty() && (n > 0 || !marked) {
                 break;
             }
             count += clusters.len();
             if !clusters.is_empty() {
-                clean = Cow::Owned(self.replaced(&live, &clean, &clusters));
+                clean = Cow::Owned(self.with_placeholders(&scanner, &clean, &clusters));
             }
         }
         Ok((clean, u32::try_from(count).unwrap_or(u32::MAX)))
     }
 
-    /// The secrets in a text, with their places.
-    pub fn findings(&self, text: &[u8]) -> Result<Vec<Finding>, RedactError> {
-        let live = self.live();
-        let (clusters, _) = self.look(&live, text, Where::All)?;
-        Ok(clusters.iter().map(|cluster| finding(&live, cluster, print_of(self, text, cluster), 0)).collect())
+    /// Returns the secrets in a text, with their positions.
+    pub fn findings(&self, text: &[u8]) -> Result<Vec<SecretFinding>, RedactError> {
+        let scanner = self.scanner();
+        let (clusters, _) = self.scan(&scanner, text, ScanScope::All)?;
+        Ok(clusters
+            .iter()
+            .map(|cluster| finding(&scanner, cluster, fingerprint_of(self, text, cluster), 0))
+            .collect())
     }
 
-    /// What is found, and whether the text holds what a placeholder begins with.
-    fn look(&self, live: &Live, text: &[u8], reach: Where) -> Result<(Vec<Cluster>, bool), RedactError> {
-        let mut pass = Pass::new(reach);
-        pass.advance(live, text, true).map_err(RedactError)?;
-        let marked = pass.met_mark();
+    /// Returns the clusters that were found, and whether the text holds the start of a placeholder.
+    fn scan(
+        &self,
+        scanner: &Scanner,
+        text: &[u8],
+        scope: ScanScope,
+    ) -> Result<(Vec<Cluster>, bool), RedactError> {
+        let mut pass = ScanPass::new(scope);
+        pass.advance(scanner, text, true).map_err(RedactError)?;
+        let marked = pass.saw_placeholder_start();
         let (mut clusters, _) = pass.settle(text, true);
         clusters.retain(|cluster| !self.is_allowed(text, cluster));
         Ok((clusters, marked))
     }
 
-    pub(crate) fn replaced(&self, live: &Live, text: &[u8], clusters: &[Cluster]) -> Vec<u8> {
+    pub(crate) fn with_placeholders(&self, scanner: &Scanner, text: &[u8], clusters: &[Cluster]) -> Vec<u8> {
         let mut out = Vec::with_capacity(text.len() + clusters.len() * 16);
         let mut from = 0;
         for cluster in clusters {
-            out.extend_from_slice(part(text, from, cluster.start));
-            placeholder::write(&mut out, live.name(cluster.main.kind), print_of(self, text, cluster));
+            out.extend_from_slice(slice(text, from, cluster.start));
+            placeholder::write(
+                &mut out,
+                scanner.name(cluster.main.kind),
+                fingerprint_of(self, text, cluster),
+            );
             from = cluster.end;
         }
         out.extend_from_slice(rest(text, from));
         out
     }
 
-    /// The value of a field whose name is known: what the name promises counts too.
-    fn named(&self, name: &str, text: &str) -> bool {
-        let standing = Standing {
+    /// Whether the value of a field is a secret, given the hint in the field's name.
+    fn is_secret_field(&self, name: &str, text: &str) -> bool {
+        let context = ValueContext {
             quoted: true,
-            given: Given::Equals,
-            own_line: true,
-            listed: false,
-            capitals: false,
-            last: true,
+            separator: Separator::Equals,
+            starts_line: true,
+            in_list: false,
+            uppercase_name: false,
+            keyword_last: true,
         };
-        promise(name.as_bytes()).is_some_and(|promise| is_secret(promise, text.as_bytes(), standing))
+        name_hint(name.as_bytes()).is_some_and(|hint| is_secret(hint, text.as_bytes(), context))
     }
 }
 
 impl Redact for Redactor {
-    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
+    fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
         let (clean, count) = self.redact_bytes(text.as_bytes())?;
         match clean {
-            Cow::Borrowed(_) => Ok(Masked { text: Cow::Borrowed(text), count }),
-            Cow::Owned(bytes) => Ok(Masked { text: Cow::Owned(to_text(bytes)?), count }),
+            Cow::Borrowed(_) => Ok(RedactOutput { text: Cow::Borrowed(text), count }),
+            Cow::Owned(bytes) => Ok(RedactOutput { text: Cow::Owned(to_text(bytes)?), count }),
         }
     }
 
-    fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<Masked<'a>, RedactError> {
+    fn redact_named<'a>(&self, name: &str, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
         let masked = self.redact(text)?;
         if masked.count > 0
             || text.len() < 4
-            || !self.named(name, text)
-            || self.shared.not_secret.iter().any(|allowed| allowed == text.as_bytes())
+            || !self.is_secret_field(name, text)
+            || self.inner.not_secret.iter().any(|allowed| allowed == text.as_bytes())
         {
             return Ok(masked);
         }
         let mut out = Vec::new();
         placeholder::write(
             &mut out,
-            self.shared.rules.name(self.shared.rules.kinds.secret),
-            self.print(text.as_bytes()),
+            self.inner.rules.name(self.inner.rules.kinds.secret),
+            self.fingerprint(text.as_bytes()),
         );
-        Ok(Masked { text: Cow::Owned(to_text(out)?), count: 1 })
+        Ok(RedactOutput { text: Cow::Owned(to_text(out)?), count: 1 })
     }
 
-    fn redact_cut<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
-        let live = self.live();
-        let edges = cut::edges(&live, text.as_bytes()).map_err(RedactError)?;
+    fn redact_cut<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
+        let scanner = self.scanner();
+        let edges = cut_edges::edges(&scanner, text.as_bytes()).map_err(RedactError)?;
         if edges.is_empty() {
             return self.redact(text);
         }
-        let edged = to_text(self.replaced(&live, text.as_bytes(), &crate::finding::merge(edges.clone())))?;
+        let edged = to_text(self.with_placeholders(
+            &scanner,
+            text.as_bytes(),
+            &crate::finding::merge(edges.clone()),
+        ))?;
         let masked = self.redact(&edged)?;
         let count = masked.count + u32::try_from(edges.len()).unwrap_or(u32::MAX);
-        Ok(Masked { text: Cow::Owned(masked.text.into_owned()), count })
+        Ok(RedactOutput { text: Cow::Owned(masked.text.into_owned()), count })
     }
 
-    fn secrets(&self, text: &str) -> Result<Vec<Secret>, RedactError> {
-        let live = self.live();
-        let (clusters, _) = self.look(&live, text.as_bytes(), Where::All)?;
+    fn secrets(&self, text: &str) -> Result<Vec<SecretSpan>, RedactError> {
+        let scanner = self.scanner();
+        let (clusters, _) = self.scan(&scanner, text.as_bytes(), ScanScope::All)?;
         let secret = |cluster: &Cluster| {
-            let mut mark = Vec::new();
-            let print = print_of(self, text.as_bytes(), cluster);
-            placeholder::write(&mut mark, live.name(cluster.main.kind), print);
-            Ok(Secret { span: cluster.start..cluster.end, mark: to_text(mark)? })
+            let mut text_of_placeholder = Vec::new();
+            let fingerprint = fingerprint_of(self, text.as_bytes(), cluster);
+            placeholder::write(&mut text_of_placeholder, scanner.name(cluster.main.kind), fingerprint);
+            Ok(SecretSpan { span: cluster.start..cluster.end, placeholder: to_text(text_of_placeholder)? })
         };
         clusters.iter().map(secret).collect()
     }
 }
 
 fn to_text(bytes: Vec<u8>) -> Result<String, RedactError> {
-    String::from_utf8(bytes).map_err(|_| RedactError("a replacement cut a character".to_owned()))
+    String::from_utf8(bytes).map_err(|_| RedactError("a replacement split a UTF-8 character".to_owned()))
 }
 
-/// Values that can be looked for: long enough, and not among those that are no secrets.
-fn usable(values: &[KnownValue], not_secret: &[Vec<u8>], least: usize) -> Vec<KnownValue> {
+/// Keeps the values that can be searched for: long enough, and not in the list of texts that are never secrets.
+fn usable_values(values: &[KnownValue], not_secret: &[Vec<u8>], min_length: usize) -> Vec<KnownValue> {
     let fits = |value: &&KnownValue| {
         let bytes = value.value.expose().trim_ascii();
-        bytes.len() >= least && !not_secret.iter().any(|allowed| allowed == bytes)
+        bytes.len() >= min_length && !not_secret.iter().any(|allowed| allowed == bytes)
     };
     values.iter().filter(fits).cloned().collect()
 }

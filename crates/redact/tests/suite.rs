@@ -1,26 +1,26 @@
-//! The redactor from outside: texts and streams in, clean ones out.
+//! The public interface of the redactor: texts and streams in, redacted ones out.
 #![expect(
     clippy::string_slice,
     clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "tests cut the texts they have made, and fail by panicking"
+    reason = "tests slice strings that they created, and fail by panicking"
 )]
 
 #[path = "suite/attacks.rs"]
 mod attacks;
-#[path = "suite/drawn.rs"]
-mod drawn;
 #[path = "suite/exactness.rs"]
 mod exactness;
+#[path = "suite/fixtures.rs"]
+mod fixtures;
 #[path = "suite/fuzz.rs"]
 mod fuzz;
-#[path = "suite/given.rs"]
-mod given;
 #[path = "suite/import.rs"]
 mod import;
 #[path = "suite/known.rs"]
 mod known;
+#[path = "suite/random_values.rs"]
+mod random_values;
 #[path = "suite/streams.rs"]
 mod streams;
 #[path = "suite/vectors.rs"]

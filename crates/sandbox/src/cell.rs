@@ -1,25 +1,25 @@
-//! The inside: a process of its own per run, made by a stage of the launcher, that builds the walls around itself and
-//! then starts the program. Everything here runs in a process with one thread.
+//! The cell: one process per run, forked by a zygote of the launcher, that confines itself and then starts the
+//! program. All code here runs in a process with one thread.
 //!
-//! The order of work: what is the same for every run was made by the stage (`template`, `stock`), then what needs no
-//! order (`shell`), then the order is waited for, then what it asks for (`dress`), then the privileges go (`confine`).
-//! So a cell can be made before anybody needs it.
+//! Sequence: the zygote has prepared what all runs share (`base_image`, `prebuilt`); the cell builds what is
+//! independent of the run (`root_skeleton`), waits for its run request, mounts what it asks for (`mounts`), and drops
+//! its privileges (`confine`). So a cell can be made before a run needs it.
 //!
-//! **Invariants.** The program is started by a child whose every privilege is gone; a step that fails ends the cell
-//! and is told by name; nothing of the broker's descriptors is inherited.
+//! **Invariants.** A child without any privilege starts the program; a step that fails ends the cell and is reported
+//! by name; no descriptor of the broker is inherited.
 
+mod base_image;
 mod confine;
-mod count;
-mod dress;
-mod keeper;
-mod meter;
+mod init;
+mod landlock_rules;
+mod mounts;
+mod prebuilt;
+mod prefault;
+mod process_count;
 mod program;
-mod rehearsal;
-mod rules;
-mod shell;
-mod stock;
-mod template;
-mod watch;
+mod root_skeleton;
+mod subreaper;
+mod usage;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -27,146 +27,153 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::fault::{Named as _, Step};
-use crate::spec::{Limits, Network};
+use crate::error::{FailedStep, StepContext as _};
+use crate::spec::{NetworkMode, RunLimits};
 use crate::sys::{capability, message, process};
-use crate::wire::{self, Expected, Go, Identity, Order, Report};
+use crate::wire::{self, CellStart, ExpectedFilter, RunIdentity, RunReport, RunRequest};
 
-pub(crate) use confine::{landlock_abi, landlock_lacks, take};
-pub(crate) use count::running;
-pub(crate) use keeper::{end_strays, keep};
-use program::Program;
-pub(crate) use rules::{be_refused, readable};
-pub(crate) use shell::{NAMESPACES, Shell};
-pub(crate) use stock::Stock;
-pub(crate) use template::{SYSTEM, make as make_template, own_ids};
+pub(crate) use base_image::{SYSTEM_DIRS, make as make_base_image, write_own_id_maps};
+pub(crate) use confine::{landlock_abi, landlock_problem, take};
+pub(crate) use landlock_rules::{readable, trigger_denial};
+pub(crate) use prebuilt::Prebuilt;
+pub(crate) use process_count::count_user_processes;
+use program::ProgramProcess;
+pub(crate) use root_skeleton::{NAMESPACES, RootSkeleton};
+pub(crate) use subreaper::{kill_strays, run_subreaper};
 
-/// What whoever keeps a run waits for: TERM asks its tree to end, INT (without namespaces; from the launcher, or by its death)
-/// ends it. Blocked before it is made: a run may be asked to end before anybody waits for that, and the first process of a
-/// namespace does not hear what it neither blocks nor handles.
-pub(crate) const HEARD: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
+/// Signals that the first process of a run waits for: TERM asks its tree to end, INT (without namespaces; from the
+/// launcher, or by its death) kills it. Blocked before that process is forked: a run may be asked to end before
+/// anything waits for the signal, and the init of a pid namespace never receives signals that it neither blocks nor
+/// handles.
+pub(crate) const HANDLED_SIGNALS: &[Signal] = &[Signal::CHILD, Signal::TERM, Signal::INT];
 
-/// What came with an order.
-pub(crate) struct Errand {
-    pub(crate) order: Order,
-    pub(crate) go: Go,
+/// A run request with its descriptors, as received by the cell.
+pub(crate) struct CellRun {
+    pub(crate) request: RunRequest,
+    pub(crate) go: CellStart,
     pub(crate) report: OwnedFd,
     pub(crate) streams: [OwnedFd; 3],
-    pub(crate) ids: Option<Ids>,
+    pub(crate) ids: Option<IdMappings>,
 }
 
-/// What is known of a run before its order.
+/// What is known of a run before its request.
 #[derive(Clone, Copy)]
-pub(crate) struct MadeFor<'a> {
-    pub(crate) identity: Identity,
+pub(crate) struct CellParams<'a> {
+    pub(crate) identity: RunIdentity,
     pub(crate) proc: bool,
     pub(crate) home: &'a [u8],
-    /// What it will probably ask for.
-    pub(crate) expected: Option<Expected>,
+    /// The filter that it will probably need.
+    pub(crate) expected: Option<ExpectedFilter>,
 }
 
-/// How files look to an unprivileged user when the broker is root.
-pub(crate) struct Ids {
+/// Id maps that show files to an unprivileged user when the broker is root.
+pub(crate) struct IdMappings {
     pub(crate) of_owner: OwnedFd,
     pub(crate) of_root: OwnedFd,
 }
 
-/// Lives one run of tier full; never returns.
-pub(crate) fn live(channel: OwnedFd, made_for: &MadeFor<'_>, stock: Stock) -> ! {
-    let code = match run(channel, made_for, stock) {
+/// Runs one cell of the tiers with namespaces; never returns.
+pub(crate) fn run_cell(channel: OwnedFd, params: &CellParams<'_>, prebuilt: Prebuilt) -> ! {
+    let code = match run(channel, params, prebuilt) {
         Ok(()) => 0,
         Err(_) => 1,
     };
     process::leave(code)
 }
 
-fn run(channel: OwnedFd, made_for: &MadeFor<'_>, mut stock: Stock) -> Result<(), Errno> {
-    let MadeFor { identity, proc, home, expected } = *made_for;
+fn run(channel: OwnedFd, params: &CellParams<'_>, mut prebuilt: Prebuilt) -> Result<(), Errno> {
+    let CellParams { identity, proc, home, expected } = *params;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let ids = if identity.taken {
+    let ids = if identity.must_switch {
         Ok(())
     } else {
         capability::drop_bounding();
-        own_ids(identity, (identity.uid, identity.gid)).step("user namespace")
+        write_own_id_maps(identity, (identity.uid, identity.gid)).step("user namespace")
     };
-    let program = ids.and_then(|()| Program::make(identity, expected, &stock));
+    let program = ids.and_then(|()| ProgramProcess::make(identity, expected, &prebuilt));
     let built = program.and_then(|program| {
-        let mut shell = Shell::build(identity, proc, Limits::default().disk, home)?;
-        stock.furnish(std::path::Path::new(template::SITE), home);
-        if expected.is_some_and(|expected| expected.network == Network::Gated) {
-            // What fails here is tried again, and told, when there is an order.
-            shell.network = shell.lead_to_a_gate().ok();
+        let mut skeleton = RootSkeleton::build(identity, proc, RunLimits::default().disk, home)?;
+        prebuilt.add_run_paths(std::path::Path::new(base_image::ROOT_SITE), home);
+        if expected.is_some_and(|expected| expected.network == NetworkMode::Gated) {
+            // An error here is ignored; the run request tries again and reports it.
+            skeleton.network = skeleton.set_up_gated_network().ok();
         }
-        let root = shell.move_in()?;
-        Ok((program, shell, root))
+        let root = skeleton.pivot()?;
+        Ok((program, skeleton, root))
     });
-    rehearsal::rehearse(channel.as_fd());
-    // Where the launcher died before our death was tied to its, nothing comes.
-    let errand = Arc::new(receive(channel.as_fd())?);
-    let finished = built.and_then(|(program, mut shell, root)| {
-        program.announce(errand.report.as_fd())?;
-        let handles = shell.dress(&errand)?;
+    prefault::prefault(channel.as_fd());
+    // If the launcher died before the death signal was set, nothing arrives.
+    let run = Arc::new(receive(channel.as_fd())?);
+    let finished = built.and_then(|(program, mut skeleton, root)| {
+        program.send_listener(run.report.as_fd())?;
+        let handles = skeleton.mount_all(&run)?;
         if !handles.is_empty() {
             let lent: Vec<BorrowedFd<'_>> = handles.iter().map(OwnedFd::as_fd).collect();
-            tell(errand.report.as_fd(), &Report::Layers, &lent).step("report")?;
+            send_report(run.report.as_fd(), &RunReport::Layers, &lent).step("report")?;
         }
         drop(handles);
-        // From here on both run: this process allocates nothing until the other has left.
-        program.go(Arc::clone(&errand), stock, root);
-        // As long as the old root is there, the other waits for that, and can be stopped anywhere.
-        shell.leave_host(root).inspect_err(|_| program.stop())?;
-        if confine::give_up(identity).is_err() {
-            // Nothing can be told; the other goes with this one.
+        // From here on both processes run: this one allocates nothing until the other has left this memory.
+        program.go(Arc::clone(&run), prebuilt, root);
+        // As long as the old root exists, the other process waits for its removal, and can be killed at any point.
+        skeleton.detach_host_root(root).inspect_err(|_| program.stop())?;
+        if confine::drop_privileges(identity).is_err() {
+            // Nothing can be reported any more; the other process dies with this one.
             process::leave(1)
         }
         let program = program.begin();
-        // With the handles of the machine's own folders.
-        drop(shell);
-        watch::wait(program, &errand)
+        // Closes the handles of host directories.
+        drop(skeleton);
+        init::wait(program, &run)
     });
     if let Err(step) = finished {
-        let failed = Report::Failed { step: step.name.to_owned(), errno: step.errno.raw_os_error() };
-        tell(errand.report.as_fd(), &failed, &[])?;
+        let failed = RunReport::Failed { step: step.name.to_owned(), errno: step.errno.raw_os_error() };
+        send_report(run.report.as_fd(), &failed, &[])?;
     }
     Ok(())
 }
 
-/// Waits for the order.
-pub(crate) fn receive(channel: BorrowedFd<'_>) -> Result<Errand, Errno> {
+/// Waits for the run request.
+pub(crate) fn receive(channel: BorrowedFd<'_>) -> Result<CellRun, Errno> {
     let received = message::receive(channel)?;
-    let go: Go = wire::unpack(&received.bytes)?;
+    let go: CellStart = wire::unpack(&received.bytes)?;
     let mut handles = received.handles.into_iter();
     let mut next = || handles.next().ok_or(Errno::BADMSG);
-    let (order, report) = (next()?, next()?);
+    let (request, report) = (next()?, next()?);
     let streams = [next()?, next()?, next()?];
     let ids = match (handles.next(), handles.next()) {
-        (Some(of_owner), Some(of_root)) => Some(Ids { of_owner, of_root }),
+        (Some(of_owner), Some(of_root)) => Some(IdMappings { of_owner, of_root }),
         _ => None,
     };
-    Ok(Errand { order: wire::unpack_from(order)?, go, report, streams, ids })
+    Ok(CellRun { request: wire::unpack_from(request)?, go, report, streams, ids })
 }
 
-/// Says something to the broker.
-pub(crate) fn tell(report: BorrowedFd<'_>, what: &Report, handles: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+/// Sends a report to the broker.
+pub(crate) fn send_report(
+    report: BorrowedFd<'_>,
+    what: &RunReport,
+    handles: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
     message::send(report, &wire::pack(what)?, handles)
 }
 
-/// The child's part: become the program, or tell why not. `last` is done when nothing else is left to do.
+/// In the child: executes the program, or reports why not. `last` is called right before the exec.
 fn become_program(
-    errand: &Errand,
-    walls: crate::filter::Walls,
-    identity: Identity,
-    ready: confine::Ready,
-    stock: &mut Stock,
+    run: &CellRun,
+    confinement: crate::filter::Confinement,
+    identity: RunIdentity,
+    ready: confine::EarlyConfinement,
+    prebuilt: &mut Prebuilt,
     last: &dyn Fn(),
 ) -> ! {
-    let became = confine::confine(errand, walls, identity, ready, stock, last);
+    let became = confine::confine(run, confinement, identity, ready, prebuilt, last);
     let told = match became {
-        Ok(confine::NotBegun::Refused(errno)) => Report::NotStarted { errno: errno.raw_os_error() },
-        Ok(confine::NotBegun::Replaced) => Report::Replaced,
-        Err(Step { name, errno }) => Report::Failed { step: name.to_owned(), errno: errno.raw_os_error() },
+        Ok(confine::StartFailure::Refused(errno)) => RunReport::NotStarted { errno: errno.raw_os_error() },
+        Ok(confine::StartFailure::Replaced) => RunReport::Replaced,
+        Err(FailedStep { name, errno }) => {
+            RunReport::Failed { step: name.to_owned(), errno: errno.raw_os_error() }
+        }
     };
-    // Whoever waits sees the end of this process even when nobody listens any more.
-    let _ = tell(errand.report.as_fd(), &told, &[]);
+    // The parent sees this process end even if the broker no longer reads reports.
+    let _ = send_report(run.report.as_fd(), &told, &[]);
     process::leave(125)
 }

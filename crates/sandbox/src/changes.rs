@@ -1,20 +1,20 @@
 //! What a program changed in its view of the workspace.
 //!
-//! Names come from the upper layer, facts from comparing the merged view with the workspace itself: the overlay's own
-//! marks mislead (a rename carries the origin of another file, an opaque folder holds no whiteouts).
+//! Names come from the overlay's upper layer, metadata from comparing the merged view with the workspace itself: the
+//! overlay's own marks mislead (a rename carries the origin of another file, an opaque directory holds no whiteouts).
 //!
-//! **Invariant.** Nothing here writes. What must not be taken over is in `withheld`, with the reason, and never in
-//! `list`; of a file that is in both, its attributes or its other names are withheld.
+//! **Invariant.** Nothing here writes. What must not be written back is in `withheld`, with the reason, and never in
+//! `list`; if a file is in both, only its attributes or its other names are withheld.
 
 mod collect;
 mod diff;
-mod facts;
-mod folder;
-mod link;
+mod directory;
+mod git_config;
 mod listing;
+mod metadata;
+mod protected_targets;
 mod rename;
-mod repository;
-mod setting;
+mod symlink;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -24,58 +24,58 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::sys::mounting::open_within;
-use crate::task::Task;
+use crate::run_dirs::RunDirs;
+use crate::sys::mount::open_within;
 
-pub(crate) use collect::{Collect, collect};
+pub(crate) use collect::{CollectInput, collect};
 pub use diff::Diffs;
-pub(crate) use facts::digest;
-pub use facts::{EntryKind, Facts};
-pub use listing::Listing;
+pub use listing::ChangeListing;
+pub(crate) use metadata::digest;
+pub use metadata::{EntryMetadata, FileKind};
 
 /// What a program changed.
 #[derive(Debug, Clone)]
-pub struct Changes {
-    /// What can be taken over, by path.
-    pub list: Vec<Change>,
+pub struct RunChanges {
+    /// What can be written back, ordered by path.
+    pub list: Vec<EntryChange>,
     /// What cannot.
-    pub withheld: Vec<Withheld>,
+    pub withheld: Vec<WithheldChange>,
     pub(crate) base: Arc<OwnedFd>,
     pub(crate) view: Arc<OwnedFd>,
-    /// The folder that the view lies in, where it is one of the host; removed with the last of the changes.
-    pub(crate) _folder: Option<Arc<Task>>,
+    /// The host directory that contains the view, in tier no-userns; removed when the last clone is dropped.
+    pub(crate) _run_dirs: Option<Arc<RunDirs>>,
     /// When the run began (CLOCK_REALTIME, nanoseconds).
     pub(crate) since: i128,
 }
 
-/// One entry that is different.
+/// One changed file, directory or symlink.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct EntryChange {
     /// Relative to the workspace.
     pub path: PathBuf,
     /// What happened to it.
     pub kind: ChangeKind,
-    /// As it was in the workspace.
-    pub before: Option<Facts>,
-    /// As the program left it.
-    pub after: Option<Facts>,
+    /// As it is in the workspace; `None` if it does not exist there.
+    pub before: Option<EntryMetadata>,
+    /// As the program left it; `None` if it was deleted.
+    pub after: Option<EntryMetadata>,
 }
 
 /// What happened to an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was not there.
+    /// It did not exist.
     Created,
-    /// Its content is another, or it is something else than it was.
+    /// Its content or its type changed.
     Modified,
-    /// It is gone.
+    /// It no longer exists.
     Deleted,
     /// The same file under another name.
     Renamed {
         /// Relative to the workspace.
         from: PathBuf,
     },
-    /// Only who may do what with it.
+    /// Only its permission bits changed.
     Mode,
 }
 
@@ -93,48 +93,48 @@ impl ChangeKind {
     }
 }
 
-/// An entry that the program changed and that stays as it is.
+/// A change that is not written back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Withheld {
+pub struct WithheldChange {
     /// Relative to the workspace.
     pub path: PathBuf,
     /// Why.
-    pub why: Why,
+    pub why: WithheldReason,
 }
 
-/// Why a change is not taken over.
+/// Why a change is not written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// A secret's name.
+pub enum WithheldReason {
+    /// The name of a secret.
     Masked,
-    /// It would run or configure something without being asked.
+    /// It would run code or configure tools without the user's asking.
     Protected,
-    /// Mode `write` makes new files only.
+    /// Mode `write` creates new files only.
     Exists,
     /// A device, pipe or socket.
     Special,
-    /// A link that leads out of the workspace.
+    /// A symlink that leads out of the workspace.
     LeadsOutside,
     /// The program left it unreadable.
     Unreadable,
-    /// It was changed by somebody else while the program ran.
+    /// Another process changed it while the program ran.
     StaleBase,
-    /// A folder with something in it that stays.
+    /// A directory with an entry that is not deleted.
     NotEmpty,
     /// Another file system is mounted there, which the program did not see.
     Mounted,
-    /// What is in a build folder, such as the project's own dependencies.
-    BuildFolder,
-    /// Its path is longer than the kernel takes.
+    /// A build directory, such as the project's own dependencies, with everything in it.
+    BuildDirectory,
+    /// Its path is longer than the kernel accepts.
     TooDeep,
-    /// The file's other names: they keep its content, and its mode is theirs too.
+    /// The file's other hard links: they keep the old content, and its mode is theirs too.
     OtherNames,
-    /// Its extended attributes only: they stay, or are a new file's.
+    /// Its extended attributes only: the old ones stay, or a new file gets none.
     Attributes,
 }
 
-impl Why {
-    /// Its name, by which programs know it.
+impl WithheldReason {
+    /// The stable code for programs.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -147,7 +147,7 @@ impl Why {
             Self::StaleBase => "StaleBase",
             Self::NotEmpty => "NotEmpty",
             Self::Mounted => "Mounted",
-            Self::BuildFolder => "BuildFolder",
+            Self::BuildDirectory => "BuildFolder",
             Self::TooDeep => "TooDeep",
             Self::OtherNames => "OtherNames",
             Self::Attributes => "Attributes",
@@ -161,31 +161,31 @@ impl Why {
             Self::Masked => "secret name",
             Self::Protected => "protected name",
             Self::Exists => "exists already",
-            Self::Special => "neither file, folder nor link",
-            Self::LeadsOutside => "link out of the workspace",
+            Self::Special => "not a file, directory or symlink",
+            Self::LeadsOutside => "symlink out of the workspace",
             Self::Unreadable => "unreadable",
             Self::StaleBase => "changed meanwhile",
-            Self::NotEmpty => "something in it stays",
+            Self::NotEmpty => "not empty: some of its entries are not deleted",
             Self::Mounted => "another file system is mounted there",
-            Self::BuildFolder => "a build folder",
-            Self::TooDeep => "too deep: its path is too long",
-            Self::OtherNames => "its other names (hard links) stay as they were",
+            Self::BuildDirectory => "build directory",
+            Self::TooDeep => "path too long",
+            Self::OtherNames => "its other hard links keep the old content",
             Self::Attributes => "extended attributes",
         }
     }
 }
 
-impl Changes {
+impl RunChanges {
     /// Whether nothing was changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty() && self.withheld.is_empty()
     }
 
-    /// Whether some of it would be taken over, had nobody else changed the workspace meanwhile.
+    /// Whether a change is withheld because another process changed the workspace during the run.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.withheld.iter().any(|one| one.why == Why::StaleBase)
+        self.withheld.iter().any(|one| one.why == WithheldReason::StaleBase)
     }
 
     /// The file as it is in the workspace.
@@ -198,13 +198,13 @@ impl Changes {
         open(self.view.as_fd(), path)
     }
 
-    /// What of it is told where not everything is asked for: a bounded part.
+    /// A bounded part of the changes, for a report.
     #[must_use]
-    pub fn listing(&self) -> Listing<'_> {
-        Listing::of(&self.list, &self.withheld)
+    pub fn listing(&self) -> ChangeListing<'_> {
+        ChangeListing::of(&self.list, &self.withheld)
     }
 
-    /// The changes in words.
+    /// The changes as diffs.
     #[must_use]
     pub fn diffs(&self) -> Diffs<'_> {
         Diffs::of(self)

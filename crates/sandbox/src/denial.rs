@@ -1,59 +1,59 @@
-//! What was refused: the words of an event, and the list of a run's.
+//! What the sandbox denied: [`SandboxDenial`], and the deduplicated log of one run.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// More events than these tell nobody more.
-const MOST: usize = 500;
+/// Maximum number of denials that a run reports.
+const MAX_DENIALS: usize = 500;
 
-/// Something that was refused.
+/// One denied operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Denial {
+pub struct SandboxDenial {
     /// What was attempted.
-    pub operation: Operation,
-    /// On which path, as the program would call it; a system call's name where there is no path.
+    pub operation: DeniedOperation,
+    /// The path as the program sees it; the name of the system call if there is no path.
     pub path: PathBuf,
-    /// What refused it.
-    pub rule: Rule,
-    /// Landlock's own name of the right that was missing, where the kernel told it.
+    /// Why it was denied.
+    pub rule: DenialRule,
+    /// Landlock's name of the missing right, if the kernel reported it.
     pub right: Option<&'static str>,
-    /// Who says so.
-    pub source: Source,
-    /// How sure that is.
+    /// What reported it.
+    pub source: DenialSource,
+    /// How certain the report is.
     pub certainty: Certainty,
 }
 
 /// What was attempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// Asking whether it is there, and what it is.
+pub enum DeniedOperation {
+    /// Reading its metadata.
     Look,
     /// Opening for reading.
     Read,
-    /// Opening for writing, making, linking.
+    /// Opening for writing, creating, linking.
     Write,
-    /// Removing.
+    /// Deleting.
     Delete,
-    /// Giving it another name.
+    /// Renaming it.
     Move,
-    /// Giving its name to something else.
+    /// Renaming something else to its name.
     MoveTo,
     /// Starting a program.
     Execute,
-    /// A system call that is never allowed.
+    /// Making a system call that is never allowed.
     Call,
 }
 
-impl Operation {
-    /// Whether it is meant to change something.
+impl DeniedOperation {
+    /// Whether it changes something.
     #[must_use]
     pub fn changes(self) -> bool {
-        self == Self::Write || self.changes_folder()
+        self == Self::Write || self.changes_directory()
     }
 
-    /// Whether what it changes is the folder that the name lies in.
+    /// Whether it changes the directory that contains the name.
     #[must_use]
-    pub fn changes_folder(self) -> bool {
+    pub fn changes_directory(self) -> bool {
         matches!(self, Self::Delete | Self::Move | Self::MoveTo)
     }
 
@@ -73,22 +73,22 @@ impl Operation {
     }
 }
 
-/// What refused.
+/// Why an operation was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Rule {
-    /// The place is shown read-only.
+pub enum DenialRule {
+    /// The path is on a read-only mount.
     ReadOnly,
-    /// The path, or the right to it, is not among what was granted.
+    /// The path, or the right to it, was not granted.
     NotGranted,
-    /// The path exists on the machine and is not shown.
+    /// The path exists on the host and is not visible in the sandbox.
     NotShown,
-    /// A secret's name.
+    /// The name of a secret.
     Masked,
     /// The system call filter.
     Filter,
 }
 
-impl Rule {
+impl DenialRule {
     /// As shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -102,16 +102,16 @@ impl Rule {
     }
 }
 
-/// Who says so.
+/// What reported a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// The observer, which refused the call itself or saw what the kernel would say.
+pub enum DenialSource {
+    /// The observer, which denied the call itself or predicted the kernel's answer.
     Observer,
-    /// The kernel's record of what Landlock refused.
+    /// The kernel's audit record of a Landlock denial.
     Landlock,
 }
 
-impl Source {
+impl DenialSource {
     /// As shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -122,13 +122,13 @@ impl Source {
     }
 }
 
-/// How sure.
+/// How certain a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Certainty {
-    /// Who says so refused the call.
-    Refused,
-    /// The kernel was left to refuse it; what it met was looked up just before.
-    Seen,
+    /// The source denied the call itself.
+    Denied,
+    /// The call went on to the kernel; the observer looked the path up just before and predicts the denial.
+    Predicted,
 }
 
 impl Certainty {
@@ -136,58 +136,58 @@ impl Certainty {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Refused => "refused",
-            Self::Seen => "seen",
+            Self::Denied => "refused",
+            Self::Predicted => "seen",
         }
     }
 }
 
-/// The refusals of one run, each once.
+/// The denials of one run, each once.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    seen: HashSet<Denial>,
-    list: Vec<Denial>,
+pub(crate) struct DenialLog {
+    seen: HashSet<SandboxDenial>,
+    list: Vec<SandboxDenial>,
     /// Whether there were more.
-    more: bool,
-    /// Whether somebody still looks what a call is about.
-    looking: bool,
+    overflowed: bool,
+    /// Whether the observer thread is still inspecting a call.
+    inspecting: bool,
 }
 
-impl Told {
-    pub(crate) fn add(&mut self, denial: Denial) {
-        if self.list.len() >= MOST {
-            self.more |= !self.seen.contains(&denial);
+impl DenialLog {
+    pub(crate) fn add(&mut self, denial: SandboxDenial) {
+        if self.list.len() >= MAX_DENIALS {
+            self.overflowed |= !self.seen.contains(&denial);
         } else if self.seen.insert(denial.clone()) {
             self.list.push(denial);
         }
     }
 
-    /// Somebody asked, and nobody knows for what.
-    pub(crate) fn miss(&mut self) {
-        self.more = true;
+    /// Notes a call whose path could not be read: denials may be missing.
+    pub(crate) fn mark_missing(&mut self) {
+        self.overflowed = true;
     }
 
-    /// Of who may not come back.
-    pub(crate) fn looking(&mut self, looking: bool) {
-        self.looking = looking;
+    /// Set while the observer thread inspects a path: it may hang in a file system forever.
+    pub(crate) fn inspecting(&mut self, inspecting: bool) {
+        self.inspecting = inspecting;
     }
 
-    /// What was only seen, and did not stay so.
-    pub(crate) fn forget(&mut self, path: &Path, rule: Rule) {
+    /// Removes predicted denials of a path that is visible after all.
+    pub(crate) fn remove_predicted(&mut self, path: &Path, rule: DenialRule) {
         if self.list.iter().any(|one| one.rule == rule && one.path == path) {
             self.list.retain(|one| one.rule != rule || one.path != path);
             self.seen.retain(|one| one.rule != rule || one.path != path);
         }
     }
 
-    /// What the kernel says it refused. What the observer saw coming is told once: with its rule, as surely as the
-    /// kernel knows it.
-    pub(crate) fn confirm(&mut self, refused: Vec<Denial>) {
-        // A program may have called it by another name.
-        let real = |one: &Denial| one.path.canonicalize().unwrap_or_else(|_| one.path.clone());
+    /// Merges the kernel's records. A denial that the observer predicted is reported once: with the observer's rule and
+    /// the kernel's certainty.
+    pub(crate) fn confirm(&mut self, denied: Vec<SandboxDenial>) {
+        // The program may have used another name for the path.
+        let real = |one: &SandboxDenial| one.path.canonicalize().unwrap_or_else(|_| one.path.clone());
         let paths: Vec<Option<PathBuf>> =
-            self.list.iter().map(|one| (one.certainty == Certainty::Seen).then(|| real(one))).collect();
-        for denial in refused {
+            self.list.iter().map(|one| (one.certainty == Certainty::Predicted).then(|| real(one))).collect();
+        for denial in denied {
             let mut known = false;
             for (one, path) in self.list.iter_mut().zip(&paths) {
                 if path.as_ref() == Some(&denial.path) && one.operation == denial.operation {
@@ -202,60 +202,64 @@ impl Told {
     }
 
     /// The list, and whether there were more.
-    pub(crate) fn take(&mut self) -> (Vec<Denial>, bool) {
-        (std::mem::take(&mut self.list), self.more || self.looking)
+    pub(crate) fn take(&mut self) -> (Vec<SandboxDenial>, bool) {
+        (std::mem::take(&mut self.list), self.overflowed || self.inspecting)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Certainty, Denial, Operation, Rule, Source, Told};
+    use super::{Certainty, DenialLog, DenialRule, DenialSource, DeniedOperation, SandboxDenial};
 
     // Issue 6, 4
     #[test]
-    fn what_observer_and_kernel_both_tell_is_told_once() {
-        let seen = Denial {
-            operation: Operation::Read,
+    fn denial_of_observer_and_kernel_is_reported_once() {
+        let seen = SandboxDenial {
+            operation: DeniedOperation::Read,
             path: "/usr/../etc/hosts".into(),
-            rule: Rule::Masked,
+            rule: DenialRule::Masked,
             right: None,
-            source: Source::Observer,
-            certainty: Certainty::Seen,
+            source: DenialSource::Observer,
+            certainty: Certainty::Predicted,
         };
-        let refused = Denial {
+        let denied = SandboxDenial {
             path: "/etc/hosts".into(),
-            rule: Rule::NotGranted,
+            rule: DenialRule::NotGranted,
             right: Some("fs.read_file"),
-            source: Source::Landlock,
-            certainty: Certainty::Refused,
+            source: DenialSource::Landlock,
+            certainty: Certainty::Denied,
             ..seen.clone()
         };
-        let other = Denial { path: "/etc/group".into(), ..refused.clone() };
-        let written = Denial { operation: Operation::Write, right: Some("fs.write_file"), ..refused.clone() };
-        let mut told = Told::default();
-        told.add(seen.clone());
-        told.confirm(vec![refused.clone(), other.clone(), written.clone(), other.clone()]);
-        let both = Denial { path: seen.path, rule: Rule::Masked, ..refused };
-        assert_eq!(told.take(), (vec![both, other, written], false));
+        let other = SandboxDenial { path: "/etc/group".into(), ..denied.clone() };
+        let written = SandboxDenial {
+            operation: DeniedOperation::Write,
+            right: Some("fs.write_file"),
+            ..denied.clone()
+        };
+        let mut log = DenialLog::default();
+        log.add(seen.clone());
+        log.confirm(vec![denied.clone(), other.clone(), written.clone(), other.clone()]);
+        let both = SandboxDenial { path: seen.path, rule: DenialRule::Masked, ..denied };
+        assert_eq!(log.take(), (vec![both, other, written], false));
     }
 
     // Issue 6, 4: a flood hides nothing silently
     #[test]
-    fn more_than_are_kept_is_said() {
-        let one = |number: usize| Denial {
-            operation: Operation::Write,
+    fn overflow_of_the_denial_log_is_reported() {
+        let one = |number: usize| SandboxDenial {
+            operation: DeniedOperation::Write,
             path: format!("/{number}").into(),
-            rule: Rule::ReadOnly,
+            rule: DenialRule::ReadOnly,
             right: None,
-            source: Source::Observer,
-            certainty: Certainty::Refused,
+            source: DenialSource::Observer,
+            certainty: Certainty::Denied,
         };
-        let mut told = Told::default();
-        (0..super::MOST).for_each(|number| told.add(one(number)));
-        told.add(one(7));
-        assert!(!told.more, "the same again is no more");
-        told.add(one(super::MOST));
-        let (list, more) = told.take();
-        assert_eq!((list.len(), more), (super::MOST, true));
+        let mut log = DenialLog::default();
+        (0..super::MAX_DENIALS).for_each(|number| log.add(one(number)));
+        log.add(one(7));
+        assert!(!log.overflowed, "a repeated denial is not an overflow");
+        log.add(one(super::MAX_DENIALS));
+        let (list, overflowed) = log.take();
+        assert_eq!((list.len(), overflowed), (super::MAX_DENIALS, true));
     }
 }

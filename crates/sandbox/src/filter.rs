@@ -1,57 +1,59 @@
-//! The system calls that a confined program may not make, as a program for the kernel's filter machine.
+//! The seccomp filter: system calls that a confined program may not make, compiled to classic BPF.
 //!
-//! Denied by name, everything else allowed: compatible with what people run, and the namespaces and Landlock are the
-//! walls. What is here are the doors that lead around walls, into little-tested kernel code, or to other processes.
-//! The calls are laid out as a search tree, so an ordinary call passes about seven comparisons.
+//! A deny list: everything else is allowed, for compatibility, because namespaces and Landlock are the boundary.
+//! Denied are calls that lead around that boundary, into little-tested kernel code, or to other processes. The rules
+//! form a search tree over system call numbers, so an ordinary call takes about seven comparisons.
 //!
-//! `clone3`, `openat2` and `io_uring` cannot be judged (their arguments lie in memory); libraries fall back when they are
-//! told that the kernel does not have them.
+//! `clone3`, `openat2` and `io_uring` cannot be judged (their arguments are in memory); they fail with ENOSYS, and
+//! libraries fall back.
 
 mod assemble;
-mod calls;
+mod syscalls;
 
-use crate::spec::{Network, Observe};
+use crate::spec::{NetworkMode, Observe};
 use crate::sys::seccomp::Instruction;
 
-pub(crate) use calls::{FILE_SETATTR, REMOVEXATTRAT, SETXATTRAT, WRITE_FLAGS, refuses, wants_set_id};
+pub(crate) use syscalls::{
+    FILE_SETATTR, REMOVEXATTRAT, SETXATTRAT, WRITE_FLAGS, is_always_denied, wants_set_id,
+};
 
-/// What a filter is made for.
+/// Input of the filter compiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Profile {
-    pub(crate) network: Network,
+    pub(crate) network: NetworkMode,
     pub(crate) observe: Observe,
-    /// Whether the walls of a mount namespace are there. Without them no socket leads anywhere harmless, and the
-    /// attributes of files that the user owns are only protected here.
-    pub(crate) walls: Walls,
-    /// Processes that may not be signalled, where Landlock does not keep signals inside.
+    /// Whether there is a mount namespace. Without one every socket could reach the host, and only this filter
+    /// protects the attributes of files that the user owns.
+    pub(crate) confinement: Confinement,
+    /// Processes that must not be signalled, where Landlock does not scope signals.
     pub(crate) guarded: Vec<u32>,
-    /// Of the calls that are judged, which.
-    pub(crate) part: Part,
+    /// Which part of the rules to compile.
+    pub(crate) part: FilterPart,
 }
 
-/// A filter is checked and compiled by the kernel each time it is installed, and inherited for nothing. So what is the
-/// same for every run is installed once, in the stage, and only the rest with the program. Where several judge a call,
-/// the strictest word counts.
+/// The kernel checks and compiles a filter on each installation, but inheriting it is free. So the zygote installs
+/// the part that is the same for every run once, and only the rest is installed with the program. Where several
+/// filters judge a call, the strictest action wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// Everything; when refusals are to be told, none may be decided before.
+pub(crate) enum FilterPart {
+    /// Everything; when denials are reported, none may be decided by an earlier filter.
     Whole,
-    /// What nobody needs any more once a stage stands.
+    /// Calls that neither the zygote nor its children need after setup.
     Early,
     /// The rest.
     Late,
 }
 
-/// What stands around the program besides the filter.
+/// What confines the program besides the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Walls {
+pub(crate) enum Confinement {
     Namespaces,
     LandlockOnly,
 }
 
-/// The filter's instructions.
+/// Compiles the filter.
 pub(crate) fn compile(profile: &Profile) -> Vec<Instruction> {
-    assemble::assemble(calls::rules(profile))
+    assemble::assemble(syscalls::rules(profile))
 }
 
 #[cfg(test)]
@@ -59,8 +61,14 @@ mod tests {
     use super::assemble::run;
     use super::*;
 
-    fn profile(walls: Walls, observe: Observe) -> Profile {
-        Profile { network: Network::None, observe, walls, guarded: vec![77], part: Part::Whole }
+    fn profile(confinement: Confinement, observe: Observe) -> Profile {
+        Profile {
+            network: NetworkMode::None,
+            observe,
+            confinement,
+            guarded: vec![77],
+            part: FilterPart::Whole,
+        }
     }
 
     fn check(filter: &[Instruction], number: libc::c_long, arguments: [u64; 6], expected: u32) {
@@ -75,8 +83,8 @@ mod tests {
     }
 
     #[test]
-    fn doors_around_the_walls_are_shut_and_ordinary_calls_pass() {
-        let filter = compile(&profile(Walls::Namespaces, Observe::Off));
+    fn dangerous_calls_are_denied_and_ordinary_calls_allowed() {
+        let filter = compile(&profile(Confinement::Namespaces, Observe::Off));
         let none = [0; 6];
         for number in [
             libc::SYS_ptrace,
@@ -104,13 +112,13 @@ mod tests {
 
     #[test]
     fn arguments_are_judged() {
-        let filter = compile(&profile(Walls::Namespaces, Observe::Off));
+        let filter = compile(&profile(Confinement::Namespaces, Observe::Off));
         let user = libc::CLONE_NEWUSER as u64;
         check(&filter, libc::SYS_clone, [user, 0, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_clone, [libc::CLONE_VM as u64, 0, 0, 0, 0, 0], ALLOW);
         check(&filter, libc::SYS_ioctl, [0, libc::TIOCSTI, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_ioctl, [0, 0x5401, 0, 0, 0, 0], ALLOW);
-        // The high half of an argument that the kernel cuts off changes nothing.
+        // The kernel ignores the high half of this argument, and so does the filter.
         check(&filter, libc::SYS_ioctl, [0, libc::TIOCSTI | 1 << 40, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_socket, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], ALLOW);
         check(&filter, libc::SYS_socket, [libc::AF_INET as u64, 1, 0, 0, 0, 0], errno(libc::EPERM));
@@ -121,7 +129,7 @@ mod tests {
     #[test]
     fn no_call_gives_a_file_a_set_id_bit() {
         for observe in [Observe::Off, Observe::Writes] {
-            let filter = compile(&profile(Walls::Namespaces, observe));
+            let filter = compile(&profile(Confinement::Namespaces, observe));
             let otherwise = if observe == Observe::Off { ALLOW } else { NOTIFY };
             let makes = (libc::O_WRONLY | libc::O_CREAT) as u64;
             for mode in [0o4755, 0o2755, 0o6000, 0o104755 | 1 << 40] {
@@ -133,7 +141,7 @@ mod tests {
                 check(&filter, libc::SYS_openat, [0, 0, makes, mode, 0, 0], refused);
                 let unnamed = (libc::O_TMPFILE | libc::O_RDWR) as u64;
                 check(&filter, libc::SYS_openat, [0, 0, unnamed, mode, 0, 0], refused);
-                // Nothing is made: what stands there is no mode.
+                // No file is created: the argument is not a mode.
                 check(&filter, libc::SYS_openat, [0, 0, 0, mode, 0, 0], ALLOW);
             }
             check(&filter, libc::SYS_fchmod, [3, 0o1777, 0, 0, 0, 0], ALLOW);
@@ -143,9 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn loopback_means_plain_tcp_and_udp() {
-        let filter =
-            compile(&Profile { network: Network::Loopback, ..profile(Walls::Namespaces, Observe::Off) });
+    fn loopback_allows_only_tcp_and_udp() {
+        let filter = compile(&Profile {
+            network: NetworkMode::Loopback,
+            ..profile(Confinement::Namespaces, Observe::Off)
+        });
         let inet = libc::AF_INET as u64;
         check(&filter, libc::SYS_socket, [inet, 1 | 0o2000000, 0, 0, 0, 0], ALLOW);
         check(&filter, libc::SYS_socket, [inet, 2, 17, 0, 0, 0], ALLOW);
@@ -155,23 +165,24 @@ mod tests {
     }
 
     #[test]
-    fn starts_and_moves_are_asked_about_but_for_the_runs_own() {
+    fn exec_and_chdir_are_notified_except_the_runs_own() {
         let own = u64::from(crate::sys::process::OWN_START.cast_unsigned());
         for observe in [Observe::Writes, Observe::All] {
-            let filter = compile(&profile(Walls::Namespaces, observe));
+            let filter = compile(&profile(Confinement::Namespaces, observe));
             for number in [libc::SYS_execve, libc::SYS_execveat, libc::SYS_chdir, libc::SYS_fchdir] {
                 check(&filter, number, [0; 6], NOTIFY);
             }
             check(&filter, libc::SYS_execveat, [own, 0, 0, 0, 0, 0], ALLOW);
             check(&filter, libc::SYS_chdir, [0, own, 0, 0, 0, 0], ALLOW);
         }
-        let silent = compile(&profile(Walls::Namespaces, Observe::Off));
+        let silent = compile(&profile(Confinement::Namespaces, Observe::Off));
         check(&silent, libc::SYS_chdir, [0; 6], ALLOW);
     }
 
     #[test]
-    fn a_gated_network_asks_at_connect_and_tells_other_kinds_of_sockets() {
-        let gated = |observe| Profile { network: Network::Gated, ..profile(Walls::Namespaces, observe) };
+    fn gated_network_notifies_connect_and_other_socket_kinds() {
+        let gated =
+            |observe| Profile { network: NetworkMode::Gated, ..profile(Confinement::Namespaces, observe) };
         let inet = libc::AF_INET as u64;
         for observe in [Observe::Off, Observe::Writes] {
             let filter = compile(&gated(observe));
@@ -186,20 +197,20 @@ mod tests {
             check(&filter, libc::SYS_sendmsg, [0, 0, at_once, 0, 0, 0], errno(libc::EOPNOTSUPP));
             check(&filter, libc::SYS_sendmmsg, [0, 0, 0, at_once, 0, 0], errno(libc::EOPNOTSUPP));
         }
-        // Without a gate nobody is asked.
-        let told = compile(&profile(Walls::Namespaces, Observe::Writes));
+        // Without a gate there is no notification.
+        let told = compile(&profile(Confinement::Namespaces, Observe::Writes));
         check(&told, libc::SYS_connect, [0; 6], ALLOW);
         check(&told, libc::SYS_socket, [inet, 1, 0, 0, 0, 0], NOTIFY);
     }
 
     #[test]
-    fn without_namespaces_sockets_attributes_and_foreign_signals_are_shut() {
-        let filter = compile(&profile(Walls::LandlockOnly, Observe::Off));
+    fn without_namespaces_sockets_attributes_and_foreign_signals_are_denied() {
+        let filter = compile(&profile(Confinement::LandlockOnly, Observe::Off));
         check(&filter, libc::SYS_socket, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], errno(libc::EPERM));
         check(&filter, libc::SYS_socketpair, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0], ALLOW);
         check(&filter, libc::SYS_fchmodat, [0; 6], errno(libc::EPERM));
         check(&filter, libc::SYS_setxattr, [0; 6], errno(libc::EPERM));
-        // Flags, project, verity, a subvolume; but not what only asks.
+        // Flags, project, verity, a subvolume; but not requests that only read.
         for request in [0x4008_6602, 0x401c_5820, 0x4080_6685, 0x5000_940e, 0x4004_6602 | 1 << 40] {
             check(&filter, libc::SYS_ioctl, [0, request, 0, 0, 0, 0], errno(libc::EPERM));
         }
@@ -220,44 +231,45 @@ mod tests {
         for request in [0x8901, 0x8902] {
             check(&filter, libc::SYS_ioctl, [3, request, 77, 0, 0, 0], errno(libc::EPERM));
         }
-        // Where Landlock keeps signals inside, nothing of that is needed.
-        let scoped = compile(&Profile { guarded: Vec::new(), ..profile(Walls::LandlockOnly, Observe::Off) });
+        // Where Landlock scopes signals, none of this is needed.
+        let scoped =
+            compile(&Profile { guarded: Vec::new(), ..profile(Confinement::LandlockOnly, Observe::Off) });
         check(&scoped, libc::SYS_fcntl, [3, libc::F_SETOWN as u64, 77, 0, 0, 0], ALLOW);
     }
 
     #[test]
-    fn observing_asks_about_writes_only_unless_all_is_wanted() {
+    fn observer_is_notified_of_writes_or_of_everything() {
         let here = libc::AT_FDCWD as u64;
         let read = [here, 0, libc::O_RDONLY as u64, 0, 0, 0];
         let write = [here, 0, (libc::O_WRONLY | libc::O_CREAT) as u64, 0, 0, 0];
-        let writes = compile(&profile(Walls::Namespaces, Observe::Writes));
+        let writes = compile(&profile(Confinement::Namespaces, Observe::Writes));
         check(&writes, libc::SYS_openat, read, ALLOW);
         check(&writes, libc::SYS_openat, write, NOTIFY);
-        let all = compile(&profile(Walls::Namespaces, Observe::All));
+        let all = compile(&profile(Confinement::Namespaces, Observe::All));
         check(&all, libc::SYS_openat, read, NOTIFY);
         check(&all, libc::SYS_ptrace, [0; 6], NOTIFY);
         check(&all, libc::SYS_newfstatat, [0; 6], NOTIFY);
         check(&writes, libc::SYS_newfstatat, [0; 6], ALLOW);
-        let off = compile(&profile(Walls::Namespaces, Observe::Off));
+        let off = compile(&profile(Confinement::Namespaces, Observe::Off));
         check(&off, libc::SYS_openat, write, ALLOW);
     }
 
     #[test]
-    fn both_parts_together_say_what_the_whole_says() {
+    fn early_and_late_filter_together_equal_the_whole() {
         let strictness = |said: u32| match said {
             ALLOW => 0,
             NOTIFY => 1,
             _ => 2,
         };
-        for walls in [Walls::Namespaces, Walls::LandlockOnly] {
-            let networks = [Network::None, Network::Loopback, Network::Gated];
+        for confinement in [Confinement::Namespaces, Confinement::LandlockOnly] {
+            let networks = [NetworkMode::None, NetworkMode::Loopback, NetworkMode::Gated];
             let observed = [Observe::Off, Observe::Writes];
             for (network, observe) in networks.into_iter().flat_map(|one| observed.map(|other| (one, other)))
             {
-                let of = |network, part| compile(&Profile { network, part, ..profile(walls, observe) });
-                // A stage does not know what network its runs will have.
-                let early = of(Network::None, Part::Early);
-                let (whole, late) = (of(network, Part::Whole), of(network, Part::Late));
+                let of = |network, part| compile(&Profile { network, part, ..profile(confinement, observe) });
+                // A zygote does not know which network its runs will have.
+                let early = of(NetworkMode::None, FilterPart::Early);
+                let (whole, late) = (of(network, FilterPart::Whole), of(network, FilterPart::Late));
                 assert!(late.len() * 3 < whole.len() * 2, "{} of {}", late.len(), whole.len());
                 let arguments = [
                     [0; 6],
@@ -274,7 +286,7 @@ mod tests {
                         assert_eq!(
                             both,
                             Some(ask(&whole)),
-                            "{walls:?} {network:?} {observe:?} call {number} {arguments:?}"
+                            "{confinement:?} {network:?} {observe:?} call {number} {arguments:?}"
                         );
                     }
                 }
@@ -283,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn other_architectures_are_killed_and_x32_does_not_exist() {
-        let filter = compile(&profile(Walls::Namespaces, Observe::Off));
+    fn other_architectures_are_killed_and_x32_fails_with_enosys() {
+        let filter = compile(&profile(Confinement::Namespaces, Observe::Off));
         assert_eq!(run(&filter, 0x4000_0003, 1, [0; 6]), 0x8000_0000);
         if cfg!(target_arch = "x86_64") {
             let x32 = 0x4000_0000 | 1;

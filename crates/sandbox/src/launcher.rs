@@ -1,14 +1,15 @@
-//! The launcher: a small process with one thread that makes cells, bounds them, ends them in time and cleans up after
-//! them. The broker starts it once (the same program with [`ARGUMENT`]) and talks to it over its standard input, so a
-//! large broker never forks. When the broker goes, however it goes, the launcher ends every cell and leaves nothing.
+//! The launcher: a small single-threaded process that creates cells, limits them, kills them at their deadline and
+//! cleans up. The broker starts it once (the same executable with [`ARGUMENT`]) and talks to it over the launcher's
+//! standard input, so a large broker never forks. When the broker exits or dies, the launcher kills every cell and
+//! leaves nothing behind.
 
+mod active_run;
 mod cgroup;
-mod footing;
+mod identity;
 mod idmap;
-mod pool;
 mod probe;
-mod run;
-mod stage;
+mod warm_pool;
+mod zygote;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -22,30 +23,31 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::cell;
-use crate::filter::Walls;
-use crate::spec::{Network, Observe};
+use crate::filter::Confinement;
+use crate::run_dirs;
+use crate::spec::{NetworkMode, Observe};
 use crate::sys::message;
-use crate::task;
 use crate::tier::Tier;
-use crate::wire::{self, Bytes, Expected, Go, Header, Report, Request};
-use cgroup::Groups;
-pub(crate) use footing::{Footing, unowned};
+use crate::wire::{self, Bytes, CellStart, ExpectedFilter, LauncherRequest, RunHeader, RunReport};
+use active_run::ActiveRun;
+use cgroup::CgroupRoots;
+pub(crate) use identity::{LauncherIdentity, unowned};
 use idmap::IdMaps;
-use pool::{Asked, Cell, Guess, Staged};
-use run::Run;
-use stage::Kind;
+use warm_pool::{CellHandle, CellRequest, NextRunGuess, ZygoteSlot};
+use zygote::ZygoteKind;
 
-/// The hidden argument that makes a program the launcher.
+/// Hidden argument that turns the executable into the launcher.
 pub const ARGUMENT: &str = "sandbox-launcher";
 
-/// So long nothing else happened before a cell is made in advance.
-const QUIET: Duration = Duration::from_millis(1);
-/// So long while something runs: making a cell takes as long as a short program, and would be in its way.
-const QUIET_BESIDE_RUNS: Duration = Duration::from_millis(30);
-/// How long the ends of all cells are waited for when the broker is gone.
-const LAST_WAIT: Duration = Duration::from_secs(3);
+/// How long the launcher must be idle before it prepares a warm cell.
+const IDLE_BEFORE_WARMING: Duration = Duration::from_millis(1);
+/// The same while something runs: preparing a cell takes as long as a short program, and would compete with it.
+const IDLE_BEFORE_WARMING_BUSY: Duration = Duration::from_millis(30);
+/// Maximum wait for all cells to end after the broker is gone.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
 
-/// Serves the broker at standard input until it is gone. The first thing a program does, before it has threads.
+/// Serves the broker on standard input until it is gone. Must be called first in `main`, before there are other
+/// threads.
 #[must_use]
 pub fn main() -> ExitCode {
     let control = std::io::stdin();
@@ -57,36 +59,36 @@ pub fn main() -> ExitCode {
 }
 
 struct Launcher {
-    groups: Groups,
+    groups: CgroupRoots,
     maps: IdMaps,
-    runs: Vec<Run>,
-    stages: Vec<Staged>,
-    warm: Vec<Cell>,
+    runs: Vec<ActiveRun>,
+    zygotes: Vec<ZygoteSlot>,
+    warm: Vec<CellHandle>,
     wanted_warm: usize,
-    /// Keepers are small: one waits as soon as the first was needed.
-    wanted_keepers: usize,
-    guess: Guess,
-    /// How many cells were made; the number of the last.
+    /// Subreapers are small: one is kept ready as soon as the first was needed.
+    wanted_subreapers: usize,
+    guess: NextRunGuess,
+    /// Number of cells made so far; also the number of the last one.
     made: u64,
-    /// Folders of runs that have ended, as long as they are there.
+    /// Directories of ended runs that still exist.
     tasks: Vec<Bytes>,
-    /// Whose launcher this is, and where the folders of its runs are made.
+    /// The broker process, a pidfd of it, and where the directories of its runs are created.
     broker: Option<(Pid, OwnedFd, PathBuf)>,
-    /// Whether it said that it lives on.
+    /// Whether the broker announced that it continues without this launcher.
     released: bool,
-    footing: Footing,
-    /// Whether `/proc` can be mounted; known once probed or once a run said so.
+    launcher_identity: LauncherIdentity,
+    /// Whether `/proc` can be mounted; known after a probe or a run.
     proc: bool,
     landlock_abi: i32,
 }
 
-/// What happened to a run.
+/// Poll results of one run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Happened {
+struct RunEvents {
     ended: bool,
-    /// Its broker does not wait for it any more.
+    /// The broker closed the report socket: it no longer waits.
     left: bool,
-    /// Its broker waits, but wants no more of it.
+    /// The broker shut down its side of the report socket: it wants the run to stop.
     stopped: bool,
     out_of_memory: bool,
 }
@@ -96,25 +98,25 @@ impl Launcher {
         let broker = rustix::process::getppid().zip(tasks).and_then(|(pid, tasks)| {
             Some((pid, rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?, tasks))
         });
-        // A terminal's interrupt is the broker's business; we see it go and clean up.
+        // A terminal's interrupt is handled by the broker; the launcher notices the broker's exit and cleans up.
         let _ = rustix::process::setsid();
-        // What a keeper that was killed leaves becomes ours.
+        // Adopt the orphans of a subreaper that was killed.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
         Ok(Self {
-            groups: Groups::find(),
+            groups: CgroupRoots::find(),
             maps: IdMaps::default(),
             runs: Vec::new(),
-            stages: Vec::new(),
+            zygotes: Vec::new(),
             warm: Vec::new(),
             wanted_warm: 0,
-            wanted_keepers: 0,
-            guess: Guess::default(),
+            wanted_subreapers: 0,
+            guess: NextRunGuess::default(),
             made: 0,
             tasks: Vec::new(),
             broker,
             released: false,
-            footing: Footing::now(),
+            launcher_identity: LauncherIdentity::now(),
             proc: true,
             landlock_abi: cell::landlock_abi(),
         })
@@ -122,25 +124,25 @@ impl Launcher {
 
     fn serve(&mut self, control: BorrowedFd<'_>) {
         while self.step(control) {}
-        self.end_everything();
+        self.kill_everything();
     }
 
-    /// One round; `false` when the broker is gone.
+    /// One iteration; `false` when the broker is gone.
     fn step(&mut self, control: BorrowedFd<'_>) -> bool {
         let now = Instant::now();
         for run in &mut self.runs {
-            run.keep_time(now);
+            run.check_deadlines(now);
         }
-        let refill = self.missing();
-        let next = self.runs.iter().filter_map(Run::next_moment).min();
+        let refill = self.next_to_warm();
+        let next = self.runs.iter().filter_map(ActiveRun::next_deadline).min();
         let wait = next.map(|moment| moment.saturating_duration_since(now));
-        let quiet = if self.runs.is_empty() { QUIET } else { QUIET_BESIDE_RUNS };
+        let quiet = if self.runs.is_empty() { IDLE_BEFORE_WARMING } else { IDLE_BEFORE_WARMING_BUSY };
         let wait = if refill.is_some() { Some(wait.map_or(quiet, |wait| wait.min(quiet))) } else { wait };
         let (asked, runs) = match self.poll(control, wait) {
             Ok(ready) => ready,
             Err(_) => return false,
         };
-        let quiet = asked.is_empty() && runs.iter().all(|run| *run == Happened::default());
+        let quiet = asked.is_empty() && runs.iter().all(|run| *run == RunEvents::default());
         for (run, happened) in self.runs.iter_mut().zip(&runs) {
             if happened.out_of_memory {
                 run.out_of_memory();
@@ -162,23 +164,23 @@ impl Launcher {
             }
         } else if asked.intersects(PollFlags::HUP | PollFlags::ERR) {
             return false;
-        } else if let Some(walls) = refill.filter(|_| quiet) {
-            self.prepare(walls, control);
+        } else if let Some(confinement) = refill.filter(|_| quiet) {
+            self.prepare(confinement, control);
         }
         true
     }
 
-    /// Waits for the broker and for what happens to its runs.
+    /// Waits for requests of the broker and for events of its runs.
     fn poll(
         &self,
         control: BorrowedFd<'_>,
         wait: Option<Duration>,
-    ) -> Result<(PollFlags, Vec<Happened>), Errno> {
+    ) -> Result<(PollFlags, Vec<RunEvents>), Errno> {
         let mut list = vec![PollFd::from_borrowed_fd(control, PollFlags::IN)];
         for run in &self.runs {
             list.push(PollFd::new(run.handle(), PollFlags::IN));
-            list.extend(run.report().map(|report| PollFd::new(report, run.asks())));
-            list.extend(run.alarm().map(|alarm| PollFd::new(alarm, PollFlags::IN)));
+            list.extend(run.report().map(|report| PollFd::new(report, run.report_poll_flags())));
+            list.extend(run.oom_event().map(|oom_event| PollFd::new(oom_event, PollFlags::IN)));
         }
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
         match rustix::event::poll(&mut list, wait.as_ref()) {
@@ -191,11 +193,11 @@ impl Launcher {
         let happened = self.runs.iter().map(|run| {
             let ended = next().contains(PollFlags::IN);
             let said = run.report().map_or_else(PollFlags::empty, |_| next());
-            Happened {
+            RunEvents {
                 ended,
                 left: said.intersects(PollFlags::HUP | PollFlags::ERR),
                 stopped: said.contains(PollFlags::RDHUP),
-                out_of_memory: run.alarm().is_some() && next().contains(PollFlags::IN),
+                out_of_memory: run.oom_event().is_some() && next().contains(PollFlags::IN),
             }
         });
         Ok((asked, happened.collect()))
@@ -203,154 +205,156 @@ impl Launcher {
 
     fn answer(&mut self, received: message::Received) {
         let mut handles = received.handles.into_iter();
-        match wire::unpack::<Request>(&received.bytes) {
-            Ok(Request::Probe) => {
+        match wire::unpack::<LauncherRequest>(&received.bytes) {
+            Ok(LauncherRequest::Probe) => {
                 let Some(report) = handles.next() else { return };
-                let features = probe::probe(&self.groups, self.footing);
+                let features = probe::probe(&self.groups, self.launcher_identity);
                 self.proc = features.works(crate::tier::FeatureKind::Proc);
-                // A broker that went away meanwhile is noticed in the next round.
-                let _ = cell::tell(report.as_fd(), &Report::Features(features), &[]);
+                // A broker that is gone is noticed in the next iteration.
+                let _ = cell::send_report(report.as_fd(), &RunReport::Features(features), &[]);
             }
-            Ok(Request::Warm(wanted)) => self.wanted_warm = wanted,
-            Ok(Request::Begun { header, cell }) => {
+            Ok(LauncherRequest::Warm(wanted)) => self.wanted_warm = wanted,
+            Ok(LauncherRequest::Begun { header, cell }) => {
                 match handles.next() {
                     Some(report) => self.begun(header, cell, report),
-                    // Nobody could hear of its end.
-                    None => self.take_back(cell),
+                    // Without a report socket its end could not be reported.
+                    None => self.discard_warm(cell),
                 }
             }
-            Ok(Request::Return(number)) => self.take_back(number),
-            Ok(Request::Leave) => self.released = true,
-            Ok(Request::Run { header, cell }) => {
+            Ok(LauncherRequest::Return(number)) => self.discard_warm(number),
+            Ok(LauncherRequest::Leave) => self.released = true,
+            Ok(LauncherRequest::Run { header, cell }) => {
                 let handles: Vec<OwnedFd> = handles.collect();
                 if let Some(report) = handles.get(1)
                     && let Err((step, errno)) = self.start(header, cell, &handles)
                 {
-                    let failed = Report::Failed { step, errno: errno.raw_os_error() };
-                    let _ = cell::tell(report.as_fd(), &failed, &[]);
+                    let failed = RunReport::Failed { step, errno: errno.raw_os_error() };
+                    let _ = cell::send_report(report.as_fd(), &failed, &[]);
                 }
             }
-            // Of another version, or not a broker at all: no handle is kept, so it sees its report closed.
+            // A different version, or not a broker: all handles are dropped, so the sender sees its report socket
+            // closed.
             Err(_) => {}
         }
     }
 
-    /// Starts a run in a cell that was offered, or in one of its own.
+    /// Starts a run in a warm cell that was offered, or in a new one.
     fn start(
         &mut self,
-        header: Header,
+        header: RunHeader,
         number: Option<u64>,
         handles: &[OwnedFd],
     ) -> Result<(), (String, Errno)> {
         let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
-        let report = handles.get(1).ok_or(("order".to_owned(), Errno::BADMSG))?;
-        let (walls, proc) = match header.tier {
-            Tier::NoUserns => (Walls::LandlockOnly, self.proc),
-            tier => (Walls::Namespaces, tier == Tier::Full),
+        let report = handles.get(1).ok_or(("run request".to_owned(), Errno::BADMSG))?;
+        let (confinement, proc) = match header.tier {
+            Tier::NoUserns => (Confinement::LandlockOnly, self.proc),
+            tier => (Confinement::Namespaces, tier == Tier::Full),
         };
-        let kind = Kind { walls, told: header.observe == Observe::All };
-        let mut cell = match number.and_then(|number| self.take_offered(number)) {
+        let kind = ZygoteKind { confinement, report_denials: header.observe == Observe::All };
+        let mut cell = match number.and_then(|number| self.take_warm(number)) {
             Some(cell) => cell,
             None => {
-                let own_network = header.network != Network::None;
+                let own_network = header.network != NetworkMode::None;
                 let (home, tier) = (header.home.clone(), header.tier);
-                let expected = Expected::of(&header, self.landlock_abi);
-                let asked = Asked { proc, own_network, expected, home, tier };
+                let expected = ExpectedFilter::of(&header, self.landlock_abi);
+                let asked = CellRequest { proc, own_network, expected, home, tier };
                 self.make_cell(kind, asked, &header.limits)?
             }
         };
         self.learn(&header);
         let mut lent: Vec<BorrowedFd<'_>> = handles.iter().take(5).map(|handle| handle.as_fd()).collect();
         let maps;
-        if cell.identity.taken && header.tier != Tier::NoUserns {
+        if cell.identity.must_switch && header.tier != Tier::NoUserns {
             maps = self.maps.get(header.owner, cell.identity).map_err(at("id map"))?;
             lent.push(maps.0.as_fd());
             lent.push(maps.1.as_fd());
         }
-        if let (Some(task), true) = (&header.task, cell.identity.taken) {
+        if let (Some(task), true) = (&header.task, cell.identity.must_switch) {
             let folder = Path::new(OsStr::from_bytes(task));
-            task::hand_over(folder, cell.identity).map_err(at("task folder"))?;
+            run_dirs::set_owner(folder, cell.identity).map_err(at("run directory"))?;
         }
         cell.group.bound(&header.limits);
-        let go = Go { memory_limited: cell.group.limits_memory(), others: None };
+        let go = CellStart { memory_limited: cell.group.limits_memory(), others: None };
         let report = rustix::io::fcntl_dupfd_cloexec(report, 0).map_err(at("report"))?;
-        let packed = wire::pack(&go).map_err(at("order"))?;
-        let sent = message::send(cell.channel.as_fd(), &packed, &lent).map_err(at("order"));
-        self.runs.push(Run::new(cell, report, header));
+        let packed = wire::pack(&go).map_err(at("run request"))?;
+        let sent = message::send(cell.channel.as_fd(), &packed, &lent).map_err(at("run request"));
+        self.runs.push(ActiveRun::new(cell, report, header));
         sent
     }
 
-    /// A cell that was offered has got its order from the broker itself.
-    fn begun(&mut self, header: Header, number: u64, report: OwnedFd) {
+    /// The broker itself has started a run in a cell that was offered.
+    fn begun(&mut self, header: RunHeader, number: u64, report: OwnedFd) {
         self.learn(&header);
-        // Of another number nothing was offered: the report closes, and who waits hears that.
-        if let Some(cell) = self.take_offered(number) {
-            self.runs.push(Run::new(cell, report, header));
+        // No cell with this number was offered: the report socket closes, which the broker notices.
+        if let Some(cell) = self.take_warm(number) {
+            self.runs.push(ActiveRun::new(cell, report, header));
         }
     }
 
-    fn end_everything(&mut self) {
+    fn kill_everything(&mut self) {
         let mut groups = Vec::new();
         for cell in self.warm.drain(..) {
-            pool::end(&cell.child);
+            warm_pool::end(&cell.child);
             groups.push(cell.group);
         }
-        // A cell that got its order from a broker who could not tell us any more was no longer waiting.
-        let (runs, stages) = (self.runs.iter().map(Run::pid), self.stages.iter());
-        let kept: Vec<Pid> = runs.chain(stages.map(|staged| staged.stage.pid)).collect();
-        cell::end_strays(&kept);
+        // A cell that was started by a broker which could not announce it any more is no longer idle.
+        let (runs, zygotes) = (self.runs.iter().map(ActiveRun::pid), self.zygotes.iter());
+        let kept: Vec<Pid> = runs.chain(zygotes.map(|slot| slot.stage.pid)).collect();
+        cell::kill_strays(&kept);
         let start = Instant::now();
         for run in &mut self.runs {
             run.kill();
         }
-        while !self.runs.is_empty() && start.elapsed() < LAST_WAIT {
+        while !self.runs.is_empty() && start.elapsed() < SHUTDOWN_WAIT {
             let mut list: Vec<PollFd<'_>> =
                 self.runs.iter().map(|run| PollFd::new(run.handle(), PollFlags::IN)).collect();
             let _ = rustix::event::poll(&mut list, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }));
-            let ended: Vec<usize> =
-                (0..self.runs.len()).filter(|at| self.runs.get(*at).is_some_and(Run::has_ended)).collect();
+            let ended: Vec<usize> = (0..self.runs.len())
+                .filter(|at| self.runs.get(*at).is_some_and(ActiveRun::has_ended))
+                .collect();
             for at in ended.into_iter().rev() {
                 self.finish(at);
             }
             for run in &mut self.runs {
-                run.keep_time(Instant::now());
+                run.check_deadlines(Instant::now());
             }
         }
-        // A group goes when nobody is in it any more: the stages first.
-        for staged in self.stages.drain(..) {
-            drop(staged.stage);
-            groups.extend(staged.group);
+        // A cgroup can be removed when it has no process: kill the zygotes first.
+        for slot in self.zygotes.drain(..) {
+            drop(slot.stage);
+            groups.extend(slot.group);
         }
         drop(groups);
         for task in self.tasks.drain(..) {
-            run::remove(&task);
+            active_run::remove(&task);
         }
-        self.remove_untold();
+        self.remove_unannounced();
         self.groups.leave();
     }
 
-    /// A broker that was killed may have made a folder for a run that it could not tell us of. One that lives has other
-    /// launchers, and their runs.
-    fn remove_untold(&self) {
+    /// Removes the directory of a run that a killed broker could not announce. A broker that still runs has other
+    /// launchers, with their runs.
+    fn remove_unannounced(&self) {
         let Some((pid, handle, tasks)) = self.broker.as_ref().filter(|_| !self.released) else { return };
-        let bound = Timespec::try_from(LAST_WAIT).ok();
+        let bound = Timespec::try_from(SHUTDOWN_WAIT).ok();
         let mut list = [PollFd::new(handle, PollFlags::IN)];
-        // Its socket is closed a moment before it is gone.
+        // The broker's socket closes a moment before the process is gone.
         if rustix::event::poll(&mut list, bound.as_ref()).is_ok_and(|ready| ready > 0) {
-            task::sweep_of(tasks, |owner| owner.parse() == Ok(pid.as_raw_nonzero().get()));
+            run_dirs::sweep_of(tasks, |owner| owner.parse() == Ok(pid.as_raw_nonzero().get()));
         }
     }
 
-    /// Takes an ended run and what it left.
+    /// Reaps an ended run and cleans up after it.
     fn finish(&mut self, at: usize) {
         let run = self.runs.swap_remove(at);
-        let (runs, warm) = (self.runs.iter().map(Run::pid), self.warm.iter().map(|cell| cell.child.pid));
-        let kept: Vec<Pid> =
-            runs.chain(warm).chain(self.stages.iter().map(|staged| staged.stage.pid)).collect();
-        // The broker removes the folder when it has taken what is in it; when it goes before that, we do.
-        self.tasks.retain(|task| run::exists(task));
+        let (runs, warm) =
+            (self.runs.iter().map(ActiveRun::pid), self.warm.iter().map(|cell| cell.child.pid));
+        let kept: Vec<Pid> = runs.chain(warm).chain(self.zygotes.iter().map(|slot| slot.stage.pid)).collect();
+        // The broker removes the directory after it has read it; if the broker is gone by then, the launcher does.
+        self.tasks.retain(|task| active_run::exists(task));
         let (task, stage, group) = run.finish(&kept);
         self.tasks.extend(task.filter(|task| !self.tasks.contains(task)));
-        self.give_back(stage, group);
+        self.return_cgroup(stage, group);
     }
 }

@@ -1,51 +1,54 @@
-//! Confining a program: what it sees of the file system, its environment, its time, memory and processes, with the
-//! kernel as the judge. No outside helper, no container engine, no root.
+//! Confines a program: which files it sees, its environment, its time, memory and processes. The kernel enforces all of
+//! it. No outside helper, no container engine, no root.
 //!
-//! Three processes: the broker asks ([`Sandbox`]), the small [`launcher`] makes and ends, a cell per run builds the
-//! walls around itself and becomes the program. What a program changes is collected as [`Changes`] and promoted by
-//! whoever decides ([`Promote`]).
+//! Three processes: the broker ([`Sandbox`]) requests a run, the small [`launcher`] creates and kills cells, and each
+//! cell confines itself and then becomes the program. What a program changes in the workspace is collected as
+//! [`RunChanges`]; the caller decides whether to write it back ([`WriteBack`]).
 //!
-//! **Invariants.** Nothing degrades silently: the tier is in every outcome, and what was demanded is there or the run
-//! is refused. The program never runs as user 0. Nothing survives a run: not its processes, mounts or control groups.
-//! The only crate with `unsafe`, all of it in `sys` and one call in `cell`.
+//! **Invariants.** Nothing degrades silently: every outcome names the tier, and a run that cannot have what its spec
+//! demands is denied. The program never runs as UID 0. Nothing survives a run: no process, mount or cgroup.
+//! This is the only crate with `unsafe`: all of it is in `sys`, except one call in `cell`.
 //!
-//! Deliberately absent: what of the network is allowed (the egress gate), decisions, records.
+//! Deliberately absent: which hosts are allowed (the egress gate), policy decisions, ledger records.
 
-mod aside;
 mod attributes;
-mod audit;
 mod cell;
 mod changes;
 mod denial;
-mod fault;
+mod error;
 mod filter;
 mod input;
+mod landlock_audit;
 pub mod launcher;
+mod mask_walk;
 pub mod network;
-mod observe;
-mod offer;
-mod order;
+mod observer;
 mod outcome;
-mod promote;
+mod prefetch;
 mod run;
+mod run_dirs;
+mod run_loop;
+mod run_request;
 mod sandbox;
 mod spec;
 mod stop;
 mod sys;
-mod talk;
-mod task;
 mod tier;
 mod toolchain;
-mod walk;
+mod warm_cells;
 mod wire;
+mod write_back;
 
-pub use changes::{Change, ChangeKind, Changes, Diffs, EntryKind, Facts, Listing, Why, Withheld};
-pub use denial::{Certainty, Denial, Operation, Rule, Source};
-pub use fault::SandboxFault;
-pub use outcome::{Captured, Exit, MemoryBound, Outcome};
-pub use promote::{Journaled, Promote, PromoteFault, Promoted};
-pub use run::{Input, Output, Stream};
-pub use sandbox::{Places, Sandbox};
-pub use spec::{Filesystem, Limits, Network, Observe, PROTECTED, SCRATCH, Spec};
-pub use stop::Stop;
+pub use changes::{
+    ChangeKind, ChangeListing, Diffs, EntryChange, EntryMetadata, FileKind, RunChanges, WithheldChange,
+    WithheldReason,
+};
+pub use denial::{Certainty, DenialRule, DenialSource, DeniedOperation, SandboxDenial};
+pub use error::SandboxError;
+pub use outcome::{Captured, Exit, MemoryEnforcement, RunOutcome};
+pub use run::{Input, OutputSink, OutputStream};
+pub use sandbox::{Sandbox, StateDirs};
+pub use spec::{Filesystem, NetworkMode, Observe, PROTECTED, RunLimits, SCRATCH, Spec};
+pub use stop::StopHandle;
 pub use tier::{Feature, FeatureKind, Features, Tier};
+pub use write_back::{JournaledWriteBack, WriteBack, WriteBackError, WrittenBack};

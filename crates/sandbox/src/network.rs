@@ -1,61 +1,62 @@
-//! The network of a sandbox, as far as the walls go: in a network namespace of its own every address leads to the
-//! loopback interface, and the sockets that listen there belong to somebody outside, the [`Door`].
+//! The network namespace of a sandbox: every address in it leads to the loopback interface, and the sockets that
+//! listen there belong to a [`NetworkGate`] outside.
 //!
-//! The seam to whoever decides has three points: `inside::set_up` makes routes and sockets in the cell, the sockets
-//! arrive at [`Door::open`], and a program that is about to connect is announced to [`Door::hint`]. The hint is read
-//! from memory that the program can change; it opens listeners and explains refusals, and is never the boundary. The
-//! boundary is that no packet leaves the namespace, and that each connection is judged when it is accepted.
+//! The interface to the gate has three points: `setup::set_up` creates routes and sockets in the cell, the sockets
+//! are passed to [`NetworkGate::open`], and a program that is about to connect is announced to [`NetworkGate::hint`].
+//! The hint is read from memory that the program can change; it opens listeners and explains denials, and is never
+//! the boundary. The boundary is that no packet leaves the namespace, and that each connection is judged when it is
+//! accepted.
 //!
-//! Deliberately absent: rules, names, DNS, dialling. They are the egress gate's.
+//! Deliberately absent: rules, names, DNS, dialling. They belong to the egress gate.
 
-pub(crate) mod hint;
-pub(crate) mod inside;
-mod unheard;
+pub(crate) mod connect_hint;
+mod icmp_errors;
+pub(crate) mod setup;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 pub use crate::sys::datagram::{Datagram, receive, reply};
-pub use unheard::unheard;
+pub use icmp_errors::unreachable_destination;
 
-/// Who stands outside a sandbox's network.
-pub trait Door: fmt::Debug + Send + Sync {
-    /// The namespace is there; these sockets were made in it. Called once, before the program starts.
+/// Serves a sandbox's network from outside.
+pub trait NetworkGate: fmt::Debug + Send + Sync {
+    /// Receives the sockets that were created in the namespace. Called once, before the program starts.
     fn open(&self, sockets: Sockets);
 
-    /// A program is about to connect, and waits. Called on a thread that serves the run: it must not wait for anybody.
-    fn hint(&self, to: SocketAddr, kind: Kind) -> Hint;
+    /// A program is about to connect, and waits. Called on a thread that serves the run: it must not block.
+    fn hint(&self, to: SocketAddr, kind: SocketKind) -> ConnectHint;
 }
 
 /// Sockets of a sandbox's network namespace; all take IPv4 and IPv6.
 #[derive(Debug)]
 pub struct Sockets {
-    /// Bound to UDP port 53 of every address; each datagram tells which address it was sent to.
+    /// Bound to UDP port 53 of every address; each datagram carries its destination address.
     pub dns: OwnedFd,
-    /// TCP sockets that are bound to nothing yet; one for each port that is opened later.
+    /// Unbound TCP sockets; one for each port that is opened later.
     pub spare: Vec<OwnedFd>,
-    /// On which the kernel tells that a datagram found nobody; none where it may not be asked.
-    pub unheard: Vec<OwnedFd>,
+    /// Raw ICMP sockets that report undeliverable datagrams; empty where raw sockets are not permitted.
+    pub icmp: Vec<OwnedFd>,
 }
 
-/// What kind of socket wants to connect.
+/// Kind of a connecting socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// TCP, or not known.
+pub enum SocketKind {
+    /// TCP, or unknown.
     Stream,
     /// UDP.
     Datagram,
 }
 
-/// What becomes of a connect.
+/// What happens to a connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hint {
-    /// It goes on; the namespace decides.
-    GoOn,
-    /// It fails at once, as if a firewall had refused it.
-    Refuse,
+pub enum ConnectHint {
+    /// It continues; the gate decides when it accepts.
+    Continue,
+    /// It fails at once with EACCES, as with a firewall.
+    Deny,
 }
 
-/// How many ports can be opened for one run, DNS over TCP among them.
+/// Maximum number of ports for one run, including DNS over TCP.
 pub const PORTS: usize = 32;

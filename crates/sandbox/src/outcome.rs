@@ -1,15 +1,15 @@
-//! What a run came to.
+//! How a run ended: exit, output, denials, changes, usage.
 
 use std::time::Duration;
 
-use crate::changes::Changes;
-use crate::denial::Denial;
+use crate::changes::RunChanges;
+use crate::denial::SandboxDenial;
 use crate::tier::Tier;
 
-/// What a run came to.
+/// How a run ended.
 #[derive(Debug)]
-pub struct Outcome {
-    /// The walls that it ran in.
+pub struct RunOutcome {
+    /// The tier that confined it.
     pub tier: Tier,
     /// How the program ended.
     pub exit: Exit,
@@ -17,18 +17,18 @@ pub struct Outcome {
     pub stdout: Captured,
     /// Standard error.
     pub stderr: Captured,
-    /// What was refused, as far as it was observed.
-    pub denials: Vec<Denial>,
-    /// Whether some of them may be missing: the kernel had more to tell than it, or we, could keep.
+    /// What the sandbox denied, as far as it was observed.
+    pub denials: Vec<SandboxDenial>,
+    /// Whether denials may be missing: there were more than the kernel, or the observer, could keep.
     pub denials_missing: bool,
-    /// What the program changed in the workspace, where it could.
-    pub changes: Option<Changes>,
+    /// What the program changed in the workspace, if it could.
+    pub changes: Option<RunChanges>,
     /// From start to end.
     pub duration: Duration,
-    /// The most memory of the tree, where the kernel counted it.
+    /// Peak memory of all processes together, in bytes, where the kernel counted it.
     pub peak_memory: Option<u64>,
-    /// Who bounded the memory.
-    pub memory_bound: MemoryBound,
+    /// What enforced the memory limit.
+    pub memory_bound: MemoryEnforcement,
 }
 
 /// How a program ended.
@@ -38,19 +38,19 @@ pub enum Exit {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// By its deadline; the whole tree was ended.
+    /// At its deadline; all processes were killed.
     Timeout,
-    /// By whoever wanted no more of it ([`crate::Stop`]), because of this signal; the whole tree was ended.
+    /// By the caller ([`crate::Stop`]), because of this signal; all processes were killed.
     Stopped(i32),
-    /// By its memory limit; the whole tree was ended.
+    /// At its memory limit; all processes were killed.
     OutOfMemory,
-    /// By its limit for what it writes, where the kernel does not refuse more; the whole tree was ended.
+    /// At its disk limit, where the kernel does not deny further writes; all processes were killed.
     OutOfDisk,
 }
 
 impl Exit {
-    /// The code for a shell: 124 after a deadline, 128 and the signal's number after a signal to it or to us, 137 without memory, 153
-    /// (as after SIGXFSZ) without disk.
+    /// The exit code for a shell: 124 after a timeout, 128 plus the signal's number after a signal to the program or to
+    /// us, 137 out of memory, 153 (as after SIGXFSZ) out of disk.
     #[must_use]
     pub fn code(self) -> i32 {
         match self {
@@ -63,28 +63,28 @@ impl Exit {
     }
 }
 
-/// Who sees to the memory limit.
+/// What enforces the memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemoryBound {
-    /// A control group.
+pub enum MemoryEnforcement {
+    /// A cgroup.
     Kernel,
-    /// The first process, ten times a second.
+    /// The cell's init, which polls ten times a second.
     Watched,
-    /// Nobody: without a control group and without `/proc` only what each process asks for is bounded.
+    /// RLIMIT_AS of each process only: there is neither a cgroup nor `/proc`.
     EachProcess,
 }
 
 /// One of the two output streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// What was kept: the beginning.
+    /// The beginning of the stream, up to the limit.
     pub bytes: Vec<u8>,
-    /// How much there was.
+    /// Length of the whole stream, in bytes.
     pub total: u64,
 }
 
 impl Captured {
-    /// Whether something is missing.
+    /// Whether the stream was longer than what was kept.
     #[must_use]
     pub fn truncated(&self) -> bool {
         self.total > self.bytes.len() as u64

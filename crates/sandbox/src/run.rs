@@ -1,4 +1,5 @@
-//! One run from the broker's side: what it needs, order, pipes, changes. The conversation itself is `talk`.
+//! One run from the broker's side: choosing the tier, preparing the order, starting it, collecting its changes. Reading
+//! reports and output while it runs is in [`crate::talk`].
 
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -9,143 +10,147 @@ use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use vambrace_core::block::BlockList;
+use vambrace_core::blocked_paths::BlockList;
 
-use crate::aside::Fittings;
-use crate::audit::{self, Audit, Standing};
 use crate::cell;
-use crate::changes::{self, Changes, Collect};
-use crate::fault::SandboxFault;
-use crate::input::Feed;
-use crate::launcher::Footing;
-use crate::observe;
-use crate::order;
-use crate::outcome::{MemoryBound, Outcome};
+use crate::changes::{self, CollectInput, RunChanges};
+use crate::error::SandboxError;
+use crate::input::InputFeed;
+use crate::landlock_audit::{self, AuditAccess, LandlockAudit};
+use crate::launcher::LauncherIdentity;
+use crate::observer;
+use crate::outcome::{MemoryEnforcement, RunOutcome};
+use crate::prefetch::RunPipes;
+use crate::run_dirs::{self, RunDirs};
+use crate::run_loop::{OutputPipe, RunLoop, RunReports};
+use crate::run_request;
 use crate::sandbox::Sandbox;
-use crate::spec::{Filesystem, Network, Observe, Spec};
-use crate::sys::{capability, message, mounting, process};
-use crate::talk::{Reading, Said, Talk};
-use crate::task::{self, Task};
+use crate::spec::{Filesystem, NetworkMode, Observe, Spec};
+use crate::sys::{capability, message, mount, process};
 use crate::tier::Tier;
 use crate::toolchain::Toolchains;
-use crate::wire::{self, Header, Mask, Order, Scratch};
+use crate::wire::{self, MaskedPath, RunHeader, RunRequest, ScratchDir};
 
-/// Build folders that hold what others need: shown where the project has them, instead of a volume.
+/// Build directories that hold installed dependencies: if the project has them, the program sees those instead of an empty
+/// scratch directory.
 const DEPENDENCIES: &[&str] = &["node_modules", ".venv", "venv", "vendor"];
 
-/// Which stream a piece of output is of.
+/// Which of the two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Out,
     /// Standard error.
     Err,
 }
 
-/// Who sees what a program prints, and whether it wants more of that stream.
-pub type Output<'a> = dyn FnMut(Stream, &[u8]) -> ControlFlow<()> + 'a;
+/// Receives what a program prints; `Break` closes that stream.
+pub type OutputSink<'a> = dyn FnMut(OutputStream, &[u8]) -> ControlFlow<()> + 'a;
 
-/// What a program reads from.
+/// The standard input of a program.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// Nothing.
+    /// Empty.
     Nothing,
-    /// An open file, pipe, terminal or socket. The program gets none of them but the reading end of a pipe: what it reads is
-    /// handed on.
+    /// An open file, pipe, terminal or socket. The program never gets this descriptor: the broker forwards its content
+    /// through a pipe.
     From(BorrowedFd<'a>),
 }
 
 impl Sandbox {
-    /// Runs a program and waits for its end. `output` sees every piece as it comes, up to the limit; an empty piece says
-    /// that nothing came for a while, so whoever holds something back to see more may let it go.
+    /// Runs a program and waits for its end. `output` receives every piece as it arrives, up to the limit. An empty piece
+    /// means that nothing arrived for a while, so a consumer that buffers can flush.
     ///
-    /// A tier below the strongest is used only where the specification accepts it, and is named in the outcome.
+    /// A tier below the strongest is used only if the spec accepts it, and is named in the outcome.
     pub fn run(
         &self,
         spec: &Spec,
         input: Input<'_>,
-        output: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Outcome, SandboxFault> {
+        output: &mut dyn FnMut(OutputStream, &[u8]),
+    ) -> Result<RunOutcome, SandboxError> {
         self.run_while(spec, input, &mut |stream, bytes| {
             output(stream, bytes);
             ControlFlow::Continue(())
         })
     }
 
-    /// The same for somebody who may want no more of a stream: it is closed then, so the program learns what every program
-    /// does whose reader is gone.
+    /// Like [`Self::run`], but `output` can close a stream: the program then gets SIGPIPE, as any program whose reader is
+    /// gone.
     pub fn run_while(
         &self,
         spec: &Spec,
         input: Input<'_>,
-        output: &mut Output<'_>,
-    ) -> Result<Outcome, SandboxFault> {
-        let first = self.tier(spec.only);
-        self.refuse_below(spec, first)?;
-        // One for every attempt: what was taken from the input waits in it for whichever program begins.
-        let feed = Feed::new(input)?;
+        output: &mut OutputSink<'_>,
+    ) -> Result<RunOutcome, SandboxError> {
+        let first = self.tier(spec.forced_tier);
+        self.check_tier(spec, first)?;
+        // One feed for all attempts: input that was already read waits in it for the attempt that succeeds.
+        let feed = InputFeed::new(input)?;
         let input = feed.handle();
         match self.attempt(spec, first, input, output) {
-            // Nothing was started: another tier may do.
-            Err(Attempt::Walls(step)) => {
+            // Nothing was started: a lower tier may work.
+            Err(AttemptError::SetupFailed(step)) => {
                 let features = self.features()?;
-                let lower = features.tier().filter(|tier| *tier < first && spec.only.is_none());
+                let lower = features.tier().filter(|tier| *tier < first && spec.forced_tier.is_none());
                 let Some(lower) = lower else {
-                    if let Some(place) = in_the_way(spec, &step) {
-                        return Err(SandboxFault::Mounted(place));
+                    if let Some(place) = mount_in_the_way(spec, &step) {
+                        return Err(SandboxError::Mounted(place));
                     }
                     let mut reasons = features.reasons();
                     reasons.push(step);
-                    return Err(SandboxFault::Unavailable {
-                        wanted: spec.only.unwrap_or(spec.least),
+                    return Err(SandboxError::Unavailable {
+                        wanted: spec.forced_tier.unwrap_or(spec.min_tier),
                         reasons,
                     });
                 };
-                self.refuse_below(spec, lower)?;
+                self.check_tier(spec, lower)?;
                 self.attempt(spec, lower, input, output).map_err(|attempt| match attempt {
-                    Attempt::Fault(fault) => fault,
-                    Attempt::Walls(step) => SandboxFault::Unavailable { wanted: lower, reasons: vec![step] },
+                    AttemptError::Fault(fault) => fault,
+                    AttemptError::SetupFailed(step) => {
+                        SandboxError::Unavailable { wanted: lower, reasons: vec![step] }
+                    }
                 })
             }
-            Err(Attempt::Fault(fault)) => Err(fault),
+            Err(AttemptError::Fault(fault)) => Err(fault),
             Ok(outcome) => Ok(outcome),
         }
     }
 
-    fn refuse_below(&self, spec: &Spec, tier: Tier) -> Result<(), SandboxFault> {
+    fn check_tier(&self, spec: &Spec, tier: Tier) -> Result<(), SandboxError> {
         let reasons = || self.features().map(crate::tier::Features::reasons).unwrap_or_default();
-        // Elsewhere the mounts are read-only.
+        // In the other tiers, read-only mounts protect the files.
         if tier == Tier::NoUserns
-            && let Some(why) = cell::landlock_lacks(self.landlock_abi)
+            && let Some(why) = cell::landlock_problem(self.landlock_abi)
         {
-            return Err(SandboxFault::Unavailable {
+            return Err(SandboxError::Unavailable {
                 wanted: tier,
                 reasons: vec![format!("landlock: {why}")],
             });
         }
-        if tier < spec.least {
-            return Err(SandboxFault::Unavailable { wanted: spec.least, reasons: reasons() });
+        if tier < spec.min_tier {
+            return Err(SandboxError::Unavailable { wanted: spec.min_tier, reasons: reasons() });
         }
-        if spec.network == Network::Gated && spec.door.is_none() {
-            return Err(SandboxFault::Refused("a gated network needs somebody at the gate".to_owned()));
+        if spec.network == NetworkMode::Gated && spec.gate.is_none() {
+            return Err(SandboxError::Refused("a gated network needs an egress gate".to_owned()));
         }
-        if tier == Tier::NoUserns && spec.network == Network::Gated {
+        if tier == Tier::NoUserns && spec.network == NetworkMode::Gated {
             let mut reasons = reasons();
-            reasons.push("tier no-userns has no network of its own, so none can be gated".to_owned());
-            return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
+            reasons
+                .push("tier no-userns has no network namespace, so its network cannot be gated".to_owned());
+            return Err(SandboxError::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
         if tier == Tier::NoUserns && spec.drops_writes && !spec.write.is_empty() {
             let mut reasons = reasons();
-            reasons.push("tier no-userns cannot drop what is written to further paths".to_owned());
-            return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
+            reasons.push("tier no-userns cannot discard what is written to further paths".to_owned());
+            return Err(SandboxError::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
         let layered = matches!(spec.filesystem, Filesystem::ReadWrite | Filesystem::Speculative);
-        if self.footing == Footing::Nobody && layered {
+        if self.launcher_identity == LauncherIdentity::RootWithSetuid && layered {
             let mode = spec.filesystem.as_str();
-            return Err(SandboxFault::Unavailable {
+            return Err(SandboxError::Unavailable {
                 wanted: tier,
                 reasons: vec![format!(
-                    "root without CAP_SYS_ADMIN cannot show its files as another user's, which filesystem `{mode}` needs"
+                    "root without CAP_SYS_ADMIN cannot map its files to another user, which filesystem `{mode}` needs"
                 )],
             });
         }
@@ -154,7 +159,7 @@ impl Sandbox {
             let mode = spec.filesystem.as_str();
             reasons
                 .push(format!("tier no-userns cannot run with filesystem `{mode}`, which needs an overlay"));
-            return Err(SandboxFault::Unavailable { wanted: Tier::FullNoProc, reasons });
+            return Err(SandboxError::Unavailable { wanted: Tier::FullNoProc, reasons });
         }
         Ok(())
     }
@@ -164,155 +169,177 @@ impl Sandbox {
         spec: &Spec,
         tier: Tier,
         input: BorrowedFd<'_>,
-        output: &mut Output<'_>,
-    ) -> Result<Outcome, Attempt> {
+        output: &mut OutputSink<'_>,
+    ) -> Result<RunOutcome, AttemptError> {
         let start = Instant::now();
         let since = now();
-        let ground = self.ground(spec, tier)?;
-        // A workspace that was never walked may take longer than the program is given.
+        let run_base = self.open_base(spec, tier)?;
+        // Walking a workspace for the first time may take longer than the program's time limit, so it happens before.
         let mut prepared =
-            if self.knows(spec, &ground) { None } else { Some(self.prepare(spec, tier, &ground)?) };
-        let Fittings {
-            order: (order_read, order_write),
+            if self.is_cached(spec, &run_base) { None } else { Some(self.prepare(spec, tier, &run_base)?) };
+        let RunPipes {
+            order: (request_read, request_write),
             out: (out_read, out_write),
             err: (err_read, err_write),
             report: (report, theirs),
-        } = self.aside.fittings()?;
-        let mut audit = self.audit(spec, report.as_fd());
-        let header = Header {
+        } = self.prefetcher.run_pipes()?;
+        let mut audit = self.open_audit(spec, report.as_fd());
+        let header = RunHeader {
             tier,
             limits: spec.limits,
             network: spec.network,
             observe: spec.observe,
-            owner: ground.owner,
-            home: if tier == Tier::NoUserns { Vec::new() } else { order::bytes(&order::home(spec, None)) },
-            task: ground.task.as_ref().map(|task| order::bytes(&task.folder)),
+            owner: run_base.owner,
+            home: if tier == Tier::NoUserns {
+                Vec::new()
+            } else {
+                run_request::bytes(&run_request::home(spec, None))
+            },
+            task: run_base.task.as_ref().map(|task| run_request::bytes(&task.folder)),
         };
-        let handles = [order_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
-        let _running = self.one_more();
-        let untold = self.begin(header, ground.task.as_deref(), handles)?;
-        drop((order_read, out_write, err_write));
-        // While the cell is made, we look what is to be in it. Where that fails, the cell finds no order and goes.
+        let handles = [request_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
+        let _running = self.count_run();
+        let notice = self.start_run(header, run_base.task.as_deref(), handles)?;
+        drop((request_read, out_write, err_write));
+        // The order is prepared while the launcher creates the cell. If that fails, the cell finds no order and exits.
         let mut prepared = match prepared.take() {
             Some(prepared) => Ok(prepared),
-            None => self.prepare(spec, tier, &ground),
+            None => self.prepare(spec, tier, &run_base),
         };
-        if let Some(standing) = audit.as_mut().map(Audit::standing)
-            && standing != Standing::On
+        if let Some(access) = audit.as_mut().map(LandlockAudit::access)
+            && access != AuditAccess::On
         {
-            // A kernel that does not answer in time may do so in the next run.
-            self.deaf.fetch_or(standing != Standing::Unsaid, Ordering::Relaxed);
+            // A kernel that did not answer in time may answer in the next run.
+            self.audit_unavailable.fetch_or(access != AuditAccess::NoAnswer, Ordering::Relaxed);
             audit = None;
         }
         if let Ok(prepared) = &mut prepared {
-            prepared.order.audited = audit.is_some();
-            // Where nobody reads it, the cell or the launcher says why, below.
-            let _ = wire::pack_into(&prepared.order, order_write);
+            prepared.request.audited = audit.is_some();
+            // If nothing reads the pipe, the cell or the launcher reports why, below.
+            let _ = wire::pack_into(&prepared.request, request_write);
         } else {
-            drop(order_write);
+            drop(request_write);
         }
-        let untold = untold.map(|request| self.tell_later(request, theirs));
+        let notice = notice.map(|request| self.notify_later(request, theirs));
         let prepared = prepared?;
-        let mut talk = Talk {
-            order: &prepared.order,
-            door: spec.door.clone().filter(|_| spec.network == Network::Gated),
+        let mut run_loop = RunLoop {
+            request: &prepared.request,
+            gate: spec.gate.clone().filter(|_| spec.network == NetworkMode::Gated),
             report,
-            streams: [Reading::new(out_read, Stream::Out), Reading::new(err_read, Stream::Err)],
-            most: spec.limits.output,
+            streams: [
+                OutputPipe::new(out_read, OutputStream::Out),
+                OutputPipe::new(err_read, OutputStream::Err),
+            ],
+            max_captured: spec.limits.output,
             observer: None,
-            told: None,
+            denial_log: None,
             audit,
             layers: Vec::new(),
-            said: Said::default(),
-            untold,
+            reports: RunReports::default(),
+            unannounced: notice,
             stop: spec.stop.clone(),
         };
-        talk.listen(output)?;
-        let Talk { report, observer, untold, said, streams: [out, err], told, audit, layers, .. } = talk;
-        let exit = said.exit(spec)?;
-        let heard = audit.map(Audit::finish).unwrap_or_default();
-        let lost = heard.missing;
-        let told = told.map(|told| {
-            let mut told = told.lock();
-            told.confirm(observe::refused_by_landlock(heard, &prepared.order));
-            told.take()
+        run_loop.run_to_end(output)?;
+        let RunLoop {
+            report,
+            observer,
+            unannounced,
+            reports,
+            streams: [out, err],
+            denial_log,
+            audit,
+            layers,
+            ..
+        } = run_loop;
+        let exit = reports.exit(spec)?;
+        let landlock = audit.map(LandlockAudit::finish).unwrap_or_default();
+        let lost = landlock.missing;
+        let logged = denial_log.map(|log| {
+            let mut log = log.lock();
+            log.confirm(observer::landlock_denials(landlock, &prepared.request));
+            log.take()
         });
         let (out, out_read) = out.finish();
         let (err, err_read) = err.finish();
-        self.aside.leave((untold, report, observer, out_read, err_read));
-        let (denials, more) = told.unwrap_or_default();
+        self.prefetcher.drop_later((unannounced, report, observer, out_read, err_read));
+        let (denials, more) = logged.unwrap_or_default();
         let changes = self.changes(spec, &prepared, layers, since)?;
-        Ok(Outcome {
+        Ok(RunOutcome {
             tier,
             exit,
             stdout: out,
             stderr: err,
             denials,
-            denials_missing: lost || more || self.is_blind(spec, tier),
+            denials_missing: lost || more || self.cannot_observe(spec, tier),
             changes,
             duration: start.elapsed(),
-            peak_memory: said.peak_memory,
+            peak_memory: reports.peak_memory,
             memory_bound: match tier {
-                _ if said.memory_limited => MemoryBound::Kernel,
-                Tier::FullNoProc => MemoryBound::EachProcess,
-                _ => MemoryBound::Watched,
+                _ if reports.memory_limited => MemoryEnforcement::Kernel,
+                Tier::FullNoProc => MemoryEnforcement::EachProcess,
+                _ => MemoryEnforcement::Watched,
             },
         })
     }
 
-    /// Whether nobody sees what a program names in its calls: it is another user's, with no namespace of ours around it.
-    fn is_blind(&self, spec: &Spec, tier: Tier) -> bool {
-        let another = tier == Tier::NoUserns && self.footing == Footing::Nobody;
+    /// Whether the observer cannot read the paths of a program's system calls: the program runs as another user, outside
+    /// any user namespace of ours.
+    fn cannot_observe(&self, spec: &Spec, tier: Tier) -> bool {
+        let another = tier == Tier::NoUserns && self.launcher_identity == LauncherIdentity::RootWithSetuid;
         another && spec.observe != Observe::Off && !capability::may_look_into_others()
     }
 
-    /// Somebody who hears what Landlock says of its refusals, where refusals are to be told and it can be heard. Whose they
-    /// are follows from who reports.
-    fn audit(&self, spec: &Spec, report: BorrowedFd<'_>) -> Option<Audit> {
-        let asked = spec.observe != Observe::Off && self.landlock_abi >= audit::LEAST_ABI;
-        if !asked || self.deaf.load(Ordering::Relaxed) {
+    /// Opens the reader of Landlock's audit records, if denials are to be reported and the kernel lets us read them. The
+    /// pid of the process that reports to us says which records belong to this run.
+    fn open_audit(&self, spec: &Spec, report: BorrowedFd<'_>) -> Option<LandlockAudit> {
+        let asked = spec.observe != Observe::Off && self.landlock_abi >= landlock_audit::MIN_ABI;
+        if !asked || self.audit_unavailable.load(Ordering::Relaxed) {
             return None;
         }
-        let opened = Audit::open().and_then(|audit| message::tell_senders(report).map(|()| audit));
-        self.deaf.fetch_or(opened.is_err(), Ordering::Relaxed);
+        let opened = LandlockAudit::open()
+            .and_then(|audit| message::enable_sender_credentials(report).map(|()| audit));
+        self.audit_unavailable.fetch_or(opened.is_err(), Ordering::Relaxed);
         opened.ok()
     }
 
-    /// What the launcher needs to know before there is an order.
-    fn ground(&self, spec: &Spec, tier: Tier) -> Result<Ground, Attempt> {
-        let workspace = order::workspace(spec)?;
+    /// What the launcher needs before the order is ready.
+    fn open_base(&self, spec: &Spec, tier: Tier) -> Result<RunBase, AttemptError> {
+        let workspace = run_request::workspace(spec)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(&workspace, flags, Mode::empty())
             .map_err(|errno| cannot_read(&workspace, errno))?;
-        let facts = rustix::fs::fstat(&base).map_err(SandboxFault::system("cannot look at the workspace"))?;
+        let facts = rustix::fs::fstat(&base).map_err(SandboxError::system("cannot stat the workspace"))?;
         let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
-        Ok(Ground { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
+        Ok(RunBase { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
     }
 
-    /// Whether the names of the workspace and of the toolchains were walked before, or need not be.
-    fn knows(&self, spec: &Spec, ground: &Ground) -> bool {
-        let key = (ground.workspace.clone(), spec.masked.clone());
+    /// Whether the workspace and the toolchains were walked before, or need no walk.
+    fn is_cached(&self, spec: &Spec, run_base: &RunBase) -> bool {
+        let key = (run_base.workspace.clone(), spec.masked.clone());
         let workspace = matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write)
-            || self.walks.lock().contains_key(&key);
-        let home = |home: &PathBuf| self.homes.lock().contains_key(&(home.clone(), spec.path.clone()));
+            || self.mask_walks.lock().contains_key(&key);
+        let home =
+            |home: &PathBuf| self.toolchain_caches.lock().contains_key(&(home.clone(), spec.path.clone()));
         workspace && spec.home.as_ref().is_none_or(home)
     }
 
-    fn prepare(&self, spec: &Spec, tier: Tier, ground: &Ground) -> Result<Prepared, Attempt> {
-        let Ground { workspace, base, task, .. } = ground;
+    fn prepare(&self, spec: &Spec, tier: Tier, run_base: &RunBase) -> Result<PreparedRun, AttemptError> {
+        let RunBase { workspace, base, task, .. } = run_base;
         let (base, task) = (Arc::clone(base), task.clone());
-        // Whom nothing of root's can be lent to.
-        let stranger = self.footing == Footing::Nobody;
+        // The program runs as another user and files of root cannot be mapped to it.
+        let is_other_user = self.launcher_identity == LauncherIdentity::RootWithSetuid;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        order::refuse_deep_scratch(&spec.scratch)?;
+        run_request::deny_deep_scratch(&spec.scratch)?;
         let (masked, protected) = (self.names(&spec.masked)?, self.names(&spec.protected)?);
         let masks = match spec.filesystem {
-            Filesystem::Deny | Filesystem::Write if !order::asks_about(workspace, spec) => Vec::new(),
+            Filesystem::Deny | Filesystem::Write if !run_request::overlaps_workspace(workspace, spec) => {
+                Vec::new()
+            }
             _ => self.masks(workspace, base.as_fd(), spec, &masked)?,
         };
         let scratch = match spec.filesystem {
             Filesystem::Read | Filesystem::ReadWrite | Filesystem::Speculative
-                if tier != Tier::NoUserns && !stranger =>
+                if tier != Tier::NoUserns && !is_other_user =>
             {
                 self.scratch(spec, workspace)?
             }
@@ -321,17 +348,18 @@ impl Sandbox {
         let work = match &task {
             Some(task) if spec.filesystem == Filesystem::Write => Some(
                 rustix::fs::open(task.folder.join("work"), flags, Mode::empty())
-                    .map_err(SandboxFault::system("the task's folder"))?,
+                    .map_err(SandboxError::system("the task's directory"))?,
             ),
             _ => None,
         };
-        let toolchains = if stranger { Default::default() } else { self.toolchains(spec, workspace)? };
-        let found = order::Found { toolchains, masks, scratch };
-        let mut order = order::build(spec, workspace, tier, task.as_deref(), found, self.landlock_abi)?;
-        self.places.refuse_shown(&order, task.as_deref())?;
-        order.guarded = vec![std::process::id(), self.launcher_id()];
-        order.guarded.extend(process::own_group());
-        Ok(Prepared { order, base, masked, protected, work, task })
+        let toolchains = if is_other_user { Default::default() } else { self.toolchains(spec, workspace)? };
+        let found = run_request::ResolvedPaths { toolchains, masks, scratch };
+        let mut request =
+            run_request::build(spec, workspace, tier, task.as_deref(), found, self.landlock_abi)?;
+        self.places.deny_exposed_state(&request, task.as_deref())?;
+        request.guarded = vec![std::process::id(), self.launcher_id()];
+        request.guarded.extend(process::own_group());
+        Ok(PreparedRun { request, base, masked, protected, work, task })
     }
 
     fn masks(
@@ -340,137 +368,148 @@ impl Sandbox {
         base: BorrowedFd<'_>,
         spec: &Spec,
         masked: &BlockList,
-    ) -> Result<Vec<Mask>, SandboxFault> {
+    ) -> Result<Vec<MaskedPath>, SandboxError> {
         let key = (workspace.to_owned(), spec.masked.clone());
-        // Taken out while it works: another run of the same workspace walks for itself.
-        let mut walk = self.walks.lock().remove(&key).unwrap_or_default();
+        // Taken out of the cache while it works: a concurrent run of the same workspace makes its own walk.
+        let mut walk = self.mask_walks.lock().remove(&key).unwrap_or_default();
         let masks = walk.masks(base, masked).map_err(|errno| cannot_read(workspace, errno))?;
-        self.walks.lock().insert(key, walk);
+        self.mask_walks.lock().insert(key, walk);
         Ok(masks)
     }
 
-    /// What is shown of the home folder.
-    fn toolchains(&self, spec: &Spec, workspace: &Path) -> Result<Toolchains, SandboxFault> {
+    /// What the program sees of the home directory.
+    fn toolchains(&self, spec: &Spec, workspace: &Path) -> Result<Toolchains, SandboxError> {
         let Some(home) = &spec.home else { return Ok(Toolchains::default()) };
         let key = (home.clone(), spec.path.clone());
-        let known = self.homes.lock().remove(&key).flatten();
+        let known = self.toolchain_caches.lock().remove(&key).flatten();
         let (toolchains, kept) = Toolchains::of(home, &spec.path, workspace, known)?;
-        self.homes.lock().insert(key, kept);
+        self.toolchain_caches.lock().insert(key, kept);
         Ok(toolchains)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "folders of the state, which no program sees")]
-    fn scratch(&self, spec: &Spec, workspace: &Path) -> Result<Vec<Scratch>, SandboxFault> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "directories below the state directory, which no program sees"
+    )]
+    fn scratch(&self, spec: &Spec, workspace: &Path) -> Result<Vec<ScratchDir>, SandboxError> {
         use sha2::Digest as _;
-        let digest = sha2::Sha256::digest(order::bytes(workspace));
+        let digest = sha2::Sha256::digest(run_request::bytes(workspace));
         let key: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         let mut list = Vec::new();
         for name in &spec.scratch {
-            // Dependencies that are installed are to be found; what is added to them is not taken over.
+            // Installed dependencies stay visible; what the program adds to them is not written back.
             if DEPENDENCIES.contains(&name.as_str()) && workspace.join(name).is_dir() {
                 continue;
             }
-            let folder = self.places.scratch.join(&key).join(name);
-            std::fs::create_dir_all(&folder)
-                .map_err(|source| SandboxFault::System { what: "cannot make a build folder", source })?;
-            let folder = folder
-                .canonicalize()
-                .map_err(|source| SandboxFault::System { what: "cannot find a build folder", source })?;
-            list.push(Scratch { name: name.as_bytes().to_vec(), folder: order::bytes(&folder) });
+            let dir = self.places.scratch.join(&key).join(name);
+            std::fs::create_dir_all(&dir)
+                .map_err(|source| SandboxError::System { what: "cannot create a build directory", source })?;
+            let dir = dir.canonicalize().map_err(|source| SandboxError::System {
+                what: "cannot resolve a build directory",
+                source,
+            })?;
+            list.push(ScratchDir { name: name.as_bytes().to_vec(), folder: run_request::bytes(&dir) });
         }
         Ok(list)
     }
 
-    /// Folders of this run alone.
-    #[expect(clippy::disallowed_methods, reason = "folders of the state, which only this run's program sees")]
-    fn task(&self, filesystem: Filesystem) -> Result<Task, SandboxFault> {
-        let base = self.places.of_tasks();
+    /// The temporary directories of this run.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "directories below the state directory, which only this run's program sees"
+    )]
+    fn task(&self, filesystem: Filesystem) -> Result<RunDirs, SandboxError> {
+        let base = self.places.task_root();
         if base == self.places.tasks {
-            std::fs::create_dir_all(base)
-                .map_err(|source| SandboxFault::System { what: "cannot make the tasks' folder", source })?;
+            std::fs::create_dir_all(base).map_err(|source| SandboxError::System {
+                what: "cannot create the directory for tasks",
+                source,
+            })?;
         }
-        // What a crash left, of launcher and broker both.
-        self.swept.call_once(|| task::sweep(base));
-        let name = || format!("{}{}", task::PREFIX, Self::next_name());
-        let made = self.aside.tasks().give(base, filesystem, name);
-        made.map_err(|source| SandboxFault::System { what: "cannot make a task's folder", source })
+        // Removes what a crash of both launcher and broker left behind.
+        self.tasks_swept.call_once(|| run_dirs::sweep(base));
+        let name = || format!("{}{}", run_dirs::PREFIX, Self::next_name());
+        let made = self.prefetcher.tasks().take(base, filesystem, name);
+        made.map_err(|source| SandboxError::System { what: "cannot create a task's directory", source })
     }
 
     fn changes(
         &self,
         spec: &Spec,
-        prepared: &Prepared,
+        prepared: &PreparedRun,
         mut layers: Vec<OwnedFd>,
         since: i128,
-    ) -> Result<Option<Changes>, SandboxFault> {
+    ) -> Result<Option<RunChanges>, SandboxError> {
         let upper = match &prepared.work {
             Some(work) => {
-                rustix::io::fcntl_dupfd_cloexec(work, 0).map_err(SandboxFault::system("a handle"))?
+                rustix::io::fcntl_dupfd_cloexec(work, 0).map_err(SandboxError::system("a handle"))?
             }
             None if layers.is_empty() => return Ok(None),
             None => layers.remove(0),
         };
-        let changes = changes::collect(Collect {
+        let changes = changes::collect(CollectInput {
             base: Arc::clone(&prepared.base),
             upper,
             view: layers.pop(),
             masked: &prepared.masked,
-            barred: order::barred(&prepared.order, &prepared.masked),
+            masked_paths: run_request::masked_by_other_rules(&prepared.request, &prepared.masked),
             protected: &prepared.protected,
             scratch: &spec.scratch,
-            own_scratch: &prepared.order.scratch,
+            own_scratch: &prepared.request.scratch,
             since,
-            folder: prepared.task.clone(),
+            run_dirs: prepared.task.clone(),
         });
-        changes.map(Some).map_err(SandboxFault::system("cannot compare what the program changed"))
+        changes.map(Some).map_err(SandboxError::system("cannot collect what the program changed"))
     }
 }
 
-/// Why an attempt came to nothing.
-pub(crate) enum Attempt {
-    Fault(SandboxFault),
-    /// The walls could not be built, at this step.
-    Walls(String),
+/// Why an attempt to run in one tier failed.
+pub(crate) enum AttemptError {
+    Fault(SandboxError),
+    /// The confinement could not be set up, at this step; the program was not started.
+    SetupFailed(String),
 }
 
-impl From<SandboxFault> for Attempt {
-    fn from(fault: SandboxFault) -> Self {
+impl From<SandboxError> for AttemptError {
+    fn from(fault: SandboxError) -> Self {
         Self::Fault(fault)
     }
 }
 
-struct Ground {
+struct RunBase {
     workspace: PathBuf,
     base: Arc<OwnedFd>,
     owner: (u32, u32),
-    task: Option<Arc<Task>>,
+    task: Option<Arc<RunDirs>>,
 }
 
-struct Prepared {
-    order: Order,
+struct PreparedRun {
+    request: RunRequest,
     base: Arc<OwnedFd>,
     masked: Arc<BlockList>,
     protected: Arc<BlockList>,
-    task: Option<Arc<Task>>,
-    /// The folder that the program takes for the workspace, without namespaces.
+    task: Option<Arc<RunDirs>>,
+    /// The directory that the program sees as the workspace, in tier no-userns.
     work: Option<OwnedFd>,
 }
 
-fn cannot_read(workspace: &Path, errno: Errno) -> SandboxFault {
-    SandboxFault::Refused(format!("cannot read the workspace `{}`: {errno}", workspace.display()))
+fn cannot_read(workspace: &Path, errno: Errno) -> SandboxError {
+    SandboxError::Refused(format!("cannot read the workspace `{}`: {errno}", workspace.display()))
 }
 
-/// What is mounted in a folder that a layer was to be laid over, where the kernel would not do that: copies of mounts that
-/// are another user namespace's cannot be had one without the other, and an overlay sees the one only.
-fn in_the_way(spec: &Spec, step: &str) -> Option<PathBuf> {
-    let refused = step.ends_with(&Errno::INVAL.to_string());
+/// A mount below a directory that should get an overlay, if that is why the kernel denied the overlay (EINVAL). Mounts
+/// that come from another user namespace are locked together and can only be cloned together, and an overlay uses one
+/// mount only.
+fn mount_in_the_way(spec: &Spec, step: &str) -> Option<PathBuf> {
+    let denied = step.ends_with(&Errno::INVAL.to_string());
     let written = spec.write.iter().filter(|_| spec.drops_writes);
-    let layered = std::iter::once(&spec.workspace).chain(written).filter(|_| refused);
-    layered.filter_map(|folder| folder.canonicalize().ok()).find_map(|folder| mounting::mounted_in(&folder))
+    let layered = std::iter::once(&spec.workspace).chain(written).filter(|_| denied);
+    layered.filter_map(|dir| dir.canonicalize().ok()).find_map(|dir| mount::mounted_in(&dir))
 }
 
-/// The time that stamps of files are compared with. A stamp may lag behind the clock by a tick, unless somebody looked
-/// at the file since its last change (Linux 6.13); the overlay looks at every file before it copies it.
+/// The current time, to compare file timestamps with, in ns. A timestamp may lag behind the clock by a tick, unless the
+/// file was queried since its last change (multigrain timestamps, Linux 6.13); the overlay queries every file before it
+/// copies it.
 pub(crate) fn now() -> i128 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
@@ -480,19 +519,19 @@ pub(crate) fn now() -> i128 {
 mod tests {
     use super::*;
 
-    // P4: there is no other wall around files that may only be read
+    // P4: in this tier nothing else protects read-only files
     #[test]
-    fn without_namespaces_nothing_runs_where_landlock_does_not_judge_truncation() {
-        let folder = tempfile::tempdir().unwrap();
-        let places = crate::sandbox::Places::below(&folder.path().join("state"));
-        // Nobody is asked to start anything, so it may be any program.
+    fn without_namespaces_a_landlock_that_does_not_control_truncation_denies_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = crate::sandbox::StateDirs::below(&dir.path().join("state"));
+        // No run gets as far as the launcher, so it may be any program.
         let mut sandbox = Sandbox::start(Path::new("/bin/true"), places).unwrap();
-        let mut spec = Spec::new("true", folder.path());
-        spec.only = Some(Tier::NoUserns);
+        let mut spec = Spec::new("true", dir.path());
+        spec.forced_tier = Some(Tier::NoUserns);
         for abi in 0..3 {
             sandbox.landlock_abi = abi;
-            let refused = sandbox.run(&spec, Input::Nothing, &mut |_, _| {});
-            let Err(SandboxFault::Unavailable { reasons, .. }) = &refused else { panic!("{refused:?}") };
+            let denied = sandbox.run(&spec, Input::Nothing, &mut |_, _| {});
+            let Err(SandboxError::Unavailable { reasons, .. }) = &denied else { panic!("{denied:?}") };
             assert!(reasons.iter().any(|reason| reason.starts_with("landlock: ")), "{reasons:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The broker's side: starting the launcher, asking for runs, reading what comes back.
+//! [`Sandbox`], the broker's handle: starts the launcher, sends it requests, caches what is known between runs.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,210 +14,213 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::process::{Resource, Rlimit};
-use vambrace_core::block::BlockList;
+use vambrace_core::blocked_paths::BlockList;
 
-use crate::aside::Aside;
 use crate::cell;
-use crate::fault::SandboxFault;
+use crate::error::SandboxError;
 use crate::launcher;
-use crate::offer::Offered;
-use crate::order;
+use crate::mask_walk::MaskWalk;
+use crate::prefetch::Prefetcher;
+use crate::run_dirs::RunDirs;
+use crate::run_request;
 use crate::sys::message;
-use crate::task::Task;
 use crate::tier::{Features, Tier};
-use crate::toolchain::Homes;
-use crate::walk::Walk;
-use crate::wire::{self, Bytes, Order, Report, Request, View};
+use crate::toolchain::ToolchainCaches;
+use crate::warm_cells::WarmCell;
+use crate::wire::{self, Bytes, LauncherRequest, RunReport, RunRequest, WorkspaceView};
 
-/// Folders of the state that runs need; outside every workspace.
+/// Directories below the state directory that runs need; outside every workspace.
 #[derive(Debug, Clone)]
-pub struct Places {
-    /// Ephemeral folders of runs without namespaces.
+pub struct StateDirs {
+    /// Temporary directories of runs without namespaces.
     pub tasks: PathBuf,
-    /// Build folders that outlive a run.
+    /// Build directories that outlive a run.
     pub scratch: PathBuf,
-    /// Notes of changes that are being taken over.
-    pub promotions: PathBuf,
-    /// Files that a run may be shown one by one; none of them is secret.
-    pub lent: PathBuf,
-    // INVARIANT: where the state folder really is, so that no other spelling leads past it.
+    /// Journals of write-backs in progress.
+    pub write_backs: PathBuf,
+    /// CA certificates: files that a spec may make visible one by one; none of them is secret.
+    pub certificates: PathBuf,
+    // INVARIANT: the resolved path of the state directory, so that no other spelling of it bypasses the checks.
     state: PathBuf,
 }
 
-impl Places {
-    /// Below a state folder.
+impl StateDirs {
+    /// The directories below a state directory.
     #[must_use]
     pub fn below(state: &Path) -> Self {
         Self {
             tasks: state.join("tasks"),
             scratch: state.join("scratch"),
-            promotions: state.join("promotions"),
-            lent: state.join("certificates"),
-            state: really(state),
+            write_backs: state.join("promotions"),
+            certificates: state.join("certificates"),
+            state: resolve_existing(state),
         }
     }
 
-    /// Where the folders of runs are made. Root's are where an unprivileged user can get to.
-    pub(crate) fn of_tasks(&self) -> &Path {
+    /// Where the temporary directories of runs are created. Root's are in `/tmp`, which an unprivileged user can reach.
+    pub(crate) fn task_root(&self) -> &Path {
         if rustix::process::geteuid().is_root() { Path::new("/tmp") } else { &self.tasks }
     }
 
-    /// Whether whoever sees a path sees the state folder, or something in it. Its keys sign the ledger.
+    /// Whether making a path visible would expose the state directory or a part of it. Its keys sign the ledger.
     #[must_use]
-    pub fn are_seen_in(&self, path: &Path) -> bool {
-        self.meet(&really(path))
+    pub fn overlaps_state(&self, path: &Path) -> bool {
+        self.overlaps(&resolve_existing(path))
     }
 
-    fn meet(&self, real: &Path) -> bool {
+    fn overlaps(&self, real: &Path) -> bool {
         self.state.starts_with(real) || real.starts_with(&self.state)
     }
 
-    /// Refuses an order that would show the state folder. The paths of an order are where they really are.
-    pub(crate) fn refuse_shown(&self, order: &Order, task: Option<&Task>) -> Result<(), SandboxFault> {
+    /// Denies an order that would expose the state directory. The paths of an order are resolved already.
+    pub(crate) fn deny_exposed_state(
+        &self,
+        order: &RunRequest,
+        task: Option<&RunDirs>,
+    ) -> Result<(), SandboxError> {
         fn path(bytes: &Bytes) -> &Path {
             Path::new(OsStr::from_bytes(bytes))
         }
-        let lent = |path: &Path| path.parent().is_some_and(|folder| folder == really(&self.lent));
+        let is_certificate =
+            |path: &Path| path.parent().is_some_and(|dir| dir == resolve_existing(&self.certificates));
         let own = |path: &Path| task.is_some_and(|task| path.starts_with(&task.folder));
-        let read = order.read.iter().map(path).filter(|path| self.meet(path) && !lent(path));
+        let read = order.read.iter().map(path).filter(|path| self.overlaps(path) && !is_certificate(path));
         let write = order.write.iter().map(path).filter(|path| !own(path));
-        let workspace = (order.view != View::Absent).then(|| path(&order.workspace));
-        let mut shown = read.chain(write).chain(order.toolchains.iter().map(path)).chain(workspace);
-        let found = shown.find(|path| self.meet(path)).map(Path::to_owned);
-        match found.or_else(|| self.in_the_system()) {
-            Some(path) => Err(SandboxFault::ShowsState { path, state: self.state.clone() }),
+        let workspace = (order.view != WorkspaceView::Absent).then(|| path(&order.workspace));
+        let mut visible = read.chain(write).chain(order.toolchains.iter().map(path)).chain(workspace);
+        let found = visible.find(|path| self.overlaps(path)).map(Path::to_owned);
+        match found.or_else(|| self.system_dir_with_state()) {
+            Some(path) => Err(SandboxError::ShowsState { path, state: self.state.clone() }),
             None => Ok(()),
         }
     }
 
-    /// The folder of the system that holds the state, where one does: every program sees it.
-    fn in_the_system(&self) -> Option<PathBuf> {
-        cell::SYSTEM
-            .iter()
-            .map(|name| Path::new("/").join(name))
-            .find(|folder| self.state.starts_with(folder))
+    /// The system directory that contains the state directory, if one does: every program sees system directories.
+    fn system_dir_with_state(&self) -> Option<PathBuf> {
+        cell::SYSTEM_DIRS.iter().map(|name| Path::new("/").join(name)).find(|dir| self.state.starts_with(dir))
     }
 }
 
-/// Where a path leads, as far as it is there.
-fn really(path: &Path) -> PathBuf {
+/// Resolves symlinks in the part of a path that exists.
+fn resolve_existing(path: &Path) -> PathBuf {
     let found = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
     path.ancestors().find_map(found).unwrap_or_else(|| path.to_owned())
 }
 
-/// Processes are found, looked into and ended by what `/proc` says. One of another pid namespace speaks of others.
-fn refuse_foreign_proc() -> Result<(), SandboxFault> {
-    let said = rustix::fs::readlink("/proc/self", Vec::new()).ok();
-    match said.is_some_and(|said| said.to_bytes() == std::process::id().to_string().as_bytes()) {
+/// Processes are found, inspected and killed through `/proc`. A `/proc` of another pid namespace lists other processes.
+fn check_proc() -> Result<(), SandboxError> {
+    let link = rustix::fs::readlink("/proc/self", Vec::new()).ok();
+    match link.is_some_and(|link| link.to_bytes() == std::process::id().to_string().as_bytes()) {
         true => Ok(()),
-        false => Err(SandboxFault::Unavailable {
+        false => Err(SandboxError::Unavailable {
             wanted: Tier::NoUserns,
             reasons: vec![
-                "/proc is missing, or of another pid namespace; mount one (`unshare` does with --mount-proc)"
+                "/proc is missing or belongs to another pid namespace; mount one (`unshare --mount-proc` does)"
                     .to_owned(),
             ],
         }),
     }
 }
 
-/// As many open files as this process may have, and the launcher with it. Descriptors that a program leaves on their way between
-/// sockets count against all of its user's processes, each by its own limit: ours is to be larger than a program's.
-fn more_descriptors() {
+/// Raises the limit of open files of this process, and so of the launcher, to the maximum. Descriptors in flight between
+/// sockets count per user, and the kernel compares that count with the limit of each process: ours must be larger than
+/// a program's, or a program could block us with descriptors that it never receives.
+fn raise_open_file_limit() {
     let now = rustix::process::getrlimit(Resource::Nofile);
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now });
 }
 
-/// More lists than these are not remembered.
-const MOST_LISTS: usize = 64;
+/// Maximum number of compiled name lists in the cache.
+const MAX_CACHED_LISTS: usize = 64;
 
-/// A launcher and what is known about the kernel.
+/// A running launcher, and what is known about the kernel.
 #[derive(Debug)]
 pub struct Sandbox {
     control: Arc<OwnedFd>,
     launcher: Mutex<Child>,
-    pub(crate) places: Places,
+    pub(crate) places: StateDirs,
     features: OnceLock<Features>,
     pub(crate) landlock_abi: i32,
-    pub(crate) footing: launcher::Footing,
-    pub(crate) walks: Mutex<HashMap<(PathBuf, Vec<String>), Walk>>,
-    pub(crate) homes: Mutex<Homes>,
-    pub(crate) aside: Aside,
-    pub(crate) swept: Once,
-    /// Lists of names that were compiled.
+    pub(crate) launcher_identity: launcher::LauncherIdentity,
+    pub(crate) mask_walks: Mutex<HashMap<(PathBuf, Vec<String>), MaskWalk>>,
+    pub(crate) toolchain_caches: Mutex<ToolchainCaches>,
+    pub(crate) prefetcher: Prefetcher,
+    pub(crate) tasks_swept: Once,
+    /// Compiled lists of names.
     names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
-    pub(crate) offers: Mutex<Vec<Offered>>,
-    /// Whether Landlock's records cannot be heard; known once that was tried.
-    pub(crate) deaf: AtomicBool,
-    /// How many runs are on.
+    pub(crate) warm_cells: Mutex<Vec<WarmCell>>,
+    /// Whether Landlock's audit records cannot be read; known after the first attempt.
+    pub(crate) audit_unavailable: AtomicBool,
+    /// Its reference count is the number of active runs plus one.
     active: Arc<()>,
 }
 
 impl Sandbox {
-    /// Starts the launcher: `program` is this program, or another one that begins with [`launcher::main`] when its
-    /// first argument is [`launcher::ARGUMENT`].
+    /// Starts the launcher. `program` is this program, or another one that calls [`launcher::main`] when its first
+    /// argument is [`launcher::ARGUMENT`].
     #[expect(clippy::disallowed_methods, reason = "the launcher itself, with an empty environment")]
-    pub fn start(program: &Path, places: Places) -> Result<Self, SandboxFault> {
-        refuse_foreign_proc()?;
-        more_descriptors();
-        let (ours, theirs) = message::pair().map_err(SandboxFault::system("the launcher's socket"))?;
+    pub fn start(program: &Path, places: StateDirs) -> Result<Self, SandboxError> {
+        check_proc()?;
+        raise_open_file_limit();
+        let (ours, theirs) = message::pair().map_err(SandboxError::system("the launcher's socket"))?;
         let launcher = Command::new(program)
             .arg(launcher::ARGUMENT)
-            .arg(std::path::absolute(places.of_tasks()).unwrap_or_default())
+            .arg(std::path::absolute(places.task_root()).unwrap_or_default())
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|source| SandboxFault::System { what: "cannot start the launcher", source })?;
+            .map_err(|source| SandboxError::System { what: "cannot start the launcher", source })?;
         Ok(Self {
             control: Arc::new(ours),
             launcher: Mutex::new(launcher),
             places,
             features: OnceLock::new(),
             landlock_abi: cell::landlock_abi(),
-            footing: launcher::Footing::now(),
-            walks: Mutex::new(HashMap::new()),
-            homes: Mutex::new(HashMap::new()),
-            aside: Aside::default(),
-            swept: Once::new(),
+            launcher_identity: launcher::LauncherIdentity::now(),
+            mask_walks: Mutex::new(HashMap::new()),
+            toolchain_caches: Mutex::new(HashMap::new()),
+            prefetcher: Prefetcher::default(),
+            tasks_swept: Once::new(),
             names: Mutex::new(HashMap::new()),
-            offers: Mutex::default(),
-            deaf: AtomicBool::new(false),
+            warm_cells: Mutex::default(),
+            audit_unavailable: AtomicBool::new(false),
             active: Arc::default(),
         })
     }
 
-    /// What the kernel really does, tried once.
-    pub fn features(&self) -> Result<&Features, SandboxFault> {
+    /// What the kernel really supports; probed once.
+    pub fn features(&self) -> Result<&Features, SandboxError> {
         if let Some(features) = self.features.get() {
             return Ok(features);
         }
-        let (ours, theirs) = message::pair().map_err(SandboxFault::system("the launcher's socket"))?;
-        self.send(&Request::Probe, &[theirs.as_fd()])?;
+        let (ours, theirs) = message::pair().map_err(SandboxError::system("the launcher's socket"))?;
+        self.send(&LauncherRequest::Probe, &[theirs.as_fd()])?;
         drop(theirs);
-        let received = message::receive(ours.as_fd()).map_err(|_| SandboxFault::LauncherGone)?;
-        match wire::unpack::<Report>(&received.bytes) {
-            Ok(Report::Features(features)) => Ok(self.features.get_or_init(|| features)),
-            _ => Err(SandboxFault::LauncherGone),
+        let received = message::receive(ours.as_fd()).map_err(|_| SandboxError::LauncherGone)?;
+        match wire::unpack::<RunReport>(&received.bytes) {
+            Ok(RunReport::Features(features)) => Ok(self.features.get_or_init(|| features)),
+            _ => Err(SandboxError::LauncherGone),
         }
     }
 
-    /// Keeps so many cells ready for runs of tier full; each is used once.
-    pub fn keep_warm(&self, cells: usize) -> Result<(), SandboxFault> {
-        self.send(&Request::Warm(cells), &[])
+    /// Keeps this many cells in the warm pool for runs of tier full; each cell is used once.
+    pub fn keep_warm(&self, cells: usize) -> Result<(), SandboxError> {
+        self.send(&LauncherRequest::Warm(cells), &[])
     }
 
-    /// The folders that it was started with.
+    /// The state directories that it was started with.
     #[must_use]
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &StateDirs {
         &self.places
     }
 
-    /// Whether a path can be granted to a program at all.
+    /// Whether a path can be granted to a program at all: not a system path, not the state directory.
     #[must_use]
     pub fn may_show(&self, path: &Path) -> bool {
-        order::outside_system(path).is_ok_and(|path| !self.places.are_seen_in(&path))
+        run_request::outside_system(path).is_ok_and(|path| !self.places.overlaps_state(&path))
     }
 
     /// The launcher's process id.
@@ -230,45 +233,50 @@ impl Sandbox {
         Arc::clone(&self.control)
     }
 
-    /// Counts a run as long as it is kept.
-    pub(crate) fn one_more(&self) -> Arc<()> {
+    /// Counts one active run until the returned value is dropped.
+    pub(crate) fn count_run(&self) -> Arc<()> {
         Arc::clone(&self.active)
     }
 
-    /// Whether no more than one run is on.
-    pub(crate) fn is_alone(&self) -> bool {
+    /// Whether at most one run is active.
+    pub(crate) fn is_only_run(&self) -> bool {
         Arc::strong_count(&self.active) <= 2
     }
 
-    pub(crate) fn send(&self, request: &Request, handles: &[BorrowedFd<'_>]) -> Result<(), SandboxFault> {
-        let packed = wire::pack(request).map_err(SandboxFault::system("the launcher's socket"))?;
+    pub(crate) fn send(
+        &self,
+        request: &LauncherRequest,
+        handles: &[BorrowedFd<'_>],
+    ) -> Result<(), SandboxError> {
+        let packed = wire::pack(request).map_err(SandboxError::system("the launcher's socket"))?;
         message::send(self.control.as_fd(), &packed, handles).map_err(|errno| match errno {
-            Errno::PIPE | Errno::CONNRESET => SandboxFault::LauncherGone,
-            errno => SandboxFault::System { what: "the launcher's socket", source: errno.into() },
+            Errno::PIPE | Errno::CONNRESET => SandboxError::LauncherGone,
+            errno => SandboxError::System { what: "the launcher's socket", source: errno.into() },
         })
     }
 
-    /// The tier of the next run: what was asked for, or the strongest as far as is known.
+    /// The tier of the next run: the one that the spec forces, or the strongest that is known to work.
     pub(crate) fn tier(&self, only: Option<Tier>) -> Tier {
         only.or_else(|| self.features.get().and_then(Features::tier)).unwrap_or(Tier::Full)
     }
 
-    /// A list of names, compiled; most runs have the same ones.
-    pub(crate) fn names(&self, list: &[String]) -> Result<Arc<BlockList>, SandboxFault> {
+    /// A compiled list of names; cached, since most runs use the same lists.
+    pub(crate) fn names(&self, list: &[String]) -> Result<Arc<BlockList>, SandboxError> {
         if let Some(known) = self.names.lock().get(list) {
             return Ok(Arc::clone(known));
         }
-        let made = BlockList::new(list).map_err(|bad| SandboxFault::Refused(bad.to_string()))?;
+        let made = BlockList::new(list).map_err(|bad| SandboxError::Refused(bad.to_string()))?;
         let made = Arc::new(made);
         let mut known = self.names.lock();
-        if known.len() >= MOST_LISTS {
+        if known.len() >= MAX_CACHED_LISTS {
             known.clear();
         }
         known.insert(list.to_owned(), Arc::clone(&made));
         Ok(made)
     }
 
-    /// A name for one run's folder. Root's lie where everybody can make folders: nobody can take it before.
+    /// A name for the temporary directory of one run. Root's are in `/tmp`, where every user can create names, so the
+    /// name is random: another user cannot create it first.
     pub(crate) fn next_name() -> String {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let drawn = RandomState::new().build_hasher().finish();
@@ -278,13 +286,13 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // One that is gone needs no word.
-        let _ = self.send(&Request::Leave, &[]);
-        // The launcher sees that nothing more comes, ends what it still runs, cleans up and goes. The socket is closed after
-        // that: closed over something unread, it would take the last word with it.
+        // A launcher that is gone needs no message.
+        let _ = self.send(&LauncherRequest::Leave, &[]);
+        // The launcher reads the end of the stream, kills what still runs, cleans up and exits. The socket is closed only
+        // after that: closing it with unread data would discard the last message.
         let _ = rustix::net::shutdown(&self.control, Shutdown::Write);
-        // What waits for an order of ours waits no more.
-        self.offers.get_mut().clear();
+        // Closes the channels of warm cells, which then stop waiting for an order.
+        self.warm_cells.get_mut().clear();
         let _ = self.launcher.lock().wait();
     }
 }

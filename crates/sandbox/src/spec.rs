@@ -1,66 +1,66 @@
-//! What to run and inside which walls.
+//! [`Spec`]: what to run and how it is confined.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use vambrace_core::block::hidden_from_programs;
+use vambrace_core::blocked_paths::hidden_from_programs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::network::Door;
-use crate::stop::Stop;
+use crate::network::NetworkGate;
+use crate::stop::StopHandle;
 use crate::tier::Tier;
 
 /// A program and its confinement.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// The program: a path, or a name that is looked for in the sandbox's `PATH`.
+    /// The program: a path, or a name that is looked up in the sandbox's `PATH`.
     pub program: OsString,
-    /// The SHA-256 that the program's file must have; one that was replaced meanwhile is not started.
+    /// The SHA-256 that the program's file must have; a file that was replaced meanwhile is not started.
     pub digest: Option<[u8; 32]>,
     /// Its arguments, without the program's own name.
     pub arguments: Vec<OsString>,
-    /// Its whole environment besides the five names that are always there.
+    /// Its environment variables, besides the five that are always set.
     pub environment: Vec<(OsString, OsString)>,
-    /// The project folder.
+    /// The project directory.
     pub workspace: PathBuf,
-    /// Where the program starts, below the workspace; its root when empty.
+    /// The working directory, relative to the workspace; empty for the workspace itself.
     pub cwd: PathBuf,
-    /// Which bits of its mode a new file does not get.
+    /// The file mode creation mask.
     pub umask: u32,
-    /// What of the workspace the program sees, and what becomes of what it writes there.
+    /// What the program sees of the workspace, and what happens to what it writes there.
     pub filesystem: Filesystem,
-    /// Further paths that may be read and executed.
+    /// Further paths that the program may read and execute.
     pub read: Vec<PathBuf>,
-    /// Further paths that may be changed, directly.
+    /// Further paths that the program may change, directly.
     pub write: Vec<PathBuf>,
-    /// Whether what is written there goes into a layer that is dropped; not in tier no-userns.
+    /// Whether writes to those paths go into an overlay that is discarded; not in tier no-userns.
     pub drops_writes: bool,
     /// Names that are masked in the workspace (`.env`, `secrets/`, `*.pem`), at any depth.
     pub masked: Vec<String>,
-    /// Names below the workspace that are never promoted.
+    /// Names below the workspace that are never written back.
     pub protected: Vec<String>,
-    /// Build folders of the workspace whose content is kept in [`crate::Places::scratch`] and never promoted.
+    /// Build directories of the workspace: their content is kept in [`crate::StateDirs::scratch`] and never written back.
     pub scratch: Vec<String>,
-    /// The home folder whose toolchains are shown; none when absent.
+    /// The home directory whose toolchains are visible; none when absent.
     pub home: Option<PathBuf>,
-    /// Folders that `PATH` names; those in the home folder are shown.
+    /// Directories of `PATH`; those in the home directory are visible.
     pub path: Vec<PathBuf>,
     /// The network.
-    pub network: Network,
-    /// Who stands outside it, when it is gated.
-    pub door: Option<Arc<dyn Door>>,
-    /// Bounds.
-    pub limits: Limits,
-    /// Who may end it before its time.
-    pub stop: Option<Stop>,
-    /// Which denials are told.
+    pub network: NetworkMode,
+    /// The egress gate of a gated network.
+    pub gate: Option<Arc<dyn NetworkGate>>,
+    /// Resource limits.
+    pub limits: RunLimits,
+    /// Lets the caller stop the run early.
+    pub stop: Option<StopHandle>,
+    /// Which denials to report.
     pub observe: Observe,
-    /// The weakest tier that will do.
-    pub least: Tier,
-    /// The tier to use even where a stronger one is there; for tests and comparisons.
-    pub only: Option<Tier>,
+    /// The weakest tier that is accepted.
+    pub min_tier: Tier,
+    /// The tier to use even where a stronger one is available; for tests and comparisons.
+    pub forced_tier: Option<Tier>,
 }
 
 /// What the program sees of the workspace.
@@ -68,13 +68,13 @@ pub struct Spec {
 pub enum Filesystem {
     /// Nothing.
     Deny,
-    /// Its files, unchangeable.
+    /// Its files, read-only.
     Read,
-    /// An empty folder; what is new at the end is moved in.
+    /// An empty directory; new files are moved into the workspace at the end.
     Write,
-    /// Its files; what changed at the end is taken over.
+    /// Its files; changes are written back at the end.
     ReadWrite,
-    /// The same, but what changed is only told.
+    /// The same, but changes are only reported.
     Speculative,
 }
 
@@ -92,56 +92,56 @@ impl Filesystem {
     }
 }
 
-/// What of the network there is.
+/// Which network the program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Network {
-    /// Not even a socket.
+pub enum NetworkMode {
+    /// None: not even a socket.
     None,
     /// A loopback interface of the sandbox's own, for programs that talk to themselves.
     Loopback,
-    /// The same, and every other address leads to [`Spec::door`].
+    /// The same, and every other address leads to [`Spec::gate`].
     Gated,
 }
 
-/// Which calls are put before the observer.
+/// Which system calls go to the observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Observe {
-    /// None: denials are enforced, not told.
+    /// None: denials are enforced, not reported.
     Off,
-    /// What is meant to change something, and starts of programs.
+    /// Calls that change something, and program starts.
     Writes,
-    /// Every open as well; for explaining a failure.
+    /// Every open as well; to explain a failure.
     All,
 }
 
-/// Bounds of a run.
+/// Resource limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct RunLimits {
     /// Until SIGTERM.
     pub time: Duration,
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// Memory of the whole tree, in bytes; files in `/tmp` and changed files count.
+    /// Memory of all processes together, in bytes; files in `/tmp` and changed files count.
     pub memory: u64,
     /// Processes and threads.
     pub processes: u64,
-    /// Processor time of one process, in seconds.
+    /// CPU time of one process, in seconds.
     pub cpu_seconds: u64,
-    /// Processors, in hundredths; where control groups can be used.
+    /// CPUs, in percent of one; only where cgroups are available.
     pub cpu_percent: u64,
-    /// One file, in bytes.
+    /// Size of one file, in bytes.
     pub file_size: u64,
     /// Open files of one process.
     pub open_files: u64,
-    /// `/tmp`, the home folder and changed files together, in bytes.
+    /// `/tmp`, the home directory and changed files together, in bytes.
     pub disk: u64,
-    /// What is written into build folders, in bytes; watched.
+    /// What is written to build directories, in bytes; enforced by polling.
     pub scratch: u64,
-    /// Kept of each of the two output streams, in bytes.
+    /// How much of each of the two output streams is kept, in bytes.
     pub output: usize,
 }
 
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
         const MIB: u64 = 1 << 20;
         Self {
@@ -160,8 +160,9 @@ impl Default for Limits {
     }
 }
 
-/// Never promoted: what runs or configures without being asked, at any depth, since a project may hold others. A `.git`
-/// that is no folder leads to one somewhere else, and is never promoted either.
+/// Names that are never written back: files that run code or configure tools without the user's asking. At any depth, since a
+/// project may contain other projects. A `.git` that is not a directory points to one elsewhere and is never written
+/// back either.
 pub const PROTECTED: &[&str] = &[
     ".aider.conf.yml",
     ".amazonq/",
@@ -205,7 +206,7 @@ pub const PROTECTED: &[&str] = &[
     "**/.git/hooks/",
     "**/.git/info/attributes",
     "**/.git/modules/",
-    // Its `exec` lines are run by whoever goes on with it.
+    // `git rebase --continue` runs its `exec` lines.
     "**/.git/rebase-merge/git-rebase-todo",
     "**/.git/sl/config",
     "**/.git/worktrees/",
@@ -292,7 +293,7 @@ pub const PROTECTED: &[&str] = &[
     "opencode.jsonc",
 ];
 
-/// A pattern that means one name, wherever it is.
+/// The name, if the pattern matches exactly one name at any depth.
 pub(crate) fn plain_name(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix('/').unwrap_or(pattern);
     let special =
@@ -301,11 +302,11 @@ pub(crate) fn plain_name(pattern: &str) -> Option<&str> {
     (is_name && !name.contains(special)).then_some(name)
 }
 
-/// Build folders by default.
+/// Default names of build directories.
 pub const SCRATCH: &[&str] = &["target", "node_modules", ".venv"];
 
 impl Spec {
-    /// A program in a workspace, with the bounds and names that hold when nobody says otherwise.
+    /// A program in a workspace, with the default limits and names.
     #[must_use]
     pub fn new(program: impl Into<OsString>, workspace: impl Into<PathBuf>) -> Self {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -326,13 +327,13 @@ impl Spec {
             scratch: Vec::new(),
             home: None,
             path: Vec::new(),
-            network: Network::None,
-            door: None,
+            network: NetworkMode::None,
+            gate: None,
             stop: None,
-            limits: Limits::default(),
+            limits: RunLimits::default(),
             observe: Observe::Writes,
-            least: Tier::NoUserns,
-            only: None,
+            min_tier: Tier::NoUserns,
+            forced_tier: None,
         }
     }
 }

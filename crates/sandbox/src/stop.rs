@@ -1,4 +1,4 @@
-//! Ending a run before its time.
+//! Stops a run before its deadline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -6,40 +6,40 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::event::EventfdFlags;
 
-/// Asks a run to end as its deadline would: SIGTERM for the whole tree, the grace of its limits, SIGKILL. A run that is begun
-/// afterwards ends at once. Clones ask for the same.
+/// Stops a run like its deadline would: SIGTERM to the whole tree, the grace period of its limits, SIGKILL. A run
+/// that starts afterwards ends at once. Clones share the same state.
 #[derive(Debug, Clone)]
-pub struct Stop(Arc<Asked>);
+pub struct StopHandle(Arc<StopState>);
 
 #[derive(Debug)]
-struct Asked {
+struct StopState {
     handle: OwnedFd,
     signal: AtomicI32,
 }
 
-impl Stop {
-    /// For one run, or several that end together.
+impl StopHandle {
+    /// For one run, or several that are stopped together.
     pub fn new() -> std::io::Result<Self> {
         let handle = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(Asked { handle, signal: AtomicI32::new(libc::SIGTERM) })))
+        Ok(Self(Arc::new(StopState { handle, signal: AtomicI32::new(libc::SIGTERM) })))
     }
 
-    /// Asks, because of this signal: the code of who is stopped tells it.
-    pub fn ask(&self, signal: i32) {
+    /// Requests the stop because of this signal, which determines the exit code.
+    pub fn request(&self, signal: i32) {
         self.0.signal.store(signal, Ordering::Relaxed);
-        // Refused only where it was asked very often already.
+        // Fails only if the counter is at its maximum.
         let _ = rustix::io::write(&self.0.handle, &1_u64.to_ne_bytes());
     }
 
-    /// The signal that it was asked because of.
+    /// The signal that caused the stop.
     #[must_use]
     pub fn signal(&self) -> i32 {
         self.0.signal.load(Ordering::Relaxed)
     }
 }
 
-/// Readable once it was asked.
-impl AsFd for Stop {
+/// Readable once the stop was requested.
+impl AsFd for StopHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.handle.as_fd()
     }

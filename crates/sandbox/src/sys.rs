@@ -1,19 +1,19 @@
-//! The kernel by number: what `rustix` has no safe word for. Each function is one system call or a few that belong
-//! together; nothing here decides. All `unsafe` of the program is below this module.
+//! Raw system calls that `rustix` has no safe wrapper for. Each function is one system call or a few that belong
+//! together; no policy here. All `unsafe` code of the program is in or below this module.
 
-pub(crate) mod beside;
 pub(crate) mod capability;
 pub(crate) mod datagram;
 pub(crate) mod message;
-pub(crate) mod mounting;
-pub(crate) mod notify;
+pub(crate) mod mount;
 pub(crate) mod process;
 pub(crate) mod seccomp;
+pub(crate) mod seccomp_notify;
+pub(crate) mod shared_process;
 
 use rustix::io::Errno;
 
-/// The answer of a raw system call.
-fn answer(returned: libc::c_long) -> Result<libc::c_long, Errno> {
+/// Converts the return value of a raw system call.
+fn check_result(returned: libc::c_long) -> Result<libc::c_long, Errno> {
     if returned >= 0 { Ok(returned) } else { Err(last_errno()) }
 }
 

@@ -1,22 +1,23 @@
-//! How strong the walls are, in three steps, and what a kernel must do for each.
+//! Tiers: which kernel features confine a run, and what the kernel must support for each.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A named strength. The order is by strength.
+/// A level of confinement, ordered by strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tier {
-    /// Landlock, the system call filter and limits; the workspace only read, or an empty folder. No speculative runs.
+    /// Landlock, the seccomp filter and limits; the workspace is read-only, or an empty directory. No speculative
+    /// runs.
     NoUserns,
-    /// As full, without `/proc`: a container that masks its own lets no new one be mounted.
+    /// Like full, without `/proc`: a container that masks its own `/proc` cannot mount a new one.
     FullNoProc,
-    /// Namespaces of its own for files, processes, network and the rest, besides all of the above.
+    /// Separate namespaces for mounts, processes, network and the rest, besides all of the above.
     Full,
 }
 
 impl Tier {
-    /// As written in results, policies and on the command line.
+    /// Name in results, policies and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -26,7 +27,7 @@ impl Tier {
         }
     }
 
-    /// From its written form.
+    /// Parses the name.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Full, Self::FullNoProc, Self::NoUserns].into_iter().find(|tier| tier.as_str() == word)
@@ -39,46 +40,46 @@ impl fmt::Display for Tier {
     }
 }
 
-/// Something of the kernel that was tried.
+/// A kernel feature that was probed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feature {
     /// Which.
     pub kind: FeatureKind,
     /// Whether it worked.
     pub works: bool,
-    /// What was seen: a version, or the kernel's refusal.
+    /// Result of the probe: a version, or the kernel's error.
     pub seen: String,
 }
 
-/// The features that are tried.
+/// The features that are probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FeatureKind {
     /// User, mount, pid, net, ipc, uts and cgroup namespaces.
     Namespaces,
-    /// A root folder of its own and read-only mounts.
+    /// A private root directory and read-only mounts.
     Mounts,
     /// A new `/proc`.
     Proc,
     /// Overlays with whiteouts.
     Overlay,
-    /// Mounts that show files as another user's; only asked of root.
+    /// Idmapped mounts; only probed as root.
     Idmap,
-    /// A user id for programs that is not root's; only asked of root.
+    /// A user id other than root for programs; only probed as root.
     Identity,
     /// Landlock from ABI 3 on.
     Landlock,
-    /// The system call filter.
+    /// The seccomp filter.
     Seccomp,
-    /// The filter's listener.
+    /// The seccomp listener.
     Observer,
-    /// Landlock's own records of what it refused; for most users there are none, and no tier rests on them.
+    /// Landlock's audit records of denials; not available to most users, and no tier depends on them.
     Audit,
-    /// A control group for memory and processes.
+    /// Cgroup limits for memory and processes.
     Cgroup,
 }
 
 impl FeatureKind {
-    /// Short, for a line of `doctor`.
+    /// Short name for `doctor`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -96,35 +97,35 @@ impl FeatureKind {
         }
     }
 
-    /// What does not work without it.
+    /// What is lost without it.
     #[must_use]
     pub fn lost(self) -> &'static str {
         match self {
             Self::Namespaces | Self::Mounts | Self::Overlay => {
-                "programs run in tier no-userns: they can write only into an empty folder, have no build folders, and no run is \
+                "programs run in tier no-userns: they can write only into an empty directory, have no scratch directories, and no run is \
                  speculative"
             }
             Self::Idmap => {
-                "a broker that is root cannot show its files to an unprivileged user: tier no-userns, without build folders and \
-                 toolchains of the home folder"
+                "a root broker cannot show its files to an unprivileged user: tier no-userns, without scratch directories and \
+                 toolchains of the home directory"
             }
             Self::Identity => {
-                "programs find another number and have no capability, but files take them for root; tier no-userns is \
-                 refused"
+                "programs see another user id and have no capability, but to files they are root; tier no-userns is \
+                 denied"
             }
-            Self::Proc => "programs run in tier full-no-proc: they find no /proc",
-            Self::Landlock => "no program is run: both tiers rest on it",
-            Self::Seccomp => "no program is run: both tiers rest on it",
-            Self::Observer => "denials are enforced but not told",
-            Self::Audit => "what Landlock refuses by itself is not named",
+            Self::Proc => "programs run in tier full-no-proc: they have no /proc",
+            Self::Landlock => "no program is run: every tier requires it",
+            Self::Seccomp => "no program is run: every tier requires it",
+            Self::Observer => "denials are enforced but not reported",
+            Self::Audit => "denials by Landlock alone are not reported",
             Self::Cgroup => {
-                "memory is watched ten times a second instead of limited by the kernel (without /proc: bounded for each \
+                "memory is polled ten times a second instead of limited by the kernel (without /proc: limited for each \
                  process only); processes are limited per user"
             }
         }
     }
 
-    /// How to get it back.
+    /// How to enable it.
     #[must_use]
     pub fn fix(self) -> &'static str {
         match self {
@@ -141,39 +142,39 @@ impl FeatureKind {
             Self::Overlay => "a kernel from 6.6 on with overlayfs",
             Self::Idmap => "a kernel from 5.19 on, or run the broker as an ordinary user",
             Self::Identity => {
-                "start it as an ordinary user, with CAP_SETUID and CAP_SETGID, or in a user namespace with more than one id"
+                "run as an ordinary user, with CAP_SETUID and CAP_SETGID, or in a user namespace with more than one id"
             }
             Self::Landlock => "a kernel from 6.2 on with landlock in its `lsm=` list",
             Self::Seccomp => "a kernel with CONFIG_SECCOMP_FILTER; in a container allow the seccomp call",
-            Self::Observer => "a kernel from 5.5 on; not inside another program that listens",
+            Self::Observer => "a kernel from 5.5 on; not below another process with a seccomp listener",
             Self::Audit => {
-                "a kernel from 6.15 on, root outside of containers, and audit switched on (`auditctl -e 1`)"
+                "a kernel from 6.15 on, root outside of containers, and audit enabled (`auditctl -e 1`)"
             }
             Self::Cgroup => {
-                "run as a service or scope of its own with `Delegate=yes` (nothing else in its group), or as root where control \
-                 groups can be written"
+                "run as a service or scope of its own with `Delegate=yes` (nothing else in its cgroup), or as root with writable \
+                 cgroups"
             }
         }
     }
 }
 
-/// What was tried, and the tiers that follow.
+/// Probe results, which determine the tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
-    /// Each.
+    /// All probed features.
     pub list: Vec<Feature>,
-    /// Landlock's version, 0 when there is none.
+    /// Landlock ABI; 0 when there is none.
     pub landlock_abi: i32,
 }
 
 impl Features {
-    /// Whether one works; what was not tried was not needed.
+    /// Whether a feature works; one that was not probed is not needed.
     #[must_use]
     pub fn works(&self, kind: FeatureKind) -> bool {
         self.list.iter().filter(|feature| feature.kind == kind).all(|feature| feature.works)
     }
 
-    /// The strongest tier.
+    /// The strongest available tier.
     #[must_use]
     pub fn tier(&self) -> Option<Tier> {
         use FeatureKind::{Identity, Idmap, Landlock, Mounts, Namespaces, Overlay, Proc, Seccomp};
@@ -189,7 +190,7 @@ impl Features {
         }
     }
 
-    /// Why a tier cannot be had: the features that did not work.
+    /// Why a tier is not available: the features that did not work.
     #[must_use]
     pub fn reasons(&self) -> Vec<String> {
         let failed = self.list.iter().filter(|feature| !feature.works && feature.kind != FeatureKind::Audit);

@@ -1,10 +1,11 @@
-//! Toolchains that live in the home folder: what of it is shown, and which files of that look empty because they hold
-//! credentials. Found by a walk that is kept between runs, at any depth but for folders of downloaded packages.
+//! Toolchains in the home directory: which directories the program sees, and which files in them are masked as empty
+//! because they hold credentials. The walk is cached between runs and covers any depth, except directories of downloaded
+//! packages.
 //!
-//! Not masked: what such a package, or a file of any other name, holds.
+//! Not masked: secrets in such packages, or in files of any other name.
 #![expect(
     clippy::disallowed_methods,
-    reason = "folders of the home folder are looked up before the walls, and settings in them are judged by what they say"
+    reason = "runs before the sandbox exists; reads settings to see whether they hold a credential"
 )]
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,11 +17,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode, OFlags};
-use vambrace_core::block::{BadPattern, BlockList, hidden_from_programs};
+use vambrace_core::blocked_paths::{BadPattern, BlockList, hidden_from_programs};
 
-use crate::fault::SandboxFault;
-use crate::order::bytes;
-use crate::walk::Walk;
+use crate::error::SandboxError;
+use crate::mask_walk::MaskWalk;
+use crate::run_request::bytes;
 use crate::wire::Bytes;
 
 const TOOLCHAINS: &[&str] = &[
@@ -29,7 +30,7 @@ const TOOLCHAINS: &[&str] = &[
     ".pyenv",
     ".nvm",
     ".volta",
-    // Programs of `.local/bin` lead there.
+    // Programs in `.local/bin` are often symlinks into the directories below.
     ".local/bin",
     ".local/lib",
     ".local/pipx",
@@ -48,11 +49,11 @@ const TOOLCHAINS: &[&str] = &[
     ".nodenv",
 ];
 
-/// Go's: a folder of the language itself is shown whole, one of the user's without the sources of their projects.
+/// Go: a directory with the language itself is visible as a whole, a GOPATH without the sources of the user's projects.
 const GO: &[&str] = &["go", ".go"];
 const GO_SHOWN: &[&str] = &["bin", "pkg"];
 
-/// Credential files and folders, wherever they lie in a toolchain.
+/// Credential files and directories, at any depth in a toolchain.
 const CREDENTIALS: &[&str] = &[
     "credentials",
     "credentials.toml",
@@ -67,20 +68,20 @@ const CREDENTIALS: &[&str] = &[
     ".yarnrc.yml",
 ];
 
-/// Names that mean something else further down: only in a toolchain's own folder.
+/// Credential names only at the top of a toolchain; deeper they mean something else.
 const CREDENTIALS_ON_TOP: &[&str] = &["token", "tokens", "gradle.properties", "settings.xml"];
 
-/// Settings that a tool needs, and that may hold a credential: looked into.
+/// Settings that a tool needs and that may hold a credential: masked only if they do.
 const SETTINGS: &[&str] =
     &["config.toml", ".cargo/config", "**/.git/config", "pip.conf", "uv.toml", "bunfig.toml"];
 
-/// What everybody trusts, by the names that it has in toolchains: no secret, unless there is a key in it.
+/// CA certificates, by their names in toolchains: not secret, unless the file contains a private key.
 const CERTIFICATES: &[&str] = &["cert.pem", "cacert.pem", "ca-bundle.pem", "ca-certificates.pem"];
 
-/// Settings that are larger are not read, and look empty.
-const MOST_SETTINGS: u64 = 1 << 20;
+/// Maximum size of a settings file that is read, in bytes; a larger one is masked.
+const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 
-/// Packages as they were downloaded and objects of git, tens of thousands of folders of them: not walked. What is in them is public, and names
+/// Downloaded packages and git objects, tens of thousands of directories: not walked. Their content is public, and names
 /// like `cacert.pem` are no secrets there.
 const PACKAGES: &[&str] = &[
     ".cargo/registry",
@@ -99,28 +100,28 @@ const PACKAGES: &[&str] = &[
     "**/.git/refs",
 ];
 
-/// What a program sees of the home folder.
+/// What a program sees of the home directory.
 #[derive(Debug, Default)]
 pub(crate) struct Toolchains {
-    /// Folders, where they really are.
+    /// Resolved paths of the visible directories.
     pub(crate) shown: Vec<PathBuf>,
-    /// Names of some that are links to them.
+    /// Symlinks that lead to some of them.
     pub(crate) linked: Vec<PathBuf>,
-    /// What in them must look empty.
+    /// Files and directories in them that must appear empty.
     pub(crate) blank: Vec<PathBuf>,
 }
 
-/// What is kept between runs.
+/// What is cached between runs.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    walk: Walk,
+pub(crate) struct ToolchainCache {
+    walk: MaskWalk,
     names: BlockList,
 }
 
-/// By home folder and what `PATH` names.
-pub(crate) type Homes = HashMap<(PathBuf, Vec<PathBuf>), Option<Kept>>;
+/// By home directory and the directories of `PATH`.
+pub(crate) type ToolchainCaches = HashMap<(PathBuf, Vec<PathBuf>), Option<ToolchainCache>>;
 
-impl Kept {
+impl ToolchainCache {
     fn new(starts: Vec<Bytes>) -> Result<Self, BadPattern> {
         let on_top = starts.iter().flat_map(|start| {
             let start = escaped(&String::from_utf8_lossy(start));
@@ -128,36 +129,36 @@ impl Kept {
         });
         let anywhere = hidden_from_programs().chain(CREDENTIALS.iter().chain(SETTINGS).copied());
         let names = BlockList::new(anywhere.map(str::to_owned).chain(on_top))?;
-        Ok(Self { walk: Walk::within(starts, Some(BlockList::new(PACKAGES)?)), names })
+        Ok(Self { walk: MaskWalk::within(starts, Some(BlockList::new(PACKAGES)?)), names })
     }
 }
 
 impl Toolchains {
-    /// As of now, and what to keep; `known` is what was kept.
+    /// The current state, and the cache for the next run; `known` is the cache of the last one.
     pub(crate) fn of(
         home: &Path,
         path: &[PathBuf],
         workspace: &Path,
-        known: Option<Kept>,
-    ) -> Result<(Self, Option<Kept>), SandboxFault> {
+        known: Option<ToolchainCache>,
+    ) -> Result<(Self, Option<ToolchainCache>), SandboxError> {
         let Ok(home) = home.canonicalize() else { return Ok((Self::default(), None)) };
         let (shown, linked) = shown(&home, path, workspace);
         if shown.is_empty() {
             return Ok((Self::default(), None));
         }
-        let below_home = |folder: &PathBuf| folder.strip_prefix(&home).ok().map(bytes);
+        let below_home = |dir: &PathBuf| dir.strip_prefix(&home).ok().map(bytes);
         let starts: Vec<Bytes> = shown.iter().filter_map(below_home).collect();
         let mut kept = match known.filter(|kept| kept.walk.starts() == starts) {
             Some(kept) => kept,
-            None => Kept::new(starts).map_err(|bad| SandboxFault::Refused(bad.to_string()))?,
+            None => ToolchainCache::new(starts).map_err(|bad| SandboxError::Refused(bad.to_string()))?,
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&home, flags, Mode::empty())
-            .map_err(SandboxFault::system("cannot open the home folder"))?;
+            .map_err(SandboxError::system("cannot open the home directory"))?;
         let masks = kept.walk.masks(root.as_fd(), &kept.names);
-        let masks = masks.map_err(SandboxFault::system("cannot walk the toolchains"))?;
+        let masks = masks.map_err(SandboxError::system("cannot walk the toolchains"))?;
         let found = masks.iter().map(|mask| home.join(OsStr::from_bytes(&mask.path)));
-        // A link is masked where it leads, if that is shown.
+        // A symlink is masked at its target, if that is visible.
         let real = found.filter(|path| is_secret(path)).filter_map(|path| path.canonicalize().ok());
         let in_one = |path: &PathBuf| shown.iter().any(|outer| path != outer && path.starts_with(outer));
         let blank: BTreeSet<PathBuf> = real.filter(in_one).collect();
@@ -165,8 +166,8 @@ impl Toolchains {
     }
 }
 
-/// Known toolchains, and what `PATH` names in the home folder. What cannot be listed cannot be walked, and is not shown.
-/// With those of them that are links.
+/// Known toolchains, and the directories of `PATH` in the home directory; also those of them that are symlinks. A directory that
+/// cannot be listed cannot be walked for credentials, so it is not visible.
 fn shown(home: &Path, path: &[PathBuf], workspace: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let go = GO.iter().map(|name| home.join(name)).flat_map(|go| {
         let language = go.join("VERSION").is_file() && go.join("src/runtime").is_dir();
@@ -175,23 +176,24 @@ fn shown(home: &Path, path: &[PathBuf], workspace: &Path) -> (Vec<PathBuf>, Vec<
     let known = TOOLCHAINS.iter().map(|name| home.join(name)).chain(go);
     let (mut shown, mut linked): (Vec<PathBuf>, Vec<PathBuf>) = Default::default();
     for named in known.chain(path.iter().cloned()) {
-        let Ok(folder) = named.canonicalize() else { continue };
-        linked.extend((named != folder).then_some(named));
-        let inside = folder.starts_with(home) && folder != home;
-        let overlaps = folder.starts_with(workspace) || workspace.starts_with(&folder);
-        let new = !shown.iter().any(|outer| folder.starts_with(outer));
-        if inside && !overlaps && new && folder.is_dir() {
-            let listed = rustix::fs::access(&folder, Access::READ_OK | Access::EXEC_OK).is_ok();
-            shown.extend(listed.then_some(folder));
+        let Ok(dir) = named.canonicalize() else { continue };
+        linked.extend((named != dir).then_some(named));
+        let inside = dir.starts_with(home) && dir != home;
+        let overlaps = dir.starts_with(workspace) || workspace.starts_with(&dir);
+        let new = !shown.iter().any(|outer| dir.starts_with(outer));
+        if inside && !overlaps && new && dir.is_dir() {
+            let listed = rustix::fs::access(&dir, Access::READ_OK | Access::EXEC_OK).is_ok();
+            shown.extend(listed.then_some(dir));
         }
     }
     (shown, linked)
 }
 
-/// Everything that was found, but for settings that hold no credential and certificates without a key.
+/// Whether a found file must be masked: all of them, except settings without a credential and certificates without a
+/// private key.
 fn is_secret(path: &Path) -> bool {
     let last = |pattern: &&str| pattern.rsplit('/').next().map(OsStr::new) == path.file_name();
-    let tells: fn(&str) -> bool = if SETTINGS.iter().any(last) {
+    let is_sensitive: fn(&str) -> bool = if SETTINGS.iter().any(last) {
         holds_credential
     } else if CERTIFICATES.iter().any(last) {
         |line| line.contains("PRIVATE KEY")
@@ -199,11 +201,11 @@ fn is_secret(path: &Path) -> bool {
         return true;
     };
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MOST_SETTINGS + 1).read_to_string(&mut text));
-    !read.is_ok_and(|length| (length as u64) <= MOST_SETTINGS) || text.lines().any(tells)
+    let read = File::open(path).and_then(|file| file.take(MAX_SETTINGS_BYTES + 1).read_to_string(&mut text));
+    !read.is_ok_and(|length| (length as u64) <= MAX_SETTINGS_BYTES) || text.lines().any(is_sensitive)
 }
 
-/// A line of settings that gives a credential a value, or has one in an address.
+/// Whether a line of settings assigns a credential, or has one in a URL.
 fn holds_credential(line: &str) -> bool {
     const NAMES: &[&str] =
         &["token", "password", "passwd", "secret", "secret-key", "_auth", "apikey", "api_key"];
@@ -221,7 +223,7 @@ fn holds_credential(line: &str) -> bool {
             .any(|rest| rest.split(['/', '"', '\'', ' ']).next().is_some_and(|host| host.contains('@')))
 }
 
-/// As a pattern that means these letters.
+/// A pattern that matches this path literally.
 fn escaped(path: &str) -> String {
     let special = |letter: &char| matches!(letter, '*' | '?' | '[' | ']' | '{' | '}' | '!' | ',' | '\\');
     path.chars().flat_map(|letter| special(&letter).then_some('\\').into_iter().chain([letter])).collect()
@@ -233,7 +235,7 @@ mod tests {
 
     // T12
     #[test]
-    fn settings_are_hidden_only_where_they_hold_a_credential() {
+    fn settings_are_masked_only_if_they_hold_a_credential() {
         for line in [
             "token = \"x\"",
             "  \"token\"=\"x\"",
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_special_letters_means_itself() {
+    fn directory_name_with_pattern_characters_is_literal() {
         let list = BlockList::new([format!("{}/token", escaped("a[b]*{c}"))]).unwrap();
         assert!(list.blocks("a[b]*{c}/token").is_some());
         assert!(list.blocks("ab/token").is_none());

@@ -1,5 +1,5 @@
-//! What broker, launcher and cell say to each other. All three are the same program at the same version, so the form
-//! is compact and carries no version.
+//! Messages between broker, launcher and cell. All three are the same executable, so the format is compact (postcard)
+//! and carries no version.
 
 use std::ffi::CString;
 use std::io::Write as _;
@@ -9,109 +9,110 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Limits, Network, Observe};
+use crate::spec::{NetworkMode, Observe, RunLimits};
 use crate::tier::{Features, Tier};
 
-/// A path or text as the kernel takes it.
+/// A path or text as raw bytes.
 pub(crate) type Bytes = Vec<u8>;
 
-/// Broker to launcher. Handles: order, report, standard input, output, error.
+/// Broker to launcher. Handles: run request, report, standard input, output, error.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
-    /// Try the kernel's features; the answer comes on the report socket.
+pub(crate) enum LauncherRequest {
+    /// Probe the kernel's features; the reply comes on the report socket.
     Probe,
-    /// Run something: in the cell of this number, which was offered, or in one that is made now.
-    Run { header: Header, cell: Option<u64> },
-    /// The cell of this number has got its order. Handle: report.
-    Begun { header: Header, cell: u64 },
-    /// The cell of this number is not what is wanted.
+    /// Run a program: in the warm cell of this number, or in a new one.
+    Run { header: RunHeader, cell: Option<u64> },
+    /// The broker has started a run in the cell of this number. Handle: report.
+    Begun { header: RunHeader, cell: u64 },
+    /// The broker does not need the cell of this number.
     Return(u64),
-    /// Keep so many cells ready.
+    /// Keep this many cells ready.
     Warm(usize),
-    /// The broker wants nothing more, and lives on.
+    /// The broker needs this launcher no more, and continues to run.
     Leave,
 }
 
-/// What the launcher itself needs to know of a run.
+/// What the launcher itself needs to know about a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Header {
+pub(crate) struct RunHeader {
     pub(crate) tier: Tier,
-    pub(crate) limits: Limits,
-    pub(crate) network: Network,
+    pub(crate) limits: RunLimits,
+    pub(crate) network: NetworkMode,
     pub(crate) observe: Observe,
-    /// Who owns the workspace: as whom a root broker shows its files to the program.
+    /// Owner of the workspace (uid, gid): a root broker shows its files to the program through an id map.
     pub(crate) owner: (u32, u32),
-    /// Where the home folder is shown; nowhere in tier no-userns, where the task has one.
+    /// Mount point of the home directory; unused in tier no-userns, where the run directory contains one.
     pub(crate) home: Bytes,
-    /// A folder of this run alone, removed at its end whoever is left to do so.
+    /// Directory of this run, removed at its end by whichever process is left.
     pub(crate) task: Option<Bytes>,
 }
 
-/// What a filter is made for. It is installed before there is an order, and cannot be taken away.
+/// The filter that a cell installs before it has a request. It cannot be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Expected {
-    pub(crate) network: Network,
+pub(crate) struct ExpectedFilter {
+    pub(crate) network: NetworkMode,
     pub(crate) observe: Observe,
 }
 
-impl Expected {
-    /// What a run asks for; nothing where its filter can only be installed last: one that asks about everything, or that
-    /// names processes, as it must with an older Landlock.
-    pub(crate) fn of(header: &Header, landlock_abi: i32) -> Option<Self> {
-        let Header { network, observe, .. } = *header;
+impl ExpectedFilter {
+    /// The filter of a run; `None` if it can only be installed last: one that observes everything, or that names
+    /// processes, as an older Landlock requires.
+    pub(crate) fn of(header: &RunHeader, landlock_abi: i32) -> Option<Self> {
+        let RunHeader { network, observe, .. } = *header;
         (observe != Observe::All && landlock_abi >= 6).then_some(Self { network, observe })
     }
 }
 
-/// Launcher to broker: a cell that waits for its order. It is the broker's from then on, to be used or returned.
-/// Handles: its channel, and where the broker is root the two id maps. What was guessed must agree with the run.
+/// Launcher to broker: a warm cell. The broker owns it from then on, and uses or returns it. Handles: its channel,
+/// and for a root broker the two id maps. The guesses must match the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Offer {
+pub(crate) struct WarmCellOffer {
     pub(crate) number: u64,
     pub(crate) tier: Tier,
-    pub(crate) identity: Identity,
-    /// A guess: what the run asks for.
-    pub(crate) expected: Option<Expected>,
-    /// A guess, in every tier but no-userns: where the home folder is, and whose the workspace is.
+    pub(crate) identity: RunIdentity,
+    /// Guess: the filter of the run.
+    pub(crate) expected: Option<ExpectedFilter>,
+    /// Guesses, in every tier but no-userns: home directory, and owner of the workspace.
     pub(crate) home: Bytes,
     pub(crate) owner: (u32, u32),
-    /// What its control group is bound to.
-    pub(crate) limits: Limits,
-    pub(crate) go: Go,
-    /// When the user's processes were counted, in milliseconds since the machine started.
+    /// Limits of its cgroup.
+    pub(crate) limits: RunLimits,
+    pub(crate) go: CellStart,
+    /// When the user's processes were counted, in milliseconds since boot.
     pub(crate) counted: u64,
 }
 
-/// Whoever has the order to the cell. Handles: order, report, standard input, output, error, then the two id maps for
-/// a root broker: of the workspace's owner and of root.
+/// Broker or launcher to cell: starts the run. Handles: run request, report, standard input, output, error, then for
+/// a root broker the two id maps: of the workspace's owner and of root.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Go {
+pub(crate) struct CellStart {
     /// Whether the kernel limits the memory of the tree.
     pub(crate) memory_limited: bool,
-    /// How many processes the user has besides the run's, where that was counted a moment ago.
+    /// Number of the user's other processes, if counted a moment ago.
     pub(crate) others: Option<u64>,
 }
 
-/// Launcher to cell, as whom to run.
+/// Launcher to cell: the user and group that the program runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Identity {
+pub(crate) struct RunIdentity {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Whether it must be taken: a launcher that is root gives its own up.
-    pub(crate) taken: bool,
+    /// Whether the cell must switch to it: a root launcher does not run programs as root.
+    pub(crate) must_switch: bool,
 }
 
-impl Identity {
-    /// Of who asks. Nobody's in a user namespace that has no maps yet, so it is asked for outside.
-    pub(crate) fn own() -> Self {
+impl RunIdentity {
+    /// Of the calling process. Must be called outside of a user namespace without maps, where every id reads as
+    /// nobody.
+    pub(crate) fn of_this_process() -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Self { uid, gid, taken: false }
+        Self { uid, gid, must_switch: false }
     }
 }
 
-/// What a cell is to show and to run.
+/// What a cell mounts and executes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Order {
+pub(crate) struct RunRequest {
     pub(crate) tier: Tier,
     /// Looked up in `path` when it has no slash.
     pub(crate) program: Bytes,
@@ -123,117 +124,117 @@ pub(crate) struct Order {
     pub(crate) umask: u32,
     pub(crate) home: Bytes,
     pub(crate) workspace: Bytes,
-    pub(crate) view: View,
-    pub(crate) masks: Vec<Mask>,
-    /// Names that do not exist in the workspace's own folder, whether or not they are there.
+    pub(crate) view: WorkspaceView,
+    pub(crate) masks: Vec<MaskedPath>,
+    /// Names in the workspace's top directory that are hidden, whether or not they exist.
     pub(crate) ahead: Vec<Bytes>,
     /// Read-only, in full.
     pub(crate) read: Vec<Bytes>,
     /// The user's own toolchains, read-only.
     pub(crate) toolchains: Vec<Bytes>,
     pub(crate) write: Vec<Bytes>,
-    /// Links that lead to what is shown, by names that the user knows it by: where each lies, and what it says.
+    /// Symlinks to visible paths, by the names that the user knows: path and target of each.
     pub(crate) links: Vec<(Bytes, Bytes)>,
-    /// Whether what is written there is dropped.
+    /// Whether writes to those paths are dropped.
     pub(crate) drops_writes: bool,
-    /// Files and folders below what is shown that must look empty.
+    /// Files and directories below visible paths that must appear empty.
     pub(crate) blank: Vec<Bytes>,
-    pub(crate) scratch: Vec<Scratch>,
-    pub(crate) limits: Limits,
-    pub(crate) network: Network,
+    pub(crate) scratch: Vec<ScratchDir>,
+    pub(crate) limits: RunLimits,
+    pub(crate) network: NetworkMode,
     pub(crate) observe: Observe,
-    /// Whether somebody listens to what Landlock says of its refusals.
+    /// Whether the broker reads Landlock's audit records.
     pub(crate) audited: bool,
-    /// Whether the kernel limits memory; otherwise the first process watches it.
+    /// Landlock ABI of the kernel.
     pub(crate) landlock_abi: i32,
-    /// Processes that a confined program must not signal, where Landlock does not see to it.
+    /// Processes that a confined program must not signal, where Landlock does not scope signals.
     pub(crate) guarded: Vec<u32>,
 }
 
-/// How the workspace is shown.
+/// How the program sees the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum View {
+pub(crate) enum WorkspaceView {
     Absent,
     /// The masked workspace, read-only.
     Read,
-    /// An empty folder at its place.
+    /// An empty directory in its place.
     Fresh,
-    /// The masked workspace under a layer that takes the changes.
+    /// The masked workspace under an upper layer that collects the changes.
     Layered,
 }
 
-/// A name that does not exist inside.
+/// A path that does not exist for the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Mask {
+pub(crate) struct MaskedPath {
     /// Relative to the workspace.
     pub(crate) path: Bytes,
-    /// The mode of each folder on the way, the workspace itself first.
+    /// Mode of each parent directory, the workspace itself first.
     pub(crate) modes: Vec<u32>,
 }
 
-/// A build folder whose content lies elsewhere.
+/// A scratch directory, mounted from outside the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Scratch {
+pub(crate) struct ScratchDir {
     /// Relative to the workspace.
     pub(crate) name: Bytes,
-    /// Where on the host.
+    /// Its path on the host.
     pub(crate) folder: Bytes,
 }
 
 /// Launcher or cell to broker, on the run's own socket.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
-    /// From the launcher: what the kernel can do.
+pub(crate) enum RunReport {
+    /// From the launcher: the kernel's features.
     Features(Features),
-    /// From the cell, where there is an upper layer. Handles: that and, with an overlay, the merged view.
+    /// From the cell, if there is an upper layer. Handles: the upper layer and, with an overlay, the merged view.
     Layers,
-    /// From the cell: the network stands. Handles: its sockets.
+    /// From the cell: the network is set up. Handles: its sockets.
     Network,
-    /// From the cell or the program's process, before that starts. Handle: the listener.
+    /// From the cell or the program's process, before the exec. Handle: the seccomp listener.
     Listener,
-    /// From the program's process before it starts, where it is to be known which one it is.
+    /// From the program's process before the exec, if the broker needs its pid.
     Begins,
-    /// From the cell: the walls could not be built.
+    /// From the cell: a step of the confinement failed.
     Failed { step: String, errno: i32 },
-    /// From the program's process: the file is not the one that was meant.
+    /// From the program's process: the file does not have the expected digest.
     Replaced,
-    /// From the program's process: it could not become the program.
+    /// From the program's process: the exec failed.
     NotStarted { errno: i32 },
-    /// From the cell: how the program ended (a wait status). Every other process of the run has ended too.
+    /// From the cell: the program's wait status. Every other process of the run has ended too.
     Exited {
         status: i32,
-        /// Whether it was asked to end before.
+        /// Whether it was asked to end before it exited.
         asked: bool,
-        /// The most memory that one of its processes had, in bytes.
+        /// Peak memory of any one of its processes, in bytes.
         peak_memory: u64,
         memory_limited: bool,
     },
-    /// From the cell: the tree used more memory than it may.
+    /// From the cell: the tree exceeded its memory limit.
     OverMemory,
-    /// From the cell or keeper: the run wrote more than it may.
+    /// From the cell or subreaper: the run exceeded its disk limit.
     OverDisk,
-    /// From the launcher, last: what the control group saw and whether the deadline struck.
+    /// From the launcher, last: what the cgroup saw and whether the deadline passed.
     Ended { oom: bool, timed_out: bool, peak_memory: Option<u64>, memory_limited: bool },
 }
 
-/// Packs a message.
+/// Serialises a message.
 pub(crate) fn pack<T: Serialize>(message: &T) -> Result<Vec<u8>, Errno> {
     postcard::to_stdvec(message).map_err(|_| Errno::INVAL)
 }
 
-/// Unpacks a message.
+/// Deserialises a message.
 pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Errno> {
     postcard::from_bytes(bytes).map_err(|_| Errno::BADMSG)
 }
 
-/// Writes something of any size into a pipe and closes it: the end says that it is whole.
+/// Writes a message of any size into a pipe and closes it, which marks the end.
 pub(crate) fn pack_into<T: Serialize>(message: &T, pipe: OwnedFd) -> Result<(), Errno> {
     let bytes = pack(message)?;
-    // Whoever was to read it tells by another way why it does not.
+    // The reader reports on another channel why it did not read.
     std::fs::File::from(pipe).write_all(&bytes).map_err(|_| Errno::PIPE)
 }
 
-/// Waits for the whole of it.
+/// Reads a message until the pipe is closed.
 pub(crate) fn unpack_from<T: for<'a> Deserialize<'a>>(pipe: OwnedFd) -> Result<T, Errno> {
     let mut bytes = Vec::with_capacity(4096);
     loop {
@@ -246,7 +247,7 @@ pub(crate) fn unpack_from<T: for<'a> Deserialize<'a>>(pipe: OwnedFd) -> Result<T
     }
 }
 
-/// As C takes it.
+/// As a C string.
 pub(crate) fn c_text(bytes: &[u8]) -> Result<CString, Errno> {
     CString::new(bytes).map_err(|_| Errno::INVAL)
 }

@@ -1,7 +1,7 @@
-//! The sandbox against the real kernel, as whoever runs the tests: root and an ordinary user must both pass.
+//! Runs the sandbox on the real kernel, as the user who runs the tests: root and an ordinary user must both pass.
 //!
 //! The test program is three programs: the tests, the launcher that they start, and the probes that run inside. So it
-//! has its own `main`, which decides before there are threads.
+//! has its own `main`, which chooses one before there are threads.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -21,24 +21,24 @@ mod real {
     pub(crate) mod changes;
     pub(crate) mod crash;
     pub(crate) mod files;
+    pub(crate) mod harness;
     pub(crate) mod input;
-    pub(crate) mod kit;
-    pub(crate) mod observing;
-    pub(crate) mod promotion;
+    pub(crate) mod observer;
+    pub(crate) mod processes;
     pub(crate) mod protected;
     pub(crate) mod tiers;
     pub(crate) mod toolchains;
-    pub(crate) mod trees;
+    pub(crate) mod write_back;
 }
 
 #[path = "escape"]
 mod escape {
-    pub(crate) mod events;
-    pub(crate) mod hoards;
-    pub(crate) mod neighbours;
+    pub(crate) mod expected_denials;
+    pub(crate) mod indirect_execution;
+    pub(crate) mod other_runs;
     pub(crate) mod probes;
+    pub(crate) mod resource_exhaustion;
     pub(crate) mod suite;
-    pub(crate) mod tricks;
 }
 
 use std::process::ExitCode;
@@ -52,27 +52,27 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["probe", name] => return ExitCode::from(escape::probes::main(name)),
-        ["masked-proc", room] => real::tiers::behind_a_mask(room),
-        ["another-user", room] => real::tiers::as_another_user(room),
-        ["unified-only", room] => return real::tiers::unified_only(room),
-        ["inner-processes", room] => return real::tiers::with_inner_processes(room),
-        ["one-id", room] => real::tiers::with_one_id(room),
-        ["capabilities", room] => real::tiers::with_few_capabilities(room),
-        ["few-watches", room] => real::tiers::few_watches(room),
-        ["say-watches", room] => return real::tiers::say_watches(room),
-        ["say-who", room] => return real::tiers::say_who(room),
-        ["foreign-group", room] => return real::tiers::in_a_foreign_group(room, true),
-        ["foreign-proc", room] => return real::tiers::in_a_foreign_group(room, false),
-        ["container-filter", room] => real::tiers::behind_a_filter(room),
-        ["say-run", room] => return real::tiers::say_run(room),
-        ["say-tier", room] => return real::tiers::say_tier(room),
-        ["same-place", who] => real::observing::same_place(who),
-        ["closed", path] => real::observing::closed(path),
-        ["nameless"] => real::observing::nameless(),
-        ["hog", how] => real::trees::hog(how),
-        ["mounted-below", room] => return real::promotion::mounted_below(room),
-        ["promoter", room] => {
-            real::crash::promoter(room);
+        ["masked-proc", fixture] => real::tiers::behind_a_mask(fixture),
+        ["another-user", fixture] => real::tiers::as_another_user(fixture),
+        ["unified-only", fixture] => return real::tiers::unified_only(fixture),
+        ["inner-processes", fixture] => return real::tiers::with_inner_processes(fixture),
+        ["one-id", fixture] => real::tiers::with_one_id(fixture),
+        ["capabilities", fixture] => real::tiers::with_few_capabilities(fixture),
+        ["few-watches", fixture] => real::tiers::few_watches(fixture),
+        ["say-watches", fixture] => return real::tiers::say_watches(fixture),
+        ["say-who", fixture] => return real::tiers::say_who(fixture),
+        ["foreign-group", fixture] => return real::tiers::in_a_foreign_group(fixture, true),
+        ["foreign-proc", fixture] => return real::tiers::in_a_foreign_group(fixture, false),
+        ["container-filter", fixture] => real::tiers::behind_a_filter(fixture),
+        ["say-run", fixture] => return real::tiers::say_run(fixture),
+        ["say-tier", fixture] => return real::tiers::say_tier(fixture),
+        ["same-place", who] => real::observer::same_place(who),
+        ["closed", path] => real::observer::closed(path),
+        ["nameless"] => real::observer::nameless(),
+        ["hog", how] => real::processes::hog(how),
+        ["mounted-below", fixture] => return real::write_back::mounted_below(fixture),
+        ["writer", fixture] => {
+            real::crash::writer(fixture);
             return ExitCode::SUCCESS;
         }
         ["table"] => {
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     if arguments.first().is_some_and(|first| first == "broker") {
-        real::trees::broker(&arguments[1..]);
+        real::processes::broker(&arguments[1..]);
     }
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(real::basics::trials());
@@ -92,9 +92,9 @@ fn main() -> ExitCode {
     trials.extend(real::protected::trials());
     trials.extend(real::crash::trials());
     trials.extend(real::input::trials());
-    trials.extend(real::observing::trials());
-    trials.extend(real::promotion::trials());
-    trials.extend(real::trees::trials());
+    trials.extend(real::observer::trials());
+    trials.extend(real::write_back::trials());
+    trials.extend(real::processes::trials());
     trials.extend(real::tiers::trials());
     trials.extend(real::audit::trials());
     trials.extend(escape::suite::trials());

@@ -1,152 +1,154 @@
-//! What is written together, and the proof that it was.
+//! Batches: what one transaction writes, and the proof that it was committed.
 
-use vambrace_ledger::{Digest, Entry, Id, Op, Text, Timestamp};
+use vambrace_ledger::{Digest, Entry, Id, Op, RedactedText, Timestamp};
 
-use crate::ask::AskChange;
+use crate::approvals::ApprovalChange;
 use crate::call::{CallFinish, CallRow};
-use crate::event::TimelineEvent;
 use crate::session::{SessionRow, SessionState};
+use crate::timeline_event::TimelineEvent;
 use crate::trust::TrustRow;
 use crate::violation::ViolationRow;
 
-/// State changes and the records that describe them: all of it or nothing.
+/// State changes and the records that describe them: all or nothing.
 #[derive(Debug, Clone)]
 pub struct Batch {
     /// The records, in the order of the chain.
     pub entries: Vec<Entry>,
     /// The changes, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<StateChange>,
     /// When the commit counts as done.
     pub durability: Durability,
-    /// What it may be written to when the disk is full.
-    pub room: Room,
+    /// Which disk space the batch may use when the disk is full.
+    pub space: DiskSpace,
 }
 
-/// What a batch may be written to when the disk is full.
+/// Which disk space a batch may use when the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
-    /// Nothing: it is refused, and so is what it would have let begin.
+pub enum DiskSpace {
+    /// Free space only: on a full disk the batch is rejected, and so is the call that it would have started.
     Free,
-    /// The reserve: it only tells that something was refused or has ended.
+    /// The reserve too: the batch only records a denial or the end of a call.
     Reserve,
 }
 
-/// When a commit counts as done; what asks for more comes later.
+/// When a commit counts as done; later variants are stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// Handed to the operating system, like [`Durability::Lazy`], and asks for no sync: the next one takes it along, at the
-    /// latest that of the next checkpoint (a second later) or of closing the store. For what a start after a power cut finds
-    /// out by itself.
-    WithNext,
-    /// Handed to the operating system: survives the end of this process, and a power cut some 100 ms later.
+    /// Written to the operating system like [`Durability::Lazy`], but requests no sync: the next sync covers
+    /// it, at the latest that of the next checkpoint (one second later) or of closing the store. For state that
+    /// a start after a power cut can reconstruct.
+    NextSync,
+    /// Written to the operating system: survives the end of this process, and a power cut about 100 ms later.
     Lazy,
-    /// On the disk: survives a power cut.
+    /// On disk: survives a power cut.
     Durable,
 }
 
 /// One change of state.
 #[derive(Debug, Clone)]
-pub enum Change {
-    /// A session begins. Its id must be new.
-    OpenSession(SessionRow<Text>),
+pub enum StateChange {
+    /// A session starts. Its id must be new.
+    OpenSession(SessionRow<RedactedText>),
     /// A session changes its state. It must exist.
     SetSession {
-        /// Which.
+        /// Session id.
         id: Id,
         /// The new state.
         state: SessionState,
         /// When.
         at: Timestamp,
     },
-    /// The batch is refused unless this session is open: whoever ends it ends what has not started.
+    /// The batch is rejected unless this session is open: ending a session ends every call that has not
+    /// started.
     RequireSession {
-        /// Which.
+        /// Session id.
         id: Id,
     },
-    /// The batch is refused unless fewer counted calls of a tool were begun in a session since a moment: calls that
-    /// arrive together cannot all be the last one.
-    RequirePace {
-        /// In which session.
+    /// The batch is rejected unless fewer than `limit` counted calls of a tool were started in a session since
+    /// `since`. Checked inside the transaction, so calls that arrive together cannot all take the last slot.
+    RequireCallRate {
+        /// Session id.
         session: Id,
-        /// Which tool.
-        tool: Text,
-        /// Since when.
+        /// Tool name.
+        tool: RedactedText,
+        /// Start of the window.
         since: Timestamp,
-        /// How many are too many.
+        /// The batch is rejected at this count.
         limit: u32,
     },
-    /// A call is known from now on. Its id must be new.
-    InsertCall(CallRow<Text>),
-    /// A call moves on; refused when it has ended already.
+    /// A new call. Its id must be new.
+    InsertCall(CallRow<RedactedText>),
+    /// A call changes its state; rejected if it has ended.
     SetCall {
-        /// Which.
+        /// Call id.
         id: Id,
         /// The new state.
         state: crate::call::CallState,
     },
-    /// A call ends; refused when it has ended already.
+    /// A call ends; rejected if it has already ended.
     FinishCall(CallFinish),
     /// An event of a call's timeline.
-    Event(TimelineEvent<Text>),
-    /// Something was attempted that is not allowed.
-    Violation(ViolationRow<Text>),
-    /// Something about questions, proposals, grants and tokens.
-    Ask(Box<AskChange>),
+    Event(TimelineEvent<RedactedText>),
+    /// An attempt that policy does not allow.
+    Violation(ViolationRow<RedactedText>),
+    /// A change of approval requests, proposals, grants or tokens.
+    Approval(Box<ApprovalChange>),
     /// A project's configuration is trusted as it is now.
-    Trust(TrustRow<Text>),
-    /// A payload beside the chain is deleted with its salt; refused when it is not there. The record that says so is
-    /// part of the batch.
+    Trust(TrustRow<RedactedText>),
+    /// A payload beside the chain is deleted with its salt; rejected if it is not there. The record of the
+    /// deletion is part of the batch.
     ForgetPayload {
         /// The record that it belongs to.
         seq: u64,
-        /// The field that it stands for.
+        /// The field whose content it holds.
         field: String,
     },
-    /// A project's configuration is not trusted any more.
+    /// A project's configuration is no longer trusted.
     Untrust {
         /// The digest of the project's path.
         project: Digest,
     },
 }
 
-impl From<AskChange> for Change {
-    fn from(change: AskChange) -> Self {
-        Self::Ask(Box::new(change))
+impl From<ApprovalChange> for StateChange {
+    fn from(change: ApprovalChange) -> Self {
+        Self::Approval(Box::new(change))
     }
 }
 
 impl Batch {
-    /// A batch that is on the disk when it is done.
+    /// A batch that is on disk when its commit returns.
     #[must_use]
-    pub fn durable(entries: Vec<Entry>, changes: Vec<Change>) -> Self {
-        Self { entries, changes, durability: Durability::Durable, room: Room::Free }
+    pub fn durable(entries: Vec<Entry>, changes: Vec<StateChange>) -> Self {
+        Self { entries, changes, durability: Durability::Durable, space: DiskSpace::Free }
     }
 
-    /// A batch that rides along with the next sync, which comes soon.
+    /// A batch that is synced within 100 ms.
     #[must_use]
-    pub fn lazy(entries: Vec<Entry>, changes: Vec<Change>) -> Self {
-        Self { entries, changes, durability: Durability::Lazy, room: Room::Free }
+    pub fn lazy(entries: Vec<Entry>, changes: Vec<StateChange>) -> Self {
+        Self { entries, changes, durability: Durability::Lazy, space: DiskSpace::Free }
     }
 
-    /// A batch that rides along with the next sync, whenever that is.
+    /// A batch that is synced with the next sync, whenever that happens.
     #[must_use]
-    pub fn with_next(entries: Vec<Entry>, changes: Vec<Change>) -> Self {
-        Self { entries, changes, durability: Durability::WithNext, room: Room::Free }
+    pub fn with_next_sync(entries: Vec<Entry>, changes: Vec<StateChange>) -> Self {
+        Self { entries, changes, durability: Durability::NextSync, space: DiskSpace::Free }
     }
 
-    /// A batch that only tells of a refusal or an end: written even when the disk is full, while the reserve lasts.
+    /// The same batch, allowed to use the reserve: only for denials and ends of calls, which are written even
+    /// on a full disk while the reserve lasts.
     #[must_use]
     pub fn from_reserve(self) -> Self {
-        Self { room: Room::Reserve, ..self }
+        Self { space: DiskSpace::Reserve, ..self }
     }
 }
 
-/// The place of a record in the chain.
+/// The position of a record in the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sealed {
+pub struct ChainPosition {
     /// Its number.
     pub seq: u64,
-    /// The hash of the record before.
+    /// The hash of the previous record.
     pub prev_hash: Digest,
     /// Its own hash.
     pub event_hash: Digest,
@@ -155,85 +157,85 @@ pub struct Sealed {
 /// The proof that a batch was committed. Only a store makes one.
 #[derive(Debug, Clone)]
 pub struct Committed {
-    // INVARIANT: built after the transaction was committed; `durable` only after the sync came back.
-    sealed: Vec<Sealed>,
+    // INVARIANT: built after the transaction was committed; `durable` is true only after the sync returned.
+    positions: Vec<ChainPosition>,
     durable: bool,
-    start: Option<Start>,
+    start: Option<StartRecord>,
 }
 
-/// The proof that the start record of a call was committed: what it takes to have an effect. For anything but
-/// reading it is on the disk as well.
+/// The proof that the start record of a call was committed; a tool needs it to have an effect. For every call
+/// that does more than read, the record is also on disk.
 #[derive(Debug)]
 pub struct StartReceipt {
-    // INVARIANT: built from a commit that held a start record; see `into_start` and `into_read_start`.
+    // INVARIANT: built from a commit that contained a start record; see `into_start` and `into_read_start`.
     call: Option<Id>,
-    sealed: Sealed,
+    position: ChainPosition,
 }
 
 /// Which entry of a batch is the start record, and of which call.
 #[derive(Debug, Clone)]
-pub(crate) struct Start {
-    place: usize,
+pub(crate) struct StartRecord {
+    index: usize,
     call: Option<Id>,
 }
 
-impl Start {
+impl StartRecord {
     pub(crate) fn of(entries: &[Entry]) -> Option<Self> {
         let starts = |entry: &Entry| entry.op == Op::ToolStart;
-        let (place, entry) = entries.iter().enumerate().find(|(_, entry)| starts(entry))?;
-        Some(Self { place, call: entry.execution_id.clone() })
+        let (index, entry) = entries.iter().enumerate().find(|(_, entry)| starts(entry))?;
+        Some(Self { index, call: entry.execution_id.clone() })
     }
 }
 
 impl Committed {
-    pub(crate) fn new(sealed: Vec<Sealed>, durable: bool, start: Option<Start>) -> Self {
-        Self { sealed, durable, start }
+    pub(crate) fn new(positions: Vec<ChainPosition>, durable: bool, start: Option<StartRecord>) -> Self {
+        Self { positions, durable, start }
     }
 
-    /// Where the records stand, in the order they were handed in.
+    /// The positions of the records, in the order of the batch.
     #[must_use]
-    pub fn sealed(&self) -> &[Sealed] {
-        &self.sealed
+    pub fn positions(&self) -> &[ChainPosition] {
+        &self.positions
     }
 
     /// The last record of the batch.
     #[must_use]
-    pub fn last(&self) -> Option<Sealed> {
-        self.sealed.last().copied()
+    pub fn last(&self) -> Option<ChainPosition> {
+        self.positions.last().copied()
     }
 
-    /// Whether it is on the disk already.
+    /// Whether the batch is on disk.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         self.durable
     }
 
-    /// The receipt for the start record, if the batch held one and it is on the disk.
+    /// The receipt for the start record, if the batch contained one and is on disk.
     #[must_use]
     pub fn into_start(self) -> Option<StartReceipt> {
         self.durable.then_some(self)?.into_read_start()
     }
 
-    /// The receipt for the start record of a call that only reads: committed, so that it survives the end of this
+    /// The receipt for the start record of a call that only reads: committed, so it survives the end of this
     /// process, and synced within 100 ms.
     #[must_use]
     pub fn into_read_start(self) -> Option<StartReceipt> {
         let start = self.start?;
-        let sealed = self.sealed.get(start.place).copied()?;
-        Some(StartReceipt { call: start.call, sealed })
+        let position = self.positions.get(start.index).copied()?;
+        Some(StartReceipt { call: start.call, position })
     }
 }
 
 impl StartReceipt {
-    /// The call that may go on.
+    /// The call that may start.
     #[must_use]
     pub fn call(&self) -> Option<&Id> {
         self.call.as_ref()
     }
 
-    /// Where the start record stands.
+    /// The position of the start record.
     #[must_use]
-    pub fn sealed(&self) -> Sealed {
-        self.sealed
+    pub fn position(&self) -> ChainPosition {
+        self.position
     }
 }

@@ -1,67 +1,67 @@
-//! Calls: the execution log. A row is made before the effect and ends once.
+//! Calls: the execution log. A row is inserted before the effect and ends once.
 
 use rusqlite::Row;
 use vambrace_core::ErrorCode;
-use vambrace_ledger::{Digest, Id, Text, Timestamp, words};
+use vambrace_ledger::{Digest, Id, RedactedText, Timestamp, word_enum};
 
-use crate::event::TimelineEvent;
-use crate::read::{digest, id, stamp, stamp_or_none, word};
+use crate::read_pool::{digest, id, stamp, stamp_or_none, word};
+use crate::timeline_event::TimelineEvent;
 
-words! {
-    /// How a call stands.
+word_enum! {
+    /// State of a call.
     pub enum CallState {
         /// Waits for a decision.
         Pending = "pending",
-        /// Decided; not begun.
+        /// Decided and not started.
         Approved = "approved",
-        /// Not agreed to.
+        /// Rejected.
         Rejected = "rejected",
-        /// Its effect may be happening.
+        /// Its effect may be in progress.
         Executing = "executing",
         /// Done.
         Completed = "completed",
         /// Failed.
         Failed = "failed",
-        /// Nobody decided in time.
+        /// Not decided in time.
         Expired = "expired",
     }
 }
 
 impl CallState {
-    /// Whether the call is over.
+    /// Whether the call has ended.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Rejected | Self::Completed | Self::Failed | Self::Expired)
     }
 }
 
-/// A call. `T` is [`Text`] on the way in and `String` on the way out.
+/// A call. `T` is [`RedactedText`] when written and `String` when read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CallRow<T = Text> {
-    /// Its id; made with [`Id::timed`] so that the table only grows at its end.
+pub struct CallRow<T = RedactedText> {
+    /// Its id; created with [`Id::timed`] so that the table only grows at its end.
     pub id: Id,
-    /// In which session.
+    /// Session id.
     pub session: Id,
-    /// Which tool.
+    /// Tool name.
     pub tool: T,
-    /// How it stands.
+    /// State.
     pub state: CallState,
-    /// When it began.
+    /// When it started.
     pub started: Timestamp,
-    /// Whether [`crate::Store::recent_calls`] counts it: set it where a rate limit applies to the tool. What
-    /// is not counted costs no index.
+    /// Whether [`crate::Store::recent_calls`] counts it: set where a rate limit applies to the tool. A call
+    /// that is not counted has no index entry.
     pub counted: bool,
-    /// The digest of what was decided.
+    /// The digest of the decided plan.
     pub plan_digest: Option<Digest>,
     /// When it ended.
     pub finished: Option<Timestamp>,
     /// Why it failed.
     pub error: Option<T>,
-    /// The first record about it. Filled in by the store where it is not said.
+    /// The first record about it. Filled in by the store if it is `None`.
     pub first_seq: Option<u64>,
     /// The last record about it. Filled in by the store.
     pub last_seq: Option<u64>,
-    /// Its events, where it is over when it gets its row. On the way out they come from [`crate::Store::events`].
+    /// Its events, if it has ended when its row is inserted. When read they come from [`crate::Store::events`].
     pub events: Vec<TimelineEvent<T>>,
 }
 
@@ -89,7 +89,7 @@ impl<T> CallRow<T> {
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFinish {
-    /// Which.
+    /// Call id.
     pub id: Id,
     /// A final state.
     pub state: CallState,
@@ -99,12 +99,12 @@ pub struct CallFinish {
     pub error: Option<ErrorCode>,
 }
 
-/// The calls that count against a rate limit.
+/// The calls that count toward a rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecentCalls {
     /// How many.
     pub count: u64,
-    /// When the oldest of them began.
+    /// When the oldest of them started.
     pub oldest: Option<Timestamp>,
 }
 

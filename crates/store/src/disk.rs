@@ -1,133 +1,225 @@
-//! The files of the segments, behind a small trait: sealing and mirrors come in here. What they are written to is a
-//! [`Disk`].
+//! The disk of the state directory, behind a small trait: whatever must survive a power cut goes through here
+//! (segments, checkpoints, keys, the sync of the database's WAL, the reserve), so that a simulated disk can
+//! tear, lose and reorder it under the real code. SQLite writes the database itself.
+#![expect(clippy::disallowed_methods, reason = "this crate owns the state directory")]
 
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
-use vambrace_ledger::SegmentName;
+use rustix::fs::OFlags;
 
-use crate::files::{Disk, DiskFile, OpenFor, OsDisk};
-
-/// Where segments are kept.
-pub trait SegmentFiles: Send {
-    /// The segments that exist, in their order, with their sizes.
-    fn list(&self) -> io::Result<Vec<(SegmentName, u64)>>;
-    /// The size of a segment, or none when it is missing.
-    fn size(&self, name: SegmentName) -> io::Result<Option<u64>>;
-    /// Reads from an offset; fewer bytes only at the end.
-    fn read(&self, name: SegmentName, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
-    /// Writes at an offset, making the segment when it is missing.
-    fn write(&mut self, name: SegmentName, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Brings a segment, and its name, to the disk. After a failure the segment is opened anew.
-    fn sync(&mut self, name: SegmentName) -> io::Result<()>;
-    /// The segment is complete: nothing is written to it any more.
-    fn close(&mut self, name: SegmentName) -> io::Result<()>;
-    /// Moves what stands behind an offset out of the segments, and keeps it beside them.
-    fn set_aside(&mut self, name: SegmentName, offset: u64) -> io::Result<()>;
+/// Purpose of opening a file. Writing never follows a symlink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenFor {
+    /// Reading; the file must exist.
+    Reading,
+    /// Writing; the file must exist.
+    Writing,
+    /// Writing; a missing file is created with mode 0600.
+    Creating,
+    /// The same, and the file is truncated.
+    Replacing,
 }
 
-/// Segments in a folder.
-#[derive(Debug)]
-pub struct DiskSegments {
-    disk: Arc<dyn Disk>,
-    folder: PathBuf,
-    /// The segment that is being written.
-    open: Option<(SegmentName, Box<dyn DiskFile>)>,
-    /// Whether its name is on the disk.
-    named: bool,
+/// A disk.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// Opens a file.
+    fn open(&self, path: &Path, purpose: OpenFor) -> io::Result<Box<dyn DiskFile>>;
+    /// Renames a file, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Syncs a directory: the names of its files.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Creates a directory and its parents.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// The files of a directory, with their sizes; empty if the directory is missing.
+    fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>>;
+    /// The size of a file, or `None` if it is missing.
+    fn size(&self, path: &Path) -> io::Result<Option<u64>>;
+    /// Free space below a directory, in bytes.
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+    /// Sets whether the owner may write a file.
+    fn set_writable(&self, path: &Path, writable: bool) -> io::Result<()>;
 }
 
-impl DiskSegments {
-    /// The segments of a folder, which need not exist.
-    #[must_use]
-    pub fn new(folder: &Path) -> Self {
-        Self::on(OsDisk::shared(), folder)
-    }
+/// An open file.
+pub trait DiskFile: fmt::Debug + Send {
+    /// Reads from an offset; may return fewer bytes.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes at an offset; may write fewer bytes.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Truncates or extends the file.
+    fn set_len(&self, length: u64) -> io::Result<()>;
+    /// Allocates disk space for this many bytes.
+    fn allocate(&self, length: u64) -> io::Result<()>;
+    /// Syncs content and length. After a failure the content of the disk is unknown, and the next sync of the
+    /// same file may wrongly succeed, so callers never retry.
+    fn sync(&self) -> io::Result<()>;
+    /// Length in bytes.
+    fn length(&self) -> io::Result<u64>;
+    /// Whether the file still has a name.
+    fn is_linked(&self) -> io::Result<bool>;
+}
 
-    /// The segments of a folder of this disk.
-    #[must_use]
-    pub fn on(disk: Arc<dyn Disk>, folder: &Path) -> Self {
-        Self { disk, folder: folder.to_owned(), open: None, named: false }
-    }
-
-    fn path(&self, name: SegmentName) -> PathBuf {
-        self.folder.join(name.file_name())
-    }
-
-    fn open(&mut self, name: SegmentName) -> io::Result<&dyn DiskFile> {
-        if self.open.as_ref().is_none_or(|(open, _)| *open != name) {
-            let path = self.path(name);
-            let file = match self.disk.open(&path, OpenFor::Making) {
-                // Closed, and then the end came before the cursor was stored: it is written again.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    self.disk.set_writable(&path, true)?;
-                    self.disk.open(&path, OpenFor::Making)
+impl dyn DiskFile + '_ {
+    /// Writes all bytes.
+    pub(crate) fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = bytes.get(written..).unwrap_or_default();
+                    offset += written as u64;
                 }
-                other => other,
-            };
-            (self.open, self.named) = (Some((name, file?)), false);
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.open.as_ref().map(|(_, file)| &**file).ok_or_else(|| io::ErrorKind::NotFound.into())
+        Ok(())
+    }
+
+    /// Fills the buffer; less only at the end of the file.
+    pub(crate) fn fill_from(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read_at(rest, offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
     }
 }
 
-impl SegmentFiles for DiskSegments {
-    fn list(&self) -> io::Result<Vec<(SegmentName, u64)>> {
-        let files = self.disk.list(&self.folder)?;
-        let mut segments: Vec<_> =
-            files.iter().filter_map(|(name, size)| Some((SegmentName::parse(name)?, *size))).collect();
-        segments.sort_unstable();
-        Ok(segments)
+/// Replaces a file atomically, with mode 0600: after a power cut it has the old content or the new.
+pub(crate) fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let made = path.with_added_extension("new");
+    let file = disk.open(&made, OpenFor::Replacing)?;
+    file.write_all_at(bytes, 0)?;
+    file.sync()?;
+    disk.rename(&made, path)?;
+    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// The first `most` bytes of a file; `None` if it is missing.
+pub(crate) fn read(disk: &dyn Disk, path: &Path, most: usize) -> io::Result<Option<Vec<u8>>> {
+    let file = match disk.open(path, OpenFor::Reading) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let mut bytes = vec![0; usize::try_from(file.length()?).unwrap_or(most).min(most)];
+    let read = file.fill_from(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(Some(bytes))
+}
+
+/// The real disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsDisk;
+
+impl OsDisk {
+    /// The real disk as a trait object.
+    #[must_use]
+    pub fn shared() -> Arc<dyn Disk> {
+        Arc::new(Self)
+    }
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, purpose: OpenFor) -> io::Result<Box<dyn DiskFile>> {
+        let no_follow = if purpose == OpenFor::Reading { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let makes = matches!(purpose, OpenFor::Creating | OpenFor::Replacing);
+        let file = OpenOptions::new()
+            .read(purpose == OpenFor::Reading)
+            .write(purpose != OpenFor::Reading)
+            .create(makes)
+            .truncate(purpose == OpenFor::Replacing)
+            .mode(0o600)
+            .custom_flags(no_follow.bits().cast_signed())
+            .open(path)?;
+        Ok(Box::new(file))
     }
 
-    fn size(&self, name: SegmentName) -> io::Result<Option<u64>> {
-        self.disk.size(&self.path(name))
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
     }
 
-    fn read(&self, name: SegmentName, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.disk.open(&self.path(name), OpenFor::Reading)?.fill_from(buffer, offset)
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
     }
 
-    fn write(&mut self, name: SegmentName, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.open(name)?.write_all_at(bytes, offset)
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
     }
 
-    fn sync(&mut self, name: SegmentName) -> io::Result<()> {
-        let named = self.named && self.open.as_ref().is_some_and(|(open, _)| *open == name);
-        let synced = self.open(name)?.sync().and_then(|()| match named {
-            true => Ok(()),
-            false => self.disk.sync_folder(&self.folder),
-        });
-        self.named = synced.is_ok();
-        synced.inspect_err(|_| self.open = None)
-    }
-
-    fn close(&mut self, name: SegmentName) -> io::Result<()> {
-        self.open = None;
-        self.disk.set_writable(&self.path(name), false)
-    }
-
-    fn set_aside(&mut self, name: SegmentName, offset: u64) -> io::Result<()> {
-        let path = self.path(name);
-        self.open = None;
-        let mut number = 0;
-        let aside = loop {
-            let aside = path.with_added_extension(format!("set-aside-{number}"));
-            if self.disk.size(&aside)?.is_none() {
-                break aside;
-            }
-            number += 1;
+    fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>> {
+        let entries = match fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
         };
-        if offset > 0 {
-            let whole = crate::files::read(&*self.disk, &path, usize::MAX)?.unwrap_or_default();
-            crate::files::replace(&*self.disk, &aside, &whole)?;
-            self.disk.set_writable(&path, true)?;
-            let file = self.disk.open(&path, OpenFor::Writing)?;
-            file.set_len(offset)?;
-            return file.sync();
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.metadata() {
+                Ok(metadata) => found.push((name, metadata.len())),
+                // Another process has just renamed the temporary file into place.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.disk.rename(&path, &aside)?;
-        self.disk.sync_folder(&self.folder)
+        Ok(found)
+    }
+
+    fn size(&self, path: &Path) -> io::Result<Option<u64>> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let metadata = rustix::fs::statvfs(dir)?;
+        Ok(metadata.f_bavail.saturating_mul(metadata.f_frsize))
+    }
+
+    fn set_writable(&self, path: &Path, writable: bool) -> io::Result<()> {
+        fs::set_permissions(path, fs::Permissions::from_mode(if writable { 0o600 } else { 0o400 }))
+    }
+}
+
+impl DiskFile for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        Self::set_len(self, length)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(self, rustix::fs::FallocateFlags::empty(), 0, length)?)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fdatasync(self)?)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.metadata().map(|metadata| metadata.len())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        self.metadata().map(|metadata| metadata.nlink() > 0)
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with the state folder. Every variant means: nothing was promised, so nothing may run.
+//! Errors of the state directory. Every variant means: nothing was committed, so nothing may run.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,79 +9,80 @@ use vambrace_ledger::SealError;
 /// A store that could not be opened, written or read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// The folder cannot be used as it is.
-    #[error("cannot use the state folder `{path}`: {reason}")]
-    Folder {
-        /// Which folder or file.
+    /// The directory cannot be used as it is.
+    #[error("cannot use the state directory `{path}`: {reason}")]
+    Directory {
+        /// Directory or file.
         path: PathBuf,
         /// Why.
         reason: String,
     },
-    /// Somebody other than the owner could write the folder.
-    #[error("the state folder `{path}` can be written by others (mode {mode:03o})")]
+    /// A user other than the owner could write the directory.
+    #[error("the state directory `{path}` can be written by others (mode {mode:03o})")]
     Exposed {
-        /// Which folder or file.
+        /// Directory or file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// Somebody other than the owner could read a key, or it is somebody else's.
+    /// A user other than the owner could read a key, or owns it.
     #[error("the key `{path}` can be read by others or is not yours (mode {mode:03o})")]
     KeyExposed {
-        /// Which file.
+        /// File.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// The file in its place is no database of ours, or a damaged one.
+    /// The file is not a database of ours, or is damaged.
     #[error("the database `{path}` is damaged or not ours: {reason}")]
     Damaged {
-        /// Which file.
+        /// File.
         path: PathBuf,
         /// Why.
         reason: String,
     },
-    /// What is kept elsewhere says that the ledger was set back or rewritten.
-    #[error("the ledger `{path}` was set back or rewritten: {reason}")]
+    /// A checkpoint, segment or witness shows that the ledger was rolled back or rewritten.
+    #[error("the ledger `{path}` was rolled back or rewritten: {reason}")]
     RolledBack {
-        /// Which database.
+        /// Database.
         path: PathBuf,
         /// What contradicts it.
         reason: String,
     },
-    /// A newer program has been here.
+    /// A newer program has migrated the database.
     #[error("the database has schema version {found}, this program knows up to {known}")]
     NewerSchema {
-        /// The version of the file.
+        /// Schema version of the file.
         found: i64,
-        /// The newest that is known here.
+        /// Newest version that this program knows.
         known: i64,
     },
-    /// Only a program that signed nothing has been here: there is nothing that it could be held against.
+    /// Only a program that signed nothing has written the directory: there is no checkpoint to verify it
+    /// against.
     #[error("the ledger was written before there were checkpoints, and no newer program has opened it")]
     Unsigned,
     /// Checkpoints cannot be signed.
     #[error("the ledger's key: {0}")]
     Key(String),
-    /// Somebody else holds the database for too long.
+    /// Another program holds the database for too long.
     #[error("the database is held by another program: {0}")]
     Locked(String),
-    /// No room.
+    /// No disk space.
     #[error("the disk is full: {0}")]
     Full(String),
     /// Writing or syncing failed.
     #[error("the ledger cannot be written: {0}")]
     Io(String),
-    /// A sync failed: what is on the disk is not known, and asking again may wrongly be told that all is well.
-    #[error("the ledger cannot be brought to the disk: {0}")]
+    /// A sync failed: the content of the disk is unknown, and another sync may wrongly succeed.
+    #[error("the ledger cannot be synced to disk: {0}")]
     Unsynced(String),
-    /// An earlier write or sync failed; what is on the disk is not known.
+    /// An earlier write or sync failed; the content of the disk is unknown.
     #[error("the ledger is closed after a failed write: {0}")]
     Poisoned(String),
-    /// This batch contradicts the state: an id that exists, a call that ended already.
-    #[error("the state refuses the change: {0}")]
+    /// The batch contradicts the state: an id that exists, a call that has already ended.
+    #[error("the change conflicts with the state: {0}")]
     Conflict(String),
-    /// A record that cannot be a line.
+    /// A record that does not fit into a line.
     #[error(transparent)]
     Seal(#[from] SealError),
     /// The store was closed.
@@ -90,40 +91,42 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What a person can do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn suggestion(&self) -> &'static str {
         match self {
-            Self::Folder { .. } => {
-                "check that VAMBRACE_HOME names a folder of yours that can be written, then run `vambrace doctor`"
+            Self::Directory { .. } => {
+                "check that VAMBRACE_HOME names a directory that you own and can write, then run `vambrace doctor`"
             }
-            Self::Exposed { .. } => "run `chmod 700` on the folder after checking who changed it",
+            Self::Exposed { .. } => {
+                "find out who changed the permissions, then run `chmod 700` on the directory"
+            }
             Self::KeyExposed { .. } => {
-                "run `chmod 600` on the file after checking who changed it, and `vambrace audit rotate-key` if others could read it"
+                "find out who changed the permissions, run `chmod 600` on the file, and `vambrace audit rotate-key` if others could read it"
             }
             Self::Damaged { .. } => {
                 "keep a copy, run `vambrace audit verify` on it, and restore the file from a backup"
             }
             Self::RolledBack { .. } => {
-                "run `vambrace audit verify`; if the folder was restored on purpose, say so once with `--acknowledge-rollback`, which is put on record"
+                "run `vambrace audit verify`; if you restored the directory on purpose, pass `--acknowledge-rollback` once; the ledger records it"
             }
             Self::NewerSchema { .. } => "use the newer program, or another VAMBRACE_HOME",
             Self::Unsigned => {
-                "open it once, with `vambrace doctor` and its folder as VAMBRACE_HOME; then verify it"
+                "run `vambrace doctor` once with that directory as VAMBRACE_HOME, then verify again"
             }
-            Self::Key(_) => "restore the file from a backup of the state folder, then start again",
+            Self::Key(_) => "restore the file from a backup of the state directory, then start again",
             Self::Locked(_) => "close the program that holds the database, then try again",
             Self::Full(_) => "free some space on the disk of VAMBRACE_HOME, then try again",
             Self::Io(_) | Self::Unsynced(_) | Self::Poisoned(_) => {
-                "check the disk and the folder of VAMBRACE_HOME, then start again"
+                "check the disk and the directory of VAMBRACE_HOME, then start again"
             }
-            Self::Conflict(_) => "look at the state before repeating it",
+            Self::Conflict(_) => "check the current state before trying again",
             Self::Seal(_) => "record less at once",
             Self::Closed => "start again",
         }
     }
 
-    /// Whether only the one batch is at fault and the store itself is well.
+    /// Whether only this batch is wrong and the store itself is fine.
     #[must_use]
     pub fn concerns_batch_only(&self) -> bool {
         matches!(self, Self::Conflict(_) | Self::Seal(_))
@@ -141,8 +144,8 @@ impl StoreError {
         )
     }
 
-    pub(crate) fn folder(path: &Path, error: impl Into<io::Error>) -> Self {
-        Self::Folder { path: path.to_owned(), reason: error.into().to_string() }
+    pub(crate) fn directory(path: &Path, error: impl Into<io::Error>) -> Self {
+        Self::Directory { path: path.to_owned(), reason: error.into().to_string() }
     }
 
     pub(crate) fn io(what: &str, error: impl Into<io::Error>) -> Self {
@@ -155,7 +158,7 @@ impl StoreError {
         }
     }
 
-    /// Sorts an error of SQLite by what it means for us.
+    /// Classifies an error of SQLite.
     pub(crate) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         let text = error.to_string();
         match error.sqlite_error_code() {
@@ -167,14 +170,14 @@ impl StoreError {
                 Self::Damaged { path: path.to_owned(), reason: text }
             }
             Some(Sqlite::CannotOpen | Sqlite::ReadOnly | Sqlite::PermissionDenied) => {
-                Self::Folder { path: path.to_owned(), reason: text }
+                Self::Directory { path: path.to_owned(), reason: text }
             }
             _ => Self::Io(text),
         }
     }
 }
 
-/// Whether SQLite was told by the system that a sync failed.
+/// Whether the operating system reported a failed sync to SQLite.
 fn is_failed_sync(error: &rusqlite::Error) -> bool {
     use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
     let code = error.sqlite_error().map(|error| error.extended_code);
@@ -182,7 +185,7 @@ fn is_failed_sync(error: &rusqlite::Error) -> bool {
 }
 
 impl From<&StoreError> for vambrace_core::CallError {
-    /// Whatever is wrong with the store, the caller may not go on.
+    /// Whatever is wrong with the store, the call is denied.
     fn from(error: &StoreError) -> Self {
         Self::new(vambrace_core::ErrorCode::AuditUnavailable, error.to_string()).suggest(error.suggestion())
     }

@@ -1,92 +1,94 @@
-//! State and ledger in one SQLite file, shared by every process of one state folder.
+//! State and ledger in one SQLite file, shared by every process that uses one state directory.
 //!
-//! A [`Batch`] is state changes and the records that describe them; it is written in one transaction, so
-//! neither exists without the other. A durable batch is on the disk when its future resolves, a lazy
-//! one is committed and synced soon after. [`Committed`] tells which; a call that changes anything needs the former.
+//! A [`Batch`] holds state changes and the records that describe them; one transaction writes it, so neither
+//! exists without the other. A durable batch is on disk when its future resolves; a lazy one is committed and
+//! synced soon after. [`Committed`] says which. A call that changes anything needs a durable start record.
 //!
-//! Invariants: **one chain, whoever writes** (the head is read inside the transaction, under the folder's
-//! writer lock); **free text is redacted** (the types accept nothing else); **after a failed write or sync
-//! nothing is accepted any more** until the folder is opened again; **on a full disk nothing begins**, and refusals
-//! and ends are recorded in the room of a reserve.
+//! Invariants: **one chain, whichever process writes** (the head is read inside the transaction, under the
+//! writer lock of the directory); **free text is redacted** (the types accept nothing else); **after a failed
+//! write or sync the store accepts nothing more** until the directory is opened again; **on a full disk no call
+//! starts**, and denials and ends of calls are recorded in the space of a reserve.
 //!
-//! In the background the lines grow a Merkle tree, whose root is signed again and again (`growth.rs`), and are written
-//! to segments (`projection.rs`). What contradicts the table when a folder is opened is found by `guard.rs`.
+//! In the background the lines are added to a Merkle tree whose root is signed about every second
+//! (`tree_builder.rs`), and written to segments (`segment_writer.rs`). `rollback_check.rs` compares the table
+//! with its checkpoints, segments and tree when a directory is opened.
 //!
-//! Not here: the clock and the disk (they are handed in), other databases.
+//! Not here: the clock and the disk (the caller passes them in), other databases.
 
+mod access_token;
 mod append;
-mod approver;
-mod ask;
+mod approvals;
+mod approver_key;
+mod background;
 mod batch;
 mod call;
 mod checkpoints;
-mod desk;
+mod commit_queue;
 mod disk;
 mod error;
-mod event;
-mod files;
-mod growth;
-mod guard;
-mod keeper;
-mod keys;
-mod life;
+mod group_writer;
+mod key_rotation;
+mod ledger_keys;
+mod ledger_reader;
 mod lock;
-mod mirror;
+mod merkle_tree;
+mod notify;
 mod payload;
-mod projection;
-mod questions;
-mod read;
-mod reader;
-mod record;
-mod remains;
+mod process_liveness;
+mod read_pool;
+mod record_query;
 mod reserve;
-mod rotation;
+mod rollback_check;
 mod schema;
-mod seal;
+mod sealed_blob;
+mod segment_files;
+mod segment_reader;
+mod segment_seal;
+mod segment_writer;
 mod session;
-mod shared;
+mod shared_state;
 #[cfg(test)]
 mod sim;
 mod sqlite;
 mod state_dir;
 mod statements;
 mod store;
-mod tide;
-mod token;
-mod tree;
+mod sync_state;
+mod timeline_event;
+mod torn_tail;
+mod tree_builder;
 mod trust;
-mod vault;
 mod verify;
 mod violation;
-mod wake;
 mod wal;
 mod witness;
-mod writer;
 
-pub use approver::{Approver, ApproverFault, Passphrase, client_key};
-pub use ask::{ApprovalRow, AskChange, AskKind, AskState, Decided, GrantRow, ProposalRow, ProposalState};
-pub use batch::{Batch, Change, Committed, Durability, Room, Sealed, StartReceipt};
+pub use access_token::{AccessToken, TokenKind, TokenRow};
+pub use approvals::{
+    ApprovalChange, ApprovalFilter, ApprovalKind, ApprovalQueries, ApprovalRow, ApprovalState, DecisionRow,
+    GrantRow, ProposalRow, ProposalState,
+};
+pub use approver_key::{ApproverKey, ApproverKeyError, Passphrase, client_key};
+pub use batch::{Batch, ChainPosition, Committed, DiskSpace, Durability, StartReceipt, StateChange};
 pub use call::{CallFinish, CallRow, CallState, RecentCalls};
 pub use checkpoints::CheckpointRow;
-pub use disk::{DiskSegments, SegmentFiles};
+pub use disk::{Disk, DiskFile, OpenFor, OsDisk};
 pub use error::StoreError;
-pub use event::{EventStatus, Phase, TimelineEvent};
-pub use files::{Disk, DiskFile, OpenFor, OsDisk};
-pub use payload::{PayloadRow, Standing};
-pub use questions::{Asked, Questions};
-pub use reader::Reader;
-pub use record::{Order, Query, Record};
+pub use ledger_reader::LedgerReader;
+pub use notify::ApprovalWatch;
+pub use payload::{PayloadRow, PayloadState};
+pub use record_query::{LedgerRecord, RecordOrder, RecordQuery};
+pub use sealed_blob::{BlobCipher, SealedBlob};
+pub use segment_files::{DiskSegments, SegmentFiles};
 pub use session::{SessionRow, SessionState};
-pub use sqlite::{Counters, Options, SqliteStore};
+pub use sqlite::{SqliteStore, StoreCounters, StoreOptions};
 pub use state_dir::StateDir;
 pub use store::{BoxFuture, Store};
-pub use token::{Token, TokenKind, TokenRow};
+pub use timeline_event::{EventPhase, EventStatus, TimelineEvent};
 pub use trust::TrustRow;
-pub use vault::{Kept, Vault};
-pub use verify::{Progress, VerifyOptions, VerifyReport, verify};
+pub use verify::{VerifyOptions, VerifyProgress, VerifyReport, verify};
 pub use violation::ViolationRow;
-pub use wake::Watch;
-pub use witness::{Heard, Shown, Witness, show};
+pub use witness::{CheckpointWitness, LedgerView, WitnessReply, submit_to_witness};
 
-pub use vambrace_ledger::{Decision, Reach, SigningKey, Verb, VerifyKey};
-pub use vambrace_ledger::{Entry, Head, Id, Text, Timestamp};
+pub use vambrace_ledger::{ChainHead, Entry, Id, RedactedText, Timestamp};
+pub use vambrace_ledger::{Decision, DecisionReach, DecisionVerb, SigningKey, VerifyKey};

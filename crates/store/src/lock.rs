@@ -1,5 +1,6 @@
-//! A lock between processes. The kernel hands an `flock` on in the order of asking, so nobody starves as with
-//! the retries of `BEGIN IMMEDIATE`; and it ends with its holder, so nothing is left behind by a crash.
+//! A lock between processes. The kernel grants an `flock` in the order of the requests, so no process starves
+//! as it can with the retries of `BEGIN IMMEDIATE`; and the lock ends with its holder, so a crash leaves
+//! nothing behind.
 
 use std::fs::File;
 use std::io;
@@ -13,54 +14,55 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 
-/// A lock file of the state folder.
+/// A lock file of the state directory.
 #[derive(Debug)]
-pub(crate) struct FolderLock {
+pub(crate) struct StateDirLock {
     file: Arc<File>,
-    /// A helper that was still asking when we lost patience.
-    asking: Option<Asking>,
+    /// A waiter thread that was still waiting when we timed out.
+    waiter: Option<LockWaiter>,
 }
 
-/// A helper thread that asks for the lock through our open file.
+/// A thread that waits for the lock through our open file.
 #[derive(Debug)]
-struct Asking {
+struct LockWaiter {
     answer: Receiver<io::Result<()>>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WaiterState>>,
 }
 
-/// How a helper stands. It must not keep a lock that nobody waits for: everybody else would wait for it then.
+/// State of a waiter thread. It must not keep a lock that no caller waits for: every other process would wait
+/// for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Somebody waits for its answer.
+enum WaiterState {
+    /// A caller waits for its result.
     Wanted,
-    /// Nobody does; it gives the lock back as soon as it gets it.
-    Unwanted,
-    /// It will not touch the file any more.
+    /// The caller timed out; the thread releases the lock as soon as it gets it.
+    Abandoned,
+    /// The thread no longer touches the file.
     Done,
 }
 
-impl FolderLock {
+impl StateDirLock {
     pub(crate) fn new(file: File) -> Self {
-        Self { file: Arc::new(file), asking: None }
+        Self { file: Arc::new(file), waiter: None }
     }
 
-    /// Takes the lock, or gives up after a while: a stopped process must not hang us for ever. There is no
-    /// `flock` with a deadline, so a helper thread asks; only when the lock is taken, which is rare.
-    pub(crate) fn acquire(&mut self, patience: Duration) -> Result<(), StoreError> {
+    /// Takes the lock, or fails after `lock_timeout`: a stopped process must not block us forever. `flock` has
+    /// no deadline, so a thread waits for it; only if the lock is held, which is rare.
+    pub(crate) fn acquire(&mut self, lock_timeout: Duration) -> Result<(), StoreError> {
         if self.try_acquire()? {
             return Ok(());
         }
-        let asking = match self.asking.take().filter(Asking::want) {
-            Some(asking) => asking,
-            None => self.ask()?,
+        let waiter = match self.waiter.take().filter(LockWaiter::resume) {
+            Some(waiter) => waiter,
+            None => self.spawn_waiter()?,
         };
-        match asking.wait(patience) {
+        match waiter.wait(lock_timeout) {
             Ok(answer) => {
-                answer.map_err(|error| StoreError::io("waiting for the lock of the state folder", error))
+                answer.map_err(|error| StoreError::io("waiting for the lock of the state directory", error))
             }
             Err(RecvTimeoutError::Timeout) => {
-                self.asking = Some(asking);
-                let text = format!("the lock was not free within {} s", patience.as_secs_f32());
+                self.waiter = Some(waiter);
+                let text = format!("the lock was not free within {} s", lock_timeout.as_secs_f32());
                 Err(StoreError::Locked(text))
             }
             Err(RecvTimeoutError::Disconnected) => Err(StoreError::Closed),
@@ -69,65 +71,65 @@ impl FolderLock {
 
     /// Takes the lock if it is free.
     pub(crate) fn try_acquire(&self) -> Result<bool, StoreError> {
-        if self.asking.as_ref().is_some_and(|asking| *asking.state.lock() != State::Done) {
-            // The helper asks through the same open file, and would give back what we take.
+        if self.waiter.as_ref().is_some_and(|waiter| *waiter.state.lock() != WaiterState::Done) {
+            // The waiter thread uses the same open file and would release the lock that we take.
             return Ok(false);
         }
         match retry(&self.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(StoreError::io("locking the state folder", error)),
+            Err(error) => Err(StoreError::io("locking the state directory", error)),
         }
     }
 
-    /// Gives the lock back. Closing the file does the same, so a failure here has no lasting effect.
+    /// Releases the lock. Closing the file does the same, so a failure here has no lasting effect.
     pub(crate) fn release(&self) {
         let _ = retry(&self.file, FlockOperation::Unlock);
     }
 
-    fn ask(&self) -> Result<Asking, StoreError> {
+    fn spawn_waiter(&self) -> Result<LockWaiter, StoreError> {
         let (send, answer) = sync_channel(1);
-        let state = Arc::new(Mutex::new(State::Wanted));
+        let state = Arc::new(Mutex::new(WaiterState::Wanted));
         let (file, shared) = (Arc::clone(&self.file), Arc::clone(&state));
         std::thread::Builder::new()
             .name("vambrace-lock".into())
             .spawn(move || {
                 let taken = retry(&file, FlockOperation::LockExclusive);
                 let mut state = shared.lock();
-                if *state == State::Wanted {
-                    // When the store has gone meanwhile, dropping the file gives the lock back.
+                if *state == WaiterState::Wanted {
+                    // If the store was closed meanwhile, dropping the file releases the lock.
                     let _ = send.send(taken);
                 } else if taken.is_ok() {
                     let _ = retry(&file, FlockOperation::Unlock);
                 }
-                *state = State::Done;
+                *state = WaiterState::Done;
             })
-            .map_err(|error| StoreError::io("starting a thread", error))?;
-        Ok(Asking { answer, state })
+            .map_err(|error| StoreError::io("spawning a thread", error))?;
+        Ok(LockWaiter { answer, state })
     }
 }
 
-impl Asking {
-    /// Waits for it again; `false` when it has ended and holds nothing.
-    fn want(&self) -> bool {
+impl LockWaiter {
+    /// Waits for this thread again; `false` if it has ended and holds nothing.
+    fn resume(&self) -> bool {
         let mut state = self.state.lock();
-        let asks = *state != State::Done;
+        let asks = *state != WaiterState::Done;
         if asks {
-            *state = State::Wanted;
+            *state = WaiterState::Wanted;
         }
         asks
     }
 
-    /// The answer; nobody waits for it any more after a timeout.
-    fn wait(&self, patience: Duration) -> Result<io::Result<()>, RecvTimeoutError> {
-        let timeout = match self.answer.recv_timeout(patience) {
+    /// The result; after a timeout the waiter is abandoned.
+    fn wait(&self, lock_timeout: Duration) -> Result<io::Result<()>, RecvTimeoutError> {
+        let timeout = match self.answer.recv_timeout(lock_timeout) {
             Err(RecvTimeoutError::Timeout) => RecvTimeoutError::Timeout,
             other => return other,
         };
         let mut state = self.state.lock();
-        // It may have come in this very moment.
+        // The result may have arrived since the timeout.
         self.answer.try_recv().map_err(|_| {
-            *state = State::Unwanted;
+            *state = WaiterState::Abandoned;
             timeout
         })
     }
@@ -148,11 +150,11 @@ mod tests {
     use crate::state_dir::StateDir;
 
     #[test]
-    fn a_held_lock_is_waited_for_only_so_long_and_then_still_comes() {
+    fn acquire_times_out_on_a_held_lock_and_succeeds_after_release() {
         let temp = tempfile::tempdir().unwrap();
         let dir = StateDir::open(temp.path().join("s")).unwrap();
-        let mut first = FolderLock::new(dir.writer_lock().unwrap());
-        let mut second = FolderLock::new(dir.writer_lock().unwrap());
+        let mut first = StateDirLock::new(dir.writer_lock().unwrap());
+        let mut second = StateDirLock::new(dir.writer_lock().unwrap());
         first.acquire(Duration::from_secs(1)).unwrap();
         let error = second.acquire(Duration::from_millis(10)).unwrap_err();
         assert!(matches!(error, StoreError::Locked(_)), "{error}");
@@ -165,11 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_patience_keeps_nobody_waiting() {
+    fn an_abandoned_waiter_blocks_no_other_process() {
         let temp = tempfile::tempdir().unwrap();
         let dir = StateDir::open(temp.path().join("s")).unwrap();
         let [mut first, mut second, mut third] =
-            [(); 3].map(|()| FolderLock::new(dir.writer_lock().unwrap()));
+            [(); 3].map(|()| StateDirLock::new(dir.writer_lock().unwrap()));
         for _ in 0..50 {
             first.acquire(Duration::from_secs(5)).unwrap();
             assert!(second.acquire(Duration::from_millis(1)).is_err());

@@ -2,26 +2,26 @@
 
 use rusqlite::Row;
 pub use vambrace_core::session::SessionState;
-use vambrace_ledger::{Id, Text, Timestamp};
+use vambrace_ledger::{Id, RedactedText, Timestamp};
 
-use crate::read::{id, stamp, word};
+use crate::read_pool::{id, stamp, word};
 
-/// A session. `T` is [`Text`] on the way in and `String` on the way out.
+/// A session. `T` is [`RedactedText`] when written and `String` when read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SessionRow<T = Text> {
+pub struct SessionRow<T = RedactedText> {
     /// Its id.
     pub id: Id,
-    /// For whom.
+    /// User that the agent works for.
     pub user: T,
-    /// Which agent.
+    /// Agent.
     pub agent: T,
-    /// In which role.
+    /// Role.
     pub role: T,
-    /// In which project.
+    /// Project.
     pub project: T,
-    /// How it stands.
+    /// State.
     pub state: SessionState,
-    /// When it began.
+    /// When it was opened.
     pub opened: Timestamp,
     /// When it last changed its state.
     pub changed: Timestamp,

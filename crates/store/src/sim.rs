@@ -1,22 +1,23 @@
-//! The keeper on a simulated disk: random records, random trouble, a power cut or a kill at a random operation, what
-//! that may leave, and a new start; again and again. One seed is one run. The table is in memory and loses what was
-//! committed since the last flush; SQLite itself under power cuts is the business of `tests/powercut`.
+//! The background worker on a simulated disk: random records, random faults, a power cut or a kill at a random
+//! operation, what that may leave, and a new start; repeatedly. One seed is one run. The table is in memory and
+//! loses what was committed since the last flush; `tests/powercut` covers SQLite itself under power cuts.
 
-mod disk;
+mod faulty_disk;
 mod machine;
-mod torn;
+mod torn_tail;
 
-use self::machine::Machine;
+use self::machine::SimMachine;
 
-/// Seeds that once failed: pages of a segment that were never written (1, 26, 31, 32), a checkpoint that was in the
-/// table and not in its file (3, 14, 24), a segment that was closed before the cursor was stored (9, 35, 50, 60).
+/// Seeds that once failed: pages of a segment that were never written (1, 26, 31, 32), a checkpoint that was in
+/// the table and not in its file (3, 14, 24), a segment that was closed before the cursor was stored (9, 35,
+/// 50, 60).
 const ONCE_FAILED: &[u64] = &[1, 3, 9, 14, 24, 26, 31, 32, 35, 50, 60];
 
-/// Runs that a suite can wait for.
+/// Number of seeds that a test run can afford.
 const SEEDS: u64 = 2000;
 
 fn run(seed: u64) {
-    let outcome = std::panic::catch_unwind(|| Machine::new(seed).live());
+    let outcome = std::panic::catch_unwind(|| SimMachine::new(seed).live());
     if let Err(panic) = outcome {
         println!("seed {seed} failed");
         std::panic::resume_unwind(panic);

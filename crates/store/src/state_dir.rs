@@ -1,6 +1,6 @@
-//! The state folder: `$VAMBRACE_HOME`. Only its owner may enter, because whoever can write it can rewrite
+//! The state directory: `$VAMBRACE_HOME`. Only its owner may enter, because anyone who can write it can rewrite
 //! the ledger. Everything else in this crate gets its files from here.
-#![expect(clippy::disallowed_methods, reason = "the state folder is owned by this crate")]
+#![expect(clippy::disallowed_methods, reason = "this crate owns the state directory")]
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -9,33 +9,33 @@ use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 
-/// A state folder.
+/// A state directory.
 #[derive(Debug, Clone)]
 pub struct StateDir {
     path: PathBuf,
 }
 
 impl StateDir {
-    /// Makes the folder when it is missing, and refuses one that others can write.
+    /// Creates the directory if it is missing, and rejects one that other users can write.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let dir = Self { path: path.into() };
-        dir.own(&dir.path)?;
-        dir.own(&dir.ledger())?;
-        dir.own(&dir.keys())?;
+        dir.create_private(&dir.path)?;
+        dir.create_private(&dir.ledger())?;
+        dir.create_private(&dir.keys())?;
         Ok(dir)
     }
 
-    /// A folder that is only looked at: a copy, a backup. Nothing is made and no mode is checked.
+    /// A directory that is only read: a copy, a backup. Creates nothing and checks no mode.
     pub fn existing(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
-        let facts = fs::metadata(&path).map_err(|error| StoreError::folder(&path, error))?;
-        if !facts.is_dir() {
-            return Err(StoreError::folder(&path, io::ErrorKind::NotADirectory));
+        let metadata = fs::metadata(&path).map_err(|error| StoreError::directory(&path, error))?;
+        if !metadata.is_dir() {
+            return Err(StoreError::directory(&path, io::ErrorKind::NotADirectory));
         }
         Ok(Self { path })
     }
 
-    /// The folder.
+    /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -47,13 +47,13 @@ impl StateDir {
         self.path.join("vambrace.db")
     }
 
-    /// The folder of the segments.
+    /// The directory of the segments.
     #[must_use]
     pub fn ledger(&self) -> PathBuf {
         self.path.join("ledger")
     }
 
-    /// The folder of the keys.
+    /// The directory of the keys.
     #[must_use]
     pub fn keys(&self) -> PathBuf {
         self.path.join("keys")
@@ -65,32 +65,32 @@ impl StateDir {
         self.ledger().join("checkpoint")
     }
 
-    /// The room that is kept back for a full disk.
+    /// The file that reserves space for a full disk.
     pub(crate) fn reserve(&self) -> PathBuf {
         self.path.join("reserve")
     }
 
-    /// The folder where waiting processes are woken; made when it is missing.
-    pub(crate) fn wake(&self) -> Result<PathBuf, StoreError> {
+    /// The directory of the notification sockets; created if it is missing.
+    pub(crate) fn notify_dir(&self) -> Result<PathBuf, StoreError> {
         let path = self.path.join("wake");
-        self.own(&path).map(|()| path)
+        self.create_private(&path).map(|()| path)
     }
 
     pub(crate) fn wal(&self) -> PathBuf {
         self.path.join("vambrace.db-wal")
     }
 
-    /// Makes an empty database file for its owner only, or checks the one that is there. Under the writer
-    /// lock and before the file is opened by SQLite: closing any handle of a file drops the POSIX locks that
+    /// Creates an empty database file with mode 0600, or checks the existing one. The caller holds the writer
+    /// lock, and SQLite has not opened the file yet: closing any handle of a file drops the POSIX locks that
     /// this process holds on it.
     pub(crate) fn prepare_database(&self) -> Result<(), StoreError> {
         let path = self.database();
-        let fault = |error| StoreError::folder(&path, error);
+        let fault = |error| StoreError::directory(&path, error);
         match fs::symlink_metadata(&path) {
-            Ok(facts) if facts.is_file() => private(&path, &facts),
+            Ok(metadata) if metadata.is_file() => check_private(&path, &metadata),
             Ok(_) => {
                 let reason = "not a regular file".to_owned();
-                Err(StoreError::Folder { path: path.clone(), reason })
+                Err(StoreError::Directory { path: path.clone(), reason })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(fault)?;
@@ -100,36 +100,36 @@ impl StateDir {
         }
     }
 
-    /// The file whose lock a writer holds.
+    /// The lock file of the process that writes the database.
     pub(crate) fn writer_lock(&self) -> Result<File, StoreError> {
-        self.claim(&self.path.join("writer.lock"))
+        self.open_lock_file(&self.path.join("writer.lock"))
     }
 
-    /// The file whose lock the one holds who writes the segments.
-    pub(crate) fn mirror_lock(&self) -> Result<File, StoreError> {
-        self.claim(&self.path.join("mirror.lock"))
+    /// The lock file of the process that writes the segments.
+    pub(crate) fn segment_lock(&self) -> Result<File, StoreError> {
+        self.open_lock_file(&self.path.join("mirror.lock"))
     }
 
-    /// Syncs the folder itself: the names of new files.
+    /// Syncs the directory itself: the names of new files.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        let folder = File::open(&self.path).map_err(|error| StoreError::folder(&self.path, error))?;
-        folder.sync_all().map_err(|error| StoreError::io("syncing the state folder", error))
+        let dir = File::open(&self.path).map_err(|error| StoreError::directory(&self.path, error))?;
+        dir.sync_all().map_err(|error| StoreError::io("syncing the state directory", error))
     }
 
-    /// Whether a file of the folder is there and holds anything.
-    pub(crate) fn holds(path: &Path) -> bool {
-        fs::metadata(path).is_ok_and(|facts| facts.len() > 0)
+    /// Whether a file exists and is not empty.
+    pub(crate) fn is_nonempty(path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0)
     }
 
-    fn own(&self, path: &Path) -> Result<(), StoreError> {
+    fn create_private(&self, path: &Path) -> Result<(), StoreError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| StoreError::folder(path, error))?;
-        let facts = fs::metadata(path).map_err(|error| StoreError::folder(path, error))?;
-        private(path, &facts)
+        made.map_err(|error| StoreError::directory(path, error))?;
+        let metadata = fs::metadata(path).map_err(|error| StoreError::directory(path, error))?;
+        check_private(path, &metadata)
     }
 
-    /// Opens a lock file, made with mode 0600 when it is missing.
-    fn claim(&self, path: &Path) -> Result<File, StoreError> {
+    /// Opens a lock file; created with mode 0600 if it is missing.
+    fn open_lock_file(&self, path: &Path) -> Result<File, StoreError> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -138,25 +138,25 @@ impl StateDir {
             .mode(0o600)
             .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
-            .map_err(|error| StoreError::folder(path, error))?;
-        let facts = file.metadata().map_err(|error| StoreError::folder(path, error))?;
-        if !facts.is_file() {
+            .map_err(|error| StoreError::directory(path, error))?;
+        let metadata = file.metadata().map_err(|error| StoreError::directory(path, error))?;
+        if !metadata.is_file() {
             let reason = "not a regular file".to_owned();
-            return Err(StoreError::Folder { path: path.to_owned(), reason });
+            return Err(StoreError::Directory { path: path.to_owned(), reason });
         }
-        private(path, &facts)?;
+        check_private(path, &metadata)?;
         Ok(file)
     }
 }
 
-/// Owned by us, and written by nobody else.
-fn private(path: &Path, facts: &fs::Metadata) -> Result<(), StoreError> {
+/// Checks that we own the file and that no other user can write it.
+fn check_private(path: &Path, metadata: &fs::Metadata) -> Result<(), StoreError> {
     let me = rustix::process::geteuid().as_raw();
-    if facts.uid() != me {
-        let reason = format!("it belongs to user {}, this program runs as {me}", facts.uid());
-        return Err(StoreError::Folder { path: path.to_owned(), reason });
+    if metadata.uid() != me {
+        let reason = format!("it belongs to user {}, this program runs as {me}", metadata.uid());
+        return Err(StoreError::Directory { path: path.to_owned(), reason });
     }
-    let mode = facts.mode() & 0o777;
+    let mode = metadata.mode() & 0o777;
     if mode & 0o022 != 0 {
         return Err(StoreError::Exposed { path: path.to_owned(), mode });
     }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_folder_is_for_its_owner_only() {
+    fn a_new_state_directory_is_private_to_its_owner() {
         let temp = tempfile::tempdir().unwrap();
         let dir = StateDir::open(temp.path().join("a/b")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_can_write_is_refused() {
+    fn a_directory_that_others_can_write_is_rejected() {
         let temp = tempfile::tempdir().unwrap();
         for mode in [0o770, 0o707, 0o777] {
             fs::set_permissions(temp.path(), fs::Permissions::from_mode(mode)).unwrap();
@@ -193,18 +193,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_folder_or_file_is_refused() {
+    fn a_path_of_the_wrong_file_type_is_rejected() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("file");
         fs::write(&file, "x").unwrap();
-        assert!(matches!(StateDir::open(&file), Err(StoreError::Folder { .. })));
+        assert!(matches!(StateDir::open(&file), Err(StoreError::Directory { .. })));
         let home = temp.path().join("home");
         fs::create_dir_all(home.join("vambrace.db")).unwrap();
         let prepare = |path: &Path| StateDir::open(path).unwrap().prepare_database();
-        assert!(matches!(prepare(&home), Err(StoreError::Folder { .. })));
+        assert!(matches!(prepare(&home), Err(StoreError::Directory { .. })));
         let linked = temp.path().join("linked");
         fs::create_dir_all(&linked).unwrap();
         std::os::unix::fs::symlink(&file, linked.join("vambrace.db")).unwrap();
-        assert!(matches!(prepare(&linked), Err(StoreError::Folder { .. })));
+        assert!(matches!(prepare(&linked), Err(StoreError::Directory { .. })));
     }
 }

@@ -1,18 +1,18 @@
-//! The statements that write. Each is prepared when first needed and kept by its connection.
+//! The statements that write. Each is prepared when first needed and cached by its connection.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params};
-use vambrace_ledger::{Head, Id, Payload, Text};
+use vambrace_ledger::{ChainHead, Id, Payload, RedactedText};
 
-use crate::batch::Change;
+use crate::batch::StateChange;
 use crate::error::StoreError;
-use crate::{call, event, payload, read, session, trust, violation};
+use crate::{call, payload, read_pool, session, timeline_event, trust, violation};
 
-/// How many statements a writing connection has to keep.
-pub(crate) const KEPT: usize = 64;
+/// Statement cache size of a write connection.
+pub(crate) const CACHED_STATEMENTS: usize = 64;
 
-/// Every statement of a writer, by its place in [`SQL`].
+/// Every statement of a writer, by its index in [`SQL`].
 #[derive(Debug, Clone, Copy)]
-enum Which {
+enum Statement {
     Begin,
     Commit,
     Savepoint,
@@ -23,7 +23,7 @@ enum Which {
     OpenSession,
     SetSession,
     RequireSession,
-    RequirePace,
+    RequireCallRate,
     InsertCall,
     SetCall,
     FinishCall,
@@ -41,7 +41,7 @@ const SQL: [&str; 20] = [
     "SAVEPOINT batch",
     "RELEASE batch",
     "ROLLBACK TO batch",
-    read::NEWEST_RECORD,
+    read_pool::NEWEST_RECORD,
     "INSERT INTO ledger (seq, line) VALUES (?1, ?2)",
     session::INSERT,
     session::SET,
@@ -50,7 +50,7 @@ const SQL: [&str; 20] = [
     call::INSERT,
     call::SET,
     call::FINISH,
-    event::INSERT,
+    timeline_event::INSERT,
     violation::INSERT,
     trust::SET,
     trust::REMOVE,
@@ -66,12 +66,12 @@ pub(crate) struct Statements<'c> {
 
 /// A statement failed, or the state does not allow the change.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum StatementError {
     Sqlite(rusqlite::Error),
     Store(StoreError),
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for StatementError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
@@ -82,9 +82,9 @@ impl<'c> Statements<'c> {
         Self { connection, ready: [const { None }; SQL.len()] }
     }
 
-    fn get(&mut self, which: Which) -> rusqlite::Result<&mut CachedStatement<'c>> {
-        let place = which as usize;
-        let (Some(slot), Some(sql)) = (self.ready.get_mut(place), SQL.get(place)) else {
+    fn get(&mut self, statement: Statement) -> rusqlite::Result<&mut CachedStatement<'c>> {
+        let index = statement as usize;
+        let (Some(slot), Some(sql)) = (self.ready.get_mut(index), SQL.get(index)) else {
             return Err(rusqlite::Error::InvalidQuery);
         };
         match slot {
@@ -93,82 +93,82 @@ impl<'c> Statements<'c> {
         }
     }
 
-    fn execute(&mut self, which: Which, parameters: impl Params) -> rusqlite::Result<usize> {
-        self.get(which)?.execute(parameters)
+    fn execute(&mut self, statement: Statement, parameters: impl Params) -> rusqlite::Result<usize> {
+        self.get(statement)?.execute(parameters)
     }
 
     pub(crate) fn begin(&mut self) -> rusqlite::Result<()> {
-        self.execute(Which::Begin, ()).map(drop)
+        self.execute(Statement::Begin, ()).map(drop)
     }
 
     pub(crate) fn commit(&mut self) -> rusqlite::Result<()> {
-        self.execute(Which::Commit, ()).map(drop)
+        self.execute(Statement::Commit, ()).map(drop)
     }
 
     pub(crate) fn savepoint(&mut self) -> rusqlite::Result<()> {
-        self.execute(Which::Savepoint, ()).map(drop)
+        self.execute(Statement::Savepoint, ()).map(drop)
     }
 
     pub(crate) fn release(&mut self) -> rusqlite::Result<()> {
-        self.execute(Which::Release, ()).map(drop)
+        self.execute(Statement::Release, ()).map(drop)
     }
 
-    /// Back to the savepoint, which is gone afterwards.
+    /// Rolls back to the savepoint and removes it.
     pub(crate) fn undo(&mut self) -> rusqlite::Result<()> {
-        self.execute(Which::Undo, ())?;
+        self.execute(Statement::Undo, ())?;
         self.release()
     }
 
-    pub(crate) fn head(&mut self) -> Result<Head, Refusal> {
-        let head = self.get(Which::Head)?.query_row((), read::head).optional()?;
-        let damaged = || Refusal::Store(StoreError::Io("the newest record is damaged".to_owned()));
-        head.unwrap_or(Some(Head::EMPTY)).ok_or_else(damaged)
+    pub(crate) fn head(&mut self) -> Result<ChainHead, StatementError> {
+        let head = self.get(Statement::Head)?.query_row((), read_pool::head).optional()?;
+        let damaged = || StatementError::Store(StoreError::Io("the newest record is damaged".to_owned()));
+        head.unwrap_or(Some(ChainHead::EMPTY)).ok_or_else(damaged)
     }
 
     pub(crate) fn append(&mut self, seq: u64, line: &str) -> rusqlite::Result<()> {
-        self.execute(Which::Append, (signed(seq), line)).map(drop)
+        self.execute(Statement::Append, (signed(seq), line)).map(drop)
     }
 
-    /// Keeps what a record has beside the chain.
+    /// Stores a payload that a record has beside the chain.
     pub(crate) fn payload(&mut self, seq: u64, payload: &Payload) -> rusqlite::Result<()> {
         let row = (signed(seq), payload.field, payload.salt.as_slice(), payload.content.as_slice());
-        self.execute(Which::Payload, row).map(drop)
+        self.execute(Statement::Payload, row).map(drop)
     }
 
-    /// Makes one change. `first` and `last` are the records of its batch.
+    /// Applies one change. `first` and `last` are the records of its batch.
     pub(crate) fn change(
         &mut self,
-        change: &Change,
+        change: &StateChange,
         first: Option<u64>,
         last: Option<u64>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StatementError> {
         match change {
-            Change::OpenSession(s) => {
+            StateChange::OpenSession(s) => {
                 let names = (s.user.get(), s.agent.get(), s.role.get(), s.project.get());
                 let (user, agent, role, project) = names;
                 let (opened, changed) = (s.opened.millis(), s.changed.millis());
                 let state = s.state.as_str();
                 let row = (s.id.as_str(), user, agent, role, project, state, opened, changed);
-                self.execute(Which::OpenSession, row)?;
+                self.execute(Statement::OpenSession, row)?;
             }
-            Change::SetSession { id, state, at } => {
-                let rows = self.execute(Which::SetSession, (id.as_str(), state.as_str(), at.millis()))?;
+            StateChange::SetSession { id, state, at } => {
+                let rows = self.execute(Statement::SetSession, (id.as_str(), state.as_str(), at.millis()))?;
                 one(rows, "session", id)?;
             }
-            Change::RequireSession { id } => {
-                let open = self.get(Which::RequireSession)?.exists((id.as_str(),))?;
+            StateChange::RequireSession { id } => {
+                let open = self.get(Statement::RequireSession)?.exists((id.as_str(),))?;
                 one(usize::from(open), "open session", id)?;
             }
-            Change::RequirePace { session, tool, since, limit } => {
+            StateChange::RequireCallRate { session, tool, since, limit } => {
                 let recent = (session.as_str(), tool.get(), since.millis());
-                let count: i64 = self.get(Which::RequirePace)?.query_row(recent, |row| row.get(0))?;
+                let count: i64 = self.get(Statement::RequireCallRate)?.query_row(recent, |row| row.get(0))?;
                 if count >= i64::from(*limit) {
-                    return refuse(format!("{limit} calls of `{}` are the limit", tool.get()));
+                    return conflict(format!("the limit of {limit} calls of `{}` is reached", tool.get()));
                 }
             }
-            Change::InsertCall(c) => {
+            StateChange::InsertCall(c) => {
                 self.execute(
-                    Which::InsertCall,
+                    Statement::InsertCall,
                     (
                         c.id.as_str(),
                         c.session.as_str(),
@@ -181,27 +181,27 @@ impl<'c> Statements<'c> {
                         text(c.error.as_ref()),
                         c.first_seq.or(first).map(signed),
                         last.map(signed),
-                        event::in_row(&c.events),
+                        timeline_event::in_row(&c.events),
                     ),
                 )?;
             }
-            Change::SetCall { id, state } => {
+            StateChange::SetCall { id, state } => {
                 if state.is_final() {
-                    return refuse(format!("`{state}` ends a call, which says when and why"));
+                    return conflict(format!("`{state}` is a final state; finish the call instead"));
                 }
-                one(self.execute(Which::SetCall, (id.as_str(), state.as_str()))?, "open call", id)?;
+                one(self.execute(Statement::SetCall, (id.as_str(), state.as_str()))?, "open call", id)?;
             }
-            Change::FinishCall(f) => {
+            StateChange::FinishCall(f) => {
                 if !f.state.is_final() {
-                    return refuse(format!("`{}` does not end a call", f.state));
+                    return conflict(format!("`{}` is not a final state", f.state));
                 }
                 let error = f.error.map(vambrace_core::ErrorCode::as_str);
                 let row = (f.id.as_str(), f.state.as_str(), f.at.millis(), error, last.map(signed));
-                one(self.execute(Which::FinishCall, row)?, "open call", &f.id)?;
+                one(self.execute(Statement::FinishCall, row)?, "open call", &f.id)?;
             }
-            Change::Event(e) => {
+            StateChange::Event(e) => {
                 self.execute(
-                    Which::Event,
+                    Statement::Event,
                     (
                         e.call.as_str(),
                         e.ts.millis(),
@@ -220,9 +220,9 @@ impl<'c> Statements<'c> {
                     ),
                 )?;
             }
-            Change::Violation(v) => {
+            StateChange::Violation(v) => {
                 self.execute(
-                    Which::Violation,
+                    Statement::Violation,
                     (
                         v.ts.millis(),
                         v.session.as_str(),
@@ -232,38 +232,38 @@ impl<'c> Statements<'c> {
                     ),
                 )?;
             }
-            Change::Trust(t) => {
+            StateChange::Trust(t) => {
                 let (project, digest) = (t.project.as_bytes().as_slice(), t.digest.as_bytes().as_slice());
-                self.execute(Which::Trust, (project, t.path.get(), digest, t.by.get(), t.at.millis()))?;
+                self.execute(Statement::Trust, (project, t.path.get(), digest, t.by.get(), t.at.millis()))?;
             }
-            Change::ForgetPayload { seq, field } => {
-                let rows = self.execute(Which::Forget, (signed(*seq), field))?;
+            StateChange::ForgetPayload { seq, field } => {
+                let rows = self.execute(Statement::Forget, (signed(*seq), field))?;
                 if rows != 1 {
-                    return refuse(format!("record {seq} has no payload `{field}`"));
+                    return conflict(format!("record {seq} has no payload `{field}`"));
                 }
             }
-            Change::Ask(change) => crate::ask::make(self.connection, change)?,
-            Change::Untrust { project } => {
-                self.execute(Which::Untrust, [project.as_bytes().as_slice()])?;
+            StateChange::Approval(change) => crate::approvals::apply(self.connection, change)?,
+            StateChange::Untrust { project } => {
+                self.execute(Statement::Untrust, [project.as_bytes().as_slice()])?;
             }
         }
         Ok(())
     }
 }
 
-fn text(text: Option<&Text>) -> Option<&str> {
+fn text(text: Option<&RedactedText>) -> Option<&str> {
     text.map(|text| text.get().as_str())
 }
 
-fn one(rows: usize, what: &str, id: &Id) -> Result<(), Refusal> {
-    if rows == 1 { Ok(()) } else { refuse(format!("there is no {what} `{id}`")) }
+fn one(rows: usize, what: &str, id: &Id) -> Result<(), StatementError> {
+    if rows == 1 { Ok(()) } else { conflict(format!("there is no {what} `{id}`")) }
 }
 
-pub(crate) fn refuse(why: String) -> Result<(), Refusal> {
-    Err(Refusal::Store(StoreError::Conflict(why)))
+pub(crate) fn conflict(why: String) -> Result<(), StatementError> {
+    Err(StatementError::Store(StoreError::Conflict(why)))
 }
 
-/// SQLite counts in signed numbers; a chain of 2^63 records does not happen.
+/// SQLite integers are signed; a chain of 2^63 records does not occur.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

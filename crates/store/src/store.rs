@@ -1,26 +1,26 @@
-//! What the rest of the program may ask of a store. One writing method; everything else reads.
+//! The interface of a store. One method writes; every other method reads.
 
 use std::pin::Pin;
 
-use vambrace_ledger::{Digest, Head, Timestamp};
+use vambrace_ledger::{ChainHead, Digest, Timestamp};
 
+use crate::approvals::ApprovalQueries;
 use crate::batch::{Batch, Committed};
 use crate::call::{CallRow, RecentCalls};
 use crate::error::StoreError;
-use crate::event::TimelineEvent;
-use crate::questions::Questions;
-use crate::record::{Query, Record};
+use crate::record_query::{LedgerRecord, RecordQuery};
 use crate::session::SessionRow;
+use crate::timeline_event::TimelineEvent;
 use crate::trust::TrustRow;
 use crate::violation::ViolationRow;
 
-/// A future that can be named, so that a store can be a trait object.
+/// A boxed future, so that a store can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// State and ledger.
 pub trait Store: Send + Sync {
-    /// Writes a batch in one transaction. A batch that is refused leaves nothing behind and does not disturb
-    /// others. Once polled it is written even when the future is dropped.
+    /// Writes a batch in one transaction. A rejected batch leaves nothing behind and does not affect other
+    /// batches. Once polled, the batch is written even if the future is dropped.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>>;
 
     /// A session.
@@ -29,7 +29,7 @@ pub trait Store: Send + Sync {
     /// The newest sessions, newest first.
     fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionRow<String>>, StoreError>>;
 
-    /// How many counted calls of a tool a session began since a moment, and when the oldest of them was.
+    /// How many counted calls of a tool a session started since `since`, and when the oldest of them started.
     fn recent_calls<'a>(
         &'a self,
         session: &'a str,
@@ -46,32 +46,32 @@ pub trait Store: Send + Sync {
     /// The timeline of a call, oldest first.
     fn events<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>>;
 
-    /// How many violations a session has since a moment.
+    /// How many violations a session has since `since`.
     fn violations_since<'a>(
         &'a self,
         session: &'a str,
         since: Timestamp,
     ) -> BoxFuture<'a, Result<u64, StoreError>>;
 
-    /// The newest violations, newest first; of one session when it is named.
+    /// The newest violations, newest first; those of one session if `session` is given.
     fn violations<'a>(
         &'a self,
         session: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ViolationRow<String>>, StoreError>>;
 
-    /// What was trusted of a project.
+    /// The trusted configuration of a project.
     fn trust(&self, project: Digest) -> BoxFuture<'_, Result<Option<TrustRow<String>>, StoreError>>;
 
-    /// The records that fit a query.
-    fn records(&self, query: Query) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
+    /// The records that match a query.
+    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<LedgerRecord>, StoreError>>;
 
     /// One record.
-    fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<Record>, StoreError>>;
+    fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<LedgerRecord>, StoreError>>;
 
-    /// Questions, proposals, grants and tokens.
-    fn questions(&self) -> &dyn Questions;
+    /// Queries for approval requests, proposals, grants and tokens.
+    fn approval_queries(&self) -> &dyn ApprovalQueries;
 
     /// The newest record.
-    fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>>;
+    fn head(&self) -> BoxFuture<'_, Result<ChainHead, StoreError>>;
 }

@@ -1,21 +1,21 @@
-//! Trust in a project's configuration, pinned to its digest. The project is found by the digest of its path,
-//! so that two paths never look the same because a redactor cut both.
+//! Trust in a project's configuration, pinned to its digest. The project is identified by the digest of its
+//! path, so that two paths never become equal because a redactor masked both.
 
 use rusqlite::Row;
-use vambrace_ledger::{Digest, Text, Timestamp};
+use vambrace_ledger::{Digest, RedactedText, Timestamp};
 
-use crate::read::{must_digest, stamp};
+use crate::read_pool::{required_digest, stamp};
 
-/// What was trusted. `T` is [`Text`] on the way in and `String` on the way out.
+/// What was trusted. `T` is [`RedactedText`] when written and `String` when read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TrustRow<T = Text> {
+pub struct TrustRow<T = RedactedText> {
     /// The digest of the project's path.
     pub project: Digest,
-    /// The path, to be shown.
+    /// The path, for display.
     pub path: T,
     /// The digest of the configuration.
     pub digest: Digest,
-    /// By whom.
+    /// User who trusted it.
     pub by: T,
     /// When.
     pub at: Timestamp,
@@ -29,9 +29,9 @@ pub(crate) const OF_PROJECT: &str = "SELECT project, path, digest, by, at FROM t
 impl TrustRow<String> {
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            project: must_digest(row, 0)?,
+            project: required_digest(row, 0)?,
             path: row.get(1)?,
-            digest: must_digest(row, 2)?,
+            digest: required_digest(row, 2)?,
             by: row.get(3)?,
             at: stamp(row, 4)?,
         })

@@ -1,11 +1,11 @@
-//! The check of a state folder: the chain of the table, the segments against the table byte for byte,
-//! the tree over the records, and every checkpoint that can be found against that tree. It only reads, goes on after
-//! what it finds, and works on a copy and on a damaged database.
+//! Verifies a state directory: the chain of the table, the segments against the table byte for byte, the tree
+//! over the records, and every checkpoint that can be found against that tree. It only reads, continues after a
+//! finding, and works on a copy and on a damaged database.
 //!
-//! What the folder cannot show by itself: somebody who has the key can write another history and sign it. Only a
+//! What the directory alone cannot show: the holder of the key can write another history and sign it. Only a
 //! checkpoint that is kept elsewhere (an anchor, a witness, a file, any answer to an agent) contradicts that.
 
-mod anchored;
+mod checkpoint_check;
 mod decisions;
 mod keyring;
 mod payloads;
@@ -16,123 +16,127 @@ use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension};
 use vambrace_ledger::{
-    Digest, Findings, Frontier, Head, Kind, Line, Note, Place, SegmentName, Signed, Timestamp, VerifyKey,
+    ChainHead, Digest, FindingKind, FindingLocation, Findings, Frontier, LedgerLine, SegmentName,
+    SignatureStatus, SignedNote, Timestamp, VerifyKey,
 };
 
-use self::anchored::{Evidence, Source};
+use self::checkpoint_check::{CheckpointCheck, FoundCheckpoint};
 use self::keyring::Keyring;
 use self::scan::{Scan, Scanned};
-use crate::checkpoints::{self, CheckpointRow, Copies};
-use crate::disk::{DiskSegments, SegmentFiles};
+use crate::checkpoints::{self, CheckpointFiles, CheckpointRow};
 use crate::error::StoreError;
-use crate::keys::{self, KeyFiles};
-use crate::mirror::Mirror;
-use crate::projection::Cursor;
-use crate::read::newest_seq;
+use crate::ledger_keys::{self, LedgerKeyFiles};
+use crate::merkle_tree::{self, MerkleTree, TreeNode};
+use crate::read_pool::newest_seq;
 use crate::schema;
+use crate::segment_files::{DiskSegments, SegmentFiles};
+use crate::segment_reader::SegmentReader;
+use crate::segment_writer::SegmentCursor;
 use crate::state_dir::StateDir;
 use crate::statements::signed;
-use crate::tree::{self, Node, Tree};
 
-/// A checkpoint is signed every second; records that are not much older may still wait for one.
-const GRACE_MS: i64 = 10_000;
+/// A checkpoint is signed every second; records this young may still wait for one.
+const CHECKPOINT_GRACE_MS: i64 = 10_000;
 
-/// How far a check has come.
+/// Progress of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct VerifyProgress {
     /// Records that were checked.
     pub records: u64,
-    /// Records that there are, as the table says.
+    /// Records in the table.
     pub total: u64,
 }
 
-/// What is to be checked, and against what.
+/// What to verify, and against what.
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
-    /// Only what came after the last checkpoint before this moment.
+    /// Only records after the last checkpoint before this time.
     pub since: Option<Timestamp>,
-    /// Checkpoints that were kept elsewhere: what they are called, and their text.
+    /// Checkpoints that were kept elsewhere: name and text.
     pub checkpoints: Vec<(String, Vec<u8>)>,
-    /// A key that is known from elsewhere to be one of this ledger.
+    /// A key that is known from elsewhere to belong to this ledger.
     pub key: Option<VerifyKey>,
-    /// Where copies of the newest checkpoint are kept, outside the state folder.
+    /// Directory of the anchors, outside the state directory.
     pub anchors: Option<PathBuf>,
-    /// How many cores to use.
+    /// Number of threads.
     pub jobs: usize,
-    /// Whether every record is hashed by itself as well, also where a signed root vouches for it.
+    /// Whether every record is hashed on its own as well, even where a signed root covers it.
     pub thorough: bool,
-    /// The time.
+    /// Current time.
     pub now: Timestamp,
 }
 
 impl VerifyOptions {
-    /// Everything in the folder, with one core.
+    /// Everything in the directory, with one thread.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self { since: None, checkpoints: Vec::new(), key: None, anchors: None, jobs: 1, thorough: false, now }
     }
 }
 
-/// What a check found.
+/// The result of a verification.
 #[derive(Debug, Clone)]
 pub struct VerifyReport {
     /// How many records were checked.
     pub records: u64,
-    /// Records before these were not looked at; their checkpoint was.
+    /// Records that were skipped because of `since`; their checkpoint was verified.
     pub skipped: u64,
     /// How many segments there are.
     pub segments: u64,
     /// How many checkpoints were checked.
     pub checkpoints: u64,
-    /// How many records the largest good checkpoint covers.
+    /// How many records the largest valid checkpoint covers.
     pub anchored: u64,
     /// Faults and notes.
     pub findings: Findings,
-    /// The newest record, as the chain has it.
-    pub head: Head,
+    /// The newest record of the chain.
+    pub head: ChainHead,
     /// The root over all records.
     pub root: Digest,
-    /// Whether the table could be read; if not, the segments were checked on their own.
+    /// Whether the table could be read; if not, the segments were verified on their own.
     pub table_read: bool,
-    /// What could not be checked, in words.
+    /// What could not be verified, for people.
     pub unchecked: Vec<String>,
 }
 
-/// Checks a state folder.
+/// Verifies a state directory.
 pub fn verify(
     dir: &StateDir,
     options: &VerifyOptions,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport, StoreError> {
     let files = DiskSegments::new(&dir.ledger());
     let began = Instant::now();
-    // The cursor first, then sizes, then rows: a running store writes the table, then the segments, then the cursor.
-    // So what the cursor says now must be in a segment then, and what is in a segment then in the table afterwards.
+    // The cursor first, then sizes, then rows: a running store writes the table, then the segments, then the
+    // cursor. So what the cursor covers now is in a segment later, and what is in a segment later is in the
+    // table afterwards.
     let database = dir.database();
     let cursor = open(dir).and_then(|connection| {
-        refuse_unsigned(&connection).map_err(|error| StoreError::sqlite(&database, &error))??;
-        let cursor = Cursor::read(&connection).map_err(|error| StoreError::sqlite(&database, &error))?;
+        reject_unsigned(&connection).map_err(|error| StoreError::sqlite(&database, &error))??;
+        let cursor =
+            SegmentCursor::read(&connection).map_err(|error| StoreError::sqlite(&database, &error))?;
         Ok((connection, cursor))
     });
-    let segments = files.list().map_err(|error| StoreError::folder(&dir.ledger(), error))?;
-    let check = Check { dir, options, files: &files, segments: &segments, began };
+    let segments = files.list().map_err(|error| StoreError::directory(&dir.ledger(), error))?;
+    let check = VerifyRun { dir, options, files: &files, segments: &segments, began };
     let table = cursor.and_then(|(connection, cursor)| {
         let signed = if options.thorough { 0 } else { check.signed(&connection) };
-        let report = check.table(&connection, cursor, signed, progress)?;
-        // Whoever signed a root had checked every hash under it. Without that, everything is looked at, to say what.
+        let report = check.verify_table(&connection, cursor, signed, progress)?;
+        // The signer of a root had verified every hash under it. Without a valid root everything is hashed, to
+        // name the fault.
         if signed == 0 || (report.findings.is_clean() && report.anchored >= signed) {
             return Ok(report);
         }
-        check.table(&connection, cursor, 0, progress)
+        check.verify_table(&connection, cursor, 0, progress)
     });
     match table {
         Ok(report) => Ok(report),
         Err(error @ StoreError::Unsigned) => Err(error),
-        Err(error) => Ok(check.segments_alone(&error)),
+        Err(error) => Ok(check.verify_segments_only(&error)),
     }
 }
 
-struct Check<'a> {
+struct VerifyRun<'a> {
     dir: &'a StateDir,
     options: &'a VerifyOptions,
     files: &'a DiskSegments,
@@ -141,99 +145,99 @@ struct Check<'a> {
 }
 
 /// What the table says about itself, read before its records.
-struct Said {
+struct TableSummary {
     writer: String,
     size: u64,
-    tree: Option<Tree>,
-    nodes: Vec<Node>,
+    tree: Option<MerkleTree>,
+    nodes: Vec<TreeNode>,
     rows: Vec<CheckpointRow>,
     keys: Vec<(u64, String)>,
 }
 
-impl Said {
-    /// All of one moment.
+impl TableSummary {
+    /// Reads everything in one transaction.
     fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let moment = connection.unchecked_transaction()?;
-        // Where no newer program has opened the folder, the name stands beside the head.
+        // If no newer program has opened the directory, the writer's name is in the `head` table.
         let older = schema::has_table(&moment, "head")? && !schema::has_table(&moment, "writer")?;
         let writer = if older { "SELECT writer FROM head" } else { "SELECT name FROM writer" };
         Ok(Self {
             writer: moment.query_row(writer, (), |row| row.get(0)).optional()?.unwrap_or_default(),
             size: newest_seq(&moment)?,
-            tree: Tree::read(&moment)?,
-            nodes: tree::nodes(&moment)?,
+            tree: MerkleTree::read(&moment)?,
+            nodes: merkle_tree::nodes(&moment)?,
             rows: checkpoints::all(&moment)?,
-            keys: keys::rows(&moment)?,
+            keys: ledger_keys::rows(&moment)?,
         })
     }
 }
 
-impl Check<'_> {
-    /// How many records the newest checkpoint of the table says it covers.
+impl VerifyRun<'_> {
+    /// How many records the newest checkpoint of the table claims to cover.
     fn signed(&self, connection: &Connection) -> u64 {
         checkpoints::newest(connection).ok().flatten().map_or(0, |row| row.size)
     }
 
-    /// The whole check, with the table as the truth that everything else is held against. Up to `signed` the tree
-    /// stands for the hashes of the records.
-    fn table(
+    /// Verifies everything against the table as the source of truth. Up to `signed` the tree stands for the
+    /// hashes of the records.
+    fn verify_table(
         &self,
         connection: &Connection,
-        cursor: Cursor,
+        cursor: SegmentCursor,
         signed: u64,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(VerifyProgress),
     ) -> Result<VerifyReport, StoreError> {
         let database = self.dir.database();
         let sqlite = |error: rusqlite::Error| StoreError::sqlite(&database, &error);
-        let said = Said::read(connection).map_err(sqlite)?;
+        let summary = TableSummary::read(connection).map_err(sqlite)?;
         let mut findings = Findings::default();
-        if said.writer.is_empty() {
-            findings.fault(Place::Writer, Kind::WriterMissing, "it is missing");
+        if summary.writer.is_empty() {
+            findings.fault(FindingLocation::Writer, FindingKind::WriterMissing, "it is missing");
         }
-        let (sources, mut unchecked) = self.sources(&said, &mut findings);
-        let start = self.start(connection, &said, &mut findings).map_err(sqlite)?;
+        let (sources, mut unchecked) = self.sources(&summary, &mut findings);
+        let start = self.start(connection, &summary, &mut findings).map_err(sqlite)?;
         let sizes =
-            sources.iter().map(|source| source.size()).chain(said.tree.as_ref().map(|t| t.head().seq));
+            sources.iter().map(|source| source.size()).chain(summary.tree.as_ref().map(|t| t.head().seq));
         let scan = Scan {
             dir: self.dir,
             segments: self.segments,
-            writer: &said.writer,
+            writer: &summary.writer,
             cursor,
             start: start.clone(),
-            wanted: sizes.chain([said.size]).collect(),
-            total: said.size,
+            wanted: sizes.chain([summary.size]).collect(),
+            total: summary.size,
             signed,
         };
         let mut scanned = scan.run(self.options.jobs, progress)?;
         findings.append(std::mem::take(&mut scanned.findings));
         std::mem::take(&mut scanned.payloads).finish(connection, &mut findings).map_err(sqlite)?;
         self.cursor_segment(cursor, start.size(), &scanned, &mut findings);
-        tree_kept(&said, start.size(), &scanned, &mut findings);
+        check_stored_tree(&summary, start.size(), &scanned, &mut findings);
 
-        // Records about keys are looked at however old they are: each stands on signatures of its own.
+        // Records about keys are verified however old they are: each carries its own signatures.
         let before =
-            lines(connection, said.keys.iter().map(|(seq, _)| *seq), start.size()).map_err(sqlite)?;
-        let keyring = Keyring::of(&said.writer, before.iter().chain(&scanned.special), &mut findings);
-        keyring.repeated(&said.keys, said.size, &mut findings);
+            lines(connection, summary.keys.iter().map(|(seq, _)| *seq), start.size()).map_err(sqlite)?;
+        let keyring = Keyring::of(&summary.writer, before.iter().chain(&scanned.special), &mut findings);
+        keyring.check_key_rows(&summary.keys, summary.size, &mut findings);
         let newer = || {
-            let rows = keys::rows(connection)?.into_iter();
+            let rows = ledger_keys::rows(connection)?.into_iter();
             Ok(rows.filter(|(seq, _)| *seq > scanned.head.seq).map(|(_, key)| key).collect())
         };
-        let (known, files) = (self.options.key.as_ref(), KeyFiles::of(self.dir));
-        keyring.held(&files, newer, known, &mut findings, &mut unchecked).map_err(sqlite)?;
-        let mut evidence = Evidence {
-            writer: &said.writer,
+        let (known, files) = (self.options.key.as_ref(), LedgerKeyFiles::of(self.dir));
+        keyring.check_key_file(&files, newer, known, &mut findings, &mut unchecked).map_err(sqlite)?;
+        let mut evidence = CheckpointCheck {
+            writer: &summary.writer,
             keyring: &keyring,
             scanned: &scanned,
-            upto: said.size,
+            upto: summary.size,
             anchored: start.size(),
         };
-        let skipped = evidence.check(&sources, &said.rows, start.size(), &mut findings);
+        let skipped = evidence.check(&sources, &summary.rows, start.size(), &mut findings);
         if skipped > 0 {
             unchecked.push(format!("{skipped} checkpoints before `--since`"));
         }
         let anchored = evidence.anchored;
-        evidence.tail(&|at| self.is_young(at), connection, &mut findings).map_err(sqlite)?;
+        evidence.check_uncovered_tail(&|at| self.is_young(at), connection, &mut findings).map_err(sqlite)?;
         if start.size() == 0 {
             decisions::check(&scanned.special, &mut findings);
         } else {
@@ -254,93 +258,100 @@ impl Check<'_> {
         })
     }
 
-    /// Whether something may still wait for its checkpoint. A running store adds records while we look; but a moment
-    /// in the future is not a young one.
+    /// Whether a record may still wait for its checkpoint. A running store adds records meanwhile; but a time
+    /// in the future is not young.
     fn is_young(&self, at: Timestamp) -> bool {
         let elapsed = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
         let now = self.options.now;
-        at >= now.earlier(GRACE_MS) && at <= now.later(elapsed).later(GRACE_MS)
+        at >= now.earlier(CHECKPOINT_GRACE_MS) && at <= now.later(elapsed).later(CHECKPOINT_GRACE_MS)
     }
 
     /// Every checkpoint that can be found.
-    fn sources(&self, said: &Said, findings: &mut Findings) -> (Vec<Source>, Vec<String>) {
+    fn sources(
+        &self,
+        summary: &TableSummary,
+        findings: &mut Findings,
+    ) -> (Vec<FoundCheckpoint>, Vec<String>) {
         let mut unchecked = Vec::new();
-        let mut sources: Vec<Source> =
-            said.rows.iter().filter_map(|row| Source::row(row, findings)).collect();
+        let mut sources: Vec<FoundCheckpoint> =
+            summary.rows.iter().filter_map(|row| FoundCheckpoint::row(row, findings)).collect();
         let latest = self.dir.latest_checkpoint();
-        match Source::file("newest", &latest, findings) {
+        match FoundCheckpoint::file("newest", &latest, findings) {
             Some(source) => sources.push(source),
-            // The very first is in the table a moment before it is a file.
-            None if said.rows.last().is_some_and(|row| !self.is_young(row.at)) && !latest.exists() => {
-                let place = Place::Checkpoint("newest".to_owned(), 0);
-                findings.fault(place, Kind::BadCheckpoint, "the file of the newest checkpoint is missing");
+            // The very first one is in the table a moment before it is a file.
+            None if summary.rows.last().is_some_and(|row| !self.is_young(row.at)) && !latest.exists() => {
+                let place = FindingLocation::Checkpoint("newest".to_owned(), 0);
+                findings.fault(
+                    place,
+                    FindingKind::BadCheckpoint,
+                    "the file of the newest checkpoint is missing",
+                );
             }
             None => {}
         }
         let anchors = self.options.anchors.as_deref();
-        let anchor = vambrace_ledger::Id::new(&said.writer)
-            .ok()
-            .and_then(|writer| Copies::of(self.dir, anchors, &writer).anchor().map(ToOwned::to_owned));
-        match anchor.as_ref().and_then(|path| Source::file("anchor", path, findings)) {
+        let anchor = vambrace_ledger::Id::new(&summary.writer).ok().and_then(|writer| {
+            CheckpointFiles::of(self.dir, anchors, &writer).anchor().map(ToOwned::to_owned)
+        });
+        match anchor.as_ref().and_then(|path| FoundCheckpoint::file("anchor", path, findings)) {
             Some(source) => sources.push(source),
-            None => {
-                unchecked.push("an anchor: no copy of a checkpoint outside the folder was found".to_owned())
-            }
+            None => unchecked
+                .push("the anchor: no copy of a checkpoint was found outside the directory".to_owned()),
         }
         for (name, text) in &self.options.checkpoints {
-            sources.extend(Source::text(name, text, findings));
+            sources.extend(FoundCheckpoint::text(name, text, findings));
         }
         (sources, unchecked)
     }
 
-    /// The tree from which on records are looked at: empty, or the one of a checkpoint before a moment.
+    /// The tree at which verification starts: empty, or that of a checkpoint before `since`.
     fn start(
         &self,
         connection: &Connection,
-        said: &Said,
+        summary: &TableSummary,
         findings: &mut Findings,
     ) -> rusqlite::Result<Frontier> {
         let Some(since) = self.options.since else { return Ok(Frontier::new()) };
-        let keys = keys::all(connection)?;
-        for row in said.rows.iter().rev().filter(|row| row.at <= since) {
-            let Some(source) = Source::row(row, findings) else { continue };
-            // The row says when it was signed, and nothing covers that; the record before it is covered by the chain.
+        let keys = ledger_keys::all(connection)?;
+        for row in summary.rows.iter().rev().filter(|row| row.at <= since) {
+            let Some(source) = FoundCheckpoint::row(row, findings) else { continue };
+            // Nothing protects the time in the row; the chain protects the time of its last record.
             let last = lines(connection, [row.size].into_iter(), u64::MAX)?;
-            let last = last.first().and_then(|(_, line)| Line::read(line.as_bytes()).ok());
+            let last = last.first().and_then(|(_, line)| LedgerLine::read(line.as_bytes()).ok());
             if last.is_none_or(|last| Timestamp::parse(last.ts).is_ok_and(|ts| ts > since)) {
                 continue;
             }
-            let edge = tree::edge(connection, 0..row.size)?;
+            let edge = merkle_tree::edge(connection, 0..row.size)?;
             if let Some(edge) =
                 edge.filter(|edge| edge.root() == source.root() && source.is_signed_by_any(&keys))
             {
                 return Ok(edge);
             }
-            let place = Place::Checkpoint("table".to_owned(), row.size);
+            let place = FindingLocation::Checkpoint("table".to_owned(), row.size);
             findings.fault(
                 place,
-                Kind::WrongRoot,
+                FindingKind::WrongRoot,
                 "the records before it do not have its root, or it is not signed",
             );
         }
         Ok(Frontier::new())
     }
 
-    /// The segment of the cursor, looked at now: it may have grown since the sizes were taken, never shrunk. The
-    /// cursor stands where the table says that its record ends.
-    fn cursor_segment(&self, cursor: Cursor, start: u64, scanned: &Scanned, found: &mut Findings) {
+    /// Checks the segment of the cursor as it is now: it may have grown since the sizes were read, never
+    /// shrunk. The cursor must be where, according to the table, its record ends.
+    fn cursor_segment(&self, cursor: SegmentCursor, start: u64, scanned: &Scanned, found: &mut Findings) {
         let name = SegmentName::starting(cursor.segment);
-        let place = Place::Segment(name, 1);
+        let place = FindingLocation::Segment(name, 1);
         let stands = cursor.seq <= scanned.head.seq
             && cursor.segment <= cursor.seq.saturating_add(1)
             && (cursor.segment > 0 || (cursor.seq, cursor.offset) == (0, 0));
         // Its beginning was not read.
         let unseen = start > 0 && cursor.segment <= start;
-        // When records were changed, they are what is told.
+        // If records were changed, those findings are reported instead.
         let stands = stands && (unseen || cursor.segment == 0 || cursor.offset == scanned.written);
         if !stands && found.is_clean() {
-            let detail = "what is kept of how far it was written is not the end of a record";
-            found.fault(place.clone(), Kind::SegmentDiffers, detail);
+            let detail = "the stored write position is not the end of a record";
+            found.fault(place.clone(), FindingKind::SegmentDiffers, detail);
         }
         if cursor.segment == 0 || cursor.offset == 0 {
             return;
@@ -348,28 +359,28 @@ impl Check<'_> {
         match self.files.size(name) {
             Ok(Some(size)) if size >= cursor.offset => {}
             Ok(Some(size)) => {
-                let detail = format!("has {size} bytes, {} were written", cursor.offset);
-                found.fault(place, Kind::SegmentShort, detail);
+                let detail = format!("has {size} bytes, but {} were written", cursor.offset);
+                found.fault(place, FindingKind::SegmentShort, detail);
             }
-            Ok(None) => found.fault(place, Kind::SegmentMissing, "the newest segment is missing"),
-            Err(error) => found.fault(place, Kind::SegmentMissing, format!("cannot be read: {error}")),
+            Ok(None) => found.fault(place, FindingKind::SegmentMissing, "the newest segment is missing"),
+            Err(error) => found.fault(place, FindingKind::SegmentMissing, format!("cannot be read: {error}")),
         }
     }
 
-    /// Without a table: the chain of the segments by itself.
-    fn segments_alone(&self, error: &StoreError) -> VerifyReport {
+    /// Without a table: verifies the chain of the segments by itself.
+    fn verify_segments_only(&self, error: &StoreError) -> VerifyReport {
         let mut findings = Findings::default();
-        // With a log that nobody has indexed, SQLite has to write beside it.
+        // With a WAL that has no index yet, SQLite has to write beside it.
         let hint = match error {
-            StoreError::Folder { .. } if self.dir.database().is_file() => {
-                "; a copy of the folder that you can write may be opened"
+            StoreError::Directory { .. } if self.dir.database().is_file() => {
+                "; copy the directory to a place that you can write, and verify the copy"
             }
             _ => "",
         };
-        let detail = format!("{error}{hint}; the segments are checked on their own");
-        findings.fault(Place::Database, Kind::DatabaseDamaged, detail);
+        let detail = format!("{error}{hint}; the segments are verified on their own");
+        findings.fault(FindingLocation::Database, FindingKind::DatabaseDamaged, detail);
         let mut verifier = vambrace_ledger::Verifier::new();
-        Mirror::new(self.files, self.segments.to_vec()).alone(&mut verifier, &mut findings);
+        SegmentReader::new(self.files, self.segments.to_vec()).verify_chain(&mut verifier, &mut findings);
         VerifyReport {
             records: verifier.records(),
             skipped: 0,
@@ -385,8 +396,8 @@ impl Check<'_> {
     }
 }
 
-/// The very first form of a folder: a chain, and neither tree nor key.
-fn refuse_unsigned(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
+/// The first layout of a directory: a chain, without tree and keys.
+fn reject_unsigned(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
     let first = schema::has_table(connection, "head")? && !schema::has_table(connection, "tree")?;
     Ok(if first { Err(StoreError::Unsigned) } else { Ok(()) })
 }
@@ -400,8 +411,8 @@ pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     let connection = schema::open_for_reading(&path)?;
     match read(&connection) {
         Ok(_) => Ok(connection),
-        // A folder that cannot be written: SQLite needs a place for the index of its log.
-        Err(StoreError::Folder { .. }) if !StateDir::holds(&dir.wal()) => {
+        // The directory cannot be written, but SQLite needs to create the index of its WAL.
+        Err(StoreError::Directory { .. }) if !StateDir::is_nonempty(&dir.wal()) => {
             let connection = schema::open_immutable(&path)?;
             read(&connection).map(|_| connection)
         }
@@ -409,26 +420,26 @@ pub(crate) fn open(dir: &StateDir) -> Result<Connection, StoreError> {
     }
 }
 
-/// Whether a note about a ledger of this size is signed by this key, or by one that the records hand over to it.
+/// Whether a note about a ledger of this size is signed by `key`, or by a predecessor that handed over to it.
 pub(crate) fn handed_down(
     connection: &Connection,
     key: &VerifyKey,
-    note: &Note,
+    note: &SignedNote,
     size: u64,
 ) -> rusqlite::Result<bool> {
-    if matches!(note.signed_by(key), Signed::Yes(_)) {
+    if matches!(note.signed_by(key), SignatureStatus::Valid(_)) {
         return Ok(true);
     }
-    let records = keys::rows(connection)?;
+    let records = ledger_keys::rows(connection)?;
     let records = lines(connection, records.iter().map(|(seq, _)| *seq), u64::MAX)?;
     let mut findings = Findings::default();
     let writer = key.name().strip_prefix("vambrace/").unwrap_or_default();
     let keyring = Keyring::of(writer, records.iter(), &mut findings);
     let ours = findings.is_clean() && keyring.ends_with(key);
-    Ok(ours && matches!(keyring.signed(note, size), Signed::Yes(_)))
+    Ok(ours && matches!(keyring.signed(note, size), SignatureStatus::Valid(_)))
 }
 
-/// The lines of some records, but for those behind `upto`.
+/// The lines of some records, up to `upto`.
 fn lines(
     connection: &Connection,
     seqs: impl Iterator<Item = u64>,
@@ -443,19 +454,19 @@ fn lines(
     Ok(lines)
 }
 
-/// What is kept of the tree against the tree of the records.
-fn tree_kept(said: &Said, start: u64, scanned: &Scanned, findings: &mut Findings) {
-    let size = said.tree.as_ref().map_or(0, |tree| tree.head().seq);
-    let end = |node: &Node| node.1.saturating_add(1).checked_shl(node.0).unwrap_or(u64::MAX);
-    let kept = said.nodes.iter().filter(|node| end(node) > start || node.0 >= u64::BITS);
+/// Compares the stored tree with the tree of the records.
+fn check_stored_tree(summary: &TableSummary, start: u64, scanned: &Scanned, findings: &mut Findings) {
+    let size = summary.tree.as_ref().map_or(0, |tree| tree.head().seq);
+    let end = |node: &TreeNode| node.1.saturating_add(1).checked_shl(node.0).unwrap_or(u64::MAX);
+    let kept = summary.nodes.iter().filter(|node| end(node) > start || node.0 >= u64::BITS);
     if !kept.eq(scanned.nodes.iter().filter(|node| end(node) <= size)) {
         findings.fault(
-            Place::Tree,
-            Kind::TreeDiffers,
-            "the roots of its subtrees are not those of the records",
+            FindingLocation::Tree,
+            FindingKind::TreeDiffers,
+            "the stored roots of its subtrees do not match the records",
         );
     }
-    let detail = match &said.tree {
+    let detail = match &summary.tree {
         None => "cannot be read".to_owned(),
         Some(tree) if start > 0 && tree.head().seq <= start => return,
         Some(tree) => match scanned.tree_at(tree.head().seq) {
@@ -466,8 +477,8 @@ fn tree_kept(said: &Said, start: u64, scanned: &Scanned, findings: &mut Findings
                 return;
             }
             Some(_) => format!("is not the tree of the first {} records", tree.head().seq),
-            None => format!("was grown to {} records, which are not there", tree.head().seq),
+            None => format!("covers {} records, which are not there", tree.head().seq),
         },
     };
-    findings.fault(Place::Tree, Kind::TreeDiffers, detail);
+    findings.fault(FindingLocation::Tree, FindingKind::TreeDiffers, detail);
 }

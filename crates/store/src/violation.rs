@@ -1,23 +1,23 @@
-//! Violations: what was attempted and is not allowed. The ledger has the whole record; this is what counting
-//! and reviewing needs.
+//! Violations: attempts that policy does not allow. The ledger has the whole record; this table serves counting
+//! and reviewing.
 
 use rusqlite::Row;
-use vambrace_ledger::{Id, Text, Timestamp};
+use vambrace_ledger::{Id, RedactedText, Timestamp};
 
-use crate::read::{id, id_or_none, stamp};
+use crate::read_pool::{id, id_or_none, stamp};
 
-/// A violation. `T` is [`Text`] on the way in and `String` on the way out.
+/// A violation. `T` is [`RedactedText`] when written and `String` when read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ViolationRow<T = Text> {
+pub struct ViolationRow<T = RedactedText> {
     /// When.
     pub ts: Timestamp,
-    /// In which session.
+    /// Session id.
     pub session: Id,
-    /// By which call.
+    /// Call id.
     pub call: Option<Id>,
     /// What was violated.
     pub violation_type: T,
-    /// On what.
+    /// Target of the attempt.
     pub target: Option<T>,
 }
 

@@ -1,60 +1,62 @@
-//! `apply_patch`: a unified diff over one or several files, one decision, all or nothing (B7).
+//! `apply_patch`: a unified diff over one or several files, with one decision, applied all or none (B7).
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use vambrace_core::error::CallError;
-use vambrace_core::risk::Level;
+use vambrace_core::risk::RiskLevel;
 
 use crate::arguments;
-use crate::bare;
-use crate::change::{output_schema, planned};
-use crate::tool::{About, Card, Prepared, Room, Tool, writer};
+use crate::change::{output_schema, plan_change};
+use crate::secret_exposure;
+use crate::tool::{Tool, ToolContext, ToolDefinition, ToolDescription, ToolPlan, write_tool_descriptor};
 
 const NAME: &str = "apply_patch";
 
 /// The tool.
-pub(crate) struct ApplyPatch(Card);
+pub(crate) struct ApplyPatch(ToolDefinition);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct ApplyPatchArgs {
     patch: String,
 }
 
 impl ApplyPatch {
     pub(crate) fn new() -> Self {
-        let about = About {
+        let description = ToolDescription {
             title: "Apply a patch",
             method: "fs.propose_patch",
-            description: "Proposes a unified diff over one or several files: it may create, change, rename and delete. Context \
-                must match exactly; a hunk that is found elsewhere than it says is applied there and noted, nothing is \
-                guessed. One decision covers all files, and either all of them change or none. Nothing is written at once: \
-                the change is proposed, and applied when a person, a rule or a grant agrees and the files are still those \
-                it was made from. While nobody has decided, details.status is hitl_required; repeat the same call to hear \
-                the outcome.",
+            description: "Proposes a unified diff over one or several files; it can create, change, rename and delete files. \
+                Context must match exactly; a hunk that matches only at another line is applied there and noted. One decision \
+                covers all files: either all of them change or none. The change is applied once a user, rule or grant approves \
+                it, if the files have not changed since. Until then details.status is hitl_required; repeat the same call to \
+                get the outcome.",
             input: json!({
                 "type": "object", "additionalProperties": false, "required": ["patch"],
                 "properties": {
-                    "patch": {"type": "string", "minLength": 1, "description": "The diff, as `diff -u` or `git diff` prints it; paths relative to the service root."},
+                    "patch": {"type": "string", "minLength": 1, "description": "The diff in `diff -u` or `git diff` format; paths relative to the service root."},
                 },
             }),
             output: output_schema(),
         };
-        Self(Card { facts: writer(NAME, &["file.patch"], Level::Medium), about })
+        Self(ToolDefinition {
+            descriptor: write_tool_descriptor(NAME, &["file.patch"], RiskLevel::Medium),
+            description,
+        })
     }
 }
 
 impl Tool for ApplyPatch {
-    fn card(&self) -> &Card {
+    fn definition(&self) -> &ToolDefinition {
         &self.0
     }
 
-    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
-        let args: Args = arguments::read(NAME, args)?;
-        let secrets = |bytes: &[u8]| bare::spans(bytes, &*room.changes.redactor);
+    fn plan(&self, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError> {
+        let args: ApplyPatchArgs = arguments::read(NAME, args)?;
+        let secrets = |bytes: &[u8]| secret_exposure::spans(bytes, &*context.changes.redactor);
         let draft =
-            room.workspace.draft_patch_veiled(args.patch.as_bytes(), &room.changes.limits, &secrets)?;
-        bare::check(&draft, &*room.changes.redactor)?;
-        planned(room, None, draft)
+            context.workspace.draft_patch_masked(args.patch.as_bytes(), &context.changes.limits, &secrets)?;
+        secret_exposure::check(&draft, &*context.changes.redactor)?;
+        plan_change(context, None, draft)
     }
 }

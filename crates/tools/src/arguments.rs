@@ -1,5 +1,5 @@
-//! Arguments against the schema. What does not fit is named with its place, what was expected, and the nearest
-//! argument that exists.
+//! Validates arguments against the tool's schema. An error names the position, what was expected, and the nearest existing
+//! argument.
 
 use jsonschema::Validator;
 use serde::de::DeserializeOwned;
@@ -7,13 +7,13 @@ use serde_json::Value;
 use vambrace_core::error::{CallError, ErrorCode};
 
 /// A compiled schema.
-pub(crate) struct Arguments {
+pub(crate) struct ArgumentSchema {
     validator: Validator,
     names: Vec<String>,
 }
 
-impl Arguments {
-    /// Compiles; a schema that does not compile is a fault of ours and is told at start.
+impl ArgumentSchema {
+    /// Compiles a schema. An invalid one is our own bug and is reported at start.
     pub(crate) fn new(schema: &Value) -> Result<Self, String> {
         let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
         let names = schema
@@ -24,14 +24,14 @@ impl Arguments {
         Ok(Self { validator, names })
     }
 
-    /// Checks.
+    /// Checks the arguments of a call.
     pub(crate) fn check(&self, tool: &str, args: &Value) -> Result<(), CallError> {
         let Some(fields) = args.as_object() else {
             return Err(invalid(tool, "the arguments must be an object"));
         };
         for name in fields.keys() {
             if !self.names.contains(name) {
-                let near = vambrace_core::near::nearest(name, self.names.iter().map(String::as_str));
+                let near = vambrace_core::suggest::nearest(name, self.names.iter().map(String::as_str));
                 let hint = match near {
                     Some(near) => format!("did you mean `{near}`? "),
                     None => String::new(),
@@ -55,29 +55,29 @@ impl Arguments {
     }
 }
 
-/// Reads arguments that passed the schema into the tool's own type.
+/// Deserializes arguments that passed the schema into the tool's own type.
 pub(crate) fn read<T: DeserializeOwned>(tool: &str, args: &Value) -> Result<T, CallError> {
     let read = T::deserialize(args).or_else(|error| {
         let mut whole = args.clone();
-        if make_whole(&mut whole) { T::deserialize(&whole) } else { Err(error) }
+        if floats_to_integers(&mut whole) { T::deserialize(&whole) } else { Err(error) }
     });
-    // What fits the schema can only be too large a number.
+    // After the schema check, the only possible error is a number that is too large.
     read.map_err(|error| {
         let why = error.to_string().replace("u64", "a smaller number").replace("usize", "a smaller number");
         invalid(tool, &cut(&why))
     })
 }
 
-/// Writes `2.0` as `2`, which a schema takes for the same; tells whether there was any.
-fn make_whole(value: &mut Value) -> bool {
+/// Rewrites `2.0` as `2`, which are equal for a JSON Schema; returns whether there was any.
+fn floats_to_integers(value: &mut Value) -> bool {
     match value {
         Value::Number(number) if number.is_f64() => {
             let whole = number.as_f64().filter(|number| number.fract() == 0.0);
             let whole = whole.and_then(|number| format!("{number:.0}").parse::<i64>().ok());
             whole.inspect(|whole| *value = Value::from(*whole)).is_some()
         }
-        Value::Array(items) => items.iter_mut().fold(false, |any, item| make_whole(item) | any),
-        Value::Object(fields) => fields.values_mut().fold(false, |any, item| make_whole(item) | any),
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| floats_to_integers(item) | any),
+        Value::Object(fields) => fields.values_mut().fold(false, |any, item| floats_to_integers(item) | any),
         _ => false,
     }
 }
@@ -99,20 +99,20 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize, Debug, PartialEq)]
-    struct Args {
+    struct TestArgs {
         path: String,
         line: Option<u64>,
-        edits: Option<Vec<Args>>,
+        edits: Option<Vec<TestArgs>>,
     }
 
-    // T2: what fits the schema is taken; for a schema 2.0 is a whole number, and some clients write it so
+    // T2: arguments that match the schema are accepted; for a schema 2.0 is an integer, and some clients send it
     #[test]
-    fn whole_numbers_may_be_written_with_a_point() {
+    fn integers_may_be_written_with_a_decimal_point() {
         let plain = json!({"path": "1.0", "line": 2, "edits": [{"path": "x", "line": 3}]});
         let pointed = json!({"path": "1.0", "line": 2.0, "edits": [{"path": "x", "line": 3e0}]});
-        assert_eq!(read::<Args>("t", &pointed).unwrap(), read::<Args>("t", &plain).unwrap());
+        assert_eq!(read::<TestArgs>("t", &pointed).unwrap(), read::<TestArgs>("t", &plain).unwrap());
         for line in [json!(2.5), json!(1e30), json!(-1.0), json!("2")] {
-            let error = read::<Args>("t", &json!({"path": "x", "line": line})).unwrap_err();
+            let error = read::<TestArgs>("t", &json!({"path": "x", "line": line})).unwrap_err();
             assert_eq!(error.code, ErrorCode::InvalidArguments);
             assert!(!error.message.contains("u64"), "{error:?}");
         }

@@ -1,36 +1,36 @@
-//! The catalogue: every tool by its name and aliases.
+//! The catalogue: finds tools by name or alias and checks their arguments.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_core::near::nearest;
+use vambrace_core::suggest::nearest;
 
 use crate::apply_patch::ApplyPatch;
-use crate::arguments::Arguments;
+use crate::arguments::ArgumentSchema;
 use crate::delete_file::DeleteFile;
 use crate::edit_file::EditFile;
 use crate::list_files::ListFiles;
 use crate::read_file::ReadFile;
 use crate::search::{CountMatches, SearchFile};
-use crate::tool::{Prepared, Room, Tool};
+use crate::tool::{Tool, ToolContext, ToolPlan};
 use crate::web_fetch::WebFetch;
 use crate::web_search::WebSearch;
 use crate::write_file::WriteFile;
 
-/// Every tool there is.
+/// All tools.
 pub struct Catalogue {
-    shelves: Vec<Shelf>,
+    entries: Vec<CatalogueEntry>,
 }
 
-struct Shelf {
+struct CatalogueEntry {
     tool: Arc<dyn Tool>,
-    arguments: Arguments,
+    arguments: ArgumentSchema,
 }
 
 impl std::fmt::Debug for Catalogue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.tools().map(|tool| &tool.facts().name)).finish()
+        f.debug_list().entries(self.tools().map(|tool| &tool.descriptor().name)).finish()
     }
 }
 
@@ -51,46 +51,46 @@ impl Catalogue {
         ])
     }
 
-    /// A catalogue of these tools. Two tools with one name are refused.
+    /// A catalogue of these tools. Duplicate names are an error.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, CallError> {
         let fault = |why: String| CallError::new(ErrorCode::Internal, why);
-        let mut catalogue = Self { shelves: Vec::new() };
+        let mut catalogue = Self { entries: Vec::new() };
         for tool in tools {
-            let name = &tool.facts().name;
+            let name = &tool.descriptor().name;
             if names(&*tool).any(|name| catalogue.find(name).is_some()) {
                 return Err(fault(format!("two tools are called `{name}`")));
             }
-            let arguments = Arguments::new(&tool.about().input)
+            let arguments = ArgumentSchema::new(&tool.description().input)
                 .map_err(|why| fault(format!("the schema of `{name}`: {why}")))?;
-            catalogue.shelves.push(Shelf { tool, arguments });
+            catalogue.entries.push(CatalogueEntry { tool, arguments });
         }
         Ok(catalogue)
     }
 
     /// All tools.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.shelves.iter().map(|shelf| &shelf.tool)
+        self.entries.iter().map(|entry| &entry.tool)
     }
 
-    /// The tool of a name or alias.
+    /// The tool with a name or alias.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.shelf(name).map(|shelf| &shelf.tool)
+        self.entry(name).map(|entry| &entry.tool)
     }
 
-    /// The tool of a name or alias, or an error with the nearest of the names that may be told.
-    pub fn get(&self, name: &str, told: impl Fn(&dyn Tool) -> bool) -> Result<&Arc<dyn Tool>, CallError> {
+    /// The tool with a name or alias, or an error that suggests the nearest tool that the caller may see.
+    pub fn get(&self, name: &str, visible: impl Fn(&dyn Tool) -> bool) -> Result<&Arc<dyn Tool>, CallError> {
         self.find(name).ok_or_else(|| {
             let shown: String = name.chars().take(100).collect();
             let offered =
-                || self.tools().filter(|tool| told(&***tool)).map(|tool| tool.facts().name.as_str());
+                || self.tools().filter(|tool| visible(&***tool)).map(|tool| tool.descriptor().name.as_str());
             let near = match nearest(&shown, offered()) {
                 Some(near) => format!("did you mean `{near}`? "),
                 None => String::new(),
             };
             let list: Vec<&str> = offered().collect();
             let offer = if list.is_empty() {
-                "no tools are offered".to_owned()
+                "no tools are available".to_owned()
             } else {
                 format!("the tools are: {}", list.join(", "))
             };
@@ -99,21 +99,21 @@ impl Catalogue {
         })
     }
 
-    /// Checks arguments and lets the tool plan.
-    pub fn plan(&self, name: &str, args: &Value, room: &Room) -> Result<Prepared, CallError> {
-        let shelf = self
-            .shelf(name)
+    /// Checks the arguments and plans the call.
+    pub fn plan(&self, name: &str, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError> {
+        let entry = self
+            .entry(name)
             .ok_or_else(|| CallError::new(ErrorCode::UnknownTool, format!("there is no tool `{name}`")))?;
-        shelf.arguments.check(shelf.tool.facts().name.as_str(), args)?;
-        shelf.tool.plan(args, room)
+        entry.arguments.check(entry.tool.descriptor().name.as_str(), args)?;
+        entry.tool.plan(args, context)
     }
 
-    fn shelf(&self, name: &str) -> Option<&Shelf> {
-        self.shelves.iter().find(|shelf| names(&*shelf.tool).any(|known| known == name))
+    fn entry(&self, name: &str) -> Option<&CatalogueEntry> {
+        self.entries.iter().find(|entry| names(&*entry.tool).any(|known| known == name))
     }
 }
 
 fn names(tool: &dyn Tool) -> impl Iterator<Item = &str> {
-    let facts = tool.facts();
+    let facts = tool.descriptor();
     std::iter::once(facts.name.as_str()).chain(facts.aliases.iter().copied())
 }

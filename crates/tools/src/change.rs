@@ -1,8 +1,8 @@
-//! What the tools that change files have in common: a draft of the Loom becomes a plan, and a started plan is applied.
-//! Planning reads only; the checks are made again under locks right before the start is recorded.
+//! Common code of the tools that change files: a draft of the edit engine becomes a plan, and a started plan is applied.
+//! Planning only reads; the checks are repeated under locks right before the start is recorded.
 
 use serde_json::{Value, json};
-use vambrace_core::change::{ChangeSet, FileChange, Kind};
+use vambrace_core::change::{ChangeSet, FileChange, FileChangeKind};
 use vambrace_core::digest::Digest;
 use vambrace_core::effect::Effect;
 use vambrace_core::error::{CallError, ErrorCode};
@@ -11,19 +11,19 @@ use vambrace_core::path::ScopedPath;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Applied, Draft, Note, Overdue, Prepared as Locked, diff};
+use vambrace_workspace::{Applied, Draft, DraftNote, OverdueLock, PreparedChange, diff};
 
-use crate::fresh;
-use crate::instead::Instead;
-use crate::tool::{Output, Prepared, Room, Touched, Weight, Work};
+use crate::amendment_report::AmendmentReport;
+use crate::new_secrets;
+use crate::tool::{ToolContext, ToolOutput, ToolPlan, ToolWork, TouchedFiles, Weight};
 
 /// The payload of every tool that changes files.
 pub(crate) fn output_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "applied": {"type": "boolean", "description": "Whether the files are changed now; false while a person decides."},
-            "as_proposed": {"type": "boolean", "description": "False when a person agreed to a part only, or to other content: read the files again."},
+            "applied": {"type": "boolean", "description": "Whether the files are changed now; false while approval is pending."},
+            "as_proposed": {"type": "boolean", "description": "False when the user approved only a part, or other content: read the files again."},
             "summary": {"type": "string"},
             "files": {"type": "array", "items": {"type": "object", "properties": {
                 "path": {"type": "string"}, "kind": {"enum": ["create", "modify", "delete", "rename", "mode"]},
@@ -33,59 +33,63 @@ pub(crate) fn output_schema() -> Value {
             "not_applied": {"type": "array", "items": {"type": "object", "properties": {
                 "path": {"type": "string"}, "hunks": {"type": "array", "items": {"type": "integer"}},
             }}},
-            "diff": {"type": "string", "description": "What was applied, where that is not what was proposed."},
+            "diff": {"type": "string", "description": "The applied change, if it is not the proposed one."},
             "notes": {"type": "array", "items": {"type": "string"}},
         },
     })
 }
 
-/// A plan that would make the drafted change; of a draft that changes nothing, one that does nothing.
-pub(crate) fn planned(room: &Room, asked: Option<ScopedPath>, draft: Draft) -> Result<Prepared, CallError> {
-    planned_instead(room, asked, draft, None)
-}
-
-/// The same for what a person agreed to instead of the proposal.
-pub(crate) fn planned_instead(
-    room: &Room,
+/// The plan of a drafted change; for an empty draft, a plan that does nothing.
+pub(crate) fn plan_change(
+    context: &ToolContext,
     asked: Option<ScopedPath>,
     draft: Draft,
-    instead: Option<Instead>,
-) -> Result<Prepared, CallError> {
+) -> Result<ToolPlan, CallError> {
+    plan_amended_change(context, asked, draft, None)
+}
+
+/// Like [`plan_change`], for a change that the user approved with amendments.
+pub(crate) fn plan_amended_change(
+    context: &ToolContext,
+    asked: Option<ScopedPath>,
+    draft: Draft,
+    report: Option<AmendmentReport>,
+) -> Result<ToolPlan, CallError> {
     let first = draft.changes.files().first().map(|file| file.path().clone());
     let path = first.or(asked);
     if draft.changes.is_empty() {
-        return Ok(Prepared {
+        return Ok(ToolPlan {
             effects: path.iter().cloned().map(Effect::read).collect(),
-            risk: Risk::low("everything is already as asked"),
+            risk: Risk::low("the files are already as requested"),
             path,
             weight: Weight::Light,
-            work: Box::new(AsAsked),
+            work: Box::new(NoChangeWork),
         });
     }
     for file in draft.changes.files() {
-        check_size(room, file)?;
+        check_size(context, file)?;
         check_text(file)?;
     }
     if draft.bases.len() != draft.changes.files().len() {
-        return Err(CallError::new(ErrorCode::Internal, "a draft without the content it starts from"));
+        return Err(CallError::new(ErrorCode::Internal, "the draft lacks base content"));
     }
     for (file, base) in draft.changes.files().iter().zip(&draft.bases) {
-        fresh::check(file, base, &*room.changes.redactor)?;
+        new_secrets::check(file, base, &*context.changes.redactor)?;
     }
-    Ok(Prepared {
+    Ok(ToolPlan {
         effects: draft.changes.effects(),
         risk: risk(&draft.changes),
         path,
         weight: Weight::Heavy,
-        work: Box::new(Change { draft, locked: None, instead }),
+        work: Box::new(FileChangeWork { draft, prepared: None, report }),
     })
 }
 
-/// B4: what is new of one file.
-fn check_size(room: &Room, file: &FileChange) -> Result<(), CallError> {
+/// B4: limits the new content of one file.
+fn check_size(context: &ToolContext, file: &FileChange) -> Result<(), CallError> {
     let new: u64 =
         file.after().iter().flat_map(|after| &after.splices).map(|splice| splice.insert.len() as u64).sum();
-    let cap = room.changes.limits.write_bytes;
+    let cap = context.changes.limits.write_bytes;
     if new > cap {
         let why = format!("the new content of `{}` has {new} bytes, over the cap of {cap}", file.path());
         return Err(CallError::new(ErrorCode::TooLarge, why).suggest("change the file in smaller parts"));
@@ -93,91 +97,98 @@ fn check_size(room: &Room, file: &FileChange) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Only text is written: of anything else a diff says that it is there, and whoever agrees has seen nothing of it.
+/// Only text is written: a diff does not show binary content, so an approver could not review it.
 fn check_text(file: &FileChange) -> Result<(), CallError> {
     let mut new = file.after().into_iter().flat_map(|after| &after.splices);
     if new.any(|splice| memchr::memchr(0, &splice.insert).is_some()) {
-        let why = format!("the new content of `{}` holds a NUL byte, and only text is written", file.path());
-        return Err(CallError::new(ErrorCode::BinaryFile, why).suggest("write text"));
+        let why =
+            format!("the new content of `{}` contains a NUL byte; only text can be written", file.path());
+        return Err(CallError::new(ErrorCode::BinaryFile, why).suggest("write text without NUL bytes"));
     }
     Ok(())
 }
 
-/// What the names do not tell: a file that is, or becomes, a program.
+/// High risk for a file that is or becomes executable; policy rates the paths.
 fn risk(changes: &ChangeSet) -> Risk {
     let runs = |bits: u32| bits & 0o111 != 0;
     for file in changes.files() {
         let is = file.before().is_some_and(|before| runs(before.mode));
         let becomes = file.after().and_then(|after| after.mode).is_some_and(runs);
-        if (is || becomes) && file.kind() != Kind::Delete {
-            return Risk::high(format!("`{}` is a program", file.path()));
+        if (is || becomes) && file.kind() != FileChangeKind::Delete {
+            return Risk::high(format!("`{}` is executable", file.path()));
         }
     }
-    Risk::low("only names were looked at")
+    Risk::low("changes no executable file")
 }
 
-/// A draft that waits for its start.
-struct Change {
+/// A drafted change that is not started yet.
+struct FileChangeWork {
     draft: Draft,
-    /// Checked and locked.
-    locked: Option<Locked>,
-    /// How it differs from what was proposed.
-    instead: Option<Instead>,
+    /// Set by `ready`: the checked change, with its locks.
+    prepared: Option<PreparedChange>,
+    /// How it differs from the proposal.
+    report: Option<AmendmentReport>,
 }
 
-impl Work for Change {
+impl ToolWork for FileChangeWork {
     fn change(&self) -> Option<&Draft> {
         Some(&self.draft)
     }
 
-    fn ready(&mut self, room: &Room, fence: &Fence) -> Result<Option<ChangeSet>, CallError> {
+    fn ready(&mut self, context: &ToolContext, fence: &Fence) -> Result<Option<ChangeSet>, CallError> {
         for effect in self.draft.changes.effects() {
             if let Some(path) = effect.path().filter(|path| !fence.write.admits(path)) {
-                let why = format!("`{path}` is outside what this call may change");
+                let why = format!("this call is not allowed to change `{path}`");
                 return Err(CallError::new(ErrorCode::PermissionDenied, why));
             }
         }
-        let applier =
-            room.changes.applier.as_ref().ok_or_else(|| {
-                CallError::new(ErrorCode::PermissionDenied, "nothing can be changed from here")
-            })?;
-        let locked = applier.prepare(&self.draft.changes)?;
-        let back = locked.reverse().cloned();
-        self.locked = Some(locked);
-        Ok(back)
+        let applier = context
+            .changes
+            .applier
+            .as_ref()
+            .ok_or_else(|| CallError::new(ErrorCode::PermissionDenied, "files are read-only here"))?;
+        let prepared = applier.prepare(&self.draft.changes)?;
+        let reverse = prepared.reverse().cloned();
+        self.prepared = Some(prepared);
+        Ok(reverse)
     }
 
-    fn run(self: Box<Self>, _: &Room, _: &Fence, started: &StartReceipt) -> Result<Output, CallError> {
-        let locked = self
-            .locked
-            .ok_or_else(|| CallError::new(ErrorCode::Internal, "the change was not made ready"))?;
+    fn run(
+        self: Box<Self>,
+        _: &ToolContext,
+        _: &Fence,
+        started: &StartReceipt,
+    ) -> Result<ToolOutput, CallError> {
+        let prepared = self
+            .prepared
+            .ok_or_else(|| CallError::new(ErrorCode::Internal, "the change was not prepared"))?;
         let tag = started.call().map(ToString::to_string).unwrap_or_default();
-        let waited = locked.overdue().iter().map(late).collect();
-        let applied = locked.commit(&tag)?;
-        let mut output = output(&self.draft, self.instead.as_ref(), applied);
+        let waited = prepared.overdue().iter().map(overdue_warning).collect();
+        let applied = prepared.commit(&tag)?;
+        let mut output = output(&self.draft, self.report.as_ref(), applied);
         output.touched.warnings = waited;
         Ok(output)
     }
 }
 
-/// T9: somebody held a file for too long.
-fn late(late: &Overdue) -> String {
-    let Overdue { path, holder } = late;
-    let ended = if holder.ended { "; it was a worker of ours and was ended" } else { "" };
-    format!("process {} held `{path}` for {} s{ended}", holder.process, holder.held.as_secs())
+/// T9: a process held a lock for too long.
+fn overdue_warning(lock: &OverdueLock) -> String {
+    let OverdueLock { path, holder } = lock;
+    let ended = if holder.ended { "; it was a worker process and was killed" } else { "" };
+    format!("process {} held the lock of `{path}` for {} s{ended}", holder.process, holder.held.as_secs())
 }
 
-fn output(draft: &Draft, instead: Option<&Instead>, applied: Applied) -> Output {
+fn output(draft: &Draft, report: Option<&AmendmentReport>, applied: Applied) -> ToolOutput {
     let first = applied.files.first();
     let details = json!({
         "path": first.map(|file| file.path.to_string()),
-        "created": draft.changes.files().first().is_some_and(|file| file.kind() == Kind::Create),
+        "created": draft.changes.files().first().is_some_and(|file| file.kind() == FileChangeKind::Create),
         "before_hash": first.and_then(|file| file.before_hash).map(|hash| hash.to_string()),
         "after_hash": first.and_then(|file| file.after_hash).map(|hash| hash.to_string()),
     });
-    let mut data = payload(draft, true);
-    let text = match instead {
-        Some(instead) => instead.tell(draft, &mut data),
+    let mut data = change_payload(draft, true);
+    let text = match report {
+        Some(report) => report.add_to_payload(draft, &mut data),
         None => {
             if let Some(fields) = data.as_object_mut() {
                 fields.insert("as_proposed".to_owned(), true.into());
@@ -185,39 +196,39 @@ fn output(draft: &Draft, instead: Option<&Instead>, applied: Applied) -> Output 
             format!("applied: {}", draft.changes.summary())
         }
     };
-    Output {
+    ToolOutput {
         data,
         details,
         text: Some(text),
         note: None,
         provenance: Provenance::Broker,
         truncated: false,
-        touched: Touched { files: applied.files, ..Touched::default() },
+        touched: TouchedFiles { files: applied.files, ..TouchedFiles::default() },
     }
 }
 
-/// What a caller is told of a change, made or proposed.
+/// The payload about a change, applied or proposed.
 #[must_use]
-pub fn payload(draft: &Draft, applied: bool) -> Value {
+pub fn change_payload(draft: &Draft, applied: bool) -> Value {
     json!({
-        "applied": applied, "summary": draft.changes.summary(), "files": files(&draft.changes),
-        "notes": draft.notes.iter().filter_map(note).collect::<Vec<_>>(),
+        "applied": applied, "summary": draft.changes.summary(), "files": changed_files(&draft.changes),
+        "notes": draft.notes.iter().filter_map(note_text).collect::<Vec<_>>(),
     })
 }
 
-/// What a caller is told of the files of a change.
+/// The payload about the files of a change.
 #[must_use]
-pub fn files(changes: &ChangeSet) -> Vec<Value> {
+pub fn changed_files(changes: &ChangeSet) -> Vec<Value> {
     changes.files().iter().map(file).collect()
 }
 
 fn file(file: &FileChange) -> Value {
     let kind = match file.kind() {
-        Kind::Create => "create",
-        Kind::Modify => "modify",
-        Kind::Delete => "delete",
-        Kind::Rename => "rename",
-        Kind::Mode => "mode",
+        FileChangeKind::Create => "create",
+        FileChangeKind::Modify => "modify",
+        FileChangeKind::Delete => "delete",
+        FileChangeKind::Rename => "rename",
+        FileChangeKind::Mode => "mode",
     };
     json!({
         "path": file.after().map_or(file.path(), |after| &after.path).to_string(), "kind": kind,
@@ -226,71 +237,70 @@ fn file(file: &FileChange) -> Value {
     })
 }
 
-fn note(note: &Note) -> Option<String> {
+fn note_text(note: &DraftNote) -> Option<String> {
     match note {
-        Note::Moved { path, hunk, lines } => {
-            Some(format!("hunk {hunk} of `{path}` was found {lines} lines away"))
+        DraftNote::Moved { path, hunk, lines } => {
+            Some(format!("hunk {hunk} of `{path}` matched {lines} lines away from the stated line"))
         }
-        Note::Parse { path, report } => report.worse().then(|| {
+        DraftNote::Parse { path, report } => report.worse().then(|| {
             format!(
-                "`{path}` parses worse than before: {} places instead of {}",
+                "`{path}` has more syntax errors than before: {} instead of {}",
                 report.errors_after, report.errors_before
             )
         }),
     }
 }
 
-/// Nothing to do.
-struct AsAsked;
+/// The files are already as requested.
+struct NoChangeWork;
 
-impl Work for AsAsked {
-    fn run(self: Box<Self>, _: &Room, _: &Fence, _: &StartReceipt) -> Result<Output, CallError> {
-        Ok(Output {
-            data: json!({"applied": false, "summary": "NOTHING", "files": [], "notes": ["everything is already as asked"]}),
+impl ToolWork for NoChangeWork {
+    fn run(self: Box<Self>, _: &ToolContext, _: &Fence, _: &StartReceipt) -> Result<ToolOutput, CallError> {
+        Ok(ToolOutput {
+            data: json!({"applied": false, "summary": "NOTHING", "files": [], "notes": ["the files are already as requested"]}),
             details: json!({}),
-            text: Some("nothing to change: everything is already as asked".to_owned()),
+            text: Some("nothing to change: the files are already as requested".to_owned()),
             note: None,
             provenance: Provenance::Broker,
             truncated: false,
-            touched: Touched::default(),
+            touched: TouchedFiles::default(),
         })
     }
 }
 
-/// The plan that undoes a change. What comes back was there before, so it is not looked through for secrets.
-pub fn undo(room: &Room, back: ChangeSet) -> Result<Prepared, CallError> {
+/// The plan that rolls back a change. The restored content was there before, so it is not checked for new secrets.
+pub fn plan_undo(context: &ToolContext, reverse: ChangeSet) -> Result<ToolPlan, CallError> {
     let mut bases = Vec::new();
-    for file in back.files() {
+    for file in reverse.files() {
         let base = match file.before() {
-            Some(_) => room.workspace.content(file.path(), &room.changes.limits).map_err(|fault| {
+            Some(_) => context.workspace.content(file.path(), &context.changes.limits).map_err(|fault| {
                 CallError::new(ErrorCode::StaleBase, fault.to_string())
-                    .suggest("the file is not what the change made of it: look at it, and undo by hand")
+                    .suggest("the file changed after the change was applied: review it and undo by hand")
             })?,
             None => Default::default(),
         };
         if file.before().is_some_and(|before| Digest::of(&base) != before.hash) {
-            let why = format!("`{}` was changed since: it is not what the change made of it", file.path());
-            return Err(CallError::new(ErrorCode::StaleBase, why)
-                .suggest("look at the file, and undo by hand what is not wanted"));
+            let why = format!("`{}` changed after the change was applied", file.path());
+            return Err(CallError::new(ErrorCode::StaleBase, why).suggest("review the file and undo by hand"));
         }
         bases.push(base);
     }
     let base_of = |file: &FileChange| {
-        let own = back.files().iter().zip(&bases).find(|(own, _)| own.path() == file.path());
+        let own = reverse.files().iter().zip(&bases).find(|(own, _)| own.path() == file.path());
         own.map(|(_, base)| base.as_slice())
     };
-    let diff = diff::of_changes(&back, base_of, diff::Showing::Ends)
+    let diff = diff::of_changes(&reverse, base_of, diff::DiffDetail::RunEnds)
         .map_err(vambrace_core::change::BadChange::from)?;
-    let path = back.files().first().map(|file| file.path().clone());
-    Ok(Prepared {
-        effects: back.effects(),
-        risk: risk(&back),
+    let path = reverse.files().first().map(|file| file.path().clone());
+    Ok(ToolPlan {
+        effects: reverse.effects(),
+        risk: risk(&reverse),
         path,
         weight: Weight::Heavy,
-        work: Box::new(Change {
-            draft: Draft { changes: back, diff, notes: Vec::new(), bases },
-            locked: None,
-            instead: None,
+        work: Box::new(FileChangeWork {
+            draft: Draft { changes: reverse, diff, notes: Vec::new(), bases },
+            prepared: None,
+            report: None,
         }),
     })
 }

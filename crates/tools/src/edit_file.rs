@@ -1,49 +1,49 @@
-//! `edit_file`: a list of edits, all or none, each found exactly as often as it says (T8, T9).
+//! `edit_file`: a list of edits, applied all or none, each with an exact number of matches (T8, T9).
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use vambrace_core::error::CallError;
 use vambrace_core::path::AskedPath;
-use vambrace_core::risk::Level;
-use vambrace_workspace::{EditRequest, MatchMode, Operation};
+use vambrace_core::risk::RiskLevel;
+use vambrace_workspace::{EditOperation, EditRequest, MatchMode};
 
 use crate::arguments;
-use crate::bare;
-use crate::change::{output_schema, planned};
-use crate::tool::{About, Card, Prepared, Room, Tool, writer};
+use crate::change::{output_schema, plan_change};
+use crate::secret_exposure;
+use crate::tool::{Tool, ToolContext, ToolDefinition, ToolDescription, ToolPlan, write_tool_descriptor};
 use crate::write_file::base_hash;
 
 const NAME: &str = "edit_file";
 
 /// The tool.
-pub(crate) struct EditFile(Card);
+pub(crate) struct EditFile(ToolDefinition);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct EditFileArgs {
     path: String,
-    edits: Vec<Edit>,
+    edits: Vec<EditArg>,
     base_hash: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Edit {
+struct EditArg {
     #[serde(default)]
-    operation: Verb,
+    operation: OperationArg,
     #[serde(default)]
-    match_mode: Mode,
+    match_mode: MatchModeArg,
     spec: String,
     #[serde(default)]
     content: String,
-    #[serde(default = "one")]
+    #[serde(default = "default_count")]
     count: usize,
     language: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
-enum Verb {
+enum OperationArg {
     #[default]
     Replace,
     AppendAfter,
@@ -53,30 +53,30 @@ enum Verb {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
-enum Mode {
+enum MatchModeArg {
     #[default]
     Exact,
     Regex,
     Ast,
 }
 
-fn one() -> usize {
+fn default_count() -> usize {
     1
 }
 
-impl From<Edit> for EditRequest {
-    fn from(edit: Edit) -> Self {
+impl From<EditArg> for EditRequest {
+    fn from(edit: EditArg) -> Self {
         Self {
             operation: match edit.operation {
-                Verb::Replace => Operation::Replace,
-                Verb::AppendAfter => Operation::AppendAfter,
-                Verb::PrependBefore => Operation::PrependBefore,
-                Verb::Delete => Operation::Delete,
+                OperationArg::Replace => EditOperation::Replace,
+                OperationArg::AppendAfter => EditOperation::AppendAfter,
+                OperationArg::PrependBefore => EditOperation::PrependBefore,
+                OperationArg::Delete => EditOperation::Delete,
             },
             match_mode: match edit.match_mode {
-                Mode::Exact => MatchMode::Exact,
-                Mode::Regex => MatchMode::Regex,
-                Mode::Ast => MatchMode::Ast,
+                MatchModeArg::Exact => MatchMode::Exact,
+                MatchModeArg::Regex => MatchMode::Regex,
+                MatchModeArg::Ast => MatchMode::Ast,
             },
             spec: edit.spec,
             content: edit.content,
@@ -88,16 +88,15 @@ impl From<Edit> for EditRequest {
 
 impl EditFile {
     pub(crate) fn new() -> Self {
-        let about = About {
+        let description = ToolDescription {
             title: "Edit a file",
             method: "fs.propose_patch",
-            description: "Proposes edits of one text file: each finds `spec` exactly `count` times (default 1) and replaces it, \
-                puts content after or before it, or deletes it. match_mode exact takes the text as it stands (line endings do \
-                not matter), regex the syntax of ripgrep with `$1` in content, ast a pattern of ast-grep with `$NAME`. All \
-                edits see the file as it is now; overlapping ones and wrong counts abort everything, and the answer says \
-                what is near. Nothing is written at once: the change is proposed, and applied when a person, a rule or a \
-                grant agrees and the file is still the one it was made from. While nobody has decided, details.status is \
-                hitl_required; repeat the same call to hear the outcome.",
+            description: "Proposes edits of one text file. Each edit must match `spec` exactly `count` times (default 1) and \
+                replaces the match, inserts content after or before it, or deletes it. match_mode: exact is literal text (line \
+                ending styles are ignored), regex has ripgrep syntax with `$1` in content, ast is an ast-grep pattern with \
+                `$NAME`. All edits match the current file; overlapping edits or a wrong count fail the whole call, and the \
+                error shows similar text. The change is applied once a user, rule or grant approves it, if the file has not \
+                changed since. Until then details.status is hitl_required; repeat the same call to get the outcome.",
             input: json!({
                 "type": "object", "additionalProperties": false, "required": ["path", "edits"],
                 "properties": {
@@ -107,45 +106,49 @@ impl EditFile {
                         "properties": {
                             "operation": {"enum": ["replace", "append_after", "prepend_before", "delete"], "default": "replace"},
                             "match_mode": {"enum": ["exact", "regex", "ast"], "default": "exact"},
-                            "spec": {"type": "string", "minLength": 1, "description": "What to find."},
-                            "content": {"type": "string", "default": "", "description": "What to put in; not used by delete."},
-                            "count": {"type": "integer", "minimum": 1, "default": 1, "description": "How many matches there must be."},
-                            "language": {"type": "string", "description": "Of an ast pattern; that of the file's extension when left out."},
+                            "spec": {"type": "string", "minLength": 1, "description": "Text or pattern to find."},
+                            "content": {"type": "string", "default": "", "description": "New text; not used by delete."},
+                            "count": {"type": "integer", "minimum": 1, "default": 1, "description": "Required number of matches."},
+                            "language": {"type": "string", "description": "Language of an ast pattern; taken from the file extension when left out."},
                         },
                     }},
-                    "base_hash": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "description": "What read_file returned for the file."},
+                    "base_hash": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "description": "base_hash that read_file returned; the call fails if the file changed since."},
                 },
             }),
             output: output_schema(),
         };
-        Self(Card { facts: writer(NAME, &["file.edit"], Level::Medium), about })
+        Self(ToolDefinition {
+            descriptor: write_tool_descriptor(NAME, &["file.edit"], RiskLevel::Medium),
+            description,
+        })
     }
 }
 
 impl Tool for EditFile {
-    fn card(&self) -> &Card {
+    fn definition(&self) -> &ToolDefinition {
         &self.0
     }
 
-    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
-        let args: Args = arguments::read(NAME, args)?;
+    fn plan(&self, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError> {
+        let args: EditFileArgs = arguments::read(NAME, args)?;
         let path = AskedPath::new(args.path).parse()?;
         let edits: Vec<EditRequest> = args.edits.into_iter().map(EditRequest::from).collect();
         let base = base_hash(args.base_hash.as_deref())?;
-        let secrets = |bytes: &[u8]| bare::spans(bytes, &*room.changes.redactor);
+        let secrets = |bytes: &[u8]| secret_exposure::spans(bytes, &*context.changes.redactor);
         let drafted = |edits: &[EditRequest], base| {
-            room.workspace.draft_edit_veiled(&path, edits, base, &room.changes.limits, &secrets)
+            context.workspace.draft_edit_masked(&path, edits, base, &context.changes.limits, &secrets)
         };
-        let draft = drafted(&edits, base).map_err(|fault| bare::told(fault, room))?;
-        bare::check(&draft, &*room.changes.redactor)?;
+        let draft =
+            drafted(&edits, base).map_err(|fault| secret_exposure::without_secret_lines(fault, context))?;
+        secret_exposure::check(&draft, &*context.changes.redactor)?;
         if let (Some(file), Some(base)) = (draft.changes.files().first(), draft.bases.first()) {
             let hash = file.before().map(|before| before.hash);
             let matched = |edit: &EditRequest| {
-                let removal = EditRequest { operation: Operation::Delete, ..edit.clone() };
+                let removal = EditRequest { operation: EditOperation::Delete, ..edit.clone() };
                 drafted(&[removal], hash)
             };
-            bare::check_copies(base, &edits, matched, &*room.changes.redactor)?;
+            secret_exposure::check_copies(base, &edits, matched, &*context.changes.redactor)?;
         }
-        planned(room, Some(path), draft)
+        plan_change(context, Some(path), draft)
     }
 }

@@ -1,4 +1,4 @@
-//! `read_file`: lines of a text file with the facts that an agent's next edit needs (T6, A1, B1).
+//! `read_file`: lines of a text file, with the metadata that an agent needs for its next edit (T6, A1, B1).
 
 use base64::Engine as _;
 use serde::Deserialize;
@@ -10,24 +10,27 @@ use vambrace_core::path::AskedPath;
 use vambrace_core::principal::Provenance;
 use vambrace_core::risk::Risk;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{Content, FileRead, Kind, LineRange, ReadRequest, Resolved};
+use vambrace_workspace::{Content, FileRead, LineRange, ReadRequest, Resolved, ResolvedKind};
 
 use crate::arguments;
-use crate::bare::finder;
-use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, reader, visible};
+use crate::secret_exposure::secret_finder;
+use crate::tool::{
+    Tool, ToolContext, ToolDefinition, ToolDescription, ToolOutput, ToolPlan, ToolWork, TouchedFiles, Weight,
+    path_filter, read_tool_descriptor,
+};
 
 const NAME: &str = "read_file";
-/// Files up to here are read where the call stands; those that are perhaps not given whole, up to there: secrets are
-/// looked for around the part.
+/// Files up to this size are read on the caller's thread.
 const LIGHT_BYTES: u64 = 1 << 20;
+/// The same for partial reads, which also scan for secrets around the part.
 const LIGHT_PART_BYTES: u64 = 1 << 16;
 
 /// The tool.
-pub(crate) struct ReadFile(Card);
+pub(crate) struct ReadFile(ToolDefinition);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct ReadFileArgs {
     path: String,
     start_line: Option<u64>,
     end_line: Option<u64>,
@@ -36,22 +39,21 @@ struct Args {
 
 impl ReadFile {
     pub(crate) fn new() -> Self {
-        let about = About {
+        let description = ToolDescription {
             title: "Read a file",
             method: "fs.read",
-            description: "Reads lines of a text file of the project. Returns the content, the range of lines it covers, \
-                the SHA-256 of the whole file (base_hash, to be given back with an edit), and how the file is written: \
-                line endings, byte order mark, indentation. Without end_line at most 200 lines come back; `truncated` \
-                says that there is more: ask again with a later start_line. PDF and common image files come back as \
-                base64. Paths are relative to the service root; `project:` reaches shared folders. Secrets in the text \
-                are replaced by placeholders.",
+            description: "Reads lines of a text file of the project. Returns the content, its line range, the SHA-256 of the \
+                whole file (base_hash, to pass with an edit), and the line endings, byte order mark and indentation of the \
+                file. Without end_line at most 200 lines are returned; if `truncated` is true, call again with a later \
+                start_line. PDF and common image files are returned as base64. Paths are relative to the service root; \
+                `project:` refers to shared directories. Secrets in the text are replaced by placeholders.",
             input: json!({
                 "type": "object", "additionalProperties": false, "required": ["path"],
                 "properties": {
                     "path": {"type": "string", "minLength": 1, "description": "Path of the file, for example `src/main.rs` or `project:shared/api.md`."},
                     "start_line": {"type": "integer", "minimum": 1, "default": 1, "description": "First line, from 1."},
                     "end_line": {"type": "integer", "minimum": 1, "description": "Last line, inclusive; 200 lines from start_line when left out."},
-                    "max_bytes": {"type": "integer", "minimum": 1, "description": "Bytes of content at most; clamped to the configured hard cap."},
+                    "max_bytes": {"type": "integer", "minimum": 1, "description": "Maximum bytes of content; clamped to the configured hard cap."},
                 },
             }),
             output: json!({
@@ -64,73 +66,80 @@ impl ReadFile {
                 },
             }),
         };
-        Self(Card { facts: reader(NAME, &["file.read", "tool_read_file"]), about })
+        Self(ToolDefinition {
+            descriptor: read_tool_descriptor(NAME, &["file.read", "tool_read_file"]),
+            description,
+        })
     }
 }
 
 impl Tool for ReadFile {
-    fn card(&self) -> &Card {
+    fn definition(&self) -> &ToolDefinition {
         &self.0
     }
 
-    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
-        let args: Args = arguments::read(NAME, args)?;
-        let file = room.workspace.resolve(&AskedPath::new(args.path.as_str()).parse()?)?;
-        if file.kind == Kind::Folder {
-            let why = format!("`{}` is a folder", file.path);
-            return Err(CallError::new(ErrorCode::NotAFile, why).suggest("use list_files for folders"));
+    fn plan(&self, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError> {
+        let args: ReadFileArgs = arguments::read(NAME, args)?;
+        let file = context.workspace.resolve(&AskedPath::new(args.path.as_str()).parse()?)?;
+        if file.kind == ResolvedKind::Directory {
+            let why = format!("`{}` is a directory", file.path);
+            return Err(CallError::new(ErrorCode::NotAFile, why).suggest("use list_files for directories"));
         }
-        let limits = &room.limits;
-        let want = ReadRequest {
+        let limits = &context.limits;
+        let request = ReadRequest {
             start_line: args.start_line,
             end_line: args.end_line,
             max_bytes: clamp(args.max_bytes.unwrap_or(limits.read_bytes).min(limits.read_bytes_hard)),
             hard_cap: clamp(limits.read_bytes_hard),
             ..ReadRequest::default()
         };
-        let whole = want.start_line.is_none() && file.size <= want.max_bytes as u64;
+        let whole = request.start_line.is_none() && file.size <= request.max_bytes as u64;
         let light = if whole { LIGHT_BYTES } else { LIGHT_PART_BYTES };
-        Ok(Prepared {
+        Ok(ToolPlan {
             effects: vec![Effect::read(file.path.clone())],
-            risk: Risk::low("it only reads"),
+            risk: Risk::low("only reads"),
             path: Some(file.path.clone()),
             weight: if file.size <= light && file.links <= 1 { Weight::Light } else { Weight::Heavy },
-            work: Box::new(Reading { file, want }),
+            work: Box::new(ReadWork { file, request }),
         })
     }
 }
 
-/// The file that was decided about, still open: what its name means by now does not matter.
-struct Reading {
+/// A planned read. The file that policy decided about stays open; what its path names by now does not matter.
+struct ReadWork {
     file: Resolved,
-    want: ReadRequest,
+    request: ReadRequest,
 }
 
-impl Work for Reading {
+impl ToolWork for ReadWork {
     fn run(
         self: Box<Self>,
-        room: &Room,
+        context: &ToolContext,
         fence: &Fence,
         _started: &StartReceipt,
-    ) -> Result<Output, CallError> {
+    ) -> Result<ToolOutput, CallError> {
         if !fence.read.admits(&self.file.path) {
-            let why = format!("`{}` is outside what this call may read", self.file.path);
+            let why = format!("this call is not allowed to read `{}`", self.file.path);
             return Err(CallError::new(ErrorCode::PermissionDenied, why));
         }
-        let want = ReadRequest { kin: visible(&fence.kin), secrets: Some(finder(room)), ..self.want };
-        let read = room.workspace.read_open(&self.file, &want)?;
-        Ok(output(read, want.max_bytes))
+        let request = ReadRequest {
+            hard_link_filter: path_filter(&fence.hard_links),
+            secrets: Some(secret_finder(context)),
+            ..self.request
+        };
+        let read = context.workspace.read_open(&self.file, &request)?;
+        Ok(output(read, request.max_bytes))
     }
 }
 
-fn output(read: FileRead, max_bytes: usize) -> Output {
+fn output(read: FileRead, max_bytes: usize) -> ToolOutput {
     let base_hash = read.base_hash;
     let note = read.truncated.then(|| {
         let LineRange { start_line, end_line } = read.returned_range;
         let more = if end_line < read.total_lines {
-            format!("go on with start_line={}", end_line + 1)
+            format!("continue with start_line={}", end_line + 1)
         } else {
-            "the last line is cut: ask for more max_bytes".to_owned()
+            "the last line is cut: increase max_bytes".to_owned()
         };
         format!("[truncated: lines {start_line} to {end_line} of {}; {more}]", read.total_lines)
     });
@@ -145,18 +154,18 @@ fn output(read: FileRead, max_bytes: usize) -> Output {
         "base_hash": base_hash, "truncated": read.truncated, "eol": read.eol.as_str(),
         "bom": read.bom.map(|bom| bom.as_str()), "indent": read.indent.to_string(),
     });
-    Output {
+    ToolOutput {
         data,
         details: json!({"max_bytes": max_bytes}),
         text: None,
         note,
         provenance: Provenance::File,
         truncated: read.truncated,
-        touched: Touched {
+        touched: TouchedFiles {
             lines: Some(lines),
             base_hash: base_hash.parse().ok(),
             masked: read.masked,
-            ..Touched::default()
+            ..TouchedFiles::default()
         },
     }
 }

@@ -1,4 +1,4 @@
-//! `search_file` and `count_matches`: a regular expression over a file or a folder (T10, T11).
+//! `search_file` and `count_matches`: a regular expression over a file or a directory (T10, T11).
 
 use std::fmt::Write as _;
 
@@ -12,47 +12,50 @@ use vambrace_store::StartReceipt;
 use vambrace_workspace::{LineMatch, Resolved, SearchMode, SearchRequest, SearchResult};
 
 use crate::arguments;
-use crate::bare::finder;
-use crate::tool::{About, Card, Output, Prepared, Room, Tool, Touched, Weight, Work, look, reader, visible};
+use crate::secret_exposure::secret_finder;
+use crate::tool::{
+    Tool, ToolContext, ToolDefinition, ToolDescription, ToolOutput, ToolPlan, ToolWork, TouchedFiles, Weight,
+    path_filter, read_tool_descriptor, resolve_for_reading,
+};
 
 const SEARCH: &str = "search_file";
 const COUNT: &str = "count_matches";
 
-/// The tool that shows matching lines.
-pub(crate) struct SearchFile(Card);
+/// The tool that returns matching lines.
+pub(crate) struct SearchFile(ToolDefinition);
 
 /// The tool that counts matches.
-pub(crate) struct CountMatches(Card);
+pub(crate) struct CountMatches(ToolDefinition);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct SearchArgs {
     #[serde(default)]
     path: String,
     regex: String,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     recursive: bool,
     context_lines: Option<usize>,
     max_matches: Option<usize>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
 impl SearchFile {
     pub(crate) fn new() -> Self {
-        let about = About {
+        let description = ToolDescription {
             title: "Search files",
             method: "fs.search",
-            description: "Searches a file or a folder of the project with a regular expression, line by line, and returns \
-                the matching lines with their numbers and a few lines around them, sorted by path. Files that ignore \
-                files name, hidden files, binary files and blocked names are left out. When there is too much, details \
-                are given up step by step (`detail` says which); narrow the path or the pattern then. The syntax is \
-                that of ripgrep: no look-around, no back-references. What touches a masked secret is no match.",
+            description: "Searches a file or a directory of the project with a regular expression, line by line. Returns \
+                matching lines with line numbers and context, sorted by path. Ignored, hidden, binary and blocked files are \
+                skipped. A result that is too large loses detail step by step (see `detail`); then narrow the path or the \
+                pattern. Ripgrep syntax: no look-around, no backreferences. A match that touches a redacted secret is not \
+                reported.",
             input: input_schema(Some(json!({
                 "context_lines": {"type": "integer", "minimum": 0, "maximum": 20, "default": 2, "description": "Lines before and after each match."},
-                "max_matches": {"type": "integer", "minimum": 1, "maximum": 2000, "default": 200, "description": "Matching lines returned at most; all are counted."},
+                "max_matches": {"type": "integer", "minimum": 1, "maximum": 2000, "default": 200, "description": "Maximum matching lines returned; all are counted."},
             }))),
             output: json!({
                 "type": "object",
@@ -71,25 +74,25 @@ impl SearchFile {
                 },
             }),
         };
-        Self(Card { facts: reader(SEARCH, &[]), about })
+        Self(ToolDefinition { descriptor: read_tool_descriptor(SEARCH, &[]), description })
     }
 }
 
 impl CountMatches {
     pub(crate) fn new() -> Self {
-        let about = About {
+        let description = ToolDescription {
             title: "Count matches",
             method: "fs.search",
-            description: "Counts the matches of a regular expression in a file or a folder of the project: single matches, \
-                not lines, so that a count of 1 means that an edit of this pattern is unambiguous. The same files and \
-                syntax as search_file.",
+            description: "Counts the matches of a regular expression in a file or a directory of the project: single \
+                matches, not lines. A count of 1 means that an edit with this pattern is unambiguous. Same files and syntax \
+                as search_file.",
             input: input_schema(None),
             output: json!({
                 "type": "object",
                 "properties": {"count": {"type": "integer"}, "files": {"type": "integer"}, "complete": {"type": "boolean"}},
             }),
         };
-        Self(Card { facts: reader(COUNT, &[]), about })
+        Self(ToolDefinition { descriptor: read_tool_descriptor(COUNT, &[]), description })
     }
 }
 
@@ -97,9 +100,9 @@ fn input_schema(further: Option<Value>) -> Value {
     let mut schema = json!({
         "type": "object", "additionalProperties": false, "required": ["regex"],
         "properties": {
-            "path": {"type": "string", "default": ".", "description": "A file or a folder; the service root when left out."},
+            "path": {"type": "string", "default": ".", "description": "A file or a directory; the service root when left out."},
             "regex": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The pattern, for example `fn\\s+\\w+_test`."},
-            "recursive": {"type": "boolean", "default": true, "description": "Also in folders below."},
+            "recursive": {"type": "boolean", "default": true, "description": "Also search subdirectories."},
         },
     });
     if let (Some(properties), Some(Value::Object(further))) =
@@ -111,79 +114,79 @@ fn input_schema(further: Option<Value>) -> Value {
 }
 
 impl Tool for SearchFile {
-    fn card(&self) -> &Card {
+    fn definition(&self) -> &ToolDefinition {
         &self.0
     }
 
-    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
-        plan(SEARCH, SearchMode::Lines, args, room)
+    fn plan(&self, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError> {
+        plan(SEARCH, SearchMode::Lines, args, context)
     }
 }
 
 impl Tool for CountMatches {
-    fn card(&self) -> &Card {
+    fn definition(&self) -> &ToolDefinition {
         &self.0
     }
 
-    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError> {
-        plan(COUNT, SearchMode::Count, args, room)
+    fn plan(&self, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError> {
+        plan(COUNT, SearchMode::Count, args, context)
     }
 }
 
-fn plan(tool: &str, mode: SearchMode, args: &Value, room: &Room) -> Result<Prepared, CallError> {
-    let args: Args = arguments::read(tool, args)?;
-    let (found, effect) = look(room, args.path)?;
+fn plan(tool: &str, mode: SearchMode, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError> {
+    let args: SearchArgs = arguments::read(tool, args)?;
+    let (found, effect) = resolve_for_reading(context, args.path)?;
     let usual = SearchRequest::default();
-    let want = SearchRequest {
+    let request = SearchRequest {
         regex: args.regex,
         recursive: args.recursive,
         max_matches: args.max_matches.unwrap_or(usual.max_matches),
         context_lines: args.context_lines.unwrap_or(usual.context_lines),
-        max_output_bytes: usual.max_output_bytes.min(room.limits.output_bytes),
-        regex_budget: room.limits.regex,
-        total_deadline: room.limits.search,
+        max_output_bytes: usual.max_output_bytes.min(context.limits.output_bytes),
+        regex_budget: context.limits.regex,
+        total_deadline: context.limits.search,
         mode,
         ..usual
     };
-    Ok(Prepared {
+    Ok(ToolPlan {
         effects: vec![effect],
-        risk: Risk::low("it only reads"),
+        risk: Risk::low("only reads"),
         path: Some(found.path.clone()),
         weight: Weight::Heavy,
-        work: Box::new(Search { start: found, want }),
+        work: Box::new(SearchWork { start: found, request }),
     })
 }
 
-/// A search that is about to begin.
-struct Search {
-    /// The file or folder that was decided about, still open.
+/// A planned search.
+struct SearchWork {
+    /// The file or directory that policy decided about, still open.
     start: Resolved,
-    want: SearchRequest,
+    request: SearchRequest,
 }
 
-impl Work for Search {
+impl ToolWork for SearchWork {
     fn run(
         self: Box<Self>,
-        room: &Room,
+        context: &ToolContext,
         fence: &Fence,
         _started: &StartReceipt,
-    ) -> Result<Output, CallError> {
-        let want = SearchRequest {
-            visible: visible(&fence.read),
-            kin: visible(&fence.kin),
-            secrets: Some(finder(room)),
-            ..self.want
+    ) -> Result<ToolOutput, CallError> {
+        let request = SearchRequest {
+            path_filter: path_filter(&fence.read),
+            hard_link_filter: path_filter(&fence.hard_links),
+            secrets: Some(secret_finder(context)),
+            ..self.request
         };
-        let found = room.workspace.search_open(self.start, &want)?;
-        Ok(match want.mode {
+        let found = context.workspace.search_open(self.start, &request)?;
+        Ok(match request.mode {
             SearchMode::Lines => lines(found),
             SearchMode::Count => count(&found),
         })
     }
 }
 
-fn lines(found: SearchResult) -> Output {
-    let (text, masked) = (told(&found), found.matches.iter().map(|hit| hit.masked).sum());
+fn lines(found: SearchResult) -> ToolOutput {
+    let (text, masked) = (grep_text(&found), found.matches.iter().map(|hit| hit.masked).sum());
     let matches: Vec<Value> = found
         .matches
         .into_iter()
@@ -201,19 +204,19 @@ fn lines(found: SearchResult) -> Output {
     output(data, text, found.truncated, masked)
 }
 
-fn count(found: &SearchResult) -> Output {
+fn count(found: &SearchResult) -> ToolOutput {
     let data = json!({"count": found.total, "files": found.files, "complete": found.complete});
     output(data, format!("{} matches in {} files", found.total, found.files), !found.complete, 0)
 }
 
-fn output(data: Value, text: String, truncated: bool, masked: u32) -> Output {
-    let touched = Touched { masked, ..Touched::default() };
+fn output(data: Value, text: String, truncated: bool, masked: u32) -> ToolOutput {
+    let touched = TouchedFiles { masked, ..TouchedFiles::default() };
     let (details, provenance) = (json!({}), Provenance::File);
-    Output { data, details, text: Some(text), note: None, provenance, truncated, touched }
+    ToolOutput { data, details, text: Some(text), note: None, provenance, truncated, touched }
 }
 
-/// As grep would print it.
-fn told(found: &SearchResult) -> String {
+/// The result in grep's output format.
+fn grep_text(found: &SearchResult) -> String {
     let mut text = String::new();
     for LineMatch { path, line, text: hit, before, after, .. } in &found.matches {
         let first = line.saturating_sub(before.len() as u64);

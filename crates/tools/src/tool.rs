@@ -1,4 +1,4 @@
-//! What a tool is: facts for the decisions, words for a model, a plan, and the work itself.
+//! The `Tool` trait: facts for policy, a description for the model, a plan, and the work that carries it out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,50 +13,52 @@ use vambrace_core::id::ToolName;
 use vambrace_core::path::{AskedPath, ScopedPath};
 use vambrace_core::principal::Provenance;
 use vambrace_core::redacted::Redact;
-use vambrace_core::risk::{Level, Risk};
-use vambrace_core::tool::{Group, ToolFacts, ToolPolicy};
-use vambrace_egress::Log;
+use vambrace_core::risk::{Risk, RiskLevel};
+use vambrace_core::tool::{ToolDescriptor, ToolGroup, ToolPolicy};
+use vambrace_egress::EgressLog;
 use vambrace_store::StartReceipt;
-use vambrace_workspace::{AppliedFile, Applier, Draft, Kind, LoomLimits, Resolved, Visible, Workspace};
+use vambrace_workspace::{
+    AppliedFile, Applier, Draft, EditLimits, PathFilter, Resolved, ResolvedKind, Workspace,
+};
 
-use crate::web::Web;
+use crate::web::WebConfig;
 
 /// A governed tool.
 pub trait Tool: Send + Sync {
-    /// What is known of it before it is called.
-    fn card(&self) -> &Card;
+    /// Its static definition.
+    fn definition(&self) -> &ToolDefinition;
 
-    /// What the decisions need to know.
-    fn facts(&self) -> &Arc<ToolFacts> {
-        &self.card().facts
+    /// Facts for policy.
+    fn descriptor(&self) -> &Arc<ToolDescriptor> {
+        &self.definition().descriptor
     }
 
-    /// What a model or a person needs to know.
-    fn about(&self) -> &About {
-        &self.card().about
+    /// Description for a model or a user.
+    fn description(&self) -> &ToolDescription {
+        &self.definition().description
     }
 
-    /// Turns arguments that fit the schema into effects and work. Reads, but changes nothing and tells nothing.
-    fn plan(&self, args: &Value, room: &Room) -> Result<Prepared, CallError>;
+    /// Turns arguments that match the schema into effects and work. May read files, but changes and returns nothing.
+    fn plan(&self, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError>;
 }
 
-/// What is known of a tool before it is called.
+/// Static definition of a tool.
 #[derive(Debug, Clone)]
-pub struct Card {
-    /// For the decisions.
-    pub facts: Arc<ToolFacts>,
-    /// For a model or a person.
-    pub about: About,
+pub struct ToolDefinition {
+    /// For policy.
+    pub descriptor: Arc<ToolDescriptor>,
+    /// For a model or a user.
+    pub description: ToolDescription,
 }
 
 /// A tool's description.
 #[derive(Debug, Clone)]
-pub struct About {
-    /// A short name for people.
+pub struct ToolDescription {
+    /// A short title for users.
     pub title: &'static str,
-    /// What is done, in the words of the contract: `fs.read`.
+    /// Method name in the ledger, such as `fs.read`.
     pub method: &'static str,
-    /// For a model: what it does, when to use it, what to expect.
+    /// For a model: what it does, when to use it, what it returns.
     pub description: &'static str,
     /// JSON Schema of the arguments.
     pub input: Value,
@@ -64,46 +66,46 @@ pub struct About {
     pub output: Value,
 }
 
-/// Where tools work.
+/// What a running tool may use.
 #[derive(Debug, Clone)]
-pub struct Room {
-    /// The files.
+pub struct ToolContext {
+    /// The project's files.
     pub workspace: Arc<Workspace>,
-    /// The caps.
-    pub limits: Limits,
-    /// What it takes to change files.
-    pub changes: Changes,
-    /// What it takes to ask servers.
-    pub web: Web,
+    /// Configured limits.
+    pub limits: ToolLimits,
+    /// For drafting and applying changes of files.
+    pub changes: ChangeContext,
+    /// HTTP client configuration of the web tools.
+    pub web: WebConfig,
 }
 
-/// What it takes to draft and make changes.
+/// What drafting and applying changes needs.
 #[derive(Clone)]
-pub struct Changes {
-    /// Makes them; `None` where nothing may be changed.
+pub struct ChangeContext {
+    /// Applies changes; `None` where files are read-only.
     pub applier: Option<Applier>,
-    /// Looks for secrets in what is new.
+    /// Detects secrets in new content.
     pub redactor: Arc<dyn Redact>,
-    /// The caps.
-    pub limits: LoomLimits,
+    /// Limits of the edit engine.
+    pub limits: EditLimits,
 }
 
-impl std::fmt::Debug for Changes {
+impl std::fmt::Debug for ChangeContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Changes").field("applier", &self.applier.is_some()).finish_non_exhaustive()
+        f.debug_struct("ChangeContext").field("applier", &self.applier.is_some()).finish_non_exhaustive()
     }
 }
 
-/// The configured caps.
+/// Configured limits of the tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of a read when the caller names none.
+pub struct ToolLimits {
+    /// Default maximum of a read, in bytes.
     pub read_bytes: u64,
-    /// Bytes of a read that no caller can exceed.
+    /// Maximum of a read that no caller can exceed, in bytes.
     pub read_bytes_hard: u64,
-    /// Entries of a listing.
+    /// Maximum entries of a listing.
     pub list_entries: usize,
-    /// Bytes of a search result.
+    /// Maximum size of a search result, in bytes.
     pub output_bytes: usize,
     /// Time for one pattern on one file.
     pub regex: Duration,
@@ -111,33 +113,38 @@ pub struct Limits {
     pub search: Duration,
 }
 
-/// A plan with the work that carries it out.
-pub struct Prepared {
+/// A tool's plan, with the work that carries it out.
+pub struct ToolPlan {
     /// What it would do.
     pub effects: Vec<Effect>,
-    /// How risky.
+    /// Risk level and reason.
     pub risk: Risk,
-    /// What it is about, after links are followed; for the answer and the record.
+    /// The path it concerns, symlinks resolved; for the result and the record.
     pub path: Option<ScopedPath>,
-    /// How long it may hold a thread.
+    /// Whether it needs a thread of its own.
     pub weight: Weight,
     /// The work.
-    pub work: Box<dyn Work>,
+    pub work: Box<dyn ToolWork>,
 }
 
-impl Prepared {
-    /// The plan of a call that will be refused by its name alone.
+impl ToolPlan {
+    /// The plan of a call that policy denies by the tool's name alone.
     #[must_use]
     pub fn nothing() -> Self {
         struct Nothing;
-        impl Work for Nothing {
-            fn run(self: Box<Self>, _: &Room, _: &Fence, _: &StartReceipt) -> Result<Output, CallError> {
-                Err(CallError::new(ErrorCode::PermissionDenied, "this tool is not offered"))
+        impl ToolWork for Nothing {
+            fn run(
+                self: Box<Self>,
+                _: &ToolContext,
+                _: &Fence,
+                _: &StartReceipt,
+            ) -> Result<ToolOutput, CallError> {
+                Err(CallError::new(ErrorCode::PermissionDenied, "this tool is not available"))
             }
         }
         Self {
             effects: Vec::new(),
-            risk: Risk::low("nothing is done"),
+            risk: Risk::low("does nothing"),
             path: None,
             weight: Weight::Light,
             work: Box::new(Nothing),
@@ -145,116 +152,128 @@ impl Prepared {
     }
 }
 
-impl std::fmt::Debug for Prepared {
+impl std::fmt::Debug for ToolPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared")
+        f.debug_struct("ToolPlan")
             .field("effects", &self.effects)
             .field("path", &self.path)
             .finish_non_exhaustive()
     }
 }
 
-/// How long work may hold a thread.
+/// How long work occupies a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// Microseconds: done where it stands.
+    /// Microseconds: runs on the caller's thread.
     Light,
-    /// Longer: done on a thread of its own.
+    /// Longer: runs on a blocking thread.
     Heavy,
 }
 
-/// Work that waits for its start.
-pub trait Work: Send {
-    /// The change it would make, where it makes one.
+/// Planned work that is not started yet.
+pub trait ToolWork: Send {
+    /// The change of files that it would make, if any.
     fn change(&self) -> Option<&Draft> {
         None
     }
 
-    /// The last checks before the start is recorded, and the locks that keep their result true. Changes nothing; gives
-    /// what would undo the change.
-    fn ready(&mut self, _room: &Room, _fence: &Fence) -> Result<Option<ChangeSet>, CallError> {
+    /// Makes the last checks before the start is recorded and takes the locks that keep them valid. Changes nothing; returns
+    /// the reverse change.
+    fn ready(&mut self, _context: &ToolContext, _fence: &Fence) -> Result<Option<ChangeSet>, CallError> {
         Ok(None)
     }
 
-    /// Where the connections that it attempts are entered, where it makes any. Read when it has ended, however it ended.
-    fn attempts(&self) -> Option<Arc<Log>> {
+    /// EgressLog of the connections that it attempts, if any. Read after it has ended, also after an error.
+    fn attempts(&self) -> Option<Arc<EgressLog>> {
         None
     }
 
-    /// Does it, inside the fence. The receipt is the proof that the start was committed.
-    fn run(self: Box<Self>, room: &Room, fence: &Fence, started: &StartReceipt) -> Result<Output, CallError>;
+    /// Does the work inside the fence. The receipt proves that the start was committed.
+    fn run(
+        self: Box<Self>,
+        context: &ToolContext,
+        fence: &Fence,
+        started: &StartReceipt,
+    ) -> Result<ToolOutput, CallError>;
 }
 
-/// What work brings back.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Output {
-    /// The payload, as the output schema says.
+pub struct ToolOutput {
+    /// The payload, according to the output schema.
     pub data: Value,
-    /// What the contract puts beside the payload.
+    /// The `details` of the result envelope (docs/contract.md, Result envelope).
     pub details: Value,
     /// For a model: the payload as text; `None` where that is the payload's `content`.
     pub text: Option<String>,
-    /// The broker's own words about it, for example that it was cut.
+    /// A remark of the broker, for example that the content was truncated.
     pub note: Option<String>,
     /// Where the content comes from.
     pub provenance: Provenance,
     /// Whether something was left out.
     pub truncated: bool,
-    /// What was touched, for the record.
-    pub touched: Touched,
+    /// What the call read or changed, for the record.
+    pub touched: TouchedFiles,
 }
 
-/// What was touched, for the record.
+/// What a call read or changed, for the record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Touched {
-    /// First and last line.
+pub struct TouchedFiles {
+    /// First and last line returned.
     pub lines: Option<(u64, u64)>,
-    /// The whole file's digest.
+    /// Digest of the whole file.
     pub base_hash: Option<Digest>,
-    /// Files that were changed.
+    /// Changed files.
     pub files: Vec<AppliedFile>,
-    /// What whoever keeps the machine should know; for the record.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
-    /// Secrets that are marks already.
+    /// Number of secrets that the tool itself replaced with placeholders.
     pub masked: u32,
 }
 
-/// Opens what a path names, and says what looking through it would be.
-pub(crate) fn look(room: &Room, path: String) -> Result<(Resolved, Effect), CallError> {
-    let found = room.workspace.resolve(&AskedPath::new(path).parse()?)?;
+/// Opens a path and returns the effect of reading all of it.
+pub(crate) fn resolve_for_reading(
+    context: &ToolContext,
+    path: String,
+) -> Result<(Resolved, Effect), CallError> {
+    let found = context.workspace.resolve(&AskedPath::new(path).parse()?)?;
     let effect = match found.kind {
-        Kind::File => Effect::read(found.path.clone()),
-        Kind::Folder => Effect::read_tree(found.path.clone()),
+        ResolvedKind::File => Effect::read(found.path.clone()),
+        ResolvedKind::Directory => Effect::read_tree(found.path.clone()),
     };
     Ok((found, effect))
 }
 
-/// The fence as the walkers want it; `None` where everything in scope is inside.
-pub(crate) fn visible(fence: &PathFence) -> Option<Visible> {
+/// The fence as a path filter; `None` when it admits everything in scope.
+pub(crate) fn path_filter(fence: &PathFence) -> Option<PathFilter> {
     let fence = fence.clone();
-    (!fence.is_open()).then(|| Visible::new(move |path| fence.admits(path)))
+    (!fence.is_open()).then(|| PathFilter::new(move |path| fence.admits(path)))
 }
 
-/// The facts of a tool that only reads files.
-pub(crate) fn reader(name: &str, aliases: &'static [&'static str]) -> Arc<ToolFacts> {
-    Arc::new(ToolFacts {
+/// Facts of a tool that only reads files.
+pub(crate) fn read_tool_descriptor(name: &str, aliases: &'static [&'static str]) -> Arc<ToolDescriptor> {
+    Arc::new(ToolDescriptor {
         name: ToolName::new(name),
         aliases,
-        group: Group::Fs,
-        policy: ToolPolicy::READS_FILES,
+        group: ToolGroup::Fs,
+        policy: ToolPolicy::READ_FILES,
         required_role: None,
-        risk: Level::Low,
+        risk: RiskLevel::Low,
         read_only: true,
     })
 }
 
-/// The facts of a tool that changes files.
-pub(crate) fn writer(name: &str, aliases: &'static [&'static str], risk: Level) -> Arc<ToolFacts> {
-    Arc::new(ToolFacts {
+/// Facts of a tool that changes files.
+pub(crate) fn write_tool_descriptor(
+    name: &str,
+    aliases: &'static [&'static str],
+    risk: RiskLevel,
+) -> Arc<ToolDescriptor> {
+    Arc::new(ToolDescriptor {
         name: ToolName::new(name),
         aliases,
-        group: Group::Fs,
-        policy: ToolPolicy::CHANGES_FILES,
+        group: ToolGroup::Fs,
+        policy: ToolPolicy::EDIT_FILES,
         required_role: None,
         risk,
         read_only: false,

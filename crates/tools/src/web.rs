@@ -1,4 +1,4 @@
-//! What the web tools share: how they are set up, and how an answer or its absence is told.
+//! Common code of the web tools: their configuration, sending a request, and reporting its errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,50 +8,51 @@ use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::fence::Fence;
 use vambrace_core::redacted::Redact;
 use vambrace_egress::{
-    Ask, BadUrl, Bounds, FetchFault, Fetcher, Log, Reply, Resolve, SystemResolver, Target, Terminated, Trust,
+    BadUrl, EgressLog, FetchError, FetchLimits, FetchRequest, FetchResponse, FetchUrl, Fetcher, Resolve,
+    SystemResolver, TerminatedHosts, TrustedRoots,
 };
-use vambrace_redact::Secret;
+use vambrace_redact::SecretBytes;
 
-/// Reads a secret when it is needed; nothing where it is not set.
-pub type SecretSource = Arc<dyn Fn() -> Option<Secret> + Send + Sync>;
+/// Reads a secret on demand; `None` when it is not set.
+pub type SecretSource = Arc<dyn Fn() -> Option<SecretBytes> + Send + Sync>;
 
-/// How the web tools are set up.
+/// Configuration of the web tools.
 #[derive(Clone)]
-pub struct Web {
-    /// What may be asked of hosts, where not everything may.
-    pub limits: Arc<[Terminated]>,
-    /// Whom TLS believes.
-    pub trust: Arc<Trust>,
-    /// Who resolves names.
+pub struct WebConfig {
+    /// Hosts with restricted methods and paths.
+    pub limits: Arc<[TerminatedHosts]>,
+    /// Trusted TLS roots.
+    pub trust: Arc<TrustedRoots>,
+    /// DNS resolver.
     pub resolver: Arc<dyn Resolve>,
-    /// Bytes of an answer.
+    /// Maximum size of a response, in bytes.
     pub bytes: usize,
-    /// For one call.
+    /// Timeout of one call.
     pub time: Duration,
-    /// Who searches.
+    /// The search engine, if one is configured.
     pub search: Option<SearchService>,
 }
 
-/// A search engine.
+/// A configured search engine.
 #[derive(Clone)]
 pub struct SearchService {
-    /// Which interface it has.
-    pub engine: Engine,
-    /// Where it listens.
-    pub target: Target,
-    /// Its key, of the secret scope `web_search`.
+    /// Its API.
+    pub engine: SearchEngine,
+    /// Its address.
+    pub target: FetchUrl,
+    /// Its API key, from the secret scope `web_search`.
     pub key: Option<SecretSource>,
 }
 
-/// Interfaces of search engines.
+/// Supported search engine APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "names")]
-pub enum Engine {
+pub enum SearchEngine {
     Searxng,
     Brave,
 }
 
-impl Default for Web {
+impl Default for WebConfig {
     fn default() -> Self {
         Self {
             limits: Arc::default(),
@@ -64,9 +65,12 @@ impl Default for Web {
     }
 }
 
-impl fmt::Debug for Web {
+impl fmt::Debug for WebConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Web").field("bytes", &self.bytes).field("time", &self.time).finish_non_exhaustive()
+        f.debug_struct("WebConfig")
+            .field("bytes", &self.bytes)
+            .field("time", &self.time)
+            .finish_non_exhaustive()
     }
 }
 
@@ -76,63 +80,62 @@ impl fmt::Debug for SearchService {
     }
 }
 
-impl Web {
-    /// Asks inside the fence. Runs on a thread that may wait.
-    pub(crate) fn ask(
+impl WebConfig {
+    /// Sends a request inside the fence. Must run on a thread that may block.
+    pub(crate) fn fetch(
         &self,
-        ask: Ask,
+        ask: FetchRequest,
         redirects: usize,
         fence: &Fence,
-        log: &Arc<Log>,
-    ) -> Result<Reply, CallError> {
+        log: &Arc<EgressLog>,
+    ) -> Result<FetchResponse, CallError> {
         let fetcher = Fetcher {
-            reach: fence.reach.clone(),
+            reach: fence.network.clone(),
             hosts: fence.hosts.clone(),
             limits: Arc::clone(&self.limits),
             trust: Arc::clone(&self.trust),
             resolver: Arc::clone(&self.resolver),
             log: Arc::clone(log),
         };
-        let bounds = Bounds { bytes: self.bytes, time: self.time, redirects };
-        let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
-            CallError::new(ErrorCode::Internal, format!("nobody serves the network: {error}"))
-        })?;
-        runtime.block_on(fetcher.fetch(ask, bounds)).map_err(told)
+        let bounds = FetchLimits { bytes: self.bytes, time: self.time, redirects };
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|error| CallError::new(ErrorCode::Internal, format!("no async runtime: {error}")))?;
+        runtime.block_on(fetcher.fetch(ask, bounds)).map_err(call_error)
     }
 }
 
-fn told(fault: FetchFault) -> CallError {
+fn call_error(fault: FetchError) -> CallError {
     let code = match &fault {
-        FetchFault::Refused { .. } => ErrorCode::NetworkDenied,
-        FetchFault::Failed { .. } => ErrorCode::UpstreamError,
-        FetchFault::Late(_) => ErrorCode::Timeout,
+        FetchError::Denied { .. } => ErrorCode::NetworkDenied,
+        FetchError::Failed { .. } => ErrorCode::UpstreamError,
+        FetchError::TimedOut(_) => ErrorCode::Timeout,
     };
     CallError::new(code, fault.to_string())
 }
 
-/// A URL of an agent.
-pub(crate) fn target(url: &str) -> Result<Target, CallError> {
-    Target::parse(url).map_err(|bad| {
+/// Parses a URL from an agent.
+pub(crate) fn target(url: &str) -> Result<FetchUrl, CallError> {
+    FetchUrl::parse(url).map_err(|bad| {
         let error = CallError::new(ErrorCode::InvalidArguments, format!("`url`: {bad}"));
         match bad {
-            BadUrl::Form(_) => error.suggest("a whole URL, for example `https://example.com/page`"),
+            BadUrl::Form(_) => error.suggest("pass a complete URL, for example `https://example.com/page`"),
             _ => error,
         }
     })
 }
 
-/// What goes out holds no secret that we know of.
-pub(crate) fn no_secret(redactor: &dyn Redact, what: &str, text: &str) -> Result<(), CallError> {
+/// Denies a request whose text contains a known secret.
+pub(crate) fn deny_secret(redactor: &dyn Redact, what: &str, text: &str) -> Result<(), CallError> {
     let masked =
         redactor.redact(text).map_err(|error| CallError::new(ErrorCode::Internal, error.to_string()))?;
     if masked.count == 0 {
         return Ok(());
     }
-    let why = format!("`{what}` holds a secret, which would leave the machine");
+    let why = format!("`{what}` contains a secret, which would leave the machine");
     Err(CallError::new(ErrorCode::SecretInContent, why))
 }
 
-/// The beginning of a text, at most so many bytes, at a letter's border; and whether that was all.
+/// The first `most` bytes of a text, cut at a character boundary; and whether that was all.
 pub(crate) fn cut(text: &str, most: usize) -> (&str, bool) {
     if text.len() <= most {
         return (text, true);

@@ -1,7 +1,7 @@
-//! What is signed and what is not. The order of the checks is that of C2SP tlog-witness; each has its status.
+//! Decides which checkpoints are signed. The order of the checks and their status codes are those of C2SP tlog-witness.
 //!
-//! INVARIANT: per origin, the memory of a [`Witness`] is what is on disk, and a signature leaves only after both
-//! say so. The lock of the origin is held from the look at the size to the end of the storing.
+//! INVARIANT: per origin, the in-memory state of a [`Witness`] equals the record on disk, and a signature is sent only after
+//! both are updated. The origin's lock is held from the comparison of the sizes until the record is stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,49 +9,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use vambrace_core::clock::Clock;
-use vambrace_ledger::{Checkpoint, Digest, Frontier, Note, Signed, SigningKey, VerifyKey, is_consistent};
+use vambrace_ledger::{
+    Checkpoint, Digest, Frontier, SignatureStatus, SignedNote, SigningKey, VerifyKey, is_consistent,
+};
 
-use crate::folder::{Claim, Folder, FolderError};
-use crate::known::KnownLogs;
-use crate::submission::Submission;
+use crate::add_checkpoint::AddCheckpointRequest;
+use crate::known_logs::KnownLogs;
+use crate::witness_dir::{LockedWitnessDir, WitnessDir, WitnessDirError};
 
 /// A witness.
 pub struct Witness {
     key: SigningKey,
-    claim: Claim,
+    dir: LockedWitnessDir,
     clock: Arc<dyn Clock>,
-    origins: BTreeMap<String, Origin>,
-    /// A sync failed: nothing is signed until somebody has looked and started anew.
+    origins: BTreeMap<String, OriginState>,
+    /// A sync failed: nothing is signed until the witness is restarted.
     broken: AtomicBool,
 }
 
-/// A log that is signed for.
-struct Origin {
+/// A log that the witness signs for.
+struct OriginState {
     keys: Vec<VerifyKey>,
-    last: Mutex<Last>,
+    last: Mutex<SignedTree>,
 }
 
-/// The tree that was signed last; the empty one where none was.
+/// The tree that was signed last; the empty tree if none was.
 #[derive(Clone, Copy)]
-struct Last {
+struct SignedTree {
     size: u64,
     root: Digest,
 }
 
-/// What a witness answers.
+/// The answer of a witness, with its HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// 200: the line of the signature.
+pub enum WitnessAnswer {
+    /// 200: the signature line.
     Cosigned(String),
-    /// 400: not a submission.
+    /// 400: not a valid request.
     Malformed(String),
-    /// 403: no signature of a key that this origin signs with.
+    /// 403: no valid signature of a key of this origin.
     Unsigned,
-    /// 404: an origin that nobody named.
-    Unknown,
-    /// 409: the last signed size is another.
+    /// 404: the origin is not configured.
+    UnknownOrigin,
+    /// 409: the last signed size is this one, not the request's old size.
     Conflict(u64),
-    /// 409: the last signed size is this one, with another root. The log has two histories.
+    /// 409: a checkpoint of the same size with another root was signed. The log has two histories.
     Forked {
         /// Which log.
         origin: String,
@@ -65,87 +67,94 @@ pub enum Answer {
         /// The size that was signed last.
         size: u64,
     },
-    /// 500: it could not be stored, so it is not signed.
+    /// 500: the checkpoint could not be stored, so it is not signed.
     Failed(String),
 }
 
 impl Witness {
-    /// A witness for these logs; every record is read, and a damaged one stops it.
+    /// A witness for these logs. Reads the record of each; a damaged one is an error.
     pub fn open(
-        folder: Folder,
+        dir: WitnessDir,
         key: SigningKey,
         logs: KnownLogs,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, FolderError> {
-        let claim = folder.claim()?;
+    ) -> Result<Self, WitnessDirError> {
+        let dir = dir.lock()?;
         let mut origins = BTreeMap::new();
         for (origin, keys) in logs.into_origins() {
-            let last = Mutex::new(Last::of(claim.last(&origin, &key)?));
-            origins.insert(origin, Origin { keys, last });
+            let last = Mutex::new(SignedTree::of(dir.last_checkpoint(&origin, &key)?));
+            origins.insert(origin, OriginState { keys, last });
         }
-        Ok(Self { key, claim, clock, origins, broken: AtomicBool::new(false) })
+        Ok(Self { key, dir, clock, origins, broken: AtomicBool::new(false) })
     }
 
-    /// What others check its signatures with.
+    /// The key that verifies its signatures.
     #[must_use]
     pub fn verify_key(&self) -> VerifyKey {
         self.key.verify_key()
     }
 
-    /// Looks at a body of `add-checkpoint`, and signs or refuses. Waits for the disk.
+    /// Handles the body of an `add-checkpoint` request. Blocks on disk I/O.
     #[must_use]
-    pub fn add(&self, body: &[u8]) -> Answer {
-        let submission = match Submission::parse(body) {
-            Ok(submission) => submission,
-            Err(bad) => return Answer::Malformed(bad.to_string()),
+    pub fn add_checkpoint(&self, body: &[u8]) -> WitnessAnswer {
+        let request = match AddCheckpointRequest::parse(body) {
+            Ok(request) => request,
+            Err(bad) => return WitnessAnswer::Malformed(bad.to_string()),
         };
-        let Some(origin) = self.origins.get(&submission.checkpoint.origin) else { return Answer::Unknown };
-        let signed = |key: &&VerifyKey| matches!(submission.note.signed_by(key), Signed::Yes(_));
-        let Some(signer) = origin.keys.iter().find(signed) else { return Answer::Unsigned };
-        if submission.old > submission.checkpoint.size {
-            return Answer::Malformed("the old size is larger than the checkpoint's".to_owned());
+        let Some(origin) = self.origins.get(&request.checkpoint.origin) else {
+            return WitnessAnswer::UnknownOrigin;
+        };
+        let signed = |key: &&VerifyKey| matches!(request.note.signed_by(key), SignatureStatus::Valid(_));
+        let Some(signer) = origin.keys.iter().find(signed) else { return WitnessAnswer::Unsigned };
+        if request.old_size > request.checkpoint.size {
+            return WitnessAnswer::Malformed("the old size is larger than the checkpoint's".to_owned());
         }
-        self.decide(&submission, signer, &mut origin.last.lock())
+        self.decide(&request, signer, &mut origin.last.lock())
     }
 
-    /// Under the lock of the origin.
-    fn decide(&self, submission: &Submission, signer: &VerifyKey, last: &mut Last) -> Answer {
+    /// Called with the origin's lock held.
+    fn decide(
+        &self,
+        request: &AddCheckpointRequest,
+        signer: &VerifyKey,
+        last: &mut SignedTree,
+    ) -> WitnessAnswer {
         if self.broken.load(Ordering::Acquire) {
-            return Answer::Failed("a sync failed earlier: start the witness anew".to_owned());
+            return WitnessAnswer::Failed("an earlier sync failed: restart the witness".to_owned());
         }
-        let Submission { old, proof, checkpoint, note } = submission;
-        let new = Last { size: checkpoint.size, root: checkpoint.root };
+        let AddCheckpointRequest { old_size: old, proof, checkpoint, note } = request;
+        let new = SignedTree { size: checkpoint.size, root: checkpoint.root };
         if *old != last.size {
-            return Answer::Conflict(last.size);
+            return WitnessAnswer::Conflict(last.size);
         }
         let same = new.size == last.size;
         if same && new.root != last.root {
-            return Answer::Forked { origin: checkpoint.origin.clone(), size: last.size };
+            return WitnessAnswer::Forked { origin: checkpoint.origin.clone(), size: last.size };
         }
         if !is_consistent((last.size, last.root), (new.size, new.root), proof) {
-            return Answer::Inconsistent { origin: checkpoint.origin.clone(), size: last.size };
+            return WitnessAnswer::Inconsistent { origin: checkpoint.origin.clone(), size: last.size };
         }
-        // Only what counts is kept: others may have added signatures until the record could not be read again.
+        // Other signatures are dropped: an attacker could add so many that the record cannot be parsed again.
         let signed = note.clone().only(signer).cosign(&self.key, self.clock.now());
-        if Note::parse(signed.to_string().as_bytes()).as_ref() != Ok(&signed) {
-            return Answer::Malformed("the checkpoint is too long to be kept".to_owned());
+        if SignedNote::parse(signed.to_string().as_bytes()).as_ref() != Ok(&signed) {
+            return WitnessAnswer::Malformed("the checkpoint is too long to be stored".to_owned());
         }
-        // A tree that is signed again is on disk already.
+        // A tree that is signed again is stored already.
         if !same {
-            if let Err(error) = self.claim.keep(&checkpoint.origin, &signed) {
-                // What cannot be synced may be on disk or not: no answer from memory is right any more.
-                if matches!(error, FolderError::Sync { .. }) {
+            if let Err(error) = self.dir.store(&checkpoint.origin, &signed) {
+                // After a failed sync the record may be on disk or not: the in-memory state cannot be trusted any more.
+                if matches!(error, WitnessDirError::Sync { .. }) {
                     self.broken.store(true, Ordering::Release);
                 }
-                return Answer::Failed(error.to_string());
+                return WitnessAnswer::Failed(error.to_string());
             }
             *last = new;
         }
-        Answer::Cosigned(signed.last_line())
+        WitnessAnswer::Cosigned(signed.last_line())
     }
 }
 
-impl Last {
+impl SignedTree {
     fn of(checkpoint: Option<Checkpoint>) -> Self {
         match checkpoint {
             Some(checkpoint) => Self { size: checkpoint.size, root: checkpoint.root },

@@ -1,21 +1,21 @@
-//! The witness and its client with real folders, real connections and hostile other ends.
+//! The witness and its client with real directories, real connections and hostile peers.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    reason = "tests: a fault ends them, and they own the folders and connections they make"
+    reason = "tests fail by panicking, and own the directories and connections that they create"
 )]
 
-#[path = "real/asking.rs"]
-mod asking;
 #[path = "real/attacks.rs"]
 mod attacks;
-#[path = "real/given.rs"]
-mod given;
-#[path = "real/hostile.rs"]
-mod hostile;
+#[path = "real/client.rs"]
+mod client;
+#[path = "real/fixtures.rs"]
+mod fixtures;
+#[path = "real/hostile_witness.rs"]
+mod hostile_witness;
 #[path = "real/protocol.rs"]
 mod protocol;
-#[path = "real/storing.rs"]
-mod storing;
+#[path = "real/witness_dir.rs"]
+mod witness_dir;

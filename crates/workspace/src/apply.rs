@@ -1,10 +1,10 @@
-//! Applying a ChangeSet: all of it, if everything is still as it was when it was proposed, or nothing. In order: the name
-//! is not denied, nor does it configure a repository (4), the path is resolved again (5), the content is hashed again (6)
-//! and compared (7, 8); checks 1 to 3, about the proposal itself, are `vambrace_core::change::check_standing`.
+//! Applies a ChangeSet completely, if every file is still as it was when the change was proposed, or not at all. Checks, in
+//! order: the name is not denied and does not configure a repository (4), the path is resolved again (5), the content is
+//! hashed again (6) and compared (7, 8). Checks 1 to 3, about the proposal itself, are in `vambrace_core::change`.
 //!
 //! [`Applier::prepare`] makes the checks and holds the locks; the caller then records what is about to happen, with the
-//! way back, and [`Prepared::commit`] does it. One file needs two syncs and no journal; several go through a journal in
-//! the state folder, and [`Applier::recover`], called at start, settles what a crash left.
+//! reverse change, and [`PreparedChange::commit`] applies it. One file needs two fsyncs and no journal; several files go
+//! through a journal in the state directory. [`Applier::recover`], called at start, completes what a crash interrupted.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use vambrace_core::change::{ChangeSet, FileChange};
 use vambrace_core::digest::Digest;
 use vambrace_core::path::ScopedPath;
 
-use crate::fault::{FileFault, shown};
+use crate::error::{FileError, display_path};
 use crate::workspace::Workspace;
 
+mod apply_file;
 mod attributes;
-mod fault;
+mod error;
 mod journal;
 mod lock;
 mod recover;
-mod seat;
-mod step;
+mod target_entry;
 
-pub use fault::ApplyFault;
-use journal::{Entry, Journal, Way};
-pub use lock::Holder;
-use lock::{FileLock, LockKey, Manner, NoLock, OVERDUE};
-pub use recover::{Outcome, Recovered, State};
-use seat::Seat;
-use step::{Item, Syncs};
+use apply_file::{PendingSyncs, PreparedFile};
+pub use error::ApplyError;
+use journal::{ApplyJournal, JournalEntry, RecoveryDirection};
+pub use lock::LockHolder;
+use lock::{FileLock, LockError, LockKey, LockOptions, OVERDUE_AFTER};
+pub use recover::{ChangeSetState, Recovered, RecoveryOutcome};
+use target_entry::TargetEntry;
 
-/// T9: how long a file is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Old content of all files of one ChangeSet.
+/// T9: how long to wait for the lock of a file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum old content of all files of one ChangeSet.
 const MAX_OLD_BYTES: u64 = 512 * 1024 * 1024;
-/// Old content of one file.
+/// Maximum old content of one file.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Applies ChangeSets to one workspace. Cheap to clone.
@@ -48,85 +48,90 @@ pub struct Applier {
     ws: Workspace,
     locks: Arc<OwnedFd>,
     journals: Arc<OwnedFd>,
-    manner: Manner,
+    lock_options: LockOptions,
 }
 
-/// A lock that somebody held for more than 30 s; for the log.
+/// A lock that another process held for more than 30 s; for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Overdue {
+pub struct OverdueLock {
     /// The file.
     pub path: ScopedPath,
-    /// Who held it.
-    pub holder: Holder,
+    /// The process that held it.
+    pub holder: LockHolder,
 }
 
-/// What happened to one file.
+/// The applied change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedFile {
-    /// Where it is now, or was.
+    /// Its path now; for a deleted file its last path.
     pub path: ScopedPath,
     /// `None` for a new file.
     pub before_hash: Option<Digest>,
-    /// `None` for one that went.
+    /// `None` for a deleted file.
     pub after_hash: Option<Digest>,
 }
 
 /// A ChangeSet that was applied.
 #[derive(Debug)]
 pub struct Applied {
-    /// File by file, in the order of the ChangeSet.
+    /// In the order of the ChangeSet.
     pub files: Vec<AppliedFile>,
-    /// How often the disk was waited for.
+    /// Number of fsync calls.
     pub syncs: u32,
 }
 
-/// Checked and locked: everything is still as proposed, and nobody else who keeps to the locks can change it.
+/// Checked and locked: the files are still as proposed, and no other process that honours the locks can change them.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedChange {
     applier: Applier,
     changes: ChangeSet,
-    items: Vec<Item>,
-    back: Option<ChangeSet>,
-    overdue: Vec<Overdue>,
+    items: Vec<PreparedFile>,
+    reverse: Option<ChangeSet>,
+    overdue: Vec<OverdueLock>,
 }
 
 impl Applier {
-    /// `locks` and `journals` are folders outside every workspace, for the owner only; all processes that work on the
-    /// same state share them, whatever their projects.
+    /// `locks` and `journals` are directories outside every workspace, accessible only to the owner. All processes that use
+    /// the same state directory share them, also for different projects.
     #[must_use]
     pub fn new(ws: Workspace, locks: OwnedFd, journals: OwnedFd) -> Self {
-        let manner = Manner { owner: ws.identity(), patience: PATIENCE, overdue: OVERDUE, worker: false };
-        Self { ws, locks: Arc::new(locks), journals: Arc::new(journals), manner }
+        let lock_options = LockOptions {
+            owner: ws.identity(),
+            lock_timeout: LOCK_TIMEOUT,
+            overdue: OVERDUE_AFTER,
+            worker: false,
+        };
+        Self { ws, locks: Arc::new(locks), journals: Arc::new(journals), lock_options }
     }
 
-    /// How long a file that somebody holds is waited for, instead of 5 s.
+    /// How long to wait for a locked file; 5 s by default.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.manner.patience = patience;
+    pub fn lock_timeout(mut self, lock_timeout: Duration) -> Self {
+        self.lock_options.lock_timeout = lock_timeout;
         self
     }
 
-    /// When a holder is overdue, instead of after 30 s.
+    /// After which time a lock holder is overdue; 30 s by default.
     #[must_use]
     pub fn overdue_after(mut self, held: Duration) -> Self {
-        self.manner.overdue = held;
+        self.lock_options.overdue = held;
         self
     }
 
-    /// This process lives for one call: whoever waits for a file that it holds for too long may end it.
+    /// Declares that this process serves one call only: a process that waits for an overdue lock may kill it.
     #[must_use]
-    pub fn in_a_worker(mut self) -> Self {
-        self.manner.worker = true;
+    pub fn as_worker(mut self) -> Self {
+        self.lock_options.worker = true;
         self
     }
 
-    /// Locks the files and makes checks 4 to 8. Nothing is changed.
-    pub fn prepare(&self, changes: &ChangeSet) -> Result<Prepared, ApplyFault> {
-        self.ws.refuse_settings_in(changes)?;
+    /// Locks the files and makes checks 4 to 8. Changes nothing.
+    pub fn prepare(&self, changes: &ChangeSet) -> Result<PreparedChange, ApplyError> {
+        self.ws.deny_repository_settings_in(changes)?;
         let mut overdue = Vec::new();
         let mut locks = self.lock_all(changes, &mut overdue)?;
         let mut items = Vec::new();
-        let mut backs = Some(Vec::new());
+        let mut reverses = Some(Vec::new());
         let mut old_bytes = 0;
         for change in changes.files() {
             let item = self.check(change, &mut locks)?;
@@ -134,146 +139,155 @@ impl Applier {
             old_bytes += base.len() as u64;
             if old_bytes > MAX_OLD_BYTES {
                 let (size, cap) = (old_bytes, MAX_OLD_BYTES);
-                return Err(FileFault::TooLarge { path: shown(&change.path().to_string()), size, cap }.into());
+                return Err(FileError::TooLarge {
+                    path: display_path(&change.path().to_string()),
+                    size,
+                    cap,
+                }
+                .into());
             }
-            let target = item.to.as_ref().map_or(&item.seat, |(seat, _)| seat);
-            let folders = u32::try_from(target.missing.len()).unwrap_or(0);
-            let made = item.old.as_ref().map_or(0o644, |old| old.facts.st_mode & 0o7777);
-            // Permission bits may have changed since; the way back leads to those of now.
-            let back = refreshed(change, &item)?.reverse(base, folders, made)?;
-            if let Some(backs) = &mut backs {
-                backs.push(back);
+            let target = item.to.as_ref().map_or(&item.target, |(target, _)| target);
+            let dirs = u32::try_from(target.missing.len()).unwrap_or(0);
+            let made = item.old.as_ref().map_or(0o644, |old| old.stat.st_mode & 0o7777);
+            // Permission bits may have changed since the proposal; the reverse change restores the current ones.
+            let reverse = with_current_mode(change, &item)?.reverse(base, dirs, made)?;
+            if let Some(reverses) = &mut reverses {
+                reverses.push(reverse);
             }
             items.push(item);
         }
-        // Too large to keep is no reason not to apply; the caller sees that there is no way back.
-        let back = backs.and_then(|backs| ChangeSet::back(backs).ok());
-        Ok(Prepared { applier: self.clone(), changes: changes.clone(), items, back, overdue })
+        // Old content too large to keep does not prevent the change; the caller sees that there is no reverse change.
+        let reverse = reverses.and_then(|reverses| ChangeSet::rollback(reverses).ok());
+        Ok(PreparedChange { applier: self.clone(), changes: changes.clone(), items, reverse, overdue })
     }
 
-    /// Both steps at once, for callers that record nothing in between.
-    pub fn apply(&self, changes: &ChangeSet) -> Result<(Applied, Option<ChangeSet>), ApplyFault> {
+    /// Prepares and commits, for callers that record nothing in between.
+    pub fn apply(&self, changes: &ChangeSet) -> Result<(Applied, Option<ChangeSet>), ApplyError> {
         let prepared = self.prepare(changes)?;
-        let back = prepared.back.clone();
-        Ok((prepared.commit("")?, back))
+        let reverse = prepared.reverse.clone();
+        Ok((prepared.commit("")?, reverse))
     }
 
-    /// Takes the lock of every name, always in the same order, so that two batches never wait for each other.
+    /// Locks every path, always in the same order, so that two change sets never deadlock.
     fn lock_all(
         &self,
         changes: &ChangeSet,
-        overdue: &mut Vec<Overdue>,
-    ) -> Result<Vec<(LockKey, FileLock)>, ApplyFault> {
+        overdue: &mut Vec<OverdueLock>,
+    ) -> Result<Vec<(LockKey, FileLock)>, ApplyError> {
         let mut keys = Vec::new();
         for change in changes.files() {
             for path in paths(change) {
-                keys.push((Seat::find(&self.ws, path)?.key(), path));
+                keys.push((TargetEntry::find(&self.ws, path)?.key(), path));
             }
         }
         keys.sort();
         keys.dedup_by(|a, b| a.0 == b.0);
         let mut locks = Vec::new();
         for (key, path) in keys {
-            match FileLock::acquire(&self.locks, &key, &self.manner) {
+            match FileLock::acquire(&self.locks, &key, &self.lock_options) {
                 Ok((lock, late)) => {
-                    overdue.extend(late.map(|holder| Overdue { path: path.clone(), holder }));
-                    self.sweep(&lock);
+                    overdue.extend(late.map(|holder| OverdueLock { path: path.clone(), holder }));
+                    self.remove_leftover(&lock);
                     locks.push((key, lock));
                 }
-                Err(NoLock::Busy(Holder { process, held, ended })) => {
-                    let late = match (held > self.manner.overdue, ended) {
-                        (_, true) => ", ended by us",
-                        (true, false) => ", past its time",
+                Err(LockError::Busy(LockHolder { process, held, ended })) => {
+                    let late = match (held > self.lock_options.overdue, ended) {
+                        (_, true) => ", now killed",
+                        (true, false) => ", overdue",
                         (false, false) => "",
                     };
                     let holder = format!("process {process}{late}");
-                    return Err(ApplyFault::Busy { path: shown(&path.to_string()), holder, held });
+                    return Err(ApplyError::Busy { path: display_path(&path.to_string()), holder, held });
                 }
-                Err(NoLock::Io(errno)) => return Err(ApplyFault::io(path, "locking it", errno)),
+                Err(LockError::Io(errno)) => return Err(ApplyError::io(path, "locking it", errno)),
             }
         }
         Ok(locks)
     }
 
-    fn check(&self, change: &FileChange, locks: &mut Vec<(LockKey, FileLock)>) -> Result<Item, ApplyFault> {
-        // Again, now that it is locked: the folder may have been another one.
-        let mut seated = |path: &ScopedPath| -> Result<(Seat, FileLock), ApplyFault> {
-            let seat = Seat::find(&self.ws, path)?;
-            let key = seat.key();
+    fn check(
+        &self,
+        change: &FileChange,
+        locks: &mut Vec<(LockKey, FileLock)>,
+    ) -> Result<PreparedFile, ApplyError> {
+        // Resolved again under the lock: the directory may have been replaced meanwhile.
+        let mut locked_target = |path: &ScopedPath| -> Result<(TargetEntry, FileLock), ApplyError> {
+            let target = TargetEntry::find(&self.ws, path)?;
+            let key = target.key();
             let at = locks.iter().position(|(own, _)| *own == key);
             match at {
-                Some(at) => Ok((seat, locks.swap_remove(at).1)),
-                None => Err(FileFault::Moving { path: shown(&path.to_string()) }.into()),
+                Some(at) => Ok((target, locks.swap_remove(at).1)),
+                None => Err(FileError::Unstable { path: display_path(&path.to_string()) }.into()),
             }
         };
-        let (seat, lock) = seated(change.path())?;
-        let old = seat.old(&self.ws, MAX_FILE_BYTES)?;
+        let (target, lock) = locked_target(change.path())?;
+        let old = target.open_old(&self.ws, MAX_FILE_BYTES)?;
         let (expected, now) = (change.before().map(|before| before.hash), old.as_ref().map(|old| old.hash));
         if expected != now {
-            return Err(ApplyFault::stale(change.path(), expected, now));
+            return Err(ApplyError::stale(change.path(), expected, now));
         }
         let to = match change.after().filter(|after| after.path != *change.path()) {
             Some(after) => {
-                let (seat, lock) = seated(&after.path)?;
-                if let Some(there) = seat.old(&self.ws, MAX_FILE_BYTES)? {
-                    return Err(ApplyFault::stale(&after.path, None, Some(there.hash)));
+                let (target, lock) = locked_target(&after.path)?;
+                if let Some(there) = target.open_old(&self.ws, MAX_FILE_BYTES)? {
+                    return Err(ApplyError::stale(&after.path, None, Some(there.hash)));
                 }
-                Some((seat, lock))
+                Some((target, lock))
             }
             None => None,
         };
-        Ok(Item { change: change.clone(), seat, lock, to, old, staged: None })
+        Ok(PreparedFile { change: change.clone(), target, lock, to, old, staged: None })
     }
 
-    /// Removes so many folders above a path, as far as they are empty.
-    fn prune(&self, path: &ScopedPath, folders: u32) {
-        let place = self.ws.scope().place(path);
-        let mut folder = place.rsplit_once('/').map_or("", |(folder, _)| folder);
-        for _ in 0..folders {
-            let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
-            let Ok(handle) = self.ws.root().open_folder(above) else { return };
+    /// Removes up to `dirs` directories above a path, as long as they are empty.
+    fn remove_empty_dirs(&self, path: &ScopedPath, dirs: u32) {
+        let rel_path = self.ws.scope().rel_path(path);
+        let mut dir = rel_path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        for _ in 0..dirs {
+            let (above, name) = dir.rsplit_once('/').unwrap_or(("", dir));
+            let Ok(handle) = self.ws.root().open_dir(above) else { return };
             if name.is_empty() || rustix::fs::unlinkat(&handle, name, AtFlags::REMOVEDIR).is_err() {
                 return;
             }
-            folder = above;
+            dir = above;
         }
     }
 }
 
-impl Prepared {
-    /// What undoes it; to be kept with the record of what is about to happen. `None` when the old content is too large.
+impl PreparedChange {
+    /// The reverse change, to be stored with the record of what is about to happen. `None` when the old content is too large.
     #[must_use]
     pub fn reverse(&self) -> Option<&ChangeSet> {
-        self.back.as_ref()
+        self.reverse.as_ref()
     }
 
-    /// Locks that were held for too long; for the log.
+    /// Locks that were overdue; for the log.
     #[must_use]
-    pub fn overdue(&self) -> &[Overdue] {
+    pub fn overdue(&self) -> &[OverdueLock] {
         &self.overdue
     }
 
-    /// Makes the change. `tag` names it in the journal, so that a start after a crash can say what was settled.
-    pub fn commit(mut self, tag: &str) -> Result<Applied, ApplyFault> {
-        let mut syncs = Syncs::default();
-        let together = self.items.len() > 1 || self.items.iter().any(Item::takes_two_steps);
+    /// Applies the change. `tag` names it in the journal, so that recovery after a crash can report it.
+    pub fn commit(mut self, tag: &str) -> Result<Applied, ApplyError> {
+        let mut syncs = PendingSyncs::default();
+        let journaled = self.items.len() > 1 || self.items.iter().any(PreparedFile::takes_two_steps);
         if let Err(fault) = self.items.iter_mut().try_for_each(|item| item.stage(&mut syncs)) {
-            self.unmake_folders();
+            self.remove_created_dirs();
             return Err(fault);
         }
-        let unknown = |why: &dyn std::fmt::Display| ApplyFault::Unknown { why: why.to_string() };
-        if together {
+        let unknown = |why: &dyn std::fmt::Display| ApplyError::Unknown { why: why.to_string() };
+        if journaled {
             self.commit_journaled(tag, &mut syncs)?;
         } else {
             for item in &mut self.items {
-                item.place(&mut syncs)?;
+                item.commit(&mut syncs)?;
             }
-            syncs.folders().map_err(|errno| unknown(&errno))?;
+            syncs.sync_dirs().map_err(|errno| unknown(&errno))?;
         }
         for item in &self.items {
-            self.applier.prune(item.change.path(), item.change.folders());
+            self.applier.remove_empty_dirs(item.change.path(), item.change.empty_dirs());
         }
-        let file = |item: &Item| {
+        let file = |item: &PreparedFile| {
             let after = item.change.after();
             AppliedFile {
                 path: after.map_or(item.change.path(), |after| &after.path).clone(),
@@ -284,62 +298,66 @@ impl Prepared {
         Ok(Applied { files: self.items.iter().map(file).collect(), syncs: syncs.count })
     }
 
-    /// Nothing was changed, so the folders that were made for it go again.
-    fn unmake_folders(&mut self) {
-        // Temporary files first: they keep their folders from being empty.
+    /// Removes the directories that were created for a change that was not applied.
+    fn remove_created_dirs(&mut self) {
+        // Temporary files first: their directories must be empty.
         self.items.clear();
-        for back in self.back.iter().flat_map(ChangeSet::files) {
-            self.applier.prune(back.path(), back.folders());
+        for reverse in self.reverse.iter().flat_map(ChangeSet::files) {
+            self.applier.remove_empty_dirs(reverse.path(), reverse.empty_dirs());
         }
     }
 
-    fn commit_journaled(&mut self, tag: &str, syncs: &mut Syncs) -> Result<(), ApplyFault> {
-        let entry = |way, changes| Entry { tag: tag.to_owned(), way, changes };
-        let redo = entry(Way::Redo, self.changes.clone());
-        let mut journal = Journal::write(&self.applier.journals, &self.applier.manner.owner, &redo, syncs)
-            .map_err(|errno| {
-                let path = self.items.first().map(|item| item.change.path());
-                path.map_or_else(
-                    || ApplyFault::Unknown { why: errno.to_string() },
-                    |path| ApplyFault::io(path, "writing the journal", errno),
-                )
-            })?;
+    fn commit_journaled(&mut self, tag: &str, syncs: &mut PendingSyncs) -> Result<(), ApplyError> {
+        let entry = |direction, changes| JournalEntry { tag: tag.to_owned(), direction, changes };
+        let redo = entry(RecoveryDirection::Redo, self.changes.clone());
+        let mut journal =
+            ApplyJournal::write(&self.applier.journals, &self.applier.lock_options.owner, &redo, syncs)
+                .map_err(|errno| {
+                    let path = self.items.first().map(|item| item.change.path());
+                    path.map_or_else(
+                        || ApplyError::Unknown { why: errno.to_string() },
+                        |path| ApplyError::io(path, "writing the journal", errno),
+                    )
+                })?;
         let mut done = Vec::new();
         let placed = self.items.iter_mut().try_for_each(|item| {
-            item.place(syncs)?;
+            item.commit(syncs)?;
             done.push(item.change.after().map_or(item.change.path(), |after| &after.path).clone());
             Ok(())
         });
         let Err(fault) = placed else {
-            // Whatever is not synced now, the journal is: the next start sees to it.
-            syncs.folders().map_err(|errno: Errno| ApplyFault::Unknown { why: errno.to_string() })?;
+            // If this sync fails, the journal is durable: the next start completes the change.
+            syncs.sync_dirs().map_err(|errno: Errno| ApplyError::Unknown { why: errno.to_string() })?;
             journal.remove();
             return Ok(());
         };
-        // Something stood in the way after all: what is done goes back, and the journal says so first.
-        let unknown = |why: String| ApplyFault::Unknown { why: format!("{fault}; then {why}") };
-        let back = self.back.as_ref().ok_or_else(|| unknown("there is no way back".to_owned()))?;
-        let back = back.only(|change| done.contains(change.path()));
+        // A file could not be changed: the journal is switched to undo first, then the completed files are restored.
+        let unknown = |why: String| ApplyError::Unknown { why: format!("{fault}; then {why}") };
+        let reverse = self
+            .reverse
+            .as_ref()
+            .ok_or_else(|| unknown("the old content was too large to keep".to_owned()))?;
+        let reverse = reverse.filter(|change| done.contains(change.path()));
         journal
-            .replace(&entry(Way::Undo, back.clone()), syncs)
+            .replace(&entry(RecoveryDirection::Undo, reverse.clone()), syncs)
             .map_err(|errno| unknown(errno.to_string()))?;
-        // The way back takes the locks itself, and folders that were made go with the rest.
-        self.unmake_folders();
-        match self.applier.settle(&back) {
+        // The reverse change takes the locks itself; directories created for the change are removed with it.
+        self.remove_created_dirs();
+        match self.applier.complete(&reverse) {
             Ok(left) if left.is_empty() => {
                 journal.remove();
                 Err(fault)
             }
-            Ok(left) => Err(unknown(format!("`{}` is in the way", left.join("`, `")))),
+            Ok(left) => Err(unknown(format!("`{}` was changed by another program", left.join("`, `")))),
             Err(again) => Err(unknown(again.to_string())),
         }
     }
 }
 
-/// The change with the permission bits that the file has now.
-fn refreshed(change: &FileChange, item: &Item) -> Result<FileChange, ApplyFault> {
+/// The change with the file's current permission bits.
+fn with_current_mode(change: &FileChange, item: &PreparedFile) -> Result<FileChange, ApplyError> {
     let (Some(before), Some(old)) = (change.before(), &item.old) else { return Ok(change.clone()) };
-    let now = vambrace_core::change::Facts { mode: old.facts.st_mode & 0o7777, ..*before };
+    let now = vambrace_core::change::BaseFile { mode: old.stat.st_mode & 0o7777, ..*before };
     Ok(match change.after() {
         Some(after) => FileChange::modify(change.path().clone(), now, after.clone())?,
         None => FileChange::delete(change.path().clone(), now)?,
@@ -351,8 +369,8 @@ fn paths(change: &FileChange) -> impl Iterator<Item = &ScopedPath> {
     std::iter::once(change.path()).chain(to)
 }
 
-/// Opens a folder for [`Applier::new`], made for its owner only when it is missing.
-pub fn state_folder(parent: impl AsFd, name: &str) -> std::io::Result<OwnedFd> {
+/// Opens a directory for [`Applier::new`]; creates it with mode 0700 if it is missing.
+pub fn open_state_dir(parent: impl AsFd, name: &str) -> std::io::Result<OwnedFd> {
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno.into()),

@@ -1,5 +1,5 @@
-//! The entries of an open folder, straight from the kernel: name, kind and inode without one more system call
-//! per entry. Names are bytes; whoever cannot take one that is not UTF-8 decides so itself.
+//! The entries of an open directory from `getdents64`: name, kind and inode without a further system call per entry.
+//! Names are bytes; callers decide what to do with names that are not UTF-8.
 
 use std::ffi::CStr;
 use std::ops::ControlFlow;
@@ -10,10 +10,10 @@ use rustix::io::{Errno, Result};
 
 use crate::handle::file_type;
 
-/// Enough for some three hundred entries at once.
+/// Holds about 300 entries per system call.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Memory that is used again for every folder of a walk.
+/// A buffer that is reused for every directory of a walk.
 #[derive(Debug)]
 pub(crate) struct EntryBuffer(Vec<u8>);
 
@@ -22,18 +22,18 @@ impl EntryBuffer {
         Self(Vec::with_capacity(BUFFER_BYTES))
     }
 
-    /// Calls `visit` for every entry but `.` and `..`, until it breaks.
-    pub(crate) fn each(
+    /// Calls `visit` for every entry except `.` and `..`, until it breaks.
+    pub(crate) fn for_each(
         &mut self,
-        folder: BorrowedFd<'_>,
+        dir: BorrowedFd<'_>,
         mut visit: impl FnMut(&CStr, FileType, u64) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut entries = RawDir::new(folder, self.0.spare_capacity_mut());
+        let mut entries = RawDir::new(dir, self.0.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(Errno::INTR) => continue,
-                // The folder itself was removed meanwhile.
+                // The directory itself was removed meanwhile.
                 Err(Errno::NOENT) => return Ok(()),
                 Err(errno) => return Err(errno),
             };
@@ -42,7 +42,7 @@ impl EntryBuffer {
                 continue;
             }
             let kind = match entry.file_type() {
-                FileType::Unknown => match kind_of(folder, name) {
+                FileType::Unknown => match kind_of(dir, name) {
                     Ok(kind) => kind,
                     Err(_) => continue,
                 },
@@ -56,8 +56,8 @@ impl EntryBuffer {
     }
 }
 
-/// For file systems that do not say what an entry is.
-fn kind_of(folder: BorrowedFd<'_>, name: &CStr) -> Result<FileType> {
+/// For file systems that do not report `d_type`.
+fn kind_of(dir: BorrowedFd<'_>, name: &CStr) -> Result<FileType> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    Ok(file_type(&rustix::fs::statat(folder, name, flags)?))
+    Ok(file_type(&rustix::fs::statat(dir, name, flags)?))
 }

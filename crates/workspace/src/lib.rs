@@ -1,23 +1,24 @@
-//! The project's files seen through directory handles. What an agent asks for is words; here the words become
-//! an open file or a refusal, and nothing between the two can be swapped: every open starts at the handle of
-//! the project root and goes through the kernel's own `openat2` rules (beneath the root, no links, one mount).
+//! The project's files, accessed through directory handles. A path from an agent becomes an open file or a denial, and
+//! nothing can be swapped in between: every open starts at the handle of the project root and goes through `openat2` with
+//! the kernel's own rules (beneath the root, no symlinks, one mount).
 //!
-//! **Invariants.** No path is checked as a string and opened later. Links are followed by re-spelling the
-//! path without them, and the re-spelled path is opened with links forbidden. Blocked names are not read,
-//! listed, searched, counted or suggested. A file with names we cannot account for is not read.
+//! **Invariants.** No path is checked as a string and opened later. Symlinks are followed by rewriting the path without
+//! them; the rewritten path is opened with symlinks forbidden. Blocked names are not read, listed, searched, counted or
+//! suggested. A file with hard links that are not all in scope is not read.
 //!
-//! Changing happens in two steps: Loom (`draft_*`) makes a ChangeSet and writes nothing; an `Applier` applies one and
-//! nothing else.
+//! A change has two steps: the edit engine (`Workspace::draft_*`) makes a ChangeSet and writes nothing; an `Applier`
+//! applies it and does nothing else.
 //!
-//! Deliberately absent: decisions of policy, proposals and approvals, encoding for the wire.
+//! Deliberately absent: policy decisions, proposals and approvals, wire encoding.
 
 mod apply;
-mod census;
+mod edit;
 mod entries;
-mod fault;
+mod error;
 mod handle;
+mod hard_links;
 mod list;
-mod loom;
+mod path_filter;
 mod read;
 mod repository;
 mod resolve;
@@ -25,27 +26,27 @@ mod scope;
 mod search;
 mod suggest;
 mod text;
-mod visible;
 mod workspace;
 
 pub use apply::{
-    Applied, AppliedFile, Applier, ApplyFault, Holder, Outcome, Overdue, Prepared, Recovered, State,
-    state_folder,
+    Applied, AppliedFile, Applier, ApplyError, ChangeSetState, LockHolder, OverdueLock, PreparedChange,
+    Recovered, RecoveryOutcome, open_state_dir,
 };
-pub use fault::{FileFault, OpenError};
+pub use edit::{
+    Draft, DraftNote, EditError, EditLimits, EditOperation, EditRequest, FindSecretSpans, MatchLine,
+    MatchMode, NearMatch, ParseReport, SECRET_CONTEXT_BYTES, WriteMode,
+};
+pub use error::{FileError, OpenError};
 pub use handle::Volume;
-pub use list::{EntryKind, ListEntry, ListRequest, Listing};
-pub use loom::{
-    Draft, EditRequest, LoomFault, LoomLimits, MatchMode, Near, Note, Operation, ParseReport, Place,
-    SECRET_REACH, Secrets, WriteMode,
-};
+pub use list::{DirectoryListing, ListEntry, ListEntryKind, ListRequest};
+pub use path_filter::PathFilter;
 pub use read::{Content, FileRead, LineRange, ReadRequest};
-pub use resolve::{Kind, Resolved};
+pub use resolve::{Resolved, ResolvedKind};
 pub use scope::{DEFAULT_SHARED_PATHS, Isolation, ScopeRules};
 pub use search::{
-    Armour, Detail, FileCount, LineMatch, SearchFault, SearchMode, SearchRequest, SearchResult, SecretFinder,
+    FileCount, LineMatch, PemContext, SearchDetail, SearchError, SearchMode, SearchRequest, SearchResult,
+    SecretFinder,
 };
 pub use text::{Bom, Eol, Indent};
 pub use vambrace_core::diff;
-pub use visible::Visible;
 pub use workspace::Workspace;

@@ -1,8 +1,8 @@
-//! Reading a file: lines, hash and facts from one pass over one open handle, so that the hash is the hash of
-//! what was read. The common case, a few kilobytes, is one open, one look, one read, one look.
+//! Reads a file: lines, hash and metadata from one pass over one open handle, so the hash is the hash of what was read.
+//! A file of a few kilobytes costs one open, one fstat, one read, one fstat.
 //!
-//! Who reads a part of a file gets no part of a secret: what tells a secret may stand outside of the part, so secrets are
-//! looked for around it too.
+//! A partial read never returns part of a secret. The text that identifies a secret may be outside the returned part, so
+//! secrets are detected around it too.
 
 use std::io::ErrorKind;
 
@@ -11,28 +11,28 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use vambrace_core::path::ScopedPath;
 
-use crate::census::unmoved;
-use crate::fault::{FileFault, shown};
-use crate::resolve::{Kind, Resolved};
-use crate::search::{SecretFinder, Shade, Source};
+use crate::error::{FileError, display_path};
+use crate::hard_links::links_unchanged;
+use crate::path_filter::PathFilter;
+use crate::resolve::{Resolved, ResolvedKind};
+use crate::search::{FileSecrets, SecretFinder, SecretText};
 use crate::text::{Bom, Eol, EolCount, Indent, has_magic, indent_of, looks_binary};
-use crate::visible::Visible;
 use crate::workspace::Workspace;
 
-mod pick;
-mod pieces;
+mod chunks;
+mod line_picker;
 
-use pick::{LinePicker, Picked};
-use pieces::Pieces;
+use chunks::FileChunks;
+use line_picker::{LinePicker, PickedLines};
 
-/// Lines given when no end is asked for.
+/// Lines returned when `end_line` is not given.
 const DEFAULT_LINES: u64 = 200;
-/// Nothing larger is hashed.
+/// Larger files are not read at all, since the hash needs the whole file.
 const MAX_FILE_BYTES: u64 = 100 * 1024 * 1024;
-/// How much of the start decides whether a file is text.
-const HEAD_BYTES: usize = 8 * 1024;
-/// How often a file that changes meanwhile is read again.
-const ATTEMPTS: usize = 4;
+/// Leading bytes that decide whether a file is text.
+const SNIFF_BYTES: usize = 8 * 1024;
+/// Attempts to read a file that changes during the read.
+const MAX_ATTEMPTS: usize = 4;
 
 /// What to read of a file.
 #[derive(Debug, Clone)]
@@ -41,15 +41,15 @@ pub struct ReadRequest {
     pub start_line: Option<u64>,
     /// Inclusive; 200 lines when left out.
     pub end_line: Option<u64>,
-    /// Bytes of content wanted at most.
+    /// Maximum bytes of content.
     pub max_bytes: usize,
-    /// What `max_bytes` is clamped to, and the largest binary file given.
+    /// Upper bound of `max_bytes`, and the maximum size of a binary file.
     pub hard_cap: usize,
-    /// Extensions, in lower case, of binary files that are given.
+    /// Extensions, in lower case, of binary files that may be read.
     pub allow_binary: Vec<String>,
-    /// Where every other name of the file must lie; anywhere in scope when left out.
-    pub kin: Option<Visible>,
-    /// Finds secrets, where not all of the file is given: they are shown as their marks. Whoever gets all of it finds them there.
+    /// Which paths the other hard links of the file may have; anywhere in scope when left out.
+    pub hard_link_filter: Option<PathFilter>,
+    /// Finds secrets when only part of the file is returned; placeholders replace them. A whole file is redacted by the caller.
     pub secrets: Option<SecretFinder>,
 }
 
@@ -62,13 +62,13 @@ impl Default for ReadRequest {
             max_bytes: 32_000,
             hard_cap: 131_072,
             allow_binary: allow.map(str::to_owned).to_vec(),
-            kin: None,
+            hard_link_filter: None,
             secrets: None,
         }
     }
 }
 
-/// What was in it.
+/// Content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Text without its byte order mark.
@@ -88,31 +88,31 @@ impl Content {
     }
 }
 
-/// Lines, both inclusive, from 1; empty when the end is before the start.
+/// A line range, both ends inclusive, from 1; empty when the end is before the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineRange {
-    /// The first line given.
+    /// The first line returned.
     pub start_line: u64,
-    /// The last line given, perhaps cut.
+    /// The last line returned, possibly truncated.
     pub end_line: u64,
 }
 
-/// A file, read.
+/// The result of a read.
 #[derive(Debug, Clone)]
 pub struct FileRead {
-    /// Its one spelling.
+    /// The canonical path.
     pub path: ScopedPath,
-    /// The lines asked for.
+    /// The requested lines.
     pub content: Content,
-    /// Of the whole file, in bytes.
+    /// Size of the whole file, in bytes.
     pub size: u64,
-    /// What was returned.
+    /// The lines in `content`.
     pub returned_range: LineRange,
     /// Lines of the whole file.
     pub total_lines: u64,
     /// `sha256:` and the hash of the whole file.
     pub base_hash: String,
-    /// Whether the byte cap cut something, or the file goes on past the default end.
+    /// Whether the byte limit cut something, or the file continues past the default end.
     pub truncated: bool,
     /// Line endings of the whole file.
     pub eol: Eol,
@@ -120,81 +120,82 @@ pub struct FileRead {
     pub bom: Option<Bom>,
     /// Its indentation.
     pub indent: Indent,
-    /// Secrets that are shown as their marks.
+    /// Number of secrets replaced by placeholders.
     pub masked: u32,
 }
 
 impl Workspace {
     /// Reads lines of a text file, or the whole of an allowed binary one.
-    pub fn read(&self, path: &ScopedPath, want: &ReadRequest) -> Result<FileRead, FileFault> {
-        self.read_open(&self.resolve(path)?, want)
+    pub fn read(&self, path: &ScopedPath, request: &ReadRequest) -> Result<FileRead, FileError> {
+        self.read_open(&self.resolve(path)?, request)
     }
 
-    /// Reads a file that was opened before: what its name means by now does not matter.
-    pub fn read_open(&self, file: &Resolved, want: &ReadRequest) -> Result<FileRead, FileFault> {
+    /// Reads a file that is already open; what its path names by now does not matter.
+    pub fn read_open(&self, file: &Resolved, request: &ReadRequest) -> Result<FileRead, FileError> {
         let path = &file.path;
-        let start = want.start_line.unwrap_or(1);
-        let end = want.end_line.unwrap_or(start.saturating_add(DEFAULT_LINES - 1));
+        let start = request.start_line.unwrap_or(1);
+        let end = request.end_line.unwrap_or(start.saturating_add(DEFAULT_LINES - 1));
         if start == 0 || end < start {
-            let why =
-                format!("lines count from 1 and `end_line` is not before `start_line`; got {start} to {end}");
-            return Err(FileFault::BadRequest { why });
+            let why = format!(
+                "lines count from 1 and `end_line` must not be before `start_line`; got {start} to {end}"
+            );
+            return Err(FileError::BadRequest { why });
         }
-        if file.kind == Kind::Folder {
-            return Err(FileFault::NotAFile { path: shown(&path.to_string()), what: "a folder" });
+        if file.kind == ResolvedKind::Directory {
+            return Err(FileError::NotAFile { path: display_path(&path.to_string()), what: "a directory" });
         }
-        self.check_names(file, want.kin.as_ref())?;
-        let pass = Pass { file, want, range: LineRange { start_line: start, end_line: end } };
-        let fault = |errno| FileFault::from_errno(errno, &path.to_string());
-        let mut before = file.facts;
+        self.check_hard_links(file, request.hard_link_filter.as_ref())?;
+        let pass = ReadPass { file, request, range: LineRange { start_line: start, end_line: end } };
+        let fault = |errno| FileError::from_errno(errno, &path.to_string());
+        let mut before = file.stat;
         for attempt in 1.. {
             let read = pass.run(&before);
             let after = rustix::fs::fstat(file.handle()).map_err(fault)?;
-            if attempt == ATTEMPTS || unchanged(&before, &after) {
+            if attempt == MAX_ATTEMPTS || unchanged(&before, &after) {
                 return read;
             }
             before = after;
         }
-        Err(FileFault::Moving { path: shown(&path.to_string()) })
+        Err(FileError::Unstable { path: display_path(&path.to_string()) })
     }
 }
 
 fn unchanged(before: &Stat, after: &Stat) -> bool {
-    unmoved(before, after)
+    links_unchanged(before, after)
         && (before.st_size, before.st_mtime, before.st_mtime_nsec)
             == (after.st_size, after.st_mtime, after.st_mtime_nsec)
 }
 
 /// One pass over an open file.
-struct Pass<'a> {
+struct ReadPass<'a> {
     file: &'a Resolved,
-    want: &'a ReadRequest,
+    request: &'a ReadRequest,
     range: LineRange,
 }
 
-impl Pass<'_> {
-    fn run(&self, facts: &Stat) -> Result<FileRead, FileFault> {
-        let size = u64::try_from(facts.st_size).unwrap_or(0);
+impl ReadPass<'_> {
+    fn run(&self, stat: &Stat) -> Result<FileRead, FileError> {
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
         self.check_size(size, MAX_FILE_BYTES)?;
-        let mut pieces = Pieces::new(self.file.handle(), size);
-        let first = pieces.next().map_err(|errno| self.fault(errno))?;
-        let head = first.get(..HEAD_BYTES).unwrap_or(first);
+        let mut chunks = FileChunks::new(self.file.handle(), size);
+        let first = chunks.next().map_err(|errno| self.fault(errno))?;
+        let head = first.get(..SNIFF_BYTES).unwrap_or(first);
         let bom = Bom::of(head);
         if self.allows_binary(head) {
-            return self.binary(pieces);
+            return self.binary(chunks);
         }
         if let Some(bom @ (Bom::Utf16Le | Bom::Utf16Be)) = bom {
             let why = format!("it starts with the byte order mark of `{}`", bom.as_str());
-            return Err(FileFault::NotUtf8 { path: self.shown(), why });
+            return Err(FileError::NotUtf8 { path: self.shown(), why });
         }
         if looks_binary(head) {
-            return Err(FileFault::Binary { path: self.shown() });
+            return Err(FileError::Binary { path: self.shown() });
         }
-        self.text(pieces, bom)
+        self.text(chunks, bom)
     }
 
-    fn text(&self, mut pieces: Pieces<'_>, bom: Option<Bom>) -> Result<FileRead, FileFault> {
-        let cap = self.want.max_bytes.min(self.want.hard_cap);
+    fn text(&self, mut chunks: FileChunks<'_>, bom: Option<Bom>) -> Result<FileRead, FileError> {
+        let cap = self.request.max_bytes.min(self.request.hard_cap);
         let mut hash = Sha256::new();
         let mut eol = EolCount::default();
         let mut picker = LinePicker::new(self.range, cap);
@@ -202,43 +203,43 @@ impl Pass<'_> {
         let mut ends_line = true;
         let mut offset = 0_u64;
         loop {
-            hash.update(pieces.fresh());
-            let piece = pieces.piece();
-            let whole = match simdutf8::compat::from_utf8(piece) {
-                Ok(_) => piece,
-                Err(error) if error.error_len().is_none() && !pieces.ended() => {
-                    piece.get(..error.valid_up_to()).unwrap_or(piece)
+            hash.update(chunks.last_read());
+            let chunk = chunks.chunk();
+            let whole = match simdutf8::compat::from_utf8(chunk) {
+                Ok(_) => chunk,
+                Err(error) if error.error_len().is_none() && !chunks.ended() => {
+                    chunk.get(..error.valid_up_to()).unwrap_or(chunk)
                 }
                 Err(error) => {
                     let at = offset + error.valid_up_to() as u64;
-                    let why = format!("the byte at offset {at} does not belong there");
-                    return Err(FileFault::NotUtf8 { path: self.shown(), why });
+                    let why = format!("invalid byte at offset {at}");
+                    return Err(FileError::NotUtf8 { path: self.shown(), why });
                 }
             };
-            let marked = if offset == 0 && bom.is_some() { 3 } else { 0 };
-            let text = whole.get(marked..).unwrap_or(whole);
+            let bom_bytes = if offset == 0 && bom.is_some() { 3 } else { 0 };
+            let text = whole.get(bom_bytes..).unwrap_or(whole);
             eol.feed(text);
             picker.feed(text);
             indent.get_or_insert_with(|| indent_of(text));
             ends_line = text.last().map_or(ends_line, |byte| *byte == b'\n');
             offset += whole.len() as u64;
-            if pieces.ended() {
+            if chunks.ended() {
                 break;
             }
             self.check_size(offset, MAX_FILE_BYTES)?;
-            let kept = piece.len() - whole.len();
-            pieces.keep_last(kept);
-            pieces.next().map_err(|errno| self.fault(errno))?;
+            let kept = chunk.len() - whole.len();
+            chunks.keep_last(kept);
+            chunks.next().map_err(|errno| self.fault(errno))?;
         }
         let (newlines, eol) = eol.finish();
         let total_lines = newlines + u64::from(!ends_line);
-        let Picked { mut bytes, from, range: returned_range, cut } = picker.finish(total_lines);
+        let PickedLines { mut bytes, from, range: returned_range, cut } = picker.finish(total_lines);
         let marks = if bom.is_some() { 3 } else { 0 };
         let whole = from == 0 && bytes.len() as u64 + marks == offset;
         let masked = if whole { 0 } else { self.mask(&mut bytes, from, marks)? };
-        let more = self.want.end_line.is_none() && total_lines > returned_range.end_line;
+        let more = self.request.end_line.is_none() && total_lines > returned_range.end_line;
         let beyond = self.range.start_line > total_lines;
-        // Only whole characters were picked from text that was checked.
+        // The picker keeps whole characters of text that was validated above.
         let content = String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         Ok(FileRead {
@@ -247,7 +248,7 @@ impl Pass<'_> {
             size: offset,
             returned_range,
             total_lines,
-            base_hash: named(&hash.finalize()),
+            base_hash: sha256_text(&hash.finalize()),
             truncated: cut || (more && !beyond),
             eol,
             bom,
@@ -256,38 +257,38 @@ impl Pass<'_> {
         })
     }
 
-    /// Puts marks in place of the secrets, which may begin before this part of the text and end behind it.
-    fn mask(&self, part: &mut Vec<u8>, from: u64, skip: u64) -> Result<u32, FileFault> {
-        let Some(finder) = self.want.secrets.as_ref().filter(|_| !part.is_empty()) else { return Ok(0) };
-        let found = Shade::new(finder, Source::File(self.file.handle(), skip)).of_line(from, part);
+    /// Replaces secrets, which may begin before this part of the text and end after it, with placeholders.
+    fn mask(&self, part: &mut Vec<u8>, from: u64, skip: u64) -> Result<u32, FileError> {
+        let Some(finder) = self.request.secrets.as_ref().filter(|_| !part.is_empty()) else { return Ok(0) };
+        let found = FileSecrets::new(finder, SecretText::File(self.file.handle(), skip)).in_line(from, part);
         let secrets = found.map_err(|error| match Errno::from_io_error(&error) {
             Some(errno) => self.fault(errno),
-            None if error.kind() == ErrorKind::ResourceBusy => FileFault::Moving { path: self.shown() },
-            None => FileFault::Io { path: self.shown(), why: error.to_string() },
+            None if error.kind() == ErrorKind::ResourceBusy => FileError::Unstable { path: self.shown() },
+            None => FileError::Io { path: self.shown(), why: error.to_string() },
         })?;
         if !secrets.is_empty() {
-            *part = secrets.marked(part, 0).0;
+            *part = secrets.with_placeholders(part, 0).0;
         }
         Ok(secrets.count())
     }
 
-    fn binary(&self, mut pieces: Pieces<'_>) -> Result<FileRead, FileFault> {
+    fn binary(&self, mut chunks: FileChunks<'_>) -> Result<FileRead, FileError> {
         let mut bytes = Vec::new();
         loop {
-            bytes.extend_from_slice(pieces.piece());
-            self.check_size(bytes.len() as u64, self.want.hard_cap as u64)?;
-            if pieces.ended() {
+            bytes.extend_from_slice(chunks.chunk());
+            self.check_size(bytes.len() as u64, self.request.hard_cap as u64)?;
+            if chunks.ended() {
                 break;
             }
-            pieces.keep_last(0);
-            pieces.next().map_err(|errno| self.fault(errno))?;
+            chunks.keep_last(0);
+            chunks.next().map_err(|errno| self.fault(errno))?;
         }
         Ok(FileRead {
             path: self.file.path.clone(),
             size: bytes.len() as u64,
             returned_range: LineRange { start_line: 1, end_line: 0 },
             total_lines: 0,
-            base_hash: named(&Sha256::digest(&bytes)),
+            base_hash: sha256_text(&Sha256::digest(&bytes)),
             truncated: false,
             eol: Eol::None,
             bom: None,
@@ -301,25 +302,25 @@ impl Pass<'_> {
         let name = self.file.path.file_name().unwrap_or_default();
         let Some((_, extension)) = name.rsplit_once('.') else { return false };
         let extension = extension.to_ascii_lowercase();
-        self.want.allow_binary.contains(&extension)
+        self.request.allow_binary.contains(&extension)
             && has_magic(&extension, head)
             && (looks_binary(head) || extension == "pdf" || std::str::from_utf8(head).is_err())
     }
 
-    fn check_size(&self, size: u64, cap: u64) -> Result<(), FileFault> {
-        if size <= cap { Ok(()) } else { Err(FileFault::TooLarge { path: self.shown(), size, cap }) }
+    fn check_size(&self, size: u64, cap: u64) -> Result<(), FileError> {
+        if size <= cap { Ok(()) } else { Err(FileError::TooLarge { path: self.shown(), size, cap }) }
     }
 
-    fn fault(&self, errno: Errno) -> FileFault {
-        FileFault::from_errno(errno, &self.shown())
+    fn fault(&self, errno: Errno) -> FileError {
+        FileError::from_errno(errno, &self.shown())
     }
 
     fn shown(&self) -> String {
-        shown(&self.file.path.to_string())
+        display_path(&self.file.path.to_string())
     }
 }
 
-fn named(digest: &[u8]) -> String {
+fn sha256_text(digest: &[u8]) -> String {
     let mut text = String::with_capacity(7 + digest.len() * 2);
     text.push_str("sha256:");
     for byte in digest {

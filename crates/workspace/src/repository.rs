@@ -1,73 +1,77 @@
-//! What runs or configures a git repository is written by nobody, whatever the repository's folder is called: git takes a
-//! folder for one by what lies in it. A `.git` is a blocked name anyway.
+//! Denies writes to files that run in or configure a git repository (hooks, config), whatever the repository's directory is
+//! called: git recognises a repository by its contents. `.git` itself is a blocked name.
 
 use rustix::io::Errno;
 use vambrace_core::change::{ChangeSet, FileChange};
+use vambrace_core::git_repository::{EntryLookup, RepositoryDetector};
 use vambrace_core::path::ScopedPath;
-use vambrace_core::repository::{Repositories, Sides};
 
-use crate::fault::{FileFault, shown};
+use crate::error::{FileError, display_path};
 use crate::scope::is_at_or_below;
 use crate::workspace::Workspace;
 
 impl Workspace {
-    /// Refuses a path by what is there.
-    pub(crate) fn refuse_settings(&self, path: &ScopedPath) -> Result<(), FileFault> {
-        self.refuse_settings_among(&[path], &[path])
+    /// Denies a path that configures an existing repository.
+    pub(crate) fn deny_repository_settings(&self, path: &ScopedPath) -> Result<(), FileError> {
+        self.deny_repository_settings_among(&[path], &[path])
     }
 
-    /// Refuses a batch by what is there and what it makes.
-    pub(crate) fn refuse_settings_in(&self, changes: &ChangeSet) -> Result<(), FileFault> {
+    /// Denies a change set that configures a repository, or creates the files that make a directory one.
+    pub(crate) fn deny_repository_settings_in(&self, changes: &ChangeSet) -> Result<(), FileError> {
         let made: Vec<&ScopedPath> =
             changes.files().iter().filter_map(|change| Some(&change.after()?.path)).collect();
         let gone = changes.files().iter().map(FileChange::path);
         let all: Vec<&ScopedPath> = gone.chain(made.iter().copied()).collect();
-        self.refuse_settings_among(&all, &made)
+        self.deny_repository_settings_among(&all, &made)
     }
 
-    fn refuse_settings_among(&self, all: &[&ScopedPath], made: &[&ScopedPath]) -> Result<(), FileFault> {
-        let place = |path: &&ScopedPath| self.scope().place(path);
-        let tree = Tree { ws: self, made: made.iter().map(place).collect() };
-        let mut repositories = Repositories::default();
+    fn deny_repository_settings_among(
+        &self,
+        all: &[&ScopedPath],
+        made: &[&ScopedPath],
+    ) -> Result<(), FileError> {
+        let rel_path = |path: &&ScopedPath| self.scope().rel_path(path);
+        let tree = RepositoryTree { ws: self, made: made.iter().map(rel_path).collect() };
+        let mut repositories = RepositoryDetector::default();
         for path in all {
-            let place = place(path);
+            let rel_path = rel_path(path);
             let mut comes = |at: usize| {
-                let entry = place.get(..at).unwrap_or(&place);
-                repositories.completed_by(&tree, entry.as_bytes()) && !tree.is_there(entry)
+                let entry = rel_path.get(..at).unwrap_or(&rel_path);
+                repositories.completes_repository(&tree, entry.as_bytes()) && !tree.exists(entry)
             };
-            let ends = place.match_indices('/').map(|(at, _)| at).chain([place.len()]);
+            let ends = rel_path.match_indices('/').map(|(at, _)| at).chain([rel_path.len()]);
             let completes = made.contains(path) && ends.into_iter().any(&mut comes);
-            if completes || repositories.configured_by(&tree, place.as_bytes()) {
-                return Err(FileFault::Repository { path: shown(&path.to_string()) });
+            if completes || repositories.is_repository_setting(&tree, rel_path.as_bytes()) {
+                return Err(FileError::Repository { path: display_path(&path.to_string()) });
             }
         }
         Ok(())
     }
 }
 
-/// The project, and the places that are about to be made.
-struct Tree<'a> {
+/// The project, and the paths that the change set is about to create.
+struct RepositoryTree<'a> {
     ws: &'a Workspace,
     made: Vec<String>,
 }
 
-impl Tree<'_> {
-    fn is_there(&self, place: &str) -> bool {
-        !matches!(self.ws.root().look(place), Err(Errno::NOENT))
+impl RepositoryTree<'_> {
+    fn exists(&self, rel_path: &str) -> bool {
+        !matches!(self.ws.root().open_path(rel_path), Err(Errno::NOENT))
     }
 }
 
-impl Sides for Tree<'_> {
-    fn before(&self, folder: &[u8], name: &[u8]) -> bool {
-        self.is_there(&entry(folder, name))
+impl EntryLookup for RepositoryTree<'_> {
+    fn existed_before(&self, dir: &[u8], name: &[u8]) -> bool {
+        self.exists(&entry(dir, name))
     }
 
-    fn has(&self, folder: &[u8], name: &[u8]) -> bool {
-        let entry = entry(folder, name);
-        self.made.iter().any(|place| is_at_or_below(place, &entry)) || self.is_there(&entry)
+    fn exists_before_or_after(&self, dir: &[u8], name: &[u8]) -> bool {
+        let entry = entry(dir, name);
+        self.made.iter().any(|rel_path| is_at_or_below(rel_path, &entry)) || self.exists(&entry)
     }
 }
 
-fn entry(folder: &[u8], name: &[u8]) -> String {
-    crate::scope::join(&String::from_utf8_lossy(folder), &String::from_utf8_lossy(name))
+fn entry(dir: &[u8], name: &[u8]) -> String {
+    crate::scope::join(&String::from_utf8_lossy(dir), &String::from_utf8_lossy(name))
 }

@@ -1,6 +1,6 @@
-//! From a path to an open handle. The path is opened with links forbidden; when there is one, the path is
-//! re-spelled without it, step by step, each step judged by the scope before it is touched, and then opened
-//! with links forbidden again. So the last thing that happens is always an open that cannot be led astray.
+//! Resolves a path to an open handle. The path is opened with symlinks forbidden. If it contains one, the path is
+//! rewritten without it, component by component, each checked against the scope before it is touched, and then opened
+//! with symlinks forbidden again. The last step is always an open that cannot be redirected.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,55 +9,55 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use vambrace_core::path::ScopedPath;
 
-use crate::fault::{FileFault, shown};
-use crate::handle::{file_type, link_target, links};
-use crate::visible::Visible;
+use crate::error::{FileError, display_path};
+use crate::handle::{file_type, link_count, symlink_target};
+use crate::path_filter::PathFilter;
 use crate::workspace::Workspace;
 
-/// As many as the kernel follows.
-const MAX_LINKS: usize = 40;
-/// How often a path may turn into a link between re-spelling and opening.
-const ATTEMPTS: usize = 16;
+/// The kernel's own limit.
+const MAX_SYMLINKS: usize = 40;
+/// How often a component may become a symlink between rewriting and opening.
+const MAX_ATTEMPTS: usize = 16;
 
-/// What a path can end in.
+/// What a path can resolve to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ResolvedKind {
     /// A regular file.
     File,
-    /// A folder.
-    Folder,
+    /// A directory.
+    Directory,
 }
 
 /// A path that was opened.
 #[derive(Debug)]
 pub struct Resolved {
-    /// Its one spelling, links followed.
+    /// The canonical path, symlinks followed.
     pub path: ScopedPath,
-    /// What it is.
-    pub kind: Kind,
+    /// File or directory.
+    pub kind: ResolvedKind,
     /// In bytes.
     pub size: u64,
     /// Device number.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
-    /// Number of names.
+    /// Number of hard links.
     pub links: u64,
-    /// Last change of the content.
+    /// Modification time of the content.
     pub modified: SystemTime,
-    pub(crate) place: String,
-    pub(crate) facts: Stat,
+    pub(crate) rel_path: String,
+    pub(crate) stat: Stat,
     handle: OwnedFd,
 }
 
 impl Resolved {
-    /// The open file or folder.
+    /// The open file or directory.
     #[must_use]
     pub fn handle(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 
-    /// Gives the handle away.
+    /// Consumes this and returns the handle.
     #[must_use]
     pub fn into_handle(self) -> OwnedFd {
         self.handle
@@ -65,121 +65,125 @@ impl Resolved {
 }
 
 impl Workspace {
-    /// Refuses what whoever decided does not let be told.
-    pub(crate) fn check_visible(&self, found: &Resolved, visible: Option<&Visible>) -> Result<(), FileFault> {
-        match visible {
-            Some(visible) if !visible.admits(&found.path) => {
-                Err(FileFault::Blocked { path: shown(&found.path.to_string()) })
+    /// Denies a path that the filter does not admit.
+    pub(crate) fn check_path_filter(
+        &self,
+        found: &Resolved,
+        path_filter: Option<&PathFilter>,
+    ) -> Result<(), FileError> {
+        match path_filter {
+            Some(path_filter) if !path_filter.admits(&found.path) => {
+                Err(FileError::Blocked { path: display_path(&found.path.to_string()) })
             }
             _ => Ok(()),
         }
     }
 
-    /// Opens what a path names, following links inside the scope.
-    pub fn resolve(&self, asked: &ScopedPath) -> Result<Resolved, FileFault> {
-        let found = self.resolve_plain(asked);
+    /// Opens a path, following symlinks inside the scope.
+    pub fn resolve(&self, asked: &ScopedPath) -> Result<Resolved, FileError> {
+        let found = self.resolve_without_suggestions(asked);
         match found {
-            Err(FileFault::NotFound { path, .. }) => {
-                let near = self.near_names(&self.scope().place(asked));
-                Err(FileFault::NotFound { path, near })
+            Err(FileError::NotFound { path, .. }) => {
+                let suggestions = self.suggest_names(&self.scope().rel_path(asked));
+                Err(FileError::NotFound { path, suggestions })
             }
             found => found,
         }
     }
 
-    /// Without suggestions.
-    pub(crate) fn resolve_plain(&self, asked: &ScopedPath) -> Result<Resolved, FileFault> {
-        self.resolve_place(&self.scope().place(asked), &asked.to_string())
+    /// Like [`resolve`](Self::resolve), but a `NotFound` carries no suggestions.
+    pub(crate) fn resolve_without_suggestions(&self, asked: &ScopedPath) -> Result<Resolved, FileError> {
+        self.resolve_place(&self.scope().rel_path(asked), &asked.to_string())
     }
 
-    /// Opens a place; `asked` is what messages call it.
-    pub(crate) fn resolve_place(&self, place: &str, asked: &str) -> Result<Resolved, FileFault> {
-        self.scope().admit(place).map_err(|refusal| refusal.about(asked))?;
-        match self.root().open(place) {
-            Ok(handle) => return self.describe(place, handle, asked),
+    /// Opens a project-relative path; `asked` is the path that messages show.
+    pub(crate) fn resolve_place(&self, rel_path: &str, asked: &str) -> Result<Resolved, FileError> {
+        self.scope().admit(rel_path).map_err(|denial| denial.into_error(asked))?;
+        match self.root().open(rel_path) {
+            Ok(handle) => return self.describe(rel_path, handle, asked),
             Err(Errno::LOOP) => {}
-            Err(errno) => return Err(FileFault::from_errno(errno, asked)),
+            Err(errno) => return Err(FileError::from_errno(errno, asked)),
         }
-        for _ in 0..ATTEMPTS {
-            let straight = self.without_links(place, asked)?;
-            match self.root().open(&straight) {
-                Ok(handle) => return self.describe(&straight, handle, asked),
+        for _ in 0..MAX_ATTEMPTS {
+            let resolved = self.resolve_symlinks(rel_path, asked)?;
+            match self.root().open(&resolved) {
+                Ok(handle) => return self.describe(&resolved, handle, asked),
                 Err(Errno::LOOP) => {}
-                Err(errno) => return Err(FileFault::from_errno(errno, asked)),
+                Err(errno) => return Err(FileError::from_errno(errno, asked)),
             }
         }
-        Err(FileFault::Moving { path: shown(asked) })
+        Err(FileError::Unstable { path: display_path(asked) })
     }
 
-    /// Re-spells a place so that no name in it is a link, as far as we can see now; the result is admitted.
-    pub(crate) fn without_links(&self, place: &str, asked: &str) -> Result<String, FileFault> {
-        let fault = |errno| FileFault::from_errno(errno, asked);
-        let outside = || FileFault::OutOfScope { path: shown(asked) };
-        let mut here: Vec<String> = Vec::new();
-        let mut ahead: Vec<String> = names_reversed(place);
+    /// Rewrites a path so that no component is a symlink at this moment. The scope admits the result.
+    pub(crate) fn resolve_symlinks(&self, rel_path: &str, asked: &str) -> Result<String, FileError> {
+        let fault = |errno| FileError::from_errno(errno, asked);
+        let outside = || FileError::OutOfScope { path: display_path(asked) };
+        let mut components: Vec<String> = Vec::new();
+        let mut remaining: Vec<String> = names_reversed(rel_path);
         let mut links = 0;
-        while let Some(name) = ahead.pop() {
+        while let Some(name) = remaining.pop() {
             if name == ".." {
-                here.pop().ok_or_else(outside)?;
+                components.pop().ok_or_else(outside)?;
                 continue;
             }
-            here.push(name);
-            let step = here.join("/");
-            self.scope().admit_step(&step).map_err(|refusal| refusal.about(asked))?;
-            let looked = self.root().look(&step).map_err(fault)?;
-            if file_type(&rustix::fs::fstat(&looked).map_err(fault)?) != FileType::Symlink {
+            components.push(name);
+            let step = components.join("/");
+            self.scope().admit_traversal(&step).map_err(|denial| denial.into_error(asked))?;
+            let entry = self.root().open_path(&step).map_err(fault)?;
+            if file_type(&rustix::fs::fstat(&entry).map_err(fault)?) != FileType::Symlink {
                 continue;
             }
             links += 1;
-            if links > MAX_LINKS {
-                return Err(FileFault::TooManyLinks { path: shown(asked) });
+            if links > MAX_SYMLINKS {
+                return Err(FileError::TooManySymlinks { path: display_path(asked) });
             }
-            let target = link_target(&looked).map_err(fault)?.ok_or_else(outside)?;
-            here.pop();
+            let target = symlink_target(&entry).map_err(fault)?.ok_or_else(outside)?;
+            components.pop();
             if target.starts_with('/') {
-                here.clear();
-                ahead.extend(names_reversed(self.below_root(&target).ok_or_else(outside)?));
+                components.clear();
+                remaining.extend(names_reversed(self.strip_root(&target).ok_or_else(outside)?));
             } else {
-                ahead.extend(names_reversed(&target));
+                remaining.extend(names_reversed(&target));
             }
         }
-        let straight = here.join("/");
-        self.scope().admit(&straight).map_err(|refusal| refusal.about(asked))?;
-        Ok(straight)
+        let resolved = components.join("/");
+        self.scope().admit(&resolved).map_err(|denial| denial.into_error(asked))?;
+        Ok(resolved)
     }
 
-    fn describe(&self, place: &str, handle: OwnedFd, asked: &str) -> Result<Resolved, FileFault> {
-        let facts = rustix::fs::fstat(&handle).map_err(|errno| FileFault::from_errno(errno, asked))?;
-        if !self.root().holds(&facts) {
-            return Err(FileFault::CrossDevice { path: shown(asked) });
+    fn describe(&self, rel_path: &str, handle: OwnedFd, asked: &str) -> Result<Resolved, FileError> {
+        let stat = rustix::fs::fstat(&handle).map_err(|errno| FileError::from_errno(errno, asked))?;
+        if !self.root().is_on_volume(&stat) {
+            return Err(FileError::CrossDevice { path: display_path(asked) });
         }
-        let not_a_file = |what| Err(FileFault::NotAFile { path: shown(asked), what });
-        let kind = match file_type(&facts) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Folder,
+        let not_a_file = |what| Err(FileError::NotAFile { path: display_path(asked), what });
+        let kind = match file_type(&stat) {
+            FileType::RegularFile => ResolvedKind::File,
+            FileType::Directory => ResolvedKind::Directory,
             FileType::Fifo => return not_a_file("a pipe"),
             FileType::Socket => return not_a_file("a socket"),
             _ => return not_a_file("a device"),
         };
-        if kind == Kind::File && self.scope().is_sibling_root(place) {
-            return Err(FileFault::OutOfScope { path: shown(asked) });
+        if kind == ResolvedKind::File && self.scope().is_sibling_root(rel_path) {
+            return Err(FileError::OutOfScope { path: display_path(asked) });
         }
         Ok(Resolved {
-            path: self.scope().spell(place),
+            path: self.scope().scoped_path(rel_path),
             kind,
-            size: u64::try_from(facts.st_size).unwrap_or(0),
-            device: facts.st_dev,
-            inode: facts.st_ino,
-            links: links(&facts),
-            modified: time(facts.st_mtime, facts.st_mtime_nsec),
-            place: place.to_owned(),
-            facts,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            links: link_count(&stat),
+            modified: time(stat.st_mtime, stat.st_mtime_nsec),
+            rel_path: rel_path.to_owned(),
+            stat,
             handle,
         })
     }
 }
 
-/// A point in time as the kernel tells it.
+/// Converts a kernel timestamp.
 pub(crate) fn time(seconds: i64, nanos: u64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };

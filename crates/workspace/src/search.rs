@@ -1,51 +1,51 @@
-//! Searching text with a pattern of an agent: ripgrep's engine over our own walk of directory handles, with
-//! what `rg` would find by default and nothing that is blocked. The pattern is hostile until proven linear,
-//! and linear is not enough: compiling and matching run under a budget on threads that can be left behind.
+//! Searches text with a pattern from an agent: ripgrep's engine over our own walk of directory handles. It finds what `rg`
+//! finds by default, except blocked files. The pattern is untrusted: only linear-time constructs are accepted, and
+//! compiling and matching run under a time budget on threads that can be abandoned.
 //!
-//! Not here: walking by path, memory maps (a file cut short meanwhile would kill the process), patterns over
-//! several lines.
+//! Deliberately absent: walking by path, memory maps (truncating a mapped file would kill the process), multi-line
+//! patterns.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vambrace_core::path::ScopedPath;
 
-use crate::fault::{FileFault, shown};
-use crate::resolve::{Kind, Resolved};
-use crate::visible::Visible;
+use crate::error::{FileError, display_path};
+use crate::path_filter::PathFilter;
+use crate::resolve::{Resolved, ResolvedKind};
 use crate::workspace::Workspace;
 
-mod armour;
-mod crew;
 mod detail;
-mod fault;
-mod hunt;
+mod error;
 mod ignore;
+mod masked_match;
 mod pattern;
-mod queue;
-mod shade;
+mod pem_context;
+mod result_collector;
+mod search_state;
 mod sink;
 mod snippet;
-mod tally;
+mod work_queue;
 mod worker;
+mod worker_pool;
 
-pub use armour::Armour;
-pub(crate) use crew::{Begun, Strays, begin, within};
-pub use detail::Detail;
-pub use fault::SearchFault;
-use hunt::{Hunt, Work};
-use ignore::Level;
+pub use detail::SearchDetail;
+pub use error::SearchError;
+use ignore::IgnoreLevel;
+pub use masked_match::SecretFinder;
+pub(crate) use masked_match::{FileSecrets, SecretText};
 pub(crate) use pattern::check_syntax;
-pub use shade::SecretFinder;
-pub(crate) use shade::{Shade, Source};
-use tally::Tally;
+pub use pem_context::PemContext;
+use result_collector::ResultCollector;
+use search_state::{SearchState, SearchTask};
+pub(crate) use worker_pool::{AbandonedThreads, DetachedTask, run_with_budget, spawn_task};
 
-/// What is wanted of the matches.
+/// What a search returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchMode {
-    /// Matching lines with their surroundings.
+    /// Matching lines with context.
     Lines,
-    /// How many single matches there are, in how many files.
+    /// The number of single matches and of files with matches.
     Count,
 }
 
@@ -54,31 +54,31 @@ pub enum SearchMode {
 pub struct SearchRequest {
     /// A regular expression, matched line by line.
     pub regex: String,
-    /// Also in folders below.
+    /// Also search subdirectories.
     pub recursive: bool,
-    /// Lines returned at most; all are counted.
+    /// Maximum number of lines returned; all are counted.
     pub max_matches: usize,
     /// Lines before and after each match.
     pub context_lines: usize,
     /// Longer lines are cut around their match.
     pub max_line_chars: usize,
-    /// Past this, detail is given up step by step.
+    /// A larger result loses detail step by step.
     pub max_output_bytes: usize,
-    /// For compiling, and for matching 8 MiB of one file.
+    /// Time for compiling, and for matching each 8 MiB of one file.
     pub regex_budget: Duration,
-    /// For the whole search.
+    /// Time for the whole search.
     pub total_deadline: Duration,
-    /// 0 is as many as there are processors.
+    /// 0 means one per processor.
     pub threads: usize,
-    /// Whether ignore files narrow the search.
+    /// Whether ignore files apply.
     pub respect_ignore: bool,
     /// Lines or counts.
     pub mode: SearchMode,
-    /// Only these files are searched; all of them when left out.
-    pub visible: Option<Visible>,
-    /// Where every other name of a file must lie; anywhere in scope when left out.
-    pub kin: Option<Visible>,
-    /// Finds secrets: what touches one is no match, and they are shown as their marks. Without it files are as they are.
+    /// Only paths that it admits are searched; all when left out.
+    pub path_filter: Option<PathFilter>,
+    /// Which paths the other hard links of a file may have; anywhere in scope when left out.
+    pub hard_link_filter: Option<PathFilter>,
+    /// Finds secrets: a match that touches one does not count, and placeholders replace them. Without it nothing is masked.
     pub secrets: Option<SecretFinder>,
 }
 
@@ -96,8 +96,8 @@ impl Default for SearchRequest {
             threads: 0,
             respect_ignore: true,
             mode: SearchMode::Lines,
-            visible: None,
-            kin: None,
+            path_filter: None,
+            hard_link_filter: None,
             secrets: None,
         }
     }
@@ -106,105 +106,109 @@ impl Default for SearchRequest {
 /// One matching line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineMatch {
-    /// The file's spelling.
+    /// The file's canonical path.
     pub path: String,
     /// From 1.
     pub line: u64,
     /// Of the first match in the line, from 1, in characters.
     pub column: u64,
-    /// The line without its end.
+    /// The line without its line ending.
     pub text: String,
     /// Lines before it.
     pub before: Vec<String>,
     /// Lines after it.
     pub after: Vec<String>,
-    /// Secrets in these lines, which are shown as their marks.
+    /// Number of secrets in these lines replaced by placeholders.
     pub masked: u32,
 }
 
-/// How many matches a file has.
+/// Number of matches in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileCount {
-    /// The file's spelling.
+    /// The file's canonical path.
     pub path: String,
     /// Matching lines.
     pub count: u64,
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchResult {
-    /// By path, then by line.
+    /// Sorted by path, then by line.
     pub matches: Vec<LineMatch>,
-    /// Matching lines, or single matches when counting; also those not returned.
+    /// Matching lines, or single matches when counting; includes those not returned.
     pub total: u64,
     /// Files with matches.
     pub files: u64,
-    /// Whether there is more than is returned.
+    /// Whether there are more matches than returned.
     pub truncated: bool,
-    /// How much detail fitted.
-    pub detail: Detail,
-    /// Only when nothing more fitted.
+    /// How much detail fitted into `max_output_bytes`.
+    pub detail: SearchDetail,
+    /// Only for [`SearchDetail::Counts`].
     pub per_file: Vec<FileCount>,
-    /// Files that could not be searched: unreadable, a line over 8 MiB, or names outside the scope.
+    /// Files that were not searched: unreadable, a line over 8 MiB, or hard links outside the scope.
     pub skipped: u64,
     /// False when the deadline ended the search early.
     pub complete: bool,
 }
 
 impl Workspace {
-    /// Searches a file or a folder.
-    pub fn search(&self, path: &ScopedPath, want: &SearchRequest) -> Result<SearchResult, SearchFault> {
-        self.search_open(self.resolve(path)?, want)
+    /// Searches a file or a directory.
+    pub fn search(&self, path: &ScopedPath, request: &SearchRequest) -> Result<SearchResult, SearchError> {
+        self.search_open(self.resolve(path)?, request)
     }
 
-    /// Searches what was opened before: what its name means by now does not matter.
-    pub fn search_open(&self, start: Resolved, want: &SearchRequest) -> Result<SearchResult, SearchFault> {
+    /// Searches a file or directory that is already open; what its path names by now does not matter.
+    pub fn search_open(&self, start: Resolved, request: &SearchRequest) -> Result<SearchResult, SearchError> {
         let path = start.path.clone();
-        let deadline = Instant::now() + want.total_deadline;
-        self.strays().admit()?;
-        let pattern = pattern::compile(self.strays(), &want.regex, want.regex_budget)?;
-        let threads = match (start.kind, want.threads) {
-            (Kind::File, _) => 1,
-            (Kind::Folder, 0) => std::thread::available_parallelism().map_or(2, usize::from),
-            (Kind::Folder, threads) => threads.min(64),
+        let deadline = Instant::now() + request.total_deadline;
+        self.abandoned_threads().check_limit()?;
+        let pattern = pattern::compile(self.abandoned_threads(), &request.regex, request.regex_budget)?;
+        let threads = match (start.kind, request.threads) {
+            (ResolvedKind::File, _) => 1,
+            (ResolvedKind::Directory, 0) => std::thread::available_parallelism().map_or(2, usize::from),
+            (ResolvedKind::Directory, threads) => threads.min(64),
         };
-        let named = start.kind == Kind::File;
-        let first = if named {
-            self.check_visible(&start, want.visible.as_ref())?;
-            self.check_names(&start, want.kin.as_ref())?;
-            let place = start.place.clone();
-            Work::File { place, facts: start.facts, file: start.into_handle() }
+        let is_file = start.kind == ResolvedKind::File;
+        let first = if is_file {
+            self.check_path_filter(&start, request.path_filter.as_ref())?;
+            self.check_hard_links(&start, request.hard_link_filter.as_ref())?;
+            let rel_path = start.rel_path.clone();
+            SearchTask::File { rel_path, stat: start.stat, file: start.into_handle() }
         } else {
-            let rules = if want.respect_ignore {
-                Level::above(self, &start.place)
+            let rules = if request.respect_ignore {
+                IgnoreLevel::above(self, &start.rel_path)
             } else {
-                Arc::new(Level::outermost(self, false))
+                Arc::new(IgnoreLevel::outermost(self, false))
             };
-            Work::Folder { place: start.place, rules }
+            SearchTask::Directory { rel_path: start.rel_path, rules }
         };
-        let hunt = Arc::new(Hunt::new(self.clone(), want.clone(), pattern, threads, first));
-        let mut end = crew::run(&hunt, threads, deadline)?;
-        if let (crew::End::Done, Some(linked)) = (&end, hunt.take_linked()) {
-            hunt.queue.refill(linked);
-            end = crew::run(&hunt, 1, deadline)?;
+        let search = Arc::new(SearchState::new(self.clone(), request.clone(), pattern, threads, first));
+        let mut end = worker_pool::run(&search, threads, deadline)?;
+        if let (worker_pool::SearchEnd::Done, Some(linked)) = (&end, search.take_deferred()) {
+            search.queue.refill(linked);
+            end = worker_pool::run(&search, 1, deadline)?;
         }
-        let tally = hunt.take_tally();
-        if named && tally.binary > 0 && tally.files == 0 {
-            return Err(FileFault::Binary { path: shown(&path.to_string()) }.into());
+        let results = search.take_results();
+        if is_file && results.binary > 0 && results.files == 0 {
+            return Err(FileError::Binary { path: display_path(&path.to_string()) }.into());
         }
-        conclude(tally, want, matches!(end, crew::End::Done))
+        conclude(results, request, matches!(end, worker_pool::SearchEnd::Done))
     }
 }
 
-fn conclude(tally: Tally, want: &SearchRequest, complete: bool) -> Result<SearchResult, SearchFault> {
-    if let Some(why) = tally.blind {
-        // A file that is left out only where a secret was met would tell of it.
-        return Err(SearchFault::Broken { why });
+fn conclude(
+    results: ResultCollector,
+    request: &SearchRequest,
+    complete: bool,
+) -> Result<SearchResult, SearchError> {
+    if let Some(why) = results.secret_scan_error {
+        // Skipping just this file would reveal that it holds a secret.
+        return Err(SearchError::Internal { why });
     }
-    if want.mode == SearchMode::Count && !complete {
-        // A count that is too small would make an ambiguous edit look safe.
-        return Err(SearchFault::Deadline { after: want.total_deadline });
+    if request.mode == SearchMode::Count && !complete {
+        // A low count would make an ambiguous edit look safe.
+        return Err(SearchError::Deadline { after: request.total_deadline });
     }
-    Ok(detail::fit(tally, want, complete))
+    Ok(detail::fit(results, request, complete))
 }

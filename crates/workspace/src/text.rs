@@ -1,9 +1,9 @@
-//! What a reader should know about a text besides its words: line endings, byte order mark, indentation; and
-//! whether bytes are text at all. Pure functions over bytes.
+//! Properties of a text: line endings, byte order mark, indentation; and whether bytes are text at all. Pure functions over
+//! bytes.
 
 use memchr::memchr_iter;
 
-/// How lines end.
+/// Line ending style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eol {
     /// `\n`
@@ -14,12 +14,12 @@ pub enum Eol {
     Cr,
     /// More than one of them.
     Mixed,
-    /// No line ends at all.
+    /// No line ending at all.
     None,
 }
 
 impl Eol {
-    /// The word on the wire.
+    /// The wire name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Bom {
         }
     }
 
-    /// The word on the wire.
+    /// The wire name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,9 +71,9 @@ impl Bom {
 pub enum Indent {
     /// Tabs.
     Tabs,
-    /// So many spaces a level.
+    /// Number of spaces per level.
     Spaces(u8),
-    /// Some lines tabs, some spaces.
+    /// Some lines use tabs, some spaces.
     Mixed,
     /// No line is indented.
     None,
@@ -90,7 +90,7 @@ impl std::fmt::Display for Indent {
     }
 }
 
-/// Counts line endings over pieces of a text.
+/// Counts line endings over the chunks of a text.
 #[derive(Debug, Default)]
 pub(crate) struct EolCount {
     pub(crate) newlines: u64,
@@ -133,7 +133,7 @@ impl EolCount {
     }
 }
 
-/// Guesses the indentation: the commonest step inwards between two lines.
+/// Guesses the indentation: the most frequent increase between two lines.
 pub(crate) fn indent_of(text: &[u8]) -> Indent {
     let (mut tabs, mut spaces) = (0_u64, 0_u64);
     let mut steps = [0_u64; 9];
@@ -142,7 +142,7 @@ pub(crate) fn indent_of(text: &[u8]) -> Indent {
     for line in text.split(|byte| *byte == b'\n') {
         let width = line.iter().take_while(|byte| **byte == b' ').count();
         match line.get(width) {
-            // Blank lines say nothing, and ` *` continues a comment.
+            // Blank lines carry no information, and ` *` continues a comment.
             None | Some(b'\r' | b'*') => continue,
             Some(b'\t') => {
                 tabs += 1;
@@ -177,9 +177,9 @@ pub(crate) fn indent_of(text: &[u8]) -> Indent {
     }
 }
 
-/// Whether the head of a file says that it is not text: a NUL byte, or a tenth of control characters.
+/// Whether the head of a file is not text: it contains a NUL byte, or more than 10 % control characters.
 pub(crate) fn looks_binary(head: &[u8]) -> bool {
-    // Without branches, so that the compiler looks at many bytes at once.
+    // Branch-free, so that the compiler vectorizes it.
     let control = |byte: &u8| {
         let harmless = (byte.wrapping_sub(0x08) < 3) | (byte.wrapping_sub(0x0c) < 2) | (*byte == 0x1b);
         u8::from(((*byte < 0x20) & !harmless) | (*byte == 0x7f))
@@ -188,7 +188,7 @@ pub(crate) fn looks_binary(head: &[u8]) -> bool {
     memchr::memchr(0, head).is_some() || head.chunks(255).map(controls).sum::<usize>() * 10 > head.len()
 }
 
-/// Whether bytes start as files with this extension do; true for extensions we know nothing about.
+/// Whether the bytes start with the magic number of this extension; true for unknown extensions.
 pub(crate) fn has_magic(extension: &str, head: &[u8]) -> bool {
     let starts = |magic: &[u8]| head.starts_with(magic);
     match extension {
@@ -220,7 +220,7 @@ mod tests {
 
     // A1, B1
     #[test]
-    fn line_endings_are_told_apart_wherever_the_pieces_end() {
+    fn line_endings_are_recognised_wherever_the_chunks_end() {
         check_eol("", Eol::None);
         check_eol("abc", Eol::None);
         check_eol("a\nb\n", Eol::Lf);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn indentation_is_the_commonest_step() {
+    fn indentation_is_the_most_frequent_increase() {
         for (text, expected) in [
             ("", "none"),
             ("a\nb\n", "none"),

@@ -1,5 +1,5 @@
-//! A workspace: the project's root handle, its volume and its scope. The one place where a path of the host is
-//! opened by name; everything after that goes through the handle.
+//! A workspace: the project's root handle, its volume and its scope. This is the only module that opens a host path by
+//! name; everything after that goes through the handle.
 #![expect(
     clippy::disallowed_methods,
     reason = "the project root is opened once by its path; from then on only its handle is used"
@@ -13,52 +13,54 @@ use rustix::io::Errno;
 use vambrace_core::digest::Digest;
 use vambrace_core::path::ScopedPath;
 
-use crate::fault::OpenError;
+use crate::edit::{EditError, EditLimits};
+use crate::error::OpenError;
 use crate::handle::{Root, Volume};
-use crate::loom::{LoomFault, LoomLimits};
 use crate::scope::{Scope, ScopeRules};
-use crate::search::Strays;
+use crate::search::AbandonedThreads;
 
-/// The project as one service may see it. Cheap to clone; every clone is the same workspace.
+/// The project as one service can access it. Cheap to clone; every clone is the same workspace.
 #[derive(Debug, Clone)]
 pub struct Workspace {
-    inner: Arc<Inner>,
+    inner: Arc<WorkspaceInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct WorkspaceInner {
     root: Root,
     scope: Scope,
-    /// The root's own spellings, for links that name their target in full.
+    /// Absolute paths of the root, for symlinks with an absolute target.
     spellings: Vec<PathBuf>,
     /// Whether the project lies inside a repository whose `.git` is above it.
     inside_repository: bool,
-    strays: Arc<Strays>,
+    abandoned_threads: Arc<AbandonedThreads>,
 }
 
 impl Workspace {
-    /// Opens the project root and checks that the kernel can keep us inside it.
+    /// Opens the project root and checks that the kernel supports `openat2`.
     pub fn open(project_root: &Path, rules: ScopeRules) -> Result<Self, OpenError> {
-        let refuse = |why: String| OpenError::Root { path: project_root.display().to_string(), why };
+        let root_error = |why: String| OpenError::Root { path: project_root.display().to_string(), why };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, project_root, flags, Mode::empty())
-            .map_err(|errno| refuse(errno.to_string()))?;
-        let root = Root::new(fd).map_err(|errno| refuse(errno.to_string()))?;
-        match root.open_folder("") {
+            .map_err(|errno| root_error(errno.to_string()))?;
+        let root = Root::new(fd).map_err(|errno| root_error(errno.to_string()))?;
+        match root.open_dir("") {
             Ok(_) => {}
-            // A seccomp filter that does not know the call answers EPERM instead of ENOSYS.
+            // A seccomp filter that does not know the call returns EPERM instead of ENOSYS.
             Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => return Err(OpenError::NoOpenat2),
-            Err(errno) => return Err(refuse(errno.to_string())),
+            Err(errno) => return Err(root_error(errno.to_string())),
         }
         let scope = Scope::new(rules)?;
-        root.open_folder(scope.service()).map_err(|_| OpenError::ServiceRoot(scope.service().to_owned()))?;
-        let real = std::fs::canonicalize(project_root).map_err(|error| refuse(error.to_string()))?;
+        root.open_dir(scope.service()).map_err(|_| OpenError::ServiceRoot(scope.service().to_owned()))?;
+        let real = std::fs::canonicalize(project_root).map_err(|error| root_error(error.to_string()))?;
         let inside_repository =
             real.ancestors().skip(1).any(|above| std::fs::metadata(above.join(".git")).is_ok());
         let mut spellings = vec![real];
         spellings.extend(std::path::absolute(project_root));
-        let strays = Arc::default();
-        Ok(Self { inner: Arc::new(Inner { root, scope, spellings, inside_repository, strays }) })
+        let abandoned_threads = Arc::default();
+        Ok(Self {
+            inner: Arc::new(WorkspaceInner { root, scope, spellings, inside_repository, abandoned_threads }),
+        })
     }
 
     /// Device and mount of the root, for the record.
@@ -67,19 +69,19 @@ impl Workspace {
         self.inner.root.volume()
     }
 
-    /// Whether the scope lets this path be written at all: the service's own folder and no blocked name.
+    /// Whether the path is in the service root and not blocked.
     #[must_use]
     pub fn writable(&self, path: &ScopedPath) -> bool {
-        let place = self.scope().place(path);
-        self.scope().is_service(&place) && self.scope().admit(&place).is_ok()
+        let rel_path = self.scope().rel_path(path);
+        self.scope().is_service(&rel_path) && self.scope().admit(&rel_path).is_ok()
     }
 
-    /// The whole content of a file that may be changed, for whoever shows or edits a proposal of it.
-    pub fn content(&self, path: &ScopedPath, limits: &LoomLimits) -> Result<Arc<Vec<u8>>, LoomFault> {
-        self.base(path, limits).map(|base| base.bytes)
+    /// The whole content of a writable file, for showing or amending a proposal.
+    pub fn content(&self, path: &ScopedPath, limits: &EditLimits) -> Result<Arc<Vec<u8>>, EditError> {
+        self.base_content(path, limits).map(|base| base.bytes)
     }
 
-    /// A short name for this project and service, the same in every process and after a restart of the machine.
+    /// A short id of this project and service, the same in every process and after a reboot.
     pub(crate) fn identity(&self) -> String {
         let path =
             self.inner.spellings.first().map(|path| path.as_os_str().as_encoded_bytes()).unwrap_or_default();
@@ -99,12 +101,12 @@ impl Workspace {
         self.inner.inside_repository
     }
 
-    pub(crate) fn strays(&self) -> &Arc<Strays> {
-        &self.inner.strays
+    pub(crate) fn abandoned_threads(&self) -> &Arc<AbandonedThreads> {
+        &self.inner.abandoned_threads
     }
 
-    /// What remains of an absolute path below the project root, when it is spelled like the root.
-    pub(crate) fn below_root<'a>(&self, absolute: &'a str) -> Option<&'a str> {
+    /// The part of an absolute path below the project root; `None` when it is not below one of the root's spellings.
+    pub(crate) fn strip_root<'a>(&self, absolute: &'a str) -> Option<&'a str> {
         self.inner
             .spellings
             .iter()

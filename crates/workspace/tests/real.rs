@@ -1,20 +1,20 @@
-//! The workspace against a real kernel: scope, links, races, mounts, odd names, hostile patterns. Every test
-//! has a tree of its own and asserts what was denied as well as what was given.
+//! The workspace on a real kernel: scope, symlinks and hard links, races, mounts, unusual names, hostile patterns. Every
+//! test has a directory tree of its own and asserts what was denied as well as what was returned.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
     clippy::disallowed_methods,
-    reason = "tests: they make the trees they look at, and say loudly what they skip"
+    reason = "tests create their own directory trees and report what they skip"
 )]
 
-#[path = "real/bench.rs"]
-mod bench;
-#[path = "real/child.rs"]
-mod child;
-#[path = "real/tree.rs"]
-mod tree;
+#[path = "real/child_process.rs"]
+mod child_process;
+#[path = "real/fixtures.rs"]
+mod fixtures;
+#[path = "real/harness.rs"]
+mod harness;
 
 #[path = "real/applying.rs"]
 mod applying;

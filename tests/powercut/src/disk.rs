@@ -1,14 +1,14 @@
-//! The machine's disk, with a log and without syncs.
+//! The real disk, with a write log and without syncs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use vambrace_simdisk::{FileId, Step};
+use vambrace_simdisk::{DiskOp, FileId};
 use vambrace_store::{Disk, DiskFile, OpenFor, OsDisk};
 
 use crate::{SharedLog, log_of};
 
-/// A disk whose writes are logged where [`log_below`](crate::log_below) asked for it.
+/// A disk that logs writes below a directory passed to [`log_below`](crate::log_below).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LoggedDisk;
 
@@ -18,9 +18,9 @@ struct LoggedFile {
     log: Option<(SharedLog, FileId)>,
 }
 
-fn take(path: &Path, step: impl FnOnce(PathBuf) -> Step) {
+fn record(path: &Path, step: impl FnOnce(PathBuf) -> DiskOp) {
     if let Some(log) = log_of(path) {
-        log.lock().take(step(path.to_owned()));
+        log.lock().record(step(path.to_owned()));
     }
 }
 
@@ -32,7 +32,7 @@ impl Disk for LoggedDisk {
             let mut locked = log.lock();
             let file = locked.file(path);
             if purpose == OpenFor::Replacing {
-                locked.take(Step::Length(file, 0));
+                locked.record(DiskOp::SetLen(file, 0));
             }
             drop(locked);
             (log, file)
@@ -42,29 +42,29 @@ impl Disk for LoggedDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         OsDisk.rename(from, to)?;
-        take(from, |from| Step::Rename(from, to.to_owned()));
+        record(from, |from| DiskOp::Rename(from, to.to_owned()));
         Ok(())
     }
 
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        take(folder, Step::SyncFolder);
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        record(dir, DiskOp::SyncDir);
         Ok(())
     }
 
-    fn make_folder(&self, folder: &Path) -> io::Result<()> {
-        OsDisk.make_folder(folder)
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        OsDisk.create_dir(dir)
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<(String, u64)>> {
-        OsDisk.list(folder)
+    fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>> {
+        OsDisk.list(dir)
     }
 
     fn size(&self, path: &Path) -> io::Result<Option<u64>> {
         OsDisk.size(path)
     }
 
-    fn room(&self, folder: &Path) -> io::Result<u64> {
-        OsDisk.room(folder)
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        OsDisk.free_bytes(dir)
     }
 
     fn set_writable(&self, path: &Path, writable: bool) -> io::Result<()> {
@@ -73,9 +73,9 @@ impl Disk for LoggedDisk {
 }
 
 impl LoggedFile {
-    fn take(&self, step: impl FnOnce(FileId) -> Step) {
+    fn record(&self, step: impl FnOnce(FileId) -> DiskOp) {
         if let Some((log, file)) = &self.log {
-            log.lock().take(step(*file));
+            log.lock().record(step(*file));
         }
     }
 }
@@ -87,23 +87,23 @@ impl DiskFile for LoggedFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let written = self.real.write_at(bytes, offset)?;
-        self.take(|file| Step::Write(file, usize::try_from(offset).unwrap(), bytes[..written].to_vec()));
+        self.record(|file| DiskOp::Write(file, usize::try_from(offset).unwrap(), bytes[..written].to_vec()));
         Ok(written)
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.real.set_len(length)?;
-        self.take(|file| Step::Length(file, usize::try_from(length).unwrap()));
+        self.record(|file| DiskOp::SetLen(file, usize::try_from(length).unwrap()));
         Ok(())
     }
 
-    /// Not logged: room is all that it is about.
+    /// Not logged: it only concerns disk space.
     fn allocate(&self, length: u64) -> io::Result<()> {
         self.real.allocate(length)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.take(Step::Sync);
+        self.record(DiskOp::Sync);
         Ok(())
     }
 

@@ -1,11 +1,11 @@
-//! The store is used at random, everything it writes is logged, and the power is cut at random operations of the log.
-//! Whatever was acknowledged as durable must be there, what is there must be a beginning of what was written, and
-//! nothing may look like a rollback. Threads make the log of a seed a little different each time; a folder that fails
-//! is kept and named.
+//! Uses the store at random, logs everything it writes, and cuts the power at random operations of the log.
+//! Every record acknowledged as durable must be there, what is there must be a prefix of what was written, and
+//! nothing may look like a rollback. Thread timing makes the log of a seed slightly different each time; a
+//! directory that fails is kept and named.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "tests: a fault ends them, and they own the folders they make"
+    reason = "tests fail by panicking, and own the directories they create"
 )]
 
 use std::panic::AssertUnwindSafe;
@@ -14,42 +14,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vambrace_core::clock::Clock;
-use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
+use vambrace_core::redacted::{Redact, RedactError, RedactOutput, Redacted};
 use vambrace_ledger::{Op, Timestamp};
 use vambrace_powercut::{LoggedDisk, SharedLog, log_below};
-use vambrace_simdisk::{Paper, Random};
+use vambrace_simdisk::{DiskModel, Random};
 use vambrace_store::{
-    Batch, Entry, Options, SqliteStore, StateDir, Store, StoreError, VerifyOptions, verify,
+    Batch, Entry, SqliteStore, StateDir, Store, StoreError, StoreOptions, VerifyOptions, verify,
 };
 
 /// Stores that are written, and power cuts of each.
 const STORES: u64 = 24;
 const CUTS: usize = 25;
 
-struct Clean;
+struct NoRedaction;
 
-impl Redact for Clean {
-    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
-        Ok(Masked { text: text.into(), count: 0 })
+impl Redact for NoRedaction {
+    fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
+        Ok(RedactOutput { text: text.into(), count: 0 })
     }
 }
 
 /// A clock that stands still.
 #[derive(Debug, Clone, Copy)]
-struct Stopped(i64);
+struct FixedClock(i64);
 
-const NOON: Stopped = Stopped(1_785_000_000_000);
-/// When the power is back. Not the same moment: a checkpoint that is signed anew would have the bytes of the one that was
-/// lost, and SQLite would go on reading behind it what was written before the cut.
-const LATER: Stopped = Stopped(1_785_000_001_000);
+const NOON: FixedClock = FixedClock(1_785_000_000_000);
+/// The time after the power cut. Not the same as before: a checkpoint signed again would have the bytes of the
+/// lost one, and SQLite would continue to read after it what was written before the cut.
+const LATER: FixedClock = FixedClock(1_785_000_001_000);
 
-impl Clock for Stopped {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0)
     }
 }
 
-/// A record that was acknowledged when the log was so long.
+/// A record that was acknowledged when the log had this length.
 struct Ack {
     when: usize,
     seq: u64,
@@ -57,24 +57,24 @@ struct Ack {
     durable: bool,
 }
 
-struct Run {
+struct RecordedRun {
     temp: tempfile::TempDir,
     log: SharedLog,
     acks: Vec<Ack>,
 }
 
-fn options(root: &Path, clock: Stopped) -> Options {
-    Options {
-        patience: Duration::from_secs(20),
-        projection_interval: Duration::from_millis(1),
+fn options(root: &Path, clock: FixedClock) -> StoreOptions {
+    StoreOptions {
+        lock_timeout: Duration::from_secs(20),
+        segment_interval: Duration::from_millis(1),
         max_segment_bytes: 6000,
         anchors: Some(root.join("anchors")),
         disk: Arc::new(LoggedDisk),
-        ..Options::new(Arc::new(clock))
+        ..StoreOptions::new(Arc::new(clock))
     }
 }
 
-fn open(root: &Path, clock: Stopped) -> Result<SqliteStore, StoreError> {
+fn open(root: &Path, clock: FixedClock) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(StateDir::open(root.join("state"))?, &options(root, clock))
 }
 
@@ -82,8 +82,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Writes at random: batches durable, lazy and with the next sync, keys that change, logs that are copied back, new starts.
-fn record(seed: u64) -> Run {
+/// Writes at random: durable, lazy and next-sync batches, key rotations, WAL checkpoints, restarts.
+fn record(seed: u64) -> RecordedRun {
     let temp = tempfile::tempdir().unwrap();
     let log = log_below(temp.path());
     let mut random = Random::new(seed);
@@ -100,12 +100,12 @@ fn record(seed: u64) -> Run {
                     let entries = (0..1 + random.below(3)).map(|_| entry(&mut random)).collect();
                     let batch = match random.below(4) {
                         0 => Batch::lazy(entries, vec![]),
-                        1 => Batch::with_next(entries, vec![]),
+                        1 => Batch::with_next_sync(entries, vec![]),
                         _ => Batch::durable(entries, vec![]),
                     };
                     let committed = runtime.block_on(store.commit(batch)).unwrap();
                     let when = log.lock().length();
-                    acks.extend(committed.sealed().iter().map(|sealed| Ack {
+                    acks.extend(committed.positions().iter().map(|sealed| Ack {
                         when,
                         seq: sealed.seq,
                         hash: sealed.event_hash.to_string(),
@@ -115,31 +115,31 @@ fn record(seed: u64) -> Run {
             }
         }
     }
-    Run { temp, log, acks }
+    RecordedRun { temp, log, acks }
 }
 
 fn entry(random: &mut Random) -> Entry {
     let most = if random.one_in(6) { 9000 } else { 400 };
     let mut entry = Entry::new(Op::Grant, NOON.now());
-    entry.message = Some(Redacted::text(&"m".repeat(random.below(most)), &Clean).unwrap());
+    entry.message = Some(Redacted::text(&"m".repeat(random.below(most)), &NoRedaction).unwrap());
     entry
 }
 
-/// What the keeper does when the log is long, and what closes it for good.
+/// What the background worker does when the WAL is long, and the modes that truncate it.
 fn copy_back(root: &Path, random: &mut Random) {
     let how = ["PASSIVE", "FULL", "RESTART", "TRUNCATE"][random.below(4)];
     let connection = rusqlite::Connection::open(root.join("state/vambrace.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();
-    // Somebody may be writing: then it is copied another time.
+    // Another thread may be writing: then a later checkpoint copies it.
     let _ = connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), (), |_| Ok(()));
 }
 
-/// The files of a disk as real ones, in a folder of their own.
-fn lay_out(paper: &Paper, from: &Path) -> tempfile::TempDir {
+/// Writes the files of a disk to a real directory.
+fn lay_out(disk: &DiskModel, from: &Path) -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let temp = tempfile::tempdir().unwrap();
     drop(StateDir::open(temp.path().join("state")).unwrap());
-    for (path, bytes) in paper.all() {
+    for (path, bytes) in disk.all() {
         let path: PathBuf = temp.path().join(path.strip_prefix(from).unwrap());
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, bytes).unwrap();
@@ -148,10 +148,10 @@ fn lay_out(paper: &Paper, from: &Path) -> tempfile::TempDir {
     temp
 }
 
-fn check(run: &Run, cut: usize, random: &mut Random) {
-    let mut paper = run.log.lock().until(cut, random);
-    paper.cut_power(random);
-    let left = lay_out(&paper, run.temp.path());
+fn check(run: &RecordedRun, cut: usize, random: &mut Random) {
+    let mut disk = run.log.lock().until(cut, random);
+    disk.cut_power(random);
+    let left = lay_out(&disk, run.temp.path());
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| holds(run, cut, left.path())));
     if let Err(panic) = outcome {
         println!("after a cut at operation {cut} of {}: {}", run.log.lock().length(), left.keep().display());
@@ -159,8 +159,8 @@ fn check(run: &Run, cut: usize, random: &mut Random) {
     }
 }
 
-fn holds(run: &Run, cut: usize, left: &Path) {
-    // Nothing is written to the disk for good here, so what is tried is tried fast.
+fn holds(run: &RecordedRun, cut: usize, left: &Path) {
+    // Logged, so that nothing is really synced here and the test is fast.
     let _log = log_below(left);
     let store = open(left, LATER).unwrap();
     let runtime = runtime();
@@ -170,26 +170,27 @@ fn holds(run: &Run, cut: usize, left: &Path) {
         let record = runtime.block_on(store.record(ack.seq)).unwrap();
         record.is_some_and(|record| record.line.contains(&ack.hash))
     };
-    // By now the place of a lost record may be taken by one of the new start.
+    // The new start may have reused the number of a lost record.
     let there = acks.iter().take_while(is_there).count();
     let lost = &acks[there..];
     let durable = lost.iter().find(|ack| ack.durable).map(|ack| ack.seq);
-    assert_eq!(durable, None, "it was acknowledged as durable and is lost");
-    assert_eq!(lost.iter().filter(is_there).count(), 0, "what is behind a lost record is lost too");
+    assert_eq!(durable, None, "a record acknowledged as durable is lost");
+    assert_eq!(lost.iter().filter(is_there).count(), 0, "a record after a lost one is still there");
     store.catch_up().unwrap();
     drop(store);
     let options = VerifyOptions { anchors: Some(left.join("anchors")), ..VerifyOptions::new(LATER.now()) };
     let dir = StateDir::existing(left.join("state")).unwrap();
     let report = verify(&dir, &options, &mut |_| {}).unwrap();
     assert!(report.findings.is_clean(), "{:#?}", report.findings);
-    assert_eq!(report.anchored, report.records, "all that is there is signed");
+    assert_eq!(report.anchored, report.records, "not every record is signed");
 }
 
 fn cuts(seed: u64) {
     let run = record(seed);
     let mut random = Random::new(seed ^ 0x5eed);
     let length = run.log.lock().length();
-    // At the very end, where everything is acknowledged and nothing more synced; and where a log was emptied.
+    // At the very end, where everything is acknowledged and nothing more is synced; and where a WAL was
+    // truncated.
     let mut at = vec![length];
     at.extend(run.log.lock().shortened().take(CUTS / 5));
     at.resize_with(CUTS, || random.below(length + 1));
@@ -206,11 +207,11 @@ fn share(number: u64) {
 
 // B5: SQLite's files and ours after power cuts
 #[test]
-fn a_power_cut_takes_nothing_that_was_acknowledged_as_durable_1() {
+fn a_power_cut_loses_nothing_acknowledged_as_durable_1() {
     share(0);
 }
 
 #[test]
-fn a_power_cut_takes_nothing_that_was_acknowledged_as_durable_2() {
+fn a_power_cut_loses_nothing_acknowledged_as_durable_2() {
     share(1);
 }

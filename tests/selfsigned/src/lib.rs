@@ -1,6 +1,6 @@
-//! A certificate that nobody knows, and the configuration of a TLS server that shows it.
+//! Generates a self-signed certificate and the configuration of a TLS server that uses it.
 //!
-//! For tests only: it panics where something is asked that cannot be.
+//! For tests only: panics on invalid names.
 #![expect(clippy::unwrap_used, reason = "for tests, which fail by panicking")]
 
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use base64::engine::general_purpose::STANDARD;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-/// A certificate of its own making.
+/// A self-signed certificate.
 #[derive(Debug)]
 pub struct SelfSigned {
-    /// As the wire has it.
+    /// In DER.
     pub der: Vec<u8>,
-    /// As files have it.
+    /// In PEM.
     pub pem: String,
-    /// Of a server that shows it.
+    /// Configuration of a server that uses it.
     pub config: ServerConfig,
 }
 
-/// For a server of these names.
+/// Generates a certificate for these names.
 #[must_use]
 pub fn for_names(names: &[&str]) -> SelfSigned {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

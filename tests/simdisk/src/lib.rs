@@ -1,9 +1,9 @@
-//! A disk on paper: what was written, what was synced, and what a power cut may leave. It keeps what was synced, and
-//! of the rest whatever chance keeps: pages in any order, sectors of a page from different moments, the length from
-//! yet another; names in their order. Sectors are whole, a file is cut at once, and what was never written reads as
-//! zeros.
+//! A disk model: what was written, what was synced, and what a power cut may leave. Synced data is kept; of the
+//! rest the survivors are random: pages in any order, sectors of a page from different moments, the length from
+//! yet another; directory entries in order. Sectors are atomic, a truncation is atomic, and what was never
+//! written reads as zeros.
 //!
-//! For tests only: it panics where something is asked that cannot be.
+//! For tests only: it panics on invalid operations.
 #![expect(clippy::indexing_slicing, reason = "for tests, which fail by panicking")]
 
 mod random;
@@ -13,87 +13,87 @@ use std::path::{Path, PathBuf};
 
 pub use random::Random;
 
-/// What the system writes to the disk at once, and what the disk writes at once.
-const PAGE: usize = 4096;
-const SECTOR: usize = 512;
+/// Write units of the kernel and of the disk.
+const PAGE_BYTES: usize = 4096;
+const SECTOR_BYTES: usize = 512;
 
-/// A file, however it is called.
+/// Identifies a file, independent of its name.
 pub type FileId = usize;
 
 /// One operation on the disk.
 #[derive(Debug, Clone)]
-pub enum Step {
-    /// A file is made; files are numbered in this order.
-    Make(PathBuf),
-    /// A file gets another name.
+pub enum DiskOp {
+    /// A file is created; files are numbered in this order.
+    Create(PathBuf),
+    /// A file is renamed.
     Rename(PathBuf, PathBuf),
-    /// A name goes.
+    /// A name is removed.
     Remove(PathBuf),
-    /// The names of a folder are brought to the disk.
-    SyncFolder(PathBuf),
+    /// The names of a directory are synced.
+    SyncDir(PathBuf),
     /// Bytes are written at an offset.
     Write(FileId, usize, Vec<u8>),
-    /// A file is cut or lengthened.
-    Length(FileId, usize),
-    /// A file is brought to the disk.
+    /// A file is truncated or extended.
+    SetLen(FileId, usize),
+    /// A file is synced.
     Sync(FileId),
-    /// It was to be, and that failed: some of it is there, and no later sync cares for the rest.
+    /// A sync failed: part of the data is on disk, and no later sync writes the rest.
     FailedSync(FileId),
 }
 
 #[derive(Debug, Clone)]
-enum Change {
+enum FileChange {
     Write(usize, Vec<u8>),
-    Length(usize),
+    SetLen(usize),
 }
 
 #[derive(Debug, Clone)]
 enum NameChange {
-    Made(PathBuf, FileId),
+    Created(PathBuf, FileId),
     Renamed(PathBuf, PathBuf),
     Removed(PathBuf),
 }
 
 #[derive(Debug, Default)]
-struct File {
+struct FileModel {
     cached: Vec<u8>,
     synced: Vec<u8>,
-    since: Vec<Change>,
+    since: Vec<FileChange>,
 }
 
 /// The disk.
 #[derive(Debug, Default)]
-pub struct Paper {
-    files: Vec<File>,
+pub struct DiskModel {
+    files: Vec<FileModel>,
     names: BTreeMap<PathBuf, FileId>,
     synced_names: BTreeMap<PathBuf, FileId>,
     names_since: Vec<NameChange>,
 }
 
-impl Paper {
+impl DiskModel {
     /// An empty disk.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Does one thing. Chance decides what is left of a failed sync.
-    pub fn take(&mut self, step: Step, random: &mut Random) {
+    /// Executes one operation. What a failed sync leaves is random.
+    pub fn apply(&mut self, step: DiskOp, random: &mut Random) {
         match step {
-            Step::Make(path) => {
-                self.files.push(File::default());
-                self.rename_now(NameChange::Made(path, self.files.len() - 1));
+            DiskOp::Create(path) => {
+                self.files.push(FileModel::default());
+                self.rename_now(NameChange::Created(path, self.files.len() - 1));
             }
-            Step::Rename(from, to) => self.rename_now(NameChange::Renamed(from, to)),
-            Step::Remove(path) => self.rename_now(NameChange::Removed(path)),
-            Step::SyncFolder(folder) => self.sync_names(&folder),
-            Step::Write(file, offset, bytes) => self.files[file].change(Change::Write(offset, bytes)),
-            Step::Length(file, length) => self.files[file].change(Change::Length(length)),
-            Step::Sync(file) => self.files[file].sync(),
-            Step::FailedSync(file) => {
+            DiskOp::Rename(from, to) => self.rename_now(NameChange::Renamed(from, to)),
+            DiskOp::Remove(path) => self.rename_now(NameChange::Removed(path)),
+            DiskOp::SyncDir(dir) => self.sync_names(&dir),
+            DiskOp::Write(file, offset, bytes) => self.files[file].change(FileChange::Write(offset, bytes)),
+            DiskOp::SetLen(file, length) => self.files[file].change(FileChange::SetLen(length)),
+            DiskOp::Sync(file) => self.files[file].sync(),
+            DiskOp::FailedSync(file) => {
                 let file = &mut self.files[file];
                 let cached = file.cached.clone();
-                file.settle(random);
+                file.keep_what_survives(random);
                 file.cached = cached;
             }
         }
@@ -111,25 +111,25 @@ impl Paper {
         &self.files[file].cached
     }
 
-    /// How many files were ever made.
+    /// Number of files ever created.
     #[must_use]
-    pub fn made(&self) -> usize {
+    pub fn created_files(&self) -> usize {
         self.files.len()
     }
 
-    /// Every name, and what is read there.
+    /// Every name, and the content that a program reads there.
     pub fn all(&self) -> impl Iterator<Item = (&Path, &[u8])> {
         self.names.iter().map(|(path, file)| (path.as_path(), self.read(*file)))
     }
 
-    /// The power goes and comes back.
+    /// The power is cut and comes back.
     pub fn cut_power(&mut self, random: &mut Random) {
         let kept = random.below(self.names_since.len() + 1);
         for change in self.names_since.drain(..).take(kept) {
             change.apply(&mut self.synced_names);
         }
         self.names.clone_from(&self.synced_names);
-        self.files.iter_mut().for_each(|file| file.settle(random));
+        self.files.iter_mut().for_each(|file| file.keep_what_survives(random));
     }
 
     fn rename_now(&mut self, change: NameChange) {
@@ -137,23 +137,23 @@ impl Paper {
         self.names_since.push(change);
     }
 
-    fn sync_names(&mut self, folder: &Path) {
+    fn sync_names(&mut self, dir: &Path) {
         let (now, later): (Vec<_>, Vec<_>) =
-            self.names_since.drain(..).partition(|change| change.folder() == Some(folder));
+            self.names_since.drain(..).partition(|change| change.dir() == Some(dir));
         self.names_since = later;
         now.into_iter().for_each(|change| change.apply(&mut self.synced_names));
     }
 }
 
 impl NameChange {
-    fn folder(&self) -> Option<&Path> {
-        let (Self::Made(path, _) | Self::Renamed(path, _) | Self::Removed(path)) = self;
+    fn dir(&self) -> Option<&Path> {
+        let (Self::Created(path, _) | Self::Renamed(path, _) | Self::Removed(path)) = self;
         path.parent()
     }
 
     fn apply(self, names: &mut BTreeMap<PathBuf, FileId>) {
         match self {
-            Self::Made(path, file) => drop(names.insert(path, file)),
+            Self::Created(path, file) => drop(names.insert(path, file)),
             Self::Removed(path) => drop(names.remove(&path)),
             Self::Renamed(from, to) => {
                 if let Some(file) = names.remove(&from) {
@@ -164,8 +164,8 @@ impl NameChange {
     }
 }
 
-impl File {
-    fn change(&mut self, change: Change) {
+impl FileModel {
+    fn change(&mut self, change: FileChange) {
         change.apply(&mut self.cached);
         self.since.push(change);
     }
@@ -177,30 +177,36 @@ impl File {
     }
 
     /// Keeps what a power cut may keep.
-    fn settle(&mut self, random: &mut Random) {
+    fn keep_what_survives(&mut self, random: &mut Random) {
         let changes = std::mem::take(&mut self.since);
         let mut lengths = vec![self.synced.len()];
         let (mut length, mut most) = (self.synced.len(), self.synced.len());
         for change in &changes {
             length = match change {
-                Change::Write(offset, bytes) => length.max(offset + bytes.len()),
-                Change::Length(length) => *length,
+                FileChange::Write(offset, bytes) => length.max(offset + bytes.len()),
+                FileChange::SetLen(length) => *length,
             };
             most = most.max(length);
             lengths.push(length);
         }
         let mut image = std::mem::take(&mut self.synced);
-        image.resize(most.next_multiple_of(PAGE), 0);
+        image.resize(most.next_multiple_of(PAGE_BYTES), 0);
         let lengthened = random.below(lengths.len());
-        for (number, page) in image.chunks_mut(PAGE).enumerate().filter(|_| !changes.is_empty()) {
+        for (number, page) in image.chunks_mut(PAGE_BYTES).enumerate().filter(|_| !changes.is_empty()) {
             let (fate, moment) = (random.below(3), random.below(changes.len() + 1));
-            for (sector, bytes) in page.chunks_mut(SECTOR).enumerate() {
+            for (sector, bytes) in page.chunks_mut(SECTOR_BYTES).enumerate() {
                 let moment = match fate {
                     0 => moment,
                     1 => changes.len(),
                     _ => random.below(changes.len() + 1),
                 };
-                survive(&changes, number * PAGE + sector * SECTOR, bytes, moment, lengthened);
+                apply_survivors(
+                    &changes,
+                    number * PAGE_BYTES + sector * SECTOR_BYTES,
+                    bytes,
+                    moment,
+                    lengthened,
+                );
             }
         }
         image.resize(lengths[lengthened], 0);
@@ -208,33 +214,40 @@ impl File {
     }
 }
 
-/// What a sector has of the changes to its file: writes until one moment, and lengths until another, which is the same
-/// for the whole file: file systems cut a file at once or not at all, and give what was cut to nobody before that.
-fn survive(changes: &[Change], start: usize, sector: &mut [u8], written: usize, lengthened: usize) {
+/// Applies to a sector the surviving changes of its file: writes until one moment, and lengths until another,
+/// which is the same for the whole file: file systems truncate a file atomically, and reuse the freed blocks
+/// only afterwards.
+fn apply_survivors(
+    changes: &[FileChange],
+    start: usize,
+    sector: &mut [u8],
+    written: usize,
+    lengthened: usize,
+) {
     for (moment, change) in changes.iter().enumerate() {
         match change {
-            Change::Write(..) if moment < written => change.reach(start, sector),
-            Change::Length(_) if moment < lengthened => change.reach(start, sector),
-            Change::Length(length) if start + sector.len() > *length => return,
+            FileChange::Write(..) if moment < written => change.apply_within(start, sector),
+            FileChange::SetLen(_) if moment < lengthened => change.apply_within(start, sector),
+            FileChange::SetLen(length) if start + sector.len() > *length => return,
             _ => {}
         }
     }
 }
 
-impl Change {
-    /// Makes it in a whole file.
+impl FileChange {
+    /// Applies the change to a whole file.
     fn apply(&self, file: &mut Vec<u8>) {
         match self {
             Self::Write(offset, written) => {
                 file.resize(file.len().max(offset + written.len()), 0);
-                self.reach(0, file);
+                self.apply_within(0, file);
             }
-            Self::Length(length) => file.resize(*length, 0),
+            Self::SetLen(length) => file.resize(*length, 0),
         }
     }
 
-    /// Makes it as far as it falls into a piece of the file, which keeps its length.
-    fn reach(&self, start: usize, piece: &mut [u8]) {
+    /// Applies the change to a part of the file, which keeps its length.
+    fn apply_within(&self, start: usize, piece: &mut [u8]) {
         match self {
             Self::Write(offset, written) => {
                 let (from, to) = (start.max(*offset), (start + piece.len()).min(offset + written.len()));
@@ -242,7 +255,7 @@ impl Change {
                     piece[from - start..to - start].copy_from_slice(&written[from - offset..to - offset]);
                 }
             }
-            Self::Length(length) => {
+            Self::SetLen(length) => {
                 let from = length.saturating_sub(start).min(piece.len());
                 piece[from..].fill(0);
             }
@@ -255,20 +268,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_synced_stays_and_the_rest_may_not() {
+    fn synced_data_stays_and_the_rest_may_be_lost() {
         let (mut lost, mut kept, mut torn) = (0, 0, 0);
         for seed in 0..200 {
             let mut random = Random::new(seed);
-            let mut disk = Paper::new();
+            let mut disk = DiskModel::new();
             let path = PathBuf::from("/a/file");
             let steps = [
-                Step::Make(path.clone()),
-                Step::SyncFolder("/a".into()),
-                Step::Write(0, 0, vec![1; 700]),
-                Step::Sync(0),
-                Step::Write(0, 700, vec![2; 5000]),
+                DiskOp::Create(path.clone()),
+                DiskOp::SyncDir("/a".into()),
+                DiskOp::Write(0, 0, vec![1; 700]),
+                DiskOp::Sync(0),
+                DiskOp::Write(0, 700, vec![2; 5000]),
             ];
-            steps.into_iter().for_each(|step| disk.take(step, &mut random));
+            steps.into_iter().for_each(|step| disk.apply(step, &mut random));
             disk.cut_power(&mut random);
             let bytes = disk.read(disk.find(&path).unwrap());
             assert_eq!(bytes[..700], [1; 700]);
@@ -283,20 +296,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_cut_as_a_whole_or_not_at_all() {
+    fn a_truncation_is_atomic() {
         let (mut cut, mut whole, mut again) = (0, 0, 0);
         for seed in 0..300 {
             let mut random = Random::new(seed);
-            let mut disk = Paper::new();
+            let mut disk = DiskModel::new();
             let steps = [
-                Step::Make("/a".into()),
-                Step::SyncFolder("/".into()),
-                Step::Write(0, 0, vec![1; 9000]),
-                Step::Sync(0),
-                Step::Length(0, 0),
-                Step::Write(0, 0, vec![2; 700]),
+                DiskOp::Create("/a".into()),
+                DiskOp::SyncDir("/".into()),
+                DiskOp::Write(0, 0, vec![1; 9000]),
+                DiskOp::Sync(0),
+                DiskOp::SetLen(0, 0),
+                DiskOp::Write(0, 0, vec![2; 700]),
             ];
-            steps.into_iter().for_each(|step| disk.take(step, &mut random));
+            steps.into_iter().for_each(|step| disk.apply(step, &mut random));
             disk.cut_power(&mut random);
             match disk.read(0) {
                 [] => cut += 1,
@@ -310,22 +323,22 @@ mod tests {
                 }
             }
         }
-        assert!(cut > 20 && whole > 20 && again > 20, "{cut} cut, {whole} whole, {again} written again");
+        assert!(cut > 20 && whole > 20 && again > 20, "{cut} cut, {whole} whole, {again} rewritten");
     }
 
     #[test]
-    fn a_name_without_a_sync_may_be_gone_and_a_failed_sync_is_never_made_good() {
+    fn an_unsynced_name_may_be_lost_and_no_later_sync_repairs_a_failed_one() {
         let (mut gone, mut short) = (0, 0);
         for seed in 0..100 {
             let mut random = Random::new(seed);
-            let mut disk = Paper::new();
+            let mut disk = DiskModel::new();
             let steps = [
-                Step::Make("/a/x".into()),
-                Step::Write(0, 0, vec![7; 9000]),
-                Step::FailedSync(0),
-                Step::Sync(0),
+                DiskOp::Create("/a/x".into()),
+                DiskOp::Write(0, 0, vec![7; 9000]),
+                DiskOp::FailedSync(0),
+                DiskOp::Sync(0),
             ];
-            steps.into_iter().for_each(|step| disk.take(step, &mut random));
+            steps.into_iter().for_each(|step| disk.apply(step, &mut random));
             assert_eq!(disk.read(0), [7; 9000]);
             disk.cut_power(&mut random);
             gone += u32::from(disk.find(Path::new("/a/x")).is_none());

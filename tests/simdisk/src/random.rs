@@ -1,11 +1,11 @@
-//! Chance from a seed (splitmix64).
+//! Pseudo-random numbers from a seed (splitmix64).
 
-/// A source of chance.
+/// A random number generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The one of a seed.
+    /// The generator of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -20,12 +20,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below a bound.
+    /// A number below a bound.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.draw() % bound as u64).unwrap_or(0)
     }
 
-    /// Once in so many times.
+    /// True once in `times` on average.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -1,4 +1,4 @@
-//! What bounds the MCP server: lines that cannot be read, requests that are none, more calls than there are files for.
+//! Limits of the MCP server: unreadable lines, invalid requests, more calls than open files allow.
 
 use std::io::{BufRead as _, Write as _};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::home::Home;
 
 const TOO_LONG: usize = 17 << 20;
 
-/// The parameters that the newer revision wants with every request.
+/// The `_meta` that the newer revision requires in every request.
 fn meta() -> Value {
     json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
            "io.modelcontextprotocol/clientCapabilities": {},
@@ -27,7 +27,7 @@ fn both(home: &Home) -> [Server; 2] {
 
 fn check(server: &mut Server, line: &str, code: i64, id: &Value, words: &str) {
     server.send(line);
-    let answer = server.receive().expect("the server is still there");
+    let answer = server.receive().expect("the server is running");
     let shown = line.get(..60).unwrap_or(line);
     assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), id), "{shown}: {answer}");
     assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{shown}: {answer}");
@@ -37,28 +37,28 @@ fn unreadable(home: &Home) -> usize {
     home.records().iter().filter(|record| record["event_type"] == "mcp.unreadable").count()
 }
 
-// T3: whoever waits for an answer gets one
+// T3: every request gets an answer
 #[test]
-fn lines_that_cannot_be_read_are_answered_and_on_record() {
+fn unreadable_lines_are_answered_and_recorded() {
     let home = Home::new();
     let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
     for mut server in both(&home) {
         let before = unreadable(&home);
         for line in ["nonsense", "{", "\u{0}", "[1,", deep.as_str()] {
-            check(&mut server, line, -32_700, &Value::Null, "not JSON");
+            check(&mut server, line, -32_700, &Value::Null, "not valid JSON");
         }
         let surrogate = r#"{"jsonrpc":"2.0","id":"s","method":"tools/call","params":{"name":"read_file","arguments":{"path":"\ud800"}}}"#;
         check(&mut server, surrogate, -32_600, &json!("s"), "lone surrogates");
         let nested = format!(
             r#"{{"method":"tools/call","params":{{"name":"read_file","arguments":{{"path":{deep}}}}},"jsonrpc":"2.0","id":8}}"#
         );
-        check(&mut server, &nested, -32_600, &json!(8), "nested");
+        check(&mut server, &nested, -32_600, &json!(8), "nesting");
         for line in
             ["null", "[]", "7", r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"2.0","id":5,"result":7,"x":1}"#]
         {
-            // An answer to nothing may be passed over, but never answered under its own id.
+            // A response to no request may be ignored, but never answered with its id.
             if !line.contains("result") {
-                check(&mut server, line, -32_600, &Value::Null, "neither a request");
+                check(&mut server, line, -32_600, &Value::Null, "not a request");
             }
         }
         check(&mut server, r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#, -32_600, &json!(3), "JSON-RPC 2.0");
@@ -73,19 +73,19 @@ fn lines_that_cannot_be_read_are_answered_and_on_record() {
     assert_eq!(home.run(["audit", "verify"]).code, 0);
 }
 
-// T3: the limit that the specification names is the one that a client sees
+// T3: the documented limit is the real one
 #[test]
-fn arguments_of_16_mib_are_refused_with_an_answer_and_less_is_taken() {
+fn arguments_of_16_mib_are_rejected_and_smaller_ones_accepted() {
     let home = Home::new();
     for mut server in both(&home) {
         let long = "x".repeat(TOO_LONG);
         let first =
             format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{long}"}}}}"#);
-        check(&mut server, &first, -32_600, &json!(7), "at most 16 MiB");
+        check(&mut server, &first, -32_600, &json!(7), "limited to 16 MiB");
         let last =
             format!(r#"{{"method":"tools/call","params":{{"name":"{long}"}},"jsonrpc":"2.0","id":"z"}}"#);
-        check(&mut server, &last, -32_600, &json!("z"), "at most 16 MiB");
-        check(&mut server, &long, -32_600, &Value::Null, "at most 16 MiB");
+        check(&mut server, &last, -32_600, &json!("z"), "limited to 16 MiB");
+        check(&mut server, &long, -32_600, &Value::Null, "limited to 16 MiB");
         let mut call = |bytes: usize| {
             let args = json!({"path": "docs/guide.md", "pattern": "x".repeat(bytes)});
             server.ask("tools/call", json!({"_meta": meta(), "name": "search_file", "arguments": args}))
@@ -100,9 +100,9 @@ fn arguments_of_16_mib_are_refused_with_an_answer_and_less_is_taken() {
     }
 }
 
-// T2: a call that is none says what is wrong with it
+// T2: the error of an invalid call says what is wrong
 #[test]
-fn wrong_parameters_are_not_a_missing_method() {
+fn invalid_parameters_are_not_reported_as_unknown_method() {
     let home = Home::new();
     for mut server in both(&home) {
         for (mut params, words) in [
@@ -132,7 +132,7 @@ fn wrong_parameters_are_not_a_missing_method() {
     assert_eq!(unreadable(&home), 10);
 }
 
-/// A server that may open few files, so that it has two seats.
+/// A server with a low limit of open files: it runs two requests at a time.
 fn few_files(home: &Home) -> Server {
     let command = home.command(["mcp"]);
     let mut shell = std::process::Command::new("/bin/sh");
@@ -147,9 +147,9 @@ fn few_files(home: &Home) -> Server {
     server
 }
 
-// Calls that wait for a person keep the others waiting, but not the answers, questions and second thoughts of the client
+// Calls that wait for approval delay other calls, but not responses, pings and cancellations
 #[test]
-fn what_is_no_call_overtakes_calls_that_wait_for_a_seat() {
+fn pings_and_cancellations_overtake_calls_that_wait_for_a_slot() {
     let home = Home::new();
     let mut server = few_files(&home);
     let send = |server: &mut Server, id: u64, tool: &str, args: Value| {
@@ -200,9 +200,9 @@ fn what_is_no_call_overtakes_calls_that_wait_for_a_seat() {
     assert_eq!(home.records().iter().filter(|record| record["op"] == "read_file").count(), 1);
 }
 
-// T3: every call of a flood is answered by the corridor, with few files too
+// T3: every call of a flood is answered, even with few open files
 #[test]
-fn more_calls_than_files_wait_in_line() {
+fn calls_beyond_the_file_limit_are_queued() {
     const CALLS: u64 = 3_000;
     let home = Home::new();
     let mut server = few_files(&home);
@@ -234,9 +234,9 @@ fn more_calls_than_files_wait_in_line() {
     assert_eq!(ended, CALLS as usize);
 }
 
-// T3: what cannot be opened anew denies, with a code, on record
+// T3: a project that cannot be reopened denies every call, with a code and a record
 #[test]
-fn a_project_that_cannot_be_opened_any_more_denies() {
+fn project_that_cannot_be_reopened_denies_calls() {
     let home = Home::new();
     let mut server = Server::greeted(&home, &[]);
     std::fs::rename(home.project(), home.path("elsewhere")).unwrap();
@@ -253,7 +253,7 @@ fn a_project_that_cannot_be_opened_any_more_denies() {
     std::fs::rename(home.path("elsewhere"), home.project()).unwrap();
     let begun = Instant::now();
     while server.call("read_file", json!({"path": "src/main.rs"}))["result"]["isError"] != false {
-        assert!(begun.elapsed() < Duration::from_secs(20), "not open again");
+        assert!(begun.elapsed() < Duration::from_secs(20), "the project was not reopened");
     }
     assert_eq!(server.end(), 0);
     assert!(

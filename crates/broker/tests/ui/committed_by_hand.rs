@@ -1,4 +1,4 @@
-//! The proof of a commit cannot be made by hand.
+//! `Committed` proves a commit and cannot be built by hand.
 use vambrace_store::Committed;
 
 fn forge() -> Committed {

@@ -1,4 +1,4 @@
-//! A permit comes from settling, from nowhere else.
+//! Only settling makes a permit.
 use vambrace_core::digest::Digest;
 use vambrace_core::fence::Fence;
 use vambrace_core::settle::Permit;

@@ -1,8 +1,8 @@
-//! A receipt cannot be made by hand.
-use vambrace_store::{Sealed, StartReceipt};
+//! A receipt cannot be built by hand.
+use vambrace_store::{ChainPosition, StartReceipt};
 
-fn forge(sealed: Sealed) -> StartReceipt {
-    StartReceipt { call: None, sealed }
+fn forge(position: ChainPosition) -> StartReceipt {
+    StartReceipt { call: None, position }
 }
 
 fn main() {}

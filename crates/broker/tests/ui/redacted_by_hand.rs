@@ -1,4 +1,4 @@
-//! Text is redacted by a redactor, not by saying so.
+//! Only a redactor makes redacted text.
 use vambrace_core::redacted::Redacted;
 
 fn forge(text: String) -> Redacted<String> {

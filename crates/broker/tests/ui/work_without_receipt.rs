@@ -1,9 +1,9 @@
-//! Work wants the receipt of a start; a permit is not enough.
+//! Work needs the receipt of a start; a permit is not enough.
 use vambrace_core::settle::Permit;
-use vambrace_tools::{Prepared, Room};
+use vambrace_tools::{ToolContext, ToolPlan};
 
-fn run(prepared: Prepared, room: &Room, permit: &Permit) {
-    let _ = prepared.work.run(room, permit.fence(), permit);
+fn run(plan: ToolPlan, context: &ToolContext, permit: &Permit) {
+    let _ = plan.work.run(context, permit.fence(), permit);
 }
 
 fn main() {}

@@ -1,108 +1,108 @@
-//! Words about questions, grants, changes and who decides.
+//! Arguments of `approvals`, `grants`, `proposals` and `token`.
 
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// The open questions, oldest first.
+    /// List the pending approval requests, oldest first.
     List {
-        /// Also those that are settled, newest first.
+        /// List decided and expired requests too, newest first.
         #[arg(long)]
         all: bool,
-        /// At most so many.
+        /// Maximum number to list.
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// One question: who, what, risk and why, the diff, what happens after yes.
+    /// Show an approval request: caller, action, risk and reasons, diff, what happens on approval.
     Show {
-        /// Its id, or the end of it.
+        /// Id of the request, or its end.
         id: String,
     },
-    /// Say yes. A change is applied at once; any other call is carried out by its caller.
-    Approve(ApproveWords),
-    /// Say no.
+    /// Approve a request. A file change is applied at once; any other call is run by its caller.
+    Approve(ApproveArgs),
+    /// Reject a request.
     Reject {
-        /// The question's id, or the end of it.
+        /// Id of the request, or its end.
         id: String,
-        /// Why: the agent hears it.
-        #[arg(long, value_name = "WORDS")]
+        /// Reason; the agent sees it.
+        #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// The questions on one screen, as they come: look, scroll, and decide with keys.
+    /// Show requests on a full screen as they arrive, and decide with keys.
     Watch,
-    /// Seal the approver key with another passphrase.
+    /// Change the passphrase of the approver key.
     Passphrase,
 }
 
-/// What is agreed to.
+/// What to approve.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct ApproveWords {
-    /// The question's id, or the end of it.
+pub(crate) struct ApproveArgs {
+    /// Id of the request, or its end.
     pub(crate) id: String,
-    /// How far the yes reaches: this once, calls of this class in this session, or everything of this agent in this
-    /// session that may be granted.
+    /// Scope of the approval: this call once, calls of the same class in this session, or every grantable call of this
+    /// agent in this session.
     #[arg(long, value_parser = ["once", "class", "session"], default_value = "once")]
     pub(crate) scope: String,
-    /// The file that is meant; refused when the proposal is about another one.
+    /// Expected file; the approval fails if the proposal changes another one.
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<String>,
-    /// Only this file of the proposal; may be given several times.
+    /// Apply only this file of the proposal; repeatable.
     #[arg(long = "file", value_name = "PATH")]
     pub(crate) files: Vec<String>,
-    /// Only these hunks of a file, for example `src/a.rs:1,3`; may be given several times.
+    /// Apply only these hunks of a file, for example `src/a.rs:1,3`; repeatable.
     #[arg(long, value_name = "PATH:N,N", conflicts_with = "files")]
     pub(crate) hunks: Vec<String>,
-    /// Other content for a file of the proposal, from a file: `src/a.rs=/tmp/mine`; may be given several times.
+    /// Replace the content of a file of the proposal: `src/a.rs=/tmp/mine`; repeatable.
     #[arg(long, value_name = "PATH=FILE", conflicts_with_all = ["files", "hunks"])]
     pub(crate) edited: Vec<String>,
-    /// Do not ask again.
+    /// Do not ask for confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GrantsCommand {
-    /// Grants that count; with `--all` the others too.
+    /// List the active grants.
     List {
-        /// Also those that were revoked or ran out.
+        /// List revoked and expired grants too.
         #[arg(long)]
         all: bool,
     },
-    /// Take a grant back.
+    /// Revoke a grant.
     Revoke {
-        /// Its id, or the end of it.
+        /// Id of the grant, or its end.
         id: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProposalsCommand {
-    /// The newest changes.
+    /// List the newest file changes.
     List {
-        /// At most so many.
+        /// Maximum number to list.
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// One change with its diff.
+    /// Show a change with its diff.
     Show {
-        /// Its id, or the end of it.
+        /// Id of the change, or its end.
         id: String,
     },
-    /// Agree to a proposed change, which applies it.
-    Apply(ApproveWords),
-    /// Do not agree to it.
+    /// Approve a proposed change and apply it.
+    Apply(ApproveArgs),
+    /// Reject a proposed change.
     Reject {
-        /// Its id, or the end of it.
+        /// Id of the change, or its end.
         id: String,
-        /// Why: the agent hears it.
-        #[arg(long, value_name = "WORDS")]
+        /// Reason; the agent sees it.
+        #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Undo an applied change, if nothing changed since.
+    /// Roll back an applied change, if its files have not changed since.
     Rollback {
-        /// Its id, or the end of it.
+        /// Id of the change, or its end.
         id: String,
-        /// Do not ask again.
+        /// Do not ask for confirmation.
         #[arg(long)]
         yes: bool,
     },
@@ -110,26 +110,26 @@ pub(crate) enum ProposalsCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make one; it is printed once.
+    /// Create a token; it is printed once.
     Create {
-        /// What for: agent, approver, runner, admin.
+        /// Kind of token: agent, approver, runner, admin.
         #[arg(value_parser = ["agent", "approver", "runner", "admin"])]
         kind: String,
-        /// A name to know it by.
+        /// Label of the token.
         #[arg(long, default_value = "")]
         name: String,
-        /// The user it is for; yourself when left out.
+        /// User of the token [default: the current user].
         #[arg(long)]
         user: Option<String>,
-        /// Days until it ends; never when left out.
+        /// Days until it expires [default: never].
         #[arg(long, value_name = "DAYS")]
         days: Option<u32>,
     },
-    /// Every token, without its secret.
+    /// List all tokens, without their secrets.
     List,
-    /// Take one back.
+    /// Revoke a token.
     Revoke {
-        /// Its id.
+        /// Id of the token.
         id: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Words about the ledger and sessions.
+//! Arguments of `audit` and `session`.
 
 use std::path::PathBuf;
 
@@ -8,137 +8,137 @@ use clap::Subcommand;
 pub(crate) enum AuditCommand {
     /// Print the newest records.
     Tail {
-        /// How many.
+        /// Number of records.
         #[arg(short = 'n', long, default_value_t = 20)]
         lines: usize,
-        /// Go on printing records as they come.
+        /// Keep printing new records.
         #[arg(short, long)]
         follow: bool,
     },
-    /// Find records.
+    /// Search the records.
     Query {
-        /// What happened: read_file, tool.start, violation ...
+        /// Operation: read_file, tool.start, violation ...
         #[arg(long)]
         op: Option<String>,
-        /// Which tool.
+        /// Name of the tool.
         #[arg(long)]
         tool: Option<String>,
-        /// Which session.
+        /// Id of the session.
         #[arg(long)]
         session: Option<String>,
-        /// Which call.
+        /// Id of the call.
         #[arg(long)]
         call: Option<String>,
-        /// How it ended: success, denied, error ...
+        /// Status: success, denied, error ...
         #[arg(long)]
         status: Option<String>,
-        /// The path as recorded, or a folder above it.
+        /// Recorded path, or a directory above it.
         #[arg(long)]
         path: Option<String>,
         /// Not before this time, for example 2026-01-31T12:00:00.000Z or 2026-01-31.
         #[arg(long)]
         since: Option<String>,
-        /// Only what was refused: the security stream.
+        /// Only denials: the security stream.
         #[arg(long)]
         violations: bool,
-        /// At most so many, newest first.
+        /// Maximum number of records, newest first.
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
-    /// Check records, segments, tree, keys and checkpoints. Exits 6 when something is found.
+    /// Verify records, segments, tree, keys and checkpoints. Exits with 6 if there are findings.
     Verify {
-        /// A state folder other than the current one, for example a copy.
+        /// Verify another state directory, for example a copy.
         #[arg(long, value_name = "DIR")]
         home: Option<PathBuf>,
-        /// Only what came after the last checkpoint before this time.
+        /// Verify only the records after the last checkpoint before this time.
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
-        /// A checkpoint that was kept elsewhere; may be given several times.
+        /// Compare with a checkpoint that was kept elsewhere; repeatable.
         #[arg(long, value_name = "FILE")]
         checkpoint: Vec<PathBuf>,
-        /// A key that this ledger must have had, as `audit checkpoint` prints it.
+        /// Require a key of this ledger, as printed by `audit checkpoint`.
         #[arg(long, value_name = "KEY")]
         key: Option<String>,
-        /// How many cores to use; all of them when left out.
+        /// Number of cores to use [default: all].
         #[arg(long, short, value_name = "N")]
         jobs: Option<usize>,
-        /// Compute every record's own hash as well, also under a signed root that fits.
+        /// Hash every record, even where its signed tree root matches.
         #[arg(long)]
         thorough: bool,
     },
-    /// Sign what is there and print the newest checkpoint, to be kept elsewhere.
+    /// Sign the ledger and print the newest checkpoint; keep it elsewhere.
     Checkpoint,
-    /// Prove that a record is in the ledger: a file that others can check offline.
+    /// Print a proof that a record is in the ledger; it can be checked offline.
     Prove {
-        /// The number of the record, or its `event_hash` as an answer tells it.
+        /// Number of the record, or its `event_hash`.
         record: String,
-        /// Prove it against this checkpoint instead of the newest.
+        /// Use this checkpoint instead of the newest.
         #[arg(long, value_name = "FILE")]
         checkpoint: Option<PathBuf>,
     },
-    /// Prove that the ledger at one checkpoint is the beginning of the ledger at another.
+    /// Prove that the ledger at one checkpoint is a prefix of the ledger at another.
     Consistency {
-        /// The older: a number of records, or a checkpoint file.
+        /// Older ledger: a number of records, or a checkpoint file.
         #[arg(value_name = "OLD")]
         old: String,
-        /// The newer; the newest checkpoint when left out.
+        /// Newer ledger [default: the newest checkpoint].
         #[arg(value_name = "NEW")]
         new: Option<String>,
     },
-    /// Let a new key sign from now on; the old one signs it.
+    /// Replace the signing key; the old key signs the new one.
     RotateKey,
-    /// Hand records to another system: as they are, or as OCSF, CEF or OpenTelemetry logs.
+    /// Export records: as they are, or as OCSF, CEF or OpenTelemetry logs.
     #[command(after_help = EXPORT_EXAMPLES)]
-    Export(ExportWords),
-    /// Print arguments that were too large for their record, as they were recorded (redacted).
+    Export(ExportArgs),
+    /// Print arguments that were too large for their record (redacted).
     #[command(after_help = PAYLOAD_EXAMPLES)]
     Payload {
-        /// The number of the record, or the commitment (`sha256:...`) that its `payloads` name.
+        /// Number of the record, or the commitment (`sha256:...`) in its `payloads`.
         #[arg(value_name = "SEQ | HASH")]
         which: String,
-        /// Which of them, where a record has several: tool_args, command_args.
+        /// Field to print, if the record has several: tool_args, command_args.
         #[arg(long)]
         field: Option<String>,
     },
-    /// Delete arguments that were too large for their record, for good. The ledger says who did so, and still verifies.
+    /// Delete arguments that were too large for their record, permanently. The ledger records who did so, and still verifies.
     #[command(after_help = FORGET_EXAMPLES)]
     Forget {
-        /// Records, or commitments.
+        /// Numbers of records, or commitments.
         #[arg(value_name = "SEQ | HASH", required_unless_present = "before")]
         which: Vec<String>,
-        /// All that were recorded before this time, for example 2026-01-31.
+        /// Delete all that were recorded before this time, for example 2026-01-31.
         #[arg(long, value_name = "TIME", conflicts_with = "which")]
         before: Option<String>,
-        /// Do not ask.
+        /// Do not ask for confirmation.
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// What to export, in which form, whereto.
+/// Which records to export, in which format, to which file.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct ExportWords {
-    /// jsonl (the ledger's own lines, byte for byte), ocsf, cef or otlp; `audit.export.format` of the configuration when left out,
-    /// else jsonl.
+pub(crate) struct ExportArgs {
+    /// Format: jsonl (the ledger's lines, byte for byte), ocsf, cef or otlp [default: `audit.export.format` of the
+    /// configuration, or jsonl].
     #[arg(long)]
     pub(crate) format: Option<String>,
     /// Not before this time, for example 2026-01-31T12:00:00.000Z or 2026-01-31.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
-    /// Only before this time.
+    /// Before this time.
     #[arg(long, value_name = "TIME", conflicts_with = "follow")]
     pub(crate) until: Option<String>,
-    /// Only what is about this: read_file, tool.start, violation ... Can be given several times.
+    /// Only this operation: read_file, tool.start, violation ...; repeatable.
     #[arg(long)]
     pub(crate) op: Vec<String>,
-    /// Only records behind this one.
+    /// Only records after this one.
     #[arg(long, value_name = "SEQ")]
     pub(crate) after: Option<u64>,
-    /// Append to a file; one that is there already is continued behind its last record. `audit.export.output` of the configuration
-    /// when left out; `-` is standard output all the same.
+    /// File to append to; an existing file is continued after its last record; `-` is standard output [default:
+    /// `audit.export.output` of the configuration, or `-`].
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Go on with records as they come.
+    /// Keep exporting new records.
     #[arg(short, long)]
     pub(crate) follow: bool,
 }
@@ -158,25 +158,25 @@ const FORGET_EXAMPLES: &str = "\
 Examples:
   vambrace audit forget 1042 1043
   vambrace audit forget --before 2026-01-31 --yes
-What stands in the records themselves (paths, messages, arguments up to 16 KiB) is part of the chain and stays. Copies of
-the state folder and exports are not reached.";
+The content of the records themselves (paths, messages, arguments up to 16 KiB) is part of the hash chain and stays. Copies
+of the state directory and exports are not changed.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// The newest sessions with their state.
+    /// List the newest sessions with their state.
     List {
-        /// At most so many.
+        /// Maximum number to list.
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// Lift an alert or a suspension.
+    /// Resume a session after an alert or a suspension.
     Resume {
-        /// The session.
+        /// Id of the session.
         id: String,
     },
-    /// End it: no further calls.
+    /// End a session: it can make no further calls.
     End {
-        /// The session.
+        /// Id of the session.
         id: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Words about running a program inside the sandbox.
+//! Arguments of `sandbox run`.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,15 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
-    /// Run a program. Exits with its code, 124 after the deadline, 125 when it could not be started.
+    /// Run a program. Exits with its exit code, 124 on timeout, 125 if it could not be started.
     #[command(after_help = SANDBOX_EXAMPLES)]
     Run(Box<SandboxRun>),
 }
 
 const SANDBOX_EXAMPLES: &str = "\
-What a program sees: the system read-only, a private /tmp and home folder, the toolchains of your home folder without
-their credentials, and the workspace as --filesystem says, without secret names (.env, secrets/, *.pem, private keys).
-No network unless --network says so. Names that run or configure something (.git/hooks, .git/config, editor settings ...) are never changed.
+A program sees the system read-only, a private /tmp and home directory, the toolchains in your home directory without their
+credentials, and the workspace according to --filesystem, without secret files (.env, secrets/, *.pem, private keys). It has
+no network without --network. Files that run or configure programs (.git/hooks, .git/config, editor settings ...) are never changed.
 
 Examples:
   vambrace sandbox run -- cargo test --offline
@@ -23,83 +23,81 @@ Examples:
   vambrace sandbox run --network 'crates.io,*.crates.io' -- cargo fetch
   vambrace sandbox run --explain --timeout 10 -- ./installer";
 
-/// A program and its walls.
+/// A program and its limits.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SandboxRun {
-    /// What of the workspace the program sees, and what becomes of what it writes there: `deny` shows nothing, `read`
-    /// shows it unchangeable, `write` shows an empty folder whose new files are moved in, `readwrite` takes every
-    /// change over at the end.
+    /// Access to the workspace: `deny` hides it, `read` shows it read-only, `write` shows an empty directory whose new files
+    /// are written back, `readwrite` writes all changes back when the program ends.
     #[arg(long, value_enum, default_value_t = FilesystemMode::Read)]
     pub(crate) filesystem: FilesystemMode,
-    /// Show the workspace and take changes like `readwrite`, but only tell them: diffs of text up to 8 MiB together, the
-    /// rest by hash and size.
+    /// Like `readwrite`, but only report the changes and discard them: text as a diff (up to 8 MiB in total), everything
+    /// else as hash and size.
     #[arg(long, conflicts_with = "filesystem")]
     pub(crate) speculative: bool,
-    /// List every change, however many. When left out the first 5000 are listed, up to 1 MiB of names, and the rest is counted;
-    /// it is taken over all the same.
+    /// List every change. By default the first 5000 are listed (up to 1 MiB of names) and the rest are counted; all are
+    /// written back in either case.
     #[arg(long)]
     pub(crate) every_change: bool,
-    /// The network: `deny` has not even sockets (with `--observe all` some that lead nowhere, so that names and ports
-    /// are told), `loopback` a loopback interface of its own, `allow` everything but
-    /// this machine and metadata addresses; or what may be reached: names (`example.com`, `*.example.com`, ports 80 and
-    /// 443), addresses and networks (`10.1.0.0/16`), each with or without `:PORT`; `!` before one refuses it.
+    /// Network access: `deny` blocks sockets (with `--observe all` sockets work but reach nothing, so that hosts and ports are
+    /// reported), `loopback` gives a private loopback interface, `allow` permits everything except this machine and
+    /// cloud metadata addresses. Otherwise a list of what may be reached: host names (`example.com`, `*.example.com`, ports 80
+    /// and 443), addresses and networks (`10.1.0.0/16`), each with an optional `:PORT`; `!` denies an entry.
     #[arg(long, value_name = "deny|loopback|allow|HOST,...", default_value = "deny")]
     pub(crate) network: String,
-    /// Open connections at the same time.
+    /// Maximum number of open connections.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub(crate) network_connections: usize,
-    /// Bytes over the network, in both directions together.
+    /// Maximum bytes over the network, both directions together.
     #[arg(long, value_name = "M", default_value = "16G", value_parser = size)]
     pub(crate) network_bytes: u64,
-    /// Bytes a second over the network, in both directions together.
+    /// Maximum bytes per second over the network, both directions together.
     #[arg(long, value_name = "M", value_parser = size)]
     pub(crate) network_rate: Option<u64>,
-    /// A proxy that connections go through; it resolves the names, and is asked for nothing that the rules refuse.
+    /// Proxy for all connections; it also resolves host names. Denied connections do not reach it.
     #[arg(long, value_name = "URL")]
     pub(crate) upstream_proxy: Option<String>,
-    /// Variables of your environment that the program gets; `*` stands for any letters.
+    /// Environment variables to pass to the program; `*` matches any characters.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) env: Vec<String>,
-    /// Seconds until the program and everything it started is ended.
+    /// Timeout in seconds; the program and all its processes are killed.
     #[arg(long, value_name = "S", default_value_t = 60.0)]
     pub(crate) timeout: f64,
-    /// Memory of everything together, for example 512M or 2G.
+    /// Memory limit of all processes together, for example 512M or 2G.
     #[arg(long, value_name = "M", default_value = "2G", value_parser = size)]
     pub(crate) memory: u64,
-    /// Processes and threads.
+    /// Maximum number of processes and threads.
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) processes: u64,
-    /// What /tmp, the home folder and changed files may take together, and what is written into build folders; 1G, and 16G
-    /// for build folders, when left out.
+    /// Disk limit: for /tmp, the home directory and changed files together, and for build directories [default: 1G, and 16G for
+    /// build directories].
     #[arg(long, value_name = "M", value_parser = size)]
     pub(crate) disk: Option<u64>,
-    /// Of each output stream this much is shown, and kept in memory; the rest is dropped, which is told.
+    /// Maximum output of each stream, shown and kept in memory; the rest is dropped and reported.
     #[arg(long, value_name = "M", default_value = "1M", value_parser = size)]
     pub(crate) output: u64,
-    /// A further path that may be read and executed.
+    /// Additional path that may be read and executed.
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,
-    /// A further path that may be changed, directly.
+    /// Additional path that may be changed directly.
     #[arg(long, value_name = "PATH")]
     pub(crate) write: Vec<PathBuf>,
-    /// A build folder of the workspace that is kept apart and never taken over; target, node_modules and .venv when
-    /// left out.
+    /// Build directory of the workspace; kept separately, never written back [default: target, node_modules, .venv].
     #[arg(long, value_name = "NAME")]
     pub(crate) scratch: Vec<String>,
-    /// The weakest tier that will do: full, full-no-proc, no-userns.
+    /// Weakest acceptable sandbox tier: full, full-no-proc, no-userns.
     #[arg(long, value_name = "TIER", default_value = "no-userns")]
     pub(crate) tier: String,
-    /// Which refusals are told: `off` none, `writes` those of changes and starts of programs, `all` reads as well.
+    /// Which denials to report: `off` none, `writes` denied changes and program starts, `all` denied reads too.
     #[arg(long, value_enum, default_value_t = ObserveMode::Writes)]
     pub(crate) observe: ObserveMode,
-    /// When the program fails, run it once more with everything observed, drop what it writes, and tell which further
-    /// grants it would need. What it sends to hosts that it may reach is sent again.
+    /// If the program fails, run it again with `--observe all`, discard its writes, and report which options it would need.
+    /// It sends its network requests to allowed hosts again.
     #[arg(long)]
     pub(crate) explain: bool,
-    /// The SHA-256 that the program's file must have, in hexadecimal: another file under its name is not started.
+    /// Expected SHA-256 of the program's file, in hexadecimal; another file is not started.
     #[arg(long, value_name = "HEX", value_parser = digest)]
     pub(crate) sha256: Option<[u8; 32]>,
-    /// The workspace; the nearest folder upwards with a `.vambrace` in it, else the current folder, when left out.
+    /// Workspace directory [default: the nearest parent directory with `.vambrace`, or the current directory].
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// The program and its arguments.
@@ -124,7 +122,7 @@ pub(crate) enum ObserveMode {
     All,
 }
 
-/// Bytes, with K, M or G, also written KB or KiB: always powers of 1024.
+/// Parses a size in bytes: a number with an optional K, M or G (also KB, KiB ...), always powers of 1024.
 fn size(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text.strip_prefix(number).unwrap_or_default().to_ascii_lowercase().as_str() {
@@ -132,9 +130,10 @@ fn size(text: &str) -> Result<u64, String> {
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
-        _ => return Err("the unit is K, M or G".to_owned()),
+        _ => return Err("the unit must be K, M or G".to_owned()),
     };
-    let number: u64 = number.trim().parse().map_err(|_| "a number, with K, M or G after it".to_owned())?;
+    let number: u64 =
+        number.trim().parse().map_err(|_| "expected a number with an optional K, M or G".to_owned())?;
     number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
 }
 
@@ -151,7 +150,7 @@ fn digest(text: &str) -> Result<[u8; 32], String> {
     pairs
         .filter(|_| text.len() == 64)
         .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| "64 hexadecimal digits".to_owned())
+        .ok_or_else(|| "expected 64 hexadecimal digits".to_owned())
 }
 
 #[cfg(test)]
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_with_and_without_units() {
+    fn sizes_parse_with_and_without_units() {
         for (text, bytes) in [
             ("7", 7),
             ("7B", 7),

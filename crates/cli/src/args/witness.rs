@@ -1,37 +1,37 @@
-//! Words about being a witness.
+//! Arguments of `witness`.
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 
-/// Where a witness listens, and for whom.
+/// Address of the witness and the logs it signs for.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct WitnessSeat {
-    /// Address and port; plain HTTP, TLS is the work of a reverse proxy in front of it.
+pub(crate) struct WitnessServeArgs {
+    /// Address and port to listen on; plain HTTP, put a reverse proxy in front of it for TLS.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7380")]
     pub(crate) listen: std::net::SocketAddr,
-    /// A log to sign for: its verifier key, and its origin where that is not the key's name. Several times for
-    /// several logs, or several keys of one.
+    /// Log to sign for: its verifier key, and its origin if that is not the key's name; repeatable, for several logs or
+    /// several keys of one log.
     #[arg(long, value_name = "VKEY [ORIGIN]")]
     pub(crate) log: Vec<String>,
-    /// A file with one log a line.
+    /// File with one log per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) logs: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WitnessCommand {
-    /// Print the witness's verifier key, made on first use.
+    /// Print the verifier key of the witness; the first use creates it.
     Key {
-        /// What the key is called when it is made, for example `witness.example.com/w1`.
+        /// Name of a new key, for example `witness.example.com/w1`.
         #[arg(long)]
         name: Option<String>,
     },
-    /// The logs that were signed for, each with the checkpoint that was signed last.
+    /// List the logs that the witness has signed for, each with the last signed checkpoint.
     List,
-    /// Forget a log: its next checkpoint is signed whatever it says. Only while no witness runs.
+    /// Forget a log: its next checkpoint is signed unconditionally. Not while the witness is running.
     Forget {
-        /// The log.
+        /// Origin of the log.
         origin: String,
     },
 }

@@ -1,10 +1,10 @@
-//! `vambrace approvals`: the questions that wait for a person, and the answers. Deciding takes the approver key or a token
-//! that decides; looking takes neither. What is told of a question is `told.rs`.
-#![expect(clippy::disallowed_methods, reason = "edited content is read from the file that the person names")]
+//! `vambrace approvals`: lists, shows and decides approval requests. A decision needs the approver key or an approver token;
+//! listing and showing need neither. `render.rs` prints requests.
+#![expect(clippy::disallowed_methods, reason = "reads edited content from a file named by the user")]
 
-pub(crate) mod card;
+pub(crate) mod details;
 mod diff;
-pub(crate) mod told;
+pub(crate) mod render;
 mod watch;
 
 use std::io::IsTerminal as _;
@@ -12,20 +12,24 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use serde_json::json;
-use vambrace_broker::{Answer, AskedCall, Choice, Decider, Ending, Look, Part, Reach, look};
+use vambrace_broker::{
+    Amendment, ApprovalChoice, ApprovalView, Approver, CallResult, CallStatus, DecisionReach, RequestedCall,
+    read_approval,
+};
 use vambrace_core::clock::Clock as _;
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_store::{ApprovalRow, Asked, SqliteStore, Store as _};
+use vambrace_store::{ApprovalFilter, ApprovalRow, SqliteStore, Store as _};
 
 use crate::approver;
-use crate::args::{ApprovalsCommand, ApproveWords};
-use crate::desk::{self, Desk};
+use crate::args::{ApprovalsCommand, ApproveArgs};
 use crate::failure::{Failure, exit};
-use crate::harmless::plain;
-use crate::machine::SystemClock;
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
+use crate::project_context::{self, ProjectContext};
+use crate::system::SystemClock;
+use crate::terminal_escape::sanitize;
 
-type Row = ApprovalRow<String>;
+/// A stored approval request.
+pub(crate) type RequestRow = ApprovalRow<String>;
 
 pub(crate) async fn run(what: Option<ApprovalsCommand>, out: &Out) -> Result<ExitCode, Failure> {
     match what.unwrap_or(ApprovalsCommand::List { all: false, limit: 50 }) {
@@ -35,66 +39,69 @@ pub(crate) async fn run(what: Option<ApprovalsCommand>, out: &Out) -> Result<Exi
         ApprovalsCommand::Reject { id, reason } => reject(&id, reason.as_deref(), *out).await,
         ApprovalsCommand::Watch => watch::run(*out).await,
         ApprovalsCommand::Passphrase => {
-            let store = desk::open_store()?;
+            let store = project_context::open_store()?;
             approver::change_passphrase(&store, *out).await?;
             if out.is_json() {
                 out.value(&json!({"changed": true}));
             } else {
-                out.line("the approver key is sealed with the new passphrase");
+                out.line("changed the passphrase of the approver key");
             }
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// The questions; those whose time is over end first, on record.
-pub(crate) async fn questions(store: &SqliteStore, asked: Asked) -> Result<Vec<Row>, Failure> {
+/// The approval requests. Requests past their deadline are expired and recorded first.
+pub(crate) async fn questions(
+    store: &SqliteStore,
+    asked: ApprovalFilter,
+) -> Result<Vec<RequestRow>, Failure> {
     let now = SystemClock.now();
-    let open = Asked { open: true, ..Asked::default() };
-    let pending = store.questions().approvals(open).await?;
+    let open = ApprovalFilter { open: true, ..ApprovalFilter::default() };
+    let pending = store.approval_queries().approvals(open).await?;
     if pending.iter().any(|row| now >= row.expires) {
-        let redactor = desk::redactor()?;
+        let redactor = project_context::redactor()?;
         for row in &pending {
             vambrace_broker::expire(store, &redactor, now, row).await.map_err(Failure::of)?;
         }
     }
-    Ok(store.questions().approvals(asked).await?)
+    Ok(store.approval_queries().approvals(asked).await?)
 }
 
 async fn list(all: bool, limit: usize, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    let rows = questions(&store, Asked { open: !all, user: None, limit }).await?;
+    let store = project_context::open_store()?;
+    let rows = questions(&store, ApprovalFilter { open: !all, user: None, limit }).await?;
     if out.is_json() {
         let now = SystemClock.now();
-        out.value(&rows.iter().map(|row| told::question(row, now)).collect::<Vec<_>>().into());
+        out.value(&rows.iter().map(|row| render::question(row, now)).collect::<Vec<_>>().into());
         return Ok(ExitCode::SUCCESS);
     }
     for row in &rows {
-        out.line(told::line(row, SystemClock.now()));
+        out.line(render::line(row, SystemClock.now()));
     }
     if rows.is_empty() {
-        out.say("there are no open questions");
+        out.message("no pending approval requests");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn show(id: &str, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    let id = found(&store, id).await?;
-    let looked = look(store.questions(), &id).await.map_err(Failure::of)?;
-    told::show(&looked, SystemClock.now(), out);
+    let store = project_context::open_store()?;
+    let id = find_id(&store, id).await?;
+    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
+    render::show(&looked, SystemClock.now(), out);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The id that a word means: all of it, or its end where only one ends so.
-pub(crate) async fn found(store: &SqliteStore, word: &str) -> Result<String, Failure> {
-    let questions = store.questions();
+/// Resolves an id or the unique end of one.
+pub(crate) async fn find_id(store: &SqliteStore, word: &str) -> Result<String, Failure> {
+    let questions = store.approval_queries();
     if questions.approval(word).await?.is_some() || questions.proposal(word).await?.is_some() {
         return Ok(word.to_owned());
     }
     let mut ids: Vec<String> = Vec::new();
     if word.len() >= 4 {
-        let asked = questions.approvals(Asked { limit: 1000, ..Asked::default() }).await?;
+        let asked = questions.approvals(ApprovalFilter { limit: 1000, ..ApprovalFilter::default() }).await?;
         ids.extend(asked.into_iter().map(|row| row.id.to_string()));
         ids.extend(questions.proposals(1000).await?.into_iter().map(|row| row.id.to_string()));
         ids.retain(|id| id.ends_with(word));
@@ -106,115 +113,123 @@ pub(crate) async fn found(store: &SqliteStore, word: &str) -> Result<String, Fai
         [] => Err(Failure::of(
             CallError::new(
                 ErrorCode::ProposalNotFound,
-                format!("there is no question or proposal `{}`", plain(word)),
+                format!("there is no approval request or proposal `{}`", sanitize(word)),
             )
             .suggest(
-                "`vambrace approvals list` lists the open questions, `vambrace proposals list` the changes",
+                "`vambrace approvals list` lists the pending requests, `vambrace proposals list` the changes",
             ),
         )),
         several => {
-            let why = format!("`{}` is the end of {} ids", plain(word), several.len());
-            Err(Failure::usage(why, "give more of it"))
+            let why = format!("{} ids end with `{}`", several.len(), sanitize(word));
+            Err(Failure::usage(why, "use more characters of the id"))
         }
     }
 }
 
-/// The desk at which the question was asked.
-pub(crate) async fn desk_of(looked: &Look, store: &Arc<SqliteStore>) -> Result<Desk, Failure> {
-    let row = looked.question.as_ref().ok_or_else(|| Failure::failed("there is no question to decide"))?;
-    let call = AskedCall::of(row, store.questions()).map_err(Failure::of)?;
-    Desk::of_call(&call, Arc::clone(store)).await
+/// The project context of an approval request.
+pub(crate) async fn context_of(
+    looked: &ApprovalView,
+    store: &Arc<SqliteStore>,
+) -> Result<ProjectContext, Failure> {
+    let row =
+        looked.request.as_ref().ok_or_else(|| Failure::failed("there is no approval request to decide"))?;
+    let call = RequestedCall::of(row, store.approval_queries()).map_err(Failure::of)?;
+    ProjectContext::for_request(&call, Arc::clone(store)).await
 }
 
-pub(crate) async fn approve(words: ApproveWords, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    let id = found(&store, &words.id).await?;
-    let looked = look(store.questions(), &id).await.map_err(Failure::of)?;
-    let mut choice =
-        Choice { part: part(&words)?, reach: reach(&words.scope), path: words.path.clone(), shown: None };
+pub(crate) async fn approve(words: ApproveArgs, out: Out) -> Result<ExitCode, Failure> {
+    let store = project_context::open_store()?;
+    let id = find_id(&store, &words.id).await?;
+    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
+    let mut choice = ApprovalChoice {
+        part: part(&words)?,
+        reach: reach(&words.scope),
+        path: words.path.clone(),
+        shown: None,
+    };
     let decider = approver::decider(&store, out).await?;
-    if !words.yes && asks(out) {
-        told::show(&looked, SystemClock.now(), out);
-        if choice.part != Part::Whole {
-            // What is agreed to is what is seen here, or nothing.
-            let desk = desk_of(&looked, &store).await?;
+    if !words.yes && is_interactive(out) {
+        render::show(&looked, SystemClock.now(), out);
+        if choice.part != Amendment::Whole {
+            // The approval is bound to the digest of what is shown here.
+            let context = context_of(&looked, &store).await?;
             let preview =
-                desk.broker.preview(&id, choice.part.clone(), &decider).await.map_err(Failure::of)?;
-            told::preview(&preview, out);
+                context.broker.preview(&id, choice.part.clone(), &decider).await.map_err(Failure::of)?;
+            render::preview(&preview, out);
             choice.shown = Some(preview.digest);
         }
-        if choice.reach == Reach::Session {
-            out.say(paint(
+        if choice.reach == DecisionReach::Session {
+            out.message(paint(
                 Tone::Bad,
-                "This agent will not be asked again in this session for what is MEDIUM.",
+                "All further MEDIUM calls of this agent in this session will run without approval.",
             ));
         }
-        agree("Agree?", out)?;
+        confirm("Approve?", out)?;
     }
     let answer = decide(&looked, choice, &decider, &store).await?;
-    Ok(tell(&id, answer.as_ref(), out))
+    Ok(print_answer(&id, answer.as_ref(), out))
 }
 
 async fn decide(
-    looked: &Look,
-    choice: Choice,
-    decider: &Decider,
+    looked: &ApprovalView,
+    choice: ApprovalChoice,
+    decider: &Approver,
     store: &Arc<SqliteStore>,
-) -> Result<Option<Answer>, Failure> {
-    let row = looked.question.as_ref().ok_or_else(|| {
-        let why = "it needed no decision: a rule or a grant agreed to it";
+) -> Result<Option<CallResult>, Failure> {
+    let row = looked.request.as_ref().ok_or_else(|| {
+        let why = "it needed no decision: a rule or a grant allowed it";
         Failure::of(CallError::new(ErrorCode::ProposalUsed, why))
     })?;
-    let desk = desk_of(looked, store).await?;
-    desk.broker.approve(row.id.as_str(), choice, decider).await.map_err(Failure::of)
+    let context = context_of(looked, store).await?;
+    context.broker.approve(row.id.as_str(), choice, decider).await.map_err(Failure::of)
 }
 
-/// Tells what became of a yes.
-pub(crate) fn tell(id: &str, answer: Option<&Answer>, out: Out) -> ExitCode {
+/// Prints the result of an approval.
+pub(crate) fn print_answer(id: &str, answer: Option<&CallResult>, out: Out) -> ExitCode {
     let Some(answer) = answer else {
         if out.is_json() {
             out.value(&json!({"id": id, "state": "approved"}));
         } else {
-            out.line(format!("{}: its caller carries it out", paint(Tone::Good, "agreed")));
+            out.line(format!("{}: the caller runs the call", paint(Tone::Good, "approved")));
         }
         return ExitCode::SUCCESS;
     };
     if out.is_json() {
         out.value(&answer.envelope());
     } else if let Some(error) = answer.error() {
-        out.error(error.code.as_str(), &plain(&error.message), &plain(&error.suggestion));
+        out.error(error.code.as_str(), &sanitize(&error.message), &sanitize(&error.suggestion));
     } else {
-        out.line(paint(Tone::Good, told::applied(answer)));
+        out.line(paint(Tone::Good, render::applied(answer)));
     }
-    match answer.ending() {
-        Ending::Success => ExitCode::SUCCESS,
-        Ending::Denied => ExitCode::from(exit::DENIED),
+    match answer.status() {
+        CallStatus::Success => ExitCode::SUCCESS,
+        CallStatus::Denied => ExitCode::from(exit::DENIED),
         _ => ExitCode::from(exit::FAILED),
     }
 }
 
 pub(crate) async fn reject(id: &str, reason: Option<&str>, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    let id = found(&store, id).await?;
-    let looked = look(store.questions(), &id).await.map_err(Failure::of)?;
+    let store = project_context::open_store()?;
+    let id = find_id(&store, id).await?;
+    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
     let decider = approver::decider(&store, out).await?;
-    let desk = desk_of(&looked, &store).await?;
-    desk.broker.reject(&id, reason, &decider).await.map_err(Failure::of)?;
+    let context = context_of(&looked, &store).await?;
+    context.broker.reject(&id, reason, &decider).await.map_err(Failure::of)?;
     if out.is_json() {
         out.value(&json!({"id": id, "state": "rejected", "reason": reason}));
     } else {
-        out.line("rejected; the agent hears it");
+        out.line("rejected; the agent is notified");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn reach(scope: &str) -> Reach {
-    Reach::parse(scope).unwrap_or(Reach::Once)
+fn reach(scope: &str) -> DecisionReach {
+    DecisionReach::parse(scope).unwrap_or(DecisionReach::Once)
 }
 
-fn part(words: &ApproveWords) -> Result<Part, Failure> {
+fn part(words: &ApproveArgs) -> Result<Amendment, Failure> {
     if !words.files.is_empty() {
-        return Ok(Part::Files(words.files.clone()));
+        return Ok(Amendment::Files(words.files.clone()));
     }
     if !words.hunks.is_empty() {
         let read = |word: &String| {
@@ -223,7 +238,7 @@ fn part(words: &ApproveWords) -> Result<Part, Failure> {
             Some((path.to_owned(), numbers?))
         };
         let hunks: Option<Vec<_>> = words.hunks.iter().map(read).collect();
-        return hunks.map(Part::Hunks).ok_or_else(|| {
+        return hunks.map(Amendment::Hunks).ok_or_else(|| {
             Failure::usage(
                 "`--hunks` takes PATH:N,N",
                 "for example `--hunks src/a.rs:1,3`; `approvals show` numbers them",
@@ -241,21 +256,21 @@ fn part(words: &ApproveWords) -> Result<Part, Failure> {
             })?;
             edits.push((path.to_owned(), content));
         }
-        return Ok(Part::Edited(edits));
+        return Ok(Amendment::Edited(edits));
     }
-    Ok(Part::Whole)
+    Ok(Amendment::Whole)
 }
 
-/// Whether somebody is there to be asked.
-pub(crate) fn asks(out: Out) -> bool {
+/// Whether the user can be asked for confirmation.
+pub(crate) fn is_interactive(out: Out) -> bool {
     !out.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks for a yes; anything else is none.
-pub(crate) fn agree(question: &str, out: Out) -> Result<(), Failure> {
-    if out.is_agreed_to(question)? {
+/// Asks for confirmation; anything but yes is an error.
+pub(crate) fn confirm(question: &str, out: Out) -> Result<(), Failure> {
+    if out.confirm(question)? {
         return Ok(());
     }
-    let hint = "the question stays open; `vambrace approvals reject` says no";
-    Err(Failure::denied(ErrorCode::ApprovalRejected, "not agreed to: nothing was changed", hint))
+    let hint = "the request stays pending; `vambrace approvals reject` rejects it";
+    Err(Failure::denied(ErrorCode::ApprovalRejected, "not confirmed: nothing changed", hint))
 }

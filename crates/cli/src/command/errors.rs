@@ -1,4 +1,4 @@
-//! `vambrace errors`: the codes, what they mean, what helps.
+//! `vambrace errors`: lists the error codes.
 
 use std::process::ExitCode;
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use vambrace_core::error::ErrorCode;
 
 use crate::failure::Failure;
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
 
 pub(crate) fn run(markdown: bool, out: &Out) -> Result<ExitCode, Failure> {
     if markdown {
         out.line("# Error codes\n\n<!-- Written by `vambrace errors --markdown`; `cargo xtask generate` renews it. -->\n");
-        out.line("Codes are stable. A message may name paths, rules and values; the suggestion says how to go on.\n");
+        out.line("Codes are stable. A message may contain paths, rules and values; the suggestion says how to continue.\n");
         out.line("| code | meaning | suggestion |\n|---|---|---|");
     } else if out.is_json() {
-        let tell = |code: &ErrorCode| json!({"code": code.as_str(), "meaning": code.meaning(), "suggestion": code.suggestion()});
-        out.value(&Value::from(ErrorCode::ALL.iter().map(tell).collect::<Vec<_>>()));
+        let row = |code: &ErrorCode| json!({"code": code.as_str(), "meaning": code.meaning(), "suggestion": code.suggestion()});
+        out.value(&Value::from(ErrorCode::ALL.iter().map(row).collect::<Vec<_>>()));
         return Ok(ExitCode::SUCCESS);
     }
     for code in ErrorCode::ALL {

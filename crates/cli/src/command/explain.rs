@@ -1,37 +1,37 @@
-//! `vambrace explain`: what every layer says about a call, without making it.
+//! `vambrace explain`: shows the verdict of every policy layer about a call, without running it.
 
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use vambrace_broker::{Explained, RawCall};
+use vambrace_broker::{Explanation, RawCall};
 use vambrace_core::error::ErrorCode;
-use vambrace_core::verdict::Answer;
+use vambrace_core::verdict::VerdictKind;
 
-use crate::args::CallWords;
+use crate::args::CallArgs;
 use crate::command::call::arguments;
-use crate::desk::{self, Desk};
 use crate::failure::{Failure, exit};
-use crate::harmless::plain;
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
+use crate::project_context::{self, ProjectContext};
+use crate::terminal_escape::sanitize;
 
-pub(crate) async fn run(words: CallWords, out: &Out) -> Result<ExitCode, Failure> {
-    let args = arguments(&words.tool, &words.arguments, &*desk::catalogue()?)?;
-    let desk = Desk::open(&words.seat, "command-line", "cli").await?;
-    let raw = RawCall { tool: words.tool, args, tool_call_id: None, context_id: None };
-    match desk.broker.explain(raw, &desk.peer).await {
-        Explained::Judged { verdict, told } => {
+pub(crate) async fn run(call: CallArgs, out: &Out) -> Result<ExitCode, Failure> {
+    let args = arguments(&call.tool, &call.arguments, &*project_context::catalogue()?)?;
+    let context = ProjectContext::open(&call.caller, "command-line", "cli").await?;
+    let raw = RawCall { tool: call.tool, args, tool_call_id: None, context_id: None };
+    match context.broker.explain(raw, &context.peer).await {
+        Explanation::Judged { verdict, explanation } => {
             if out.is_json() {
-                out.value(&told);
+                out.value(&explanation);
             } else {
-                tell(&told, *out);
+                print(&explanation, *out);
             }
             Ok(ExitCode::from(match verdict {
-                Answer::Allow => 0,
-                Answer::Ask => exit::ASK,
-                Answer::Deny => exit::DENIED,
+                VerdictKind::Allow => 0,
+                VerdictKind::Ask => exit::ASK,
+                VerdictKind::Deny => exit::DENIED,
             }))
         }
-        Explained::Faulty(error) => {
+        Explanation::NotPlanned(error) => {
             let exit = match error.code {
                 ErrorCode::UnknownTool | ErrorCode::InvalidArguments => exit::BAD_USAGE,
                 ErrorCode::AuditUnavailable | ErrorCode::SessionSuspended | ErrorCode::RateLimited => {
@@ -44,33 +44,35 @@ pub(crate) async fn run(words: CallWords, out: &Out) -> Result<ExitCode, Failure
     }
 }
 
-/// For people: the verdict first, then each layer on a line, its reasons below.
-fn tell(told: &Value, out: Out) {
-    let text = |value: &Value, key: &str| plain(value.get(key).and_then(Value::as_str).unwrap_or_default());
-    let verdict = text(told, "verdict");
-    out.line(format!("{}  {}", coloured(&verdict), paint(Tone::Strong, text(told, "tool"))));
-    let effects: Vec<String> = list(told, "effects").filter_map(Value::as_str).map(plain).collect();
+/// The verdict first, then one line per layer with its reasons below.
+fn print(explanation: &Value, out: Out) {
+    let text =
+        |value: &Value, key: &str| sanitize(value.get(key).and_then(Value::as_str).unwrap_or_default());
+    let verdict = text(explanation, "verdict");
+    out.line(format!("{}  {}", coloured(&verdict), paint(Tone::Strong, text(explanation, "tool"))));
+    let effects: Vec<String> = list(explanation, "effects").filter_map(Value::as_str).map(sanitize).collect();
     if !effects.is_empty() {
         out.line(format!("  effects   {}", effects.join(", ")));
     }
-    if let Some(risk) = told.get("risk") {
+    if let Some(risk) = explanation.get("risk") {
         out.line(format!("  risk      {}", text(risk, "level")));
     }
-    for layer in list(told, "layers") {
+    for layer in list(explanation, "layers") {
         out.line(format!("  {:<14} {}", text(layer, "layer"), coloured(&text(layer, "verdict"))));
         for reason in list(layer, "reasons") {
             let place = paint(Tone::Faint, format!("[{}]", text(reason, "at")));
             out.line(format!("  {:<14}   {} {place}", "", text(reason, "why")));
         }
     }
-    let discharged: Vec<String> = list(told, "discharged").filter_map(Value::as_str).map(plain).collect();
+    let discharged: Vec<String> =
+        list(explanation, "discharged").filter_map(Value::as_str).map(sanitize).collect();
     if !discharged.is_empty() {
         out.line(format!("  granted by     {}", discharged.join(", ")));
     }
     let empty = json!({});
-    let envelope = told.get("envelope").unwrap_or(&empty);
+    let envelope = explanation.get("envelope").unwrap_or(&empty);
     for (what, key) in [("may read", "read"), ("may write", "write")] {
-        let globs: Vec<String> = list(envelope, key).filter_map(Value::as_str).map(plain).collect();
+        let globs: Vec<String> = list(envelope, key).filter_map(Value::as_str).map(sanitize).collect();
         if !globs.is_empty() {
             let globs =
                 globs.into_iter().map(|glob| if glob.is_empty() { "nothing".to_owned() } else { glob });
@@ -79,7 +81,11 @@ fn tell(told: &Value, out: Out) {
     }
     out.line(paint(
         Tone::Faint,
-        format!("  plan {}  policy {}", short(&text(told, "digest")), short(&text(told, "policy"))),
+        format!(
+            "  plan {}  policy {}",
+            short(&text(explanation, "digest")),
+            short(&text(explanation, "policy"))
+        ),
     ));
 }
 

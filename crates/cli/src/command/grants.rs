@@ -1,4 +1,4 @@
-//! `vambrace grants`: what was agreed to for a class of calls or for a session, and taking it back.
+//! `vambrace grants`: lists and revokes standing approvals.
 
 use std::process::ExitCode;
 
@@ -6,17 +6,17 @@ use serde_json::json;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
-use vambrace_ledger::{Decision, Op, Reach, Status, Verb};
-use vambrace_store::{AskChange, Batch, Entry, GrantRow, Store as _};
+use vambrace_ledger::{Decision, DecisionReach, DecisionVerb, Op, RecordStatus};
+use vambrace_store::{ApprovalChange, Batch, Entry, GrantRow, Store as _};
 
 use crate::approver;
 use crate::args::GrantsCommand;
 use crate::command::audit::one_line;
-use crate::desk::{self, clean};
 use crate::failure::Failure;
-use crate::harmless::plain;
-use crate::machine::SystemClock;
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
+use crate::project_context::{self, redact_text};
+use crate::system::SystemClock;
+use crate::terminal_escape::sanitize;
 
 pub(crate) async fn run(what: Option<GrantsCommand>, out: &Out) -> Result<ExitCode, Failure> {
     match what.unwrap_or(GrantsCommand::List { all: false }) {
@@ -26,10 +26,15 @@ pub(crate) async fn run(what: Option<GrantsCommand>, out: &Out) -> Result<ExitCo
 }
 
 async fn list(all: bool, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
+    let store = project_context::open_store()?;
     let now = SystemClock.now();
-    let rows: Vec<GrantRow<String>> =
-        store.questions().grants(None).await?.into_iter().filter(|row| all || row.counts(now)).collect();
+    let rows: Vec<GrantRow<String>> = store
+        .approval_queries()
+        .grants(None)
+        .await?
+        .into_iter()
+        .filter(|row| all || row.counts(now))
+        .collect();
     if out.is_json() {
         let rows = rows.iter().map(|row| {
             json!({"id": row.id.as_str(), "session": row.session.as_str(), "user": row.user, "agent": row.agent,
@@ -41,7 +46,8 @@ async fn list(all: bool, out: Out) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     for row in &rows {
-        let state = if row.counts(now) { paint(Tone::Good, "counts") } else { paint(Tone::Faint, "over  ") };
+        let state =
+            if row.counts(now) { paint(Tone::Good, "active  ") } else { paint(Tone::Faint, "inactive") };
         out.line(format!(
             "{}  {state}  {:<8} {}  {} in {}, {} uses, until {}",
             row.id,
@@ -54,24 +60,24 @@ async fn list(all: bool, out: Out) -> Result<ExitCode, Failure> {
         ));
     }
     if rows.is_empty() {
-        out.say("there are no grants");
+        out.message("no grants");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn revoke(word: &str, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    let rows = store.questions().grants(None).await?;
+    let store = project_context::open_store()?;
+    let rows = store.approval_queries().grants(None).await?;
     let mut meant = rows
         .iter()
         .filter(|row| row.id.as_str() == word || (word.len() >= 4 && row.id.as_str().ends_with(word)));
     let (Some(grant), None) = (meant.next(), meant.next()) else {
-        let why = format!("there is no grant `{}`, or several end so", plain(word));
+        let why = format!("no grant, or more than one, matches `{}`", sanitize(word));
         return Err(Failure::usage(why, "`vambrace grants list` lists them"));
     };
     let decider = approver::decider(&store, out).await?;
     if !decider.decides_for(&grant.user) {
-        let why = format!("grant `{}` is another user's", plain(word));
+        let why = format!("grant `{}` belongs to another user", sanitize(word));
         return Err(Failure::denied(ErrorCode::PermissionDenied, why, "use a token of kind admin"));
     }
     let now = SystemClock.now();
@@ -79,26 +85,26 @@ async fn revoke(word: &str, out: Out) -> Result<ExitCode, Failure> {
     let decision = Decision {
         about: grant.id.clone(),
         plan,
-        verb: Verb::Revoke,
-        reach: Reach::Once,
+        verb: DecisionVerb::Revoke,
+        reach: DecisionReach::Once,
         at: now,
         expires: now.later(60_000),
     };
     let mut entry = Entry::new(Op::Grant, now);
     entry.event_type = Some("grant.revoked");
-    entry.status = Some(Status::Success);
-    entry.user = Some(clean(decider.user())?);
+    entry.status = Some(RecordStatus::Success);
+    entry.user = Some(redact_text(decider.user())?);
     entry.session = Some(grant.session.clone());
     entry.hitl_id = Some(grant.id.clone());
     entry.plan_digest = Some(plan);
-    entry.message = Some(clean(&format!("by {}", decider.by()))?);
+    entry.message = Some(redact_text(&format!("by {}", decider.by()))?);
     entry.note = Some(decider.sign(&decision).map_err(Failure::of)?);
-    let change = AskChange::RevokeGrant { id: grant.id.clone(), at: now };
+    let change = ApprovalChange::RevokeGrant { id: grant.id.clone(), at: now };
     store.commit(Batch::durable(vec![entry], vec![change.into()])).await?;
     if out.is_json() {
         out.value(&json!({"id": grant.id.as_str(), "revoked": true}));
     } else {
-        out.line(format!("{} does not count any more", grant.id));
+        out.line(format!("revoked {}", grant.id));
     }
     Ok(ExitCode::SUCCESS)
 }

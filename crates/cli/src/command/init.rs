@@ -1,9 +1,9 @@
-//! `vambrace init`: a project gets its configuration, trusted because whoever runs this wrote it, and each client what
-//! to paste. The clients' own files are looked at and never touched.
+//! `vambrace init`: writes and trusts a project's configuration (the user who runs it is its author), and prints what to paste
+//! into each MCP client. The clients' own files are read, never changed.
 
 pub(crate) mod clients;
+mod config_file;
 mod detect;
-mod file;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,30 +12,30 @@ use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
 use vambrace_store::SqliteStore;
 
-use self::clients::Client;
-use self::detect::Detected;
+use self::clients::McpClient;
+use self::detect::DetectedProject;
 use crate::approver;
 use crate::command::trust;
-use crate::desk::{self, Settings};
 use crate::failure::{Failure, exit};
-use crate::harmless::plain;
-use crate::out::{Out, Tone, paint};
-use crate::places;
-use crate::project::{CONFIG, OLDER_CONFIG};
+use crate::output::{Out, Tone, paint};
+use crate::paths;
+use crate::project_context::{self, Settings};
+use crate::project_files::{CONFIG, OLDER_CONFIG};
+use crate::terminal_escape::sanitize;
 
 pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Result<ExitCode, Failure> {
-    let project = places::project(Some(workspace.unwrap_or(Path::new("."))))?;
+    let project = paths::project(Some(workspace.unwrap_or(Path::new("."))))?;
     if !force {
-        refuse_nesting(&project)?;
+        deny_nesting(&project)?;
     }
-    let store = desk::open_store()?;
-    let detected = Detected::of(&project);
-    let text = file::text(&detected);
-    file::write(&project, &text, force)?;
-    let approver = approver::ensure(&store, *out).await?;
+    let store = project_context::open_store()?;
+    let detected = DetectedProject::of(&project);
+    let text = config_file::text(&detected);
+    config_file::write(&project, &text, force)?;
+    let approver = approver::ensure_key(&store, *out).await?;
     let digest = pin(&project, &text, &store, *out).await?;
     let program =
-        std::env::current_exe().map_err(|error| Failure::failed(format!("the own program: {error}")))?;
+        std::env::current_exe().map_err(|error| Failure::failed(format!("path of this program: {error}")))?;
     let clients = clients::all(&project, &program);
     if out.is_json() {
         out.value(&json!({
@@ -47,55 +47,61 @@ pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Res
             "clients": clients.iter().map(as_json).collect::<Vec<_>>(),
         }));
     } else {
-        tell(&project, &detected, digest, &clients, *out);
+        print(&project, &detected, digest, &clients, *out);
         if !approver {
-            out.say("there is no approver key yet: the first decision (`vambrace approvals approve ...`) makes it");
+            out.message("there is no approver key yet: the first decision (`vambrace approvals approve ...`) creates it");
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A project inside another one would hide the outer one's rules from whoever works in it.
-fn refuse_nesting(project: &Path) -> Result<(), Failure> {
-    match places::set_up_above(project) {
+/// Denies a project inside another one: the outer project's rules would not apply in it.
+fn deny_nesting(project: &Path) -> Result<(), Failure> {
+    match paths::set_up_above(project) {
         Some(above) => {
             let why =
-                format!("`{}` lies inside `{}`, which is set up already", project.display(), above.display());
-            Err(Failure::usage(why, "work from there, or give --force to set up a project of its own"))
+                format!("`{}` is inside `{}`, which is already set up", project.display(), above.display());
+            Err(Failure::usage(why, "work from there, or use `--force` to set up a separate project"))
         }
         None => Ok(()),
     }
 }
 
-/// Pins what was written, if that is all there is: other files below `.vambrace` came from somebody else.
+/// Trusts the written file, unless there are other files in `.vambrace`: those have another author.
 async fn pin(project: &Path, text: &str, store: &SqliteStore, out: Out) -> Result<Option<Digest>, Failure> {
     let settings = Settings::load(project, store).await?;
     let (Some(digest), Some((CONFIG, bytes))) = (settings.files.digest(), settings.files.configuration())
     else {
-        return Err(Failure::failed(format!("`{CONFIG}` was written and is gone")));
+        return Err(Failure::failed(format!("`{CONFIG}` was removed by another process")));
     };
     if bytes != text.as_bytes() {
-        return Err(Failure::failed(format!("`{CONFIG}` was changed by somebody else while it was written")));
+        return Err(Failure::failed(format!("`{CONFIG}` was changed by another process")));
     }
-    if !file::is_alone(project) {
+    if !config_file::is_alone(project) {
         return Ok(None);
     }
-    // Whoever cannot decide sets up all the same; trusting is then left to whoever can.
-    let signed = match approver::sign_trust(store, desk::project_key(project), digest, out).await {
+    // Without the approver key the project is set up but not trusted; an approver can trust it later.
+    let signed = match approver::sign_trust(store, project_context::project_key(project), digest, out).await {
         Err(failure) if failure.exit == exit::DENIED => return Ok(None),
         other => other?,
     };
-    trust::pin(project, digest, "writes and trusts the configuration of a project", store, signed).await?;
+    trust::pin(project, digest, "wrote and trusted the configuration of a project", store, signed).await?;
     Ok(Some(digest))
 }
 
-fn as_json(client: &Client) -> Value {
+fn as_json(client: &McpClient) -> Value {
     json!({
         "name": client.name, "file": client.file.display().to_string(), "exists": client.exists, "snippet": client.snippet,
     })
 }
 
-fn tell(project: &Path, detected: &Detected, digest: Option<Digest>, clients: &[Client], out: Out) {
+fn print(
+    project: &Path,
+    detected: &DetectedProject,
+    digest: Option<Digest>,
+    clients: &[McpClient],
+    out: Out,
+) {
     let kinds = detected.kinds();
     let kinds = if kinds.is_empty() { "no known toolchain".to_owned() } else { kinds.join(", ") };
     out.line(format!(
@@ -107,27 +113,26 @@ fn tell(project: &Path, detected: &Detected, digest: Option<Digest>, clients: &[
     match digest {
         Some(digest) => out.line(format!("{}  {digest}", paint(Tone::Good, "trusted"))),
         None => out.line(format!(
-            "{}  other files lie below `.vambrace`, or the approver key is locked: look, then run `vambrace trust`",
-            paint(Tone::Care, "not trusted yet")
+            "{}  there are other files in `.vambrace`, or the approver key is locked: review them, then run `vambrace trust`",
+            paint(Tone::Care, "not trusted")
         )),
     }
     if project.join(OLDER_CONFIG).try_exists().unwrap_or(false) {
         out.line(format!(
-            "{}  `{OLDER_CONFIG}` does not count beside it; to keep its settings:",
+            "{}  `{OLDER_CONFIG}` is ignored now; to keep its settings:",
             paint(Tone::Care, "note   ")
         ));
         out.line(format!("         vambrace config migrate {OLDER_CONFIG} > {CONFIG} && vambrace trust"));
     }
-    out.line("\nWhat to paste into your client (nothing of it was touched):");
+    out.line("\nPaste this into the configuration of your MCP client (its files were not changed):");
     for client in clients {
-        let mark =
-            if client.exists { paint(Tone::Good, "found") } else { paint(Tone::Faint, "not found here") };
-        let file = plain(&client.file.display().to_string());
+        let mark = if client.exists { paint(Tone::Good, "found") } else { paint(Tone::Faint, "not found") };
+        let file = sanitize(&client.file.display().to_string());
         out.line(format!("\n{}  {file}  {mark}", paint(Tone::Strong, client.name)));
         if let Some(command) = &client.command {
-            out.line(paint(Tone::Faint, format!("# or run: {}", plain(command))));
+            out.line(paint(Tone::Faint, format!("# or run: {}", sanitize(command))));
         }
-        out.line(plain(&client.snippet));
+        out.line(sanitize(&client.snippet));
     }
     out.line(format!(
         "\nNext: {} or {}",

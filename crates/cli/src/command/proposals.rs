@@ -1,21 +1,21 @@
-//! `vambrace proposals`: changes of files, from the proposal to the rollback. Applying a proposal is agreeing to it.
+//! `vambrace proposals`: lists, shows, applies, rejects and rolls back file changes. Applying a proposal approves it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use vambrace_broker::look;
+use vambrace_broker::read_approval;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_store::{Asked, Store as _};
+use vambrace_store::{ApprovalFilter, Store as _};
 
 use crate::approver;
-use crate::args::{ProposalsCommand, Seat};
-use crate::command::approvals::{self, told};
+use crate::args::{CallerOptions, ProposalsCommand};
+use crate::command::approvals::{self, render};
 use crate::command::audit::one_line;
-use crate::desk::{self, Desk};
 use crate::failure::Failure;
-use crate::machine::SystemClock;
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
+use crate::project_context::{self, ProjectContext};
+use crate::system::SystemClock;
 
 pub(crate) async fn run(what: Option<ProposalsCommand>, out: &Out) -> Result<ExitCode, Failure> {
     match what.unwrap_or(ProposalsCommand::List { limit: 50 }) {
@@ -28,28 +28,28 @@ pub(crate) async fn run(what: Option<ProposalsCommand>, out: &Out) -> Result<Exi
 }
 
 async fn list(limit: usize, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    approvals::questions(&store, Asked { open: true, user: None, limit: 1 }).await?;
-    let rows = store.questions().proposals(limit).await?;
+    let store = project_context::open_store()?;
+    approvals::questions(&store, ApprovalFilter { open: true, user: None, limit: 1 }).await?;
+    let rows = store.approval_queries().proposals(limit).await?;
     let mut listed = Vec::new();
     for row in &rows {
-        let question = store.questions().approval(row.id.as_str()).await?;
+        let question = store.approval_queries().approval(row.id.as_str()).await?;
         let state = match (row.state, &question) {
             (vambrace_store::ProposalState::Proposed, Some(question)) => question.state.as_str(),
             (state, _) => state.as_str(),
         };
-        let as_proposed = told::as_proposed(question.as_ref());
+        let as_proposed = render::as_proposed(question.as_ref());
         if out.is_json() {
-            let mut told = told::change(row);
-            if let Some(fields) = told.as_object_mut() {
+            let mut value = render::change(row);
+            if let Some(fields) = value.as_object_mut() {
                 fields.insert("state".to_owned(), state.into());
                 fields.insert("as_proposed".to_owned(), as_proposed.into());
             }
-            listed.push(told);
+            listed.push(value);
         } else {
             let tone = if state == "applied" { Tone::Good } else { Tone::Faint };
             let words = paint(tone, format!("{state:<11}"));
-            let other = if as_proposed == Some(false) { "  (a part of it, or otherwise)" } else { "" };
+            let other = if as_proposed == Some(false) { "  (not as proposed)" } else { "" };
             out.line(format!(
                 "{}  {words}  {}{}  {}",
                 row.id,
@@ -62,44 +62,44 @@ async fn list(limit: usize, out: Out) -> Result<ExitCode, Failure> {
     if out.is_json() {
         out.value(&listed.into());
     } else if rows.is_empty() {
-        out.say("there are no changes yet");
+        out.message("no changes yet");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn show(id: &str, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    let id = approvals::found(&store, id).await?;
-    let looked = look(store.questions(), &id).await.map_err(Failure::of)?;
-    told::show(&looked, SystemClock.now(), out);
+    let store = project_context::open_store()?;
+    let id = approvals::find_id(&store, id).await?;
+    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
+    render::show(&looked, SystemClock.now(), out);
     Ok(ExitCode::SUCCESS)
 }
 
 async fn rollback(id: &str, yes: bool, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    let id = approvals::found(&store, id).await?;
-    let looked = look(store.questions(), &id).await.map_err(Failure::of)?;
+    let store = project_context::open_store()?;
+    let id = approvals::find_id(&store, id).await?;
+    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
     let Some(change) = &looked.change else {
-        let why = format!("`{id}` is not a change of files");
+        let why = format!("`{id}` is not a file change");
         return Err(Failure::of(CallError::new(ErrorCode::ProposalNotFound, why)));
     };
     let decider = approver::decider(&store, out).await?;
-    if !yes && approvals::asks(out) {
-        told::show(&looked, SystemClock.now(), out);
-        approvals::agree("Undo this change?", out)?;
+    if !yes && approvals::is_interactive(out) {
+        render::show(&looked, SystemClock.now(), out);
+        approvals::confirm("Roll this change back?", out)?;
     }
-    let desk = match &looked.question {
-        Some(_) => approvals::desk_of(&looked, &store).await?,
+    let context = match &looked.request {
+        Some(_) => approvals::context_of(&looked, &store).await?,
         None => {
-            let seat = Seat {
+            let caller = CallerOptions {
                 workspace: Some(change.project.clone().into()),
                 role: None,
                 skill: None,
                 session: Some(change.session.to_string()),
             };
-            Desk::at(&seat, Arc::clone(&store)).await?
+            ProjectContext::for_project(&caller, Arc::clone(&store)).await?
         }
     };
-    let answer = desk.broker.rollback(&id, &decider).await.map_err(Failure::of)?;
-    Ok(approvals::tell(&id, Some(&answer), out))
+    let answer = context.broker.rollback(&id, &decider).await.map_err(Failure::of)?;
+    Ok(approvals::print_answer(&id, Some(&answer), out))
 }

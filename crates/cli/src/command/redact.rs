@@ -1,5 +1,5 @@
-//! `vambrace redact`: a filter that replaces secrets, or a report of where they are. Lines that come in through a pipe go
-//! out as soon as nothing more comes for a moment. The text of a secret is never told.
+//! `vambrace redact`: redacts secrets in files or standard input, or reports their locations. Output is flushed when the input
+//! pauses. A report never contains the secret itself.
 
 mod report;
 
@@ -11,47 +11,47 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use vambrace_redact::{Redactor, Rules, Stream};
+use vambrace_redact::{RedactStream, Redactor, RuleSet};
 
-use crate::args::ReportForm;
+use crate::args::ReportFormat;
 use crate::failure::{Failure, exit};
-use crate::out::Out;
-use crate::project::ProjectFiles;
-use crate::vault::{Vault, unusable};
-use crate::{found, places};
-use report::{Report, Spot};
+use crate::output::Out;
+use crate::project_files::ProjectFiles;
+use crate::secrets::{SecretStore, unusable};
+use crate::{config_files, paths};
+use report::{LineCounter, SecretReport};
 
-/// Bytes that are read at once.
-const PIECE: usize = 64 * 1024;
-/// How long nothing must come before what is held back goes out.
+/// Size of the read buffer.
+const READ_BYTES: usize = 64 * 1024;
+/// Pause of the input after which held-back output is flushed.
 const IDLE_MS: i64 = 50;
-/// Files that together are larger get a progress bar.
-const LARGE: u64 = 16 * 1024 * 1024;
+/// A progress bar is shown for files of at least this total size.
+const PROGRESS_BAR_BYTES: u64 = 16 * 1024 * 1024;
 
 pub(crate) fn run(
     files: &[PathBuf],
-    report: Option<ReportForm>,
+    report: Option<ReportFormat>,
     rules: &[PathBuf],
     out: &Out,
 ) -> Result<ExitCode, Failure> {
-    let form = report.or_else(|| out.is_json().then_some(ReportForm::Json));
+    let form = report.or_else(|| out.is_json().then_some(ReportFormat::Json));
     let redactor = redactor(rules)?;
     let stdin = [PathBuf::from("-")];
     let files = if files.is_empty() { &stdin } else { files };
-    let mut job = Job {
+    let mut job = FilterJob {
         redactor,
-        report: form.map(|_| Report::default()),
+        report: form.map(|_| SecretReport::default()),
         count: 0,
         bar: bar(files),
         unread: Vec::new(),
     };
     for file in files {
-        let told = if file == Path::new("-") { job.pipe() } else { job.file(file) };
-        match told {
-            Err(Stop::Reader) => return Ok(ExitCode::from(exit::READER_GONE)),
-            Err(Stop::Failed(failure)) => return Err(failure),
-            // One that cannot be read keeps nothing back of the others.
-            Err(Stop::Unread(why)) => {
+        let filtered = if file == Path::new("-") { job.pipe() } else { job.file(file) };
+        match filtered {
+            Err(FilterError::ReaderGone) => return Ok(ExitCode::from(exit::READER_GONE)),
+            Err(FilterError::Failed(failure)) => return Err(failure),
+            // An unreadable file does not stop the others.
+            Err(FilterError::Unreadable(why)) => {
                 let name = file.display().to_string();
                 job.bar.suspend(|| out.error("unreadable", &format!("`{name}`: {why}"), ""));
                 job.unread.push(name);
@@ -61,15 +61,15 @@ pub(crate) fn run(
     }
     job.bar.finish_and_clear();
     if let (Some(form), Some(report)) = (form, &job.report) {
-        let told = match form {
-            ReportForm::Json => report.json(&job.unread),
-            ReportForm::Sarif => report.sarif(),
+        let document = match form {
+            ReportFormat::Json => report.json(&job.unread),
+            ReportFormat::Sarif => report.sarif(),
         };
-        let text = serde_json::to_string_pretty(&told).unwrap_or_else(|_| told.to_string());
+        let text = serde_json::to_string_pretty(&document).unwrap_or_else(|_| document.to_string());
         match write(format!("{text}\n").as_bytes()) {
-            Err(Stop::Reader) => return Ok(ExitCode::from(exit::READER_GONE)),
-            Err(Stop::Failed(failure)) => return Err(failure),
-            Err(Stop::Unread(_)) | Ok(()) => {}
+            Err(FilterError::ReaderGone) => return Ok(ExitCode::from(exit::READER_GONE)),
+            Err(FilterError::Failed(failure)) => return Err(failure),
+            Err(FilterError::Unreadable(_)) | Ok(()) => {}
         }
     }
     Ok(match (job.unread.is_empty(), job.count) {
@@ -79,15 +79,15 @@ pub(crate) fn run(
     })
 }
 
-/// With the configuration as it is: a project that is not trusted can add patterns and take nothing away.
+/// Uses the configuration without trust: the project can add patterns and remove nothing.
 fn redactor(rules: &[PathBuf]) -> Result<Redactor, Failure> {
-    // A home folder holds the state folder and is no project; the filter works there all the same.
-    let sources = match places::project_if_apart()? {
-        Some(project) => found::find(&ProjectFiles::open(&project)?, false)?,
-        None => found::find_above()?,
+    // A home directory contains the state directory and is not a project; the filter works there too.
+    let sources = match paths::project_outside_state()? {
+        Some(project) => config_files::find(&ProjectFiles::open(&project)?, false)?,
+        None => config_files::find_above()?,
     };
-    let settings = found::settled(&sources)?;
-    let more = |own: Rules| {
+    let settings = config_files::combine_or_fail(&sources)?;
+    let more = |own: RuleSet| {
         rules.iter().try_fold(own, |own, path| {
             own.with_file(&text(path)?, path).map_err(|fault| {
                 let mut failure = unusable(fault);
@@ -96,64 +96,64 @@ fn redactor(rules: &[PathBuf]) -> Result<Redactor, Failure> {
             })
         })
     };
-    Ok(Vault::with_rules(&settings.secrets, more)?.redactor().clone())
+    Ok(SecretStore::with_rules(&settings.secrets, more)?.redactor().clone())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a file that the person at the terminal names")]
+#[expect(clippy::disallowed_methods, reason = "the user names the file")]
 fn text(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
         Failure::usage(
             format!("rules `{}`: {error}", path.display()),
-            "name a file of gitleaks or betterleaks rules",
+            "name a file with rules in gitleaks or betterleaks format",
         )
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "files that the person at the terminal names")]
+#[expect(clippy::disallowed_methods, reason = "the user names the files")]
 fn bar(files: &[PathBuf]) -> ProgressBar {
     let all: u64 =
         files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|facts| facts.len()).sum();
-    if all < LARGE || !std::io::stderr().is_terminal() {
+    if all < PROGRESS_BAR_BYTES || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
     ProgressBar::new(all).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Why reading ends early.
-enum Stop {
-    /// Whoever reads our output has gone.
-    Reader,
-    /// This input cannot be read; others may be.
-    Unread(std::io::Error),
+/// Why the filter stopped.
+enum FilterError {
+    /// The reader of standard output is gone.
+    ReaderGone,
+    /// This input cannot be read; others may.
+    Unreadable(std::io::Error),
     Failed(Failure),
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for FilterError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-struct Job {
+struct FilterJob {
     redactor: Redactor,
-    report: Option<Report>,
+    report: Option<SecretReport>,
     count: u64,
     bar: ProgressBar,
-    /// Files that could not be read.
+    /// Unreadable files.
     unread: Vec<String>,
 }
 
-impl Job {
-    fn file(&mut self, path: &Path) -> Result<(), Stop> {
-        #[expect(clippy::disallowed_methods, reason = "a file that the person at the terminal names")]
+impl FilterJob {
+    fn file(&mut self, path: &Path) -> Result<(), FilterError> {
+        #[expect(clippy::disallowed_methods, reason = "the user names the file")]
         let opened = File::open(path);
         let name = path.display().to_string();
-        let mut file = opened.map_err(Stop::Unread)?;
+        let mut file = opened.map_err(FilterError::Unreadable)?;
         self.through(&name, &mut file, || Ok(true))
     }
 
-    fn pipe(&mut self) -> Result<(), Stop> {
+    fn pipe(&mut self) -> Result<(), FilterError> {
         let stdin = std::io::stdin();
         let ready = || {
             let stdin = std::io::stdin();
@@ -170,27 +170,27 @@ impl Job {
         self.through("-", &mut Unbuffered(stdin.as_fd()), ready)
     }
 
-    /// Everything of one input; `ready` tells whether more is there already.
+    /// Filters one input; `ready` returns whether more input is available now.
     fn through(
         &mut self,
         name: &str,
         input: &mut dyn Read,
         ready: impl Fn() -> Result<bool, Failure>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), FilterError> {
         let mut stream = self.redactor.stream();
         if self.report.is_some() {
             stream = stream.with_findings();
         }
-        let mut spot = Spot::new(name);
-        let mut piece = vec![0; PIECE];
-        let mut clean = Vec::with_capacity(2 * PIECE);
+        let mut lines = LineCounter::new(name);
+        let mut piece = vec![0; READ_BYTES];
+        let mut clean = Vec::with_capacity(2 * READ_BYTES);
         let failed = |error: vambrace_core::redacted::RedactError| Failure::failed(error.to_string());
-        // What was read before an input fails is given out like all the rest.
+        // Text that was read before a read error is still written.
         let mut broken = None;
         loop {
             if !ready()? {
                 stream.flush_idle(&mut clean).map_err(failed)?;
-                self.give(&mut stream, &mut spot, &mut clean)?;
+                self.give(&mut stream, &mut lines, &mut clean)?;
             }
             let count = match input.read(&mut piece) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -205,19 +205,24 @@ impl Job {
                 break;
             }
             self.bar.inc(u64::try_from(count).unwrap_or(0));
-            spot.passes(read);
+            lines.passes(read);
             stream.push(read, &mut clean).map_err(failed)?;
-            self.give(&mut stream, &mut spot, &mut clean)?;
+            self.give(&mut stream, &mut lines, &mut clean)?;
         }
         stream.finish(&mut clean).map_err(failed)?;
-        self.give(&mut stream, &mut spot, &mut clean)?;
+        self.give(&mut stream, &mut lines, &mut clean)?;
         self.count += stream.count();
-        broken.map_or(Ok(()), |error| Err(Stop::Unread(error)))
+        broken.map_or(Ok(()), |error| Err(FilterError::Unreadable(error)))
     }
 
-    fn give(&mut self, stream: &mut Stream, spot: &mut Spot, clean: &mut Vec<u8>) -> Result<(), Stop> {
+    fn give(
+        &mut self,
+        stream: &mut RedactStream,
+        lines: &mut LineCounter,
+        clean: &mut Vec<u8>,
+    ) -> Result<(), FilterError> {
         match &mut self.report {
-            Some(report) => report.take(spot, stream.take_findings()),
+            Some(report) => report.take(lines, stream.take_findings()),
             None => write(clean)?,
         }
         clean.clear();
@@ -225,15 +230,15 @@ impl Job {
     }
 }
 
-fn write(bytes: &[u8]) -> Result<(), Stop> {
+fn write(bytes: &[u8]) -> Result<(), FilterError> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Stop::Reader),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(FilterError::ReaderGone),
         given => Ok(given.map_err(|error| Failure::failed(format!("standard output: {error}")))?),
     }
 }
 
-/// Standard input without a buffer of its own, so that waiting for it tells the truth.
+/// Standard input without a buffer, so that poll(2) reports correctly whether input is available.
 struct Unbuffered<'a>(std::os::fd::BorrowedFd<'a>);
 
 impl Read for Unbuffered<'_> {

@@ -1,11 +1,11 @@
-//! `vambrace sandbox run`: any program inside the walls, with its own output, code and changes.
+//! `vambrace sandbox run`: runs a program in the sandbox; reports its output, exit code, denials and changes.
 
-mod grants;
-mod inside;
-mod interrupt;
+mod needed_grants;
 mod network;
-mod screen;
-mod told;
+mod redacted_output;
+mod report;
+mod signals;
+mod tls_termination;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,78 +17,79 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vambrace_core::config::{Effective, Sandbox as Configured, Tier as DemandedTier};
+use vambrace_core::config::{EffectiveConfig, SandboxSettings as Configured, Tier as DemandedTier};
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_redact::Redactor;
 use vambrace_sandbox::{
-    Changes, Exit, Filesystem, Input, Journaled, Network, Observe, Outcome, Places, Promote as _,
-    PromoteFault, SCRATCH, Sandbox, SandboxFault, Spec, Stream, Tier,
+    Exit, Filesystem, Input, JournaledWriteBack, NetworkMode, Observe, OutputStream, RunChanges, RunOutcome,
+    SCRATCH, Sandbox, SandboxError, Spec, StateDirs, Tier, WriteBack as _, WriteBackError,
 };
 
 use crate::args::{FilesystemMode, ObserveMode, SandboxCommand, SandboxRun};
+use crate::config_files;
 use crate::failure::{Failure, exit};
-use crate::found;
-use crate::out::{Out, Tone, paint};
-use crate::places;
-use crate::project::ProjectFiles;
-use crate::vault::Vault;
-use grants::{Grants, Known, Mode, OfGroup};
-use interrupt::Interrupt;
-use screen::Screen;
-use told::Told;
+use crate::output::{Out, Tone, paint};
+use crate::paths;
+use crate::project_files::ProjectFiles;
+use crate::secrets::SecretStore;
+use needed_grants::{ExplainContext, ForeignGroup, NeededGrants, OptionGrant};
+use redacted_output::RedactedOutput;
+use report::ChangeReport;
+use signals::Interrupt;
 
-/// Of memory and of room for files.
-const LEAST: u64 = 4 << 20;
+/// Minimum for `--memory` and `--disk`.
+const MIN_BYTES: u64 = 4 << 20;
 
 pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> {
     let SandboxCommand::Run(wish) = what;
     let (settings, hosts) = settings(&wish)?;
     let mut spec = bounded(spec(&wish)?, &settings.sandbox);
-    let vault = Vault::open(&settings.secrets)?;
-    let redactor = vault.redactor().clone();
+    let secrets = SecretStore::open(&settings.secrets)?;
+    let redactor = secrets.redactor().clone();
     let gates = network::gates(&wish, &hosts, &mut spec, *out)?;
     let inside = match &gates {
-        Some(gates) if !gates.only_tells() => inside::inside(&settings, &vault, &mut spec)?,
+        Some(gates) if !gates.only_observes() => tls_termination::set_up(&settings, &secrets, &mut spec)?,
         _ => None,
     };
     let ends = inside.as_ref().map(|inside| Arc::clone(&inside.termination));
-    let gates = gates.map(|gates| gates.ending(ends));
+    let gates = gates.map(|gates| gates.with_termination(ends));
     let sandbox = start()?;
-    let interrupt = Interrupt::heed()?;
+    let interrupt = Interrupt::listen()?;
     spec.stop = Some(interrupt.stop());
     let (outcome, attempts, lost) = perform(&sandbox, &spec, gates.as_ref(), &redactor, *out)?;
     let differences = out.is_json() || spec.filesystem == Filesystem::Speculative;
-    // As long as the workspace has the old content.
-    let told = outcome.changes.as_ref().map(|changes| Told::of(changes, wish.every_change, differences));
-    let promoted = promote(&sandbox, &spec, &outcome);
+    // Before the write-back: diffs need the old content of the workspace.
+    let report =
+        outcome.changes.as_ref().map(|changes| ChangeReport::of(changes, wish.every_change, differences));
+    let promoted = write_back(&sandbox, &spec, &outcome);
     let failed = outcome.exit != Exit::Code(0);
     let grants = match wish.explain && failed && !matches!(outcome.exit, Exit::Stopped(_)) {
         true => Some(explain(&sandbox, &spec, &outcome, gates.as_ref(), &wish.network)?),
         false => None,
     };
-    interrupt.only_telling();
+    interrupt.only_reporting();
     if out.is_json() {
-        let told = told::json(&outcome, told.as_ref(), &promoted, grants.as_ref(), attempts.as_ref());
-        out.value(&screen::clean_value(told, &redactor)?);
+        let report = report::json(&outcome, report.as_ref(), &promoted, grants.as_ref(), attempts.as_ref());
+        out.value(&redacted_output::clean_value(report, &redactor)?);
     } else {
-        let clean = |text: &str| screen::clean(text, &redactor);
-        told::say(&outcome, told.as_ref(), &promoted, &clean, *out);
+        let clean = |text: &str| redacted_output::clean(text, &redactor);
+        report::print(&outcome, report.as_ref(), &promoted, &clean, *out);
         if let Some(attempts) = &attempts {
-            network::say(attempts, &clean, *out);
+            network::print(attempts, &clean, *out);
         }
         if let Some(grants) = &grants {
-            grants.say(&clean, *out);
+            grants.print(&clean, *out);
         }
     }
-    // Who wanted no more of it does not miss the rest.
+    // Lost output does not matter after an interrupt.
     if let Some(lost) = lost.filter(|_| !matches!(outcome.exit, Exit::Stopped(_))) {
         return Err(lost);
     }
     let code = match (promoted, grants.and_then(|grants| grants.stopped())) {
         (_, Some(stopped)) => stopped,
         (Err(_), _) if !failed => i32::from(exit::FAILED),
-        // What somebody else changed won.
-        _ if !failed && takes_over(&spec) && outcome.changes.as_ref().is_some_and(Changes::is_stale) => {
+        // Files that changed in the workspace during the run were not overwritten.
+        _ if !failed && writes_back(&spec) && outcome.changes.as_ref().is_some_and(RunChanges::is_stale) => {
             i32::from(exit::FAILED)
         }
         _ => outcome.exit.code(),
@@ -96,38 +97,39 @@ pub(crate) fn run(what: SandboxCommand, out: &Out) -> Result<ExitCode, Failure> 
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
-/// A sandbox whose launcher is this program.
+/// Starts a sandbox with this program as its launcher.
 pub(crate) fn start() -> Result<Sandbox, Failure> {
-    let program = env::current_exe().map_err(|error| Failure::failed(format!("this program: {error}")))?;
-    let places = Places::below(&places::state()?);
-    // What a crash left half taken over.
-    Journaled::recover(&places);
+    let program =
+        env::current_exe().map_err(|error| Failure::failed(format!("path of this program: {error}")))?;
+    let places = StateDirs::below(&paths::state()?);
+    // Completes or undoes a write-back that a crash interrupted.
+    JournaledWriteBack::recover(&places);
     Sandbox::start(&program, places).map_err(|fault| not_started(&fault))
 }
 
-fn not_started(fault: &SandboxFault) -> Failure {
+fn not_started(fault: &SandboxError) -> Failure {
     let code = match fault {
-        SandboxFault::Unavailable { .. } | SandboxFault::Mounted(_) => ErrorCode::SandboxUnavailable,
-        SandboxFault::Refused(_) | SandboxFault::CouldNotStart { .. } => ErrorCode::InvalidArguments,
-        SandboxFault::Replaced { .. } => ErrorCode::PermissionDenied,
-        SandboxFault::ShowsState { .. } => ErrorCode::ScopeViolation,
-        SandboxFault::LauncherGone | SandboxFault::System { .. } => ErrorCode::Internal,
+        SandboxError::Unavailable { .. } | SandboxError::Mounted(_) => ErrorCode::SandboxUnavailable,
+        SandboxError::Refused(_) | SandboxError::CouldNotStart { .. } => ErrorCode::InvalidArguments,
+        SandboxError::Replaced { .. } => ErrorCode::PermissionDenied,
+        SandboxError::ShowsState { .. } => ErrorCode::ScopeViolation,
+        SandboxError::LauncherGone | SandboxError::System { .. } => ErrorCode::Internal,
     };
     let exit = if code == ErrorCode::ScopeViolation { exit::DENIED } else { exit::NOT_STARTED };
     let error = CallError::new(code, fault.to_string()).suggest(fault.suggestion());
     Failure { error, exit }
 }
 
-/// The configuration as it is: a project that is not trusted only narrows.
-fn settings(wish: &SandboxRun) -> Result<(Effective, network::Hosts), Failure> {
-    let files = ProjectFiles::open(&places::project(wish.workspace.as_deref())?)?;
-    let found = found::find(&files, false)?;
-    let combined = found::settled(&found)?;
-    let hosts = network::Hosts::of(&found, &combined);
+/// The configuration without trust: the project can only narrow.
+fn settings(wish: &SandboxRun) -> Result<(EffectiveConfig, network::HostLists), Failure> {
+    let files = ProjectFiles::open(&paths::project(wish.workspace.as_deref())?)?;
+    let found = config_files::find(&files, false)?;
+    let combined = config_files::combine_or_fail(&found)?;
+    let hosts = network::HostLists::of(&found, &combined);
     Ok((combined, hosts))
 }
 
-/// What the configuration bounds is bounded, whatever was asked for.
+/// Lowers the requested limits to those of the configuration.
 fn bounded(mut spec: Spec, configured: &Configured) -> Spec {
     let least = |asked: u64, most: Option<u64>| most.map_or(asked, |most| asked.min(most));
     spec.limits.memory = least(spec.limits.memory, configured.memory);
@@ -135,13 +137,13 @@ fn bounded(mut spec: Spec, configured: &Configured) -> Spec {
     spec.limits.cpu_percent = least(spec.limits.cpu_percent, configured.cpu);
     spec.limits.disk = least(spec.limits.disk, configured.tmp);
     if configured.tier == DemandedTier::Namespaces {
-        spec.least = spec.least.max(Tier::FullNoProc);
+        spec.min_tier = spec.min_tier.max(Tier::FullNoProc);
     }
     spec
 }
 
 fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
-    let workspace = places::project(wish.workspace.as_deref())?;
+    let workspace = paths::project(wish.workspace.as_deref())?;
     let mut words = wish.command.iter();
     let program = words.next().cloned().unwrap_or_default();
     let mut spec = Spec::new(program, &workspace);
@@ -158,11 +160,11 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     spec.umask = umask();
     let time = Duration::try_from_secs_f64(wish.timeout).ok().filter(|time| !time.is_zero());
     spec.limits.time = time.ok_or_else(|| {
-        Failure::usage(format!("a timeout of {} seconds", wish.timeout), "a number of seconds above 0")
+        Failure::usage(format!("invalid timeout: {} seconds", wish.timeout), "use a number above 0")
     })?;
     for (option, given) in [("--memory", Some(wish.memory)), ("--disk", wish.disk)] {
-        if given.is_some_and(|given| given < LEAST) {
-            return Err(Failure::usage(format!("{option} is too little to start anything"), "4M or more"));
+        if given.is_some_and(|given| given < MIN_BYTES) {
+            return Err(Failure::usage(format!("`{option}` is too small"), "use at least 4M"));
         }
     }
     spec.limits.memory = wish.memory;
@@ -177,8 +179,8 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
         [] => SCRATCH.iter().map(|name| (*name).to_owned()).collect(),
         named => named.to_vec(),
     };
-    spec.least = Tier::parse(&wish.tier).ok_or_else(|| {
-        Failure::usage(format!("there is no tier `{}`", wish.tier), "full, full-no-proc or no-userns")
+    spec.min_tier = Tier::parse(&wish.tier).ok_or_else(|| {
+        Failure::usage(format!("there is no tier `{}`", wish.tier), "use full, full-no-proc or no-userns")
     })?;
     spec.observe = match wish.observe {
         ObserveMode::Off => Observe::Off,
@@ -187,7 +189,7 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     };
     spec.home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     spec.path = env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
-    // Where the person stands, when that is in the workspace.
+    // The current directory, if it is in the workspace.
     if let Ok(here) = env::current_dir().and_then(|here| here.canonicalize())
         && let Ok(below) = here.strip_prefix(&workspace)
     {
@@ -196,18 +198,15 @@ fn spec(wish: &SandboxRun) -> Result<Spec, Failure> {
     Ok(spec)
 }
 
-/// Ours. It is told only to who sets it: to something strict, should another thread make a file meanwhile.
+/// The umask of this process. It can only be read by setting it: to a strict value, in case another thread creates a file.
 fn umask() -> u32 {
     let own = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     rustix::process::umask(own);
     own.as_raw_mode()
 }
 
-/// What of our own environment was asked for by name.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the environment is read once, here, for the names that were allowed"
-)]
+/// The environment variables selected by `--env`.
+#[expect(clippy::disallowed_methods, reason = "reads the variables that the user selected")]
 fn environment(patterns: &[String]) -> Vec<(OsString, OsString)> {
     let named = |name: &OsStr| {
         name.to_str()
@@ -216,7 +215,7 @@ fn environment(patterns: &[String]) -> Vec<(OsString, OsString)> {
     env::vars_os().filter(|(name, _)| named(name)).collect()
 }
 
-/// Whether a name is meant by a pattern in which `*` stands for any letters. Linear for one star after another.
+/// Whether a name matches a pattern in which `*` matches any characters. Does not backtrack.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut pieces = pattern.split(|byte| *byte == b'*');
     let first = pieces.next().unwrap_or_default();
@@ -236,111 +235,115 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 fn perform(
     sandbox: &Sandbox,
     spec: &Spec,
-    gates: Option<&network::Gates>,
+    gates: Option<&network::GateSetup>,
     redactor: &Redactor,
     out: Out,
-) -> Result<(Outcome, Option<network::Attempts>, Option<Failure>), Failure> {
+) -> Result<(RunOutcome, Option<network::NetworkAttempts>, Option<Failure>), Failure> {
     let stdin = std::io::stdin();
-    let mut screen = Screen::new(redactor, !out.is_json(), spec.stop.clone());
-    let mut show = |stream: Stream, bytes: &[u8]| screen.show(stream, bytes);
+    let mut screen = RedactedOutput::new(redactor, !out.is_json(), spec.stop.clone());
+    let mut show = |stream: OutputStream, bytes: &[u8]| screen.show(stream, bytes);
     let done = gated(gates, spec, &mut |spec| sandbox.run_while(spec, Input::From(stdin.as_fd()), &mut show));
-    // What it said is shown whatever became of the rest.
+    // The output is shown even if the run failed.
     let lost = screen.finish();
     let (outcome, attempts) = done?;
     Ok((outcome, attempts, lost?))
 }
 
-/// A run, behind a gate where there is one.
+/// Runs a program, behind an egress gate if there is one.
 fn gated(
-    gates: Option<&network::Gates>,
+    gates: Option<&network::GateSetup>,
     spec: &Spec,
-    run: &mut dyn FnMut(&Spec) -> Result<Outcome, SandboxFault>,
-) -> Result<(Outcome, Option<network::Attempts>), Failure> {
+    run: &mut dyn FnMut(&Spec) -> Result<RunOutcome, SandboxError>,
+) -> Result<(RunOutcome, Option<network::NetworkAttempts>), Failure> {
     let done = match gates {
-        Some(gates) => gates.around(spec, run),
+        Some(gates) => gates.run_behind(spec, run),
         None => run(spec).map(|outcome| (outcome, None)),
     };
     done.map_err(|fault| not_started(&fault))
 }
 
-/// What became of the changes: how many were taken over, or why none.
-type Promoted = Result<usize, PromoteFault>;
+/// Number of changes written back, or the error.
+type WriteBackResult = Result<usize, WriteBackError>;
 
-fn takes_over(spec: &Spec) -> bool {
+fn writes_back(spec: &Spec) -> bool {
     matches!(spec.filesystem, Filesystem::Write | Filesystem::ReadWrite)
 }
 
-fn promote(sandbox: &Sandbox, spec: &Spec, outcome: &Outcome) -> Promoted {
+fn write_back(sandbox: &Sandbox, spec: &Spec, outcome: &RunOutcome) -> WriteBackResult {
     match &outcome.changes {
-        Some(changes) if takes_over(spec) => {
-            let fault = |why| PromoteFault::Write { path: spec.workspace.clone(), why, written: 0 };
-            Journaled::over(changes, sandbox.places())
+        Some(changes) if writes_back(spec) => {
+            let fault = |why| WriteBackError::Write { path: spec.workspace.clone(), why, written: 0 };
+            JournaledWriteBack::new(changes, sandbox.places())
                 .map_err(fault)?
-                .promote(changes)
+                .write_back(changes)
                 .map(|done| done.changes)
         }
         _ => Ok(0),
     }
 }
 
-/// Runs it once more with everything observed, and takes nothing over; what it writes to further paths is dropped. Where it
-/// fails for want of something that gives it nothing of the machine (a layer to write to that is dropped, a network of its own
-/// that leads nowhere), it gets that and runs again: then it is known whether that is enough, or what lies behind.
+/// Runs the program again with everything observed and all writes discarded, and computes the options it would need. Grants that
+/// give no access to the machine (a discarded write layer, a private network without routes) are tried: the program runs
+/// again with them, which shows whether they suffice or what is denied next.
 fn explain(
     sandbox: &Sandbox,
     spec: &Spec,
-    first: &Outcome,
-    gates: Option<&network::Gates>,
+    first: &RunOutcome,
+    gates: Option<&network::GateSetup>,
     typed: &str,
-) -> Result<Grants, Failure> {
+) -> Result<NeededGrants, Failure> {
     let mut spec = spec.clone();
-    let listed = gates.is_some_and(|gates| !gates.only_tells()).then(|| typed.to_owned());
-    let mut known = Known { listed, ..Known::default() };
+    let listed = gates.is_some_and(|gates| !gates.only_observes()).then(|| typed.to_owned());
+    let mut known = ExplainContext { listed, ..ExplainContext::default() };
     if first.tier == Tier::NoUserns && !spec.write.is_empty() {
-        // What it writes there cannot be dropped.
-        return Ok(Grants::of(first, &spec, sandbox, &known, None).not_again());
+        // In this tier, writes to `--write` paths cannot be discarded.
+        return Ok(NeededGrants::of(first, &spec, sandbox, &known, None).not_rerun());
     }
     spec.observe = Observe::All;
     spec.drops_writes = true;
     if spec.filesystem == Filesystem::ReadWrite {
         spec.filesystem = Filesystem::Speculative;
     }
-    let mut telling = None;
+    let mut observing = None;
     loop {
-        let gates = telling.as_ref().or(gates);
+        let gates = observing.as_ref().or(gates);
         let run = &mut |spec: &Spec| sandbox.run(spec, Input::Nothing, &mut |_, _| {});
         let (outcome, attempts) = gated(gates, &spec, run)?;
         known.hosts = attempts.as_ref().map(network::wanted).unwrap_or_default();
-        // What a list left out was told of the run before.
-        let attempts = attempts.filter(|_| gates.is_some_and(network::Gates::only_tells));
-        let grants = Grants::of(&outcome, &spec, sandbox, &known, attempts);
-        if !grants.is_enough() && grants.stopped().is_none() && known.given.last() == Some(&Mode::Make) {
-            // An empty folder is not what it needs.
+        // Attempts that a host list denied were reported for the first run.
+        let attempts = attempts.filter(|_| gates.is_some_and(network::GateSetup::only_observes));
+        let grants = NeededGrants::of(&outcome, &spec, sandbox, &known, attempts);
+        if !grants.is_enough()
+            && grants.stopped().is_none()
+            && known.given.last() == Some(&OptionGrant::Write)
+        {
+            // An empty directory does not help.
             known.given.pop();
-            known.vain.push(Mode::Make);
+            known.useless.push(OptionGrant::Write);
             spec.filesystem = Filesystem::Read;
             continue;
         }
-        let Some(mode) = grants.harmless() else {
-            return Ok(grants.in_group(OfGroup::find(&spec, outcome.tier)));
+        let Some(mode) = grants.free_grant() else {
+            return Ok(grants.with_foreign_group(ForeignGroup::find(&spec, outcome.tier)));
         };
-        mode.give(&mut spec);
+        mode.apply_to(&mut spec);
         known.given.push(mode);
-        if spec.network == Network::Loopback {
-            telling = Some(network::Gates::telling(&mut spec)?);
+        if spec.network == NetworkMode::Loopback {
+            observing = Some(network::GateSetup::observing(&mut spec)?);
         }
     }
 }
 
-/// A name that the program chose, on one line.
+/// A path that the program chose, quoted on one line.
 fn shown(path: &Path) -> String {
     vambrace_core::quote::quoted(path.as_os_str().as_bytes())
 }
 
-/// The list of refusals is not whole.
-const MISSING: &str = "some denials may be missing: there were more than are kept, or nobody could look what the program asked for";
+/// Warning: the list of denials is incomplete.
+const DENIALS_INCOMPLETE: &str =
+    "some denials may be missing: there were too many, or the arguments of a system call could not be read";
 
-fn denial_json(denial: &vambrace_sandbox::Denial) -> Value {
+fn denial_json(denial: &vambrace_sandbox::SandboxDenial) -> Value {
     json!({
         "operation": denial.operation.as_str(), "path": denial.path.display().to_string(),
         "rule": denial.rule.as_str(), "right": denial.right, "source": denial.source.as_str(), "certainty": denial.certainty.as_str(),
@@ -356,7 +359,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn stars_stand_for_any_letters() {
+    fn stars_match_any_characters() {
         let check = |pattern: &str, name: &str, expected: bool| {
             assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
         };

@@ -1,21 +1,21 @@
-//! `vambrace session`: who is at work, and the two things only a person does to a session: lifting an alert or a
-//! suspension, and ending it. The change and its record are one durable batch.
+//! `vambrace session`: lists, resumes and ends sessions. Only a person can resume a session after an alert or suspension. The
+//! change and its record are one durable batch.
 
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_core::clock::Clock as _;
 use vambrace_ledger::SessionChange;
-use vambrace_store::{Batch, Change, Entry, SessionRow, SessionState, Store as _};
+use vambrace_store::{Batch, Entry, SessionRow, SessionState, StateChange, Store as _};
 
 use crate::args::SessionCommand;
 use crate::command::audit::{ledger, one_line, time};
-use crate::desk::clean;
 use crate::failure::Failure;
-use crate::machine::{self, SystemClock};
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
+use crate::project_context::redact_text;
+use crate::system::{self, SystemClock};
 
-type Session = SessionRow<String>;
+type StoredSession = SessionRow<String>;
 
 pub(crate) async fn run(what: SessionCommand, out: &Out) -> Result<ExitCode, Failure> {
     match what {
@@ -45,7 +45,7 @@ async fn list(limit: usize, out: Out) -> Result<(), Failure> {
         ));
     }
     if sessions.is_empty() {
-        out.say("there are no sessions yet");
+        out.message("no sessions yet");
     }
     Ok(())
 }
@@ -56,19 +56,19 @@ async fn change(id: &str, state: SessionState, out: Out) -> Result<(), Failure> 
         Failure::usage(format!("there is no session `{id}`"), "`vambrace session list` lists the newest ones")
     })?;
     if session.state == SessionState::Ended && state == SessionState::Active {
-        let hint = "an ended session stays ended: name another one with `--session`";
+        let hint = "use another session (`--session`)";
         return Err(Failure::usage(format!("session `{id}` has ended and cannot be resumed"), hint));
     }
     if session.state == state {
-        out.say(format!("session `{id}` is {} already", state.as_str()));
+        out.message(format!("session `{id}` is already {}", state.as_str()));
     } else {
         let now = SystemClock.now();
         let kind = if state == SessionState::Ended { SessionChange::Ended } else { SessionChange::Resumed };
         let mut entry = Entry::session(kind, session.id.clone(), now);
         let words = format!("was {}; changed from the command line", session.state.as_str());
-        entry.user = Some(clean(&machine::user())?);
-        entry.message = Some(clean(&words)?);
-        let set = Change::SetSession { id: session.id.clone(), state, at: now };
+        entry.user = Some(redact_text(&system::user())?);
+        entry.message = Some(redact_text(&words)?);
+        let set = StateChange::SetSession { id: session.id.clone(), state, at: now };
         store.commit(Batch::durable(vec![entry], vec![set])).await?;
     }
     if out.is_json() {
@@ -83,7 +83,7 @@ async fn change(id: &str, state: SessionState, out: Out) -> Result<(), Failure> 
     Ok(())
 }
 
-fn row(session: &Session) -> Value {
+fn row(session: &StoredSession) -> Value {
     json!({
         "id": session.id.as_str(), "state": session.state.as_str(), "user": session.user, "agent": session.agent,
         "role": session.role, "project": session.project, "opened": session.opened.to_string(),

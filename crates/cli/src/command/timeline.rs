@@ -1,24 +1,24 @@
-//! `vambrace timeline`: the newest calls, or what happened inside one, step by step. The events have the names of the
-//! contract (DESIGN 4.9).
+//! `vambrace timeline`: lists the newest calls, or shows the steps of one. Field names: docs/contract.md, Timeline event.
 
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use vambrace_store::{
-    CallRow, CallState, EventStatus, Order, Phase, Query, SqliteStore, Store as _, TimelineEvent,
+    CallRow, CallState, EventPhase, EventStatus, RecordOrder, RecordQuery, SqliteStore, Store as _,
+    TimelineEvent,
 };
 
 use crate::command::audit::{ledger, one_line, time};
 use crate::failure::Failure;
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
 
-/// Among how many of the newest calls the beginning of an id is looked for.
-const REACH: usize = 10_000;
-/// The longest stretch of the ledger that is read for the records of one call.
-const STRETCH: u64 = 10_000;
+/// Number of newest calls that are searched for an id prefix.
+const ID_SEARCH_CALLS: usize = 10_000;
+/// Maximum range of the ledger that is read for the records of one call.
+const MAX_RECORD_RANGE: u64 = 10_000;
 
-type Call = CallRow<String>;
-type Event = TimelineEvent<String>;
+type StoredCall = CallRow<String>;
+type StoredEvent = TimelineEvent<String>;
 
 pub(crate) async fn run(call: Option<String>, limit: usize, out: &Out) -> Result<ExitCode, Failure> {
     let store = ledger()?;
@@ -32,19 +32,19 @@ pub(crate) async fn run(call: Option<String>, limit: usize, out: &Out) -> Result
                 let events: Vec<Value> = events.iter().map(event).collect();
                 out.value(&json!({"call": row(&call), "events": events, "records": records}));
             } else {
-                tell(&call, &events, &records, *out);
+                print(&call, &events, &records, *out);
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The call of an id, or of the beginning of one.
-async fn find(store: &SqliteStore, asked: &str) -> Result<Call, Failure> {
+/// Finds a call by its id or a unique prefix of it.
+async fn find(store: &SqliteStore, asked: &str) -> Result<StoredCall, Failure> {
     if let Some(call) = store.call(asked).await? {
         return Ok(call);
     }
-    let calls = store.calls(REACH).await?;
+    let calls = store.calls(ID_SEARCH_CALLS).await?;
     let mut fitting =
         calls.into_iter().filter(|call| !asked.is_empty() && call.id.as_str().starts_with(asked));
     let hint = "`vambrace timeline` lists the newest calls with their ids";
@@ -55,28 +55,28 @@ async fn find(store: &SqliteStore, asked: &str) -> Result<Call, Failure> {
     }
 }
 
-/// The numbers of the ledger's records about a call.
-async fn records(store: &SqliteStore, call: &Call) -> Result<Vec<u64>, Failure> {
+/// The numbers of the ledger records of a call.
+async fn records(store: &SqliteStore, call: &StoredCall) -> Result<Vec<u64>, Failure> {
     let (Some(first), Some(last)) = (call.first_seq, call.last_seq.or(call.first_seq)) else {
         return Ok(Vec::new());
     };
-    let stretch = last.saturating_sub(first) + 1;
-    if stretch > STRETCH {
+    let range = last.saturating_sub(first) + 1;
+    if range > MAX_RECORD_RANGE {
         return Ok(vec![first, last]);
     }
-    let limit = usize::try_from(stretch).unwrap_or(usize::MAX);
-    let query = Query {
+    let limit = usize::try_from(range).unwrap_or(usize::MAX);
+    let query = RecordQuery {
         after_seq: Some(first.saturating_sub(1)),
         limit,
-        order: Order::OldestFirst,
-        ..Query::default()
+        order: RecordOrder::OldestFirst,
+        ..RecordQuery::default()
     };
     let about = |fields: &Value| fields.get("execution_id").and_then(Value::as_str) == Some(call.id.as_str());
     let records = store.records(query).await?;
     Ok(records.iter().filter(|record| about(&record.fields())).map(|record| record.seq).collect())
 }
 
-fn list(calls: &[Call], out: Out) {
+fn list(calls: &[StoredCall], out: Out) {
     if out.is_json() {
         out.value(&calls.iter().map(row).collect::<Vec<_>>().into());
         return;
@@ -94,11 +94,11 @@ fn list(calls: &[Call], out: Out) {
         out.line(line.trim_end());
     }
     if calls.is_empty() {
-        out.say("there are no calls yet");
+        out.message("no calls yet");
     }
 }
 
-fn tell(call: &Call, events: &[Event], records: &[u64], out: Out) {
+fn print(call: &StoredCall, events: &[StoredEvent], records: &[u64], out: Out) {
     let state = paint(tone(call.state), call.state);
     out.line(format!("{}  {state}", paint(Tone::Strong, format!("{} {}", one_line(&call.tool), call.id))));
     for event in events {
@@ -110,7 +110,7 @@ fn tell(call: &Call, events: &[Event], records: &[u64], out: Out) {
         out.line(line.trim_end());
     }
     if events.is_empty() {
-        out.line("  no events are recorded");
+        out.line("  no events");
     }
     let numbers: Vec<String> = records.iter().map(u64::to_string).collect();
     out.line(paint(
@@ -119,8 +119,8 @@ fn tell(call: &Call, events: &[Event], records: &[u64], out: Out) {
     ));
 }
 
-/// What else an event says.
-fn words(event: &Event) -> String {
+/// The remaining fields of an event as text.
+fn words(event: &StoredEvent) -> String {
     let mut words = Vec::new();
     if let Some(verdict) = &event.verdict {
         words.push(format!("verdict {}", one_line(verdict)));
@@ -132,7 +132,7 @@ fn words(event: &Event) -> String {
         words.push(format!("attempted {}", one_line(attempted)));
     }
     if let Some(Value::Object(facts)) =
-        event.policy.as_deref().filter(|_| event.phase == Phase::Egress).map(policy)
+        event.policy.as_deref().filter(|_| event.phase == EventPhase::Egress).map(policy)
     {
         if let Some(rule) = facts.get("rule").and_then(Value::as_str) {
             words.push(format!("rule {}", one_line(rule)));
@@ -149,7 +149,7 @@ fn words(event: &Event) -> String {
     words.join("; ")
 }
 
-fn row(call: &Call) -> Value {
+fn row(call: &StoredCall) -> Value {
     json!({
         "call_id": call.id.as_str(),
         "started": call.started.to_string(),
@@ -162,8 +162,8 @@ fn row(call: &Call) -> Value {
     })
 }
 
-/// An event in the words of the contract; what it does not say is left out.
-fn event(event: &Event) -> Value {
+/// An event as JSON (docs/contract.md, Timeline event); empty fields are omitted.
+fn event(event: &StoredEvent) -> Value {
     let mut out = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -177,8 +177,8 @@ fn event(event: &Event) -> Value {
     put("action", Some(event.action.as_str().into()));
     put("tool_id", Some(event.tool.as_str().into()));
     match event.policy.as_deref().map(policy) {
-        // What is known of a connection stands beside the rest, as `sandbox run --json` tells it.
-        Some(Value::Object(facts)) if event.phase == Phase::Egress => {
+        // The facts of a connection are top-level fields, as in `sandbox run --json`.
+        Some(Value::Object(facts)) if event.phase == EventPhase::Egress => {
             facts
                 .into_iter()
                 .filter(|(_, fact)| !fact.is_null())
@@ -196,7 +196,7 @@ fn event(event: &Event) -> Value {
     out.into()
 }
 
-/// A policy is an object where it was written as one.
+/// A policy that is a JSON object stays an object.
 fn policy(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => object,
@@ -204,7 +204,7 @@ fn policy(text: &str) -> Value {
     }
 }
 
-fn took(call: &Call) -> Option<i64> {
+fn took(call: &StoredCall) -> Option<i64> {
     call.finished.map(|end| end.millis().saturating_sub(call.started.millis()))
 }
 
@@ -233,22 +233,28 @@ mod tests {
 
     // P9
     #[test]
-    fn an_event_has_the_names_of_the_contract_and_leaves_out_what_is_not_said() {
+    fn event_has_the_fields_of_the_contract_and_omits_empty_ones() {
         let id = Id::new("c-1").unwrap();
         let at = Timestamp::from_millis(0);
-        let mut told: Event =
-            TimelineEvent::new(at, id, Phase::Policy, "check".into(), "read_file".into(), EventStatus::Ok);
-        told.duration_us = 1500;
-        told.policy = Some(r#"{"network":"deny"}"#.into());
-        let value = event(&told);
+        let mut shown: StoredEvent = TimelineEvent::new(
+            at,
+            id,
+            EventPhase::Policy,
+            "check".into(),
+            "read_file".into(),
+            EventStatus::Ok,
+        );
+        shown.duration_us = 1500;
+        shown.policy = Some(r#"{"network":"deny"}"#.into());
+        let value = event(&shown);
         let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, ["ts", "call_id", "phase", "action", "tool_id", "policy", "status", "duration_ms"]);
         assert_eq!(value["policy"]["network"], "deny");
         assert_eq!(value["duration_ms"], 1.5);
-        told.error = Some(ErrorCode::BlockedPath);
-        told.message = Some("no".into());
-        told.policy = Some("words".into());
-        assert_eq!(event(&told)["error"], json!({"code": "BlockedPath", "message": "no"}));
-        assert_eq!(event(&told)["policy"], "words");
+        shown.error = Some(ErrorCode::BlockedPath);
+        shown.message = Some("no".into());
+        shown.policy = Some("words".into());
+        assert_eq!(event(&shown)["error"], json!({"code": "BlockedPath", "message": "no"}));
+        assert_eq!(event(&shown)["policy"], "words");
     }
 }

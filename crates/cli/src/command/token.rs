@@ -1,21 +1,22 @@
-//! `vambrace token`: made once and shown once; what is kept is a hash. Making and revoking are decisions, signed like others.
+//! `vambrace token`: creates, lists and revokes tokens. A token is shown once; only its hash is stored. Creating and revoking
+//! are signed decisions.
 
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_core::clock::Clock as _;
 use vambrace_core::timestamp::Timestamp;
-use vambrace_ledger::{Decision, Level, Op, Reach, Status, Verb};
-use vambrace_store::{AskChange, Batch, Entry, Store as _, Token, TokenKind, TokenRow};
+use vambrace_ledger::{Decision, DecisionReach, DecisionVerb, Op, RecordLevel, RecordStatus};
+use vambrace_store::{AccessToken, ApprovalChange, Batch, Entry, Store as _, TokenKind, TokenRow};
 
 use crate::approver;
 use crate::args::TokenCommand;
 use crate::command::audit::one_line;
-use crate::desk::{self, clean};
 use crate::failure::Failure;
-use crate::harmless::plain;
-use crate::machine::{self, SystemClock};
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
+use crate::project_context::{self, redact_text};
+use crate::system::{self, SystemClock};
+use crate::terminal_escape::sanitize;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -24,8 +25,8 @@ pub(crate) async fn run(what: TokenCommand, out: &Out) -> Result<ExitCode, Failu
         TokenCommand::Create { kind, name, user, days } => {
             let kind = TokenKind::parse(&kind).ok_or_else(|| {
                 Failure::usage(
-                    format!("`{kind}` is no kind of token"),
-                    "the kinds are agent, approver, runner, admin",
+                    format!("there is no token kind `{kind}`"),
+                    "use agent, approver, runner or admin",
                 )
             })?;
             create(kind, &name, user, days, *out).await
@@ -42,56 +43,56 @@ async fn create(
     days: Option<u32>,
     out: Out,
 ) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
+    let store = project_context::open_store()?;
     let decider = approver::administrator(&store, out).await?;
     let now = SystemClock.now();
-    let token = Token::make()?;
+    let token = AccessToken::make()?;
     let key = if kind.decides() { Some(token.key()?.verify_key()) } else { None };
     let decision = Decision {
         about: token.id.clone(),
         plan: token.hash(),
-        verb: Verb::Token,
-        reach: Reach::Once,
+        verb: DecisionVerb::Token,
+        reach: DecisionReach::Once,
         at: now,
         expires: now.later(60_000),
     };
     let mut entry = Entry::new(Op::PolicyChange, now);
     entry.event_type = Some("token.created");
-    entry.level = Level::Warn;
-    entry.status = Some(Status::Success);
-    entry.user = Some(clean(decider.user())?);
+    entry.level = RecordLevel::Warn;
+    entry.status = Some(RecordStatus::Success);
+    entry.user = Some(redact_text(decider.user())?);
     entry.hitl_id = Some(token.id.clone());
     entry.plan_digest = Some(token.hash());
-    entry.message = Some(clean(&format!("a token of kind {kind}, by {}", decider.by()))?);
+    entry.message = Some(redact_text(&format!("a token of kind {kind}, by {}", decider.by()))?);
     entry.key = key.clone();
     entry.note = Some(decider.sign(&decision).map_err(Failure::of)?);
     let row = TokenRow {
         id: token.id.clone(),
         kind,
-        name: clean(name)?,
-        user: clean(&user.unwrap_or_else(machine::user))?,
+        name: redact_text(name)?,
+        user: redact_text(&user.unwrap_or_else(system::user))?,
         hash: token.hash(),
         key,
         created: now,
         expires: days.map(|days| now.later(i64::from(days) * DAY_MS)),
         revoked: None,
     };
-    store.commit(Batch::durable(vec![entry], vec![AskChange::Token(row).into()])).await?;
+    store.commit(Batch::durable(vec![entry], vec![ApprovalChange::Token(row).into()])).await?;
     let text = token.text(kind);
     if out.is_json() {
         out.value(&json!({"id": token.id.as_str(), "kind": kind.as_str(), "token": text.as_str()}));
     } else {
         out.line(text.as_str());
-        out.say("this is shown once; only its hash is kept");
+        out.message("this token is shown only once; only its hash is stored");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn list(out: Out) -> Result<ExitCode, Failure> {
-    let rows = desk::open_store()?.questions().tokens().await?;
+    let rows = project_context::open_store()?.approval_queries().tokens().await?;
     let now = SystemClock.now();
     if out.is_json() {
-        out.value(&rows.iter().map(|row| told(row, now)).collect::<Vec<_>>().into());
+        out.value(&rows.iter().map(|row| as_json(row, now)).collect::<Vec<_>>().into());
         return Ok(ExitCode::SUCCESS);
     }
     for row in &rows {
@@ -108,12 +109,12 @@ async fn list(out: Out) -> Result<ExitCode, Failure> {
         ));
     }
     if rows.is_empty() {
-        out.say("there are no tokens");
+        out.message("no tokens");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether it still counts.
+/// The state of a token; `counts` is an active one.
 fn state(row: &TokenRow<String>, now: Timestamp) -> &'static str {
     match (row.revoked, row.expires) {
         (Some(_), _) => "revoked",
@@ -122,7 +123,7 @@ fn state(row: &TokenRow<String>, now: Timestamp) -> &'static str {
     }
 }
 
-fn told(row: &TokenRow<String>, now: Timestamp) -> Value {
+fn as_json(row: &TokenRow<String>, now: Timestamp) -> Value {
     json!({
         "id": row.id.as_str(), "kind": row.kind.as_str(), "state": state(row, now), "name": row.name, "user": row.user,
         "created": row.created.to_string(), "expires": row.expires.map(|at| at.to_string()),
@@ -131,9 +132,9 @@ fn told(row: &TokenRow<String>, now: Timestamp) -> Value {
 }
 
 async fn revoke(id: &str, out: Out) -> Result<ExitCode, Failure> {
-    let store = desk::open_store()?;
-    let Some(row) = store.questions().token(id).await? else {
-        let why = format!("there is no token `{}`", plain(id));
+    let store = project_context::open_store()?;
+    let Some(row) = store.approval_queries().token(id).await? else {
+        let why = format!("there is no token `{}`", sanitize(id));
         return Err(Failure::usage(why, "`vambrace token list` lists them"));
     };
     let decider = approver::administrator(&store, out).await?;
@@ -141,25 +142,25 @@ async fn revoke(id: &str, out: Out) -> Result<ExitCode, Failure> {
     let decision = Decision {
         about: row.id.clone(),
         plan: row.hash,
-        verb: Verb::Revoke,
-        reach: Reach::Once,
+        verb: DecisionVerb::Revoke,
+        reach: DecisionReach::Once,
         at: now,
         expires: now.later(60_000),
     };
     let mut entry = Entry::new(Op::PolicyChange, now);
     entry.event_type = Some("token.revoked");
-    entry.status = Some(Status::Success);
-    entry.user = Some(clean(decider.user())?);
+    entry.status = Some(RecordStatus::Success);
+    entry.user = Some(redact_text(decider.user())?);
     entry.hitl_id = Some(row.id.clone());
     entry.plan_digest = Some(row.hash);
-    entry.message = Some(clean(&format!("by {}", decider.by()))?);
+    entry.message = Some(redact_text(&format!("by {}", decider.by()))?);
     entry.note = Some(decider.sign(&decision).map_err(Failure::of)?);
-    let change = AskChange::RevokeToken { id: row.id.clone(), at: now };
+    let change = ApprovalChange::RevokeToken { id: row.id.clone(), at: now };
     store.commit(Batch::durable(vec![entry], vec![change.into()])).await?;
     if out.is_json() {
         out.value(&json!({"id": row.id.as_str(), "revoked": true}));
     } else {
-        out.line(format!("{} does not count any more", row.id));
+        out.line(format!("revoked {}", row.id));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `vambrace tools`: what this role and skill may use.
+//! `vambrace tools`: lists the tools that a role and skill may use.
 
 use std::process::ExitCode;
 
@@ -7,56 +7,60 @@ use vambrace_broker::envelope_schema;
 use vambrace_core::error::ErrorCode;
 use vambrace_tools::Tool;
 
-use crate::args::{Seat, ToolsCommand};
-use crate::desk::{self, Desk};
+use crate::args::{CallerOptions, ToolsCommand};
 use crate::failure::Failure;
-use crate::out::{Out, Tone, paint};
+use crate::output::{Out, Tone, paint};
+use crate::project_context::{self, ProjectContext};
 
-pub(crate) async fn run(what: Option<ToolsCommand>, seat: &Seat, out: &Out) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(
+    what: Option<ToolsCommand>,
+    caller: &CallerOptions,
+    out: &Out,
+) -> Result<ExitCode, Failure> {
     match what {
         Some(ToolsCommand::List { markdown: true }) => {
             out.line(markdown()?.trim_end());
             return Ok(ExitCode::SUCCESS);
         }
-        Some(ToolsCommand::Show { tool }) => show(&tool, seat, *out).await?,
-        Some(ToolsCommand::List { markdown: false }) | None => list(seat, *out).await?,
+        Some(ToolsCommand::Show { tool }) => show(&tool, caller, *out).await?,
+        Some(ToolsCommand::List { markdown: false }) | None => list(caller, *out).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(seat: &Seat, out: Out) -> Result<(), Failure> {
-    let desk = Desk::open(seat, "command-line", "cli").await?;
-    desk.check()?;
-    let offered = desk.broker.offered();
+async fn list(caller: &CallerOptions, out: Out) -> Result<(), Failure> {
+    let context = ProjectContext::open(caller, "command-line", "cli").await?;
+    context.check()?;
+    let offered = context.broker.offered();
     if out.is_json() {
         out.value(&offered.iter().map(|tool| described(&***tool)).collect::<Vec<_>>().into());
         return Ok(());
     }
     for tool in &offered {
-        let facts = tool.facts();
+        let facts = tool.descriptor();
         out.line(format!(
             "{}  {}",
             paint(Tone::Strong, format!("{:<16}", facts.name.as_str())),
-            tool.about().title
+            tool.description().title
         ));
     }
     if offered.is_empty() {
-        out.say("no tools are offered to this caller; `vambrace explain read_file path=README.md` tells why");
+        out.message("this caller has no tools; `vambrace explain read_file path=README.md` shows why");
     }
     Ok(())
 }
 
-async fn show(name: &str, seat: &Seat, out: Out) -> Result<(), Failure> {
-    let desk = Desk::open(seat, "command-line", "cli").await?;
-    desk.check()?;
-    let offered = desk.broker.offered();
-    let tool = offered.iter().find(|tool| tool.facts().is_meant_by(name)).ok_or_else(|| {
-        let names: Vec<&str> = offered.iter().map(|tool| tool.facts().name.as_str()).collect();
-        let near = vambrace_core::near::nearest(name, names.iter().copied());
+async fn show(name: &str, caller: &CallerOptions, out: Out) -> Result<(), Failure> {
+    let context = ProjectContext::open(caller, "command-line", "cli").await?;
+    context.check()?;
+    let offered = context.broker.offered();
+    let tool = offered.iter().find(|tool| tool.descriptor().matches_pattern(name)).ok_or_else(|| {
+        let names: Vec<&str> = offered.iter().map(|tool| tool.descriptor().name.as_str()).collect();
+        let near = vambrace_core::suggest::nearest(name, names.iter().copied());
         let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
         let mut failure = Failure::usage(
-            format!("no tool `{name}` is offered"),
-            format!("{near}offered are: {}", names.join(", ")),
+            format!("there is no tool `{name}`, or this caller may not use it"),
+            format!("{near}available tools: {}", names.join(", ")),
         );
         failure.error.code = ErrorCode::UnknownTool;
         failure
@@ -66,7 +70,7 @@ async fn show(name: &str, seat: &Seat, out: Out) -> Result<(), Failure> {
 }
 
 fn described(tool: &dyn Tool) -> Value {
-    let (facts, about) = (tool.facts(), tool.about());
+    let (facts, about) = (tool.descriptor(), tool.description());
     json!({
         "name": facts.name.as_str(), "aliases": facts.aliases, "group": facts.group.as_str(), "title": about.title,
         "description": about.description, "risk": facts.risk.to_string(), "input_schema": about.input,
@@ -74,19 +78,19 @@ fn described(tool: &dyn Tool) -> Value {
     })
 }
 
-/// The page of the documentation.
+/// The Markdown page docs/tools.md.
 fn markdown() -> Result<String, Failure> {
-    let catalogue = desk::catalogue()?;
+    let catalogue = project_context::catalogue()?;
     let mut page = String::from(
         "# Tools\n\n<!-- Written by `vambrace tools list --markdown`; `cargo xtask generate` renews it. -->\n\n\
-         Every tool answers with the result envelope; the payload below is its `data`.\n",
+         Every tool returns the result envelope; the payload below is its `data`.\n",
     );
     for tool in catalogue.tools() {
-        let (facts, about) = (tool.facts(), tool.about());
+        let (facts, about) = (tool.descriptor(), tool.description());
         page += &format!("\n## {}\n\n{}\n\n", facts.name, about.description);
         if !facts.aliases.is_empty() {
             page += &format!(
-                "Also called: {}.\n\n",
+                "Aliases: {}.\n\n",
                 facts.aliases.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
             );
         }

@@ -1,5 +1,5 @@
-//! `vambrace trust`: shows what a project's own files would change, asks, and pins their digest. What is pinned is
-//! what was read before the question: a file that changes meanwhile is simply not the one that was trusted.
+//! `vambrace trust`: shows what a project's files would change, asks for confirmation, and stores their digest. The digest is of
+//! the files as they were shown: a file that changes in the meantime is not trusted.
 
 mod preview;
 
@@ -11,19 +11,19 @@ use serde_json::json;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
-use vambrace_ledger::{Id, Note, Op, Status};
-use vambrace_store::{Batch, Change, Entry, SqliteStore, Store as _, TrustRow};
+use vambrace_ledger::{Id, Op, RecordStatus, SignedNote};
+use vambrace_store::{Batch, Entry, SqliteStore, StateChange, Store as _, TrustRow};
 
-use self::preview::Preview;
+use self::preview::TrustPreview;
 use crate::approver;
-use crate::desk::{self, Settings, Trust, clean, project_key};
+use crate::config_files::trust_state;
 use crate::failure::Failure;
-use crate::found::standing;
-use crate::harmless::plain;
-use crate::machine::{self, SystemClock};
-use crate::out::{Out, Tone, paint};
-use crate::places;
-use crate::project::ProjectFiles;
+use crate::output::{Out, Tone, paint};
+use crate::paths;
+use crate::project_context::{self, ProjectTrust, Settings, project_key, redact_text};
+use crate::project_files::ProjectFiles;
+use crate::system::{self, SystemClock};
+use crate::terminal_escape::sanitize;
 
 pub(crate) async fn run(
     workspace: Option<&Path>,
@@ -31,54 +31,57 @@ pub(crate) async fn run(
     yes: bool,
     out: &Out,
 ) -> Result<ExitCode, Failure> {
-    let project = places::project(workspace)?;
-    let store = desk::open_store()?;
-    if revoke { take_back(&project, &store, *out).await } else { give(&project, &store, yes, *out).await }
+    let project = paths::project(workspace)?;
+    let store = project_context::open_store()?;
+    if revoke {
+        revoke_trust(&project, &store, *out).await
+    } else {
+        grant_trust(&project, &store, yes, *out).await
+    }
 }
 
-async fn give(project: &Path, store: &SqliteStore, yes: bool, out: Out) -> Result<ExitCode, Failure> {
-    // Faults of any file end it here.
+async fn grant_trust(project: &Path, store: &SqliteStore, yes: bool, out: Out) -> Result<ExitCode, Failure> {
+    // Errors in any file end the command here.
     let settings = Settings::load(project, store).await?;
     let Some(digest) = settings.files.digest() else {
         if out.is_json() {
             out.value(&json!({"project": project.display().to_string(), "trusted": false, "digest": null, "files": []}));
         } else {
             out.line(format!(
-                "there is nothing to trust: `{}` has no `.vambrace`",
-                plain(&project.display().to_string())
+                "nothing to trust: `{}` has no `.vambrace`",
+                sanitize(&project.display().to_string())
             ));
-            out.say("hint: `vambrace init` writes a configuration and trusts it");
+            out.message("hint: `vambrace init` writes a configuration and trusts it");
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let preview = Preview::of(&settings.files)?;
+    let preview = TrustPreview::of(&settings.files)?;
     if !out.is_json() {
-        preview.tell(project, digest, settings.trust, out);
+        preview.print(project, digest, settings.trust, out);
     }
-    let already = settings.trust == Trust::Trusted;
+    let already = settings.trust == ProjectTrust::Trusted;
     if !already {
-        agree(yes, out)?;
+        confirm(yes, out)?;
         let signed = approver::sign_trust(store, project_key(project), digest, out).await?;
-        pin(project, digest, "trusts the project's configuration as it is", store, signed).await?;
+        pin(project, digest, "trusted the project's configuration", store, signed).await?;
     }
     if out.is_json() {
         out.value(&preview.as_json(project, digest, already));
     } else if already {
-        out.line(paint(Tone::Good, "trusted already, and not changed since"));
+        out.line(paint(Tone::Good, "already trusted and unchanged"));
     } else {
-        out.line(format!("{} until a file below `.vambrace` changes", paint(Tone::Good, "trusted")));
+        out.line(format!("{} until a file in `.vambrace` changes", paint(Tone::Good, "trusted")));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn take_back(project: &Path, store: &SqliteStore, out: Out) -> Result<ExitCode, Failure> {
-    let (_, pinned) = standing(project, &ProjectFiles::open(project)?, store).await?;
-    let name = plain(&project.display().to_string());
+async fn revoke_trust(project: &Path, store: &SqliteStore, out: Out) -> Result<ExitCode, Failure> {
+    let (_, pinned) = trust_state(project, &ProjectFiles::open(project)?, store).await?;
+    let name = sanitize(&project.display().to_string());
     if let Some(pinned) = &pinned {
-        let mut entry =
-            record("policy.untrust", &format!("takes back the trust in `{}`", project.display()))?;
+        let mut entry = record("policy.untrust", &format!("revoked the trust in `{}`", project.display()))?;
         entry.before_hash = Some(pinned.digest);
-        let change = Change::Untrust { project: project_key(project) };
+        let change = StateChange::Untrust { project: project_key(project) };
         store.commit(Batch::durable(vec![entry], vec![change])).await?;
     }
     if out.is_json() {
@@ -86,20 +89,20 @@ async fn take_back(project: &Path, store: &SqliteStore, out: Out) -> Result<Exit
             &json!({"project": project.display().to_string(), "trusted": false, "revoked": pinned.is_some()}),
         );
     } else if pinned.is_some() {
-        out.line(format!("`{name}` is not trusted any more: its configuration can only narrow"));
+        out.line(format!("`{name}` is no longer trusted: its configuration can only narrow"));
     } else {
-        out.line(format!("there is nothing to take back: `{name}` was not trusted"));
+        out.line(format!("nothing to revoke: `{name}` was not trusted"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pins a project's files: the row and its record in one durable batch.
+/// Stores the trusted digest of a project's files: the row and its record in one durable batch.
 pub(crate) async fn pin(
     project: &Path,
     digest: Digest,
     words: &str,
     store: &SqliteStore,
-    signed: Option<(Id, Note)>,
+    signed: Option<(Id, SignedNote)>,
 ) -> Result<(), Failure> {
     let before = store.trust(project_key(project)).await?;
     let mut entry = record("policy.trust", &format!("{words}: `{}`", project.display()))?;
@@ -112,35 +115,35 @@ pub(crate) async fn pin(
     }
     let row = TrustRow {
         project: project_key(project),
-        path: clean(&project.display().to_string())?,
+        path: redact_text(&project.display().to_string())?,
         digest,
-        by: clean(&machine::user())?,
+        by: redact_text(&system::user())?,
         at: entry.ts,
     };
-    store.commit(Batch::durable(vec![entry], vec![Change::Trust(row)])).await?;
+    store.commit(Batch::durable(vec![entry], vec![StateChange::Trust(row)])).await?;
     Ok(())
 }
 
 fn record(event_type: &'static str, words: &str) -> Result<Entry, Failure> {
     let mut entry = Entry::new(Op::PolicyChange, SystemClock.now());
     entry.event_type = Some(event_type);
-    entry.status = Some(Status::Success);
-    entry.user = Some(clean(&machine::user())?);
-    entry.message = Some(clean(words)?);
+    entry.status = Some(RecordStatus::Success);
+    entry.user = Some(redact_text(&system::user())?);
+    entry.message = Some(redact_text(words)?);
     Ok(entry)
 }
 
-fn agree(yes: bool, out: Out) -> Result<(), Failure> {
+fn confirm(yes: bool, out: Out) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
     if out.is_json() || !std::io::stdin().is_terminal() {
-        let hint = "answer at a terminal, or say `--yes` after looking at the files";
-        return Err(Failure::usage("nobody is there to answer, so nothing is trusted", hint));
+        let hint = "run this at a terminal, or add `--yes` after you reviewed the files";
+        return Err(Failure::usage("confirmation is required; nothing was trusted", hint));
     }
-    if out.is_agreed_to("Trust this configuration?")? {
+    if out.confirm("Trust this configuration?")? {
         return Ok(());
     }
-    let hint = "until it is trusted the project's configuration can only narrow";
-    Err(Failure::denied(ErrorCode::ApprovalRejected, "not trusted: nothing was changed", hint))
+    let hint = "an untrusted configuration can only narrow";
+    Err(Failure::denied(ErrorCode::ApprovalRejected, "not confirmed: nothing was trusted", hint))
 }

@@ -1,30 +1,30 @@
-//! A splice: at this byte, take so many away and put these in. Pure arithmetic over bytes; whoever hands in a base of the
-//! wrong length gets an error, never a wrong file.
+//! A splice: at an offset, remove a number of bytes and insert others. Pure arithmetic over bytes; a base of the wrong
+//! length is an error, never a wrong file.
 
-/// One place of a file that changes.
+/// One edit of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Splice {
     /// Offset in the old content.
     pub at: u64,
-    /// Bytes that go.
+    /// Number of bytes to remove.
     pub remove: u64,
-    /// Bytes that come.
+    /// Bytes to insert.
     pub insert: Vec<u8>,
 }
 
-/// Splices that do not fit.
+/// Splices that do not fit the content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the places of a change do not fit its file")]
+#[error("the edits of a change do not fit its file")]
 pub struct BadSplice;
 
 impl Splice {
-    /// All of a new file.
+    /// The whole content of a new file.
     #[must_use]
     pub fn whole(content: Vec<u8>) -> Vec<Self> {
         if content.is_empty() { Vec::new() } else { vec![Self { at: 0, remove: 0, insert: content }] }
     }
 
-    /// From one content to another as one splice: what they share at both ends stays.
+    /// At most one splice from one content to another: the common prefix and suffix stay.
     #[must_use]
     pub fn between(old: &[u8], new: &[u8]) -> Vec<Self> {
         if old == new {
@@ -37,7 +37,7 @@ impl Splice {
         vec![Self { at: head as u64, remove: (old_rest.len() - tail) as u64, insert }]
     }
 
-    /// Sorted ones that do not overlap, with those that touch made one and those that do nothing left out.
+    /// Merges adjacent splices and drops empty ones. The input must be sorted and free of overlaps.
     #[must_use]
     pub fn merged(splices: Vec<Self>) -> Vec<Self> {
         let mut merged: Vec<Self> = Vec::with_capacity(splices.len());
@@ -61,7 +61,7 @@ impl Splice {
     }
 }
 
-/// Compared in blocks first: files of megabytes usually differ in a few bytes.
+/// Block size in bytes. Contents are compared in blocks first: large files usually differ in a few bytes.
 const BLOCK: usize = 256;
 
 fn common_head(a: &[u8], b: &[u8]) -> usize {
@@ -77,14 +77,14 @@ fn common_tail(a: &[u8], b: &[u8]) -> usize {
     blocks + rest.take_while(|(a, b)| a == b).count()
 }
 
-/// Sorted, apart from each other, inside the old content, and adding up to the new size.
+/// Checks that splices are sorted, not adjacent, inside the old content, and add up to the new size.
 pub fn check_splices(splices: &[Splice], old_size: u64, new_size: u64) -> Result<(), BadSplice> {
     let mut last_end: Option<u64> = None;
     let (mut removed, mut inserted) = (0_u64, 0_u64);
     for splice in splices {
         let end = splice.end().filter(|end| *end <= old_size).ok_or(BadSplice)?;
         let empty = splice.remove == 0 && splice.insert.is_empty();
-        // Touching ones are one splice, so that the way back has one form too.
+        // Adjacent splices must be merged, so that the reverse has one form too.
         if empty || last_end.is_some_and(|last| splice.at <= last) {
             return Err(BadSplice);
         }
@@ -96,7 +96,7 @@ pub fn check_splices(splices: &[Splice], old_size: u64, new_size: u64) -> Result
     if size == Some(new_size) { Ok(()) } else { Err(BadSplice) }
 }
 
-/// The pieces of the new content, in order: kept ones are borrowed from the base.
+/// The pieces of the new content, in order; unchanged ones are borrowed from the base.
 pub fn pieces<'a>(
     base: &'a [u8],
     splices: &'a [Splice],
@@ -135,7 +135,7 @@ pub fn spliced(base: &[u8], splices: &[Splice]) -> Result<Vec<u8>, BadSplice> {
     Ok(new)
 }
 
-/// The splices that lead back.
+/// The splices that undo the given ones.
 pub(crate) fn reversed(splices: &[Splice], base: &[u8]) -> Result<Vec<Splice>, BadSplice> {
     let mut shift = 0_i128;
     let mut back = Vec::with_capacity(splices.len());

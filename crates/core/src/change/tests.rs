@@ -1,4 +1,4 @@
-//! ChangeSets as tables and properties.
+//! Table and property tests of ChangeSets.
 
 use proptest::prelude::*;
 
@@ -6,16 +6,16 @@ use super::*;
 use crate::path::AskedPath;
 use crate::timestamp::Timestamp;
 
-fn path(words: &str) -> ScopedPath {
-    AskedPath::new(words).parse().unwrap()
+fn path(text: &str) -> ScopedPath {
+    AskedPath::new(text).parse().unwrap()
 }
 
-fn facts(content: &[u8]) -> Facts {
-    Facts { hash: Digest::of(content), size: content.len() as u64, mode: 0o644 }
+fn facts(content: &[u8]) -> BaseFile {
+    BaseFile { hash: Digest::of(content), size: content.len() as u64, mode: 0o644 }
 }
 
 fn modify(at: &str, to: &str, old: &[u8], new: &[u8]) -> FileChange {
-    let target = Target {
+    let target = TargetFile {
         path: path(to),
         hash: Digest::of(new),
         size: new.len() as u64,
@@ -31,9 +31,14 @@ fn create(at: &str) -> FileChange {
 
 // B2
 #[test]
-fn summaries_say_what_happens_to_which_file() {
-    let mode =
-        Target { path: path("m"), hash: Digest::of(b""), size: 0, mode: Some(0o755), splices: Vec::new() };
+fn summaries_name_the_change_and_the_file() {
+    let mode = TargetFile {
+        path: path("m"),
+        hash: Digest::of(b""),
+        size: 0,
+        mode: Some(0o755),
+        splices: Vec::new(),
+    };
     for (change, expected) in [
         (create("a/b"), "CREATE FILE a/b"),
         (modify("a", "a", b"1", b"2"), "MODIFY a"),
@@ -51,19 +56,19 @@ fn summaries_say_what_happens_to_which_file() {
 
 // B7
 #[test]
-fn no_path_is_touched_twice_whichever_way() {
+fn changing_a_path_twice_is_rejected() {
     for files in [
         vec![create("a"), create("a")],
         vec![create("b"), modify("a", "b", b"1", b"1")],
         vec![modify("a", "b", b"", b""), modify("c", "b", b"", b"")],
         vec![modify("a", "b", b"", b""), modify("b", "a", b"", b"")],
     ] {
-        assert!(matches!(ChangeSet::new(files), Err(BadChange::Twice(_))));
+        assert!(matches!(ChangeSet::new(files), Err(BadChange::DuplicatePath(_))));
     }
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_enforced() {
     let many: Vec<_> = (0..=MAX_FILES).map(|n| create(&format!("f{n}"))).collect();
     let error = CallError::from(ChangeSet::new(many).unwrap_err());
     assert_eq!(error.code, ErrorCode::TooLarge);
@@ -72,15 +77,15 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn a_rename_is_a_deletion_and_a_creation_to_the_rules() {
+fn rename_has_the_effects_delete_and_create() {
     let effects = ChangeSet::new(vec![modify("a", "b", b"1", b"1")]).unwrap().effects();
-    let words: Vec<String> = effects.iter().map(Effect::canonical).collect();
-    assert_eq!(words.len(), 2);
-    assert!(words[0].contains("delete") && words[1].contains("create"), "{words:?}");
+    let effects: Vec<String> = effects.iter().map(Effect::canonical).collect();
+    assert_eq!(effects.len(), 2);
+    assert!(effects[0].contains("delete") && effects[1].contains("create"), "{effects:?}");
 }
 
 #[test]
-fn splices_that_do_not_fit_are_refused() {
+fn splices_that_do_not_fit_are_rejected() {
     let splice = |at, remove, insert: &str| Splice { at, remove, insert: insert.into() };
     for (splices, old, new) in [
         (vec![splice(0, 4, "")], 3, 0),
@@ -100,22 +105,23 @@ fn splices_that_do_not_fit_are_refused() {
 
 // B3
 #[test]
-fn standing_is_checked_in_order_with_a_code_each() {
-    let changes = ChangeSet::new(vec![create("a"), modify("b", "c", b"", b"")]).unwrap();
+fn proposal_checks_run_in_order_with_their_own_codes() {
+    let paths = ["a", "b", "c"].map(str::to_owned);
     let at = Timestamp::from_millis;
-    let standing = |used| Standing { changes: &changes, expires_at: at(100), used };
-    let check = |found: Option<&Standing<'_>>, asked: Option<&str>, now, expected: Option<ErrorCode>| {
-        let asked = asked.map(AskedPath::new);
-        let got = check_standing(found, asked.as_ref(), at(now)).err().map(|error| error.code);
-        assert_eq!(got, expected, "{asked:?}");
-    };
+    let proposal = |used| StoredProposal { paths: &paths, expires_at: at(100), used };
+    let check =
+        |found: Option<&StoredProposal<'_>>, asked: Option<&str>, now, expected: Option<ErrorCode>| {
+            let asked = asked.map(AskedPath::new);
+            let got = check_proposal(found, asked.as_ref(), at(now)).err().map(|error| error.code);
+            assert_eq!(got, expected, "{asked:?}");
+        };
     check(None, Some("x"), 200, Some(ErrorCode::ProposalNotFound));
-    check(Some(&standing(true)), Some("x"), 200, Some(ErrorCode::ProposalUsed));
-    check(Some(&standing(false)), Some("x"), 200, Some(ErrorCode::PathMismatch));
-    check(Some(&standing(false)), Some("../a"), 50, Some(ErrorCode::PathMismatch));
-    check(Some(&standing(false)), Some("a"), 100, Some(ErrorCode::ProposalExpired));
+    check(Some(&proposal(Some("it was approved already"))), Some("x"), 200, Some(ErrorCode::ProposalUsed));
+    check(Some(&proposal(None)), Some("x"), 200, Some(ErrorCode::PathMismatch));
+    check(Some(&proposal(None)), Some("../a"), 50, Some(ErrorCode::PathMismatch));
+    check(Some(&proposal(None)), Some("a"), 100, Some(ErrorCode::ProposalExpired));
     for own in [None, Some("a"), Some("./a"), Some("b"), Some("c")] {
-        check(Some(&standing(false)), own, 99, None);
+        check(Some(&proposal(None)), own, 99, None);
     }
 }
 
@@ -123,7 +129,7 @@ fn any_content() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'\n'), any::<u8>()], 0..40)
 }
 
-/// Splices of a base by cutting it at sorted points.
+/// A base with random splices at sorted offsets.
 fn any_splices(base: Vec<u8>) -> impl Strategy<Value = (Vec<u8>, Vec<Splice>)> {
     let cuts = proptest::collection::vec((0..=base.len(), 0..4_usize, any_content()), 0..5);
     cuts.prop_map(move |mut cuts| {
@@ -143,23 +149,23 @@ fn any_splices(base: Vec<u8>) -> impl Strategy<Value = (Vec<u8>, Vec<Splice>)> {
     })
 }
 
-// B7: whatever file may be deleted can come back
+// B7: every file that may be deleted can be restored
 #[test]
-fn a_way_back_holds_more_than_may_be_proposed() {
-    let size = usize::try_from(MAX_BYTES).unwrap() + 1;
+fn rollback_may_hold_more_than_a_proposal() {
+    let size = usize::try_from(MAX_NEW_BYTES).unwrap() + 1;
     let whole = FileChange::create(path("f"), vec![b'x'; size], None).unwrap();
     assert!(matches!(ChangeSet::new(vec![whole.clone()]), Err(BadChange::OverLimit(_))));
-    let back = ChangeSet::back(vec![whole]).unwrap();
+    let back = ChangeSet::rollback(vec![whole]).unwrap();
     assert!(ChangeSet::from_bytes(&back.to_bytes()).unwrap() == back);
 }
 
 proptest! {
     #[test]
-    fn what_is_stored_reads_back_and_the_way_back_restores(
+    fn changes_decode_to_themselves_and_the_reverse_restores_the_base(
         (base, splices) in any_content().prop_flat_map(any_splices), mode in proptest::option::of(0..0o7777_u32),
     ) {
         let new = spliced(&base, &splices).unwrap();
-        let target = Target { path: path("f"), hash: Digest::of(&new), size: new.len() as u64, mode, splices };
+        let target = TargetFile { path: path("f"), hash: Digest::of(&new), size: new.len() as u64, mode, splices };
         let change = FileChange::modify(path("f"), facts(&base), target).unwrap();
         let back = change.reverse(&base, 0, 0o644).unwrap();
         let restored = spliced(&new, &back.after().unwrap().splices).unwrap();
@@ -175,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_records_never_panic_and_never_pass_for_another(at in 0..400_usize, bit in 0..8_u8) {
+    fn damaged_encodings_never_panic_and_never_keep_the_digest(at in 0..400_usize, bit in 0..8_u8) {
         let set = ChangeSet::new(vec![create("e"), modify("a", "b", b"one\ntwo\n", b"one\n2\n")]).unwrap();
         let mut bytes = set.to_bytes();
         let at = at % bytes.len();
@@ -186,7 +192,7 @@ proptest! {
     }
 
     #[test]
-    fn one_splice_between_any_two_contents(old in any_content(), new in any_content()) {
+    fn splice_between_two_contents_produces_the_second(old in any_content(), new in any_content()) {
         prop_assert_eq!(spliced(&old, &Splice::between(&old, &new)).unwrap(), new);
     }
 }

@@ -1,34 +1,47 @@
-//! A tree against the table of keys: every fault of the file, not only the first. What passes here can be
-//! read by [`super::file`] without further questions.
+//! Validates a tree against the key table and reports every error of the file, not only the first. [`super::file`] reads
+//! a tree that passes without further checks.
 
 use std::collections::BTreeMap;
 
-use super::fault::{ConfigError, nearest, quoted};
-use super::key::{Item, Kind, Shape};
-use super::origin::Source;
-use super::pattern::{Misfit, choice, clean_path, kept_form};
-use super::tree::{Node, Place, Value, dotted};
+use super::error::{ConfigError, nearest, quoted};
+use super::key::{ItemKind, KeyStatus, KeyTree, ValueKind};
+use super::list_item::{InvalidItem, choice, normalize_item, normalize_path};
+use super::origin::ConfigSource;
+use super::yaml_tree::{TextPosition, YamlNode, YamlValue, dotted};
 
-/// How many faults of one file are told.
-const MAX_FAULTS: usize = 100;
+/// Maximum number of reported errors of one file.
+const MAX_ERRORS: usize = 100;
 
-/// The faults of a file.
+/// Collects the errors of a file.
 pub(crate) struct Checker<'a> {
     pub(crate) file: &'a str,
-    pub(crate) source: Source,
+    pub(crate) source: ConfigSource,
     pub(crate) errors: Vec<ConfigError>,
+    pub(crate) planned: PlannedKeys,
+    /// Keys without effect that the file sets, with their lines.
+    pub(crate) ignored: Vec<(u32, &'static str)>,
+}
+
+/// Whether keys of later versions are errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlannedKeys {
+    /// They are errors.
+    Reject,
+    /// They are checked like any other key, so that tests cover the whole table.
+    #[cfg(test)]
+    Accept,
 }
 
 impl Checker<'_> {
-    /// Notes a fault.
-    pub(crate) fn refuse(
+    /// Adds an error.
+    pub(crate) fn add_error(
         &mut self,
-        at: Place,
+        at: TextPosition,
         key: &str,
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        if self.errors.len() < MAX_FAULTS {
+        if self.errors.len() < MAX_ERRORS {
             self.errors.push(ConfigError {
                 file: self.file.to_owned(),
                 line: at.line,
@@ -40,46 +53,56 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a node and everything below it.
-    pub(crate) fn check(&mut self, node: &Node, shape: &Shape, path: &str) {
+    /// Validates a node and everything below it.
+    pub(crate) fn check(&mut self, node: &YamlNode, shape: &KeyTree, path: &str) {
         match shape.key.kind {
-            Kind::Section | Kind::Named => self.mapping(node, shape, path),
-            Kind::Items => self.items(node, shape, path),
-            Kind::Mapping => {
-                if !matches!(node.value, Value::Map(_) | Value::Null) {
-                    self.wrong(node, path, "a mapping");
+            ValueKind::Section | ValueKind::Named => self.mapping(node, shape, path),
+            ValueKind::Items => self.items(node, shape, path),
+            ValueKind::Mapping => {
+                if !matches!(node.value, YamlValue::Map(_) | YamlValue::Null) {
+                    self.wrong_type(node, path, "a mapping");
                 }
             }
-            Kind::Rates => self.rates(node, path),
-            Kind::List(item) => self.list(node, item, path),
-            Kind::Argv => match &node.value {
-                Value::Text(_) => self.text(node, path, argv_text),
-                Value::List(words) if words.is_empty() => self.refuse(
+            ValueKind::Rates => self.rates(node, path),
+            ValueKind::List(item) => self.list(node, item, path),
+            ValueKind::Argv => match &node.value {
+                YamlValue::Text(_) => self.text(node, path, argv_text),
+                YamlValue::List(words) if words.is_empty() => self.add_error(
                     node.at,
                     path,
                     "must not be empty",
-                    "name a program, for example `[npm, test]`",
+                    "write a program and its arguments, for example `[npm, test]`",
                 ),
-                _ => self.list(node, Item::Text, path),
+                _ => self.list(node, ItemKind::Text, path),
             },
             kind => self.scalar(node, kind, path),
         }
     }
 
-    fn mapping(&mut self, node: &Node, shape: &Shape, path: &str) {
-        if !matches!(node.value, Value::Map(_) | Value::Null) {
-            return self.wrong(node, path, "a mapping");
+    fn mapping(&mut self, node: &YamlNode, shape: &KeyTree, path: &str) {
+        if !matches!(node.value, YamlValue::Map(_) | YamlValue::Null) {
+            return self.wrong_type(node, path, "a mapping");
         }
         for entry in node.entries() {
-            if self.errors.len() >= MAX_FAULTS {
+            if self.errors.len() >= MAX_ERRORS {
                 return;
             }
             let below = dotted(path, &entry.key);
             match shape.below(&entry.key) {
                 Some(shape) if shape.key.path.ends_with(".NAME") && !is_name(&entry.key) => {
-                    self.refuse(entry.at, &below, "must be a name", NAME_HINT);
+                    self.add_error(entry.at, &below, "must be a name", NAME_HINT);
                 }
-                Some(shape) => self.check(&entry.value, shape, &below),
+                Some(shape)
+                    if shape.key.status == KeyStatus::NotAvailable && self.planned == PlannedKeys::Reject =>
+                {
+                    self.add_error(entry.at, &below, shape.key.status.as_str(), "remove the key");
+                }
+                Some(shape) => {
+                    if shape.key.status == KeyStatus::Ignored {
+                        self.ignored.push((entry.at.line, shape.key.path));
+                    }
+                    self.check(&entry.value, shape, &below);
+                }
                 None => {
                     let hint = match nearest(&entry.key, shape.names()) {
                         Some(near) => format!("the nearest valid key is `{near}`"),
@@ -87,36 +110,36 @@ impl Checker<'_> {
                             format!("valid keys here: {}", shape.names().collect::<Vec<_>>().join(", "))
                         }),
                     };
-                    self.refuse(entry.at, &below, "unknown key", hint);
+                    self.add_error(entry.at, &below, "unknown key", hint);
                 }
             }
         }
         self.completeness(node, shape, path);
     }
 
-    /// What a mapping as a whole must have.
-    fn completeness(&mut self, node: &Node, shape: &Shape, path: &str) {
+    /// Checks combinations of keys in a mapping.
+    fn completeness(&mut self, node: &YamlNode, shape: &KeyTree, path: &str) {
         if shape.key.path == "secrets.scopes.NAME" && node.get("env").is_some() == node.get("file").is_some()
         {
-            self.refuse(node.at, path, "must have either `env` or `file`", "keep one of the two");
+            self.add_error(node.at, path, "must have either `env` or `file`", "keep one of the two");
         }
-        // One without the other could meet the other half of another file.
+        // A half in this file could be combined with the other half from another file.
         if shape.key.path == "audit.witness" && node.get("url").is_some() != node.get("key").is_some() {
             let hint = "`vambrace witness key` prints the key of a witness";
-            self.refuse(node.at, path, "must have both `url` and `key`", hint);
+            self.add_error(node.at, path, "must have both `url` and `key`", hint);
         }
     }
 
-    fn items(&mut self, node: &Node, shape: &Shape, path: &str) {
-        if !matches!(node.value, Value::List(_)) {
-            return self.wrong(node, path, "a list of mappings");
+    fn items(&mut self, node: &YamlNode, shape: &KeyTree, path: &str) {
+        if !matches!(node.value, YamlValue::List(_)) {
+            return self.wrong_type(node, path, "a list of mappings");
         }
         let Some(item) = &shape.item else { return };
         let mut ids = BTreeMap::new();
         for (n, child) in node.items().iter().enumerate() {
             let below = format!("{path}[{n}]");
-            if !matches!(child.value, Value::Map(_)) {
-                self.wrong(child, &below, "a mapping");
+            if !matches!(child.value, YamlValue::Map(_)) {
+                self.wrong_type(child, &below, "a mapping");
                 continue;
             }
             self.mapping(child, item, &below);
@@ -125,11 +148,11 @@ impl Checker<'_> {
             }
             if shape.key.path == "approvals.rules" {
                 self.rule(child, &below);
-                if let Some(id) = child.get("id").and_then(Node::text)
+                if let Some(id) = child.get("id").and_then(YamlNode::text)
                     && let Some(first) = ids.insert(id, child.at.line)
                 {
-                    let hint = format!("the rule in line {first} has it already");
-                    self.refuse(
+                    let hint = format!("the rule in line {first} already uses it");
+                    self.add_error(
                         child.at,
                         &format!("{below}.id"),
                         format!("`{}` is used twice", quoted(id)),
@@ -140,178 +163,183 @@ impl Checker<'_> {
         }
     }
 
-    fn rule(&mut self, rule: &Node, path: &str) {
+    fn rule(&mut self, rule: &YamlNode, path: &str) {
         if rule.get("decision").is_none() {
-            self.refuse(rule.at, path, "must have a `decision`", "`deny`, `ask` or `allow`");
+            self.add_error(rule.at, path, "must have a `decision`", "`deny`, `ask` or `allow`");
         }
         let selects = |key: &str| rule.get(key).is_some_and(|list| !list.items().is_empty());
         if !selects("tools") && !selects("paths") && !selects("commands") {
-            let hint = "name at least one of `tools`, `paths`, `commands`; `tools: [\"*\"]` is every call";
-            self.refuse(rule.at, path, "selects nothing", hint);
+            let hint =
+                "set at least one of `tools`, `paths`, `commands`; `tools: [\"*\"]` matches every call";
+            self.add_error(rule.at, path, "matches no call", hint);
         }
     }
 
-    fn terminated(&mut self, entry: &Node, path: &str) {
+    fn terminated(&mut self, entry: &YamlNode, path: &str) {
         if entry.get("hosts").is_none_or(|hosts| hosts.items().is_empty()) {
-            self.refuse(entry.at, path, "names no `hosts`", "for example `hosts: [api.example.com]`");
+            self.add_error(entry.at, path, "must have `hosts`", "for example `hosts: [api.example.com]`");
         }
-        for item in entry.get("hosts").map(Node::items).unwrap_or_default() {
+        for item in entry.get("hosts").map(YamlNode::items).unwrap_or_default() {
             let is_name =
                 |text: &str| text != "*" && text.parse::<std::net::IpAddr>().is_err() && !text.contains('/');
             if item.text().is_some_and(|text| !is_name(text)) {
-                self.refuse(item.at, path, "TLS is ended for names only", "name the host");
+                self.add_error(item.at, path, "TLS is terminated for host names only", "write a host name");
             }
         }
-        for item in entry.get("paths").map(Node::items).unwrap_or_default() {
+        for item in entry.get("paths").map(YamlNode::items).unwrap_or_default() {
             let star = |text: &str| {
                 text.trim_end_matches('*').contains('*') || (text.ends_with('*') && !text.ends_with("/*"))
             };
             if item.text().is_some_and(|text| !text.starts_with('/') || star(text)) {
-                self.refuse(
+                self.add_error(
                     item.at,
                     path,
-                    "is no path",
+                    "is not a URL path",
                     "for example `/v1/users`, or `/v1/*` for everything below",
                 );
             }
         }
         let given = ["secret", "header", "env"].map(|key| entry.get(key).is_some());
         if given.contains(&true) && given.contains(&false) {
-            let hint = "the secret's scope, the header it goes into, the variable that holds the placeholder";
-            self.refuse(entry.at, path, "must have all of `secret`, `header` and `env`, or none", hint);
+            let hint = "the secret's scope, the header for it, the variable with the placeholder";
+            self.add_error(entry.at, path, "must have all of `secret`, `header` and `env`, or none", hint);
         }
     }
 
-    fn rates(&mut self, node: &Node, path: &str) {
-        let kind = Kind::Int { min: 1, max: 1_000_000 };
-        if let Value::Map(entries) = &node.value {
+    fn rates(&mut self, node: &YamlNode, path: &str) {
+        let kind = ValueKind::Int { min: 1, max: 1_000_000 };
+        if let YamlValue::Map(entries) = &node.value {
             for entry in entries {
                 let below = dotted(path, &entry.key);
                 if entry.key != "default"
-                    && let Err((message, hint)) = kept_form(Item::Tool, &entry.key)
+                    && let Err((message, hint)) = normalize_item(ItemKind::Tool, &entry.key)
                 {
-                    self.refuse(entry.at, &below, format!("the tool {message}"), hint);
+                    self.add_error(entry.at, &below, format!("the tool {message}"), hint);
                 }
                 self.scalar(&entry.value, kind, &below);
             }
-        } else if matches!(node.value, Value::Int(_)) {
+        } else if matches!(node.value, YamlValue::Int(_)) {
             self.scalar(node, kind, path);
         } else {
-            self.wrong(node, path, "a whole number or a mapping of `default` and tools");
+            self.wrong_type(node, path, "a whole number or a mapping of `default` and tools");
         }
     }
 
-    fn list(&mut self, node: &Node, item: Item, path: &str) {
-        if !matches!(node.value, Value::List(_)) {
+    fn list(&mut self, node: &YamlNode, item: ItemKind, path: &str) {
+        if !matches!(node.value, YamlValue::List(_)) {
             let hint = match &node.value {
-                Value::Text(text) => format!("write `[{}]`", quoted(text)),
+                YamlValue::Text(text) => format!("write `[{}]`", quoted(text)),
                 _ => TABLE_HINT.to_owned(),
             };
-            let message = format!("expected a list of texts, found {}", node.found());
-            return self.refuse(node.at, path, message, hint);
+            let message = format!("expected a list of strings, found {}", node.describe());
+            return self.add_error(node.at, path, message, hint);
         }
         for (n, child) in node.items().iter().enumerate() {
-            self.text(child, &format!("{path}[{n}]"), |text| kept_form(item, text));
+            self.text(child, &format!("{path}[{n}]"), |text| normalize_item(item, text));
         }
     }
 
-    fn text(&mut self, node: &Node, path: &str, fits: impl Fn(&str) -> Result<String, Misfit>) {
+    fn text(&mut self, node: &YamlNode, path: &str, fits: impl Fn(&str) -> Result<String, InvalidItem>) {
         match &node.value {
-            Value::Text(text) => {
+            YamlValue::Text(text) => {
                 if let Err((message, hint)) = fits(text) {
-                    self.refuse(node.at, path, format!("`{}` {message}", quoted(text)), hint);
+                    self.add_error(node.at, path, format!("`{}` {message}", quoted(text)), hint);
                 }
             }
-            Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
-                let message = format!("expected text, found {}", node.found());
-                self.refuse(node.at, path, message, "put it in quotes");
+            YamlValue::Bool(_) | YamlValue::Int(_) | YamlValue::Float(_) => {
+                let message = format!("expected text, found {}", node.describe());
+                self.add_error(node.at, path, message, "put it in quotes");
             }
-            _ => self.wrong(node, path, "text"),
+            _ => self.wrong_type(node, path, "text"),
         }
     }
 
-    fn scalar(&mut self, node: &Node, kind: Kind, path: &str) {
+    fn scalar(&mut self, node: &YamlNode, kind: ValueKind, path: &str) {
         match (kind, &node.value) {
-            (Kind::AlwaysFalse(why), Value::Bool(true)) => {
-                self.refuse(node.at, path, format!("only `false` is accepted: {why}"), "remove the key");
+            (ValueKind::AlwaysFalse(why), YamlValue::Bool(true)) => {
+                self.add_error(node.at, path, format!("only `false` is accepted: {why}"), "remove the key");
             }
-            (Kind::NeverOffInProject(why), Value::Bool(false)) if self.source.is_project() => {
-                self.refuse(node.at, path, why, "remove the key");
+            (ValueKind::NeverOffInProject(why), YamlValue::Bool(false)) if self.source.is_project() => {
+                self.add_error(node.at, path, why, "remove the key");
             }
-            (Kind::Bool | Kind::AlwaysFalse(_) | Kind::NeverOffInProject(_), Value::Bool(_)) => {}
-            (Kind::Bool | Kind::AlwaysFalse(_) | Kind::NeverOffInProject(_), _) => {
-                self.wrong(node, path, "`true` or `false`");
+            (
+                ValueKind::Bool | ValueKind::AlwaysFalse(_) | ValueKind::NeverOffInProject(_),
+                YamlValue::Bool(_),
+            ) => {}
+            (ValueKind::Bool | ValueKind::AlwaysFalse(_) | ValueKind::NeverOffInProject(_), _) => {
+                self.wrong_type(node, path, "`true` or `false`");
             }
-            (Kind::Int { min, max }, Value::Int(value)) => {
+            (ValueKind::Int { min, max }, YamlValue::Int(value)) => {
                 self.range(node, path, u64::try_from(*value).ok(), min, max)
             }
-            (Kind::Int { .. }, _) => self.wrong(node, path, "a whole number"),
-            (Kind::Bytes { min, max }, Value::Int(value)) => {
+            (ValueKind::Int { .. }, _) => self.wrong_type(node, path, "a whole number"),
+            (ValueKind::Bytes { min, max }, YamlValue::Int(value)) => {
                 self.range(node, path, u64::try_from(*value).ok(), min, max);
             }
-            (Kind::Bytes { min, max }, Value::Text(text)) => match parse_bytes(text) {
+            (ValueKind::Bytes { min, max }, YamlValue::Text(text)) => match parse_bytes(text) {
                 Some(value) => self.range(node, path, Some(value), min, max),
-                None => self.wrong(node, path, "a number of bytes such as `131072` or `100MiB`"),
+                None => self.wrong_type(node, path, "a number of bytes such as `131072` or `100MiB`"),
             },
-            (Kind::Bytes { .. }, _) => {
-                self.wrong(node, path, "a number of bytes such as `131072` or `100MiB`")
+            (ValueKind::Bytes { .. }, _) => {
+                self.wrong_type(node, path, "a number of bytes such as `131072` or `100MiB`")
             }
-            (Kind::Fraction, Value::Int(0 | 1)) => {}
-            (Kind::Fraction, Value::Float(value)) if (0.0..=1.0).contains(value) => {}
-            (Kind::Fraction, _) => self.wrong(node, path, "a number from 0 to 1"),
-            (Kind::Text, _) => self.text(node, path, |text| kept_form(Item::Text, text)),
-            (Kind::Path, _) => self.text(node, path, |text| {
-                kept_form(Item::Text, text)?;
-                clean_path(text)
+            (ValueKind::Fraction, YamlValue::Int(0 | 1)) => {}
+            (ValueKind::Fraction, YamlValue::Float(value)) if (0.0..=1.0).contains(value) => {}
+            (ValueKind::Fraction, _) => self.wrong_type(node, path, "a number from 0 to 1"),
+            (ValueKind::Text, _) => self.text(node, path, |text| normalize_item(ItemKind::Text, text)),
+            (ValueKind::Path, _) => self.text(node, path, |text| {
+                normalize_item(ItemKind::Text, text)?;
+                normalize_path(text)
             }),
-            (Kind::Name, _) => self.text(node, path, |text| {
+            (ValueKind::Name, _) => self.text(node, path, |text| {
                 if is_name(text) {
                     Ok(text.to_owned())
                 } else {
                     Err(("is not a name".to_owned(), NAME_HINT.to_owned()))
                 }
             }),
-            (Kind::Choice(names), _) => self.text(node, path, |text| choice(names, text)),
-            _ => self.wrong(node, path, "something else"),
+            (ValueKind::Choice(names), _) => self.text(node, path, |text| choice(names, text)),
+            _ => self.wrong_type(node, path, "something else"),
         }
     }
 
-    fn range(&mut self, node: &Node, path: &str, value: Option<u64>, min: u64, max: u64) {
+    fn range(&mut self, node: &YamlNode, path: &str, value: Option<u64>, min: u64, max: u64) {
         if !value.is_some_and(|value| (min..=max).contains(&value)) {
             let found = match &node.value {
-                Value::Text(text) => quoted(text),
-                Value::Int(value) => value.to_string(),
+                YamlValue::Text(text) => quoted(text),
+                YamlValue::Int(value) => value.to_string(),
                 _ => String::new(),
             };
             let (message, hint) = if min == max {
                 (format!("`{found}` is not supported, only `{min}` is"), format!("write `{min}`"))
             } else {
-                // A number that does not fit is negative where it was read as one, else too large.
+                // A number that does not fit u64 is negative or too large.
                 let low = value.map_or(found.starts_with('-'), |value| value < min);
                 let near = if low { min } else { max };
                 let message = format!("`{found}` is out of range: from {min} to {max}");
                 (message, format!("the nearest valid value is `{near}`"))
             };
-            self.refuse(node.at, path, message, hint);
+            self.add_error(node.at, path, message, hint);
         }
     }
 
-    fn wrong(&mut self, node: &Node, path: &str, expected: &str) {
-        self.refuse(node.at, path, format!("expected {expected}, found {}", node.found()), TABLE_HINT);
+    fn wrong_type(&mut self, node: &YamlNode, path: &str, expected: &str) {
+        self.add_error(node.at, path, format!("expected {expected}, found {}", node.describe()), TABLE_HINT);
     }
 }
 
-const TABLE_HINT: &str = "`vambrace config reference` tells what every key takes";
-const NAME_HINT: &str = "a name starts with a letter and has letters, digits, `_` and `-`, at most 64";
+const TABLE_HINT: &str = "`vambrace config reference` lists the valid values of every key";
+const NAME_HINT: &str =
+    "a name starts with a letter, followed by letters, digits, `_` and `-`; at most 64 characters";
 
-/// Letters, digits, `_` and `-`, starting with a letter.
+/// Whether a text is a name: letters, digits, `_` and `-`, starting with a letter, at most 64 bytes.
 pub(crate) fn is_name(text: &str) -> bool {
     text.len() <= 64
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// Where a key that is unknown here would be valid.
+/// A hint with the full path, if the key is valid elsewhere.
 fn elsewhere(name: &str) -> Option<String> {
     let row = super::keys::KEYS.iter().find(|key| {
         !key.path.contains("NAME") && !key.path.contains("[]") && key.path.rsplit('.').next() == Some(name)
@@ -319,9 +347,9 @@ fn elsewhere(name: &str) -> Option<String> {
     Some(format!("did you mean `{}`?", row.path))
 }
 
-/// Text that is split at blanks must not need a shell to be split.
-fn argv_text(text: &str) -> Result<String, Misfit> {
-    kept_form(Item::Text, text)?;
+/// A command as one string is split at whitespace: it must not contain shell syntax.
+fn argv_text(text: &str) -> Result<String, InvalidItem> {
+    normalize_item(ItemKind::Text, text)?;
     if text.contains(['"', '\'', '\\', '|', '&', ';', '<', '>', '$', '`', '(', ')', '\n']) {
         let hint = "no shell runs it: write a list, for example `[npm, test]`".to_owned();
         return Err(("needs a shell".to_owned(), hint));

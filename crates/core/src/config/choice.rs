@@ -1,5 +1,5 @@
-//! Settings with a few named values. Each enum is listed narrowest first, so "may only narrow" is "may
-//! only move towards the front"; the table of keys takes its names from here.
+//! Settings with a few named values. Each enum is listed narrowest first, so "may only narrow" means "may only move to
+//! the front"; the key table takes its names from here.
 
 use std::fmt;
 
@@ -37,21 +37,21 @@ macro_rules! choices {
 }
 
 choices! {
-    /// A named set of tools and defaults. Only `readonly` is narrower than the others; the rest differ.
+    /// A named set of tools and defaults. Only `readonly` is narrower than the others; the rest are not ordered.
     Profile {
         /// Reading and searching only.
         Readonly = "readonly",
-        /// Files, shell, git, knowledge: an agent that programs.
+        /// Files, shell, git, knowledge: for coding agents.
         Coding = "coding",
-        /// Talk and look-up: no shell, no writing of files.
+        /// Chat and lookup: no shell, no file changes.
         Messaging = "messaging",
-        /// No human is there: what would ask is denied.
+        /// No person is available: calls that need approval are denied.
         Ci = "ci",
     }
 }
 
 choices! {
-    /// Which interface a search engine has.
+    /// API of a search engine.
     SearchEngine {
         /// An instance of SearXNG.
         Searxng = "searxng",
@@ -61,53 +61,53 @@ choices! {
 }
 
 choices! {
-    /// How far reading reaches beyond the service root.
+    /// What may be read outside of the service root.
     Isolation {
-        /// The own service and the shared paths.
+        /// Only the shared paths.
         Strict = "strict",
-        /// Also sibling services, for reading.
+        /// Sibling services too.
         Shared = "shared",
     }
 }
 
 choices! {
-    /// When a human is asked about a command of MEDIUM risk.
+    /// When approval of a MEDIUM command is requested.
     CommandApproval {
-        /// Before it runs.
+        /// Before the command runs.
         AskFirst = "ask_first",
-        /// After a speculative run, about its effects.
+        /// After a speculative run, for its effects.
         EffectsFirst = "effects_first",
     }
 }
 
 choices! {
-    /// What happens to an installation that is not from a lockfile.
+    /// Decision on package installations that are not from a lockfile.
     PackageInstall {
-        /// Refused.
+        /// Denied.
         Deny = "deny",
-        /// A MEDIUM question.
+        /// A MEDIUM approval request.
         Ask = "ask",
     }
 }
 
 choices! {
-    /// Which strength of sandbox is demanded.
+    /// Required sandbox tier.
     Tier {
         /// Namespaces, Landlock and seccomp; without them the call is denied.
         Namespaces = "namespaces",
-        /// The strongest that this machine has.
+        /// The strongest tier that this machine supports.
         Auto = "auto",
-        /// Landlock and seccomp are enough.
+        /// Landlock and seccomp are sufficient.
         Landlock = "landlock",
     }
 }
 
 choices! {
-    /// When the start of a call is synced to the disk.
+    /// When the start record of a call is synced to disk.
     AuditSync {
         /// Before every call.
         Always = "always",
-        /// Before every call that changes something; for one that only reads within 100 ms after it.
+        /// Before every call that changes something; for calls that only read, within 100 ms after the start.
         ReadsLater = "reads_later",
     }
 }
@@ -115,11 +115,11 @@ choices! {
 choices! {
     /// What happens to a session after too many violations.
     ViolationAction {
-        /// It is ended.
+        /// The session ends.
         End = "end",
-        /// It is suspended until a human resumes it.
+        /// The session is suspended until a person resumes it.
         Suspend = "suspend",
-        /// It is flagged for review.
+        /// The session is flagged for review.
         Alert = "alert",
     }
 }

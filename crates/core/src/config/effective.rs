@@ -1,4 +1,4 @@
-//! The settings in force, typed, for other rooms to read.
+//! The effective settings as typed values, for the other crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,72 +7,72 @@ use serde_json::Value as Json;
 use super::choice::{
     AuditSync, CommandApproval, Isolation, PackageInstall, Profile, SearchEngine, Tier, ViolationAction,
 };
-use super::fault::Note;
-use super::file::Setting;
-use super::grant::granted_by;
-use super::origin::Sited;
+use super::error::ConfigNote;
+use super::file::SettingValue;
+use super::granted_roles::granted_by;
+use super::origin::Located;
 use super::rate::CallRates;
 use super::role::LayerRoles;
-use super::rule::Rule;
-use crate::block::{BadPattern, BlockList};
+use super::rule::RuleSettings;
+use crate::blocked_paths::{BadPattern, BlockList};
 
-/// The settings in force. [`Effective::get`] has the origin of every value.
+/// The effective settings. [`EffectiveConfig::get`] returns the origin of a value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Effective {
+pub struct EffectiveConfig {
     /// A named set of tools and defaults.
     pub profile: Profile,
-    /// The folder of the service, relative to the project root; `.` is the project root.
+    /// The directory of the service, relative to the project root; `.` is the project root.
     pub service_root: String,
-    /// How far reading reaches.
+    /// Which services may be read.
     pub isolation: Isolation,
-    /// Folders of the project root that are readable, each with a trailing slash.
+    /// Readable directories of the project root, each with a trailing slash.
     pub shared_paths: Vec<String>,
-    /// Blocked patterns, the built-in ones included.
+    /// Patterns of blocked paths, the built-in ones included.
     pub block: Vec<String>,
-    /// Folders for new files, each with a trailing slash; `.` is the root level alone, `**` everywhere.
+    /// Directories for new files, each with a trailing slash; `.` is the root level only, `**` every directory.
     pub create_in: Vec<String>,
-    /// Folders where files may be deleted, beside those.
+    /// Further directories where files may be deleted.
     pub delete_in: Vec<String>,
-    /// Whether executable files are written at all.
+    /// Whether executable files may be written.
     pub write_executables: bool,
-    /// Caps.
-    pub limits: Limits,
-    /// Questions to a human.
-    pub approvals: Approvals,
-    /// Rules from the organisation's down, in the order of their files.
-    pub rules: Vec<Rule>,
-    /// Roles per file, from the organisation's down.
+    /// Limits of calls.
+    pub limits: LimitSettings,
+    /// Approval requests.
+    pub approvals: ApprovalConfig,
+    /// Rules from the organisation down, in file order.
+    pub rules: Vec<RuleSettings>,
+    /// Roles per file, from the organisation down.
     pub roles: Vec<LayerRoles>,
     /// The role of a caller that chooses none.
-    pub default_role: Option<Sited<String>>,
+    pub default_role: Option<Located<String>>,
     /// Tools and programs.
-    pub tools: Tools,
-    /// Hosts.
-    pub network: Network,
-    /// What is secret.
-    pub secrets: Secrets,
+    pub tools: ToolSettings,
+    /// Allowed and denied hosts.
+    pub network: NetworkSettings,
+    /// Secrets and redaction.
+    pub secrets: SecretSettings,
     /// The sandbox.
-    pub sandbox: Sandbox,
-    /// Too many refused calls.
-    pub violations: Violations,
-    /// When the start of a call is synced.
+    pub sandbox: SandboxSettings,
+    /// Limit of denied calls.
+    pub violations: ViolationSettings,
+    /// When the start record of a call is synced.
     pub audit_sync: AuditSync,
-    /// A file of the workspace that also gets every record.
+    /// A workspace file that also receives every record.
     pub audit_mirror: Option<String>,
-    /// Who keeps the newest checkpoint elsewhere.
-    pub audit_witness: Option<AuditWitness>,
-    /// What an export does where its words do not say.
-    pub audit_export: AuditExport,
-    /// What was set aside.
-    pub notes: Vec<Note>,
-    pub(crate) values: BTreeMap<&'static str, Sited<Setting>>,
+    /// The witness that keeps the newest checkpoint elsewhere.
+    pub audit_witness: Option<AuditWitnessSettings>,
+    /// Defaults of `vambrace audit export`.
+    pub audit_export: AuditExportSettings,
+    /// Notes about ignored values.
+    pub notes: Vec<ConfigNote>,
+    pub(crate) values: BTreeMap<&'static str, Located<SettingValue>>,
     pub(crate) rates: Vec<CallRates>,
 }
 
-/// Caps; `_hard` is what a call can ask for, its fellow what it gets without asking.
+/// Limits of calls. `_hard` is the maximum that a call can request; without the suffix it is the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the table of keys describes each")]
-pub struct Limits {
+#[expect(missing_docs, reason = "the key table describes each field")]
+pub struct LimitSettings {
     pub read_bytes: u64,
     pub read_bytes_hard: u64,
     pub write_bytes: u64,
@@ -85,76 +85,76 @@ pub struct Limits {
     pub fetch_sec: u64,
 }
 
-/// Deadlines of questions.
+/// Settings of approval requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approvals {
-    /// Seconds for MEDIUM.
+pub struct ApprovalConfig {
+    /// Seconds until a MEDIUM request expires.
     pub medium_sec: u64,
-    /// Seconds for HIGH.
+    /// Seconds until a HIGH request expires.
     pub high_sec: u64,
-    /// Seconds that a proposal stands when nobody waits.
+    /// Seconds until a proposal expires that no call waits for.
     pub proposal_ttl_sec: u64,
-    /// Seconds that a grant stands.
+    /// Seconds until a grant expires.
     pub grant_sec: u64,
-    /// Questions of a session within a minute that nobody agreed to; the next one pauses it.
+    /// Unapproved requests of a session within a minute; one more suspends the session.
     pub flood_limit: u64,
-    /// Further names whose change is HIGH.
+    /// Further names whose change is HIGH risk.
     pub high: Vec<String>,
-    /// MCP clients whose answer decides; the user's own file only.
+    /// MCP clients whose user can decide; never set by a project file.
     pub trusted_clients: Vec<String>,
-    /// When a human is asked about a MEDIUM command.
+    /// When approval of a MEDIUM command is requested.
     pub commands: CommandApproval,
 }
 
 /// Tools and programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tools {
-    /// Programs beside the built-in ones.
+pub struct ToolSettings {
+    /// Allowed programs in addition to the built-in ones.
     pub whitelisted_binaries: Vec<String>,
-    /// Program and arguments of run_test; detected when `None`.
+    /// Program and arguments of run_test; detected if `None`.
     pub test: Option<Vec<String>>,
-    /// Program and arguments of run_lint; detected when `None`.
+    /// Program and arguments of run_lint; detected if `None`.
     pub lint: Option<Vec<String>>,
-    /// Whether shell_exec exists.
+    /// Whether the tool shell_exec exists.
     pub shell_exec: bool,
     /// The profile for tools.
     pub profile: Profile,
-    /// Installations that are not from a lockfile.
+    /// Decision on package installations that are not from a lockfile.
     pub package_install: PackageInstall,
-    /// Who is asked by web_search, and where that one listens.
+    /// The search engine of web_search, and its URL.
     pub web_search: Option<(SearchEngine, Option<String>)>,
     /// Files that declare tools.
     pub specs: Vec<String>,
 }
 
-/// Hosts.
+/// Allowed and denied hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
-    /// Allowed.
+pub struct NetworkSettings {
+    /// The allow list.
     pub allow: Vec<String>,
-    /// Refused whatever allows them.
+    /// The deny list; it wins over `allow`.
     pub deny: Vec<String>,
-    /// Hosts whose TLS ends at the gate.
-    pub terminate: Vec<Terminated>,
-    /// A file of certificates that are trusted beside the machine's.
+    /// Hosts for which the gate terminates TLS.
+    pub terminate: Vec<TerminateSettings>,
+    /// A file of root certificates that are trusted in addition to the machine's.
     pub roots: Option<String>,
 }
 
-/// Hosts whose TLS ends at the gate.
+/// Hosts for which the gate terminates TLS, and the requests that it allows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Terminated {
-    /// Which.
+pub struct TerminateSettings {
+    /// The host names.
     pub hosts: Vec<String>,
-    /// Methods that pass; all where none is named.
+    /// Allowed methods; empty means all.
     pub methods: Vec<String>,
-    /// Paths that pass; all where none is named.
+    /// Allowed paths; empty means all.
     pub paths: Vec<String>,
-    /// Secret scope, header and variable of a credential.
+    /// Secret scope, header and environment variable of a credential.
     pub credential: Option<(String, String, String)>,
 }
 
-impl Terminated {
-    /// Of entries that were checked when their file was read.
+impl TerminateSettings {
+    /// Reads entries that were validated when their file was parsed.
     fn read(entries: &Json) -> Vec<Self> {
         let texts = |entry: &Json, key: &str| -> Vec<String> {
             let list = entry.get(key).and_then(Json::as_array).into_iter().flatten();
@@ -176,75 +176,75 @@ impl Terminated {
     }
 }
 
-/// What is secret.
+/// Secrets and redaction.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Secrets {
+pub struct SecretSettings {
     /// Scopes by name, each `{env}` or `{file}`.
     pub scopes: Json,
-    /// Further texts to redact.
+    /// Further strings to redact.
     pub redact_patterns: Vec<String>,
-    /// Known values that are shorter are not looked for.
+    /// Minimum length of a known value that is redacted, in characters.
     pub least_length: u64,
-    /// Texts that look like secrets and are none.
+    /// Strings that look like secrets but are not.
     pub not_secret: Vec<String>,
 }
 
-/// The sandbox; what is `None` has no configured limit.
+/// The sandbox; a limit that is `None` is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sandbox {
-    /// Whether processes are confined.
+pub struct SandboxSettings {
+    /// Whether programs are confined.
     pub enabled: bool,
-    /// The strength that is demanded.
+    /// The required tier.
     pub tier: Tier,
-    /// Bytes of memory.
+    /// Memory of one run, in bytes.
     pub memory: Option<u64>,
-    /// Processes.
+    /// Number of processes of one run.
     pub pids: Option<u64>,
-    /// Percent of one core.
+    /// CPU time in percent of one core.
     pub cpu: Option<u64>,
-    /// Bytes of the private /tmp.
+    /// Size of the private /tmp, in bytes.
     pub tmp: Option<u64>,
 }
 
-/// How records are handed to another system.
+/// Defaults of `vambrace audit export`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AuditExport {
-    /// The form.
+pub struct AuditExportSettings {
+    /// The record format.
     pub format: Option<String>,
-    /// The file.
+    /// The output file.
     pub output: Option<String>,
 }
 
 /// A witness of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuditWitness {
-    /// Where it listens.
+pub struct AuditWitnessSettings {
+    /// The witness's URL.
     pub url: String,
-    /// Its verifier key.
+    /// The witness's verifier key.
     pub key: String,
 }
 
-/// Too many refused calls.
+/// Limit of denied calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Violations {
-    /// Refused calls that a window may hold.
+pub struct ViolationSettings {
+    /// Maximum number of denied calls within the window.
     pub limit: u64,
-    /// Seconds of the window.
+    /// Length of the window, in seconds.
     pub window_sec: u64,
-    /// What happens past the limit.
+    /// What happens to the session when the limit is exceeded.
     pub action: ViolationAction,
 }
 
-impl Effective {
+impl EffectiveConfig {
     pub(crate) fn new(
-        values: BTreeMap<&'static str, Sited<Setting>>,
+        values: BTreeMap<&'static str, Located<SettingValue>>,
         rates: Vec<CallRates>,
         roles: Vec<LayerRoles>,
-        default_role: Option<Sited<String>>,
-        rules: Vec<Rule>,
-        notes: Vec<Note>,
+        default_role: Option<Located<String>>,
+        rules: Vec<RuleSettings>,
+        notes: Vec<ConfigNote>,
     ) -> Self {
-        let read = Reading(&values);
+        let read = ValueReader(&values);
         let profile = read.choice("profile", Profile::from_name, Profile::Readonly);
         Self {
             profile,
@@ -255,7 +255,7 @@ impl Effective {
             create_in: read.list("workspace.create_in"),
             delete_in: read.list("workspace.delete_in"),
             write_executables: read.is_on("workspace.write_executables", false),
-            limits: Limits {
+            limits: LimitSettings {
                 read_bytes: read.int("limits.read_bytes"),
                 read_bytes_hard: read.int("limits.read_bytes_hard"),
                 write_bytes: read.int("limits.write_bytes"),
@@ -267,7 +267,7 @@ impl Effective {
                 fetch_bytes: read.int("limits.fetch_bytes"),
                 fetch_sec: read.int("limits.fetch_sec"),
             },
-            approvals: Approvals {
+            approvals: ApprovalConfig {
                 medium_sec: read.int("approvals.medium_sec"),
                 high_sec: read.int("approvals.high_sec"),
                 proposal_ttl_sec: read.int("approvals.proposal_ttl_sec"),
@@ -281,7 +281,7 @@ impl Effective {
                     CommandApproval::AskFirst,
                 ),
             },
-            tools: Tools {
+            tools: ToolSettings {
                 whitelisted_binaries: read.list("tools.whitelisted_binaries"),
                 test: read.argv("tools.toolchain.test"),
                 lint: read.argv("tools.toolchain.lint"),
@@ -298,19 +298,19 @@ impl Effective {
                     .map(|engine| (engine, read.text("tools.web_search.url"))),
                 specs: read.list("tools.specs"),
             },
-            network: Network {
+            network: NetworkSettings {
                 allow: read.list("network.allow"),
                 deny: read.list("network.deny"),
-                terminate: Terminated::read(&read.json("network.terminate")),
+                terminate: TerminateSettings::read(&read.json("network.terminate")),
                 roots: read.text("network.roots"),
             },
-            secrets: Secrets {
+            secrets: SecretSettings {
                 scopes: read.json("secrets.scopes"),
                 redact_patterns: read.list("secrets.redact_patterns"),
                 least_length: read.int("secrets.least_length"),
                 not_secret: read.list("secrets.not_secret"),
             },
-            sandbox: Sandbox {
+            sandbox: SandboxSettings {
                 enabled: read.is_on("sandbox.enabled", true),
                 tier: read.choice("sandbox.tier", Tier::from_name, Tier::Namespaces),
                 memory: read.maybe_int("sandbox.memory"),
@@ -318,7 +318,7 @@ impl Effective {
                 cpu: read.maybe_int("sandbox.cpu"),
                 tmp: read.maybe_int("sandbox.tmp"),
             },
-            violations: Violations {
+            violations: ViolationSettings {
                 limit: read.int("violations.limit"),
                 window_sec: read.int("violations.window_sec"),
                 action: read.choice("violations.action", ViolationAction::from_name, ViolationAction::End),
@@ -328,8 +328,8 @@ impl Effective {
             audit_witness: read
                 .text("audit.witness.url")
                 .zip(read.text("audit.witness.key"))
-                .map(|(url, key)| AuditWitness { url, key }),
-            audit_export: AuditExport {
+                .map(|(url, key)| AuditWitnessSettings { url, key }),
+            audit_export: AuditExportSettings {
                 format: read.text("audit.export.format"),
                 output: read.text("audit.export.output"),
             },
@@ -342,44 +342,44 @@ impl Effective {
         }
     }
 
-    /// The value of a key in force, with its origin; `None` when unset (and for `roles`,
-    /// `approvals.rules` and `limits.calls_per_minute`, which are kept per file).
+    /// The effective value of a key, with its origin; `None` if it is unset (and for `roles`, `approvals.rules` and
+    /// `limits.calls_per_minute`, which are kept per file).
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Sited<Setting>> {
+    pub fn get(&self, key: &str) -> Option<&Located<SettingValue>> {
         self.values.get(key)
     }
 
-    /// The blocked patterns, compiled.
+    /// Compiles the patterns of blocked paths.
     pub fn block_list(&self) -> Result<BlockList, BadPattern> {
         BlockList::new(&self.block)
     }
 
-    /// Calls per minute of a session for a tool, by its names: its own, its aliases, `group:NAME`. The
-    /// lowest number of all files; `None`: no limit.
+    /// Maximum calls per minute of a tool in a session, by the tool's names: its own, its aliases, `group:NAME`. The
+    /// lowest number of all files counts; `None` means no limit.
     #[must_use]
-    pub fn calls_per_minute(&self, names: &[&str]) -> Option<&Sited<u64>> {
+    pub fn calls_per_minute(&self, names: &[&str]) -> Option<&Located<u64>> {
         self.rates.iter().filter_map(|rates| rates.lookup(names)).min_by_key(|rate| rate.value)
     }
 
-    /// The roles that a caller may choose (T5): those that the organisation names, else those that the user
-    /// names. Empty when neither names one; then only [`Self::default_role`] is there.
+    /// The roles that a caller may choose (T5): those that the organisation names, else those that the user names. Empty
+    /// if neither names one; then only [`Self::default_role`] is available.
     #[must_use]
     pub fn granted_roles(&self) -> BTreeSet<String> {
         granted_by(&self.roles)
     }
 }
 
-/// Typed reading of combined values. What is missing reads as the narrowest.
-struct Reading<'a>(&'a BTreeMap<&'static str, Sited<Setting>>);
+/// Typed access to combined values. A missing value reads as the narrowest one.
+struct ValueReader<'a>(&'a BTreeMap<&'static str, Located<SettingValue>>);
 
-impl Reading<'_> {
-    fn value(&self, key: &str) -> Option<&Setting> {
+impl ValueReader<'_> {
+    fn value(&self, key: &str) -> Option<&SettingValue> {
         self.0.get(key).map(|value| &value.value)
     }
 
     fn maybe_int(&self, key: &str) -> Option<u64> {
         match self.value(key) {
-            Some(Setting::Int(value)) => Some(*value),
+            Some(SettingValue::Int(value)) => Some(*value),
             _ => None,
         }
     }
@@ -390,14 +390,14 @@ impl Reading<'_> {
 
     fn is_on(&self, key: &str, otherwise: bool) -> bool {
         match self.value(key) {
-            Some(Setting::Bool(value)) => *value,
+            Some(SettingValue::Bool(value)) => *value,
             _ => otherwise,
         }
     }
 
     fn text(&self, key: &str) -> Option<String> {
         match self.value(key) {
-            Some(Setting::Text(text)) => Some(text.clone()),
+            Some(SettingValue::Text(text)) => Some(text.clone()),
             _ => None,
         }
     }
@@ -412,14 +412,14 @@ impl Reading<'_> {
 
     fn list(&self, key: &str) -> Vec<String> {
         match self.value(key) {
-            Some(Setting::List(items)) => items.iter().map(|item| item.value.clone()).collect(),
+            Some(SettingValue::List(items)) => items.iter().map(|item| item.value.clone()).collect(),
             _ => Vec::new(),
         }
     }
 
     fn json(&self, key: &str) -> Json {
         match self.value(key) {
-            Some(Setting::Json(json)) => json.clone(),
+            Some(SettingValue::Json(json)) => json.clone(),
             _ => Json::Null,
         }
     }

@@ -1,42 +1,41 @@
-//! One file: text in, typed values with their places out, or every fault. How files combine is
-//! [`super::layers`]'s.
+//! Parses one file: text in, typed values with their origins out, or all errors. [`super::layers`] combines files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::check::{Checker, parse_bytes as bytes_of};
-use super::fault::{ConfigError, Note};
-use super::key::{Combine, Item, Kind, Shape};
+use super::check::{Checker, PlannedKeys, parse_bytes as bytes_of};
+use super::error::{ConfigError, ConfigNote};
+use super::key::{Combine, ItemKind, KeyStatus, KeyTree, ValueKind};
 use super::keys::KEYS;
-use super::older::modernise;
-use super::origin::{Origin, Sited, Source};
-use super::pattern::{clean_path, kept_form};
+use super::list_item::{normalize_item, normalize_path};
+use super::older_layout::translate_older_sections;
+use super::origin::{ConfigSource, Located, ValueOrigin};
 use super::rate::CallRates;
 use super::role::LayerRoles;
-use super::rule::Rule;
-use super::tree::{self, Node, Value};
+use super::rule::RuleSettings;
+use super::yaml_tree::{self, YamlNode, YamlValue};
 
 /// The value of a key.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Setting {
+pub enum SettingValue {
     /// A switch.
     Bool(bool),
     /// A number.
     Int(u64),
-    /// A text.
+    /// A string.
     Text(String),
-    /// Texts, each with its place.
-    List(Vec<Sited<String>>),
+    /// Strings, each with its origin.
+    List(Vec<Located<String>>),
     /// `limits.calls_per_minute`.
     Rates(CallRates),
-    /// What nothing reads yet.
+    /// A structured value.
     Json(Json),
 }
 
-impl Setting {
-    /// As JSON, without places.
+impl SettingValue {
+    /// The value as JSON, without origins.
     #[must_use]
     pub fn to_json(&self) -> Json {
         match self {
@@ -50,60 +49,73 @@ impl Setting {
     }
 }
 
-/// One file of one layer. What a file does not say is absent.
+/// One file of one layer. Keys that the file does not set are absent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileConfig {
     /// The file's layer.
-    pub source: Source,
-    /// The file's name as it was handed in.
+    pub source: ConfigSource,
+    /// The file's name, as passed by the caller.
     pub file: Arc<str>,
     /// Roles.
     pub roles: LayerRoles,
     /// Rules, in order.
-    pub rules: Vec<Rule>,
-    /// Older spellings and the like.
-    pub notes: Vec<Note>,
-    pub(crate) values: BTreeMap<&'static str, Sited<Setting>>,
+    pub rules: Vec<RuleSettings>,
+    /// Notes, for example about older layouts.
+    pub notes: Vec<ConfigNote>,
+    pub(crate) values: BTreeMap<&'static str, Located<SettingValue>>,
 }
 
 impl FileConfig {
-    /// What the file says about a key (not for `roles` and `approvals.rules`).
+    /// The value of a key in this file (not for `roles` and `approvals.rules`).
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Sited<Setting>> {
+    pub fn get(&self, key: &str) -> Option<&Located<SettingValue>> {
         self.values.get(key)
     }
 
-    /// What the file says, by key.
-    pub fn values(&self) -> impl Iterator<Item = (&'static str, &Sited<Setting>)> {
+    /// The values of this file, by key.
+    pub fn values(&self) -> impl Iterator<Item = (&'static str, &Located<SettingValue>)> {
         self.values.iter().map(|(key, value)| (*key, value))
     }
 }
 
-/// Reads a file.
-pub fn parse(text: &str, file_name: &str, source: Source) -> Result<FileConfig, Vec<ConfigError>> {
-    let (root, notes) = checked(text, file_name, source)?;
+/// Parses the text of a file.
+pub fn parse(text: &str, file_name: &str, source: ConfigSource) -> Result<FileConfig, Vec<ConfigError>> {
+    parse_keys(text, file_name, source, PlannedKeys::Reject)
+}
+
+pub(crate) fn parse_keys(
+    text: &str,
+    file_name: &str,
+    source: ConfigSource,
+    planned: PlannedKeys,
+) -> Result<FileConfig, Vec<ConfigError>> {
+    let (root, notes) = checked(text, file_name, source, planned)?;
     let file: Arc<str> = Arc::from(file_name);
-    let at = |line: u32| Origin::File { source, file: Arc::clone(&file), line };
+    let at = |line: u32| ValueOrigin::File { source, file: Arc::clone(&file), line };
     let mut values = BTreeMap::new();
     for key in KEYS.iter().filter(|key| key.is_value() && key.combine != Combine::PerFile) {
         let Some((line, node)) = entry_at(&root, key.path) else { continue };
         if let Some(value) = setting(node, key.kind, &at, line) {
-            values.insert(key.path, Sited::new(value, at(line)));
+            values.insert(key.path, Located::new(value, at(line)));
         }
     }
-    let rules = root.at_path("approvals.rules").map(Node::items).unwrap_or_default();
+    let rules = root.at_path("approvals.rules").map(YamlNode::items).unwrap_or_default();
     Ok(FileConfig {
         source,
         roles: LayerRoles::read(root.get("roles"), source, &at),
-        rules: rules.iter().filter_map(|rule| Rule::read(rule, &at)).collect(),
+        rules: rules.iter().filter_map(|rule| RuleSettings::read(rule, &at)).collect(),
         notes,
         values,
         file,
     })
 }
 
-/// Reads a file's bytes; they must be UTF-8.
-pub fn parse_bytes(bytes: &[u8], file_name: &str, source: Source) -> Result<FileConfig, Vec<ConfigError>> {
+/// Parses the bytes of a file, which must be UTF-8.
+pub fn parse_bytes(
+    bytes: &[u8],
+    file_name: &str,
+    source: ConfigSource,
+) -> Result<FileConfig, Vec<ConfigError>> {
     let error = match std::str::from_utf8(bytes) {
         Ok(text) => return parse(text, file_name, source),
         Err(error) => error,
@@ -116,19 +128,34 @@ pub fn parse_bytes(bytes: &[u8], file_name: &str, source: Source) -> Result<File
         line: number(good.matches('\n').count() + 1),
         column: number(good.rsplit('\n').next().unwrap_or_default().chars().count() + 1),
         key: String::new(),
-        message: "not UTF-8".to_owned(),
+        message: "invalid UTF-8".to_owned(),
         hint: "save the file as UTF-8".to_owned(),
     }])
 }
 
-/// The tree in the present layout, without faults.
-pub(crate) fn checked(text: &str, file: &str, source: Source) -> Result<(Node, Vec<Note>), Vec<ConfigError>> {
-    let mut root = tree::load(text, file)?;
-    let mut checker = Checker { file, source, errors: Vec::new() };
-    checker.check(&root, Shape::accepted(), "");
+/// The validated tree, in the current layout.
+pub(crate) fn checked(
+    text: &str,
+    file: &str,
+    source: ConfigSource,
+    planned: PlannedKeys,
+) -> Result<(YamlNode, Vec<ConfigNote>), Vec<ConfigError>> {
+    let mut root = yaml_tree::load(text, file)?;
+    let mut checker = Checker { file, source, errors: Vec::new(), planned, ignored: Vec::new() };
+    checker.check(&root, KeyTree::accepted(), "");
     let name: Arc<str> = Arc::from(file);
-    let at = |line: u32| Origin::File { source, file: Arc::clone(&name), line };
-    let notes = if checker.errors.is_empty() { modernise(&mut root, &mut checker, &at) } else { Vec::new() };
+    let at = |line: u32| ValueOrigin::File { source, file: Arc::clone(&name), line };
+    let mut notes = if checker.errors.is_empty() {
+        translate_older_sections(&mut root, &mut checker, &at)
+    } else {
+        Vec::new()
+    };
+    notes.extend(
+        checker
+            .ignored
+            .iter()
+            .map(|(line, key)| ConfigNote::new(&at(*line), *key, KeyStatus::Ignored.as_str())),
+    );
     if checker.errors.is_empty() {
         return Ok((root, notes));
     }
@@ -137,8 +164,8 @@ pub(crate) fn checked(text: &str, file: &str, source: Source) -> Result<(Node, V
     Err(errors)
 }
 
-/// The line of a key and its value.
-fn entry_at<'n>(root: &'n Node, path: &str) -> Option<(u32, &'n Node)> {
+/// The line of a key, and its value.
+fn entry_at<'n>(root: &'n YamlNode, path: &str) -> Option<(u32, &'n YamlNode)> {
     let mut found = (root.at.line, root);
     for name in path.split('.') {
         let entry = found.1.entries().iter().find(|entry| entry.key == name)?;
@@ -147,60 +174,68 @@ fn entry_at<'n>(root: &'n Node, path: &str) -> Option<(u32, &'n Node)> {
     Some(found)
 }
 
-/// A checked value in its kept form.
-fn setting(node: &Node, kind: Kind, at: &dyn Fn(u32) -> Origin, line: u32) -> Option<Setting> {
-    let list = |item: Item| {
+/// A validated value in normalized form.
+fn setting(
+    node: &YamlNode,
+    kind: ValueKind,
+    at: &dyn Fn(u32) -> ValueOrigin,
+    line: u32,
+) -> Option<SettingValue> {
+    let list = |item: ItemKind| {
         let texts = node.items().iter().filter_map(|item| Some((item.text()?, item.at.line)));
-        let kept = texts.filter_map(|(text, line)| Some(Sited::new(kept_form(item, text).ok()?, at(line))));
-        Setting::List(kept.collect())
+        let normalized =
+            texts.filter_map(|(text, line)| Some(Located::new(normalize_item(item, text).ok()?, at(line))));
+        SettingValue::List(normalized.collect())
     };
     match (kind, &node.value) {
-        (_, Value::Null) => None,
-        (_, Value::Bool(value)) => Some(Setting::Bool(*value)),
-        (Kind::Rates, Value::Int(value)) => {
-            let default = Sited::new(u64::try_from(*value).ok()?, at(line));
-            Some(Setting::Rates(CallRates { default: Some(default), tools: BTreeMap::new() }))
+        (_, YamlValue::Null) => None,
+        (_, YamlValue::Bool(value)) => Some(SettingValue::Bool(*value)),
+        (ValueKind::Rates, YamlValue::Int(value)) => {
+            let default = Located::new(u64::try_from(*value).ok()?, at(line));
+            Some(SettingValue::Rates(CallRates { default: Some(default), tools: BTreeMap::new() }))
         }
-        (Kind::Rates, Value::Map(entries)) => {
+        (ValueKind::Rates, YamlValue::Map(entries)) => {
             let mut rates = CallRates::default();
             for entry in entries {
-                let Value::Int(value) = entry.value.value else { continue };
-                let rate = Sited::new(u64::try_from(value).ok()?, at(entry.at.line));
+                let YamlValue::Int(value) = entry.value.value else { continue };
+                let rate = Located::new(u64::try_from(value).ok()?, at(entry.at.line));
                 if entry.key == "default" {
                     rates.default = Some(rate);
                 } else {
                     rates.tools.insert(entry.key.clone(), rate);
                 }
             }
-            Some(Setting::Rates(rates))
+            Some(SettingValue::Rates(rates))
         }
-        (Kind::Int { .. } | Kind::Bytes { .. }, Value::Int(value)) => {
-            u64::try_from(*value).ok().map(Setting::Int)
+        (ValueKind::Int { .. } | ValueKind::Bytes { .. }, YamlValue::Int(value)) => {
+            u64::try_from(*value).ok().map(SettingValue::Int)
         }
-        (Kind::Bytes { .. }, Value::Text(text)) => bytes_of(text).map(Setting::Int),
-        (Kind::Path, Value::Text(text)) => clean_path(text).ok().map(Setting::Text),
-        (Kind::Argv, Value::Text(text)) => {
-            let words = text.split_whitespace().map(|word| Sited::new(word.to_owned(), at(line)));
-            Some(Setting::List(words.collect()))
+        (ValueKind::Bytes { .. }, YamlValue::Text(text)) => bytes_of(text).map(SettingValue::Int),
+        (ValueKind::Path, YamlValue::Text(text)) => normalize_path(text).ok().map(SettingValue::Text),
+        (ValueKind::Argv, YamlValue::Text(text)) => {
+            let words = text.split_whitespace().map(|word| Located::new(word.to_owned(), at(line)));
+            Some(SettingValue::List(words.collect()))
         }
-        (Kind::Argv, _) => Some(list(Item::Text)),
-        (Kind::List(item), _) => Some(list(item)),
-        (Kind::Mapping | Kind::Named | Kind::Items | Kind::Fraction, _) => Some(Setting::Json(json(node))),
-        (_, Value::Text(text)) => Some(Setting::Text(text.clone())),
+        (ValueKind::Argv, _) => Some(list(ItemKind::Text)),
+        (ValueKind::List(item), _) => Some(list(item)),
+        (ValueKind::Mapping | ValueKind::Named | ValueKind::Items | ValueKind::Fraction, _) => {
+            Some(SettingValue::Json(json(node)))
+        }
+        (_, YamlValue::Text(text)) => Some(SettingValue::Text(text.clone())),
         _ => None,
     }
 }
 
-/// A tree as JSON.
-pub(crate) fn json(node: &Node) -> Json {
+/// Converts a tree to JSON.
+pub(crate) fn json(node: &YamlNode) -> Json {
     match &node.value {
-        Value::Null => Json::Null,
-        Value::Bool(value) => Json::from(*value),
-        Value::Int(value) => Json::from(*value),
-        Value::Float(value) => Json::from(*value),
-        Value::Text(text) => Json::from(text.as_str()),
-        Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => {
+        YamlValue::Null => Json::Null,
+        YamlValue::Bool(value) => Json::from(*value),
+        YamlValue::Int(value) => Json::from(*value),
+        YamlValue::Float(value) => Json::from(*value),
+        YamlValue::Text(text) => Json::from(text.as_str()),
+        YamlValue::List(items) => items.iter().map(json).collect(),
+        YamlValue::Map(entries) => {
             Json::Object(entries.iter().map(|entry| (entry.key.clone(), json(&entry.value))).collect())
         }
     }

@@ -1,43 +1,43 @@
-//! What a row of the table of keys says, and the tree of rows that validation and the schema walk.
-//! The rows themselves are in [`super::keys`].
+//! The row type of the key table, and the tree of rows that validation and the schema walk. The rows themselves are in
+//! [`super::keys`].
 
 use std::sync::OnceLock;
 
 use super::keys::{KEYS, OLDER_KEYS};
 
-/// One key of the configuration.
+/// One key of the configuration: a row of the key table.
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
+pub struct ConfigKey {
     /// Dotted path; `NAME` stands for any name, `[]` for the items of a list.
     pub path: &'static str,
-    /// What a value must look like.
-    pub kind: Kind,
+    /// Which values are valid.
+    pub kind: ValueKind,
     /// The built-in value.
     pub preset: Preset,
-    /// How the layers make one value of several.
+    /// How the values of several layers are combined.
     pub combine: Combine,
-    /// Whether anything reads it yet.
-    pub status: Status,
-    /// One line.
+    /// Whether the key is in use.
+    pub status: KeyStatus,
+    /// Documentation, one line.
     pub doc: &'static str,
 }
 
-/// What a value must look like.
+/// Which values of a key are valid.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A mapping with the keys that the table lists below it.
     Section,
     /// A mapping from names to what the table lists under `NAME`.
     Named,
     /// A list of mappings with the keys that the table lists under `[]`.
     Items,
-    /// A mapping whose inside is not checked yet.
+    /// A mapping whose content is not checked yet.
     Mapping,
     /// `true` or `false`.
     Bool,
-    /// A switch that must stay off; the text says why.
+    /// A switch that must be `false`; the text is the reason.
     AlwaysFalse(&'static str),
-    /// A switch that a project file must not turn off; the text says why.
+    /// A switch that a project file cannot turn off; the text is the reason.
     NeverOffInProject(&'static str),
     /// A whole number.
     Int { min: u64, max: u64 },
@@ -45,44 +45,44 @@ pub enum Kind {
     Bytes { min: u64, max: u64 },
     /// A number from 0 to 1.
     Fraction,
-    /// A text that is not empty.
+    /// A non-empty string.
     Text,
     /// A name: letters, digits, `_` and `-`.
     Name,
-    /// A clean relative path.
+    /// A relative path without `..`.
     Path,
-    /// A program and its arguments: a list, or one text that is split at blanks.
+    /// A program and its arguments: a list, or one string that is split at whitespace.
     Argv,
-    /// One of a few names.
+    /// One of the given names.
     Choice(&'static [&'static str]),
     /// A number, or a mapping from `default` and tools to numbers.
     Rates,
-    /// A list of texts.
-    List(Item),
+    /// A list of strings.
+    List(ItemKind),
 }
 
-/// What the texts of a list must look like.
+/// Which strings are valid in a list.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Item {
-    /// Any text that is not empty.
+pub enum ItemKind {
+    /// Any non-empty string.
     Text,
     /// A glob over paths relative to the service root (or `project:...`).
     Glob,
     /// A pattern of [`crate::block::BlockList`].
     Block,
-    /// A folder below the root.
-    Folder,
-    /// A folder below the root, `.` for the root level alone, or `**` for everywhere.
-    CreateFolder,
+    /// A directory below the root.
+    Directory,
+    /// A directory below the root, `.` for the root level only, or `**` for every directory.
+    CreateDirectory,
     /// A tool, a pattern with `*`, or `group:NAME`.
     Tool,
     /// The name of a program, without a path.
     Program,
     /// A host, `*.host`, an address or a network, with or without a port.
     Host,
-    /// A tool and what it is called with: `read_file docs/a.md`.
+    /// A tool with its path or command: `read_file docs/a.md`.
     Case,
-    /// One of a few names.
+    /// One of the given names.
     Choice(&'static [&'static str]),
 }
 
@@ -95,47 +95,47 @@ pub enum Preset {
     Bool(bool),
     /// A number.
     Int(u64),
-    /// A text.
+    /// A string.
     Text(&'static str),
-    /// A list of texts.
+    /// A list of strings.
     List(&'static [&'static str]),
 }
 
-/// How the layers make one value of several. Files are looked at from the organisation down.
+/// How the values of several layers are combined. Files are read from the organisation down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Combine {
-    /// Part of the key above it.
+    /// Part of the value of its parent key.
     Part,
-    /// Every file says it for itself.
+    /// Applies to its own file only.
     Own,
-    /// A number: the topmost file that sets it sets it, files below may only lower it.
+    /// A number: the topmost file with the key sets it, files below can only lower it.
     Cap,
-    /// A number: the topmost file that sets it sets it, files below may only raise it.
+    /// A number: the topmost file with the key sets it, files below can only raise it.
     Floor,
     /// A list that restricts: the built-in entries and those of every file.
     Union,
-    /// A list that permits: the topmost file that sets it sets it, files below intersect.
+    /// A list that permits: the topmost file with the key sets it, files below can only intersect it.
     Intersect(Covers),
-    /// A choice: the topmost file that sets it sets it, files below may only move to a narrower one.
-    Narrowest(Base),
-    /// A switch: the topmost file that sets it sets it, files below may only choose this value.
-    Switch(bool, Base),
-    /// A folder: every file may go further inside.
+    /// A choice: the topmost file with the key sets it, files below can only select a narrower one.
+    Narrowest(BaseSetter),
+    /// A switch: the topmost file with the key sets it, files below can only select this value.
+    Switch(bool, BaseSetter),
+    /// A directory: files below can only select a directory inside it.
     Inside,
-    /// The topmost file that says it, among those that may.
-    Topmost(Base),
-    /// The entries of all trusted files; of two with one name the upper counts.
+    /// The value of the topmost file with the key, among those that may set it.
+    Topmost(BaseSetter),
+    /// The entries of all trusted files; if two have the same name, the upper file's entry counts.
     Collect,
-    /// As a profile: below the topmost, only `readonly`.
+    /// A profile: files below the topmost can only select `readonly`.
     Profile,
-    /// Kept per file: the decision intersects them.
+    /// Kept per file; the policy intersects them.
     PerFile,
-    /// A list that permits, of the organisation's and the user's file only.
-    Above,
+    /// A list that permits, from the files of the organisation and the user only.
+    NotFromProject,
 }
 
 impl Combine {
-    /// For the reference: what a file below another can do.
+    /// For the reference: what a file can do below another file with the key.
     #[must_use]
     pub fn doc(self) -> &'static str {
         match self {
@@ -143,114 +143,125 @@ impl Combine {
             Self::Own => "own file only",
             Self::Cap => "lower only",
             Self::Floor => "raise only",
-            Self::Union => "all entries count",
-            Self::Intersect(_) => "intersection",
-            Self::Narrowest(_) | Self::Switch(..) | Self::Profile => "narrower only",
-            Self::Inside => "further inside only",
-            Self::Topmost(Base::AnyTrusted) => "topmost file",
-            Self::Topmost(Base::AboveProject) => "topmost file, never a project's",
-            Self::Collect => "entries of trusted files",
-            Self::PerFile => "every file judges",
-            Self::Above => "never from the project",
+            Self::Union => "add entries",
+            Self::Intersect(_) => "intersect",
+            Self::Narrowest(_) | Self::Switch(..) | Self::Profile => "narrow only",
+            Self::Inside => "subdirectory only",
+            Self::Topmost(BaseSetter::AnyTrusted) => "nothing: topmost file wins",
+            Self::Topmost(BaseSetter::AboveProject) => {
+                "nothing: topmost file wins; never from a project file"
+            }
+            Self::Collect => "add entries, if trusted",
+            Self::PerFile => "add restrictions",
+            Self::NotFromProject => "intersect; never from a project file",
         }
     }
 }
 
-/// Who may set the base of a value, above the built-in one.
+/// Which files may replace the built-in value, also with a wider one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Base {
+pub enum BaseSetter {
     /// The organisation, the user, or a trusted project.
     AnyTrusted,
-    /// The organisation or the user: never a file that comes with the project.
+    /// The organisation or the user, never a file of the project.
     AboveProject,
 }
 
-/// When one entry of a permitting list contains another.
+/// When one entry of a permitting list covers another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Covers {
-    /// When they are the same.
+    /// If they are equal.
     Same,
-    /// When the folder contains the other.
-    Folder,
-    /// When the host pattern contains the other.
+    /// If the directory contains the other.
+    Directory,
+    /// If the host pattern covers the other.
     Host,
 }
 
-/// Whether anything reads a key yet.
+/// Whether a key is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum KeyStatus {
     /// In use.
     Used,
-    /// Loads and is checked; nothing reads it yet.
-    NotYet,
-    /// A key of an older layout that loads as this one (empty: nothing in this layout).
+    /// Accepted with a warning, because older files set it; it has no effect in this version.
+    Ignored,
+    /// Not available in this version: an error.
+    NotAvailable,
+    /// A key of an older layout, and the current key that replaces it (empty if there is none).
     Older(&'static str),
 }
 
-impl Status {
-    /// Words for `config show` and the reference.
+impl KeyStatus {
+    /// Text for `config show` and the reference.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Used => "used",
-            Self::NotYet => "accepted, not yet used",
+            Self::Ignored => "has no effect in this version",
+            Self::NotAvailable => "not available in this version",
             Self::Older(_) => "older layout",
         }
     }
 }
 
-impl Key {
-    /// Whether the key holds a value of its own (not a section, not a part of another).
+impl ConfigKey {
+    /// Whether the key has a value of its own (it is not a section and not part of another key).
     #[must_use]
     pub fn is_value(&self) -> bool {
         self.combine != Combine::Part
     }
 
-    /// The row of a path.
+    /// The key with this path.
     #[must_use]
     pub fn find(path: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.path == path)
     }
 }
 
-/// A row with the rows below it.
+/// A key with the keys below it.
 #[derive(Debug)]
-pub(crate) struct Shape {
-    pub(crate) key: &'static Key,
+pub(crate) struct KeyTree {
+    pub(crate) key: &'static ConfigKey,
     pub(crate) fields: Vec<(&'static str, Self)>,
     pub(crate) any: Option<Box<Self>>,
     pub(crate) item: Option<Box<Self>>,
 }
 
-static ROOT: Key = Key {
+static ROOT: ConfigKey = ConfigKey {
     path: "",
-    kind: Kind::Section,
+    kind: ValueKind::Section,
     preset: Preset::Unset,
     combine: Combine::Part,
-    status: Status::Used,
+    status: KeyStatus::Used,
     doc: "configuration of Vambrace",
 };
 
-impl Shape {
-    /// The present layout.
-    pub(crate) fn present() -> &'static Self {
-        static SHAPE: OnceLock<Shape> = OnceLock::new();
-        SHAPE.get_or_init(|| Self::of(KEYS.iter()))
+impl KeyTree {
+    /// The keys that are in use: what reference and schema describe.
+    pub(crate) fn documented() -> &'static Self {
+        static SHAPE: OnceLock<KeyTree> = OnceLock::new();
+        SHAPE.get_or_init(|| Self::of(KEYS.iter().filter(|key| key.status == KeyStatus::Used)))
     }
 
-    /// Everything that loads: the present layout and the sections of the older ones.
+    /// The keys of the current layout that a file may set.
+    pub(crate) fn current() -> &'static Self {
+        static SHAPE: OnceLock<KeyTree> = OnceLock::new();
+        SHAPE.get_or_init(|| Self::of(KEYS.iter().filter(|key| key.status != KeyStatus::NotAvailable)))
+    }
+
+    /// All accepted keys: the current layout and the sections of the older ones.
     pub(crate) fn accepted() -> &'static Self {
-        static SHAPE: OnceLock<Shape> = OnceLock::new();
+        static SHAPE: OnceLock<KeyTree> = OnceLock::new();
         SHAPE.get_or_init(|| Self::of(KEYS.iter().chain(OLDER_KEYS)))
     }
 
-    fn of(rows: impl Iterator<Item = &'static Key>) -> Self {
-        Self::grow(&ROOT, rows.map(|row| (segments(row.path), row)).collect())
+    fn of(rows: impl Iterator<Item = &'static ConfigKey>) -> Self {
+        Self::build(&ROOT, rows.map(|row| (segments(row.path), row)).collect())
     }
 
-    /// A row and the rows below it, each with what is left of its path.
-    fn grow(key: &'static Key, below: Vec<(Vec<&'static str>, &'static Key)>) -> Self {
-        let mut groups: Vec<(&'static str, &'static Key, Vec<_>)> = Vec::new();
+    /// Builds the tree of a key from the rows below it, each with the rest of its path.
+    fn build(key: &'static ConfigKey, below: Vec<(Vec<&'static str>, &'static ConfigKey)>) -> Self {
+        let mut groups: Vec<(&'static str, &'static ConfigKey, Vec<_>)> = Vec::new();
         for (path, row) in below {
             let Some((first, rest)) = path.split_first() else { continue };
             if !groups.iter().any(|(name, ..)| name == first) {
@@ -262,26 +273,26 @@ impl Shape {
         }
         let mut shape = Self { key, fields: Vec::new(), any: None, item: None };
         for (name, row, rows) in groups {
-            let grown = Self::grow(row, rows);
+            let tree = Self::build(row, rows);
             match name {
-                "NAME" => shape.any = Some(Box::new(grown)),
-                "[]" => shape.item = Some(Box::new(grown)),
-                name => shape.fields.push((name, grown)),
+                "NAME" => shape.any = Some(Box::new(tree)),
+                "[]" => shape.item = Some(Box::new(tree)),
+                name => shape.fields.push((name, tree)),
             }
         }
         shape
     }
 
-    /// The shape of a key below this one.
+    /// The key below this one with the given name.
     pub(crate) fn below(&self, name: &str) -> Option<&Self> {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, shape)| shape).or(self.any.as_deref())
     }
 
-    /// The names to suggest.
+    /// The names of the keys below, for suggestions.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        let older = |key: &Key| matches!(key.status, Status::Older(_));
-        let within_older = older(self.key);
-        self.fields.iter().filter(move |(_, shape)| within_older || !older(shape.key)).map(|(name, _)| *name)
+        let within_older = matches!(self.key.status, KeyStatus::Older(_));
+        let suggested = move |key: &ConfigKey| within_older || key.status == KeyStatus::Used;
+        self.fields.iter().filter(move |(_, shape)| suggested(shape.key)).map(|(name, _)| *name)
     }
 }
 

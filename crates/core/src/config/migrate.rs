@@ -1,23 +1,24 @@
-//! A file in an older layout, written again in the present one. A file that is in the present layout
-//! already comes back as it is. Comments of the old file are not kept; short ones from the table are put in.
+//! Converts a file from an older layout to the current one. A file in the current layout is returned unchanged. Comments
+//! of the old file are lost; short ones from the key table are added.
 
 use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-use super::fault::ConfigError;
+use super::check::PlannedKeys;
+use super::error::ConfigError;
 use super::file::{checked, json};
-use super::key::{Key, Kind, Shape};
+use super::key::{ConfigKey, KeyTree, ValueKind};
 use super::keys::LAYOUT_VERSION;
-use super::origin::Source;
-use super::tree::{Node, Value};
+use super::origin::ConfigSource;
+use super::yaml_tree::{YamlNode, YamlValue};
 
-/// The longest comment that stands beside a value.
-const SHORT_DOC: usize = 80;
+/// Maximum length of a key's documentation that is added as a comment, in bytes.
+const MAX_COMMENT_BYTES: usize = 80;
 
-/// The same settings in the present layout, as YAML. The text is read as a project file.
+/// The same settings in the current layout, as YAML. The text is parsed as a project file.
 pub fn migrate(text: &str, file_name: &str) -> Result<String, Vec<ConfigError>> {
-    let (root, older) = checked(text, file_name, Source::Project { trusted: true })?;
+    let (root, older) = checked(text, file_name, ConfigSource::Project { trusted: true }, PlannedKeys::Reject)?;
     if older.is_empty() {
         return Ok(text.to_owned());
     }
@@ -25,22 +26,22 @@ pub fn migrate(text: &str, file_name: &str) -> Result<String, Vec<ConfigError>> 
     if root.get("version").is_none() {
         let _ = writeln!(out, "version: {LAYOUT_VERSION}");
     }
-    section(&mut out, &root, Shape::present(), "");
+    section(&mut out, &root, KeyTree::current(), "");
     Ok(out)
 }
 
-/// The keys of a section in the order of the table.
-fn section(out: &mut String, node: &Node, shape: &Shape, indent: &str) {
+/// Writes the keys of a section, in the order of the key table.
+fn section(out: &mut String, node: &YamlNode, shape: &KeyTree, indent: &str) {
     for (name, shape) in &shape.fields {
         let Some(value) = node.get(name) else { continue };
-        if shape.key.kind == Kind::Section
-            && matches!(value.value, Value::Map(_))
+        if shape.key.kind == ValueKind::Section
+            && matches!(value.value, YamlValue::Map(_))
             && !value.entries().is_empty()
         {
             doc(out, shape.key, indent);
             let _ = writeln!(out, "{indent}{name}:");
             section(out, value, shape, &format!("{indent}  "));
-        } else if value.value != Value::Null {
+        } else if value.value != YamlValue::Null {
             doc(out, shape.key, indent);
             let _ = write!(out, "{indent}{name}:");
             block(out, &json(value), indent);
@@ -48,13 +49,13 @@ fn section(out: &mut String, node: &Node, shape: &Shape, indent: &str) {
     }
 }
 
-fn doc(out: &mut String, key: &Key, indent: &str) {
-    if !key.doc.is_empty() && key.doc.len() <= SHORT_DOC {
+fn doc(out: &mut String, key: &ConfigKey, indent: &str) {
+    if !key.doc.is_empty() && key.doc.len() <= MAX_COMMENT_BYTES {
         let _ = writeln!(out, "{indent}# {}", key.doc);
     }
 }
 
-/// A value after its key. Every scalar is written as JSON, which is YAML and needs no rules of quoting.
+/// Writes a value after its key. Scalars are written as JSON, which is valid YAML without further quoting rules.
 fn block(out: &mut String, value: &Json, indent: &str) {
     match value {
         Json::Array(items) if !items.is_empty() => {
@@ -75,7 +76,7 @@ fn block(out: &mut String, value: &Json, indent: &str) {
     }
 }
 
-/// One line of JSON, without characters that YAML does not take as they are; a plain word stays plain.
+/// One line of JSON; characters that YAML does not allow are escaped, plain words stay unquoted.
 fn flow(value: &Json) -> String {
     if let Json::String(text) = value
         && is_plain(text)
@@ -93,14 +94,15 @@ fn flow(value: &Json) -> String {
     out
 }
 
-/// Words that no reader of YAML takes for anything but text.
+/// Whether every YAML parser reads the word as a string without quotes.
 fn is_plain(text: &str) -> bool {
-    const TAKEN: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
+    const RESERVED_WORDS: &[&str] =
+        &["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.'))
-        && !TAKEN.contains(&text.to_ascii_lowercase().as_str())
+        && !RESERVED_WORDS.contains(&text.to_ascii_lowercase().as_str())
 }
 
 fn comment(text: &str) -> String {
-    super::fault::quoted(text)
+    super::error::quoted(text)
 }

@@ -1,24 +1,23 @@
-//! Configuration: text in, typed values or errors out; no file is opened here. One table of keys
-//! ([`keys`]) says what exists; [`parse`] reads one file and tells every fault with its place;
-//! [`combine`] makes one [`Effective`] of the organisation's, the user's and the project's file, under the
-//! rule that layers only narrow.
+//! Configuration: text in, typed values or errors out; no file is opened here. One table ([`keys`]) defines all keys;
+//! [`parse`] reads one file and reports every error with its position; [`combine`] merges the files of the organisation,
+//! the user and the project into one [`EffectiveConfig`], under the rule that layers only narrow.
 //!
-//! Deliberately not here: where files lie, whether a project is trusted, what roles and rules mean.
+//! Deliberately not here: where the files are, whether a project is trusted, how roles and rules are applied.
 
 mod check;
 mod choice;
 mod effective;
-mod fault;
+mod error;
 mod file;
-mod grant;
-mod guard;
+mod granted_roles;
+mod input_limits;
 pub mod key;
 pub mod keys;
 mod layers;
+mod list_item;
 mod migrate;
-mod older;
+mod older_layout;
 mod origin;
-mod pattern;
 mod rate;
 mod reference;
 mod role;
@@ -27,26 +26,26 @@ mod schema;
 mod show;
 #[cfg(test)]
 mod tests;
-mod tree;
+mod yaml_tree;
 
 pub use choice::{
     AuditSync, CommandApproval, Isolation, PackageInstall, Profile, SearchEngine, Tier, ViolationAction,
 };
 pub use effective::{
-    Approvals, AuditExport, AuditWitness, Effective, Limits, Network, Sandbox, Secrets, Terminated, Tools,
-    Violations,
+    ApprovalConfig, AuditExportSettings, AuditWitnessSettings, EffectiveConfig, LimitSettings,
+    NetworkSettings, SandboxSettings, SecretSettings, TerminateSettings, ToolSettings, ViolationSettings,
 };
-pub use fault::{ConfigError, Note};
-pub use file::{FileConfig, Setting, parse, parse_bytes};
+pub use error::{ConfigError, ConfigNote};
+pub use file::{FileConfig, SettingValue, parse, parse_bytes};
 pub use layers::combine;
 pub use migrate::migrate;
-pub use origin::{Origin, Sited, Source};
+pub use origin::{ConfigSource, Located, ValueOrigin};
 pub use rate::CallRates;
 pub use reference::reference;
-pub use role::{LayerRoles, Role};
-pub use rule::{Case, Rule};
+pub use role::{LayerRoles, RoleSettings};
+pub use rule::{RuleCase, RuleSettings};
 pub use schema::schema;
 pub use show::ShownValue;
 
 pub use crate::effect::EffectKind;
-pub use crate::rule::Decision;
+pub use crate::rule::RuleDecision;

@@ -1,19 +1,16 @@
-//! The table of keys as Markdown, for `docs/configuration.md`.
+//! Generates the Markdown table of all keys for `docs/configuration.md`.
 
 use std::fmt::Write as _;
 
-use super::key::{Item, Key, Kind, Preset};
+use super::key::{ConfigKey, ItemKind, KeyStatus, Preset, ValueKind};
 use super::keys::KEYS;
 
-/// One row per key: what it takes, its built-in value, what a file below another can do with it.
+/// One row per key: valid values, built-in value, what a file below another one can do, documentation.
 #[must_use]
 pub fn reference() -> String {
-    let mut out = String::from("| key | value | built-in | files below | what |\n|---|---|---|---|---|\n");
-    for key in KEYS {
-        let doc = match key.status {
-            super::key::Status::NotYet => format!("{} ({})", key.doc, key.status.as_str()),
-            _ => key.doc.to_owned(),
-        };
+    let mut out =
+        String::from("| key | value | built-in | files below can | meaning |\n|---|---|---|---|---|\n");
+    for key in KEYS.iter().filter(|key| key.status == KeyStatus::Used) {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
@@ -22,48 +19,48 @@ pub fn reference() -> String {
             kind(key.kind).replace('|', "\\|"),
             preset(key),
             key.combine.doc(),
-            doc.replace('|', "\\|"),
+            key.doc.replace('|', "\\|"),
         );
     }
     out
 }
 
-fn kind(kind: Kind) -> String {
+fn kind(kind: ValueKind) -> String {
     match kind {
-        Kind::Section | Kind::Mapping => "mapping".to_owned(),
-        Kind::Named => "mapping of names".to_owned(),
-        Kind::Items => "list of mappings".to_owned(),
-        Kind::Bool | Kind::NeverOffInProject(_) => "`true` or `false`".to_owned(),
-        Kind::AlwaysFalse(_) => "`false`".to_owned(),
-        Kind::Int { min, max } if min == max => format!("`{min}`"),
-        Kind::Int { min, max } => format!("{min} to {max}"),
-        Kind::Bytes { min, max } => format!("{min} to {max} bytes, or `64KiB`, `100MiB`"),
-        Kind::Fraction => "0 to 1".to_owned(),
-        Kind::Text => "text".to_owned(),
-        Kind::Name => "name".to_owned(),
-        Kind::Path => "relative path".to_owned(),
-        Kind::Argv => "list of words, or text".to_owned(),
-        Kind::Choice(names) => named(names),
-        Kind::Rates => "number, or mapping".to_owned(),
-        Kind::List(item) => match item {
-            Item::Text => "list of texts".to_owned(),
-            Item::Glob => "list of globs".to_owned(),
-            Item::Block => "list of patterns".to_owned(),
-            Item::Folder | Item::CreateFolder => "list of folders".to_owned(),
-            Item::Tool => "list of tools".to_owned(),
-            Item::Program => "list of programs".to_owned(),
-            Item::Host => "list of hosts".to_owned(),
-            Item::Case => "list of calls".to_owned(),
-            Item::Choice(names) => format!("list of {}", named(names)),
+        ValueKind::Section | ValueKind::Mapping => "mapping".to_owned(),
+        ValueKind::Named => "mapping of names".to_owned(),
+        ValueKind::Items => "list of mappings".to_owned(),
+        ValueKind::Bool | ValueKind::NeverOffInProject(_) => "`true` or `false`".to_owned(),
+        ValueKind::AlwaysFalse(_) => "`false`".to_owned(),
+        ValueKind::Int { min, max } if min == max => format!("`{min}`"),
+        ValueKind::Int { min, max } => format!("{min} to {max}"),
+        ValueKind::Bytes { min, max } => format!("{min} to {max} bytes, or `64KiB`, `100MiB`"),
+        ValueKind::Fraction => "0 to 1".to_owned(),
+        ValueKind::Text => "text".to_owned(),
+        ValueKind::Name => "name".to_owned(),
+        ValueKind::Path => "relative path".to_owned(),
+        ValueKind::Argv => "list of strings, or text".to_owned(),
+        ValueKind::Choice(names) => named(names),
+        ValueKind::Rates => "number, or mapping".to_owned(),
+        ValueKind::List(item) => match item {
+            ItemKind::Text => "list of strings".to_owned(),
+            ItemKind::Glob => "list of globs".to_owned(),
+            ItemKind::Block => "list of patterns".to_owned(),
+            ItemKind::Directory | ItemKind::CreateDirectory => "list of directories".to_owned(),
+            ItemKind::Tool => "list of tools".to_owned(),
+            ItemKind::Program => "list of programs".to_owned(),
+            ItemKind::Host => "list of hosts".to_owned(),
+            ItemKind::Case => "list of calls".to_owned(),
+            ItemKind::Choice(names) => format!("list of {}", named(names)),
         },
     }
 }
 
 fn named(names: &[&str]) -> String {
-    super::pattern::listed(names)
+    super::list_item::listed(names)
 }
 
-fn preset(key: &Key) -> String {
+fn preset(key: &ConfigKey) -> String {
     match key.preset {
         Preset::Unset => String::new(),
         Preset::Bool(value) => format!("`{value}`"),

@@ -1,66 +1,70 @@
-//! Roles as files declare them. Definitions are kept per file: the decision intersects them, so that a file
-//! below another can only take away.
+//! Roles as declared in files. Definitions are kept per file: the policy intersects them, so that a file below another
+//! can only narrow a role.
 
 use serde_json::{Value, json};
 
-use super::key::Item;
-use super::origin::{Origin, Sited, Source};
-use super::pattern::kept_form;
-use super::tree::Node;
+use super::key::ItemKind;
+use super::list_item::normalize_item;
+use super::origin::{ConfigSource, Located, ValueOrigin};
+use super::yaml_tree::YamlNode;
 use crate::effect::EffectKind;
 
-/// A role as one file declares it. What is `None` is not restricted by this file.
+/// A role as declared in one file. A field that is `None` is not restricted by this file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Role {
-    /// Its name.
+pub struct RoleSettings {
+    /// The role's name.
     pub name: String,
     /// Tools, patterns with `*`, `group:NAME`.
     pub tools: Option<Vec<String>>,
-    /// Globs over paths.
+    /// Path globs.
     pub paths: Option<Vec<String>>,
     /// Kinds of effects.
     pub permits: Option<Vec<EffectKind>>,
     /// Where it is declared.
-    pub at: Origin,
+    pub at: ValueOrigin,
 }
 
 /// The roles of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerRoles {
     /// The file's layer.
-    pub source: Source,
-    /// The role of a caller that chooses none, as this file says it.
-    pub default: Option<Sited<String>>,
-    /// Declared roles in the order of the file.
-    pub roles: Vec<Role>,
+    pub source: ConfigSource,
+    /// The role of a caller that chooses none, if this file sets it.
+    pub default: Option<Located<String>>,
+    /// Declared roles, in file order.
+    pub roles: Vec<RoleSettings>,
 }
 
 impl LayerRoles {
-    /// The role of a name in this file.
+    /// The role with this name in this file.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Role> {
+    pub fn get(&self, name: &str) -> Option<&RoleSettings> {
         self.roles.iter().find(|role| role.name == name)
     }
 
-    /// Every name in this file: the default and the declared ones.
+    /// All role names in this file: the default and the declared ones.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let default = self.default.iter().map(|name| name.value.as_str());
         default.chain(self.roles.iter().map(|role| role.name.as_str()))
     }
 
-    pub(crate) fn read(node: Option<&Node>, source: Source, at: &dyn Fn(u32) -> Origin) -> Self {
+    pub(crate) fn read(
+        node: Option<&YamlNode>,
+        source: ConfigSource,
+        at: &dyn Fn(u32) -> ValueOrigin,
+    ) -> Self {
         let mut layer = Self { source, default: None, roles: Vec::new() };
-        for entry in node.map(Node::entries).unwrap_or_default() {
+        for entry in node.map(YamlNode::entries).unwrap_or_default() {
             if entry.key == "default" {
                 let name = entry.value.text().map(str::to_owned);
-                layer.default = name.map(|name| Sited::new(name, at(entry.at.line)));
+                layer.default = name.map(|name| Located::new(name, at(entry.at.line)));
                 continue;
             }
-            let permits = texts(&entry.value, "permits", Item::Text);
-            layer.roles.push(Role {
+            let permits = texts(&entry.value, "permits", ItemKind::Text);
+            layer.roles.push(RoleSettings {
                 name: entry.key.clone(),
-                tools: texts(&entry.value, "tools", Item::Tool),
-                paths: texts(&entry.value, "paths", Item::Glob),
+                tools: texts(&entry.value, "tools", ItemKind::Tool),
+                paths: texts(&entry.value, "paths", ItemKind::Glob),
                 permits: permits.map(|names| names.iter().filter_map(|n| EffectKind::parse(n)).collect()),
                 at: at(entry.at.line),
             });
@@ -86,9 +90,9 @@ impl LayerRoles {
     }
 }
 
-/// The texts of a list below a key, in their kept form.
-pub(crate) fn texts(node: &Node, key: &str, item: Item) -> Option<Vec<String>> {
+/// The strings of a list below a key, in normalized form.
+pub(crate) fn texts(node: &YamlNode, key: &str, item: ItemKind) -> Option<Vec<String>> {
     let list = node.get(key)?;
-    let kept = list.items().iter().filter_map(Node::text);
-    Some(kept.filter_map(|text| kept_form(item, text).ok()).collect())
+    let texts = list.items().iter().filter_map(YamlNode::text);
+    Some(texts.filter_map(|text| normalize_item(item, text).ok()).collect())
 }

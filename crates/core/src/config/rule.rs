@@ -1,48 +1,48 @@
-//! `approvals.rules`: rules per tool, path and command, with the cases that prove them. Kept per file and in
-//! order; what they mean is the policy's to say.
+//! `approvals.rules`: rules for tools, paths and commands, with their test cases. Kept per file and in order;
+//! [`crate::policy`] applies them.
 
 use serde_json::{Value, json};
 
-use super::key::Item;
-use super::origin::{Origin, Sited};
+use super::key::ItemKind;
+use super::origin::{Located, ValueOrigin};
 use super::role::texts;
-use super::tree::Node;
-use crate::rule::Decision;
+use super::yaml_tree::YamlNode;
+use crate::rule::RuleDecision;
 
 /// One rule of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct RuleSettings {
     /// A name for explanations.
     pub id: Option<String>,
-    /// Tools, patterns with `*`, `group:NAME`; empty: any tool.
+    /// Tools, patterns with `*`, `group:NAME`; empty means any tool.
     pub tools: Vec<String>,
-    /// Globs over paths; empty: any path, or none.
+    /// Path globs; empty means any path, or none.
     pub paths: Vec<String>,
-    /// Commands by their first words; empty: any command, or none.
+    /// First words of commands; empty means any command, or none.
     pub commands: Vec<String>,
     /// What it decides.
-    pub decision: Decision,
-    /// Told to whoever is asked or refused.
+    pub decision: RuleDecision,
+    /// The reason, shown to the approver or with the denial.
     pub reason: Option<String>,
-    /// Calls that the rule must meet.
-    pub matches: Vec<Sited<Case>>,
-    /// Calls that the rule must not meet.
-    pub not_matches: Vec<Sited<Case>>,
+    /// Calls that the rule must match.
+    pub matches: Vec<Located<RuleCase>>,
+    /// Calls that the rule must not match.
+    pub not_matches: Vec<Located<RuleCase>>,
     /// Where it is written.
-    pub at: Origin,
+    pub at: ValueOrigin,
 }
 
-/// A call in short: `read_file docs/a.md`, `execute_command git status`.
+/// A call in short form: `read_file docs/a.md`, `execute_command git status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Case {
+pub struct RuleCase {
     /// The tool.
     pub tool: String,
     /// The path, or the words of the command.
     pub object: String,
 }
 
-impl Case {
-    /// Reads `TOOL OBJECT`.
+impl RuleCase {
+    /// Parses `TOOL OBJECT`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (tool, object) = text.trim().split_once(char::is_whitespace)?;
@@ -55,33 +55,33 @@ impl Case {
     }
 }
 
-impl std::fmt::Display for Case {
+impl std::fmt::Display for RuleCase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.tool, self.object)
     }
 }
 
-impl Rule {
-    /// The name, or the place where a rule has none.
+impl RuleSettings {
+    /// The name, or the location if the rule has no name.
     #[must_use]
     pub fn label(&self) -> String {
         self.id.clone().unwrap_or_else(|| self.at.to_string())
     }
 
-    pub(crate) fn read(node: &Node, at: &dyn Fn(u32) -> Origin) -> Option<Self> {
-        let text = |key: &str| node.get(key).and_then(Node::text).map(str::to_owned);
+    pub(crate) fn read(node: &YamlNode, at: &dyn Fn(u32) -> ValueOrigin) -> Option<Self> {
+        let text = |key: &str| node.get(key).and_then(YamlNode::text).map(str::to_owned);
         let cases = |key: &str| {
-            let items = node.get(key).map(Node::items).unwrap_or_default();
+            let items = node.get(key).map(YamlNode::items).unwrap_or_default();
             items
                 .iter()
-                .filter_map(|item| Some(Sited::new(Case::parse(item.text()?)?, at(item.at.line))))
+                .filter_map(|item| Some(Located::new(RuleCase::parse(item.text()?)?, at(item.at.line))))
                 .collect()
         };
         Some(Self {
             id: text("id"),
-            tools: texts(node, "tools", Item::Tool).unwrap_or_default(),
-            paths: texts(node, "paths", Item::Glob).unwrap_or_default(),
-            commands: texts(node, "commands", Item::Text).unwrap_or_default(),
+            tools: texts(node, "tools", ItemKind::Tool).unwrap_or_default(),
+            paths: texts(node, "paths", ItemKind::Glob).unwrap_or_default(),
+            commands: texts(node, "commands", ItemKind::Text).unwrap_or_default(),
             decision: decision(&text("decision")?)?,
             reason: text("reason"),
             matches: cases("match"),
@@ -91,7 +91,7 @@ impl Rule {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let cases = |cases: &[Sited<Case>]| {
+        let cases = |cases: &[Located<RuleCase>]| {
             cases.iter().map(|case| Value::from(case.value.to_string())).collect::<Vec<_>>()
         };
         json!({
@@ -108,19 +108,19 @@ impl Rule {
     }
 }
 
-fn decision(word: &str) -> Option<Decision> {
+fn decision(word: &str) -> Option<RuleDecision> {
     match word {
-        "deny" => Some(Decision::Deny),
-        "ask" => Some(Decision::Ask),
-        "allow" => Some(Decision::Allow),
+        "deny" => Some(RuleDecision::Deny),
+        "ask" => Some(RuleDecision::Ask),
+        "allow" => Some(RuleDecision::Allow),
         _ => None,
     }
 }
 
-fn word(decision: Decision) -> &'static str {
+fn word(decision: RuleDecision) -> &'static str {
     match decision {
-        Decision::Deny => "deny",
-        Decision::Ask => "ask",
-        Decision::Allow => "allow",
+        RuleDecision::Deny => "deny",
+        RuleDecision::Ask => "ask",
+        RuleDecision::Allow => "allow",
     }
 }

@@ -1,53 +1,53 @@
-//! The table of keys as a JSON Schema (draft 2020-12), for editors.
+//! Generates a JSON Schema (draft 2020-12) from the key table, for editors.
 
 use serde_json::{Map, Value, json};
 
-use super::key::{Item, Kind, Preset, Shape};
+use super::key::{ItemKind, KeyTree, Preset, ValueKind};
 
-/// The schema of a configuration file in the present layout.
+/// The schema of a configuration file in the current layout.
 #[must_use]
 pub fn schema() -> Value {
     let mut root = Map::new();
     root.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
     root.insert("title".to_owned(), json!("Vambrace configuration"));
-    if let Value::Object(body) = of(Shape::present()) {
+    if let Value::Object(body) = of(KeyTree::documented()) {
         root.extend(body);
     }
     Value::Object(root)
 }
 
-fn of(shape: &Shape) -> Value {
+fn of(shape: &KeyTree) -> Value {
     let mut out = Map::new();
     let key = shape.key;
     if !key.doc.is_empty() {
         out.insert("description".to_owned(), json!(key.doc));
     }
     let body = match key.kind {
-        Kind::Section | Kind::Named => mapping(shape),
-        Kind::Items => {
+        ValueKind::Section | ValueKind::Named => mapping(shape),
+        ValueKind::Items => {
             let item = shape.item.as_deref().map_or(json!({}), item_of);
             json!({"type": "array", "items": item})
         }
-        Kind::Mapping => json!({"type": ["object", "null"]}),
-        Kind::Bool | Kind::NeverOffInProject(_) => json!({"type": "boolean"}),
-        Kind::AlwaysFalse(_) => json!({"const": false}),
-        Kind::Int { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
-        Kind::Bytes { min, max } => json!({"anyOf": [
+        ValueKind::Mapping => json!({"type": ["object", "null"]}),
+        ValueKind::Bool | ValueKind::NeverOffInProject(_) => json!({"type": "boolean"}),
+        ValueKind::AlwaysFalse(_) => json!({"const": false}),
+        ValueKind::Int { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        ValueKind::Bytes { min, max } => json!({"anyOf": [
             {"type": "integer", "minimum": min, "maximum": max},
             {"type": "string", "pattern": "^[0-9]+ *([KMG]iB|B)?$"},
         ]}),
-        Kind::Fraction => json!({"type": "number", "minimum": 0, "maximum": 1}),
-        Kind::Text | Kind::Path => text(),
-        Kind::Name => json!({"type": "string", "pattern": NAME}),
-        Kind::Argv => json!({"anyOf": [text(), {"type": "array", "items": text(), "minItems": 1}]}),
-        Kind::Choice(names) => json!({"enum": names}),
-        Kind::Rates => {
+        ValueKind::Fraction => json!({"type": "number", "minimum": 0, "maximum": 1}),
+        ValueKind::Text | ValueKind::Path => text(),
+        ValueKind::Name => json!({"type": "string", "pattern": NAME}),
+        ValueKind::Argv => json!({"anyOf": [text(), {"type": "array", "items": text(), "minItems": 1}]}),
+        ValueKind::Choice(names) => json!({"enum": names}),
+        ValueKind::Rates => {
             let number = json!({"type": "integer", "minimum": 1, "maximum": 1_000_000});
             json!({"anyOf": [number, {"type": "object", "additionalProperties": number}]})
         }
-        Kind::List(item) => {
+        ValueKind::List(item) => {
             let item = match item {
-                Item::Choice(names) => json!({"enum": names}),
+                ItemKind::Choice(names) => json!({"enum": names}),
                 _ => text(),
             };
             json!({"type": "array", "items": item})
@@ -72,7 +72,7 @@ fn text() -> Value {
     json!({"type": "string", "minLength": 1})
 }
 
-fn mapping(shape: &Shape) -> Value {
+fn mapping(shape: &KeyTree) -> Value {
     let fields: Map<String, Value> =
         shape.fields.iter().map(|(name, shape)| ((*name).to_owned(), of(shape))).collect();
     let mut out = Map::new();
@@ -93,8 +93,8 @@ fn mapping(shape: &Shape) -> Value {
     Value::Object(out)
 }
 
-/// An item of a list has no row of its own.
-fn item_of(shape: &Shape) -> Value {
+/// The schema of a list item, which has no row in the key table.
+fn item_of(shape: &KeyTree) -> Value {
     let mut item = mapping(shape);
     if let Value::Object(item) = &mut item {
         item.insert("type".to_owned(), json!("object"));

@@ -1,5 +1,4 @@
-//! The settings in force as people and the ledger see them: what `config show` prints, and the revision that
-//! every call records.
+//! The effective settings as `config show` prints them, and the revision that every call records.
 
 use std::fmt::Write as _;
 
@@ -7,44 +6,42 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
-use super::effective::Effective;
-use super::file::Setting;
-use super::key::Kind;
+use super::effective::EffectiveConfig;
+use super::file::SettingValue;
+use super::key::{KeyStatus, ValueKind};
 use super::keys::KEYS;
-use super::origin::{Origin, Sited};
+use super::origin::{Located, ValueOrigin};
 use super::rate::CallRates;
 use super::role::LayerRoles;
-use super::rule::Rule;
+use super::rule::RuleSettings;
 
 /// One line of `config show`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShownValue {
     /// The dotted path.
     pub key: &'static str,
-    /// The value in force; null when unset.
+    /// The effective value; null if unset.
     pub value: Json,
-    /// `built-in`, or `file:line`; several where a list comes from several.
+    /// `built-in` or `file:line`; several, separated by commas, if a list comes from several files.
     pub origin: String,
-    /// `used`, or `accepted, not yet used`.
-    pub status: &'static str,
 }
 
-impl Effective {
-    /// Every key with its value, origin and status, in the order of the table.
+impl EffectiveConfig {
+    /// Every key with its value, origin and status, in the order of the key table.
     #[must_use]
     pub fn show(&self) -> Vec<ShownValue> {
         KEYS.iter()
-            .filter(|key| key.is_value())
+            .filter(|key| key.is_value() && key.status == KeyStatus::Used)
             .map(|key| {
                 let (value, origins) = self.shown(key.path, key.kind);
                 let origin = if origins.is_empty() { "built-in".to_owned() } else { origins.join(", ") };
-                ShownValue { key: key.path, value, origin, status: key.status.as_str() }
+                ShownValue { key: key.path, value, origin }
             })
             .collect()
     }
 
-    /// The policy's revision: sha256 of a canonical rendering of everything in force. Comments, line
-    /// numbers and file names do not change it.
+    /// The policy revision: SHA-256 of a canonical form of all effective settings. Comments, line numbers and file names
+    /// do not change it.
     #[must_use]
     pub fn revision(&self) -> String {
         let keys = KEYS.iter().filter(|key| key.is_value());
@@ -59,9 +56,9 @@ impl Effective {
         })
     }
 
-    fn shown(&self, path: &str, kind: Kind) -> (Json, Vec<String>) {
+    fn shown(&self, path: &str, kind: ValueKind) -> (Json, Vec<String>) {
         let mut origins: Vec<String> = Vec::new();
-        let mut note = |at: &Origin| {
+        let mut note = |at: &ValueOrigin| {
             let at = at.to_string();
             if !origins.contains(&at) {
                 origins.push(at);
@@ -69,24 +66,24 @@ impl Effective {
         };
         let value = match path {
             "roles" => {
-                let said = self.roles.iter().filter(|layer| layer.names().next().is_some());
-                let said = said.inspect(|layer| {
+                let layers = self.roles.iter().filter(|layer| layer.names().next().is_some());
+                let layers = layers.inspect(|layer| {
                     layer.default.iter().for_each(|name| note(&name.at));
                     layer.roles.iter().for_each(|role| note(&role.at));
                 });
-                said.map(LayerRoles::to_json).collect()
+                layers.map(LayerRoles::to_json).collect()
             }
             "approvals.rules" => {
-                self.rules.iter().inspect(|rule| note(&rule.at)).map(Rule::to_json).collect()
+                self.rules.iter().inspect(|rule| note(&rule.at)).map(RuleSettings::to_json).collect()
             }
-            _ if kind == Kind::Rates => {
+            _ if kind == ValueKind::Rates => {
                 for rates in &self.rates {
                     rates.default.iter().chain(rates.tools.values()).for_each(|rate| note(&rate.at));
                 }
                 self.rates.iter().map(CallRates::to_json).collect()
             }
             path => match self.values.get(path) {
-                Some(Sited { value: Setting::List(items), at }) => {
+                Some(Located { value: SettingValue::List(items), at }) => {
                     if items.is_empty() {
                         note(at);
                     }

@@ -1,34 +1,35 @@
-//! Addresses: which are nobody's business of a confined program, in every form that leads to them; and networks.
+//! IP addresses and networks: which addresses are special (loopback, private, cloud metadata), in every form that leads
+//! to them.
 //!
-//! **Invariant.** An address that carries another one inside (IPv4 mapped, compatible, NAT64, 6to4, ISATAP) is never
-//! less special than what it carries.
+//! **Invariant.** An address that embeds another one (IPv4-mapped, IPv4-compatible, NAT64, 6to4, ISATAP) is never less
+//! special than the embedded one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Why an address is not an ordinary one of the internet.
+/// Why an address is not an ordinary internet address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Special {
-    /// `0.0.0.0`, `::` and "this network": the machine itself for most kernels.
+pub enum SpecialAddress {
+    /// `0.0.0.0`, `::` and "this network": most kernels connect to the machine itself.
     Unspecified,
     /// The machine itself.
     Loopback,
     /// A private network.
     Private,
-    /// The link only.
+    /// Valid on the local link only.
     LinkLocal,
     /// Carrier-grade NAT.
     Shared,
-    /// Several receivers.
+    /// A multicast group.
     Multicast,
     /// Documentation, benchmarks, unassigned, broadcast.
     Reserved,
-    /// Where clouds tell machines their credentials.
+    /// A cloud metadata service, which hands out credentials.
     Metadata,
 }
 
-impl Special {
-    /// For a message.
+impl SpecialAddress {
+    /// Text for a message.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -36,7 +37,7 @@ impl Special {
             Self::Loopback => "a loopback address",
             Self::Private => "a private address",
             Self::LinkLocal => "a link-local address",
-            Self::Shared => "a carrier's shared address",
+            Self::Shared => "a shared carrier address",
             Self::Multicast => "a multicast address",
             Self::Reserved => "a reserved address",
             Self::Metadata => "a cloud metadata address",
@@ -64,71 +65,73 @@ const METADATA_V6: &[Ipv6Addr] = &[
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
 ];
 
-/// An IPv4 address in IPv6's clothes is that IPv4 address.
+/// Converts an IPv4-mapped IPv6 address to that IPv4 address.
 #[must_use]
 pub fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// What is special about an address; nothing about those of the internet at large.
+/// Why an address is special; `None` for ordinary internet addresses.
 #[must_use]
-pub fn special(address: IpAddr) -> Option<Special> {
+pub fn special(address: IpAddr) -> Option<SpecialAddress> {
     match canonical(address) {
         IpAddr::V4(address) => special_v4(address),
         IpAddr::V6(address) => special_v6(address),
     }
 }
 
-fn special_v4(address: Ipv4Addr) -> Option<Special> {
+fn special_v4(address: Ipv4Addr) -> Option<SpecialAddress> {
     if METADATA_V4.contains(&address) {
-        return Some(Special::Metadata);
+        return Some(SpecialAddress::Metadata);
     }
     Some(match address.octets() {
-        [0, ..] => Special::Unspecified,
-        [127, ..] => Special::Loopback,
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Special::Private,
-        [169, 254, ..] => Special::LinkLocal,
-        [100, 64..=127, ..] => Special::Shared,
-        [224..=239, ..] => Special::Multicast,
-        // Protocol assignments, three ranges for documentation, 6to4 relays, AMT, benchmarks, the future, broadcast.
+        [0, ..] => SpecialAddress::Unspecified,
+        [127, ..] => SpecialAddress::Loopback,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => SpecialAddress::Private,
+        [169, 254, ..] => SpecialAddress::LinkLocal,
+        [100, 64..=127, ..] => SpecialAddress::Shared,
+        [224..=239, ..] => SpecialAddress::Multicast,
+        // Protocol assignments, three ranges for documentation, 6to4 relays, AMT; then benchmarks, future use, broadcast.
         [192, 0, 0 | 2, _] | [198, 51, 100, _] | [203, 0, 113, _] | [192, 88, 99, _] | [192, 52, 193, _] => {
-            Special::Reserved
+            SpecialAddress::Reserved
         }
-        [198, 18 | 19, ..] | [240..=255, ..] => Special::Reserved,
+        [198, 18 | 19, ..] | [240..=255, ..] => SpecialAddress::Reserved,
         _ => return None,
     })
 }
 
-fn special_v6(address: Ipv6Addr) -> Option<Special> {
+fn special_v6(address: Ipv6Addr) -> Option<SpecialAddress> {
     if METADATA_V6.contains(&address) {
-        return Some(Special::Metadata);
+        return Some(SpecialAddress::Metadata);
     }
-    let inside = carried(address).and_then(special_v4);
+    let inside = embedded_v4(address).and_then(special_v4);
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0] => Some(Special::Unspecified),
-        [0, 0, 0, 0, 0, 0, 0, 1] => Some(Special::Loopback),
-        // IPv4-compatible and IPv4-translated: nobody routes them, what they carry may still be reached.
-        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => Some(inside.unwrap_or(Special::Reserved)),
-        // NAT64: as what it leads to.
+        [0, 0, 0, 0, 0, 0, 0, 0] => Some(SpecialAddress::Unspecified),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Some(SpecialAddress::Loopback),
+        // IPv4-compatible and IPv4-translated: not routed, but the embedded address may still be reached.
+        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => {
+            Some(inside.unwrap_or(SpecialAddress::Reserved))
+        }
+        // NAT64, well-known prefix: as special as the embedded address.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => inside,
-        // Of one's own: where in it the IPv4 address stands is for the network to say.
-        [0x64, 0xff9b, ..] => Some(worst_inside(address).unwrap_or(Special::Private)),
-        [0xfe80..=0xfebf, ..] => Some(Special::LinkLocal),
-        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Special::Private),
-        [0xff00..=0xffff, ..] => Some(Special::Multicast),
+        // NAT64, local prefix: the network decides at which offset the IPv4 address is embedded.
+        [0x64, 0xff9b, ..] => Some(worst_embedded(address).unwrap_or(SpecialAddress::Private)),
+        [0xfe80..=0xfebf, ..] => Some(SpecialAddress::LinkLocal),
+        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(SpecialAddress::Private),
+        [0xff00..=0xffff, ..] => Some(SpecialAddress::Multicast),
         // 6to4.
         [0x2002, ..] => inside,
-        // Teredo, ORCHID, documentation and the other assignments to protocols.
-        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some(Special::Reserved),
-        // ISATAP, or nothing.
+        // Teredo, ORCHID, documentation and other protocol assignments.
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some(SpecialAddress::Reserved),
+        // ISATAP, or an ordinary address.
         [0x2000..=0x3fff, ..] => inside,
-        _ => Some(Special::Reserved),
+        _ => Some(SpecialAddress::Reserved),
     }
 }
 
-/// The IPv4 address that one of IPv6 stands for, where it carries one: compatible, translated, NAT64, 6to4, ISATAP. (A
-/// mapped one is that address, see [`canonical`].)
-pub(super) fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// The IPv4 address that an IPv6 address embeds, if any: IPv4-compatible, IPv4-translated, NAT64, 6to4, ISATAP.
+/// ([`canonical`] converts IPv4-mapped addresses.)
+pub(super) fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let (high, low) = match address.segments() {
         [0, 0, 0, 0, 0, 0, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => (a, b),
         [0x64, 0xff9b, .., a, b] => (a, b),
@@ -140,86 +143,85 @@ pub(super) fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
-/// The worst of what an address of NAT64 may lead to, wherever RFC 6052 lets the IPv4 address stand.
-fn worst_inside(address: Ipv6Addr) -> Option<Special> {
+/// The most dangerous address that a NAT64 address may embed, at any of the offsets of RFC 6052.
+fn worst_embedded(address: Ipv6Addr) -> Option<SpecialAddress> {
     let [.., six, seven, _, nine, ten, eleven, twelve, a, b, c] = address.octets();
-    let places =
+    let candidates =
         [[twelve, a, b, c], [six, seven, nine, ten], [seven, nine, ten, eleven], [nine, ten, eleven, twelve]];
-    places
-        .into_iter()
-        .filter_map(|four| special_v4(four.into()))
-        .find(|kind| matches!(kind, Special::Metadata | Special::Loopback | Special::LinkLocal))
+    candidates.into_iter().filter_map(|four| special_v4(four.into())).find(|kind| {
+        matches!(kind, SpecialAddress::Metadata | SpecialAddress::Loopback | SpecialAddress::LinkLocal)
+    })
 }
 
-/// A range of addresses.
+/// A range of addresses in CIDR form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Network {
+pub struct IpNetwork {
     /// The first address.
     first: IpAddr,
     length: u8,
 }
 
-/// Why a text is no network.
+/// Why a text is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadNetwork {
-    /// The part before the slash is no address.
-    #[error("`{0}` is no address")]
+pub enum BadIpNetwork {
+    /// The part before the slash is not an address.
+    #[error("`{0}` is not an address")]
     Address(String),
-    /// The part after it is no length.
-    #[error("`{0}` is no prefix length of that address")]
+    /// The part after the slash is not a prefix length.
+    #[error("`{0}` is not a prefix length of that address")]
     Length(String),
-    /// Bits are set behind the prefix.
-    #[error("bits are set behind the prefix; the network is `{0}`")]
-    HostBits(Network),
+    /// Bits are set after the prefix.
+    #[error("bits are set after the prefix; the network is `{0}`")]
+    HostBits(IpNetwork),
 }
 
-impl Network {
-    /// One address.
+impl IpNetwork {
+    /// The network of one address.
     #[must_use]
     pub fn single(address: IpAddr) -> Self {
         let first = canonical(address);
         Self { first, length: bits(first) }
     }
 
-    /// From an address and a prefix length as written.
-    pub fn parse(address: &str, length: &str) -> Result<Self, BadNetwork> {
-        let written: IpAddr = address.parse().map_err(|_| BadNetwork::Address(address.to_owned()))?;
+    /// Parses an address and a prefix length.
+    pub fn parse(address: &str, length: &str) -> Result<Self, BadIpNetwork> {
+        let written: IpAddr = address.parse().map_err(|_| BadIpNetwork::Address(address.to_owned()))?;
         let plain =
             !length.is_empty() && length.len() <= 3 && length.bytes().all(|byte| byte.is_ascii_digit());
-        let bad = || BadNetwork::Length(length.to_owned());
+        let bad = || BadIpNetwork::Length(length.to_owned());
         let mut length: u8 = if plain { length.parse().map_err(|_| bad())? } else { return Err(bad()) };
         if length > bits(written) {
             return Err(bad());
         }
         let first = canonical(written);
         if first.is_ipv4() != written.is_ipv4() {
-            // `::ffff:10.0.0.0/104` is 10.0.0.0/8; a shorter prefix means more than IPv4.
+            // `::ffff:10.0.0.0/104` is 10.0.0.0/8; a prefix below 96 contains more than IPv4.
             length = length.checked_sub(96).ok_or_else(bad)?;
         }
         let network = Self { first: masked(first, length), length };
-        if network.first == first { Ok(network) } else { Err(BadNetwork::HostBits(network)) }
+        if network.first == first { Ok(network) } else { Err(BadIpNetwork::HostBits(network)) }
     }
 
-    /// Whether an address is in it.
+    /// Whether the network contains an address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = canonical(address);
         address.is_ipv4() == self.first.is_ipv4() && masked(address, self.length) == self.first
     }
 
-    /// Whether it names a special address on purpose: not because it is so wide that everything is in it. A metadata
-    /// address must be named alone.
+    /// Whether the network lists a special address on purpose, not just because it is wide enough to contain it. A
+    /// metadata address must be listed as a single address.
     #[must_use]
-    pub fn lists(&self, address: IpAddr, kind: Special) -> bool {
+    pub fn lists(&self, address: IpAddr, kind: SpecialAddress) -> bool {
         if !self.contains(address) {
             return false;
         }
         let alone = self.length == bits(self.first);
         let (first, last) = (special(self.first), special(self.last()));
-        alone || (kind != Special::Metadata && first == Some(kind) && last == Some(kind))
+        alone || (kind != SpecialAddress::Metadata && first == Some(kind) && last == Some(kind))
     }
 
-    /// Whether everything that the other names, special addresses included, is named by this one too. In doubt not.
+    /// Whether this network covers everything that the other one lists, special addresses included. `false` in doubt.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let inside = self.length <= other.length && self.contains(other.first);
@@ -232,20 +234,22 @@ impl Network {
             }
     }
 
-    /// Whether all of it is reached where everything is allowed: no address of the machine itself, none of a cloud.
+    /// Whether an open network reaches all of it: no loopback, metadata or otherwise special address, except private ones.
     #[must_use]
     pub fn is_ordinary(&self) -> bool {
         let ends = [special(self.first), special(self.last())];
         ends == [None, None]
-            || [Special::Private, Special::Shared].into_iter().any(|kind| ends == [Some(kind), Some(kind)])
+            || [SpecialAddress::Private, SpecialAddress::Shared]
+                .into_iter()
+                .any(|kind| ends == [Some(kind), Some(kind)])
     }
 
-    pub(super) fn is_six(&self) -> bool {
+    pub(super) fn is_ipv6_network(&self) -> bool {
         self.first.is_ipv6()
     }
 
-    /// One address without its length.
-    pub(super) fn spelled(&self) -> String {
+    /// The text form; a single address without its prefix length.
+    pub(super) fn canonical(&self) -> String {
         if self.length == bits(self.first) { self.first.to_string() } else { self.to_string() }
     }
 
@@ -263,7 +267,7 @@ impl Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for IpNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.first, self.length)
     }
@@ -292,13 +296,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[track_caller]
-    fn check(address: &str, expected: Option<Special>) {
+    fn check(address: &str, expected: Option<SpecialAddress>) {
         assert_eq!(special(address.parse().unwrap()), expected, "{address}");
     }
 
     #[test]
-    fn special_addresses_are_known_to_their_edges() {
-        use Special::{LinkLocal, Loopback, Metadata, Multicast, Private, Reserved, Shared, Unspecified};
+    fn special_ranges_are_exact() {
+        use SpecialAddress::{
+            LinkLocal, Loopback, Metadata, Multicast, Private, Reserved, Shared, Unspecified,
+        };
         for (address, expected) in [
             ("0.0.0.0", Some(Unspecified)),
             ("0.255.255.255", Some(Unspecified)),
@@ -358,10 +364,10 @@ mod tests {
         }
     }
 
-    // P3: judged by the address inside
+    // P3: judged by the embedded address
     #[test]
-    fn what_an_address_carries_counts() {
-        use Special::{Loopback, Metadata, Private, Reserved};
+    fn embedded_addresses_are_judged() {
+        use SpecialAddress::{Loopback, Metadata, Private, Reserved};
         for (address, expected) in [
             ("::ffff:127.0.0.1", Some(Loopback)),
             ("::ffff:169.254.169.254", Some(Metadata)),
@@ -390,7 +396,7 @@ mod tests {
 
     #[test]
     fn networks_are_exact() {
-        let network = Network::parse("93.184.216.0", "29").unwrap();
+        let network = IpNetwork::parse("93.184.216.0", "29").unwrap();
         for (address, expected) in [
             ("93.184.215.255", false),
             ("93.184.216.0", true),
@@ -400,23 +406,23 @@ mod tests {
         ] {
             assert_eq!(network.contains(address.parse().unwrap()), expected, "{address}");
         }
-        assert!(Network::parse("0.0.0.0", "0").unwrap().contains("255.255.255.255".parse().unwrap()));
-        assert!(!Network::parse("::", "0").unwrap().contains("1.2.3.4".parse().unwrap()));
-        assert_eq!(Network::parse("::ffff:10.0.0.0", "104").unwrap().to_string(), "10.0.0.0/8");
-        assert!(Network::parse("::ffff:10.0.0.0", "90").is_err());
-        let fault = Network::parse("10.1.2.3", "8").unwrap_err();
-        assert_eq!(fault.to_string(), "bits are set behind the prefix; the network is `10.0.0.0/8`");
+        assert!(IpNetwork::parse("0.0.0.0", "0").unwrap().contains("255.255.255.255".parse().unwrap()));
+        assert!(!IpNetwork::parse("::", "0").unwrap().contains("1.2.3.4".parse().unwrap()));
+        assert_eq!(IpNetwork::parse("::ffff:10.0.0.0", "104").unwrap().to_string(), "10.0.0.0/8");
+        assert!(IpNetwork::parse("::ffff:10.0.0.0", "90").is_err());
+        let fault = IpNetwork::parse("10.1.2.3", "8").unwrap_err();
+        assert_eq!(fault.to_string(), "bits are set after the prefix; the network is `10.0.0.0/8`");
         for (address, length) in [("010.0.0.0", "8"), ("10.0.0.0", "33"), ("10.0.0.0", "+8"), ("10.0.0", "8")]
         {
-            assert!(Network::parse(address, length).is_err(), "{address}/{length}");
+            assert!(IpNetwork::parse(address, length).is_err(), "{address}/{length}");
         }
     }
 
     #[test]
-    fn wide_networks_list_nothing_special_by_accident() {
+    fn wide_networks_do_not_list_special_addresses() {
         let check = |network: (&str, &str), address: &str, expected: bool| {
             let (network, address) =
-                (Network::parse(network.0, network.1).unwrap(), address.parse().unwrap());
+                (IpNetwork::parse(network.0, network.1).unwrap(), address.parse().unwrap());
             assert_eq!(network.lists(address, special(address).unwrap()), expected, "{network} {address}");
         };
         check(("0.0.0.0", "0"), "10.0.0.1", false);
@@ -432,7 +438,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_carrier_is_at_least_as_special(bits in any::<u32>(), prefix in any::<[u16; 2]>()) {
+        fn embedding_address_is_at_least_as_special(bits in any::<u32>(), prefix in any::<[u16; 2]>()) {
             let inner = Ipv4Addr::from(bits);
             let [a, b] = [(bits >> 16) as u16, bits as u16];
             let carriers = [
@@ -444,17 +450,17 @@ mod tests {
             ];
             if let Some(kind) = special(inner.into()) {
                 for carrier in carriers {
-                    let carried = special(carrier.into());
-                    // `::` and `::1` have names of their own.
-                    prop_assert!(carried == Some(kind) || (carried.is_some() && u128::from(carrier) < 2), "{carrier}");
+                    let embedded_v4 = special(carrier.into());
+                    // `::` and `::1` have kinds of their own.
+                    prop_assert!(embedded_v4 == Some(kind) || (embedded_v4.is_some() && u128::from(carrier) < 2), "{carrier}");
                 }
             }
         }
 
         #[test]
-        fn a_network_holds_its_ends_and_not_its_neighbours(bits in any::<u32>(), length in 1_u8..=32) {
+        fn network_contains_its_ends_and_not_its_neighbours(bits in any::<u32>(), length in 1_u8..=32) {
             let first = masked(Ipv4Addr::from(bits).into(), length);
-            let network = Network { first, length };
+            let network = IpNetwork { first, length };
             let IpAddr::V4(low) = first else { panic!() };
             let IpAddr::V4(high) = network.last() else { panic!() };
             prop_assert!(network.contains(first) && network.contains(network.last()));

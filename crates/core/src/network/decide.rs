@@ -1,38 +1,40 @@
-//! The decision: name or address and port in, verdict with rule and reason out. Pure; asked three times on the way of
-//! a connection (by DNS, by the hint, at accept), and once more about each address that a name leads to.
+//! The network decision: host name or address and port in, decision with rule or reason out. Pure; the gate calls it three
+//! times for each connection (for the DNS query, for the host name hint, at accept), and once for each resolved address.
 //!
-//! **Invariants.** Nothing is allowed that no rule allows. A rule that refuses wins. An address that a name leads to
-//! is judged on its own: a name never makes a special address reachable.
+//! **Invariants.** Only what a rule allows is allowed. A rule that denies wins. A resolved address is judged on its own:
+//! allowing a name never makes a special address reachable.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::address::{Network, Special, canonical, carried, special};
-use super::names::HostName;
-use super::rule::{BadRule, Ports, Rule, Subject};
+use super::address::{IpNetwork, SpecialAddress, canonical, embedded_v4, special};
+use super::host_name::HostName;
+use super::rule::{BadNetworkRule, NetworkRule, NetworkSubject, PortSet};
 
-/// In the lists of a configuration: everything.
-pub const EVERYTHING: &str = "*";
+/// In the lists of a configuration: every host.
+pub const ANY_HOST: &str = "*";
 
-/// What a run may reach.
+/// A list of network rules, indexed by host name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rules {
-    /// Everything that is not special.
+pub struct NetworkRules {
+    /// Whether every address that is not special is allowed.
     open: bool,
-    rules: Vec<Rule>,
-    /// Rules by the name that they are about.
+    rules: Vec<NetworkRule>,
+    /// Indices of the rules for exactly this name.
     hosts: HashMap<HostName, Vec<usize>>,
+    /// Indices of the rules for every name below this one.
     below: HashMap<HostName, Vec<usize>>,
+    /// Indices of the rules for addresses.
     networks: Vec<usize>,
 }
 
-/// What is to be reached.
+/// The destination of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// A host by its name.
+    /// A host name.
     Name(HostName),
-    /// An address that was written out.
+    /// A literal address.
     Address(IpAddr),
 }
 
@@ -45,67 +47,67 @@ impl std::fmt::Display for Destination {
     }
 }
 
-/// Yes or no, and why.
+/// Allow or deny, with the rule or the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// By this rule.
+pub enum NetworkDecision {
+    /// Allowed by this rule.
     Allow(Arc<str>),
-    /// For this reason.
-    Deny(Reason),
+    /// Denied for this reason.
+    Deny(NetworkReason),
 }
 
-/// Why something is refused.
+/// Why a destination is denied or cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// No rule names the host.
+pub enum NetworkReason {
+    /// No rule allows the host.
     HostNotAllowed,
-    /// A rule names the host, and not this port.
+    /// A rule allows the host, but not on this port.
     PortNotAllowed,
-    /// No network holds the address that was written out.
+    /// No rule allows the literal address.
     AddressNotAllowed,
-    /// The address of this host, of which not everything may be asked: it is reached by its name.
+    /// The address belongs to this host, for which only some requests are allowed: it must be reached by name.
     AddressOf(HostName),
-    /// This rule refuses it.
-    Refused(Arc<str>),
-    /// Special, and no network lists it.
-    Special(Special),
-    /// The machine that the broker runs on.
+    /// This rule denies it.
+    DeniedByRule(Arc<str>),
+    /// The address is special, and no rule lists it.
+    Special(SpecialAddress),
+    /// An address of the machine that the broker runs on.
     ThisMachine,
-    /// A synthetic address that was never given out.
+    /// A synthetic address that DNS never handed out.
     UnknownAddress,
-    /// Not a name.
+    /// Not a host name.
     BadName,
-    /// The name inside the connection is another one.
+    /// The connection itself names another host.
     NameMismatch(String),
-    /// Datagrams other than DNS are carried nowhere.
+    /// Only DNS datagrams are forwarded.
     Datagram,
-    /// The host may be reached, and this may not be asked of it.
+    /// The host is allowed, but not this request.
     RequestNotAllowed(String),
-    /// What is said inside cannot be judged.
+    /// The gate cannot parse the protocol.
     NotUnderstood(&'static str),
-    /// A cap of the run.
+    /// A limit of the run is reached.
     Cap(&'static str),
-    /// The name leads nowhere.
+    /// The name has no address.
     NotFound,
-    /// It could not be reached.
+    /// The connection failed.
     Unreachable(String),
 }
 
-impl Reason {
-    /// Whether policy says so, rather than the network.
+impl NetworkReason {
+    /// Whether policy denies it; `false` for failures of the network.
     #[must_use]
-    pub fn is_refusal(&self) -> bool {
+    pub fn is_denial(&self) -> bool {
         !matches!(self, Self::NotFound | Self::Unreachable(_))
     }
 
-    /// In one word, for programs.
+    /// Stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::HostNotAllowed => "host_not_allowed",
             Self::PortNotAllowed => "port_not_allowed",
             Self::AddressNotAllowed | Self::AddressOf(_) => "address_not_allowed",
-            Self::Refused(_) => "refused_by_rule",
+            Self::DeniedByRule(_) => "refused_by_rule",
             Self::Special(_) => "special_address",
             Self::ThisMachine => "this_machine",
             Self::UnknownAddress => "unknown_address",
@@ -121,21 +123,21 @@ impl Reason {
     }
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for NetworkReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::HostNotAllowed => f.write_str("no rule allows this host"),
             Self::PortNotAllowed => f.write_str("no rule allows this port of the host"),
-            Self::AddressNotAllowed => f.write_str("no rule allows this address; names are asked for by DNS"),
-            Self::AddressOf(host) => write!(f, "the address of `{host}`, which is reached by its name only"),
-            Self::Refused(rule) => write!(f, "rule `{rule}` refuses it"),
+            Self::AddressNotAllowed => f.write_str("no rule allows this address; connect by host name"),
+            Self::AddressOf(host) => write!(f, "an address of `{host}`, which must be reached by name"),
+            Self::DeniedByRule(rule) => write!(f, "rule `{rule}` denies it"),
             Self::Special(kind) => write!(f, "{} that no rule lists", kind.as_str()),
             Self::ThisMachine => f.write_str("an address of this machine that no rule lists"),
-            Self::UnknownAddress => f.write_str("an address that DNS never gave out"),
+            Self::UnknownAddress => f.write_str("an address that DNS never handed out"),
             Self::BadName => f.write_str("not a host name"),
             Self::NameMismatch(inside) => write!(f, "the connection itself names `{inside}`"),
-            Self::Datagram => f.write_str("no datagrams but DNS are carried"),
-            Self::RequestNotAllowed(what) => write!(f, "`{what}` is not among the requests that pass"),
+            Self::Datagram => f.write_str("only DNS datagrams are forwarded"),
+            Self::RequestNotAllowed(what) => write!(f, "`{what}` is not an allowed request"),
             Self::NotUnderstood(what) => f.write_str(what),
             Self::Cap(what) => write!(f, "the run's limit of {what} is reached"),
             Self::NotFound => f.write_str("the name has no address"),
@@ -144,99 +146,99 @@ impl std::fmt::Display for Reason {
     }
 }
 
-impl Rules {
-    /// From texts; the word `allow` opens everything that is not special.
-    pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, BadRule> {
+impl NetworkRules {
+    /// Parses rules; the word `allow` allows every address that is not special.
+    pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, BadNetworkRule> {
         let mut rules = Self::default();
         for text in texts {
             if text.trim() == "allow" {
                 rules.open = true;
                 continue;
             }
-            let rule = Rule::parse(text)?;
+            let rule = NetworkRule::parse(text)?;
             let at = rules.rules.len();
             match &rule.subject {
-                Subject::Host(name) => rules.hosts.entry(name.clone()).or_default().push(at),
-                Subject::Below(name) => rules.below.entry(name.clone()).or_default().push(at),
-                Subject::Network(_) => rules.networks.push(at),
+                NetworkSubject::Host(name) => rules.hosts.entry(name.clone()).or_default().push(at),
+                NetworkSubject::Below(name) => rules.below.entry(name.clone()).or_default().push(at),
+                NetworkSubject::Network(_) => rules.networks.push(at),
             }
             rules.rules.push(rule);
         }
         Ok(rules)
     }
 
-    /// From the lists of a configuration: in both `*` means everything, and an entry of the second refuses.
-    pub fn configured(allow: &[String], deny: &[String]) -> Result<Self, BadRule> {
-        if deny.iter().any(|entry| entry == EVERYTHING) {
+    /// From the allow and deny lists of a configuration; `*` means every host in both.
+    pub fn configured(allow: &[String], deny: &[String]) -> Result<Self, BadNetworkRule> {
+        if deny.iter().any(|entry| entry == ANY_HOST) {
             return Ok(Self::default());
         }
         let allow = allow.iter().map(|entry| match entry.as_str() {
-            EVERYTHING => "allow".to_owned(),
+            ANY_HOST => "allow".to_owned(),
             entry => entry.to_owned(),
         });
         let texts: Vec<String> = allow.chain(deny.iter().map(|entry| format!("!{entry}"))).collect();
         Self::parse(texts.iter().map(String::as_str))
     }
 
-    /// Whether nothing can be reached.
+    /// Whether no destination is allowed.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
-        !self.open && self.rules.iter().all(|rule| rule.refuses)
+    pub fn allows_nothing(&self) -> bool {
+        !self.open && self.rules.iter().all(|rule| rule.denies)
     }
 
     /// Whether some rule allows something on this port.
     #[must_use]
     pub fn uses_port(&self, port: u16) -> bool {
-        self.open || self.allowing(port).next().is_some()
+        self.open || self.allowing_rules(port).next().is_some()
     }
 
-    /// What the writer may not have meant.
+    /// Warnings about rules that may allow more than intended.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.rules.iter().filter_map(Rule::warning)
+        self.rules.iter().filter_map(NetworkRule::warning)
     }
 
-    /// Whether the port may be used, for a destination as the program named it. What a name leads to is judged by
-    /// [`Self::judge_found`].
+    /// Judges a destination as the program named it. [`Self::judge_resolved`] judges the addresses that a name resolves
+    /// to.
     #[must_use]
-    pub fn judge(&self, destination: &Destination, port: u16) -> Verdict {
+    pub fn judge(&self, destination: &Destination, port: u16) -> NetworkDecision {
         match destination {
             Destination::Name(name) => self.judge_name(name, port),
             Destination::Address(address) => self.judge_address(*address, port),
         }
     }
 
-    /// Whether a name may be asked for at all: on some port it may be reached.
-    pub fn knows(&self, name: &HostName) -> Result<Arc<str>, Reason> {
-        let rules = || self.about(name);
-        if let Some(rule) = rules().find(|rule| rule.refuses && rule.ports == Ports::Any) {
-            return Err(Reason::Refused(rule.text.as_str().into()));
+    /// Whether a name may be looked up: it must be allowed on some port. Returns the rule.
+    pub fn allows_lookup(&self, name: &HostName) -> Result<Arc<str>, NetworkReason> {
+        let rules = || self.rules_for(name);
+        if let Some(rule) = rules().find(|rule| rule.denies && rule.ports == PortSet::Any) {
+            return Err(NetworkReason::DeniedByRule(rule.text.as_str().into()));
         }
-        match rules().find(|rule| !rule.refuses) {
+        match rules().find(|rule| !rule.denies) {
             Some(rule) => Ok(rule.text.as_str().into()),
             None if self.open => Ok("allow".into()),
-            None => Err(Reason::HostNotAllowed),
+            None => Err(NetworkReason::HostNotAllowed),
         }
     }
 
-    /// Whether an address that a name led to may be dialled.
-    pub fn judge_found(&self, address: IpAddr, port: u16) -> Result<(), Reason> {
+    /// Judges an address that an allowed name resolved to.
+    pub fn judge_resolved(&self, address: IpAddr, port: u16) -> Result<(), NetworkReason> {
         let address = canonical(address);
-        self.refused(address, port)?;
+        self.check_address(address, port)?;
         match special(address) {
             None => Ok(()),
-            Some(kind) if self.lists_address(address, port) || self.may_be_near(kind) => Ok(()),
-            Some(kind) => Err(Reason::Special(kind)),
+            Some(kind) if self.lists_address(address, port) || self.allows_when_open(kind) => Ok(()),
+            Some(kind) => Err(NetworkReason::Special(kind)),
         }
     }
 
-    /// Whether a network names this address on purpose.
+    /// Whether a rule lists this address on purpose.
     #[must_use]
     pub fn lists_address(&self, address: IpAddr, port: u16) -> bool {
         let address = canonical(address);
         let mut networks = self.networks.iter().filter_map(|at| self.rules.get(*at));
         networks.any(|rule| {
-            let Subject::Network(network) = &rule.subject else { return false };
-            !rule.refuses
+            let NetworkSubject::Network(network) = &rule.subject else { return false };
+            !rule.denies
                 && rule.ports.contain(port)
                 && match special(address) {
                     Some(kind) => network.lists(address, kind),
@@ -245,121 +247,126 @@ impl Rules {
         })
     }
 
-    /// Whether a rule names this one address, and not a network around it.
+    /// Whether a rule lists exactly this address, not a network that contains it.
     #[must_use]
-    pub fn names_alone(&self, address: IpAddr, port: u16) -> bool {
-        let alone = Subject::Network(Network::single(address));
-        self.allowing(port).any(|rule| rule.subject == alone)
+    pub fn lists_single_address(&self, address: IpAddr, port: u16) -> bool {
+        let alone = NetworkSubject::Network(IpNetwork::single(address));
+        self.allowing_rules(port).any(|rule| rule.subject == alone)
     }
 
-    /// The hosts that are allowed by name on this port.
+    /// The host names that are allowed on this port.
     pub fn hosts_on(&self, port: u16) -> impl Iterator<Item = &HostName> {
-        self.allowing(port).filter_map(|rule| match &rule.subject {
-            Subject::Host(name) => Some(name),
+        self.allowing_rules(port).filter_map(|rule| match &rule.subject {
+            NetworkSubject::Host(name) => Some(name),
             _ => None,
         })
     }
 
-    /// Whether every host below some name is allowed on this port.
+    /// Whether a wildcard rule allows names on this port.
     #[must_use]
     pub fn has_wildcard_on(&self, port: u16) -> bool {
-        self.allowing(port).any(|rule| matches!(rule.subject, Subject::Below(_)))
+        self.allowing_rules(port).any(|rule| matches!(rule.subject, NetworkSubject::Below(_)))
     }
 
-    /// Whether a rule refuses this name on this port.
-    pub fn refuses_name(&self, name: &HostName, port: u16) -> Result<(), Reason> {
-        let refusing = self.about(name).find(|rule| rule.refuses && rule.ports.contain(port));
-        refusing.map_or(Ok(()), |rule| Err(Reason::Refused(rule.text.as_str().into())))
+    /// An error if a rule denies this name on this port.
+    pub fn check_name(&self, name: &HostName, port: u16) -> Result<(), NetworkReason> {
+        let denying = self.rules_for(name).find(|rule| rule.denies && rule.ports.contain(port));
+        denying.map_or(Ok(()), |rule| Err(NetworkReason::DeniedByRule(rule.text.as_str().into())))
     }
 
-    /// Whether some name is refused on this port.
+    /// Whether a rule denies names on this port.
     #[must_use]
-    pub fn has_refused_names(&self, port: u16) -> bool {
-        self.refusing(port).any(|rule| !matches!(rule.subject, Subject::Network(_)))
+    pub fn denies_names(&self, port: u16) -> bool {
+        self.denying_rules(port).any(|rule| !matches!(rule.subject, NetworkSubject::Network(_)))
     }
 
-    /// The hosts that are refused by name on this port; those below a refused name are not known.
-    pub fn refused_hosts(&self, port: u16) -> impl Iterator<Item = &HostName> {
-        self.refusing(port).filter_map(|rule| match &rule.subject {
-            Subject::Host(name) => Some(name),
+    /// The host names that are denied on this port; names below a denied wildcard cannot be enumerated.
+    pub fn denied_hosts(&self, port: u16) -> impl Iterator<Item = &HostName> {
+        self.denying_rules(port).filter_map(|rule| match &rule.subject {
+            NetworkSubject::Host(name) => Some(name),
             _ => None,
         })
     }
 
-    fn refusing(&self, port: u16) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(move |rule| rule.refuses && rule.ports.contain(port))
+    fn denying_rules(&self, port: u16) -> impl Iterator<Item = &NetworkRule> {
+        self.rules.iter().filter(move |rule| rule.denies && rule.ports.contain(port))
     }
 
-    fn allowing(&self, port: u16) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(move |rule| !rule.refuses && rule.ports.contain(port))
+    fn allowing_rules(&self, port: u16) -> impl Iterator<Item = &NetworkRule> {
+        self.rules.iter().filter(move |rule| !rule.denies && rule.ports.contain(port))
     }
 
-    fn judge_name(&self, name: &HostName, port: u16) -> Verdict {
-        if let Err(reason) = self.refuses_name(name, port) {
-            return Verdict::Deny(reason);
+    fn judge_name(&self, name: &HostName, port: u16) -> NetworkDecision {
+        if let Err(reason) = self.check_name(name, port) {
+            return NetworkDecision::Deny(reason);
         }
         let mut known = false;
-        for rule in self.about(name).filter(|rule| !rule.refuses) {
+        for rule in self.rules_for(name).filter(|rule| !rule.denies) {
             if rule.ports.contain(port) {
-                return Verdict::Allow(rule.text.as_str().into());
+                return NetworkDecision::Allow(rule.text.as_str().into());
             }
             known = true;
         }
         if self.open && port != 0 {
-            return Verdict::Allow("allow".into());
+            return NetworkDecision::Allow("allow".into());
         }
-        Verdict::Deny(if known { Reason::PortNotAllowed } else { Reason::HostNotAllowed })
-    }
-
-    fn judge_address(&self, address: IpAddr, port: u16) -> Verdict {
-        let address = canonical(address);
-        if let Err(reason) = self.refused(address, port) {
-            return Verdict::Deny(reason);
-        }
-        let kind = special(address);
-        let mut other_port = false;
-        for rule in self.networks.iter().filter_map(|at| self.rules.get(*at)).filter(|rule| !rule.refuses) {
-            let Subject::Network(network) = &rule.subject else { continue };
-            let meant = match kind {
-                Some(kind) => network.lists(address, kind),
-                None => network.contains(address),
-            };
-            if meant && rule.ports.contain(port) {
-                return Verdict::Allow(rule.text.as_str().into());
-            }
-            other_port |= meant;
-        }
-        if self.open && port != 0 && kind.is_none_or(|kind| self.may_be_near(kind)) {
-            return Verdict::Allow("allow".into());
-        }
-        Verdict::Deny(match kind {
-            _ if other_port => Reason::PortNotAllowed,
-            Some(kind) => Reason::Special(kind),
-            None => Reason::AddressNotAllowed,
+        NetworkDecision::Deny(if known {
+            NetworkReason::PortNotAllowed
+        } else {
+            NetworkReason::HostNotAllowed
         })
     }
 
-    /// With an open network only what leads to the machine itself, to metadata, or nowhere, is special.
-    fn may_be_near(&self, kind: Special) -> bool {
-        self.open && matches!(kind, Special::Private | Special::Shared)
+    fn judge_address(&self, address: IpAddr, port: u16) -> NetworkDecision {
+        let address = canonical(address);
+        if let Err(reason) = self.check_address(address, port) {
+            return NetworkDecision::Deny(reason);
+        }
+        let kind = special(address);
+        let mut other_port = false;
+        for rule in self.networks.iter().filter_map(|at| self.rules.get(*at)).filter(|rule| !rule.denies) {
+            let NetworkSubject::Network(network) = &rule.subject else { continue };
+            let listed = match kind {
+                Some(kind) => network.lists(address, kind),
+                None => network.contains(address),
+            };
+            if listed && rule.ports.contain(port) {
+                return NetworkDecision::Allow(rule.text.as_str().into());
+            }
+            other_port |= listed;
+        }
+        if self.open && port != 0 && kind.is_none_or(|kind| self.allows_when_open(kind)) {
+            return NetworkDecision::Allow("allow".into());
+        }
+        NetworkDecision::Deny(match kind {
+            _ if other_port => NetworkReason::PortNotAllowed,
+            Some(kind) => NetworkReason::Special(kind),
+            None => NetworkReason::AddressNotAllowed,
+        })
     }
 
-    /// What carries a refused address inside leads there, whatever else it is.
-    fn refused(&self, address: IpAddr, port: u16) -> Result<(), Reason> {
+    /// An open network allows private and shared addresses; other special ones (the machine itself, metadata, reserved)
+    /// stay denied.
+    fn allows_when_open(&self, kind: SpecialAddress) -> bool {
+        self.open && matches!(kind, SpecialAddress::Private | SpecialAddress::Shared)
+    }
+
+    /// An error if a rule denies the address, or the IPv4 address that it embeds.
+    fn check_address(&self, address: IpAddr, port: u16) -> Result<(), NetworkReason> {
         let inside = match address {
-            IpAddr::V6(address) => carried(address).map(IpAddr::V4),
+            IpAddr::V6(address) => embedded_v4(address).map(IpAddr::V4),
             IpAddr::V4(_) => None,
         };
-        let refusing = self.networks.iter().filter_map(|at| self.rules.get(*at)).find(|rule| {
-            let Subject::Network(network) = &rule.subject else { return false };
-            let meant = network.contains(address) || inside.is_some_and(|inside| network.contains(inside));
-            rule.refuses && rule.ports.contain(port) && meant
+        let denying = self.networks.iter().filter_map(|at| self.rules.get(*at)).find(|rule| {
+            let NetworkSubject::Network(network) = &rule.subject else { return false };
+            let listed = network.contains(address) || inside.is_some_and(|inside| network.contains(inside));
+            rule.denies && rule.ports.contain(port) && listed
         });
-        refusing.map_or(Ok(()), |rule| Err(Reason::Refused(rule.text.as_str().into())))
+        denying.map_or(Ok(()), |rule| Err(NetworkReason::DeniedByRule(rule.text.as_str().into())))
     }
 
-    /// The rules about a name: its own, then those of the names above it.
-    fn about(&self, name: &HostName) -> impl Iterator<Item = &Rule> {
+    /// The rules for a name: exact ones first, then wildcards of its parent names.
+    fn rules_for(&self, name: &HostName) -> impl Iterator<Item = &NetworkRule> {
         let exact = self.hosts.get(name).into_iter().flatten();
         let above = name.parents().flat_map(|parent| self.below.get(parent).into_iter().flatten());
         exact.chain(above).filter_map(|at| self.rules.get(*at))
@@ -371,8 +378,8 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(in crate::network) fn rules(texts: &[&str]) -> Rules {
-        Rules::parse(texts.iter().copied()).unwrap()
+    pub(in crate::network) fn rules(texts: &[&str]) -> NetworkRules {
+        NetworkRules::parse(texts.iter().copied()).unwrap()
     }
 
     pub(in crate::network) fn to(text: &str) -> Destination {
@@ -381,11 +388,11 @@ pub(super) mod tests {
 
     #[track_caller]
     fn check(texts: &[&str], destination: &str, port: u16, expected: &str) {
-        let said = match rules(texts).judge(&to(destination), port) {
-            Verdict::Allow(rule) => rule.to_string(),
-            Verdict::Deny(reason) => format!("no: {}", reason.code()),
+        let decision = match rules(texts).judge(&to(destination), port) {
+            NetworkDecision::Allow(rule) => rule.to_string(),
+            NetworkDecision::Deny(reason) => format!("deny: {}", reason.code()),
         };
-        assert_eq!(said, expected, "{destination}:{port} under {texts:?}");
+        assert_eq!(decision, expected, "{destination}:{port} under {texts:?}");
     }
 
     // P3
@@ -394,41 +401,41 @@ pub(super) mod tests {
         let list = &["example.com", "*.example.org", "git.example.net:22"];
         check(list, "example.com", 443, "example.com");
         check(list, "example.com", 80, "example.com");
-        check(list, "example.com", 22, "no: port_not_allowed");
-        check(list, "www.example.com", 443, "no: host_not_allowed");
-        check(list, "example.org", 443, "no: host_not_allowed");
+        check(list, "example.com", 22, "deny: port_not_allowed");
+        check(list, "www.example.com", 443, "deny: host_not_allowed");
+        check(list, "example.org", 443, "deny: host_not_allowed");
         check(list, "a.example.org", 443, "*.example.org");
         check(list, "a.b.c.example.org", 443, "*.example.org");
-        check(list, "notexample.org", 443, "no: host_not_allowed");
-        check(list, "example.org.evil.com", 443, "no: host_not_allowed");
+        check(list, "notexample.org", 443, "deny: host_not_allowed");
+        check(list, "example.org.evil.com", 443, "deny: host_not_allowed");
         check(list, "git.example.net", 22, "git.example.net:22");
-        check(list, "git.example.net", 443, "no: port_not_allowed");
-        check(list, "93.184.216.34", 443, "no: address_not_allowed");
-        check(&[], "example.com", 443, "no: host_not_allowed");
+        check(list, "git.example.net", 443, "deny: port_not_allowed");
+        check(list, "93.184.216.34", 443, "deny: address_not_allowed");
+        check(&[], "example.com", 443, "deny: host_not_allowed");
     }
 
     // P3
     #[test]
-    fn addresses_match_networks_only() {
+    fn literal_addresses_match_network_rules_only() {
         let list = &["93.184.216.0/29", "10.1.0.0/16:5432", "0.0.0.0/0:9", "2606:4700::/32:443"];
         check(list, "93.184.216.0", 1, "93.184.216.0/29");
         check(list, "93.184.216.7", 65535, "93.184.216.0/29");
-        check(list, "93.184.216.8", 80, "no: port_not_allowed");
-        check(&["93.184.216.0/29"], "93.184.216.8", 80, "no: address_not_allowed");
-        check(&["93.184.216.0/29"], "93.184.215.255", 80, "no: address_not_allowed");
+        check(list, "93.184.216.8", 80, "deny: port_not_allowed");
+        check(&["93.184.216.0/29"], "93.184.216.8", 80, "deny: address_not_allowed");
+        check(&["93.184.216.0/29"], "93.184.215.255", 80, "deny: address_not_allowed");
         check(list, "10.1.255.255", 5432, "10.1.0.0/16:5432");
-        check(list, "10.1.255.255", 22, "no: port_not_allowed");
-        check(list, "10.2.0.0", 5432, "no: special_address");
-        check(list, "127.0.0.1", 9, "no: special_address");
+        check(list, "10.1.255.255", 22, "deny: port_not_allowed");
+        check(list, "10.2.0.0", 5432, "deny: special_address");
+        check(list, "127.0.0.1", 9, "deny: special_address");
         check(list, "8.8.8.8", 9, "0.0.0.0/0:9");
         check(list, "::ffff:10.1.0.1", 5432, "10.1.0.0/16:5432");
         check(list, "2606:4700::1", 443, "2606:4700::/32:443");
-        check(list, "64:ff9b::10.1.0.1", 5432, "no: special_address");
+        check(list, "64:ff9b::10.1.0.1", 5432, "deny: special_address");
     }
 
     // P2
     #[test]
-    fn an_open_network_has_no_metadata_and_no_loopback() {
+    fn open_network_denies_metadata_and_loopback() {
         let open = &["allow"];
         check(open, "example.com", 22, "allow");
         check(open, "8.8.8.8", 53, "allow");
@@ -448,16 +455,16 @@ pub(super) mod tests {
             "224.0.0.1",
             "255.255.255.255",
         ] {
-            check(open, address, 80, "no: special_address");
+            check(open, address, 80, "deny: special_address");
         }
         check(&["allow", "127.0.0.1:5432"], "127.0.0.1", 5432, "127.0.0.1:5432");
-        check(&["allow", "127.0.0.1:5432"], "127.0.0.1", 5433, "no: port_not_allowed");
+        check(&["allow", "127.0.0.1:5432"], "127.0.0.1", 5433, "deny: port_not_allowed");
         check(&["allow", "169.254.169.254"], "169.254.169.254", 80, "169.254.169.254");
     }
 
     // P3
     #[test]
-    fn a_refused_address_is_refused_in_every_spelling() {
+    fn denied_address_is_denied_in_every_form() {
         for spelled in [
             "::ffff:93.184.216.34",
             "64:ff9b::93.184.216.34",
@@ -465,72 +472,72 @@ pub(super) mod tests {
             "2606:4700::200:5efe:5db8:d822",
             "::93.184.216.34",
         ] {
-            check(&["allow", "::/0", "!93.184.216.34"], spelled, 443, "no: refused_by_rule");
-            check(&["allow", "::/0", "!93.184.0.0/16:443"], spelled, 443, "no: refused_by_rule");
-            let found = rules(&["allow", "!93.184.216.34"]).judge_found(spelled.parse().unwrap(), 443);
-            assert!(matches!(found, Err(Reason::Refused(_))), "{spelled} {found:?}");
+            check(&["allow", "::/0", "!93.184.216.34"], spelled, 443, "deny: refused_by_rule");
+            check(&["allow", "::/0", "!93.184.0.0/16:443"], spelled, 443, "deny: refused_by_rule");
+            let found = rules(&["allow", "!93.184.216.34"]).judge_resolved(spelled.parse().unwrap(), 443);
+            assert!(matches!(found, Err(NetworkReason::DeniedByRule(_))), "{spelled} {found:?}");
         }
         check(&["allow", "!93.184.216.34"], "64:ff9b::93.184.216.35", 443, "allow");
         check(&["allow", "!93.184.216.34"], "2606:4700::5db8:d822", 443, "allow");
     }
 
     #[test]
-    fn a_refusing_rule_wins() {
-        check(&["allow", "!*.evil.com"], "a.evil.com", 443, "no: refused_by_rule");
-        check(&["*.example.com", "!secret.example.com"], "secret.example.com", 443, "no: refused_by_rule");
+    fn denying_rule_wins() {
+        check(&["allow", "!*.evil.com"], "a.evil.com", 443, "deny: refused_by_rule");
+        check(&["*.example.com", "!secret.example.com"], "secret.example.com", 443, "deny: refused_by_rule");
         check(&["*.example.com", "!secret.example.com"], "other.example.com", 443, "*.example.com");
-        check(&["allow", "!10.0.0.0/8"], "10.1.1.1", 443, "no: refused_by_rule");
-        check(&["example.com:*", "!example.com:22"], "example.com", 22, "no: refused_by_rule");
+        check(&["allow", "!10.0.0.0/8"], "10.1.1.1", 443, "deny: refused_by_rule");
+        check(&["example.com:*", "!example.com:22"], "example.com", 22, "deny: refused_by_rule");
         check(&["example.com:*", "!example.com:22"], "example.com", 80, "example.com:*");
     }
 
-    // P3: rebinding
+    // P3: DNS rebinding
     #[test]
-    fn a_name_makes_no_special_address_reachable() {
+    fn allowed_name_does_not_make_special_addresses_reachable() {
         let list = rules(&["example.com", "10.1.0.0/16"]);
-        let found = |address: &str| list.judge_found(address.parse().unwrap(), 443);
+        let found = |address: &str| list.judge_resolved(address.parse().unwrap(), 443);
         assert_eq!(found("93.184.216.34"), Ok(()));
         assert_eq!(found("10.1.2.3"), Ok(()));
         for address in
             ["127.0.0.1", "10.2.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fd00::1", "0.0.0.0"]
         {
-            assert!(matches!(found(address), Err(Reason::Special(_))), "{address}");
+            assert!(matches!(found(address), Err(NetworkReason::Special(_))), "{address}");
         }
     }
 
     proptest! {
         #[test]
-        fn more_refusals_never_allow_more(
+        fn adding_a_denying_rule_never_allows_more(
             host in "[a-c]{1,2}(\\.[a-c]{1,2}){0,3}", port in 1_u16..1000,
             texts in proptest::collection::vec("(\\*\\.)?[a-c]{1,2}(\\.[a-c]{1,2}){0,2}(:[1-9][0-9]{0,2})?", 0..6),
             refusing in "!(\\*\\.)?[a-c]{1,2}(\\.[a-c]{1,2}){0,2}",
         ) {
             let host = to(&host);
-            let few = Rules::parse(texts.iter().map(String::as_str)).unwrap();
-            let more = Rules::parse(texts.iter().map(String::as_str).chain([refusing.as_str()])).unwrap();
-            if matches!(few.judge(&host, port), Verdict::Deny(_)) {
-                prop_assert!(matches!(more.judge(&host, port), Verdict::Deny(_)));
+            let few = NetworkRules::parse(texts.iter().map(String::as_str)).unwrap();
+            let more = NetworkRules::parse(texts.iter().map(String::as_str).chain([refusing.as_str()])).unwrap();
+            if matches!(few.judge(&host, port), NetworkDecision::Deny(_)) {
+                prop_assert!(matches!(more.judge(&host, port), NetworkDecision::Deny(_)));
             }
         }
 
         // P3
         #[test]
-        fn a_wildcard_means_below_and_not_itself(host in "[a-z]{1,5}(\\.[a-z]{1,5}){0,3}", above in "[a-z]{1,5}(\\.[a-z]{1,5}){0,2}") {
+        fn wildcard_matches_names_below_and_not_the_name_itself(host in "[a-z]{1,5}(\\.[a-z]{1,5}){0,3}", above in "[a-z]{1,5}(\\.[a-z]{1,5}){0,2}") {
             let list = rules(&[&format!("*.{above}")]);
             let expected = host.ends_with(&format!(".{above}"));
-            let allowed = matches!(list.judge(&to(&host), 443), Verdict::Allow(_));
+            let allowed = matches!(list.judge(&to(&host), 443), NetworkDecision::Allow(_));
             prop_assert_eq!(allowed, expected);
             let itself = list.judge(&to(&above), 443);
-            prop_assert!(matches!(itself, Verdict::Deny(_)));
+            prop_assert!(matches!(itself, NetworkDecision::Deny(_)));
         }
 
         #[test]
-        fn whoever_is_judged_yes_is_known_to_dns(host in "[a-c]{1,2}(\\.[a-c]{1,2}){0,3}", port in 1_u16..1000,
+        fn allowed_name_may_be_looked_up(host in "[a-c]{1,2}(\\.[a-c]{1,2}){0,3}", port in 1_u16..1000,
             texts in proptest::collection::vec("!?(\\*\\.)?[a-c]{1,2}(\\.[a-c]{1,2}){0,2}(:[1-9][0-9]{0,2})?", 0..6)) {
-            let list = Rules::parse(texts.iter().map(String::as_str)).unwrap();
+            let list = NetworkRules::parse(texts.iter().map(String::as_str)).unwrap();
             let name = HostName::parse(&host).unwrap();
-            if matches!(list.judge(&Destination::Name(name.clone()), port), Verdict::Allow(_)) {
-                prop_assert!(list.knows(&name).is_ok());
+            if matches!(list.judge(&Destination::Name(name.clone()), port), NetworkDecision::Allow(_)) {
+                prop_assert!(list.allows_lookup(&name).is_ok());
             }
         }
     }

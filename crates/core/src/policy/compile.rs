@@ -1,36 +1,37 @@
-//! From configuration to policy: the rules of each file become a layer, the caller's role is chosen and joined from
-//! its definitions. What cannot be compiled is an error with its place; there is no policy then, and no call.
+//! Compiles a configuration into a policy: the rules of each file become a layer, and the caller's role is chosen and
+//! joined from its definitions. A configuration that does not compile is an error with its location; without a policy
+//! no call runs.
 
 use std::sync::Arc;
 
-use super::cases::{CaseResult, check_cases};
-use super::{NetworkLayer, Policy, RoleName, Writing};
-use crate::block::BadPattern;
-use crate::config::{Effective, Origin, Role as DeclaredRole, Rule as WrittenRule, Source};
+use super::rule_cases::{CaseResult, check_cases};
+use super::{FileChangePolicy, NetworkLayer, Policy, RoleName};
+use crate::blocked_paths::BadPattern;
+use crate::config::{ConfigSource, EffectiveConfig, Profile, RoleSettings, RuleSettings, ValueOrigin};
 use crate::digest::Digest;
 use crate::effect::EffectKind;
-use crate::glob::Ground;
-use crate::network::BadRule;
-use crate::role::{BUILT_IN, Role, RoleWords, built_in};
+use crate::glob::GlobRoots;
+use crate::network::BadNetworkRule;
+use crate::role::{BUILT_IN_ROLES, Role, RoleDefinition, built_in_role};
 use crate::rule::{Rule, RuleTable};
 use crate::skill::Skill;
-use crate::tool::ToolFacts;
-use crate::verdict::{LayerKind, Site};
+use crate::tool::ToolDescriptor;
+use crate::verdict::{LayerKind, SourceLocation};
 
-/// A configuration that makes no policy.
+/// Why a configuration does not compile into a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
     /// A glob does not compile.
     #[error("{0}: {1}")]
-    Pattern(Site, BadPattern),
-    /// A rule's own case does not hold.
+    Pattern(SourceLocation, BadPattern),
+    /// A test case of a rule fails.
     #[error("{at}: rule `{rule}` {fault}: `{case}`")]
     Case {
         /// Where the case is written.
-        at: Site,
+        at: SourceLocation,
         /// The rule.
         rule: String,
-        /// What is wrong.
+        /// Why it fails.
         fault: &'static str,
         /// The case.
         case: String,
@@ -38,53 +39,63 @@ pub enum BadPolicy {
 }
 
 impl Policy {
-    /// Compiles the settings in force for a caller that asks for a role, or takes the default one.
+    /// Compiles the effective settings for a caller that asks for a role, or gets the default one.
     pub fn compile(
-        settings: &Effective,
+        settings: &EffectiveConfig,
         asked_role: Option<&str>,
         skill: Option<Skill>,
-        tools: &[Arc<ToolFacts>],
+        tools: &[Arc<ToolDescriptor>],
     ) -> Result<Self, Vec<BadPolicy>> {
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         let layers = [LayerKind::Organisation, LayerKind::User, LayerKind::Project];
         let mut rules = Vec::new();
         for layer in layers {
             let written = settings.rules.iter().filter(|rule| layer_of(&rule.at) == Some(layer));
-            match RuleTable::new(written.map(rule).collect(), &ground(settings, Some(layer))) {
+            match RuleTable::new(written.map(rule).collect(), &glob_roots(settings, Some(layer))) {
                 Ok(table) => rules.push((layer, table)),
-                Err((at, bad)) => faults.push(BadPolicy::Pattern(at, bad)),
+                Err((at, bad)) => errors.push(BadPolicy::Pattern(at, bad)),
             }
         }
-        faults.extend(check_cases(&settings.rules, tools).into_iter().filter_map(CaseResult::into_fault));
-        let block = settings.block_list().map_err(|bad| BadPolicy::Pattern(Site::built_in(), bad));
+        errors.extend(check_cases(&settings.rules, tools).into_iter().filter_map(CaseResult::into_fault));
+        let block = settings.block_list().map_err(|bad| BadPolicy::Pattern(SourceLocation::built_in(), bad));
         let role = choose_role(settings, asked_role, tools);
-        let writing = Writing::of(settings).map_err(|bad| BadPolicy::Pattern(Site::built_in(), bad));
+        let file_changes =
+            FileChangePolicy::of(settings).map_err(|bad| BadPolicy::Pattern(SourceLocation::built_in(), bad));
         let network = NetworkLayer::of(settings).map_err(|(at, bad)| {
-            let BadRule { text: pattern, why, .. } = bad;
+            let BadNetworkRule { text: pattern, why, .. } = bad;
             BadPolicy::Pattern(at, BadPattern { pattern, why })
         });
-        let network = network.map_err(|fault| faults.push(fault)).unwrap_or_default();
-        match (block, role, writing) {
-            (Ok(block), Ok(role), Ok(writing)) if faults.is_empty() => {
+        let network = network.map_err(|error| errors.push(error)).unwrap_or_default();
+        match (block, role, file_changes) {
+            (Ok(block), Ok(role), Ok(file_changes)) if errors.is_empty() => {
                 let revision = Digest::of(settings.revision().as_bytes());
-                Ok(Self { block, rules, role, skill, network, writing, revision, damage: None })
+                Ok(Self {
+                    block,
+                    rules,
+                    role,
+                    skill,
+                    network,
+                    file_changes: file_changes,
+                    revision,
+                    damage: None,
+                })
             }
-            (block, role, writing) => {
-                faults.extend(block.err());
-                faults.extend(role.err());
-                faults.extend(writing.err());
-                Err(faults)
+            (block, role, file_changes) => {
+                errors.extend(block.err());
+                errors.extend(role.err());
+                errors.extend(file_changes.err());
+                Err(errors)
             }
         }
     }
 }
 
-/// The role of a caller (T5). It may choose among the roles named above the project, or one that reaches no further
-/// than those; without a choice it gets the default. The inner error says why there is none.
+/// The role of a caller (T5). The caller may choose a role that a layer above the project names, or one that permits no
+/// more than those; without a choice it gets the default. The inner error says why there is none.
 fn choose_role(
-    settings: &Effective,
+    settings: &EffectiveConfig,
     asked: Option<&str>,
-    tools: &[Arc<ToolFacts>],
+    tools: &[Arc<ToolDescriptor>],
 ) -> Result<Result<Role, String>, BadPolicy> {
     let default = settings.default_role.as_ref().map(|name| name.value.as_str());
     let Some(name) = asked.or(default) else {
@@ -92,23 +103,26 @@ fn choose_role(
             "no role is configured, so there are no tools; `vambrace init` writes a configuration with one";
         return Ok(Err(why.to_owned()));
     };
-    let role = match defined(settings, name)? {
+    let role = match joined_role(settings, name)? {
         Some(role) => role,
         None => {
-            let known = BUILT_IN.iter().copied().chain(settings.roles.iter().flat_map(|layer| layer.names()));
-            let near = crate::near::nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
+            let known =
+                BUILT_IN_ROLES.iter().copied().chain(settings.roles.iter().flat_map(|layer| layer.names()));
+            let near = crate::suggest::nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
             return Ok(Err(format!("there is no role `{name}`{}", near.unwrap_or_default())));
         }
     };
     let above = settings.granted_roles();
-    // What the files above the project name is granted; where they name nothing, the trusted project's default is.
+    // The roles that the files above the project name are granted; if they name none, the default of the trusted
+    // project is.
     let granted: Vec<&str> = if above.is_empty() {
         default.into_iter().collect()
     } else {
         above.iter().map(String::as_str).collect()
     };
     for grant in &granted {
-        if *grant == name || defined(settings, grant)?.is_some_and(|granted| role.is_within(&granted, tools))
+        if *grant == name
+            || joined_role(settings, grant)?.is_some_and(|granted| role.is_within(&granted, tools))
         {
             return Ok(Ok(role));
         }
@@ -117,38 +131,73 @@ fn choose_role(
     Ok(Err(format!("role `{name}` is not granted to this caller (granted: {list})")))
 }
 
-/// Every definition of a role joined: the built-in one and each file's.
-fn defined(settings: &Effective, name: &str) -> Result<Option<Role>, BadPolicy> {
+/// Joins all definitions of a role: the built-in one and those of the files.
+fn joined_role(settings: &EffectiveConfig, name: &str) -> Result<Option<Role>, BadPolicy> {
     let declared = settings.roles.iter().flat_map(|layer| &layer.roles).filter(|role| role.name == name);
-    let own = built_in(name, &ground(settings, None));
-    let declared = declared.map(|role| role_words(role, ground(settings, layer_of(&role.at))));
-    let words: Vec<RoleWords> = own.into_iter().chain(declared).collect();
-    if words.is_empty() {
+    let own = built_in_role(name, &glob_roots(settings, None));
+    let declared = declared.map(|role| role_definition(role, glob_roots(settings, layer_of(&role.at))));
+    let mut definitions: Vec<RoleDefinition> = own.into_iter().chain(declared).collect();
+    if definitions.is_empty() {
         return Ok(None);
     }
-    Role::new(RoleName::new(name), words).map(Some).map_err(|(at, bad)| BadPolicy::Pattern(at, bad))
+    definitions.extend(profile_definition(settings, name));
+    Role::new(RoleName::new(name), definitions).map(Some).map_err(|(at, bad)| BadPolicy::Pattern(at, bad))
 }
 
-fn role_words(role: &DeclaredRole, ground: Ground) -> RoleWords {
+/// What the profile leaves of a role. Like every further definition it only narrows.
+fn profile_definition(settings: &EffectiveConfig, role: &str) -> Option<RoleDefinition> {
+    const READERS: [&str; 9] = [
+        "read_file",
+        "list_files",
+        "search_file",
+        "count_matches",
+        "group:knowledge",
+        "git_status",
+        "git_diff",
+        "git_log",
+        "git_show",
+    ];
+    let (tools, permits) = match settings.profile {
+        Profile::Coding | Profile::Ci => return None,
+        Profile::Readonly => (READERS.to_vec(), vec![EffectKind::Read]),
+        Profile::Messaging => (
+            READERS.into_iter().chain(["group:web", "group:memory"]).collect(),
+            vec![EffectKind::Read, EffectKind::Connect, EffectKind::Secret],
+        ),
+    };
+    let at = settings.get("profile").map_or_else(SourceLocation::built_in, |profile| site(&profile.at));
+    Some(RoleDefinition {
+        name: RoleName::new(role),
+        at,
+        tools: Some(tools.into_iter().map(str::to_owned).collect()),
+        except: Vec::new(),
+        paths: None,
+        permits: Some(permits),
+        roots: glob_roots(settings, None),
+    })
+}
+
+fn role_definition(role: &RoleSettings, roots: GlobRoots) -> RoleDefinition {
     let permits = role
         .permits
         .as_ref()
         .map(|permits| permits.iter().filter_map(|permit| EffectKind::parse(permit.as_str())).collect());
-    RoleWords {
+    RoleDefinition {
         name: RoleName::new(&role.name),
         at: site(&role.at),
         tools: role.tools.clone(),
         except: Vec::new(),
         paths: role.paths.clone(),
         permits,
-        ground,
+        roots,
     }
 }
 
-/// What the globs of a layer stand on. Whoever stands above the file that set the service root did not see it; nobody's
-/// layer (`None`) is that of the built-in roles, which are meant for the service.
+/// The roots that the globs of a layer are relative to. A layer above the file that sets the service root was written
+/// without knowing it, so its globs stay relative to the project root. `None` stands for the built-in roles, whose globs
+/// are relative to the service root.
 #[must_use]
-pub fn ground(settings: &Effective, layer: Option<LayerKind>) -> Ground {
+pub fn glob_roots(settings: &EffectiveConfig, layer: Option<LayerKind>) -> GlobRoots {
     let service_root = match settings.service_root.as_str() {
         "." => String::new(),
         root => root.to_owned(),
@@ -158,11 +207,11 @@ pub fn ground(settings: &Effective, layer: Option<LayerKind>) -> Ground {
         (Some(setter), Some(layer)) if layer < setter => String::new(),
         _ => service_root.clone(),
     };
-    Ground { service_root, seen }
+    GlobRoots { service_root, author_root: seen }
 }
 
-/// A rule as the table wants it.
-pub(super) fn rule(written: &WrittenRule) -> Rule {
+/// Converts a rule from its configuration form.
+pub(super) fn rule(written: &RuleSettings) -> Rule {
     Rule {
         id: written.label(),
         at: site(&written.at),
@@ -170,28 +219,28 @@ pub(super) fn rule(written: &WrittenRule) -> Rule {
         paths: written.paths.clone(),
         commands: written.commands.clone(),
         decision: written.decision,
-        // The words of a project that nobody trusts are not passed on in ours.
+        // An untrusted project must not put its own text into our messages.
         reason: written
             .reason
             .clone()
-            .filter(|_| written.at.source() != Some(Source::Project { trusted: false })),
+            .filter(|_| written.at.source() != Some(ConfigSource::Project { trusted: false })),
     }
 }
 
-pub(super) fn layer_of(at: &Origin) -> Option<LayerKind> {
+pub(super) fn layer_of(at: &ValueOrigin) -> Option<LayerKind> {
     Some(match at.source()? {
-        Source::Organisation => LayerKind::Organisation,
-        Source::User => LayerKind::User,
-        Source::Project { .. } => LayerKind::Project,
+        ConfigSource::Organisation => LayerKind::Organisation,
+        ConfigSource::User => LayerKind::User,
+        ConfigSource::Project { .. } => LayerKind::Project,
     })
 }
 
-/// The place as explanations tell it.
-pub(super) fn site(at: &Origin) -> Site {
+/// The location in the form of explanations.
+pub(super) fn site(at: &ValueOrigin) -> SourceLocation {
     match at {
-        Origin::BuiltIn => Site::built_in(),
-        Origin::File { file, line, .. } => {
-            Site { file: file.to_string(), line: usize::try_from(*line).unwrap_or_default() }
+        ValueOrigin::BuiltIn => SourceLocation::built_in(),
+        ValueOrigin::File { file, line, .. } => {
+            SourceLocation { file: file.to_string(), line: usize::try_from(*line).unwrap_or_default() }
         }
     }
 }

@@ -1,25 +1,25 @@
-//! The properties that the decision model promises, each over random layers, plans and vouchers.
+//! Property tests of the decision model, over random layers, plans and vouchers.
 
 use proptest::prelude::*;
 
-use super::samples::*;
-use super::{Decision, Policy};
+use super::fixtures::*;
+use super::{Policy, PolicyDecision};
 use crate::digest::Digest;
-use crate::effect::{Access, Effect};
+use crate::effect::{Effect, PathAccess};
 use crate::explain::explain;
-use crate::glob::Ground;
+use crate::glob::GlobRoots;
 use crate::path::AskedPath;
 use crate::plan::Plan;
 use crate::rule;
-use crate::session::{Pace, SessionState, SessionView};
+use crate::session::{CallRate, SessionState, SessionView};
 use crate::settle::{Settlement, settle};
 use crate::timestamp::Timestamp;
-use crate::verdict::{Answer, LayerKind, Verdict};
+use crate::verdict::{LayerKind, Verdict, VerdictKind};
 use crate::voucher::Voucher;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-fn decide(policy: &Policy, plan: &Plan) -> Decision {
+fn decide(policy: &Policy, plan: &Plan) -> PolicyDecision {
     policy.decide(plan, &SessionView::OPEN)
 }
 
@@ -27,8 +27,8 @@ fn approval(digest: Digest) -> Voucher {
     Voucher::Approval { id: "a-1".to_owned(), digest, expires: NOW.later(1), used: false }
 }
 
-/// Everything that could conceivably help.
-fn every_voucher(decision: &Decision) -> Vec<Voucher> {
+/// Vouchers for every obligation.
+fn every_voucher(decision: &PolicyDecision) -> Vec<Voucher> {
     let grants = decision.verdict.obligations().map(|ask| Voucher::Grant {
         id: "g".to_owned(),
         about: ask.reason.about.clone(),
@@ -39,28 +39,28 @@ fn every_voucher(decision: &Decision) -> Vec<Voucher> {
     grants.chain([approval(decision.digest)]).collect()
 }
 
-fn answer_of(settlement: &Settlement) -> Answer {
+fn answer_of(settlement: &Settlement) -> VerdictKind {
     match settlement {
-        Settlement::Permitted(_) => Answer::Allow,
-        Settlement::Waiting(_) => Answer::Ask,
-        Settlement::Refused { .. } => Answer::Deny,
+        Settlement::Permitted(_) => VerdictKind::Allow,
+        Settlement::Waiting(_) => VerdictKind::Ask,
+        Settlement::Denied { .. } => VerdictKind::Deny,
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    // Decision model, property 1, DESIGN 1.2
+    // Decision model, property 1
     #[test]
-    fn adding_a_rule_never_lowers_a_verdict_nor_widens_the_fence(
+    fn adding_a_rule_never_lowers_the_verdict_or_widens_the_fence(
         rules in any_rules(), extra in any_rule(), layer in 0usize..3, role in any_role(), plan in any_plan(), probe in any_path(),
     ) {
         let before = decide(&policy(rules.clone(), role, None), &plan);
         let mut more = rules;
-        let narrowing = extra.decision != rule::Decision::Allow;
+        let narrowing = extra.decision != rule::RuleDecision::Allow;
         more[layer].push(extra);
         let after = decide(&policy(more, role, None), &plan);
-        prop_assert!(after.verdict.answer() >= before.verdict.answer());
+        prop_assert!(after.verdict.kind() >= before.verdict.kind());
         let settled = (settle(&before, &[], NOW), settle(&after, &[], NOW));
         if narrowing {
             prop_assert!(answer_of(&settled.1) >= answer_of(&settled.0));
@@ -72,22 +72,22 @@ proptest! {
 
     // Decision model, property 2, S2
     #[test]
-    fn activating_a_skill_never_widens(
+    fn activating_a_skill_never_widens_permissions(
         rules in any_rules(), role in any_role(), manifest in any_manifest(), plan in any_plan(), probe in any_path(),
     ) {
         let without = decide(&policy(rules.clone(), role, None), &plan);
         let with = decide(&policy(rules, role, Some(&manifest)), &plan);
-        prop_assert!(with.verdict.answer() >= without.verdict.answer());
+        prop_assert!(with.verdict.kind() >= without.verdict.kind());
         let probe = AskedPath::new(probe).parse().unwrap();
         prop_assert!(without.fence.read.admits(&probe) || !with.fence.read.admits(&probe));
         if manifest == "{}" {
-            prop_assert_eq!(with.verdict.answer(), Answer::Deny);
+            prop_assert_eq!(with.verdict.kind(), VerdictKind::Deny);
         }
     }
 
     // Decision model, property 3
     #[test]
-    fn the_order_of_the_layers_does_not_matter(
+    fn layer_order_does_not_matter(
         rules in any_rules(), role in any_role(), plan in any_plan(), shuffle in Just([0usize, 1, 2]).prop_shuffle(),
     ) {
         let straight = policy(rules, role, None);
@@ -105,41 +105,41 @@ proptest! {
 
     // Decision model, property 4
     #[test]
-    fn no_voucher_beats_a_deny(rules in any_rules(), role in any_role(), plan in any_plan()) {
+    fn no_voucher_overrides_a_denial(rules in any_rules(), role in any_role(), plan in any_plan()) {
         let decision = decide(&policy(rules, role, None), &plan);
         let settlement = settle(&decision, &every_voucher(&decision), NOW);
-        match decision.verdict.answer() {
-            Answer::Deny => prop_assert_eq!(answer_of(&settlement), Answer::Deny),
-            Answer::Ask | Answer::Allow => prop_assert_eq!(answer_of(&settlement), Answer::Allow),
+        match decision.verdict.kind() {
+            VerdictKind::Deny => prop_assert_eq!(answer_of(&settlement), VerdictKind::Deny),
+            VerdictKind::Ask | VerdictKind::Allow => prop_assert_eq!(answer_of(&settlement), VerdictKind::Allow),
         }
     }
 
     // Decision model, property 5
     #[test]
-    fn an_expired_revoked_or_foreign_voucher_is_no_voucher(rules in any_rules(), plan in any_plan()) {
+    fn expired_revoked_or_unrelated_vouchers_discharge_nothing(rules in any_rules(), plan in any_plan()) {
         let mut policy = policy(rules, Some("dev"), None);
         for (_, table) in &mut policy.rules {
-            let asks = table.rules().iter().filter(|rule| rule.decision == rule::Decision::Ask).cloned().collect();
-            *table = rule::RuleTable::new(asks, &Ground::plain()).unwrap();
+            let asks = table.rules().iter().filter(|rule| rule.decision == rule::RuleDecision::Ask).cloned().collect();
+            *table = rule::RuleTable::new(asks, &GlobRoots::plain()).unwrap();
         }
         let decision = decide(&policy, &plan);
         let about = |ask: &crate::verdict::Obligation| ask.reason.about.clone();
-        let mut dead = vec![
+        let mut invalid = vec![
             Voucher::Approval { id: "old".into(), digest: decision.digest, expires: NOW, used: false },
             Voucher::Approval { id: "used".into(), digest: decision.digest, expires: NOW.later(9), used: true },
             approval(Digest::of(b"another plan")),
         ];
         for ask in decision.verdict.obligations() {
-            dead.push(Voucher::Grant { id: "old".into(), about: about(ask), by: LayerKind::Floor, expires: Some(NOW), revoked: false });
-            dead.push(Voucher::Grant { id: "revoked".into(), about: about(ask), by: LayerKind::Floor, expires: None, revoked: true });
-            dead.push(Voucher::Grant { id: "other".into(), about: format!("{}x", about(ask)), by: LayerKind::Floor, expires: None, revoked: false });
+            invalid.push(Voucher::Grant { id: "old".into(), about: about(ask), by: LayerKind::Floor, expires: Some(NOW), revoked: false });
+            invalid.push(Voucher::Grant { id: "revoked".into(), about: about(ask), by: LayerKind::Floor, expires: None, revoked: true });
+            invalid.push(Voucher::Grant { id: "other".into(), about: format!("{}x", about(ask)), by: LayerKind::Floor, expires: None, revoked: false });
         }
-        prop_assert_eq!(settle(&decision, &dead, NOW), settle(&decision, &[], NOW));
+        prop_assert_eq!(settle(&decision, &invalid, NOW), settle(&decision, &[], NOW));
     }
 
     // Decision model, property 7
     #[test]
-    fn an_approval_is_bound_to_every_byte_of_the_plan(plan in any_plan(), other in any_plan(), key in "[a-z]{1,4}") {
+    fn approval_is_bound_to_every_byte_of_the_plan(plan in any_plan(), other in any_plan(), key in "[a-z]{1,4}") {
         let digest = plan.digest();
         prop_assert_eq!(plan == other, digest == other.digest());
         let mut changed = plan.clone();
@@ -152,30 +152,30 @@ proptest! {
 
     // Decision model, property 10
     #[test]
-    fn the_same_inputs_give_the_same_bytes(rules in any_rules(), role in any_role(), plan in any_plan()) {
-        let tell = || {
+    fn same_input_gives_the_same_explanation(rules in any_rules(), role in any_role(), plan in any_plan()) {
+        let explanation = || {
             let policy = policy(rules.clone(), role, None);
             let decision = decide(&policy, &plan);
             explain(&plan, &decision, &settle(&decision, &[], NOW), &policy.revision.to_string()).to_string()
         };
-        prop_assert_eq!(tell(), tell());
+        prop_assert_eq!(explanation(), explanation());
     }
 
     // Decision model, property 11
     #[test]
-    fn a_tool_that_is_not_offered_is_never_allowed(
+    fn tool_that_is_not_offered_is_never_allowed(
         rules in any_rules(), role in any_role(), manifest in prop::option::of(any_manifest()), plan in any_plan(),
     ) {
         let policy = policy(rules, role, manifest.as_deref());
         if !policy.offers(&plan.tool) {
             let decision = decide(&policy, &plan);
-            prop_assert_eq!(answer_of(&settle(&decision, &every_voucher(&decision), NOW)), Answer::Deny);
+            prop_assert_eq!(answer_of(&settle(&decision, &every_voucher(&decision), NOW)), VerdictKind::Deny);
         }
     }
 
     // Decision model, property 14
     #[test]
-    fn the_fence_lies_within_every_layers_fence(
+    fn fence_is_within_the_fence_of_every_layer(
         rules in any_rules(), role in any_role(), manifest in prop::option::of(any_manifest()), plan in any_plan(), probe in any_path(),
     ) {
         let decision = decide(&policy(rules, role, manifest.as_deref()), &plan);
@@ -188,15 +188,15 @@ proptest! {
         }
     }
 
-    // Decision model, property 16: taking away every cited rule of the rule layers changes their part of the verdict.
+    // Decision model, property 16: removing every cited rule of the rule layers lowers the verdict.
     #[test]
-    fn explanations_cite_what_decided(rules in any_rules(), plan in any_plan()) {
+    fn explanations_cite_the_rules_that_decided(rules in any_rules(), plan in any_plan()) {
         let policy = policy(rules, Some("sre"), None);
         let decision = decide(&policy, &plan);
-        let answer = decision.verdict.answer();
-        prop_assert_eq!(decision.verdict.causes().count() == 0, answer == Answer::Allow);
+        let answer = decision.verdict.kind();
+        prop_assert_eq!(decision.verdict.causes().count() == 0, answer == VerdictKind::Allow);
         let from_rules = |layer| matches!(layer, LayerKind::Organisation | LayerKind::User | LayerKind::Project);
-        if answer != Answer::Allow && decision.verdict.causes().all(|cause| from_rules(cause.layer)) {
+        if answer != VerdictKind::Allow && decision.verdict.causes().all(|cause| from_rules(cause.layer)) {
             let mut without = policy.clone();
             for (layer, table) in &mut without.rules {
                 let kept = table
@@ -207,33 +207,33 @@ proptest! {
                     })
                     .cloned()
                     .collect();
-                *table = rule::RuleTable::new(kept, &Ground::plain()).unwrap();
+                *table = rule::RuleTable::new(kept, &GlobRoots::plain()).unwrap();
             }
-            prop_assert!(decide(&without, &plan).verdict.answer() < answer);
+            prop_assert!(decide(&without, &plan).verdict.kind() < answer);
         }
     }
 
-    // What a rule refuses or asks about by name is not met on a walk either.
+    // A path that a rule denies or asks about by name is not found by a directory walk either.
     #[test]
-    fn a_walk_never_meets_what_reading_by_name_would_not_get(rules in any_rules(), role in any_role(), path in any_path()) {
+    fn walk_never_reads_a_path_that_reading_by_name_would_not(rules in any_rules(), role in any_role(), path in any_path()) {
         let policy = policy(rules, role, None);
         let tool = &tools()[0];
         let path = AskedPath::new(path).parse().unwrap();
         let walk = decide(&policy, &plan(tool, vec![Effect::read_tree(crate::path::ScopedPath::root(path.zone()))]));
         let by_name = decide(&policy, &plan(tool, vec![Effect::read(path.clone())]));
-        if walk.fence.read.admits(&path) && walk.verdict.answer() == Answer::Allow {
-            prop_assert!(by_name.verdict.answer() == Answer::Allow || policy.block.blocks(path.relative()).is_some());
+        if walk.fence.read.admits(&path) && walk.verdict.kind() == VerdictKind::Allow {
+            prop_assert!(by_name.verdict.kind() == VerdictKind::Allow || policy.block.blocks(path.relative()).is_some());
         }
     }
 }
 
-fn check(role: Option<&str>, tool: &str, effects: Vec<Effect>, expected: Answer) {
+fn check(role: Option<&str>, tool: &str, effects: Vec<Effect>, expected: VerdictKind) {
     let tool = tools().into_iter().find(|known| known.name.as_str() == tool).unwrap();
     let decision = decide(&policy([vec![], vec![], vec![]], role, None), &plan(&tool, effects));
-    assert_eq!(decision.verdict.answer(), expected, "{role:?} {} {:?}", tool.name, decision.verdict);
+    assert_eq!(decision.verdict.kind(), expected, "{role:?} {} {:?}", tool.name, decision.verdict);
 }
 
-fn path(access: Access, path: &str) -> Effect {
+fn path(access: PathAccess, path: &str) -> Effect {
     Effect::Path {
         access,
         extent: crate::effect::Extent::Single,
@@ -241,55 +241,62 @@ fn path(access: Access, path: &str) -> Effect {
     }
 }
 
-// T5: the matrix
+// T5: the role matrix
 #[test]
-fn the_roles_have_their_matrix() {
-    let read = |at| vec![path(Access::Read, at)];
+fn built_in_roles_follow_the_matrix() {
+    let read = |at| vec![path(PathAccess::Read, at)];
     for role in ["dev", "sre", "release_manager"] {
-        check(Some(role), "read_file", read("src/x"), Answer::Allow);
-        check(Some(role), "write_file", vec![path(Access::Modify, "src/x")], Answer::Allow);
+        check(Some(role), "read_file", read("src/x"), VerdictKind::Allow);
+        check(Some(role), "write_file", vec![path(PathAccess::Modify, "src/x")], VerdictKind::Allow);
     }
-    check(Some("dev"), "git_push", vec![], Answer::Deny);
-    check(Some("sre"), "git_push", vec![], Answer::Deny);
-    check(Some("release_manager"), "git_push", vec![], Answer::Allow);
-    check(Some("dev"), "system_ctl", vec![], Answer::Deny);
-    check(Some("release_manager"), "system_ctl", vec![], Answer::Deny);
-    check(Some("sre"), "system_ctl", vec![], Answer::Allow);
-    check(Some("product_owner"), "read_file", read("docs/a.txt"), Answer::Allow);
-    check(Some("product_owner"), "read_file", read("src/notes.md"), Answer::Allow);
-    check(Some("product_owner"), "read_file", read("src/main.rs"), Answer::Deny);
-    check(Some("product_owner"), "write_file", vec![path(Access::Modify, "docs/a.md")], Answer::Deny);
-    check(Some("unknown"), "read_file", read("docs/a.md"), Answer::Deny);
-    check(None, "read_file", read("docs/a.md"), Answer::Deny);
+    check(Some("dev"), "git_push", vec![], VerdictKind::Deny);
+    check(Some("sre"), "git_push", vec![], VerdictKind::Deny);
+    check(Some("release_manager"), "git_push", vec![], VerdictKind::Allow);
+    check(Some("dev"), "system_ctl", vec![], VerdictKind::Deny);
+    check(Some("release_manager"), "system_ctl", vec![], VerdictKind::Deny);
+    check(Some("sre"), "system_ctl", vec![], VerdictKind::Allow);
+    check(Some("product_owner"), "read_file", read("docs/a.txt"), VerdictKind::Allow);
+    check(Some("product_owner"), "read_file", read("src/notes.md"), VerdictKind::Allow);
+    check(Some("product_owner"), "read_file", read("src/main.rs"), VerdictKind::Deny);
+    check(
+        Some("product_owner"),
+        "write_file",
+        vec![path(PathAccess::Modify, "docs/a.md")],
+        VerdictKind::Deny,
+    );
+    check(Some("unknown"), "read_file", read("docs/a.md"), VerdictKind::Deny);
+    check(None, "read_file", read("docs/a.md"), VerdictKind::Deny);
 }
 
-// T12: shared folders are read-only; P4: a tool's declared policy holds
+// T12: shared directories are read-only; P4: a tool's declared policy is enforced
 #[test]
-fn the_floor_and_the_declared_policy_refuse() {
-    check(Some("dev"), "write_file", vec![path(Access::Modify, "project:shared/x")], Answer::Deny);
-    check(Some("dev"), "read_file", vec![path(Access::Read, "project:shared/x")], Answer::Allow);
-    check(Some("dev"), "read_file", vec![path(Access::Modify, "src/x")], Answer::Deny);
-    check(Some("dev"), "read_file", vec![path(Access::Read, ".env")], Answer::Deny);
-    check(Some("dev"), "read_file", vec![Effect::Connect { host: "a".into(), port: 1 }], Answer::Deny);
-    check(Some("dev"), "read_file", vec![Effect::Secret { scope: "a".into() }], Answer::Deny);
+fn floor_and_declared_policy_deny() {
+    check(Some("dev"), "write_file", vec![path(PathAccess::Modify, "project:shared/x")], VerdictKind::Deny);
+    check(Some("dev"), "read_file", vec![path(PathAccess::Read, "project:shared/x")], VerdictKind::Allow);
+    check(Some("dev"), "read_file", vec![path(PathAccess::Modify, "src/x")], VerdictKind::Deny);
+    check(Some("dev"), "read_file", vec![path(PathAccess::Read, ".env")], VerdictKind::Deny);
+    check(Some("dev"), "read_file", vec![Effect::Connect { host: "a".into(), port: 1 }], VerdictKind::Deny);
+    check(Some("dev"), "read_file", vec![Effect::Secret { scope: "a".into() }], VerdictKind::Deny);
 }
 
 // T23, T25
 #[test]
-fn a_suspended_or_hasty_session_is_refused() {
+fn suspended_or_rate_limited_session_is_denied() {
     let policy = policy([vec![], vec![], vec![]], Some("dev"), None);
     let plan = plan(&tools()[0], vec![]);
     for (state, expected) in [
-        (SessionState::Active, Answer::Allow),
-        (SessionState::Alert, Answer::Allow),
-        (SessionState::Suspended, Answer::Deny),
-        (SessionState::Ended, Answer::Deny),
+        (SessionState::Active, VerdictKind::Allow),
+        (SessionState::Alert, VerdictKind::Allow),
+        (SessionState::Suspended, VerdictKind::Deny),
+        (SessionState::Ended, VerdictKind::Deny),
     ] {
-        let view = SessionView { state, pace: None };
-        assert_eq!(policy.decide(&plan, &view).verdict.answer(), expected);
+        let view = SessionView { state, call_rate: None };
+        assert_eq!(policy.decide(&plan, &view).verdict.kind(), expected);
     }
-    let view =
-        SessionView { state: SessionState::Active, pace: Some(Pace { calls: 5, limit: 5, wait_ms: 1500 }) };
+    let view = SessionView {
+        state: SessionState::Active,
+        call_rate: Some(CallRate { calls: 5, limit: 5, wait_ms: 1500 }),
+    };
     let decision = policy.decide(&plan, &view);
     assert_eq!(decision.verdict.denials().next().unwrap().code, crate::ErrorCode::RateLimited);
     assert!(decision.verdict.causes().next().unwrap().why.contains("wait 2 s"));

@@ -1,4 +1,4 @@
-//! Against servers on the loopback address, which a network lists on purpose.
+//! Fetches from servers on loopback, which the rules of these tests list explicitly.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,19 +7,19 @@ use std::net::IpAddr;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use vambrace_core::network::{HostName, Rules};
+use vambrace_core::network::{HostName, NetworkRules};
 use vambrace_core::tool::NamePolicy;
 
 use super::*;
-use crate::connect::Resolving;
-use crate::event::Event;
+use crate::connect::ResolveFuture;
+use crate::event::EgressEvent;
 
-/// Names of the test's own.
+/// A resolver with fixed names; records the lookups.
 #[derive(Debug, Default)]
-struct Zone(HashMap<&'static str, Vec<&'static str>>, Mutex<Vec<String>>);
+struct TestZone(HashMap<&'static str, Vec<&'static str>>, Mutex<Vec<String>>);
 
-impl Resolve for Zone {
-    fn resolve(&self, name: &HostName) -> Resolving {
+impl Resolve for TestZone {
+    fn resolve(&self, name: &HostName) -> ResolveFuture {
         self.1.lock().push(name.to_string());
         let found: Option<Vec<IpAddr>> =
             self.0.get(name.as_str()).map(|list| list.iter().map(|text| text.parse().unwrap()).collect());
@@ -27,7 +27,7 @@ impl Resolve for Zone {
     }
 }
 
-/// A server that answers every connection with what the function makes of the request.
+/// A server that answers each connection with what the function returns for its request.
 async fn server<A: Into<Vec<u8>> + Send>(answer: impl Fn(String) -> A + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -57,10 +57,10 @@ fn to(location: &str) -> String {
     format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
 }
 
-const BOUNDS: Bounds = Bounds { bytes: 1 << 20, time: Duration::from_secs(20), redirects: 3 };
+const BOUNDS: FetchLimits = FetchLimits { bytes: 1 << 20, time: Duration::from_secs(20), redirects: 3 };
 
 fn fetcher(rules: &[&str]) -> Fetcher {
-    let zone = Zone(
+    let zone = TestZone(
         HashMap::from([
             ("good.example", vec!["127.0.0.1"]),
             ("other.example", vec!["127.0.0.1"]),
@@ -71,68 +71,80 @@ fn fetcher(rules: &[&str]) -> Fetcher {
         Mutex::default(),
     );
     Fetcher {
-        reach: Rules::parse(rules.iter().copied()).unwrap().into(),
+        reach: NetworkRules::parse(rules.iter().copied()).unwrap().into(),
         hosts: NameFence::default(),
         limits: Arc::default(),
         trust: Arc::default(),
         resolver: Arc::new(zone),
-        log: Arc::new(Log::new()),
+        log: Arc::new(EgressLog::new()),
     }
 }
 
-fn get(url: &str) -> Ask {
-    Ask { method: Method::Get, target: Target::parse(url).unwrap(), headers: Vec::new(), body: None }
+fn get(url: &str) -> FetchRequest {
+    FetchRequest {
+        method: Method::Get,
+        target: FetchUrl::parse(url).unwrap(),
+        headers: Vec::new(),
+        body: None,
+    }
 }
 
-fn told(fetcher: &Fetcher) -> Vec<String> {
-    let line = |event: &Event| {
+fn logged(fetcher: &Fetcher) -> Vec<String> {
+    let line = |event: &EgressEvent| {
         let reason = event.reason.as_ref().map(|reason| format!(" {}", reason.code())).unwrap_or_default();
         format!("{} {}{reason}", event.attempted(), event.verdict())
     };
     fetcher.log.read().0.iter().map(line).collect()
 }
 
-// S13, P3: what a program may not ask of a host, a tool may not either
+// S13, P3: a tool cannot send a host what a program cannot
 #[tokio::test]
-async fn methods_and_paths_that_are_listed_for_a_host_hold_here_too() {
+async fn method_and_path_limits_of_a_host_apply_to_fetches() {
     let entry = |host: &str, methods: &[&str]| {
         let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        Terminated::new(&owned(&[host]), owned(methods), owned(&["/v1/*"]), None).unwrap()
+        TerminatedHosts::new(&owned(&[host]), owned(methods), owned(&["/v1/*"]), None).unwrap()
     };
     let mut fetcher = fetcher(&["good.example:*", "other.example:*", "127.0.0.1"]);
     fetcher.limits = Arc::new([entry("good.example", &["GET"])]);
-    let post = |url| Ask { method: Method::Post, body: Some(("text/plain".into(), Vec::new())), ..get(url) };
+    let post = |url| FetchRequest {
+        method: Method::Post,
+        body: Some(("text/plain".into(), Vec::new())),
+        ..get(url)
+    };
     for (ask, code) in [
         (get("https://good.example/v2/x"), "request_not_allowed"),
         (get("https://good.example:8443/admin"), "request_not_allowed"),
         (get("https://good.example/v1/..%2fadmin"), "not_understood"),
         (post("https://good.example/v1/x"), "request_not_allowed"),
         (get("http://good.example/v1/x"), "not_understood"),
-        // Its address is listed, so that the name may lead there.
+        // Its address is listed so that the name can resolve to it.
         (get("https://127.0.0.1/v2/x"), "address_not_allowed"),
     ] {
         let fault = fetcher.fetch(ask.clone(), BOUNDS).await.unwrap_err();
-        let FetchFault::Refused { reason, .. } = fault else { panic!("{}: {fault}", ask.target) };
+        let FetchError::Denied { reason, .. } = fault else { panic!("{}: {fault}", ask.target) };
         assert_eq!(reason.code(), code, "{}", ask.target);
     }
-    // Also behind a redirect, from a host of which everything may be asked.
+    // Also after a redirect from an unrestricted host.
     let port = server(|_| to("https://good.example/v2/x")).await;
     let fault = fetcher.fetch(get(&format!("http://other.example:{port}/")), BOUNDS).await.unwrap_err();
-    assert!(matches!(fault, FetchFault::Refused { reason: Reason::RequestNotAllowed(_), .. }), "{fault}");
-    // Whose address it is cannot be told where the host is not resolved.
+    assert!(
+        matches!(fault, FetchError::Denied { reason: NetworkReason::RequestNotAllowed(_), .. }),
+        "{fault}"
+    );
+    // Where the host does not resolve, whether the address is its own cannot be determined.
     fetcher.limits = Arc::new([entry("gone.example", &["GET"])]);
     let fault = fetcher.fetch(get(&format!("http://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
-    assert!(matches!(fault, FetchFault::Failed { .. }), "{fault}");
+    assert!(matches!(fault, FetchError::Failed { .. }), "{fault}");
 }
 
 // S13, P9
 #[tokio::test]
-async fn an_answer_comes_back_and_the_attempt_is_an_event() {
+async fn response_is_returned_and_the_attempt_is_logged() {
     let port = server(|_| ok("hello")).await;
     let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
     let reply = fetcher.fetch(get(&format!("http://good.example:{port}/x")), BOUNDS).await.unwrap();
     assert_eq!((reply.status, reply.body.as_slice(), reply.truncated), (200, &b"hello"[..], false));
-    assert_eq!(told(&fetcher), [format!("GET good.example:{port} allowed")]);
+    assert_eq!(logged(&fetcher), [format!("GET good.example:{port} allowed")]);
     let (events, _) = fetcher.log.read();
     assert_eq!(events[0].received, 5);
     assert_eq!(events[0].address, Some("127.0.0.1".parse().unwrap()));
@@ -140,7 +152,7 @@ async fn an_answer_comes_back_and_the_attempt_is_an_event() {
 
 // S13, P3: SSRF
 #[tokio::test]
-async fn what_is_not_to_be_reached_is_refused_before_anything_is_sent() {
+async fn destinations_outside_the_rules_are_denied_before_anything_is_sent() {
     for (rules, url, expected) in [
         (&["good.example"][..], "http://evil.example/", "GET evil.example:80 denied host_not_allowed"),
         (&["good.example"], "http://good.example:8080/", "GET good.example:8080 denied port_not_allowed"),
@@ -158,14 +170,14 @@ async fn what_is_not_to_be_reached_is_refused_before_anything_is_sent() {
     ] {
         let fetcher = fetcher(rules);
         let fault = fetcher.fetch(get(url), BOUNDS).await.unwrap_err();
-        assert!(matches!(fault, FetchFault::Refused { .. }), "{url}: {fault:?}");
-        assert_eq!(told(&fetcher), [expected], "{url}");
+        assert!(matches!(fault, FetchError::Denied { .. }), "{url}: {fault:?}");
+        assert_eq!(logged(&fetcher), [expected], "{url}");
     }
 }
 
-// S13, P3: every redirect is judged again
+// S13, P3: every redirect is checked again
 #[tokio::test]
-async fn a_redirect_leads_nowhere_that_the_rules_do_not() {
+async fn redirects_are_checked_against_the_rules() {
     for (location, expected) in [
         ("http://169.254.169.254/latest/meta-data/", "denied special_address"),
         ("http://metadata.example/", "denied"),
@@ -176,21 +188,21 @@ async fn a_redirect_leads_nowhere_that_the_rules_do_not() {
         let port = server(move |_| to(location)).await;
         let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
         let fault = fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.unwrap_err();
-        assert!(matches!(fault, FetchFault::Refused { .. }), "{location}: {fault:?}");
-        let told = told(&fetcher);
-        assert!(told.len() == 2 && told[1].contains(expected), "{location}: {told:?}");
+        assert!(matches!(fault, FetchError::Denied { .. }), "{location}: {fault:?}");
+        let logged = logged(&fetcher);
+        assert!(logged.len() == 2 && logged[1].contains(expected), "{location}: {logged:?}");
     }
     for location in ["file:///etc/passwd", "http://user:pass@good.example/", "gopher://good.example/"] {
         let port = server(move |_| to(location)).await;
         let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
         let fault = fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.unwrap_err();
-        assert!(matches!(fault, FetchFault::Failed { .. }), "{location}: {fault:?}");
+        assert!(matches!(fault, FetchError::Failed { .. }), "{location}: {fault:?}");
     }
 }
 
 // S13
 #[tokio::test]
-async fn redirects_end_and_neither_bodies_nor_headers_go_along() {
+async fn redirects_are_bounded_and_carry_no_body_or_header_to_another_host() {
     let port = server(|request| {
         assert!(!request.contains("x-key") || request.starts_with("GET /first"), "{request}");
         match request.split(' ').nth(1).unwrap() {
@@ -208,21 +220,21 @@ async fn redirects_end_and_neither_bodies_nor_headers_go_along() {
     let at = |path: &str| format!("http://good.example:{port}{path}");
     let fault = fetcher.fetch(get(&at("/loop")), BOUNDS).await.unwrap_err();
     assert!(fault.to_string().contains("more than 3 redirects"), "{fault}");
-    assert_eq!(told(&fetcher).len(), 4);
-    let ask = Ask { headers: vec![("x-key", b"secret".to_vec())], ..get(&at("/first")) };
+    assert_eq!(logged(&fetcher).len(), 4);
+    let ask = FetchRequest { headers: vec![("x-key", b"secret".to_vec())], ..get(&at("/first")) };
     let reply = fetcher.fetch(ask, BOUNDS).await.unwrap();
-    assert_eq!((reply.passed.len(), reply.url.path()), (1, "/end"));
+    assert_eq!((reply.redirected_from.len(), reply.url.path()), (1, "/end"));
     let body = Some(("text/plain".to_owned(), b"data".to_vec()));
-    let post = Ask { method: Method::Post, body: body.clone(), ..get(&at("/post")) };
+    let post = FetchRequest { method: Method::Post, body: body.clone(), ..get(&at("/post")) };
     let reply = fetcher.fetch(post, BOUNDS).await.unwrap();
     assert!(reply.body.starts_with(b"GET /end"), "{reply:?}");
-    let kept = Ask { method: Method::Post, body, ..get(&at("/kept")) };
+    let kept = FetchRequest { method: Method::Post, body, ..get(&at("/kept")) };
     assert_eq!(fetcher.fetch(kept, BOUNDS).await.unwrap().status, 307);
 }
 
 // S13
 #[tokio::test]
-async fn answers_are_bounded_in_bytes_and_time() {
+async fn responses_are_bounded_in_bytes_and_time() {
     let port = server(|request| match request.split(' ').nth(1).unwrap() {
         "/large" => ok(&"x".repeat(100_000)),
         "/head" => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: a/b\r\n\r\n".to_owned(),
@@ -231,29 +243,29 @@ async fn answers_are_bounded_in_bytes_and_time() {
     .await;
     let fetcher = fetcher(&["127.0.0.1"]);
     let at = |path: &str| format!("http://127.0.0.1:{port}{path}");
-    let bounds = Bounds { bytes: 1000, ..BOUNDS };
+    let bounds = FetchLimits { bytes: 1000, ..BOUNDS };
     let reply = fetcher.fetch(get(&at("/large")), bounds).await.unwrap();
     assert_eq!((reply.body.len(), reply.truncated), (1000, true));
-    let head = Ask { method: Method::Head, ..get(&at("/head")) };
+    let head = FetchRequest { method: Method::Head, ..get(&at("/head")) };
     assert_eq!(fetcher.fetch(head, BOUNDS).await.unwrap().content_type.as_deref(), Some("a/b"));
-    // Promises more than it sends, then ends.
+    // Announces more than it sends, then closes.
     assert!(fetcher.fetch(get(&at("/short")), BOUNDS).await.is_err());
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
-    let bounds = Bounds { time: Duration::from_millis(50), ..BOUNDS };
-    assert_eq!(fetcher.fetch(get(&url), bounds).await, Err(FetchFault::Late(bounds.time)));
-    assert!(told(&fetcher).last().unwrap().ends_with("failed unreachable"), "{:?}", told(&fetcher));
+    let bounds = FetchLimits { time: Duration::from_millis(50), ..BOUNDS };
+    assert_eq!(fetcher.fetch(get(&url), bounds).await, Err(FetchError::TimedOut(bounds.time)));
+    assert!(logged(&fetcher).last().unwrap().ends_with("failed unreachable"), "{:?}", logged(&fetcher));
 }
 
-// S13: nobody asks for it, some servers insist
+// S13: some servers compress although `identity` is requested
 #[tokio::test]
-async fn packed_answers_are_unpacked_within_the_same_bound() {
+async fn compressed_responses_are_decompressed_within_the_same_limit() {
     fn gzip(plain: &[u8]) -> Vec<u8> {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         io::Write::write_all(&mut packed, plain).unwrap();
         packed.finish().unwrap()
     }
-    // A megabyte of one letter.
+    // 1 MiB of `x`.
     const BROTLI: &[u8] = &[91, 255, 255, 143, 95, 2, 47, 30, 11, 4, 114, 239, 31, 0];
     let port = server(|request| {
         let (coding, body) = match request.split(' ').nth(1).unwrap() {
@@ -274,12 +286,12 @@ async fn packed_answers_are_unpacked_within_the_same_bound() {
     .await;
     let fetcher = fetcher(&["127.0.0.1"]);
     let at = |path: &str| get(&format!("http://127.0.0.1:{port}{path}"));
-    let bounds = |bytes| Bounds { bytes, ..BOUNDS };
+    let bounds = |bytes| FetchLimits { bytes, ..BOUNDS };
     for (path, bytes, expected, truncated) in [
         ("/gzip", 100, &b"hello"[..], false),
         ("/twice", 100, b"hello again", false),
         ("/bomb", 100_000, &[b'x'; 100_000], true),
-        // Cut before it is unpacked: what can be had.
+        // Cut before it is decompressed: the part that can be decoded.
         ("/bomb", 1000, &[], true),
         ("/br", 1 << 20, &[b'x'; 1 << 20], false),
         ("/br", 50, &[b'x'; 50], true),
@@ -298,18 +310,18 @@ async fn packed_answers_are_unpacked_within_the_same_bound() {
     }
 }
 
-// S3: a fence of names narrows further
+// S3: the name fence of a call narrows the rules
 #[tokio::test]
-async fn a_name_outside_the_fence_is_refused() {
+async fn name_outside_the_fence_is_denied() {
     let port = server(|_| ok("hello")).await;
     let mut fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
     fetcher.hosts = NameFence::of(&NamePolicy::Only(vec!["other.example".to_owned()]));
     assert!(fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.is_err());
 }
 
-// S13: certificates are checked, by name
+// S13: certificates are verified, including the name
 #[tokio::test]
-async fn tls_is_verified_against_the_trusted_certificates() {
+async fn tls_server_is_verified_against_the_trusted_certificates() {
     let made = vambrace_selfsigned::for_names(&["good.example"]);
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(made.config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -327,10 +339,10 @@ async fn tls_is_verified_against_the_trusted_certificates() {
     let mut fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
     let url = format!("https://good.example:{port}/");
     let fault = fetcher.fetch(get(&url), BOUNDS).await.unwrap_err();
-    assert!(matches!(fault, FetchFault::Failed { .. }), "{fault:?}");
-    fetcher.trust = Arc::new(Trust::with(made.pem.as_bytes()).unwrap());
+    assert!(matches!(fault, FetchError::Failed { .. }), "{fault:?}");
+    fetcher.trust = Arc::new(TrustedRoots::with_pem(made.pem.as_bytes()).unwrap());
     assert_eq!(fetcher.fetch(get(&url), BOUNDS).await.unwrap().body, b"private");
     let fault = fetcher.fetch(get(&format!("https://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
     assert!(fault.to_string().contains("TLS"), "{fault}");
-    assert!(Trust::with(b"nonsense").is_err());
+    assert!(TrustedRoots::with_pem(b"nonsense").is_err());
 }

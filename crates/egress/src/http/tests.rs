@@ -1,4 +1,4 @@
-//! Requests as attackers write them.
+//! Requests as attackers write them: fronting, smuggling, malformed heads and bodies.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,14 +7,14 @@ fn name(text: &str) -> Destination {
     Destination::Name(HostName::parse(text).unwrap())
 }
 
-fn judge(text: &str) -> Result<Option<Head>, Reason> {
-    head(text.as_bytes(), Some(&name("good.com")), To::Server)
+fn judge(text: &str) -> Result<Option<RequestHead>, NetworkReason> {
+    parse_head(text.as_bytes(), Some(&name("good.com")), Recipient::Server)
 }
 
 #[track_caller]
-fn passes(text: &str, body: Body) {
+fn passes(text: &str, body: RequestFraming) {
     let head = judge(text).unwrap().unwrap();
-    assert_eq!((head.length, head.body), (text.len(), body), "{text}");
+    assert_eq!((head.length, head.framing), (text.len(), body), "{text}");
 }
 
 #[track_caller]
@@ -24,21 +24,24 @@ fn refused(text: &str, code: &str) {
 
 // P3
 #[test]
-fn requests_for_the_host_pass() {
-    passes("GET / HTTP/1.1\r\nHost: good.com\r\n\r\n", Body::Length(0));
-    passes("GET / HTTP/1.1\r\nHOST: GOOD.com.:80\r\n\r\n", Body::Length(0));
-    passes("GET http://good.com/x HTTP/1.1\r\nHost: good.com\r\n\r\n", Body::Length(0));
-    passes("GET / HTTP/1.0\r\n\r\n", Body::Length(0));
-    passes("OPTIONS * HTTP/1.1\r\nHost: good.com\r\n\r\n", Body::Length(0));
-    passes("GET /?next=http://evil.com/ HTTP/1.1\r\nHost: good.com\r\n\r\n", Body::Length(0));
-    passes("POST / HTTP/1.1\r\nHost: good.com\r\nContent-Length: 12\r\n\r\n", Body::Length(12));
-    passes("POST / HTTP/1.1\r\nHost: good.com\r\nTransfer-Encoding: Chunked\r\n\r\n", Body::Chunked);
+fn requests_for_the_allowed_host_pass() {
+    passes("GET / HTTP/1.1\r\nHost: good.com\r\n\r\n", RequestFraming::Length(0));
+    passes("GET / HTTP/1.1\r\nHOST: GOOD.com.:80\r\n\r\n", RequestFraming::Length(0));
+    passes("GET http://good.com/x HTTP/1.1\r\nHost: good.com\r\n\r\n", RequestFraming::Length(0));
+    passes("GET / HTTP/1.0\r\n\r\n", RequestFraming::Length(0));
+    passes("OPTIONS * HTTP/1.1\r\nHost: good.com\r\n\r\n", RequestFraming::Length(0));
+    passes("GET /?next=http://evil.com/ HTTP/1.1\r\nHost: good.com\r\n\r\n", RequestFraming::Length(0));
+    passes("POST / HTTP/1.1\r\nHost: good.com\r\nContent-Length: 12\r\n\r\n", RequestFraming::Length(12));
+    passes(
+        "POST / HTTP/1.1\r\nHost: good.com\r\nTransfer-Encoding: Chunked\r\n\r\n",
+        RequestFraming::Chunked,
+    );
     assert_eq!(judge("GET / HTTP/1.1\r\nHost: good.com\r\n"), Ok(None));
 }
 
 // P3: fronting
 #[test]
-fn requests_for_another_host_are_refused() {
+fn requests_for_another_host_are_denied() {
     refused("GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n", "name_mismatch");
     refused("GET / HTTP/1.1\r\nHost: sub.good.com\r\n\r\n", "name_mismatch");
     refused("GET http://evil.com/ HTTP/1.1\r\nHost: good.com\r\n\r\n", "name_mismatch");
@@ -59,7 +62,7 @@ fn requests_for_another_host_are_refused() {
 }
 
 #[test]
-fn what_two_servers_read_differently_is_refused() {
+fn requests_that_servers_parse_differently_are_denied() {
     let with = |headers: &str| format!("POST / HTTP/1.1\r\nHost: good.com\r\n{headers}\r\n");
     for headers in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
@@ -89,13 +92,13 @@ fn what_two_servers_read_differently_is_refused() {
     refused("GET / HTTP/1.1\nHost: good.com\r\n\r\n", "not_understood");
     refused("GET / HTTP/1.1\r\nHost: good.com\r\n\n", "not_understood");
     refused("POST / HTTP/1.0\r\nHost: good.com\r\nTransfer-Encoding: chunked\r\n\r\n", "not_understood");
-    refused(&format!("GET / HTTP/1.1\r\nX: {}\r\n", "a".repeat(MOST_HEAD)), "not_understood");
-    assert!(judge(&with("Upgrade: websocket\r\n")).unwrap().unwrap().upgrade);
+    refused(&format!("GET / HTTP/1.1\r\nX: {}\r\n", "a".repeat(MAX_HEAD_BYTES)), "not_understood");
+    assert!(judge(&with("Upgrade: websocket\r\n")).unwrap().unwrap().has_upgrade);
 }
 
 #[test]
-fn a_proxy_request_names_its_server() {
-    let read = |text: &str| head(text.as_bytes(), None, To::Proxy);
+fn proxy_request_is_parsed_and_rewritten_for_the_server() {
+    let read = |text: &str| parse_head(text.as_bytes(), None, Recipient::Proxy);
     let target = |text: &str| read(text).unwrap().unwrap().target.unwrap();
     let there = target("GET http://good.com:8080/x HTTP/1.1\r\nHost: good.com:8080\r\n\r\n");
     assert_eq!(there, Authority { host: name("good.com"), port: Some(8080) });
@@ -118,22 +121,22 @@ fn a_proxy_request_names_its_server() {
     }
     let written = |more: &str| {
         let text = format!("GET http://good.com/a?b HTTP/1.1\r\nHost: good.com\r\nA: b\r\n{more}\r\n");
-        String::from_utf8(for_server(text.as_bytes()).unwrap()).unwrap()
+        String::from_utf8(rewrite_for_server(text.as_bytes()).unwrap()).unwrap()
     };
     let expected = "GET /a?b HTTP/1.1\r\nHost: good.com\r\nA: b\r\nConnection: close\r\n\r\n";
     assert_eq!(written("Proxy-Authorization: x\r\nConnection: keep-alive\r\nKeep-Alive: 5\r\n"), expected);
     let more = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
     assert!(written(more).ends_with(&format!("A: b\r\n{more}\r\n")));
     let text = b"GET http://good.com?b HTTP/1.1\r\nHost: good.com\r\n\r\n";
-    assert!(for_server(text).unwrap().starts_with(b"GET /?b HTTP/1.1\r\n"));
+    assert!(rewrite_for_server(text).unwrap().starts_with(b"GET /?b HTTP/1.1\r\n"));
 }
 
 #[test]
-fn chunks_are_followed_to_their_end_however_they_are_cut() {
+fn chunked_body_is_decoded_however_it_is_split() {
     let body = b"4;ext=1\r\nWiki\r\n5\r\npedia\r\n0\r\nTrailer: x\r\n\r\nGET / HTTP/1.1\r\n";
     let end = body.len() - b"GET / HTTP/1.1\r\n".len();
     for piece in 1..body.len() {
-        let mut chunks = Chunks::default();
+        let mut chunks = ChunkedDecoder::default();
         let mut at = 0;
         for part in body.chunks(piece) {
             if chunks.done() {
@@ -155,28 +158,28 @@ fn chunks_are_followed_to_their_end_however_they_are_cut() {
         b"ffffffffffffffff\r\n",
         b"zz\r\n",
     ] {
-        assert!(Chunks::default().take(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        assert!(ChunkedDecoder::default().take(bad).is_err(), "{}", String::from_utf8_lossy(bad));
     }
-    assert!(Chunks::default().take(&[b'1'; 5000]).is_err());
-    // Another request in place of trailers.
+    assert!(ChunkedDecoder::default().take(&[b'1'; 5000]).is_err());
+    // Another request in the place of trailers.
     for trailer in ["GET /admin HTTP/1.1", "GET http://evil.com/ HTTP/1.1", " folded: x", ": x", "x", "a : b"]
     {
         let body = format!("0\r\n{trailer}\r\nHost: evil.com\r\n\r\n");
-        assert!(Chunks::default().take(body.as_bytes()).is_err(), "{trailer}");
+        assert!(ChunkedDecoder::default().take(body.as_bytes()).is_err(), "{trailer}");
     }
 }
 
 proptest! {
     #[test]
-    fn any_head_is_judged_without_harm(text in "(GET|POST|CONNECT) [ -~]{0,30} HTTP/1.[01]\r\n([A-Za-z-]{1,10}:[ -~]{0,20}\r\n){0,5}\r\n") {
-        let _ = head(text.as_bytes(), Some(&name("good.com")), To::Server);
-        let _ = head(text.as_bytes(), None, To::Proxy);
+    fn arbitrary_heads_never_panic(text in "(GET|POST|CONNECT) [ -~]{0,30} HTTP/1.[01]\r\n([A-Za-z-]{1,10}:[ -~]{0,20}\r\n){0,5}\r\n") {
+        let _ = parse_head(text.as_bytes(), Some(&name("good.com")), Recipient::Server);
+        let _ = parse_head(text.as_bytes(), None, Recipient::Proxy);
     }
 
     #[test]
-    fn a_host_that_passes_is_the_expected_one(host in "[a-zA-Z.:@%/0-9\\[\\] -]{0,20}") {
+    fn host_that_passes_is_the_expected_one(host in "[a-zA-Z.:@%/0-9\\[\\] -]{0,20}") {
         let text = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        if let Ok(Some(_)) = head(text.as_bytes(), Some(&name("a.b")), To::Server) {
+        if let Ok(Some(_)) = parse_head(text.as_bytes(), Some(&name("a.b")), Recipient::Server) {
             let bare = host.trim().to_ascii_lowercase();
             let bare = bare.split(':').next().unwrap().trim_end_matches('.');
             prop_assert_eq!(bare, "a.b");
@@ -184,8 +187,8 @@ proptest! {
     }
 
     #[test]
-    fn chunks_take_no_more_than_they_are_given(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(taken) = Chunks::default().take(&bytes) {
+    fn chunked_decoder_consumes_no_more_than_it_is_given(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(taken) = ChunkedDecoder::default().take(&bytes) {
             prop_assert!(taken <= bytes.len());
         }
     }

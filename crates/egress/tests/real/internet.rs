@@ -1,5 +1,5 @@
-//! The servers of the test's internet, on every address that it has: HTTP, HTTPS, an SSH banner, Postgres' refusal of
-//! TLS, and a name server that rebinds and has aliases. Each writes down what it saw, before it answers.
+//! The servers of the test internet, on all its addresses: HTTP, HTTPS, an SSH banner, PostgreSQL that rejects TLS, and a
+//! name server with rebinding and aliases. Each logs what it receives before it answers.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -24,7 +24,7 @@ pub(crate) fn main(folder: &str) -> ExitCode {
         (5432, postgres),
     ] {
         let listener = TcpListener::bind(("::", port)).unwrap();
-        // A thousand callers at once are not kept waiting.
+        // A backlog for 1,000 connections at once.
         rustix::net::listen(&listener, 4096).unwrap();
         let (folder, tls) = (folder.clone(), Arc::clone(&tls));
         thread::spawn(move || {
@@ -39,7 +39,7 @@ pub(crate) fn main(folder: &str) -> ExitCode {
         });
     }
     let socket = UdpSocket::bind("0.0.0.0:53").unwrap();
-    // Whoever made this world waits for it.
+    // The setup script waits for this.
     std::fs::write("/proc/self/fd/3", "listening\n").unwrap();
     names(&folder, &socket);
     ExitCode::SUCCESS
@@ -52,12 +52,12 @@ pub(crate) fn note(folder: &Path, name: &str, line: &str) {
 
 fn tls(folder: &Path) -> Arc<ServerConfig> {
     let made = vambrace_selfsigned::for_names(&["good.example", "www.good.example", "evil.example"]);
-    // Whoever is to believe it finds it there.
+    // Tests that trust this certificate read it from here.
     std::fs::write(folder.join("certificate"), &made.der).unwrap();
     Arc::new(made.config)
 }
 
-/// Answers each request of a connection with the host that it names.
+/// Answers each request of a connection with its Host header.
 fn http(stream: TcpStream, _: &Arc<ServerConfig>) {
     answer(stream);
 }
@@ -119,7 +119,7 @@ fn answer(mut stream: impl std::io::Read + std::io::Write) {
     }
 }
 
-/// Writes down with which words somebody came.
+/// Logs the Authorization header of a request.
 fn note_of(head: &str, authorization: Option<&str>) {
     let Some(folder) = std::env::args().nth(2) else { return };
     let path = head.split(' ').nth(1).unwrap_or_default();
@@ -131,7 +131,7 @@ fn note_of(head: &str, authorization: Option<&str>) {
     }
 }
 
-/// The server speaks first.
+/// The server sends first.
 fn ssh(mut stream: TcpStream, _: &Arc<ServerConfig>) {
     let _ = stream.write_all(b"SSH-2.0-test\r\n");
     let mut more = [0; 1000];
@@ -139,7 +139,7 @@ fn ssh(mut stream: TcpStream, _: &Arc<ServerConfig>) {
     let _ = stream.write_all(&more[..read]);
 }
 
-/// The client speaks first, in binary: "may I use TLS", "no".
+/// The client sends first, in binary: SSLRequest, which the server rejects.
 fn postgres(mut stream: TcpStream, _: &Arc<ServerConfig>) {
     let mut asked = [0; 8];
     if stream.read_exact(&mut asked).is_ok() && asked[4..] == [4, 210, 22, 47] {
@@ -150,7 +150,7 @@ fn postgres(mut stream: TcpStream, _: &Arc<ServerConfig>) {
     }
 }
 
-/// What the name server says.
+/// The addresses of a name.
 fn zone(name: &str, rebinds: &AtomicUsize) -> Vec<IpAddr> {
     let list: &[&str] = match name {
         "good.example" | "www.good.example" | "a.b.c.good.example" | "xn--bcher-kva.example" => {
@@ -168,7 +168,7 @@ fn zone(name: &str, rebinds: &AtomicUsize) -> Vec<IpAddr> {
         "machine.example" => &["203.0.113.1", "2606:4700:ffff::1"],
         "mixed.example" => &["10.9.8.7", "93.184.216.34"],
         "silent.example" => &[],
-        // Outside the first time, inside from then on.
+        // A public address the first time, loopback from then on.
         "rebind.example" if rebinds.fetch_add(1, Ordering::Relaxed) == 0 => &["93.184.216.34"],
         "rebind.example" => &["127.0.0.1"],
         _ => &[],
@@ -193,7 +193,7 @@ fn names(folder: &Path, socket: &UdpSocket) {
         if !(six && name == "rebind.example") {
             note(folder, "names", &name);
         }
-        // A name that changes its mind has no second family to do so in.
+        // The rebinding name has no IPv6 addresses, so that each lookup counts once.
         let all = if six && name == "rebind.example" { Vec::new() } else { zone(&name, &rebinds) };
         let answers: Vec<Vec<u8>> = all
             .into_iter()
@@ -211,10 +211,10 @@ fn names(folder: &Path, socket: &UdpSocket) {
         let count = answers.len() + usize::from(alias.is_some());
         let mut reply = query[..end].to_vec();
         reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, count as u8, 0, 0, 0, 0]);
-        // Whose address it is: the name that was asked for, or the one that it stands for.
+        // Offset of the owner name of the addresses: the question's name, or the name that the alias points to.
         let mut whose = 12;
         if let Some(label) = alias {
-            // `example` stands behind the first label of the question.
+            // `example` follows the first label of the question.
             let above = 12 + 1 + query[12];
             reply.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 0, 0, label.len() as u8 + 2]);
             whose = reply.len() as u8;

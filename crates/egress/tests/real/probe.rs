@@ -1,4 +1,4 @@
-//! What runs inside: a program that knows of no proxy, no resolver library and no manners. It says what it got.
+//! The probe that runs in the sandbox: a client without proxy support or resolver library. It prints what it received.
 
 use std::io::{Read as _, Write as _};
 use std::net::{
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One thing, `then` the next.
+/// Runs one action after the other, separated by `then`.
 pub(crate) fn main(words: &[&str]) -> ExitCode {
     for words in words.split(|word| *word == "then") {
         match done(words) {
@@ -29,7 +29,7 @@ fn done(words: &[&str]) -> std::io::Result<String> {
         }
         ["tcp", host, port, text] => tcp(host, port.parse().unwrap(), &unescaped(text)),
         ["ask", host, port, text] => ask(host, port.parse().unwrap(), &unescaped(text)),
-        // By the system's own library.
+        // Resolved by the system's library.
         ["library", host, port, text] => format!("{host}:{port}")
             .to_socket_addrs()
             .and_then(|mut found| found.next().ok_or_else(|| std::io::Error::other("no such name")))
@@ -38,7 +38,7 @@ fn done(words: &[&str]) -> std::io::Result<String> {
         ["slow", host, port, count] => slow(host, port.parse().unwrap(), count.parse().unwrap()),
         ["proxy", text] => tcp("127.0.0.1", 3128, &unescaped(text)),
         ["socks", host, port, text] => socks(&unescaped(host), port.parse().unwrap(), &unescaped(text)),
-        // By the address that DNS gives for it.
+        // By the address that DNS returns.
         ["socks-by-address", host, port, text] => address(host)
             .and_then(|there| socks(there.to_string().as_bytes(), port.parse().unwrap(), &unescaped(text))),
         ["connect-by-address", host, port, text] => address(host).and_then(|there| {
@@ -54,7 +54,7 @@ fn done(words: &[&str]) -> std::io::Result<String> {
             tls_after(&unescaped(before), host, port.parse().unwrap(), name.as_bytes())
         }
         ["tls-nameless", host] => tcp(host, 443, &hello(None, false)),
-        // An encrypted greeting inside, which nobody outside can read.
+        // With an encrypted ClientHello inside.
         ["tls-encrypted", host, name] => tcp(host, 443, &hello(Some(name.as_bytes()), true)),
         ["relayed", host, port, text] => relayed(host, port.parse().unwrap(), &unescaped(text)),
         ["own"] => own(),
@@ -63,7 +63,7 @@ fn done(words: &[&str]) -> std::io::Result<String> {
     }
 }
 
-/// With `\r`, `\n`, `\0` and `\xNN`.
+/// Decodes `\r`, `\n`, `\0` and `\xNN`.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut letters = text.bytes();
     let mut bytes = Vec::new();
@@ -85,7 +85,7 @@ fn unescaped(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// An address as it is, a name by a question of our own.
+/// Parses an address; resolves a name with a DNS query of our own.
 fn address(host: &str) -> std::io::Result<IpAddr> {
     if let Ok(address) = host.parse() {
         return Ok(address);
@@ -113,7 +113,7 @@ fn tcp(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
     heard(&mut stream)
 }
 
-/// Says all it has to say, and hears all that comes.
+/// Sends everything, shuts down, and reads to EOF.
 fn ask(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
     let mut stream = connect(host, port)?;
     stream.write_all(text)?;
@@ -123,13 +123,13 @@ fn ask(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
     Ok(all.replace("\r\n", "|").replace('\n', "|"))
 }
 
-/// Everything until nothing more comes for a moment.
+/// Reads until nothing arrives for 300 ms.
 fn heard(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut all = Vec::new();
     let mut more = [0; 4096];
     loop {
         match stream.read(&mut more) {
-            Ok(0) if all.is_empty() => return Err(std::io::Error::other("closed without a word")),
+            Ok(0) if all.is_empty() => return Err(std::io::Error::other("closed without data")),
             Ok(0) => break,
             Ok(read) => all.extend_from_slice(&more[..read]),
             Err(_) if !all.is_empty() => break,
@@ -162,7 +162,7 @@ fn many(host: &str, port: u16, count: usize) -> std::io::Result<String> {
     Ok(format!("{served} served, {} not, {failed} refused", open.len() - served))
 }
 
-/// Connections that begin a request and say no more, and one that means it.
+/// Opens connections that never finish their request, and one that does.
 fn slow(host: &str, port: u16, count: usize) -> std::io::Result<String> {
     let there = SocketAddr::new(address(host)?, port);
     let mut open = Vec::new();
@@ -195,13 +195,13 @@ fn udp(host: &str, port: u16) -> std::io::Result<String> {
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.send(b"hello")?;
     let mut more = [0; 100];
-    // The refusal comes back as the answer.
+    // The ICMP error arrives as the result of this call.
     let read = socket.recv(&mut more)?;
     Ok(String::from_utf8_lossy(&more[..read]).into_owned())
 }
 
-/// Without connecting, so the program hears nothing; a socket beside it that does tells that the kernel has come so far
-/// (each processor by itself, so more than once).
+/// Sends without connecting, so the program gets no error. A connected socket beside it shows that the kernel has processed
+/// the datagram (per CPU, so it repeats).
 fn udp_to(host: &str, port: u16) -> std::io::Result<String> {
     let there = SocketAddr::new(address(host)?, port);
     let any = if there.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -233,7 +233,7 @@ fn dns(server: &str, name: &[u8], stream: bool) -> std::io::Result<Option<IpAddr
     if stream {
         let mut stream = TcpStream::connect((server, 53))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // In two pieces.
+        // Length and message in two writes.
         stream.write_all(&(query.len() as u16).to_be_bytes())?;
         stream.write_all(&query)?;
         let mut length = [0; 2];
@@ -242,7 +242,7 @@ fn dns(server: &str, name: &[u8], stream: bool) -> std::io::Result<Option<IpAddr
         stream.read_exact(&mut answer)?;
     } else {
         let socket = UdpSocket::bind(if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
-        // Connected: an answer from another address than the one that was asked would not arrive.
+        // Connected: a response from another address than the server's would not arrive.
         socket.connect((server, 53))?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.send(&query)?;
@@ -261,7 +261,7 @@ fn dns(server: &str, name: &[u8], stream: bool) -> std::io::Result<Option<IpAddr
     }))
 }
 
-/// Many ports of one host.
+/// Connects to many ports of one host.
 fn ports(host: &str, count: u16) -> std::io::Result<String> {
     let there = address(host)?;
     let refused = |port: &u16| {
@@ -272,7 +272,7 @@ fn ports(host: &str, count: u16) -> std::io::Result<String> {
     Ok(format!("{refused} refused"))
 }
 
-/// A server of our own, inside.
+/// Connects to a server of its own in the sandbox.
 fn own() -> std::io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:8080")?;
     let serving = std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"myself"));
@@ -282,7 +282,7 @@ fn own() -> std::io::Result<String> {
     Ok(text)
 }
 
-/// TLS behind a question that the server answers with one letter.
+/// TLS after a preamble that the server answers with one byte.
 fn tls_after(before: &[u8], host: &str, port: u16, name: &[u8]) -> std::io::Result<String> {
     let mut stream = connect(host, port)?;
     stream.write_all(before)?;
@@ -291,7 +291,7 @@ fn tls_after(before: &[u8], host: &str, port: u16, name: &[u8]) -> std::io::Resu
     heard(&mut stream)
 }
 
-/// Through a relay of our own, inside.
+/// Connects through a relay of its own in the sandbox.
 fn relayed(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:9000")?;
     std::thread::scope(|scope| {
@@ -309,7 +309,7 @@ fn relayed(host: &str, port: u16, text: &[u8]) -> std::io::Result<String> {
     })
 }
 
-/// A greeting of TLS with this name, by hand; `encrypted` with one more that is not to be read (ECH).
+/// A ClientHello with this SNI; `encrypted` adds an Encrypted ClientHello extension (ECH).
 fn hello(name: Option<&[u8]>, encrypted: bool) -> Vec<u8> {
     let vector =
         |width: usize, content: &[u8]| [&(content.len() as u32).to_be_bytes()[4 - width..], content].concat();

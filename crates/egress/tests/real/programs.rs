@@ -1,55 +1,55 @@
-//! Programs as people use them, none of which is told of a proxy.
+//! Common programs (curl, git, Python, Node, a static binary), none of them configured to use a proxy.
 
 use std::path::Path;
 
 use libtest_mimic::{Failed, Trial};
 
-use vambrace_sandbox::{Network, SandboxFault, Spec, Tier};
+use vambrace_sandbox::{NetworkMode, SandboxError, Spec, Tier};
 
-use super::kit::{Ran, line, setting, stage};
+use super::harness::{ProbeRun, harness, line, setting};
 
-/// Those that the suite uses where the system has them; `real table` says which are not here.
+/// Programs that the suite uses if they are installed; `real table` prints which are missing.
 pub(crate) const PROGRAMS: &[&str] = &["curl", "git", "python3", "node", "cc"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        Trial::test("programs::curl_gets_what_is_allowed_and_nothing_else", curl)
+        Trial::test("programs::curl_reaches_allowed_hosts_only", curl).with_ignored_flag(!is_here("curl")),
+        Trial::test("programs::redirect_to_a_denied_host_is_denied", redirect)
             .with_ignored_flag(!is_here("curl")),
-        Trial::test("programs::a_redirect_is_a_new_connection", redirect).with_ignored_flag(!is_here("curl")),
-        Trial::test("programs::a_static_program_is_judged_like_any_other", without_libraries)
+        Trial::test("programs::static_program_is_checked_like_any_other", without_libraries)
             .with_ignored_flag(!is_here("cc")),
-        Trial::test("programs::sockets_of_other_kinds_do_not_exist", families),
-        Trial::test("programs::a_tier_without_a_network_of_its_own_refuses_to_gate_one", weaker),
-        Trial::test("programs::a_port_that_is_taken_at_one_address_is_free_at_the_others", taken),
-        Trial::test("programs::what_was_sent_before_the_end_arrives", last_words),
-        Trial::test("programs::a_cell_made_in_advance_serves_every_kind_of_network", kinds),
+        Trial::test("programs::other_socket_families_are_denied", families),
+        Trial::test("programs::gated_network_fails_in_a_tier_without_network_namespaces", weaker),
+        Trial::test("programs::port_in_use_at_one_address_can_be_opened_at_others", taken),
+        Trial::test("programs::bytes_sent_before_exit_arrive", last_words),
+        Trial::test("programs::warm_cell_serves_every_kind_of_network", kinds),
     ];
     for program in ["git", "python3", "node"] {
         let trial =
-            Trial::test(format!("programs::{program}_is_judged_like_any_other"), move || other(program));
+            Trial::test(format!("programs::{program}_is_checked_like_any_other"), move || other(program));
         trials.push(trial.with_ignored_flag(!is_here(program)));
     }
     trials
 }
 
-/// Whether the system has a program. What only a person's own folders have is not seen inside.
+/// Whether a program is installed system-wide. Programs in a home directory are not visible in the sandbox.
 pub(crate) fn is_here(program: &str) -> bool {
     ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|folder| Path::new(folder).join(program).exists())
 }
 
-fn shell(rules: &[&str], script: &str) -> Ran {
-    stage().run(setting(rules), "/bin/sh", &["-c", script])
+fn shell(rules: &[&str], script: &str) -> ProbeRun {
+    harness().run(setting(rules), "/bin/sh", &["-c", script])
 }
 
 #[track_caller]
-fn expect(ran: &Ran, said: &str, events: &[&str]) -> Result<(), Failed> {
+fn expect(ran: &ProbeRun, said: &str, events: &[&str]) -> Result<(), Failed> {
     let lines: Vec<String> = ran.events.iter().map(line).collect();
     let missing: Vec<&&str> =
         events.iter().filter(|event| !lines.iter().any(|line| line == **event)).collect();
     if ran.out.contains(said) && missing.is_empty() {
         Ok(())
     } else {
-        Err(format!("`{said}` {missing:?}: {}", ran.told()).into())
+        Err(format!("`{said}` {missing:?}: {}", ran.report()).into())
     }
 }
 
@@ -70,7 +70,7 @@ fn curl() -> Result<(), Failed> {
         "Could not resolve host",
         &["dns evil.example denied host_not_allowed", "connect 93.184.216.35 80 denied address_not_allowed"],
     )?;
-    // The name for the server and the name for the gate are two.
+    // The SNI differs from the name that the gate resolved.
     let script = "curl -sSk -m 10 --connect-to evil.example:443:good.example:443 https://evil.example/ 2>&1";
     expect(&shell(&["good.example"], script), "", &["connect good.example 443 denied name_mismatch"])?;
     let script = "curl -sSk -x socks5h://127.0.0.1:3128 https://good.example/ && curl -sSk -x http://127.0.0.1:3128 https://good.example/";
@@ -105,10 +105,10 @@ fn other(program: &str) -> Result<(), Failed> {
     expect(&ran, served, &["connect good.example 80 allowed"])?;
     let ran = shell(&["good.example"], &get("http://evil.example/"));
     expect(&ran, "", &["dns evil.example denied host_not_allowed"])?;
-    if ran.reached.is_empty() && ran.asked.is_empty() { Ok(()) } else { Err(ran.told().into()) }
+    if ran.reached.is_empty() && ran.asked.is_empty() { Ok(()) } else { Err(ran.report().into()) }
 }
 
-// P3: no loader, no library, no proxy variable that it would heed
+// P3: no loader, no library, and proxy variables are ignored
 fn without_libraries() -> Result<(), Failed> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().canonicalize().unwrap().join("static");
@@ -116,13 +116,13 @@ fn without_libraries() -> Result<(), Failed> {
     let made =
         std::process::Command::new("cc").args(["-static", "-o"]).arg(&program).arg(source).output().unwrap();
     if !made.status.success() {
-        return Err(format!("`cc -static` needs the C library's own package: {made:?}").into());
+        return Err(format!("`cc -static` needs the static C library (libc6-dev): {made:?}").into());
     }
     if is_dynamic(&std::fs::read(&program).unwrap()) {
-        return Err("the program wants a loader".into());
+        return Err("the program is not static".into());
     }
     let run = |host: &str| {
-        stage().run_with(setting(&["good.example"]), program.to_str().unwrap(), &[host, "80"], |spec| {
+        harness().run_with(setting(&["good.example"]), program.to_str().unwrap(), &[host, "80"], |spec| {
             spec.read = vec![program.clone()];
             let dead = |name: &str| (name.into(), "http://127.0.0.1:9".into());
             spec.environment = ["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(dead).to_vec();
@@ -137,13 +137,13 @@ fn without_libraries() -> Result<(), Failed> {
         let ran = run(host);
         expect(&ran, said, &[event])?;
         if !ran.reached.is_empty() || !ran.asked.is_empty() {
-            return Err(ran.told().into());
+            return Err(ran.report().into());
         }
     }
     Ok(())
 }
 
-/// Whether a program for 64 bits names a loader (`PT_INTERP`).
+/// Whether a 64-bit ELF file names a loader (`PT_INTERP`).
 fn is_dynamic(program: &[u8]) -> bool {
     let number = |at: usize, width: usize| {
         program[at..at + width].iter().rev().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte))
@@ -168,44 +168,44 @@ try:
 except OSError as error:
     print("no" if error.errno == errno.EOPNOTSUPP else error)
 "#;
-    let ran = stage().run(setting(&["allow"]), "/usr/bin/python3", &["-c", SCRIPT]);
+    let ran = harness().run(setting(&["allow"]), "/usr/bin/python3", &["-c", SCRIPT]);
     let expected = ["no"; 12].join("\n");
     let told = ran.outcome.denials.iter().any(|denial| denial.path.to_string_lossy().starts_with("socket ("));
-    if ran.out == expected && ran.reached.is_empty() && told { Ok(()) } else { Err(ran.told().into()) }
+    if ran.out == expected && ran.reached.is_empty() && told { Ok(()) } else { Err(ran.report().into()) }
 }
 
-// Never silently weaker.
+// A weaker tier is never used silently.
 fn weaker() -> Result<(), Failed> {
-    let mut spec = Spec::new("/bin/true", stage().project());
-    spec.network = Network::Gated;
-    let refused = |spec: &Spec, wanted: fn(&SandboxFault) -> bool| match stage().try_run(spec) {
+    let mut spec = Spec::new("/bin/true", harness().project());
+    spec.network = NetworkMode::Gated;
+    let refused = |spec: &Spec, wanted: fn(&SandboxError) -> bool| match harness().try_run(spec) {
         Err(fault) if wanted(&fault) => Ok(()),
         other => Err(Failed::from(format!("{other:?}"))),
     };
-    refused(&spec, |fault| matches!(fault, SandboxFault::Refused(_)))?;
-    spec.door = Some(stage().gate(setting(&["allow"])));
-    spec.only = Some(Tier::NoUserns);
-    refused(&spec, |fault| matches!(fault, SandboxFault::Unavailable { .. }))
+    refused(&spec, |fault| matches!(fault, SandboxError::Refused(_)))?;
+    spec.gate = Some(harness().gate(setting(&["allow"])));
+    spec.forced_tier = Some(Tier::NoUserns);
+    refused(&spec, |fault| matches!(fault, SandboxError::Unavailable { .. }))
 }
 
 fn last_words() -> Result<(), Failed> {
-    // It sends and is gone; the server hears it all the same.
+    // The program sends and exits; the server still gets the bytes.
     let script = "import socket; s = socket.create_connection((\"good.example\", 22)); s.sendall(b\"x\" * 499 + b\"\\n\")";
-    let ran = stage().run(setting(&["good.example:22"]), "/usr/bin/python3", &["-c", script]);
+    let ran = harness().run(setting(&["good.example:22"]), "/usr/bin/python3", &["-c", script]);
     match ran.events.iter().find(|event| event.port == 22) {
         Some(event) if event.sent == 500 => Ok(()),
-        _ => Err(ran.told().into()),
+        _ => Err(ran.report().into()),
     }
 }
 
-// P3, P9: allowed is reached, or told why not
+// P3, P9: an allowed connection succeeds, or an event says why not
 fn taken() -> Result<(), Failed> {
     const GET: &str = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
     const NEAR: &[&str] = &["ask", "127.0.0.1", "8080", ""];
     const SERVED: &str = "served good.example";
     let check = |words: &[&[&str]], said: &[&str], event: &str| {
         let words = words.join(&"then");
-        let ran = stage().probe(
+        let ran = harness().probe(
             &["127.0.0.1:8080", "[::1]:8080", "93.184.216.34", "2606:4700::1", "good.example:*"],
             &words,
         );
@@ -213,11 +213,11 @@ fn taken() -> Result<(), Failed> {
         let alike =
             heard.len() == said.len() && heard.iter().zip(said).all(|(heard, said)| heard.contains(said));
         if !alike {
-            return Err(Failed::from(format!("{said:?}: {}", ran.told())));
+            return Err(Failed::from(format!("{said:?}: {}", ran.report())));
         }
         expect(&ran, "", &[event])
     };
-    super::cases::machine();
+    super::escape_cases::machine();
     for host in ["93.184.216.34", "2606:4700::1", "good.example"] {
         let there: &[&str] = &["ask", host, "8080", GET];
         let event = format!("connect {host} 8080 allowed");
@@ -230,35 +230,38 @@ fn taken() -> Result<(), Failed> {
         check(
             &[&own],
             &["ERROR PermissionDenied"],
-            &format!("connect {host} 8080 failed unreachable (the program itself listens on this port)"),
+            &format!(
+                "connect {host} 8080 failed unreachable (the sandboxed program itself listens on this port)"
+            ),
         )?;
     }
-    // The explicit proxy has its port at the loopback address only.
+    // The explicit proxy listens on loopback only.
     let proxy: &[&str] = &["socks", "good.example", "80", GET];
     let there: &[&str] = &["ask", "good.example", "3128", GET];
     check(&[proxy, there], &[SERVED; 2], "connect good.example 3128 allowed")?;
     check(&[there, proxy], &[SERVED; 2], "socks good.example 80 allowed")?;
-    // Who listens there itself talks to itself, which is told.
+    // A program that listens there itself connects to itself, which is logged.
     check(&[&["own"]], &["GOT myself"], "local 127.0.0.1 8080 allowed")
 }
 
-// P2: a network that stands before it is known whether it is wanted
+// P2: the network of a warm cell is set up before its kind is known
 fn kinds() -> Result<(), Failed> {
     let program = std::env::current_exe().unwrap();
     let request = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
     for _ in 0..4 {
-        let ran = stage().probe(&["93.184.216.34"], &["tcp", "93.184.216.34", "80", request]);
+        let ran = harness().probe(&["93.184.216.34"], &["tcp", "93.184.216.34", "80", request]);
         if !ran.out.contains("served good.example") {
-            return Err(ran.told().into());
+            return Err(ran.report().into());
         }
-        for (network, said) in
-            [(Network::Loopback, "ERROR NetworkUnreachable"), (Network::None, "ERROR PermissionDenied")]
-        {
-            let mut spec = Spec::new(&program, stage().project());
+        for (network, said) in [
+            (NetworkMode::Loopback, "ERROR NetworkUnreachable"),
+            (NetworkMode::None, "ERROR PermissionDenied"),
+        ] {
+            let mut spec = Spec::new(&program, harness().project());
             spec.arguments = ["probe", "tcp", "93.184.216.34", "80", request].map(Into::into).to_vec();
             spec.read = vec![program.clone()];
             spec.network = network;
-            let outcome = stage().try_run(&spec).map_err(|fault| fault.to_string())?;
+            let outcome = harness().try_run(&spec).map_err(|fault| fault.to_string())?;
             let out = String::from_utf8_lossy(&outcome.stdout.bytes).into_owned();
             if !out.contains(said) {
                 return Err(format!("{network:?}: {out}").into());

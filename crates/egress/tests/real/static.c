@@ -1,4 +1,4 @@
-/* A program without libraries, variables or manners: it asks DNS by hand, connects, and says what it got. */
+/* A static program that ignores proxy variables: sends its own DNS query, connects, and prints the response. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

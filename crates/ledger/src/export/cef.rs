@@ -1,19 +1,20 @@
 //! CEF version 0: a header of seven fields and an extension of `key=value` pairs. The format has no quotes: `|` and `\`
-//! are escaped in the header, `=` and `\` in the extension, and line ends never stand as they are.
+//! are escaped in the header, `=` and `\` in the extension, and line ends everywhere.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{Event, PRODUCT, VERSION};
-use crate::op::{Level, Op, Status};
+use super::{ExportEvent, PRODUCT, VERSION};
+use crate::op::{Op, RecordLevel, RecordStatus};
 
-/// The longest value, in characters: what the dictionary of the format grants a custom string. The ledger has the rest.
-const MOST: usize = 4000;
-/// Ends a value that was cut.
-const CUT: char = '\u{2026}';
+/// Maximum length of a value, in characters: the limit that CEF's dictionary sets for a custom string. The ledger has
+/// the rest.
+const MAX_VALUE_CHARS: usize = 4000;
+/// Marks a truncated value.
+const TRUNCATED: char = '\u{2026}';
 
-/// Fields with a key of the dictionary: the field, the key, the label of a custom key.
+/// Fields with a key in CEF's dictionary: the field, the key, the label of a custom key.
 const KEYS: &[(&str, &str, Option<&str>)] = &[
     ("seq", "cn1", Some("seq")),
     ("event_hash", "cs1", Some("event_hash")),
@@ -37,7 +38,7 @@ const KEYS: &[(&str, &str, Option<&str>)] = &[
     ("op", "cat", None),
 ];
 
-pub(super) fn line(event: &Event<'_>) -> String {
+pub(super) fn line(event: &ExportEvent<'_>) -> String {
     let kind = event.event_type();
     let mut out = String::from("CEF:0");
     for field in [PRODUCT, "vambrace", VERSION, kind, name(event)] {
@@ -56,14 +57,14 @@ pub(super) fn line(event: &Event<'_>) -> String {
                     let _ = write!(out, " {key}Label={label}");
                 }
             }
-            None => pair(&mut out, &own_key(field), value),
+            None => pair(&mut out, &custom_key(field), value),
         }
     }
     out
 }
 
 /// The number and the hash of an exported line.
-pub(super) fn tie(line: &str) -> Option<(u64, &str)> {
+pub(super) fn record_ref(line: &str) -> Option<(u64, &str)> {
     // Neither value needs escaping, and `=` is escaped in all others: the first match is the pair itself.
     let value = |key: &str| {
         let (_, rest) = line.split_once(key)?;
@@ -83,8 +84,8 @@ fn pair(out: &mut String, key: &str, value: &Value) {
     }
 }
 
-/// `plan_digest` is `vambracePlanDigest`: keys of one's own are letters and digits.
-fn own_key(field: &str) -> String {
+/// `plan_digest` becomes `vambracePlanDigest`: custom keys are letters and digits.
+fn custom_key(field: &str) -> String {
     let mut key = String::from("vambrace");
     for word in field.split('_') {
         let mut letters = word.chars().filter(char::is_ascii_alphanumeric);
@@ -96,8 +97,8 @@ fn own_key(field: &str) -> String {
 
 fn escape(out: &mut String, text: &str, special: char) {
     for (at, ch) in text.chars().enumerate() {
-        if at == MOST {
-            out.push(CUT);
+        if at == MAX_VALUE_CHARS {
+            out.push(TRUNCATED);
             return;
         }
         match ch {
@@ -109,7 +110,7 @@ fn escape(out: &mut String, text: &str, special: char) {
             // The extension has an escape for line ends, the header has none.
             '\n' if special == '=' => out.push_str("\\n"),
             '\r' if special == '=' => out.push_str("\\r"),
-            // Also what is a line end or a terminal command to some reader: shown as its number.
+            // Also characters that some readers treat as a line end or terminal command: written as their code point.
             ch if ch.is_control() || matches!(ch, '\u{2028}' | '\u{2029}') => {
                 let _ = write!(out, "\\\\u{:04x}", u32::from(ch));
             }
@@ -118,17 +119,17 @@ fn escape(out: &mut String, text: &str, special: char) {
     }
 }
 
-fn severity(event: &Event<'_>) -> u8 {
+fn severity(event: &ExportEvent<'_>) -> u8 {
     match (event.level(), event.text("severity")) {
-        (Level::Critical, _) => 10,
+        (RecordLevel::Critical, _) => 10,
         (_, Some("HIGH")) => 8,
-        (Level::Warn, _) => 6,
-        (Level::Info, _) if event.status() == Some(Status::Error) => 4,
-        (Level::Info, _) => 2,
+        (RecordLevel::Warn, _) => 6,
+        (RecordLevel::Info, _) if event.status() == Some(RecordStatus::Error) => 4,
+        (RecordLevel::Info, _) => 2,
     }
 }
 
-fn name<'l>(event: &Event<'l>) -> &'l str {
+fn name<'l>(event: &ExportEvent<'l>) -> &'l str {
     match event.op() {
         Some(Op::ReadFile) => "File read",
         Some(Op::WriteFilePropose) => "Change proposed",
@@ -136,16 +137,16 @@ fn name<'l>(event: &Event<'l>) -> &'l str {
         Some(Op::ToolStart) => "Call started",
         Some(Op::ToolEnd) => "Call ended",
         Some(Op::ToolApproval) => "Call decided",
-        Some(Op::Violation) => "Call refused",
+        Some(Op::Violation) => "Call denied",
         Some(Op::Session) => "Session changed",
         Some(Op::Grant) => "Grant changed",
-        Some(Op::Elevation) => "Rights raised",
+        Some(Op::Elevation) => "Rights elevated",
         Some(Op::PolicyChange) => "Policy changed",
         Some(Op::SkillsRegistryInstall) => "Skill installed",
         Some(Op::Checkpoint) => "Ledger checkpoint",
         Some(Op::Recovery) => "Recovered after a crash",
         Some(Op::PayloadForgotten) => "Payload forgotten",
-        // Also a word of a newer program.
+        // Also an op of a newer version.
         _ => event.event_type(),
     }
 }

@@ -1,10 +1,11 @@
-//! OCSF 1.3. Calls are API Activity, files File System Activity, refusals Detection Findings; sessions, rights and policy
-//! have the classes of identity and access. What has no place in the schema stands under `unmapped`, nothing is left out.
+//! OCSF 1.3. Calls are API Activity, file operations are File System Activity, denials are Detection Findings;
+//! sessions, rights and policy use the identity and access classes. Fields without a place in the schema go to
+//! `unmapped`; nothing is left out.
 
 use serde_json::{Map, Value, json};
 
-use super::{Event, PRODUCT, VERSION, bounded};
-use crate::op::{Level, Op, SessionChange, Status};
+use super::{ExportEvent, PRODUCT, VERSION, bounded};
+use crate::op::{Op, RecordLevel, RecordStatus, SessionChange};
 
 const SCHEMA: &str = "1.3.0";
 const OTHER: u64 = 99;
@@ -18,8 +19,8 @@ const ACCESS: u64 = 3005;
 const LIFECYCLE: u64 = 6002;
 const API: u64 = 6003;
 
-pub(super) fn event(event: &Event<'_>) -> Value {
-    let mut mapping = Mapping { event, taken: vec!["seq", "ts", "writer"], out: Map::new() };
+pub(super) fn event(event: &ExportEvent<'_>) -> Value {
+    let mut mapping = OcsfEvent { event, taken: vec!["seq", "ts", "writer"], out: Map::new() };
     let (class, activity) = class(event);
     mapping.base(class, activity);
     match class {
@@ -34,13 +35,13 @@ pub(super) fn event(event: &Event<'_>) -> Value {
     mapping.finish()
 }
 
-pub(super) fn tie(exported: &Value) -> Option<(u64, &str)> {
+pub(super) fn record_ref(exported: &Value) -> Option<(u64, &str)> {
     let metadata = exported.get("metadata")?;
     Some((metadata.get("sequence")?.as_u64()?, metadata.get("uid")?.as_str()?))
 }
 
-/// The class and the activity within it.
-fn class(event: &Event<'_>) -> (u64, u64) {
+/// The class, and the activity within it.
+fn class(event: &ExportEvent<'_>) -> (u64, u64) {
     let kind = event.event_type();
     match event.op() {
         Some(Op::ReadFile) => (FILE, 2),
@@ -61,19 +62,19 @@ fn class(event: &Event<'_>) -> (u64, u64) {
     }
 }
 
-/// An event in the making, and which fields of the line have found a place in it.
-struct Mapping<'e, 'l> {
-    event: &'e Event<'l>,
+/// An event under construction, and the fields of the line that it already contains.
+struct OcsfEvent<'e, 'l> {
+    event: &'e ExportEvent<'l>,
     taken: Vec<&'static str>,
     out: Map<String, Value>,
 }
 
-impl Mapping<'_, '_> {
+impl OcsfEvent<'_, '_> {
     fn set(&mut self, key: &str, value: impl Into<Value>) {
         self.out.insert(key.to_owned(), value.into());
     }
 
-    /// A field that gets its own place.
+    /// A field that has an attribute of its own.
     fn take(&mut self, key: &'static str) -> Option<Value> {
         let value = self.event.fields.get(key)?;
         self.taken.push(key);
@@ -86,7 +87,7 @@ impl Mapping<'_, '_> {
         }
     }
 
-    /// What every class has.
+    /// The attributes that every class has.
     fn base(&mut self, class: u64, activity: u64) {
         let event = self.event;
         self.set("class_uid", class);
@@ -99,7 +100,7 @@ impl Mapping<'_, '_> {
         self.set("time", event.millis());
         self.set("severity_id", severity(event));
         if class == FINDING {
-            // The standing of the finding; that of the call is under `unmapped`.
+            // The status of the finding; the status of the call is under `unmapped`.
             self.set("status_id", 1);
         } else if let Some(status) = self.take("status") {
             self.set("status_id", status_id(event.status()));
@@ -194,7 +195,7 @@ impl Mapping<'_, '_> {
     fn finding(&mut self) {
         let event = self.event;
         let kind = self.take("violation_type").unwrap_or_else(|| event.event_type().into());
-        let title = format!("refused: {}", kind.as_str().unwrap_or_default());
+        let title = format!("denied: {}", kind.as_str().unwrap_or_default());
         self.set(
             "finding_info",
             json!({
@@ -241,7 +242,7 @@ impl Mapping<'_, '_> {
         self.set("app", json!({"name": name, "vendor_name": "unknown"}));
     }
 
-    /// What has no place in the schema is handed on all the same.
+    /// Adds the fields without a place in the schema.
     fn finish(mut self) -> Value {
         let rest: Map<String, Value> = self
             .event
@@ -259,27 +260,27 @@ impl Mapping<'_, '_> {
     }
 }
 
-fn severity(event: &Event<'_>) -> u64 {
+fn severity(event: &ExportEvent<'_>) -> u64 {
     match (event.level(), event.text("severity")) {
-        (Level::Critical, _) => 5,
+        (RecordLevel::Critical, _) => 5,
         (_, Some("HIGH")) => 4,
-        (Level::Warn, _) => 3,
-        (Level::Info, _) => 1,
+        (RecordLevel::Warn, _) => 3,
+        (RecordLevel::Info, _) => 1,
     }
 }
 
-fn status_id(status: Option<Status>) -> u64 {
+fn status_id(status: Option<RecordStatus>) -> u64 {
     match status {
-        Some(Status::Success | Status::Allowed | Status::Approved) => 1,
+        Some(RecordStatus::Success | RecordStatus::Allowed | RecordStatus::Approved) => 1,
         Some(
-            Status::Denied
-            | Status::Error
-            | Status::Timeout
-            | Status::Cancelled
-            | Status::Rejected
-            | Status::Expired,
+            RecordStatus::Denied
+            | RecordStatus::Error
+            | RecordStatus::Timeout
+            | RecordStatus::Cancelled
+            | RecordStatus::Rejected
+            | RecordStatus::Expired,
         ) => 2,
-        Some(Status::HitlRequired) => OTHER,
-        Some(Status::Unknown) | None => 0,
+        Some(RecordStatus::HitlRequired) => OTHER,
+        Some(RecordStatus::Unknown) | None => 0,
     }
 }

@@ -1,10 +1,11 @@
-//! OpenTelemetry logs in the JSON of OTLP, as its file exporter writes them: one `ExportLogsServiceRequest` a line, 64-bit
-//! numbers as strings, enumerations as numbers. Fields with a semantic convention carry its name, all others `vambrace.`.
+//! OpenTelemetry logs in OTLP JSON, as its file exporter writes them: one `ExportLogsServiceRequest` per line, 64-bit
+//! numbers as strings, enumerations as numbers. Fields with a semantic convention use its name, all others the prefix
+//! `vambrace.`.
 
 use serde_json::{Value, json};
 
-use super::{Event, VERSION, fits};
-use crate::op::Level;
+use super::{ExportEvent, VERSION, fits};
+use crate::op::RecordLevel;
 
 /// Fields that OpenTelemetry has a name for.
 const NAMES: &[(&str, &str)] = &[
@@ -17,10 +18,10 @@ const NAMES: &[(&str, &str)] = &[
     ("path", "file.path"),
     ("error_code", "error.type"),
 ];
-/// Said elsewhere in the record.
+/// Fields that are represented elsewhere in the log record.
 const ELSEWHERE: &[&str] = &["ts", "level", "writer", "event_type", "message"];
 
-pub(super) fn request(event: &Event<'_>) -> Value {
+pub(super) fn request(event: &ExportEvent<'_>) -> Value {
     let nanos = (i128::from(event.millis()) * 1_000_000).max(0).to_string();
     let (number, text) = severity(event);
     let attributes: Vec<Value> = event
@@ -49,7 +50,7 @@ pub(super) fn request(event: &Event<'_>) -> Value {
     }]})
 }
 
-pub(super) fn tie(exported: &Value) -> Option<(u64, &str)> {
+pub(super) fn record_ref(exported: &Value) -> Option<(u64, &str)> {
     let record = exported.pointer("/resourceLogs/0/scopeLogs/0/logRecords/0")?;
     let attributes = record.get("attributes")?.as_array()?;
     let value = |name: &str| {
@@ -69,7 +70,8 @@ fn attribute(key: &str, value: &Value) -> Value {
     json!({"key": key, "value": any(value)})
 }
 
-/// An `AnyValue`. Lists and objects become JSON text but for plain lists: their own form takes four levels for each.
+/// An `AnyValue`. Objects and nested lists become JSON text, because their native form takes four levels each; flat
+/// lists stay.
 fn any(value: &Value) -> Value {
     match value {
         Value::Null => json!({}),
@@ -86,10 +88,10 @@ fn any(value: &Value) -> Value {
     }
 }
 
-fn severity(event: &Event<'_>) -> (u8, &'static str) {
+fn severity(event: &ExportEvent<'_>) -> (u8, &'static str) {
     match event.level() {
-        Level::Info => (9, "INFO"),
-        Level::Warn => (13, "WARN"),
-        Level::Critical => (21, "CRITICAL"),
+        RecordLevel::Info => (9, "INFO"),
+        RecordLevel::Warn => (13, "WARN"),
+        RecordLevel::Critical => (21, "CRITICAL"),
     }
 }

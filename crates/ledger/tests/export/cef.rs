@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use vambrace_ledger::Format;
+use vambrace_ledger::ExportFormat;
 
-use crate::given::{HOSTILE, pairs};
+use crate::fixtures::{HOSTILE, pairs};
 
 /// The seven fields of the header, and the pairs of the extension.
 fn parse(line: &str) -> (Vec<String>, BTreeMap<String, String>) {
@@ -64,7 +64,7 @@ fn unescape(value: &[char]) -> String {
     out
 }
 
-/// What a reader gets of a text: control characters come as their numbers, long ones are cut.
+/// A text as a reader gets it: control characters as their code points, long texts truncated.
 fn shown(text: &str) -> String {
     let mut out = String::new();
     for (at, ch) in text.chars().enumerate() {
@@ -80,18 +80,18 @@ fn shown(text: &str) -> String {
 // B7
 #[test]
 fn a_reader_gets_every_value_as_it_was_recorded() {
-    for (record, line) in pairs(Format::Cef) {
+    for (record, line) in pairs(ExportFormat::Cef) {
         let (header, found) = parse(&line);
         assert_eq!(header[..3], ["CEF:0", "Vambrace", "vambrace"].map(String::from));
         assert_eq!(header[4], record["event_type"].as_str().unwrap());
         assert!((0..=10).contains(&header[6].parse::<u8>().unwrap()));
-        let said: Vec<&String> = found.values().collect();
+        let values: Vec<&String> = found.values().collect();
         for (field, value) in &record {
             if field == "ts" || field == "event_type" {
                 continue;
             }
             let expected = shown(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
-            assert!(said.contains(&&expected), "{field} = {expected} in {line}");
+            assert!(values.contains(&&expected), "{field} = {expected} in {line}");
         }
         assert_eq!(found["cn1"], record["seq"].to_string());
         assert_eq!(found["cs1"], record["event_hash"].as_str().unwrap());
@@ -102,7 +102,7 @@ fn a_reader_gets_every_value_as_it_was_recorded() {
 // B7, T22
 #[test]
 fn hostile_text_stays_inside_its_value() {
-    let found: Vec<_> = pairs(Format::Cef)
+    let found: Vec<_> = pairs(ExportFormat::Cef)
         .into_iter()
         .filter(|(record, _)| record["op"] == "violation" && record.contains_key("rule"))
         .map(|(_, line)| parse(&line).1)
@@ -117,7 +117,7 @@ fn hostile_text_stays_inside_its_value() {
 }
 
 #[test]
-fn the_parser_of_this_test_can_fail() {
+fn the_parser_of_this_test_unescapes_correctly() {
     let (header, found) = parse("CEF:0|a\\|b|c|1|x|y|3|k=v w cs1=a\\=b c2=\\\\n\\n");
     assert_eq!(header[1], "a|b");
     assert_eq!((found["k"].as_str(), found["cs1"].as_str(), found["c2"].as_str()), ("v w", "a=b", "\\n\n"));

@@ -3,21 +3,21 @@
 use std::fs;
 use std::path::PathBuf;
 
-use vambrace_ledger::{Digest, Fault, Format, Line};
+use vambrace_ledger::{Digest, ExportFormat, LedgerLine, LineError};
 
-use crate::given::{exported, ledger};
+use crate::fixtures::{exported, ledger};
 
-fn file(format: Format) -> PathBuf {
+fn file(format: ExportFormat) -> PathBuf {
     let name = match format {
-        Format::Jsonl => "ledger.jsonl",
-        Format::Ocsf => "ledger.ocsf.jsonl",
-        Format::Cef => "ledger.cef",
-        Format::Otlp => "ledger.otlp.jsonl",
+        ExportFormat::Jsonl => "ledger.jsonl",
+        ExportFormat::Ocsf => "ledger.ocsf.jsonl",
+        ExportFormat::Cef => "ledger.cef",
+        ExportFormat::Otlp => "ledger.otlp.jsonl",
     };
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// A release does not change the files.
+/// Masks the version, so that a release does not change the files.
 fn without_version(text: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     text.replace(&format!("\"version\":\"{version}\""), "\"version\":\"(version)\"")
@@ -30,8 +30,8 @@ fn without_version(text: &str) -> String {
 
 // B7
 #[test]
-fn exports_are_what_they_were() {
-    for format in Format::ALL {
+fn exports_match_the_golden_files() {
+    for format in ExportFormat::ALL {
         let lines: String = ledger().iter().map(|line| exported(*format, line) + "\n").collect();
         let now = without_version(&lines);
         if std::env::var_os("VAMBRACE_BLESS").is_some() {
@@ -48,12 +48,12 @@ fn exports_are_what_they_were() {
 // B5, B7
 #[test]
 fn every_exported_line_is_one_line_and_names_its_record() {
-    for format in Format::ALL {
+    for format in ExportFormat::ALL {
         for line in ledger() {
-            let record = Line::read(line.as_bytes()).unwrap();
+            let record = LedgerLine::read(line.as_bytes()).unwrap();
             let text = exported(*format, &line);
             assert!(
-                !text.chars().any(|c| c < ' ' || c == '\u{2028}' && *format == Format::Cef),
+                !text.chars().any(|c| c < ' ' || c == '\u{2028}' && *format == ExportFormat::Cef),
                 "{format}: {text}"
             );
             let tie = format.tie(text.as_bytes()).unwrap_or_else(|| panic!("{format}: {text}"));
@@ -66,25 +66,25 @@ fn every_exported_line_is_one_line_and_names_its_record() {
 #[test]
 fn jsonl_is_the_ledgers_own_line() {
     for line in ledger() {
-        assert_eq!(exported(Format::Jsonl, &line), line);
+        assert_eq!(exported(ExportFormat::Jsonl, &line), line);
     }
 }
 
 // B5
 #[test]
-fn an_altered_line_is_not_passed_on() {
+fn an_altered_line_is_not_exported() {
     let line = ledger().remove(0).replace("ada", "eve");
-    for format in Format::ALL {
+    for format in ExportFormat::ALL {
         let mut out = Vec::new();
-        assert!(matches!(format.write(&line, &mut out), Err(Fault::WrongHash { .. })));
+        assert!(matches!(format.write(&line, &mut out), Err(LineError::WrongHash { .. })));
         assert!(out.is_empty());
     }
 }
 
 #[test]
-fn what_is_no_export_has_no_tie() {
+fn text_that_is_not_an_export_names_no_record() {
     let seal = Digest::ZERO;
-    for format in Format::ALL {
+    for format in ExportFormat::ALL {
         for foreign in
             ["", "{}", "hello", "CEF:0|x", "[]", "null", &format!("{{\"seq\":1,\"event_hash\":\"{seal}\"}}")]
         {

@@ -1,9 +1,9 @@
 //! OCSF against a table of what each class requires.
 
 use serde_json::Value;
-use vambrace_ledger::{Format, Op};
+use vambrace_ledger::{ExportFormat, Op};
 
-use crate::given::pairs;
+use crate::fixtures::pairs;
 
 /// Class, its activities, and the attributes that it requires besides those of every event (OCSF 1.3).
 const CLASSES: &[(u64, &[u64], &[&str])] = &[
@@ -50,7 +50,7 @@ fn depth(value: &Value) -> usize {
 #[test]
 fn every_event_has_what_its_class_requires() {
     let mut seen = Vec::new();
-    for (record, line) in pairs(Format::Ocsf) {
+    for (record, line) in pairs(ExportFormat::Ocsf) {
         let event: Value = serde_json::from_str(&line).unwrap();
         let class = number(&event, "/class_uid");
         seen.push(class);
@@ -75,10 +75,10 @@ fn every_event_has_what_its_class_requires() {
     assert!(CLASSES.iter().all(|(class, ..)| seen.contains(class)), "{seen:?}");
 }
 
-// B7: nothing is lost on the way
+// B7: no field is lost
 #[test]
 fn every_field_of_the_line_is_somewhere_in_the_event() {
-    for (record, line) in pairs(Format::Ocsf) {
+    for (record, line) in pairs(ExportFormat::Ocsf) {
         for (field, value) in &record {
             let text = value.to_string();
             let as_text = Value::from(text.as_str()).to_string();
@@ -94,7 +94,7 @@ fn every_field_of_the_line_is_somewhere_in_the_event() {
 
 // T22
 #[test]
-fn refusals_are_findings_and_calls_are_api_activity() {
+fn denials_are_findings_and_calls_are_api_activity() {
     for (op, class) in [
         (Op::Violation, 2004),
         (Op::ReadFile, 1001),
@@ -106,7 +106,9 @@ fn refusals_are_findings_and_calls_are_api_activity() {
         (Op::Grant, 3005),
         (Op::PolicyChange, 3004),
     ] {
-        for (record, line) in pairs(Format::Ocsf).iter().filter(|(record, _)| record["op"] == op.as_str()) {
+        for (record, line) in
+            pairs(ExportFormat::Ocsf).iter().filter(|(record, _)| record["op"] == op.as_str())
+        {
             let event: Value = serde_json::from_str(line).unwrap();
             assert_eq!(number(&event, "/class_uid"), class, "{record:?}");
         }

@@ -1,20 +1,20 @@
 //! OTLP logs against the shape that the protocol's JSON mapping documents.
 
 use serde_json::{Map, Value};
-use vambrace_ledger::Format;
+use vambrace_ledger::ExportFormat;
 
-use crate::given::pairs;
+use crate::fixtures::pairs;
 
 fn object<'v>(value: &'v Value, keys: &[&str]) -> &'v Map<String, Value> {
-    let object = value.as_object().unwrap_or_else(|| panic!("no object: {value}"));
+    let object = value.as_object().unwrap_or_else(|| panic!("not an object: {value}"));
     for key in object.keys() {
-        assert!(keys.contains(&key.as_str()), "`{key}` is no field here: {value}");
+        assert!(keys.contains(&key.as_str()), "`{key}` is not a field here: {value}");
     }
     object
 }
 
 fn only(value: &Value) -> &Value {
-    let [one] = value.as_array().unwrap().as_slice() else { panic!("not one: {value}") };
+    let [one] = value.as_array().unwrap().as_slice() else { panic!("expected one element: {value}") };
     one
 }
 
@@ -37,7 +37,7 @@ fn any(value: &Value, depth: usize) {
                     .for_each(|v| any(v, depth + 1));
             }
             "kvlistValue" => attributes(&object(inner, &["values"])["values"], depth + 1),
-            other => panic!("`{other}` is no AnyValue"),
+            other => panic!("`{other}` is not an AnyValue"),
         }
     }
 }
@@ -55,8 +55,8 @@ fn attributes(list: &Value, depth: usize) {
 
 // B7
 #[test]
-fn requests_have_the_documented_shape_and_say_everything() {
-    for (record, line) in pairs(Format::Otlp) {
+fn requests_have_the_documented_shape_and_contain_every_field() {
+    for (record, line) in pairs(ExportFormat::Otlp) {
         let request: Value = serde_json::from_str(&line).unwrap();
         let logs = only(&object(&request, &["resourceLogs"])["resourceLogs"]);
         let logs = object(logs, &["resource", "scopeLogs", "schemaUrl"]);
@@ -84,7 +84,7 @@ fn requests_have_the_documented_shape_and_say_everything() {
         assert!((1..=24).contains(&log["severityNumber"].as_u64().unwrap()));
         any(&log["body"], 0);
         attributes(&log["attributes"], 0);
-        let told = line.as_str();
+
         for (field, value) in &record {
             if field == "ts" {
                 continue;
@@ -93,7 +93,7 @@ fn requests_have_the_documented_shape_and_say_everything() {
             let quoted = Value::from(text.as_str()).to_string();
             let plain =
                 value.as_array().is_some_and(|items| items.iter().all(|i| !i.is_array() && !i.is_object()));
-            assert!(plain || told.contains(&quoted) || value.is_boolean(), "{field} = {text} in {told}");
+            assert!(plain || line.contains(&quoted) || value.is_boolean(), "{field} = {text} in {line}");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What a hostile or careless program prints: secrets of the usual files and services, in the shapes of 2026. Nothing of them may come out.
-//! Tokens are put together here, so that no scanner finds one in this file.
+//! What a hostile or careless program prints: secrets of common files and services, in the formats of 2026. None of
+//! them may appear in the output. Tokens are concatenated here, so that no scanner finds one in this file.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 use vambrace_core::redacted::Redacted;
 
-use crate::given::{ALNUM, Chance, HEX, clean, redactor};
+use crate::fixtures::{ALNUM, HEX, SeededRng, clean, redactor};
 
 const DIGITS: &str = "0123456789";
 const CAPITALS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
@@ -14,15 +14,15 @@ const URL_SAFE: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 const SMALL: &str = "abcdefghijklmnopqrstuvwxyz0123456789";
 const BECH: &str = "023456789ACDEFGHJKLMNPQRSTUVWXYZ";
 
-/// Whether a piece of the secret is left that would shorten guessing it.
+/// A piece of the secret that is left in the output and would help to guess the rest.
 fn left<'a>(out: &str, secret: &'a str) -> Option<&'a str> {
     let letters: Vec<usize> = secret.char_indices().map(|(n, _)| n).chain([secret.len()]).collect();
     letters.windows(9).map(|nine| &secret[nine[0]..nine[8]]).find(|piece| out.contains(piece))
 }
 
-/// Tokens with a mark of their own.
-fn tokens(chance: &mut Chance) -> Vec<(&'static str, String)> {
-    let mut t = |alphabet: &str, count: usize| chance.letters(alphabet, count);
+/// Tokens with a fixed text in them.
+fn tokens(rng: &mut SeededRng) -> Vec<(&'static str, String)> {
+    let mut t = |alphabet: &str, count: usize| rng.letters(alphabet, count);
     vec![
         ("aws key id", format!("AK{}{}", "IA", t(CAPITALS, 16))),
         ("aws session key id", format!("AS{}{}", "IA", t(CAPITALS, 16))),
@@ -126,10 +126,10 @@ fn tokens(chance: &mut Chance) -> Vec<(&'static str, String)> {
 
 // T21
 #[test]
-fn well_known_tokens_do_not_come_out_wherever_they_stand() {
+fn well_known_tokens_are_redacted_in_any_context() {
     let redactor = redactor(&[]);
-    let mut came = Vec::new();
-    for (name, token) in tokens(&mut Chance(2026)) {
+    let mut leaked = Vec::new();
+    for (name, token) in tokens(&mut SeededRng(2026)) {
         let spelled = |sign: fn(char) -> String| {
             token
                 .chars()
@@ -166,21 +166,22 @@ fn well_known_tokens_do_not_come_out_wherever_they_stand() {
             spelled(|c| if c == '/' || c == ':' { format!("%{:02X}", u32::from(c)) } else { c.to_string() }),
         ] {
             let out = clean(&redactor, &text);
-            // What tells nothing without the rest: the address of a hook, the mark.
+            // The address of a web hook and the prefix reveal nothing without the rest.
             let body = token.rsplit(['/', '.', '-', ':', '_']).max_by_key(|part| part.len()).unwrap();
             if let Some(piece) = left(&out, body) {
-                came.push(format!("{name}: {text:?} -> {piece}"));
+                leaked.push(format!("{name}: {text:?} -> {piece}"));
             }
         }
     }
-    assert!(came.is_empty(), "{} came out:\n{}", came.len(), came.join("\n"));
+    assert!(leaked.is_empty(), "{} leaked:\n{}", leaked.len(), leaked.join("\n"));
 }
 
-/// Files, answers and command lines that hold a secret without a mark of its own. What stands in angles is filled in: a password, a key, a
-/// UUID, a token, a pair in base64; large letters are written as an address has them, a number is a part of the token.
+/// Files, responses and command lines with secrets that have no fixed text in them. What is in angle brackets is filled
+/// in: a password, a key, a UUID, a token, base64 of a user and a password. Upper case means URL-encoded; a number is
+/// the length of a part of the token.
 #[rustfmt::skip]
 const PLACES: &[&str] = &[
-    // A password of letters, digits and signs, and a key.
+    // A password of letters, digits and punctuation, and a key.
     // dotfiles
     "machine github.com\n  login ada\n  password <p>\n",
     "machine github.com login ada password <p> account x\n",
@@ -418,26 +419,21 @@ const PLACES: &[&str] = &[
 
 // T21
 #[test]
-fn secrets_of_the_usual_files_do_not_come_out() {
+fn secrets_in_common_files_are_redacted() {
     let redactor = redactor(&[]);
-    let mut chance = Chance(2026);
-    let mut came = Vec::new();
+    let mut rng = SeededRng(2026);
+    let mut leaked = Vec::new();
     for round in 0..4 {
         let p = match round {
-            0 => chance.letters(ALNUM, 16),
-            1 => format!(
-                "{}!{}#{}",
-                chance.letters(ALNUM, 5),
-                chance.letters(DIGITS, 2),
-                chance.letters(ALNUM, 4)
-            ),
-            2 => chance.letters(SMALL, 14),
-            _ => chance.letters(HEX, 32),
+            0 => rng.letters(ALNUM, 16),
+            1 => format!("{}!{}#{}", rng.letters(ALNUM, 5), rng.letters(DIGITS, 2), rng.letters(ALNUM, 4)),
+            2 => rng.letters(SMALL, 14),
+            _ => rng.letters(HEX, 32),
         };
-        let k = chance.letters(&format!("{ALNUM}+/"), 40);
-        let h = chance.letters(HEX, 32);
+        let k = rng.letters(&format!("{ALNUM}+/"), 40);
+        let h = rng.letters(HEX, 32);
         let u = format!("{}-{}-4{}-a{}-{}", &h[..8], &h[8..12], &h[13..16], &h[17..20], &h[20..]);
-        let long = chance.letters(ALNUM, 64);
+        let long = rng.letters(ALNUM, 64);
         let filled = [
             ("<p>", p.clone()),
             ("<P>", p.replace('#', "%23")),
@@ -462,18 +458,18 @@ fn secrets_of_the_usual_files_do_not_come_out() {
             let secrets = filled.iter().filter(|(mark, _)| *mark != "<mark>" && place.contains(mark));
             for (_, secret) in secrets {
                 if left(&out, secret).is_some() {
-                    came.push(format!("{text:?} -> {out:?}"));
+                    leaked.push(format!("{text:?} -> {out:?}"));
                 }
             }
         }
     }
-    assert!(came.is_empty(), "{} came out:\n{}", came.len(), came.join("\n"));
+    assert!(leaked.is_empty(), "{} leaked:\n{}", leaked.len(), leaked.join("\n"));
 }
 
-// T21: answers are redacted field by field; what a field is called, and what stands beside it, counts all the same
+// T21: results are redacted field by field; the name of a field and its neighbours still count
 #[test]
-fn structured_answers_give_no_more_away_than_their_text() {
-    let p = Chance(7).letters(ALNUM, 16);
+fn structured_results_reveal_no_more_than_their_text() {
+    let p = SeededRng(7).letters(ALNUM, 16);
     let redactor = redactor(&["4815162342"]);
     for value in [
         json!({"password": p}),

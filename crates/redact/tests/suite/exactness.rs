@@ -1,11 +1,11 @@
-//! What is no secret is not touched.
+//! Texts without secrets are left unchanged.
 
 use std::sync::OnceLock;
 
 use vambrace_core::redacted::Redact as _;
 use vambrace_redact::Redactor;
 
-use crate::given::{ALNUM, Chance, HEX, clean, redactor};
+use crate::fixtures::{ALNUM, HEX, SeededRng, clean, redactor};
 
 fn untouched(text: &str) {
     static REDACTOR: OnceLock<Redactor> = OnceLock::new();
@@ -15,11 +15,10 @@ fn untouched(text: &str) {
 
 // T21: lockfiles, commits, UUIDs, integrity hashes, data URLs, public keys, certificates, minified code, placeholders
 #[test]
-fn what_looks_random_and_is_public_is_left_alone() {
-    let mut chance = Chance(21);
+fn public_values_that_look_random_are_left_alone() {
+    let mut rng = SeededRng(21);
     for _ in 0..40 {
-        let (hex32, hex40, hex64) =
-            (chance.letters(HEX, 32), chance.letters(HEX, 40), chance.letters(HEX, 64));
+        let (hex32, hex40, hex64) = (rng.letters(HEX, 32), rng.letters(HEX, 40), rng.letters(HEX, 64));
         let uuid = format!(
             "{}-{}-{}-{}-{}",
             &hex32[..8],
@@ -28,7 +27,7 @@ fn what_looks_random_and_is_public_is_left_alone() {
             &hex32[16..20],
             &hex32[20..]
         );
-        let base = chance.letters(&format!("{ALNUM}+/"), 86);
+        let base = rng.letters(&format!("{ALNUM}+/"), 86);
         for text in [
             format!("checksum = \"{hex64}\"\n"),
             format!("\"integrity\": \"sha512-{base}==\","),
@@ -110,9 +109,9 @@ fn placeholders_references_and_code_are_left_alone() {
     }
 }
 
-// T21: the layers of context
+// T21: the context layer
 #[test]
-fn contexts_tell_secrets() {
+fn contexts_reveal_secrets() {
     let redactor = redactor(&[]);
     for (text, secret) in [
         ("password = \"tr0ub4dor&3\"", "tr0ub4dor&3"),
@@ -162,7 +161,7 @@ fn contexts_tell_secrets() {
 }
 
 #[test]
-fn the_name_of_a_field_counts() {
+fn the_name_of_a_field_is_used() {
     let redactor = redactor(&[]);
     assert_eq!(redactor.redact_named("password", "hunter2!x").unwrap().count, 1);
     assert_eq!(redactor.redact_named("path", "hunter2!x").unwrap().count, 0);
@@ -172,13 +171,13 @@ fn the_name_of_a_field_counts() {
 // Entropy never counts alone
 #[test]
 fn a_random_text_without_a_context_is_left_alone() {
-    let mut chance = Chance(4);
+    let mut rng = SeededRng(4);
     for _ in 0..500 {
-        untouched(&format!("value {} end", chance.letters(ALNUM, 40)));
+        untouched(&format!("value {} end", rng.letters(ALNUM, 40)));
     }
 }
 
-// Read off the hits in packages that the rules had not seen.
+// Collected from false positives in packages that were not used to write the rules.
 #[test]
 fn names_routes_and_resources_are_left_alone() {
     for text in [

@@ -1,18 +1,18 @@
-//! Rules of others, and patterns of the configuration.
+//! Imported rules, and patterns of the configuration.
 
 use std::path::Path;
 
-use vambrace_redact::{Redactor, Rules};
+use vambrace_redact::{Redactor, RuleSet};
 
-use crate::given::clean;
+use crate::fixtures::clean;
 
 fn with(toml: &str) -> Redactor {
-    Redactor::new(Rules::bare().with_file(toml, Path::new("mine.toml")).unwrap(), &[], &[], &[7; 32])
+    Redactor::new(RuleSet::empty().with_file(toml, Path::new("mine.toml")).unwrap(), &[], &[], &[7; 32])
 }
 
-// T21: gitleaks' and betterleaks' files are read: keywords, groups, entropy, allow-lists
+// T21: rule files of gitleaks and betterleaks are read: keywords, groups, entropy, allow lists
 #[test]
-fn rules_of_others_are_applied() {
+fn imported_rules_are_applied() {
     let redactor = with(
         r#"
 title = "mine"
@@ -47,12 +47,12 @@ regexes = ['''^\${(?:[A-Z_]+)}$''']
     assert!(clean(&redactor, "x oth_{1234} y").starts_with("x [REDACTED:other-thing:"));
 }
 
-// T24: `sk-...` means the rest of the token too
+// T24: `sk-...` also covers the rest of the token
 #[test]
 fn patterns_of_the_configuration_are_applied() {
     let patterns = ["sk-...", "ghp-...", "Project Titan"].map(str::to_owned);
     let redactor =
-        Redactor::new(Rules::built_in().unwrap().with_patterns(&patterns).unwrap(), &[], &[], &[7; 32]);
+        Redactor::new(RuleSet::built_in().unwrap().with_patterns(&patterns).unwrap(), &[], &[], &[7; 32]);
     let out = clean(&redactor, "use sk-12 and ghp-x7, about Project Titan.");
     assert!(!out.contains("sk-12") && !out.contains("ghp-x7") && !out.contains("Titan"), "{out}");
     assert!(out.starts_with("use [REDACTED:pattern:") && out.ends_with("]."), "{out}");
@@ -60,11 +60,11 @@ fn patterns_of_the_configuration_are_applied() {
         clean(&redactor, "a task-force"),
         "a task-force".replace("sk-force", &clean(&redactor, "sk-force"))
     );
-    let fault = Rules::built_in().unwrap().with_patterns(&["x...".to_owned()]).unwrap_err();
+    let fault = RuleSet::built_in().unwrap().with_patterns(&["x...".to_owned()]).unwrap_err();
     assert!(fault.to_string().contains("redact_patterns"), "{fault}");
 }
 
-// Rules of others need no keyword: those without one are searched in every line
+// Imported rules need no keyword: those without one are searched in every line
 #[test]
 fn a_rule_without_a_keyword_is_searched_in_every_line() {
     let redactor = with(

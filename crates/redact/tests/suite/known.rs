@@ -1,13 +1,13 @@
-//! Known values: every form, wherever it stands, whatever surrounds it.
+//! Known values: every encoding, in every context.
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD};
 use vambrace_core::redacted::Redact as _;
-use vambrace_redact::{Redactor, Rules};
+use vambrace_redact::{Redactor, RuleSet};
 
-use crate::given::{clean, known, redactor};
+use crate::fixtures::{clean, known, redactor};
 
-/// The ways in which a value is written, made by other means than the redactor's own.
+/// The encodings of a value, computed without the redactor's code.
 fn forms(value: &str) -> Vec<(String, String)> {
     let bytes = value.as_bytes();
     let each = |write: &dyn Fn(u8) -> String| bytes.iter().map(|byte| write(*byte)).collect::<String>();
@@ -40,7 +40,8 @@ fn forms(value: &str) -> Vec<(String, String)> {
         ("shell".to_owned(), value.replace('\'', "'\\''")),
         ("stripped".to_owned(), value.replace('\n', "")),
     ];
-    // What libraries leave as it is: Python's quote and quote_plus, encodeURIComponent, encodeURI, forms of Java and PHP.
+    // The characters each library leaves unescaped: Python's quote and quote_plus, encodeURIComponent, encodeURI,
+    // Java's and PHP's form encoding.
     for (name, kept) in [
         ("quote", "-_.~/"),
         ("quote_plus", "-_.~ "),
@@ -74,7 +75,7 @@ fn forms(value: &str) -> Vec<(String, String)> {
             }
             c => serde_json::to_string(&c.to_string()).unwrap().trim_matches('"').to_owned(),
         };
-        // A quote alone has nothing left once it is trimmed.
+        // Trimming a lone quote would leave nothing.
         all.push((
             name.to_owned(),
             value
@@ -83,7 +84,7 @@ fn forms(value: &str) -> Vec<(String, String)> {
                 .collect(),
         ));
     }
-    // As Python shows a text, and its bytes.
+    // Python's `repr` of a string, and of its bytes.
     let shown = |quote: char, high: &dyn Fn(char) -> String| {
         let one = |c: char| match c {
             '\n' => "\\n".to_owned(),
@@ -118,9 +119,9 @@ fn forms(value: &str) -> Vec<(String, String)> {
     all
 }
 
-// T21: known values in all forms: nothing that gives the value back is left
+// T21: known values in all encodings: nothing is left that reveals the value
 #[test]
-fn every_form_is_found_wherever_it_stands() {
+fn every_encoding_is_found_in_every_context() {
     for value in [
         "hunter22hunter22",
         "p@ss/w'rd\"<7>&$x!",
@@ -175,7 +176,7 @@ fn base64_may_be_broken_into_lines() {
     }
 }
 
-// T21: wherever the line ends fall
+// T21: at every position of the line breaks
 #[test]
 fn base64_is_found_wherever_its_lines_break() {
     let value = "a-rather-long-secret-value-0123456789";
@@ -195,9 +196,9 @@ fn base64_is_found_wherever_its_lines_break() {
     }
 }
 
-// T21: base64 whose signs are written as an address or a script of JSON has them
+// T21: base64 whose punctuation is escaped as in a URL or in JSON
 #[test]
-fn signs_of_base64_may_be_spelled_otherwise() {
+fn escaped_characters_of_base64_are_recognised() {
     let value = "\u{3ff}\u{3ff}~~?>>\u{3ff}>?<\u{3ff}~>>?";
     let packed = BASE64_STANDARD.encode(value);
     assert!(packed.contains('/') && packed.contains('+'), "{packed}");
@@ -210,24 +211,30 @@ fn signs_of_base64_may_be_spelled_otherwise() {
     }
 }
 
-// T21: the least length is for the configuration to say
+// T21: the configuration sets the minimum length
 #[test]
-fn the_least_length_of_a_value_can_be_chosen() {
+fn the_minimum_length_of_a_known_value_is_configurable() {
     let with = |least| {
-        Redactor::with_least(Rules::built_in().unwrap(), &known(&["q9Zx", "q9Zx7pLm"]), &[], least, &[7; 32])
+        Redactor::with_min_length(
+            RuleSet::built_in().unwrap(),
+            &known(&["q9Zx", "q9Zx7pLm"]),
+            &[],
+            least,
+            &[7; 32],
+        )
     };
     assert_eq!(clean(&with(4), "x q9Zx y q9Zx7pLm").matches("[REDACTED:env:").count(), 2);
     assert_eq!(clean(&with(6), "x q9Zx y q9Zx7pLm").matches("[REDACTED:env:").count(), 1);
     assert_eq!(clean(&with(12), "x q9Zx y q9Zx7pLm").matches("[REDACTED:env:").count(), 0);
 }
 
-// T21: a minimum length, and values that are no secrets
+// T21: a minimum length, and values that are never secrets
 #[test]
-fn short_values_and_values_that_are_none_are_left_alone() {
+fn short_values_and_allowed_values_are_left_alone() {
     let redactor = redactor(&["short", "true", "longenough9"]);
     assert_eq!(clean(&redactor, "short true"), "short true");
     let allowed = Redactor::new(
-        Rules::built_in().unwrap(),
+        RuleSet::built_in().unwrap(),
         &known(&["longenough9"]),
         &["longenough9".to_owned()],
         &[7; 32],
@@ -236,7 +243,7 @@ fn short_values_and_values_that_are_none_are_left_alone() {
     assert_eq!(clean(&allowed, "password = \"longenough9\""), "password = \"longenough9\"");
 }
 
-// T21: equal secrets look equal, whatever the form; another installation's look different
+// T21: equal secrets look equal in any encoding; those of another installation look different
 #[test]
 fn one_value_has_one_fingerprint() {
     let value = "hunter22hunter22";
@@ -245,13 +252,13 @@ fn one_value_has_one_fingerprint() {
     };
     let ours = redactor(&[value]);
     assert_eq!(print(&ours, value), print(&ours, &BASE64_STANDARD.encode(value)));
-    let theirs = Redactor::new(Rules::built_in().unwrap(), &known(&[value]), &[], &[8; 32]);
+    let theirs = Redactor::new(RuleSet::built_in().unwrap(), &known(&[value]), &[], &[8; 32]);
     assert_ne!(print(&ours, value), print(&theirs, value));
 }
 
 // T21: a value at the edge of a text that was cut
 #[test]
-fn cutting_does_not_free_a_secret() {
+fn a_secret_at_the_edge_of_a_cut_text_is_redacted() {
     let redactor = redactor(&["sk-abcdef0123456789XYZ", "first line of a key\nsecond line of a key"]);
     for text in ["key=sk-abcdef0123456789XY", "key=sk-ab", "9XYZ and more", "second line of a key"] {
         let masked = redactor.redact_cut(text).unwrap();
@@ -274,7 +281,7 @@ fn cutting_does_not_free_a_secret() {
     }
 }
 
-// T21: a placeholder cannot be forged to carry something out
+// T21: a forged placeholder cannot smuggle anything out
 #[test]
 fn a_forged_placeholder_hides_nothing() {
     let redactor = redactor(&["my-secret-value-9"]);
@@ -282,7 +289,7 @@ fn a_forged_placeholder_hides_nothing() {
     assert!(!out.contains("my-secret-value-9"), "{out}");
 }
 
-// T21: nor does one that stands beside a secret
+// T21: nor can one beside a secret
 #[test]
 fn a_forged_placeholder_does_not_hide_its_neighbour() {
     let redactor = redactor(&[]);
@@ -305,9 +312,9 @@ fn a_forged_placeholder_does_not_hide_its_neighbour() {
     }
 }
 
-// T21: signs alone escaped; packed twice; as bytes of a dump, of a program, of a list
+// T21: only punctuation escaped; base64 twice; bytes as a dump, in source code, as a list
 #[test]
-fn a_value_is_found_however_its_bytes_are_shown() {
+fn a_known_value_is_found_in_any_dump_of_its_bytes() {
     let value = "hx7_Q-z!9k.Tn2@wP4$e"; // 20 bytes: a dump needs two lines
     let redactor = redactor(&[value]);
     let bytes = value.as_bytes();
@@ -318,7 +325,7 @@ fn a_value_is_found_however_its_bytes_are_shown() {
         let one = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { write(u32::from(c)) };
         value.chars().map(one).collect::<String>()
     };
-    // As `xxd`, `hexdump -C` and `od` show it, wherever in a line it begins.
+    // As `xxd`, `hexdump -C` and `od` print it, beginning at any column.
     let dump = |before: usize, number: fn(usize) -> String, group: usize, letters: bool| {
         let text = format!("{}{value} and so on", "=".repeat(before));
         let line = |(n, line): (usize, &[u8])| {

@@ -1,9 +1,9 @@
-//! Streams: the same output for every way of cutting the input; a fixed point; bounded memory; idle flushes.
+//! Streams: the same output however the input is split; a fixed point; bounded memory; idle flushes.
 
 use proptest::prelude::*;
-use vambrace_redact::{HELD, LONGEST_HELD, Redactor};
+use vambrace_redact::{HELD_BYTES, MAX_HELD_BYTES, Redactor};
 
-use crate::given::{ALNUM, Chance, clean, document, known, private_key, redactor};
+use crate::fixtures::{ALNUM, SeededRng, clean, document, known, private_key, redactor};
 
 fn in_pieces(redactor: &Redactor, text: &[u8], cuts: &[usize]) -> Vec<u8> {
     let (mut stream, mut out, mut from) = (redactor.stream(), Vec::new(), 0);
@@ -17,15 +17,15 @@ fn in_pieces(redactor: &Redactor, text: &[u8], cuts: &[usize]) -> Vec<u8> {
 
 // T21: every split point of many documents
 #[test]
-fn the_output_does_not_depend_on_how_the_input_is_cut() {
+fn the_output_does_not_depend_on_how_the_input_is_split() {
     let redactor = redactor(&["correct-horse-battery", "first line of it\nsecond line of it"]);
-    let mut chance = Chance(7);
+    let mut rng = SeededRng(7);
     for round in 0..4 {
-        let (mut text, _) = document(&mut chance, 8);
+        let (mut text, _) = document(&mut rng, 8);
         text +=
             "x correct-horse-battery y Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5 first line of it\nsecond line of it\n";
-        text += &private_key(&mut chance, 3);
-        text += &prefixed(&private_key(&mut chance, 3), "\nweb_1  | ");
+        text += &private_key(&mut rng, 3);
+        text += &prefixed(&private_key(&mut rng, 3), "\nweb_1  | ");
         let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
         for cut in 0..=text.len() {
             assert_eq!(in_pieces(&redactor, text.as_bytes(), &[cut]), whole, "round {round}, cut at {cut}");
@@ -35,47 +35,43 @@ fn the_output_does_not_depend_on_how_the_input_is_cut() {
     }
 }
 
-// T21: documents longer than what is held back, cut anywhere
+// T21: documents longer than what is held back, split anywhere
 #[test]
-fn long_documents_come_out_the_same_in_any_pieces() {
+fn long_documents_give_the_same_output_in_any_chunks() {
     let redactor = redactor(&["correct-horse-battery"]);
-    let mut chance = Chance(11);
+    let mut rng = SeededRng(11);
     for _ in 0..2 {
-        let (mut text, _) = document(&mut chance, 400);
-        text += &private_key(&mut chance, 2000);
-        text += &format!(
-            " eyJhbGciOiJIUzI1NiJ9.eyJ{}.{}",
-            chance.letters(ALNUM, 9000),
-            chance.letters(ALNUM, 40)
-        );
-        let (more, _) = document(&mut chance, 300);
+        let (mut text, _) = document(&mut rng, 400);
+        text += &private_key(&mut rng, 2000);
+        text += &format!(" eyJhbGciOiJIUzI1NiJ9.eyJ{}.{}", rng.letters(ALNUM, 9000), rng.letters(ALNUM, 40));
+        let (more, _) = document(&mut rng, 300);
         text += &more;
-        text += &prefixed(&private_key(&mut chance, 2000), "\nkey.pem-12-");
+        text += &prefixed(&private_key(&mut rng, 2000), "\nkey.pem-12-");
         let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
         for size in [61, 1000, 4096, 65536] {
             let cuts: Vec<usize> = (1..text.len() / size).map(|n| n * size).collect();
             assert!(in_pieces(&redactor, text.as_bytes(), &cuts) == whole, "pieces of {size}");
         }
         for _ in 0..8 {
-            let mut cuts: Vec<usize> = (0..30).map(|_| chance.below(text.len())).collect();
+            let mut cuts: Vec<usize> = (0..30).map(|_| rng.below(text.len())).collect();
             cuts.sort_unstable();
             assert!(in_pieces(&redactor, text.as_bytes(), &cuts) == whole, "{cuts:?}");
         }
     }
 }
 
-/// Each line with something before it.
+/// Each line with a prefix.
 fn prefixed(key: &str, before: &str) -> String {
     format!("{before}{}\n", key.replace('\n', before))
 }
 
 // T21: `docker compose logs`, `grep -n`, a diff; longer than what is replaced at once
 #[test]
-fn no_line_of_a_key_is_left_whatever_stands_before_it() {
+fn no_line_of_a_key_is_left_whatever_its_prefix() {
     let redactor = redactor(&[]);
-    let mut chance = Chance(13);
+    let mut rng = SeededRng(13);
     for lines in [4, 3000] {
-        let key = private_key(&mut chance, lines);
+        let key = private_key(&mut rng, lines);
         for before in [
             "\nweb_1  | ",
             "\n12:",
@@ -102,15 +98,15 @@ fn no_line_of_a_key_is_left_whatever_stands_before_it() {
     }
 }
 
-// T21: the end of a value that is longer than what is looked at
+// T21: the end of a value that is longer than the window
 #[test]
 fn no_end_of_a_long_value_is_left() {
     let redactor = redactor(&[]);
-    let mut chance = Chance(17);
+    let mut rng = SeededRng(17);
     let signs = format!("{ALNUM}!#%,;()*+-./:=?@[]_|~ ");
     for length in [400, 700, 3000, 9000, 150_000] {
-        let plain = chance.letters(ALNUM, length);
-        let odd = chance.letters(&signs, length).replace(' ', "_");
+        let plain = rng.letters(ALNUM, length);
+        let odd = rng.letters(&signs, length).replace(' ', "_");
         for (text, value) in [
             (format!("password=\"{odd}\"\n"), &odd),
             (format!("{{\"token\": \"{plain}\", \"x\": 1}}"), &plain),
@@ -143,10 +139,10 @@ fn no_end_of_a_long_value_is_left() {
 #[test]
 fn redaction_is_a_fixed_point() {
     let redactor = redactor(&["correct-horse-battery", "hunter22"]);
-    let mut chance = Chance(3);
+    let mut rng = SeededRng(3);
     for _ in 0..40 {
-        let (text, secrets) = document(&mut chance, 20);
-        // Also without anything between them.
+        let (text, secrets) = document(&mut rng, 20);
+        // Also without separators.
         for text in [
             text.clone(),
             text.replace(['\n', ' '], ""),
@@ -163,29 +159,29 @@ fn redaction_is_a_fixed_point() {
 #[test]
 fn planted_secrets_are_replaced_and_equal_ones_look_equal() {
     let redactor = redactor(&[]);
-    let mut chance = Chance(5);
+    let mut rng = SeededRng(5);
     let (mut all, mut left) = (0, Vec::new());
     for _ in 0..60 {
-        let (text, secrets) = document(&mut chance, 20);
+        let (text, secrets) = document(&mut rng, 20);
         let out = clean(&redactor, &text);
         all += secrets.len();
         left.extend(secrets.into_iter().filter(|secret| out.contains(secret.as_str())));
     }
-    assert!(left.len() * 100 <= all, "{} of {all} stand there still: {left:?}", left.len());
+    assert!(left.len() * 100 <= all, "{} of {all} are left: {left:?}", left.len());
     let out = clean(&redactor, "DB_PASSWORD=aB3!xyz77\npassword: aB3!xyz77\nDB_PASSWORD=aB3!xyz78\n");
     let prints: Vec<&str> = out.lines().map(|line| &line[line.len() - 9..line.len() - 1]).collect();
     assert!(prints[0] == prints[1] && prints[0] != prints[2], "{out}");
 }
 
 #[test]
-fn memory_is_bounded_whatever_comes() {
+fn memory_is_bounded_for_any_input() {
     let redactor = redactor(&["correct-horse-battery"]);
     for (text, most) in [
-        ("x".repeat(1 << 20), 3 * LONGEST_HELD),
-        ("word ".repeat(1 << 18), 3 * HELD),
-        (format!("-----BEGIN {} KEY-----\n{}", "PRIVATE", "QUJD".repeat(1 << 18)), 3 * LONGEST_HELD),
-        ("password=".repeat(1 << 16), 3 * LONGEST_HELD),
-        ("correct-horse-battery".repeat(1 << 14), 3 * LONGEST_HELD),
+        ("x".repeat(1 << 20), 3 * MAX_HELD_BYTES),
+        ("word ".repeat(1 << 18), 3 * HELD_BYTES),
+        (format!("-----BEGIN {} KEY-----\n{}", "PRIVATE", "QUJD".repeat(1 << 18)), 3 * MAX_HELD_BYTES),
+        ("password=".repeat(1 << 16), 3 * MAX_HELD_BYTES),
+        ("correct-horse-battery".repeat(1 << 14), 3 * MAX_HELD_BYTES),
     ] {
         let (mut stream, mut given) = (redactor.stream(), 0);
         for (n, piece) in text.as_bytes().chunks(1 << 15).enumerate() {
@@ -204,11 +200,11 @@ fn memory_is_bounded_whatever_comes() {
     }
 }
 
-// T21: an idle flush gives whole lines, keeps the unfinished one, and does not free a key or a known value
+// T21: an idle flush writes whole lines, keeps the unfinished one, and reveals neither a key nor a known value
 #[test]
-fn an_idle_flush_gives_whole_lines_and_frees_nothing_it_should_not() {
-    let mut chance = Chance(9);
-    let key = private_key(&mut chance, 6);
+fn an_idle_flush_writes_whole_lines_and_reveals_no_key_or_known_value() {
+    let mut rng = SeededRng(9);
+    let key = private_key(&mut rng, 6);
     let redactor = redactor(&["first line of it\nsecond line of it"]);
     let text = format!("hello\nfirst line of it\nsecond line of it\n{key}\npassword=aB3!xyz77\nunfinished");
     let (mut stream, mut out) = (redactor.stream(), Vec::new());
@@ -225,7 +221,7 @@ fn an_idle_flush_gives_whole_lines_and_frees_nothing_it_should_not() {
     }
     stream.finish(&mut out).unwrap();
     assert!(String::from_utf8(out).unwrap().ends_with("\nunfinished"));
-    // The price that is documented: a value on the line after its name.
+    // The documented price: a value on the line after its name.
     let (mut stream, mut out) = (redactor.stream(), Vec::new());
     stream.push(b"password:\n", &mut out).unwrap();
     stream.flush_idle(&mut out).unwrap();
@@ -235,9 +231,9 @@ fn an_idle_flush_gives_whole_lines_and_frees_nothing_it_should_not() {
     assert!(!clean(&redactor, "password:\n  \"aB3!xyz77\"\n").contains("aB3!xyz77"));
 }
 
-// T21: what asks is shown, what a secret may follow is not, and a line that goes on is still one
+// T21: a prompt is shown, one that a secret may follow is not, and a line that continues is still one line
 #[test]
-fn a_prompt_is_given_and_half_a_secret_is_not() {
+fn a_prompt_is_flushed_and_half_a_secret_is_not() {
     let redactor = redactor(&["known value: of it"]);
     let flushed = |pieces: &[&str]| {
         let (mut stream, mut out) = (redactor.stream(), Vec::new());
@@ -265,14 +261,14 @@ fn a_prompt_is_given_and_half_a_secret_is_not() {
     assert!(flushed(&["name? ", "password=aB3!xyz77\n"]).starts_with("name? password=[REDACTED"));
 }
 
-// T21: values change while a stream is under way
+// T21: values change during a stream
 #[test]
-fn known_values_can_be_exchanged_while_it_works() {
+fn known_values_can_be_replaced_during_a_stream() {
     let redactor = redactor(&["old-value-of-it"]);
     let (mut stream, mut out) = (redactor.stream(), Vec::new());
     stream.push(b"old-value-of-it\n", &mut out).unwrap();
     stream.flush_idle(&mut out).unwrap();
-    redactor.exchange(&known(&["new-value-of-it"]));
+    redactor.replace_known_values(&known(&["new-value-of-it"]));
     stream.push(b"new-value-of-it old-value-of-it\n", &mut out).unwrap();
     stream.finish(&mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -282,9 +278,9 @@ fn known_values_can_be_exchanged_while_it_works() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
 
-    // T21: any bytes, any cuts
+    // T21: any bytes, any chunks
     #[test]
-    fn any_bytes_in_any_pieces(
+    fn any_bytes_in_any_chunks_give_the_same_output(
         parts in prop::collection::vec(prop_oneof![
             prop::collection::vec(any::<u8>(), 0..40),
             prop::sample::select(vec![
@@ -308,27 +304,27 @@ proptest! {
     }
 }
 
-// T21: escapes are read in long stretches; what is found in them does not depend on the pieces either
+// T21: long runs of escapes; what is found in them does not depend on the chunks either
 #[test]
-fn escaped_tokens_are_found_in_any_pieces_and_in_any_length() {
+fn escaped_tokens_are_found_in_any_chunks_and_at_any_length() {
     let value = "hx7_Q-z!9k.Tn2@wP4$e";
     let redactor = redactor(&[value]);
-    let mut chance = Chance(17);
-    let token = |chance: &mut Chance| format!("gh{}%5F{}", "p", chance.letters(ALNUM, 36));
+    let mut rng = SeededRng(17);
+    let token = |rng: &mut SeededRng| format!("gh{}%5F{}", "p", rng.letters(ALNUM, 36));
     let hex: Vec<String> = value.bytes().map(|byte| format!("{byte:02x}")).collect();
     for junk in [0, 300, 1500] {
-        let first = token(&mut chance);
+        let first = token(&mut rng);
         let web = format!(
             "eyJ{}%2EeyJ{}%2E{}",
-            chance.letters(ALNUM, 40),
-            chance.letters(ALNUM, 6000),
-            chance.letters(ALNUM, 43)
+            rng.letters(ALNUM, 40),
+            rng.letters(ALNUM, 6000),
+            rng.letters(ALNUM, 43)
         );
         let text = format!(
             "{}{first} and {web} then {}\\n{} end\n",
             "ab%5Fcd%2De-".repeat(junk),
             hex.join(":"),
-            token(&mut chance)
+            token(&mut rng)
         );
         let whole = redactor.redact_bytes(text.as_bytes()).unwrap().0.into_owned();
         let out = String::from_utf8_lossy(&whole).into_owned();
@@ -343,11 +339,11 @@ fn escaped_tokens_are_found_in_any_pieces_and_in_any_length() {
     }
 }
 
-// T21: one look after another would find more and more
+// T21: with more passes, each would find more
 #[test]
-fn a_line_in_which_each_replacement_shows_the_next_is_a_fixed_point_all_the_same() {
+fn a_line_in_which_each_replacement_reveals_the_next_reaches_a_fixed_point() {
     let redactor = redactor(&[]);
-    let mut chance = Chance(19);
+    let mut rng = SeededRng(19);
     for line in [
         "net user ada <p> /add cmd <p> more <p> and <p> and <p> and <p>",
         "psexec -p <p> x -p <p> y -p <p> z -p <p>",
@@ -356,7 +352,7 @@ fn a_line_in_which_each_replacement_shows_the_next_is_a_fixed_point_all_the_same
     ] {
         let mut text = line.repeat(3);
         while text.contains("<p>") {
-            text = text.replacen("<p>", &chance.letters(ALNUM, 20), 1);
+            text = text.replacen("<p>", &rng.letters(ALNUM, 20), 1);
         }
         let once = clean(&redactor, &text);
         assert_eq!(clean(&redactor, &once), once, "{text}");

@@ -1,10 +1,10 @@
-//! Public examples of other scanners, packed. Most hold something that we must find; some hold names of hosts and accounts,
-//! which are no secrets. The floors are what is found today.
+//! Public examples of other scanners, compressed. Most contain something that we must find; some contain host and
+//! account names, which are not secrets. The minimum rates are what is found today.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use crate::given::redactor;
+use crate::fixtures::redactor;
 
 const PACKED: &[u8] = include_bytes!("../data/secrets-dev.jsonl.gz");
 

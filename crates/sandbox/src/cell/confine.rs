@@ -1,4 +1,4 @@
-//! Giving everything up: limits, identity, privileges, Landlock, the filter; then the program.
+//! Confines the program's process: resource limits, identity, capabilities, Landlock, seccomp filter; then the exec.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -7,50 +7,50 @@ use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use rustix::thread::{Gid, Uid};
 
-use super::{Errand, Stock, rules, tell};
+use super::{CellRun, Prebuilt, landlock_rules, send_report};
 use crate::changes::digest as digest_of;
-use crate::fault::{Named as _, Step};
-use crate::filter::{Profile, Walls};
-use crate::spec::{Limits, Network, Observe};
+use crate::error::{FailedStep, StepContext as _};
+use crate::filter::{Confinement, Profile};
+use crate::spec::{NetworkMode, Observe, RunLimits};
 use crate::sys::seccomp::Instruction;
 use crate::sys::{capability, process, seccomp};
 use crate::tier::Tier;
-use crate::wire::{Bytes, Expected, Identity, Order, Report, c_text};
+use crate::wire::{Bytes, ExpectedFilter, RunIdentity, RunReport, RunRequest, c_text};
 
-/// The newest Landlock that the kernel has; 0 when there is none.
+/// The Landlock ABI of the kernel; 0 when there is none.
 pub(crate) fn landlock_abi() -> i32 {
-    // SAFETY: with this flag the kernel only tells its version; no memory is involved.
+    // SAFETY: with this flag the kernel only returns its version; no memory is involved.
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, 1) };
     i32::try_from(version).unwrap_or(0).max(0)
 }
 
-/// Landlock judges truncation from here on; without that a file that may only be read could be emptied.
-const LEAST_LANDLOCK: i32 = 3;
+/// First Landlock ABI that handles truncation; without that a read-only file could be emptied.
+const MIN_LANDLOCK_ABI: i32 = 3;
 
-/// Why no program is run with a Landlock of this version.
-pub(crate) fn landlock_lacks(abi: i32) -> Option<String> {
+/// Why no program can run with this Landlock ABI.
+pub(crate) fn landlock_problem(abi: i32) -> Option<String> {
     match abi {
-        0 => Some("the kernel has none, or it is not switched on".to_owned()),
-        old if old < LEAST_LANDLOCK => Some(format!("ABI {old}, which does not judge truncation")),
+        0 => Some("the kernel has none, or it is not enabled".to_owned()),
+        old if old < MIN_LANDLOCK_ABI => Some(format!("ABI {old}, which does not handle truncation")),
         _ => None,
     }
 }
 
-/// The first process gives up what it does not need any more. What a program could be given by a file is out of bounds
-/// since the stage, or since the cell's user namespace began.
-pub(super) fn give_up(identity: Identity) -> Result<(), Step> {
+/// Drops the privileges that the init of a cell no longer needs. File capabilities are out of bounds since the
+/// zygote, or since the cell's user namespace was created.
+pub(super) fn drop_privileges(identity: RunIdentity) -> Result<(), FailedStep> {
     take(identity).step("identity")?;
     capability::drop_all().step("capabilities")?;
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
-    // Changing the identity untied us from the launcher.
+    // Changing the identity cleared the parent death signal.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
-    // The program may not look into this process, which has the same user.
+    // The program has the same user and must not be able to ptrace this process.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("dumpable")
 }
 
-/// Becomes another user, where it is to.
-pub(crate) fn take(identity: Identity) -> Result<(), Errno> {
-    if !identity.taken {
+/// Switches to another user, if the run has one.
+pub(crate) fn take(identity: RunIdentity) -> Result<(), Errno> {
+    if !identity.must_switch {
         return Ok(());
     }
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
@@ -59,42 +59,42 @@ pub(crate) fn take(identity: Identity) -> Result<(), Errno> {
     rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
 
-/// A filter that is expected to be asked for.
-pub(super) struct Planned {
+/// A filter compiled for an expected run.
+pub(super) struct PreparedFilter {
     profile: Profile,
     filter: Vec<Instruction>,
 }
 
-impl Planned {
-    pub(super) fn new(walls: Walls, expected: Expected, stock: &Stock) -> Self {
-        let Expected { network, observe } = expected;
-        let profile = Profile { network, observe, walls, guarded: Vec::new(), part: stock.part };
-        Self { filter: stock.filter(&profile), profile }
+impl PreparedFilter {
+    pub(super) fn new(confinement: Confinement, expected: ExpectedFilter, prebuilt: &Prebuilt) -> Self {
+        let ExpectedFilter { network, observe } = expected;
+        let profile = Profile { network, observe, confinement, guarded: Vec::new(), part: prebuilt.part };
+        Self { filter: prebuilt.filter(&profile), profile }
     }
 }
 
-/// What of the confinement stands before there is an order.
+/// The part of the confinement that is done before the run request.
 #[derive(Default)]
-pub(super) struct Ready {
+pub(super) struct EarlyConfinement {
     done: bool,
-    /// The filter that is installed, and where its calls are answered unless that was told already.
-    filter: Option<(Planned, Option<OwnedFd>)>,
+    /// The installed filter, and its listener unless that was sent already.
+    filter: Option<(PreparedFilter, Option<OwnedFd>)>,
 }
 
-impl Ready {
+impl EarlyConfinement {
     pub(super) fn take_listener(&mut self) -> Option<OwnedFd> {
         self.filter.as_mut().and_then(|(_, listener)| listener.take())
     }
 }
 
-/// The part that needs no order, in a process that waits for one; system calls, and nothing else. What fails here is left,
-/// and tried again and told when there is somebody to tell.
-pub(super) fn get_ready(identity: Identity, planned: Option<Planned>) -> Ready {
+/// The part that needs no run request, in a process that waits for one; makes system calls only. Errors are ignored
+/// here; the step is repeated, and reported, when the request has arrived.
+pub(super) fn confine_early(identity: RunIdentity, planned: Option<PreparedFilter>) -> EarlyConfinement {
     if begin(identity).is_err() || rustix::thread::set_no_new_privs(true).is_err() {
         std::mem::forget(planned);
-        return Ready::default();
+        return EarlyConfinement::default();
     }
-    // A filter is installed only where it will be asked for: it cannot be taken away.
+    // Install a filter only if it is expected: it cannot be removed.
     let filter = planned.and_then(|planned| match install(&planned.profile, &planned.filter) {
         Ok(listener) => Some((planned, listener)),
         Err(_) => {
@@ -102,19 +102,19 @@ pub(super) fn get_ready(identity: Identity, planned: Option<Planned>) -> Ready {
             None
         }
     });
-    Ready { done: true, filter }
+    EarlyConfinement { done: true, filter }
 }
 
-/// Puts the calling process under a filter; gives where its calls are answered, where somebody is asked.
-fn install(profile: &Profile, filter: &[Instruction]) -> Result<Option<OwnedFd>, Step> {
-    if profile.observe == Observe::Off && profile.network != Network::Gated {
+/// Installs a filter in the calling process; returns the listener if the filter notifies one.
+fn install(profile: &Profile, filter: &[Instruction]) -> Result<Option<OwnedFd>, FailedStep> {
+    if profile.observe == Observe::Off && profile.network != NetworkMode::Gated {
         return seccomp::install(filter).step("seccomp").map(|()| None);
     }
     seccomp::install_with_listener(filter).step("seccomp listener").map(Some)
 }
 
-/// A session of its own, as whom it shall be, without any privilege.
-fn begin(identity: Identity) -> Result<(), Step> {
+/// New session, target identity, no privilege.
+fn begin(identity: RunIdentity) -> Result<(), FailedStep> {
     process::unblock_signals();
     rustix::process::setsid().step("session")?;
     take(identity).step("identity")?;
@@ -122,97 +122,99 @@ fn begin(identity: Identity) -> Result<(), Step> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")
 }
 
-/// Confines the calling process and makes it the program; gives the last exec's error when that fails.
+/// Confines the calling process and executes the program; returns the error of the last exec when that fails.
 ///
-/// Until then the memory is shared with the process that made it: what is per memory and not per process (whether
-/// it can be looked into) is not touched here. The program gets memory of its own, which it may look into.
+/// Until then memory is shared with the parent: what is per memory and not per process (dumpable) is not changed
+/// here. The program gets its own memory, which it may inspect.
 pub(super) fn confine(
-    errand: &Errand,
-    walls: Walls,
-    identity: Identity,
-    ready: Ready,
-    stock: &mut Stock,
+    run: &CellRun,
+    confinement: Confinement,
+    identity: RunIdentity,
+    ready: EarlyConfinement,
+    prebuilt: &mut Prebuilt,
     last: &dyn Fn(),
-) -> Result<NotBegun, Step> {
-    let order = &errand.order;
+) -> Result<StartFailure, FailedStep> {
+    let request = &run.request;
     if !ready.done {
         begin(identity)?;
     }
-    let [input, output, error] = &errand.streams;
+    let [input, output, error] = &run.streams;
     rustix::stdio::dup2_stdin(input).step("standard input")?;
     rustix::stdio::dup2_stdout(output).step("standard output")?;
     rustix::stdio::dup2_stderr(error).step("standard error")?;
-    limit(&order.limits, walls, identity, errand, stock.bounds).step("limits")?;
-    rustix::process::umask(Mode::from_raw_mode(order.umask & 0o777));
-    // Of the caller's choice, so no fault of the walls.
-    if let Err(errno) = c_text(&order.cwd).and_then(|cwd| process::go_to(&cwd)) {
-        return Ok(NotBegun::Refused(errno));
+    limit(&request.limits, confinement, identity, run, prebuilt.bounds).step("limits")?;
+    rustix::process::umask(Mode::from_raw_mode(request.umask & 0o777));
+    // Chosen by the caller, so an error is not one of the confinement.
+    if let Err(errno) = c_text(&request.cwd).and_then(|cwd| process::go_to(&cwd)) {
+        return Ok(StartFailure::Refused(errno));
     }
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
-    rules::landlock(order, walls, stock.base.take()).map_err(|errno| Step { name: "landlock", errno })?;
-    let Texts { arguments, environment, candidates } = texts(order).step("program")?;
+    landlock_rules::landlock(request, confinement, prebuilt.base.take())
+        .map_err(|errno| FailedStep { name: "landlock", errno })?;
+    let ExecStrings { arguments, environment, candidates } = exec_strings(request).step("program")?;
     process::close_on_exec_from(3).step("descriptors")?;
     let profile = Profile {
-        network: order.network,
-        observe: order.observe,
-        walls,
-        guarded: if order.landlock_abi < 6 { order.guarded.clone() } else { Vec::new() },
-        part: stock.part,
+        network: request.network,
+        observe: request.observe,
+        confinement,
+        guarded: if request.landlock_abi < 6 { request.guarded.clone() } else { Vec::new() },
+        part: prebuilt.part,
     };
     let listener = match ready.filter {
         Some((installed, listener)) if installed.profile == profile => listener,
-        // It would ask somebody who is not there.
-        Some(_) => return Err(Step { name: "seccomp", errno: Errno::INVAL }),
-        None => install(&profile, &stock.filter(&profile))?,
+        // The installed filter would notify a listener that does not exist.
+        Some(_) => return Err(FailedStep { name: "seccomp", errno: Errno::INVAL }),
+        None => install(&profile, &prebuilt.filter(&profile))?,
     };
     if let Some(listener) = listener {
-        tell(errand.report.as_fd(), &Report::Listener, &[listener.as_fd()]).step("seccomp listener")?;
+        send_report(run.report.as_fd(), &RunReport::Listener, &[listener.as_fd()])
+            .step("seccomp listener")?;
     }
-    if order.audited {
-        tell(errand.report.as_fd(), &Report::Begins, &[]).step("report")?;
+    if request.audited {
+        send_report(run.report.as_fd(), &RunReport::Begins, &[]).step("report")?;
     }
-    // Last: what other runs of this user have on its way between sockets counts against it whenever one is sent.
-    let [.., (resource, bound)] = stock.bounds.0;
-    set(resource, order.limits.open_files, bound).step("limits")?;
+    // Last: the kernel counts descriptors in flight of all runs of this user against this limit on every send.
+    let [.., (resource, bound)] = prebuilt.bounds.0;
+    set(resource, request.limits.open_files, bound).step("limits")?;
     last();
-    if let (Some(digest), Some(candidate)) = (order.digest, candidates.first()) {
+    if let (Some(digest), Some(candidate)) = (request.digest, candidates.first()) {
         return Ok(execute_pinned(candidate, digest, &arguments, &environment));
     }
     let mut refused = Errno::NOENT;
     for candidate in candidates {
         refused = process::execute(&candidate, &arguments, &environment);
     }
-    Ok(NotBegun::Refused(refused))
+    Ok(StartFailure::Refused(refused))
 }
 
-/// Why the program did not begin.
-pub(super) enum NotBegun {
-    /// The kernel's word.
+/// Why the program did not start.
+pub(super) enum StartFailure {
+    /// The error of the kernel.
     Refused(Errno),
-    /// The file is not the one that was meant.
+    /// The file does not have the expected digest.
     Replaced,
 }
 
-/// Executes the very file that was hashed, by its handle: a name that leads elsewhere meanwhile changes nothing. Whoever
-/// runs a script reads it later, so it is a copy that is hashed and read, which nobody can change. Another program can be
-/// written to in place, by who may, in the moment between the hash and its start.
+/// Executes exactly the file that was hashed, by its handle: a name that is replaced meanwhile has no effect. An
+/// interpreter reads a script later, so a script is copied to a sealed memfd, and the copy is hashed and executed. A
+/// binary can be modified in place, by a process with write access, between the hash and the exec.
 fn execute_pinned(
     program: &std::ffi::CStr,
     digest: [u8; 32],
     arguments: &[std::ffi::CString],
     environment: &[std::ffi::CString],
-) -> NotBegun {
+) -> StartFailure {
     let opened = rustix::fs::open(program, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let opened = opened.map(std::fs::File::from).and_then(|file| {
-        // Its own right to be executed is not the copy's.
+        // Check the execute permission of the original; the copy has its own.
         rustix::fs::access(program, Can::EXEC_OK)?;
         let file = if is_script(&file)? { sealed_copy(file)? } else { file };
         Ok((digest_of(&file)?, file))
     });
     match opened {
-        Ok((found, _)) if found != digest => NotBegun::Replaced,
-        Ok((_, file)) => NotBegun::Refused(process::execute_handle(file.as_fd(), arguments, environment)),
-        Err(errno) => NotBegun::Refused(errno),
+        Ok((found, _)) if found != digest => StartFailure::Replaced,
+        Ok((_, file)) => StartFailure::Refused(process::execute_handle(file.as_fd(), arguments, environment)),
+        Err(errno) => StartFailure::Refused(errno),
     }
 }
 
@@ -221,13 +223,13 @@ fn is_script(file: &std::fs::File) -> Result<bool, Errno> {
     Ok(rustix::io::pread(file, &mut first, 0)? == 2 && first == *b"#!")
 }
 
-/// In memory, from the beginning.
+/// Copies a file into a sealed memfd.
 fn sealed_copy(mut file: std::fs::File) -> Result<std::fs::File, Errno> {
     use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
     let io = |error: std::io::Error| Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO));
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = match rustix::fs::memfd_create(c"script", flags | MemfdFlags::EXEC) {
-        // Before Linux 6.3 nobody had to say so.
+        // Before Linux 6.3 the flag does not exist and is not needed.
         Err(Errno::INVAL) => rustix::fs::memfd_create(c"script", flags),
         made => made,
     };
@@ -241,32 +243,32 @@ fn sealed_copy(mut file: std::fs::File) -> Result<std::fs::File, Errno> {
     Ok(copy)
 }
 
-type Words = Vec<std::ffi::CString>;
+type CStrings = Vec<std::ffi::CString>;
 
-/// What the kernel is given to begin with.
-pub(super) struct Texts {
-    arguments: Words,
-    environment: Words,
-    /// Where the program may be.
-    candidates: Words,
+/// The C strings for exec.
+pub(super) struct ExecStrings {
+    arguments: CStrings,
+    environment: CStrings,
+    /// Paths to try.
+    candidates: CStrings,
 }
 
-pub(super) fn texts(order: &Order) -> Result<Texts, Errno> {
-    let all = |list: &[Bytes]| list.iter().map(|text| c_text(text)).collect::<Result<Words, Errno>>();
-    let (arguments, environment) = (all(&order.arguments)?, all(&order.environment)?);
-    Ok(Texts { arguments, environment, candidates: candidates(order)? })
+pub(super) fn exec_strings(request: &RunRequest) -> Result<ExecStrings, Errno> {
+    let all = |list: &[Bytes]| list.iter().map(|text| c_text(text)).collect::<Result<CStrings, Errno>>();
+    let (arguments, environment) = (all(&request.arguments)?, all(&request.environment)?);
+    Ok(ExecStrings { arguments, environment, candidates: candidates(request)? })
 }
 
-/// Where the program may be: as named, or the first of that name in `PATH`.
-fn candidates(order: &Order) -> Result<Words, Errno> {
-    if order.program.starts_with(b"/") {
-        return Ok(vec![c_text(&order.program)?]);
+/// Paths to try: as named, or the first match in `PATH`.
+fn candidates(request: &RunRequest) -> Result<CStrings, Errno> {
+    if request.program.starts_with(b"/") {
+        return Ok(vec![c_text(&request.program)?]);
     }
-    if order.program.contains(&b'/') {
-        return Ok(vec![c_text(&[order.cwd.as_slice(), b"/", &order.program].concat())?]);
+    if request.program.contains(&b'/') {
+        return Ok(vec![c_text(&[request.cwd.as_slice(), b"/", &request.program].concat())?]);
     }
-    for folder in &order.path {
-        let path = c_text(&[folder.as_slice(), b"/", &order.program].concat())?;
+    for folder in &request.path {
+        let path = c_text(&[folder.as_slice(), b"/", &request.program].concat())?;
         if rustix::fs::access(&path, Can::EXEC_OK).is_ok() {
             return Ok(vec![path]);
         }
@@ -274,7 +276,7 @@ fn candidates(order: &Order) -> Result<Words, Errno> {
     Ok(Vec::new())
 }
 
-/// What is limited, in the order of [`limit`]'s numbers; the last by itself.
+/// Limited resources, in the order of [`limit`]'s values; the last is set separately.
 const RESOURCES: [Resource; 9] = [
     Resource::Core,
     Resource::Fsize,
@@ -287,51 +289,52 @@ const RESOURCES: [Resource; 9] = [
     Resource::Nofile,
 ];
 
-/// So many times what the whole tree may hold is what one process may ask for where the tree is watched.
-const WATCHED: u64 = 8;
+/// Memory limit of a single process as a multiple of the tree's limit, where the tree is only polled.
+const POLLED_MEMORY_FACTOR: u64 = 8;
 
-/// Limits that hold already, and are inherited: none is widened.
+/// Limits that are inherited: none is raised.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds([(Resource, Option<u64>); RESOURCES.len()]);
+pub(super) struct InheritedLimits([(Resource, Option<u64>); RESOURCES.len()]);
 
-impl Bounds {
+impl InheritedLimits {
     pub(super) fn now() -> Self {
         Self(RESOURCES.map(|resource| (resource, rustix::process::getrlimit(resource).maximum)))
     }
 }
 
 fn limit(
-    limits: &Limits,
-    walls: Walls,
-    identity: Identity,
-    errand: &Errand,
-    bounds: Bounds,
+    limits: &RunLimits,
+    confinement: Confinement,
+    identity: RunIdentity,
+    run: &CellRun,
+    bounds: InheritedLimits,
 ) -> Result<(), Errno> {
-    let processes = match walls {
-        // Counted per sandbox: in a user namespace of its own, or under a user id of its own.
-        Walls::Namespaces => limits.processes,
-        // Counted with everything else that the user runs, but a user id of its own runs nothing else.
-        Walls::LandlockOnly if identity.taken => limits.processes,
-        Walls::LandlockOnly => {
-            let others = errand.go.others.unwrap_or_else(super::running);
+    let processes = match confinement {
+        // Counted per sandbox: it has its own user namespace, or its own user id.
+        Confinement::Namespaces => limits.processes,
+        // Counted with all other processes of the user; but a separate user id has no others.
+        Confinement::LandlockOnly if identity.must_switch => limits.processes,
+        Confinement::LandlockOnly => {
+            let others = run.go.others.unwrap_or_else(super::count_user_processes);
             limits.processes.saturating_add(others)
         }
     };
-    // Without a file system of the run's own, what lies on the disk is only looked at now and then.
-    let file = match walls {
-        Walls::Namespaces => limits.file_size,
-        Walls::LandlockOnly => limits.file_size.min(limits.disk),
+    // Without a private file system, disk usage is only polled.
+    let file = match confinement {
+        Confinement::Namespaces => limits.file_size,
+        Confinement::LandlockOnly => limits.file_size.min(limits.disk),
     };
-    // Memory is bounded for the tree: a process that wants too much of it is to be ended, and that told, not to be refused
-    // and to end with a code of its own. Where the tree is watched, a single process cannot take all at once.
-    let data = match errand.order.tier {
-        _ if errand.go.memory_limited => u64::MAX,
-        // Nobody can look.
+    // Memory is limited for the tree: a process that needs too much is to be killed, and that reported, rather than
+    // get an allocation error and exit with a code of its own. Where the tree is polled, this limit keeps a single
+    // process from allocating everything at once.
+    let data = match run.request.tier {
+        _ if run.go.memory_limited => u64::MAX,
+        // Usage cannot be polled without /proc.
         Tier::FullNoProc => limits.memory,
-        _ => limits.memory.saturating_mul(WATCHED),
+        _ => limits.memory.saturating_mul(POLLED_MEMORY_FACTOR),
     };
     let wanted = [
-        // One byte, not none: a core that goes to a program is kept from it by this number only (core(5)).
+        // One byte, not zero: with a pipe handler in core_pattern only the value 1 suppresses the dump (core(5)).
         1,
         file,
         limits.cpu_seconds,

@@ -1,8 +1,9 @@
-//! The program's process before it is the program: made with the cell, it gives up everything that it will not need and
-//! puts itself under the filter that is expected, while the cell builds the walls or waits for an order.
+//! The program's process before the exec: forked together with the cell, it drops what it will not need and installs
+//! the expected filter, while the cell builds its root or waits for a request.
 //!
-//! INVARIANT: it shares the cell's memory (`sys::beside`). Until [`Program::go`] it only makes system calls; from then on
-//! until it has left this memory, the cell only does. It begins when the cell has no power left either.
+//! INVARIANT: it shares the cell's memory (`sys::shared_process`). Until [`ProgramProcess::start`] it only makes
+//! system calls; from then on until it has left this memory, the cell only makes system calls. It executes the
+//! program when the cell has no privilege left either.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
@@ -11,108 +12,117 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 use rustix::thread::CpuSet;
 
-use super::confine::{self, Planned, Ready};
-use super::{Errand, Stock, become_program, tell};
-use crate::fault::{Named as _, Step};
-use crate::filter::Walls;
-use crate::sys::beside::{Beside, Moment};
-use crate::sys::mounting;
-use crate::wire::{Expected, Identity, Report};
+use super::confine::{self, EarlyConfinement, PreparedFilter};
+use super::{CellRun, Prebuilt, become_program, send_report};
+use crate::error::{FailedStep, StepContext as _};
+use crate::filter::Confinement;
+use crate::sys::mount;
+use crate::sys::shared_process::{OneShotEvent, SharedProcess};
+use crate::wire::{ExpectedFilter, RunIdentity, RunReport};
 
-pub(super) struct Program {
-    process: Beside,
-    shared: Arc<Shared>,
+pub(super) struct ProgramProcess {
+    process: SharedProcess,
+    shared: Arc<ProgramState>,
 }
 
 #[derive(Default)]
-struct Shared {
-    /// What it did in advance, once `prepared` has come.
-    ready: Mutex<Ready>,
-    prepared: Moment,
-    /// Which processors it may use.
-    anywhere: Mutex<Option<CpuSet>>,
-    /// What it is to do, once `ordered` has come.
-    errand: Mutex<Option<(Arc<Errand>, Stock, u64)>>,
-    ordered: Moment,
-    /// The cell has given up its powers too.
-    powerless: Moment,
+struct ProgramState {
+    /// What it did in advance; valid once `prepared` is set.
+    ready: Mutex<EarlyConfinement>,
+    prepared: OneShotEvent,
+    /// CPUs that it may use.
+    allowed_cpus: Mutex<Option<CpuSet>>,
+    /// The run; valid once `requested` is set.
+    run: Mutex<Option<(Arc<CellRun>, Prebuilt, u64)>>,
+    requested: OneShotEvent,
+    /// Set when the cell has dropped its privileges too.
+    cell_unprivileged: OneShotEvent,
 }
 
-impl Program {
-    pub(super) fn make(identity: Identity, expected: Option<Expected>, stock: &Stock) -> Result<Self, Step> {
-        let shared = Arc::<Shared>::default();
-        let planned = expected.map(|expected| Planned::new(Walls::Namespaces, expected, stock));
+impl ProgramProcess {
+    pub(super) fn make(
+        identity: RunIdentity,
+        expected: Option<ExpectedFilter>,
+        prebuilt: &Prebuilt,
+    ) -> Result<Self, FailedStep> {
+        let shared = Arc::<ProgramState>::default();
+        let planned =
+            expected.map(|expected| PreparedFilter::new(Confinement::Namespaces, expected, prebuilt));
         let own = Arc::clone(&shared);
-        let process = Beside::start(Box::new(move || own.live(identity, planned)));
+        let process = SharedProcess::start(Box::new(move || own.run_until_exec(identity, planned)));
         Ok(Self { process: process.step("program's process")?, shared })
     }
 
-    /// Says where its calls are to be answered, as soon as that is known.
-    pub(super) fn announce(&self, report: BorrowedFd<'_>) -> Result<(), Step> {
-        // One that was ended by somebody is heard of when it is to begin.
+    /// Sends the seccomp listener to the broker, as soon as there is one.
+    pub(super) fn send_listener(&self, report: BorrowedFd<'_>) -> Result<(), FailedStep> {
+        // If it was killed, that is noticed when it should start.
         self.shared.prepared.wait_while(|| self.process.is_here());
         match self.shared.ready.lock().take_listener() {
-            Some(listener) => tell(report, &Report::Listener, &[listener.as_fd()]).step("seccomp listener"),
+            Some(listener) => {
+                send_report(report, &RunReport::Listener, &[listener.as_fd()]).step("seccomp listener")
+            }
             None => Ok(()),
         }
     }
 
-    /// The walls stand, but for the old root that still lies over the new one: it waits for that to go, and begins.
-    /// `root` is the new one.
-    pub(super) fn go(&self, errand: Arc<Errand>, stock: Stock, root: u64) {
-        *self.shared.errand.lock() = Some((errand, stock, root));
-        if self.shared.anywhere.lock().is_some() {
-            self.bring_here();
+    /// All mounts are done, except that the old root still covers the new one: it waits until that is gone, then
+    /// starts. `root` is the mount id of the new root.
+    pub(super) fn go(&self, run: Arc<CellRun>, prebuilt: Prebuilt, root: u64) {
+        *self.shared.run.lock() = Some((run, prebuilt, root));
+        if self.shared.allowed_cpus.lock().is_some() {
+            self.pin_to_this_cpu();
         }
-        self.shared.ordered.come();
+        self.shared.requested.come();
     }
 
-    /// This process is about to wait for the kernel: the other goes on where it stood. Any other processor may be asleep,
-    /// and takes longer to wake than the walls took to build.
-    fn bring_here(&self) {
+    /// Pins the other process to this CPU, since this process is about to block in the kernel. Any other CPU may be
+    /// asleep, and waking it takes longer than building the mounts did.
+    fn pin_to_this_cpu(&self) {
         let mut here = CpuSet::new();
         here.set(rustix::thread::sched_getcpu());
-        // Where that is refused, the kernel chooses.
+        // If that fails, the kernel chooses a CPU.
         let _ = rustix::thread::sched_setaffinity(Some(self.process.pid), &here);
     }
 
-    /// Lets it begin, and waits until it is the program, or has ended.
+    /// Lets it execute the program, and waits until it has, or has ended.
     pub(super) fn begin(self) -> Pid {
-        self.shared.powerless.come();
+        self.shared.cell_unprivileged.come();
         self.process.left();
         self.process.pid
     }
 
-    /// It never begins.
+    /// Kills it before it starts.
     pub(super) fn stop(&self) {
         let _ = rustix::process::kill_process(self.process.pid, Signal::KILL);
         self.process.left();
     }
 }
 
-impl Shared {
-    fn live(&self, identity: Identity, planned: Option<Planned>) {
-        let ready = confine::get_ready(identity, planned);
+impl ProgramState {
+    fn run_until_exec(&self, identity: RunIdentity, planned: Option<PreparedFilter>) {
+        let ready = confine::confine_early(identity, planned);
         *self.ready.lock() = ready;
-        *self.anywhere.lock() = rustix::thread::sched_getaffinity(None).ok();
+        *self.allowed_cpus.lock() = rustix::thread::sched_getaffinity(None).ok();
         self.prepared.come();
-        self.ordered.wait();
-        if let Some(anywhere) = *self.anywhere.lock() {
-            let _ = rustix::thread::sched_setaffinity(None, &anywhere);
+        self.requested.wait();
+        if let Some(allowed_cpus) = *self.allowed_cpus.lock() {
+            let _ = rustix::thread::sched_setaffinity(None, &allowed_cpus);
         }
-        let Some((errand, mut stock, root)) = self.errand.lock().take() else { return };
-        while !mounting::is_bare_root(root) {
-            // The cell ends us where it cannot take the old root away.
+        let Some((run, mut prebuilt, root)) = self.run.lock().take() else { return };
+        while !mount::is_uncovered_root(root) {
+            // The cell kills us if it cannot detach the old root.
             rustix::thread::sched_yield();
         }
         let ready = std::mem::take(&mut *self.ready.lock());
-        become_program(&errand, Walls::Namespaces, identity, ready, &mut stock, &|| self.wait_for_the_cell())
+        become_program(&run, Confinement::Namespaces, identity, ready, &mut prebuilt, &|| {
+            self.wait_for_cell()
+        })
     }
 
-    fn wait_for_the_cell(&self) {
-        self.powerless.wait();
-        // It has nothing left to do but to wait for us. As long as it does not yet, the kernel would have the program begin on
-        // another processor.
+    fn wait_for_cell(&self) {
+        self.cell_unprivileged.wait();
+        // The cell has nothing left to do but wait for us. Until it blocks, the kernel would start the program on
+        // another CPU.
         rustix::thread::sched_yield();
     }
 }

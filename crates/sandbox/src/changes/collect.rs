@@ -1,4 +1,4 @@
-//! Walking the upper layer and comparing.
+//! Walks the upper layer of the overlay and compares the program's view with the workspace.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -9,246 +9,247 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
-use vambrace_core::block::BlockList;
-use vambrace_core::repository::Repositories;
+use vambrace_core::blocked_paths::BlockList;
+use vambrace_core::git_repository::RepositoryDetector;
 
-use super::facts::{EntryKind, Facts, alike};
-use super::folder::{each_entry, folder_of, is_opaque, or_dot, split};
-use super::link::{is_led_out, landing};
+use super::directory::{each_entry, is_opaque, open_directory, or_dot, split};
+use super::metadata::{EntryMetadata, FileKind, same_content};
+use super::protected_targets::{ProtectedTargets, WorkspaceSides, protected_dir_names};
 use super::rename::with_renames;
-use super::repository::{Elsewhere, Sides, longer_names};
-use super::{Change, ChangeKind, Changes, Why, Withheld};
-use crate::promote::UNFINISHED;
-use crate::sys::mounting::{open_beneath, open_within};
-use crate::task::Task;
-use crate::walk::{DEEPEST, join};
-use crate::wire::{Bytes, Scratch};
+use super::symlink::{leads_out, lexical_target};
+use super::{ChangeKind, EntryChange, RunChanges, WithheldChange, WithheldReason};
+use crate::mask_walk::{MAX_PATH_BYTES, join};
+use crate::run_dirs::RunDirs;
+use crate::sys::mount::{open_beneath, open_within};
+use crate::wire::{Bytes, ScratchDir};
+use crate::write_back::TEMP_PREFIX;
 
-/// What to compare, and by which names to withhold.
-pub(crate) struct Collect<'a> {
+/// What to compare, and which names to withhold.
+pub(crate) struct CollectInput<'a> {
     /// The workspace itself.
     pub(crate) base: Arc<OwnedFd>,
-    /// The layer that took the changes.
+    /// The layer that holds the changes.
     pub(crate) upper: OwnedFd,
-    /// The view that the program had; the upper layer itself when the view began empty.
+    /// The view that the program had; `None` if the view began empty, and is the upper layer itself.
     pub(crate) view: Option<OwnedFd>,
     pub(crate) masked: &'a BlockList,
-    /// What did not exist for the program whatever its name.
-    pub(crate) barred: Vec<Bytes>,
+    /// Paths that were masked for the program whatever their names.
+    pub(crate) masked_paths: Vec<Bytes>,
     pub(crate) protected: &'a BlockList,
-    /// Names of build folders, and those of them that were the run's own.
+    /// Names of build directories.
     pub(crate) scratch: &'a [String],
-    pub(crate) own_scratch: &'a [Scratch],
+    /// Those that were scratch directories of this run.
+    pub(crate) own_scratch: &'a [ScratchDir],
     pub(crate) since: i128,
-    pub(crate) folder: Option<Arc<Task>>,
+    pub(crate) run_dirs: Option<Arc<RunDirs>>,
 }
 
-/// Every difference.
-pub(crate) fn collect(what: Collect<'_>) -> Result<Changes, Errno> {
-    let fresh = what.view.is_none();
+/// Collects every difference.
+pub(crate) fn collect(what: CollectInput<'_>) -> Result<RunChanges, Errno> {
+    let began_empty = what.view.is_none();
     let upper = Arc::new(what.upper);
     let view = what.view.map_or_else(|| Arc::clone(&upper), Arc::new);
-    let mut found = Found {
+    let mut found = Collector {
         base: what.base.as_fd(),
         view: view.as_fd(),
         masked: what.masked,
-        barred: what.barred,
+        masked_paths: what.masked_paths,
         protected: what.protected,
         scratch: what.scratch,
         own_scratch: what.own_scratch,
         since: what.since,
-        fresh,
+        began_empty,
         changes: BTreeMap::new(),
         withheld: Vec::new(),
-        staying: HashSet::new(),
-        around: Around::default(),
+        kept_dirs: HashSet::new(),
+        around: InheritedBlocks::default(),
         stale: HashMap::new(),
-        repositories: Repositories::default(),
-        elsewhere: Elsewhere::of(what.base.as_fd(), what.protected),
+        repositories: RepositoryDetector::default(),
+        protected_targets: ProtectedTargets::of(what.base.as_fd(), what.protected),
     };
     found.walk(upper.as_fd())?;
-    found.keep_what_is_not_empty();
+    found.withhold_nonempty_dirs();
     let (changes, withheld) = (found.changes, found.withheld);
     let list = changes.into_iter().map(|(path, change)| change.at(path)).collect();
     let list = with_renames(list, what.base.as_fd(), view.as_fd());
-    Ok(Changes { list, withheld, base: what.base, view, _folder: what.folder, since: what.since })
+    Ok(RunChanges { list, withheld, base: what.base, view, _run_dirs: what.run_dirs, since: what.since })
 }
 
-struct Found<'a> {
+struct Collector<'a> {
     base: BorrowedFd<'a>,
     view: BorrowedFd<'a>,
     masked: &'a BlockList,
-    barred: Vec<Bytes>,
+    masked_paths: Vec<Bytes>,
     protected: &'a BlockList,
     scratch: &'a [String],
-    own_scratch: &'a [Scratch],
+    own_scratch: &'a [ScratchDir],
     since: i128,
-    fresh: bool,
+    began_empty: bool,
     changes: BTreeMap<Bytes, Box<Difference>>,
-    withheld: Vec<Withheld>,
-    /// Folders with something in them that the program did not see or may not take away.
-    staying: HashSet<Bytes>,
-    /// What was asked last about a folder: what lies in it comes one after the other.
-    around: Around,
-    /// Which folders of the workspace, or one above them, were changed meanwhile, as far as it was asked.
+    withheld: Vec<WithheldChange>,
+    /// Directories with an entry that the program did not see or may not delete.
+    kept_dirs: HashSet<Bytes>,
+    /// The last answer about a directory: its entries arrive one after the other.
+    around: InheritedBlocks,
+    /// Whether a workspace directory, or one above it, was changed by another process meanwhile; filled on demand.
     stale: HashMap<Bytes, bool>,
-    repositories: Repositories,
-    /// Where hooks and settings have other names.
-    elsewhere: Elsewhere<'a>,
+    repositories: RepositoryDetector,
+    /// Hooks and config files under other names.
+    protected_targets: ProtectedTargets<'a>,
 }
 
-/// A change without its path, by which it is known.
+/// A change without its path, which is the key of the map.
 struct Difference {
     kind: ChangeKind,
-    before: Option<Facts>,
-    after: Option<Facts>,
+    before: Option<EntryMetadata>,
+    after: Option<EntryMetadata>,
 }
 
 impl Difference {
-    fn at(self, path: Bytes) -> Change {
+    fn at(self, path: Bytes) -> EntryChange {
         let Self { kind, before, after } = self;
-        Change { path: OsString::from_vec(path).into(), kind, before, after }
+        EntryChange { path: OsString::from_vec(path).into(), kind, before, after }
     }
 }
 
-/// What the names of a folder, and of those above it, say about everything in it.
+/// What the names of a directory and its ancestors imply for every entry in it.
 #[derive(Default)]
-struct Around {
-    folder: Bytes,
+struct InheritedBlocks {
+    dir: Bytes,
     unfinished: bool,
     masked: bool,
     protected: bool,
 }
 
-/// What a folder of the upper layer lies over.
+/// What the workspace has beneath a directory of the upper layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Over {
-    /// What the workspace has there, which shines through.
-    Shown,
-    /// That, and nothing of it shines through: the folder, or one above it, was made anew.
+enum LowerDir {
+    /// A directory whose entries are visible through the overlay.
+    Visible,
+    /// A directory whose entries are hidden: it, or one above it, was recreated.
     Hidden,
-    /// Nothing: it is new.
-    Nothing,
+    /// Nothing: the directory is new.
+    Absent,
 }
 
-/// A folder of the upper layer, and the same folder on either side as far as it is there.
-struct Here<'h> {
+/// A directory of the upper layer, and the same directory in the workspace and in the view, if it exists there.
+struct OpenDirs<'h> {
     own: BorrowedFd<'h>,
     base: Option<BorrowedFd<'h>>,
     view: Option<BorrowedFd<'h>>,
 }
 
-/// An entry of one of the sides: the folder, and its name in there.
-type Place<'p> = (BorrowedFd<'p>, &'p [u8]);
+/// An entry: an open directory, and the name in it.
+type EntryAt<'p> = (BorrowedFd<'p>, &'p [u8]);
 
-impl<'a> Found<'a> {
-    /// Everything in the upper layer.
+impl<'a> Collector<'a> {
+    /// Visits everything in the upper layer.
     fn walk(&mut self, upper: BorrowedFd<'_>) -> Result<(), Errno> {
-        let mut ahead = vec![(Bytes::new(), Over::Shown)];
+        let mut ahead = vec![(Bytes::new(), LowerDir::Visible)];
         while let Some((path, over)) = ahead.pop() {
-            match self.folder(upper, (&path, over), &mut ahead) {
-                Err(Errno::ACCESS) => self.stays_closed(&path, Why::Unreadable),
+            match self.visit_directory(upper, (&path, over), &mut ahead) {
+                Err(Errno::ACCESS) => self.withhold_directory(&path, WithheldReason::Unreadable),
                 looked => looked?,
             }
         }
         Ok(())
     }
 
-    /// What is in one folder of the upper layer.
-    fn folder(
+    /// Visits the entries of one directory of the upper layer.
+    fn visit_directory(
         &mut self,
         upper: BorrowedFd<'_>,
-        (path, over): (&[u8], Over),
-        ahead: &mut Vec<(Bytes, Over)>,
+        (path, over): (&[u8], LowerDir),
+        ahead: &mut Vec<(Bytes, LowerDir)>,
     ) -> Result<(), Errno> {
         let own = open_beneath(upper, or_dot(path), OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let new = over == Over::Nothing;
-        // The kernel marks the outermost folder only.
-        let hidden = !self.fresh && !new && (over == Over::Hidden || is_opaque(&own));
+        let new = over == LowerDir::Absent;
+        // The kernel marks only the outermost directory as opaque.
+        let hidden = !self.began_empty && !new && (over == LowerDir::Hidden || is_opaque(&own));
         if hidden {
             self.deleted_below(path)?;
         }
-        // What lies in a new folder is new.
-        let base = match if new { Ok(None) } else { folder_of(self.base, path) } {
+        // What is in a new directory is new.
+        let base = match if new { Ok(None) } else { open_directory(self.base, path) } {
             Err(Errno::XDEV) => {
-                self.stays_closed(path, Why::Mounted);
+                self.withhold_directory(path, WithheldReason::Mounted);
                 return Ok(());
             }
             base => base?,
         };
-        let view = if new || self.fresh { None } else { folder_of(self.view, path)? };
-        let view = if self.fresh { Some(own.as_fd()) } else { view.as_ref().map(OwnedFd::as_fd) };
-        let here = Here { own: own.as_fd(), base: base.as_ref().map(OwnedFd::as_fd), view };
+        let view = if new || self.began_empty { None } else { open_directory(self.view, path)? };
+        let view = if self.began_empty { Some(own.as_fd()) } else { view.as_ref().map(OwnedFd::as_fd) };
+        let here = OpenDirs { own: own.as_fd(), base: base.as_ref().map(OwnedFd::as_fd), view };
         each_entry(&own, |name, kind, whiteout| {
             let path = join(path, name);
-            let over = self.one(&here, &path, (name, kind, whiteout))?;
-            ahead.extend(over.map(|over| (path, if hidden { over.max(Over::Hidden) } else { over })));
+            let over = self.visit_upper_entry(&here, &path, (name, kind, whiteout))?;
+            ahead.extend(over.map(|over| (path, if hidden { over.max(LowerDir::Hidden) } else { over })));
             Ok(())
         })
     }
 
-    /// What is in this folder cannot be compared, and is left as it is.
-    fn stays_closed(&mut self, path: &[u8], why: Why) {
+    /// Withholds a directory whose entries cannot be compared; it stays as it is.
+    fn withhold_directory(&mut self, path: &[u8], why: WithheldReason) {
         self.withhold(path, why);
-        self.stays(&join(path, b"."));
+        self.keep_ancestors(&join(path, b"."));
     }
 
-    /// One entry of the upper layer. Of a folder that is to be looked into, whether the workspace has something there.
-    fn one(
+    /// Visits one entry of the upper layer. For a directory to descend into, returns what the workspace has there.
+    fn visit_upper_entry(
         &mut self,
-        here: &Here<'_>,
+        here: &OpenDirs<'_>,
         path: &[u8],
         (name, kind, whiteout): (&[u8], FileType, bool),
-    ) -> Result<Option<Over>, Errno> {
+    ) -> Result<Option<LowerDir>, Errno> {
         if self.scratch.iter().any(|scratch| scratch.as_bytes() == path) {
-            // Over what is here the run's own was mounted.
+            // A scratch directory of this run was mounted over it.
             if !self.own_scratch.iter().any(|own| own.name == path) {
-                self.withhold(path, Why::BuildFolder);
+                self.withhold(path, WithheldReason::BuildDirectory);
             }
             return Ok(None);
         }
         let base = here.base.map(|base| (base, name));
         let Some(before) = self.before(path, base)? else { return Ok(None) };
-        if whiteout && !self.fresh {
+        if whiteout && !self.began_empty {
             if let (Some(before), Some(base)) = (before, base) {
                 self.deleted(path, before, base)?;
             }
             return Ok(None);
         }
         let is_new = before.is_none();
-        let was_folder = before.as_ref().is_some_and(|before| before.kind == EntryKind::Folder);
-        let below = self.entry(path, name, before, here)?;
+        let was_directory = before.as_ref().is_some_and(|before| before.kind == FileKind::Directory);
+        let below = self.visit_view_entry(path, name, before, here)?;
         if kind == FileType::Directory {
-            return Ok(below.then_some(if is_new { Over::Nothing } else { Over::Shown }));
+            return Ok(below.then_some(if is_new { LowerDir::Absent } else { LowerDir::Visible }));
         }
-        if was_folder && self.changes.contains_key(path) {
-            // Where nothing takes the folder's place, what was in it stays.
+        if was_directory && self.changes.contains_key(path) {
+            // If nothing replaces the directory, its entries stay.
             self.deleted_below(path)?;
         }
         Ok(None)
     }
 
-    /// One entry that is there in the view; says whether what lies below is to be looked at.
-    fn entry(
+    /// Visits one entry that exists in the view; returns whether to descend into it.
+    fn visit_view_entry(
         &mut self,
         path: &[u8],
         name: &[u8],
-        before: Option<Facts>,
-        here: &Here<'_>,
+        before: Option<EntryMetadata>,
+        here: &OpenDirs<'_>,
     ) -> Result<bool, Errno> {
-        // What the workspace does not have is nowhere else.
+        // What the workspace does not have exists in the upper layer only.
         let Some(root) = (if before.is_none() { Some(here.own) } else { here.view }) else {
             return Ok(false);
         };
-        let Some(after) = Facts::look(root, name)? else { return Ok(false) };
-        if let Some(why) = self.kept_out(path, before.as_ref(), &after) {
+        let Some(after) = EntryMetadata::stat(root, name)? else { return Ok(false) };
+        if let Some(why) = self.deny_reason(path, before.as_ref(), &after) {
             self.withhold(path, why);
             return Ok(false);
         }
-        if self.fresh && before.is_some() {
+        if self.began_empty && before.is_some() {
             return Ok(true);
         }
-        // A new file is compared with nothing; it is read once somebody wants to know.
+        // A new file is compared with nothing, so it is not read here.
         let unread = before.is_none() && after.mode & 0o400 != 0;
         let after = match unread {
             true => Some(after),
@@ -256,143 +257,164 @@ impl<'a> Found<'a> {
         };
         let Some(after) = after else { return Ok(false) };
         match (before, here.base) {
-            (Some(before), Some(base)) => self.compared(path, (before, (base, name)), (after, (root, name))),
+            (Some(before), Some(base)) => self.compare(path, (before, (base, name)), (after, (root, name))),
             (Some(_), None) => Ok(false),
             (None, _) if self.stale_above(path)? => {
-                self.withhold(path, Why::StaleBase);
+                self.withhold(path, WithheldReason::StaleBase);
                 Ok(false)
             }
             (None, _) => {
-                let folder = after.kind == EntryKind::Folder;
+                let dir = after.kind == FileKind::Directory;
                 self.put(path, ChangeKind::Created, None, Some(after));
-                Ok(folder)
+                Ok(dir)
             }
         }
     }
 
-    /// Why an entry is not to be there at all, by its name, its kind or where it leads.
-    fn kept_out(&mut self, path: &[u8], before: Option<&Facts>, after: &Facts) -> Option<Why> {
-        let folder = after.kind == EntryKind::Folder;
-        // A folder that only passed through (copied up on the way) is no change.
-        let passes = folder && before.is_some_and(|before| before.kind == EntryKind::Folder);
-        let forbidden = self.forbidden(path);
-        // It would lead to hooks and settings that are not known by their names.
-        let leads = (!folder && self.holds_hooks(path))
-            || (after.kind == EntryKind::Link && self.holds_settings(path))
-            || (before.is_none() && self.repositories.completed_by(&self.sides(), path));
-        let forbidden = forbidden.or(leads.then_some(Why::Protected));
-        if let Some(why) = forbidden.filter(|why| *why == Why::Masked || !passes) {
+    /// Why an entry must not be created or changed at all: its name, its type or its target.
+    fn deny_reason(
+        &mut self,
+        path: &[u8],
+        before: Option<&EntryMetadata>,
+        after: &EntryMetadata,
+    ) -> Option<WithheldReason> {
+        let dir = after.kind == FileKind::Directory;
+        // A directory that was only copied up on the way to an entry below is no change.
+        let passes = dir && before.is_some_and(|before| before.kind == FileKind::Directory);
+        let blocked_reason = self.blocked_reason(path);
+        // It would lead to hooks or config files that the protected names do not cover.
+        let leads = (!dir && self.holds_hooks(path))
+            || (after.kind == FileKind::Symlink && self.holds_settings(path))
+            || (before.is_none() && self.repositories.completes_repository(&self.sides(), path));
+        let blocked_reason = blocked_reason.or(leads.then_some(WithheldReason::Protected));
+        if let Some(why) = blocked_reason.filter(|why| *why == WithheldReason::Masked || !passes) {
             return Some(why);
         }
-        if self.fresh && before.is_some() {
-            return (!passes).then_some(Why::Exists);
+        if self.began_empty && before.is_some() {
+            return (!passes).then_some(WithheldReason::Exists);
         }
         match after.kind {
-            EntryKind::Special => Some(Why::Special),
-            EntryKind::Link => self.astray(path, after.target.as_deref().unwrap_or(Path::new(""))),
-            EntryKind::File | EntryKind::Folder => None,
+            FileKind::Special => Some(WithheldReason::Special),
+            FileKind::Symlink => {
+                self.symlink_deny_reason(path, after.target.as_deref().unwrap_or(Path::new("")))
+            }
+            FileKind::File | FileKind::Directory => None,
         }
     }
 
-    /// What was there before, with what is there now; says whether what lies below is to be looked at.
-    fn compared(
+    /// Compares an entry before and after; returns whether to descend into it.
+    fn compare(
         &mut self,
         path: &[u8],
-        (before, base): (Facts, Place<'_>),
-        (after, view): (Facts, Place<'_>),
+        (before, base): (EntryMetadata, EntryAt<'_>),
+        (after, view): (EntryMetadata, EntryAt<'_>),
     ) -> Result<bool, Errno> {
         let Some(before) = self.opened(path, before, base)? else { return Ok(false) };
         if before.kind == after.kind && before.attributes != after.attributes {
-            self.withhold(path, Why::Attributes);
+            self.withhold(path, WithheldReason::Attributes);
         }
-        let folder = after.kind == EntryKind::Folder;
-        let looks = |facts: &Facts| (facts.kind, facts.size, facts.target.clone());
+        let dir = after.kind == FileKind::Directory;
+        let looks = |facts: &EntryMetadata| (facts.kind, facts.size, facts.target.clone());
         let same = looks(&before) == looks(&after)
-            && (before.kind != EntryKind::File || alike(before.size, base, view)?);
-        let kind = match (same, before.mode == after.mode || after.kind == EntryKind::Link) {
-            (true, true) => return Ok(folder),
+            && (before.kind != FileKind::File || same_content(before.size, base, view)?);
+        let kind = match (same, before.mode == after.mode || after.kind == FileKind::Symlink) {
+            (true, true) => return Ok(dir),
             (true, false) => ChangeKind::Mode,
             (false, _) => ChangeKind::Modified,
         };
         if before.changed > self.since || self.stale_above(path)? {
-            self.withhold(path, Why::StaleBase);
-            return Ok(folder);
+            self.withhold(path, WithheldReason::StaleBase);
+            return Ok(dir);
         }
-        if before.kind == EntryKind::File && before.links > 1 {
-            self.withhold(path, Why::OtherNames);
+        if before.kind == FileKind::File && before.links > 1 {
+            self.withhold(path, WithheldReason::OtherNames);
             if kind == ChangeKind::Mode {
                 return Ok(false);
             }
         }
         self.put(path, kind, Some(before), Some(after));
-        Ok(folder)
+        Ok(dir)
     }
 
-    /// Ready to be compared; nothing, and told, where it is closed to us.
+    /// Reads the extended attributes; withholds the entry and returns `None` if it cannot be opened.
     fn opened(
         &mut self,
         path: &[u8],
-        facts: Facts,
-        (folder, name): Place<'_>,
-    ) -> Result<Option<Facts>, Errno> {
-        match facts.with_attributes(folder, name) {
+        facts: EntryMetadata,
+        (dir, name): EntryAt<'_>,
+    ) -> Result<Option<EntryMetadata>, Errno> {
+        match facts.with_attributes(dir, name) {
             Err(Errno::ACCESS) => {
-                self.withhold(path, Why::Unreadable);
+                self.withhold(path, WithheldReason::Unreadable);
                 Ok(None)
             }
             opened => opened.map(Some),
         }
     }
 
-    /// What the workspace has there; nothing at all where the program did not see that, and it stays as it is.
-    fn before(&mut self, path: &[u8], base: Option<Place<'_>>) -> Result<Option<Option<Facts>>, Errno> {
-        let why = match base.map_or(Ok(None), |(folder, name)| Facts::look(folder, name)) {
-            _ if path.len() > DEEPEST => Why::TooDeep,
-            Err(Errno::XDEV) => Why::Mounted,
+    /// The metadata in the workspace. The outer `None` means that the program could not see the entry, which stays as it is.
+    fn before(
+        &mut self,
+        path: &[u8],
+        base: Option<EntryAt<'_>>,
+    ) -> Result<Option<Option<EntryMetadata>>, Errno> {
+        let why = match base.map_or(Ok(None), |(dir, name)| EntryMetadata::stat(dir, name)) {
+            _ if path.len() > MAX_PATH_BYTES => WithheldReason::TooDeep,
+            Err(Errno::XDEV) => WithheldReason::Mounted,
             found => return found.map(Some),
         };
-        if self.forbidden(path) != Some(Why::Masked) {
+        if self.blocked_reason(path) != Some(WithheldReason::Masked) {
             self.withhold(path, why);
         }
-        self.stays(path);
+        self.keep_ancestors(path);
         Ok(None)
     }
 
-    /// Why a link is not to be there: on the host it would lead out, or to a secret.
-    fn astray(&self, path: &[u8], target: &Path) -> Option<Why> {
-        let Some(place) = landing(path, target) else { return Some(Why::LeadsOutside) };
-        // The workspace may have links of its user's that lead out, also where the program saw nothing.
-        if is_led_out(self.view, &place) || is_led_out(self.base, &place) {
-            return Some(Why::LeadsOutside);
+    /// Why a symlink is withheld: on the host it would lead out of the workspace, or to a secret.
+    fn symlink_deny_reason(&self, path: &[u8], target: &Path) -> Option<WithheldReason> {
+        let Some(place) = lexical_target(path, target) else { return Some(WithheldReason::LeadsOutside) };
+        // The user's own symlinks in the workspace may lead out, even where the program saw nothing.
+        if leads_out(self.view, &place) || leads_out(self.base, &place) {
+            return Some(WithheldReason::LeadsOutside);
         }
-        self.masked.blocks(&String::from_utf8_lossy(&place)).map(|_| Why::Masked)
+        self.masked.blocks(&String::from_utf8_lossy(&place)).map(|_| WithheldReason::Masked)
     }
 
-    fn deleted(&mut self, path: &[u8], before: Facts, base: Place<'_>) -> Result<(), Errno> {
-        if before.kind == EntryKind::Folder {
+    fn deleted(&mut self, path: &[u8], before: EntryMetadata, base: EntryAt<'_>) -> Result<(), Errno> {
+        if before.kind == FileKind::Directory {
             self.deleted_below(path)?;
         }
-        self.gone(path, before, base)
+        self.record_deletion(path, before, base)
     }
 
-    fn gone(&mut self, path: &[u8], before: Facts, base: Place<'_>) -> Result<(), Errno> {
-        self.gone_unless_it_stays(path, before, base)?;
+    fn record_deletion(
+        &mut self,
+        path: &[u8],
+        before: EntryMetadata,
+        base: EntryAt<'_>,
+    ) -> Result<(), Errno> {
+        self.delete_unless_withheld(path, before, base)?;
         if !self.changes.contains_key(path) {
-            self.stays(path);
+            self.keep_ancestors(path);
         }
         Ok(())
     }
 
-    fn gone_unless_it_stays(&mut self, path: &[u8], before: Facts, base: Place<'_>) -> Result<(), Errno> {
-        if let Some(why) = self.forbidden(path) {
-            // What was masked was never there for the program, so it did not delete it.
-            if why != Why::Masked {
+    fn delete_unless_withheld(
+        &mut self,
+        path: &[u8],
+        before: EntryMetadata,
+        base: EntryAt<'_>,
+    ) -> Result<(), Errno> {
+        if let Some(why) = self.blocked_reason(path) {
+            // The program never saw what was masked, so it did not delete it.
+            if why != WithheldReason::Masked {
                 self.withhold(path, why);
             }
             return Ok(());
         }
         if before.changed > self.since || self.stale_above(path)? {
-            self.withhold(path, Why::StaleBase);
+            self.withhold(path, WithheldReason::StaleBase);
             return Ok(());
         }
         if let Some(before) = self.opened(path, before, base)? {
@@ -401,37 +423,37 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// Then so does every folder above it.
-    fn stays(&mut self, path: &[u8]) {
+    /// Marks an entry as staying: every directory above it stays too.
+    fn keep_ancestors(&mut self, path: &[u8]) {
         let mut above = path;
         while let Some(cut) = above.iter().rposition(|byte| *byte == b'/') {
             above = above.get(..cut).unwrap_or_default();
-            // With it, everything above it is known.
-            if !self.staying.insert(above.to_vec()) {
+            // If it is marked, all its ancestors are.
+            if !self.kept_dirs.insert(above.to_vec()) {
                 return;
             }
         }
     }
 
-    /// A folder cannot go, nor anything take its place, while something is in it.
-    fn keep_what_is_not_empty(&mut self) {
-        for path in std::mem::take(&mut self.staying) {
+    /// Withholds the deletion or replacement of directories that keep an entry.
+    fn withhold_nonempty_dirs(&mut self) {
+        for path in std::mem::take(&mut self.kept_dirs) {
             let goes = self.changes.get(&path).is_some_and(|change| {
-                change.after.as_ref().is_none_or(|after| after.kind != EntryKind::Folder)
+                change.after.as_ref().is_none_or(|after| after.kind != FileKind::Directory)
             });
             if goes {
                 self.changes.remove(&path);
-                self.withhold(&path, Why::NotEmpty);
+                self.withhold(&path, WithheldReason::NotEmpty);
             }
         }
     }
 
-    /// Everything of the workspace below a folder that the view does not have.
+    /// Records the deletion of everything below a workspace directory that the view does not have.
     fn deleted_below(&mut self, path: &[u8]) -> Result<(), Errno> {
         let mut ahead = vec![path.to_vec()];
         while let Some(path) = ahead.pop() {
             match self.deleted_in(&path, &mut ahead) {
-                Err(Errno::ACCESS) => self.stays_closed(&path, Why::Unreadable),
+                Err(Errno::ACCESS) => self.withhold_directory(&path, WithheldReason::Unreadable),
                 looked => looked?,
             }
         }
@@ -440,46 +462,46 @@ impl<'a> Found<'a> {
 
     fn deleted_in(&mut self, path: &[u8], ahead: &mut Vec<Bytes>) -> Result<(), Errno> {
         let handle = match open_within(self.base, or_dot(path), OFlags::RDONLY | OFlags::DIRECTORY) {
-            // No folder in the workspace: then nothing was in it.
+            // Not a directory in the workspace: nothing was in it.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             opened => opened?,
         };
-        let view = match folder_of(self.view, path) {
-            // A build folder of the run's own.
+        let view = match open_directory(self.view, path) {
+            // A scratch directory of this run.
             Err(Errno::XDEV) => return Ok(()),
             view => view?,
         };
         each_entry(&handle, |name, _, _| {
             let path = join(path, name);
-            match view.as_ref().map_or(Ok(None), |view| Facts::look(view.as_fd(), name)) {
+            match view.as_ref().map_or(Ok(None), |view| EntryMetadata::stat(view.as_fd(), name)) {
                 Ok(None) => {}
                 Ok(Some(_)) | Err(Errno::XDEV) => return Ok(()),
                 Err(errno) => return Err(errno),
             }
             let base = (handle.as_fd(), name);
             let Some(before) = self.before(&path, Some(base))?.flatten() else { return Ok(()) };
-            let folder = before.kind == EntryKind::Folder;
-            self.gone(&path, before, base)?;
-            ahead.extend(folder.then_some(path));
+            let dir = before.kind == FileKind::Directory;
+            self.record_deletion(&path, before, base)?;
+            ahead.extend(dir.then_some(path));
             Ok(())
         })
     }
 
-    /// Whether a folder above was changed by somebody else while the program ran: an entry came, went or moved there,
-    /// and what the program saw is not what is there now.
+    /// Whether another process changed a directory above while the program ran: an entry was created, deleted or moved
+    /// there, so what the program saw is not what is there now.
     fn stale_above(&mut self, path: &[u8]) -> Result<bool, Errno> {
-        let (folder, _) = split(path);
-        if let Some(known) = self.stale.get(folder) {
+        let (dir, _) = split(path);
+        if let Some(known) = self.stale.get(dir) {
             return Ok(*known);
         }
-        let ends = folder.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let whole = Some(folder.len()).filter(|length| *length > 0);
+        let ends = dir.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let whole = Some(dir.len()).filter(|length| *length > 0);
         let mut stale = false;
-        for above in std::iter::once(0).chain(ends).chain(whole).filter_map(|end| folder.get(..end)) {
+        for above in std::iter::once(0).chain(ends).chain(whole).filter_map(|end| dir.get(..end)) {
             stale = match self.stale.get(above) {
                 Some(known) => *known,
                 None => {
-                    let facts = Facts::look(self.base, or_dot(above))?;
+                    let facts = EntryMetadata::stat(self.base, or_dot(above))?;
                     let stale = stale || facts.is_some_and(|facts| facts.changed > self.since);
                     self.stale.insert(above.to_vec(), stale);
                     stale
@@ -489,57 +511,57 @@ impl<'a> Found<'a> {
         Ok(stale)
     }
 
-    fn sides(&self) -> Sides<'a> {
-        Sides { base: self.base, view: self.view }
+    fn sides(&self) -> WorkspaceSides<'a> {
+        WorkspaceSides { base: self.base, view: self.view }
     }
 
-    fn forbidden(&mut self, path: &[u8]) -> Option<Why> {
-        let (folder, name) = split(path);
-        if self.around.folder != folder {
-            self.around = self.around(folder);
+    fn blocked_reason(&mut self, path: &[u8]) -> Option<WithheldReason> {
+        let (dir, name) = split(path);
+        if self.around.dir != dir {
+            self.around = self.around(dir);
         }
-        // What lies in such a folder is put into place after a crash.
-        if self.around.unfinished || name.starts_with(UNFINISHED.as_bytes()) {
-            return Some(Why::Protected);
+        // Recovery after a crash moves what is in such a directory into place.
+        if self.around.unfinished || name.starts_with(TEMP_PREFIX.as_bytes()) {
+            return Some(WithheldReason::Protected);
         }
         let text = String::from_utf8_lossy(path);
-        // Letters beyond ASCII may stand for a slash.
+        // Some characters beyond ASCII are normalized to a slash, so the whole path is checked.
         let blocks = |list: &BlockList| match text.is_ascii() {
             true => list.blocks_entry(&text).is_some(),
             false => list.blocks(&text).is_some(),
         };
-        if self.around.masked || blocks(self.masked) || self.is_barred(path) {
-            return Some(Why::Masked);
+        if self.around.masked || blocks(self.masked) || self.is_masked_path(path) {
+            return Some(WithheldReason::Masked);
         }
         let sides = self.sides();
         let protected = self.around.protected
             || blocks(self.protected)
-            || self.elsewhere.holds(path)
-            || self.repositories.configured_by(&sides, path);
-        protected.then_some(Why::Protected)
+            || self.protected_targets.protects(path)
+            || self.repositories.is_repository_setting(&sides, path);
+        protected.then_some(WithheldReason::Protected)
     }
 
-    fn around(&self, folder: &[u8]) -> Around {
-        let text = String::from_utf8_lossy(folder);
-        Around {
-            folder: folder.to_vec(),
-            unfinished: text.split('/').any(|part| part.starts_with(UNFINISHED)),
-            masked: self.masked.blocks(&text).is_some() || self.is_barred(folder),
+    fn around(&self, dir: &[u8]) -> InheritedBlocks {
+        let text = String::from_utf8_lossy(dir);
+        InheritedBlocks {
+            dir: dir.to_vec(),
+            unfinished: text.split('/').any(|part| part.starts_with(TEMP_PREFIX)),
+            masked: self.masked.blocks(&text).is_some() || self.is_masked_path(dir),
             protected: self.protected.blocks(&text).is_some(),
         }
     }
 
-    fn is_barred(&self, path: &[u8]) -> bool {
+    fn is_masked_path(&self, path: &[u8]) -> bool {
         let ends = |rest: &[u8]| rest.first().is_none_or(|byte| *byte == b'/');
-        self.barred.iter().any(|barred| path.strip_prefix(barred.as_slice()).is_some_and(ends))
+        self.masked_paths.iter().any(|masked| path.strip_prefix(masked.as_slice()).is_some_and(ends))
     }
 
-    /// Whether hooks lie there, were it a folder.
+    /// Whether a `hooks` directory below this path would be protected.
     fn holds_hooks(&self, path: &[u8]) -> bool {
         self.protected.blocks_entry(&String::from_utf8_lossy(&join(path, b"hooks"))).is_some()
     }
 
-    /// Whether something protected lies there or would, were it a folder.
+    /// Whether something protected is below this path, or would be if it were a directory.
     fn holds_settings(&self, path: &[u8]) -> bool {
         let (_, name) = split(path);
         let blocks = |inner: &str| {
@@ -547,16 +569,23 @@ impl<'a> Found<'a> {
             let blocks = |name: &str| self.protected.blocks_entry(name).is_some();
             blocks(&String::from_utf8_lossy(&whole)) && !blocks(inner)
         };
-        // No such folder has another plain name.
+        // The directories of protected paths all begin with a dot; other characters than ASCII may stand for one.
         let known = name.starts_with(b".") || !name.is_ascii();
-        self.elsewhere.lies_below(path) || (known && longer_names().any(|(_, inner)| blocks(inner)))
+        self.protected_targets.has_target_below(path)
+            || (known && protected_dir_names().any(|(_, inner)| blocks(inner)))
     }
 
-    fn put(&mut self, path: &[u8], kind: ChangeKind, before: Option<Facts>, after: Option<Facts>) {
+    fn put(
+        &mut self,
+        path: &[u8],
+        kind: ChangeKind,
+        before: Option<EntryMetadata>,
+        after: Option<EntryMetadata>,
+    ) {
         self.changes.insert(path.to_vec(), Box::new(Difference { kind, before, after }));
     }
 
-    fn withhold(&mut self, path: &[u8], why: Why) {
-        self.withheld.push(Withheld { path: PathBuf::from(OsStr::from_bytes(or_dot(path))), why });
+    fn withhold(&mut self, path: &[u8], why: WithheldReason) {
+        self.withheld.push(WithheldChange { path: PathBuf::from(OsStr::from_bytes(or_dot(path))), why });
     }
 }

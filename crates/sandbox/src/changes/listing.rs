@@ -1,78 +1,79 @@
-//! Which of many changes a result lists: whoever reads it is not flooded, and hears how many more there are.
+//! Which of many changes a report lists: a bounded number, and how many more there are.
 //!
-//! **Invariant.** Only what is told is bounded. What is not listed stays in [`Changes`], and is taken over like the rest.
+//! **Invariant.** Only the report is bounded. What is not listed stays in [`RunChanges`] and is written back like the rest.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::{Change, ChangeKind, Changes, Facts, Withheld};
+use super::{ChangeKind, EntryChange, EntryMetadata, RunChanges, WithheldChange};
 
-/// So many entries of a list are told ...
-const MOST_ENTRIES: usize = 5_000;
-/// ... with so many bytes of names.
-const MOST_BYTES: usize = 1 << 20;
+/// Maximum number of entries in each list.
+const MAX_LISTED: usize = 5_000;
+/// Maximum size of the names in each list, in bytes.
+const MAX_NAME_BYTES: usize = 1 << 20;
 
-/// What of the changes of one run is told.
+/// The changes of one run that a report lists.
 #[derive(Debug)]
-pub struct Listing<'a> {
-    /// By path. What was there before comes first where not all have room: no crowd of new files hides it.
-    pub changes: Vec<&'a Change>,
-    /// What is not taken over.
-    pub withheld: Vec<&'a Withheld>,
-    /// How many changes are not listed, by kind.
-    pub more: BTreeMap<&'static str, usize>,
-    /// How many that are not taken over are not listed.
-    pub withheld_more: usize,
+pub struct ChangeListing<'a> {
+    /// Ordered by path. If not all fit, changes of existing files take precedence: many new files cannot hide them.
+    pub changes: Vec<&'a EntryChange>,
+    /// What is not written back.
+    pub withheld: Vec<&'a WithheldChange>,
+    /// How many changes are omitted, by kind.
+    pub omitted: BTreeMap<&'static str, usize>,
+    /// How many withheld changes are omitted.
+    pub withheld_omitted: usize,
 }
 
-impl<'a> Listing<'a> {
-    /// Everything.
+impl<'a> ChangeListing<'a> {
+    /// Lists everything.
     #[must_use]
-    pub fn whole(changes: &'a Changes) -> Self {
+    pub fn all(changes: &'a RunChanges) -> Self {
         Self {
             changes: changes.list.iter().collect(),
             withheld: changes.withheld.iter().collect(),
-            more: BTreeMap::new(),
-            withheld_more: 0,
+            omitted: BTreeMap::new(),
+            withheld_omitted: 0,
         }
     }
 
-    pub(super) fn of(list: &'a [Change], withheld: &'a [Withheld]) -> Self {
+    pub(super) fn of(list: &'a [EntryChange], withheld: &'a [WithheldChange]) -> Self {
         let (there, new): (Vec<_>, Vec<_>) = list.iter().partition(|change| change.before.is_some());
-        let mut changes: Vec<&Change> = there.into_iter().chain(new).collect();
-        let mut more = BTreeMap::new();
-        for left_out in changes.split_off(room_for(changes.iter().map(|change| letters(change)))) {
-            *more.entry(left_out.kind.as_str()).or_default() += 1;
+        let mut changes: Vec<&EntryChange> = there.into_iter().chain(new).collect();
+        let mut omitted = BTreeMap::new();
+        for left_out in changes.split_off(count_fitting(changes.iter().map(|change| name_bytes(change)))) {
+            *omitted.entry(left_out.kind.as_str()).or_default() += 1;
         }
         changes.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
-        let told = room_for(withheld.iter().map(|one| length(&one.path)));
-        let withheld_more = withheld.len() - told;
-        Self { changes, withheld: withheld.iter().take(told).collect(), more, withheld_more }
+        let listed_withheld = count_fitting(withheld.iter().map(|one| length(&one.path)));
+        let withheld_omitted = withheld.len() - listed_withheld;
+        Self { changes, withheld: withheld.iter().take(listed_withheld).collect(), omitted, withheld_omitted }
     }
 
-    /// Whether nothing is left out.
+    /// Whether nothing is omitted.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.more.is_empty() && self.withheld_more == 0
+    pub fn is_complete(&self) -> bool {
+        self.omitted.is_empty() && self.withheld_omitted == 0
     }
 }
 
-/// How many entries with such lengths are told.
-fn room_for(lengths: impl Iterator<Item = usize>) -> usize {
-    let mut left = MOST_BYTES;
+/// How many entries with these lengths fit.
+fn count_fitting(lengths: impl Iterator<Item = usize>) -> usize {
+    let mut left = MAX_NAME_BYTES;
     let fits = |length: &usize| left.checked_sub(*length).map(|rest| left = rest).is_some();
-    lengths.take(MOST_ENTRIES).take_while(fits).count()
+    lengths.take(MAX_LISTED).take_while(fits).count()
 }
 
-/// How long the names in a change are that a program can choose.
-fn letters(change: &Change) -> usize {
+/// Total length of the names in a change that the program can choose, in bytes.
+fn name_bytes(change: &EntryChange) -> usize {
     let from = match &change.kind {
         ChangeKind::Renamed { from } => length(from),
         _ => 0,
     };
-    let target =
-        |facts: &Option<Facts>| facts.as_ref().and_then(|facts| facts.target.as_deref()).map_or(0, length);
+    let target = |facts: &Option<EntryMetadata>| {
+        facts.as_ref().and_then(|facts| facts.target.as_deref()).map_or(0, length)
+    };
     length(&change.path) + from + target(&change.before) + target(&change.after)
 }
 
@@ -85,11 +86,11 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::changes::{EntryKind, Why};
+    use crate::changes::{FileKind, WithheldReason};
 
-    fn facts() -> Facts {
-        Facts {
-            kind: EntryKind::Link,
+    fn facts() -> EntryMetadata {
+        EntryMetadata {
+            kind: FileKind::Symlink,
             mode: 0o777,
             set_id: false,
             size: 0,
@@ -102,21 +103,21 @@ mod tests {
         }
     }
 
-    fn created(path: String, target: usize) -> Change {
-        let after = Facts { target: Some(PathBuf::from("t".repeat(target))), ..facts() };
-        Change { path: path.into(), kind: ChangeKind::Created, before: None, after: Some(after) }
+    fn created(path: String, target: usize) -> EntryChange {
+        let after = EntryMetadata { target: Some(PathBuf::from("t".repeat(target))), ..facts() };
+        EntryChange { path: path.into(), kind: ChangeKind::Created, before: None, after: Some(after) }
     }
 
     // P9: however many there are, and however long
     #[test]
-    fn what_is_told_is_bounded_and_what_is_left_out_is_counted() {
-        let withheld = |path: String| Withheld { path: path.into(), why: Why::Protected };
-        let check = |list: &[Change], kept: &[Withheld], listed: (usize, usize)| {
-            let listing = Listing::of(list, kept);
+    fn listing_is_bounded_and_counts_what_it_omits() {
+        let withheld = |path: String| WithheldChange { path: path.into(), why: WithheldReason::Protected };
+        let check = |list: &[EntryChange], kept: &[WithheldChange], listed: (usize, usize)| {
+            let listing = ChangeListing::of(list, kept);
             assert_eq!((listing.changes.len(), listing.withheld.len()), listed);
-            let more = listing.more.values().sum::<usize>();
-            assert_eq!((listed.0 + more, listed.1 + listing.withheld_more), (list.len(), kept.len()));
-            assert_eq!(listing.is_whole(), listed == (list.len(), kept.len()));
+            let omitted = listing.omitted.values().sum::<usize>();
+            assert_eq!((listed.0 + omitted, listed.1 + listing.withheld_omitted), (list.len(), kept.len()));
+            assert_eq!(listing.is_complete(), listed == (list.len(), kept.len()));
         };
         check(&[], &[], (0, 0));
         let many: Vec<_> = (0..6_000).map(|number| created(format!("f{number}"), 0)).collect();
@@ -127,19 +128,19 @@ mod tests {
         check(&long, &kept, (341, 256));
     }
 
-    // B6: what a person would miss is not pushed out by what nobody misses
+    // B6: a user must see the loss of existing files before any new file
     #[test]
-    fn new_files_do_not_crowd_out_what_was_there() {
+    fn new_files_do_not_hide_changes_of_existing_files() {
         let mut list: Vec<_> = (0..9_000).map(|number| created(format!("a{number:04}"), 0)).collect();
         let before = Some(facts());
         let kind = ChangeKind::Deleted;
-        list.push(Change { path: "z".into(), kind, before: before.clone(), after: None });
+        list.push(EntryChange { path: "z".into(), kind, before: before.clone(), after: None });
         let kind = ChangeKind::Renamed { from: "y".into() };
-        list.insert(0, Change { path: "a".into(), kind, before, after: Some(facts()) });
-        let listing = Listing::of(&list, &[]);
+        list.insert(0, EntryChange { path: "a".into(), kind, before, after: Some(facts()) });
+        let listing = ChangeListing::of(&list, &[]);
         let names: Vec<_> = listing.changes.iter().map(|change| change.path.to_str().unwrap()).collect();
         assert_eq!((names.first(), names.last()), (Some(&"a"), Some(&"z")));
         assert!(names.is_sorted());
-        assert_eq!(listing.more.into_iter().collect::<Vec<_>>(), [("created", 4_002)]);
+        assert_eq!(listing.omitted.into_iter().collect::<Vec<_>>(), [("created", 4_002)]);
     }
 }

@@ -1,4 +1,4 @@
-//! From rules to instructions: a search tree over the numbers of the calls.
+//! Compiles rules to BPF instructions: a search tree over system call numbers.
 
 use std::collections::BTreeMap;
 
@@ -27,50 +27,50 @@ const NOTIFY: u32 = 0x7fc0_0000;
 const ALLOW: u32 = 0x7fff_0000;
 const X32: u32 = 0x4000_0000;
 
-/// Below so many calls the tree ends in a list.
+/// Maximum number of calls in a leaf, which is searched linearly.
 const LEAF: usize = 4;
 
-/// What becomes of a call.
+/// What the filter does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FilterAction {
     Allow,
-    /// With this error.
-    Refuse(i32),
-    /// Whoever listens answers.
-    Ask,
+    /// Fail with this errno.
+    Errno(i32),
+    /// Notify the listener, which decides.
+    Notify,
 }
 
-/// A question about one argument (its low half, which is all that the kernel looks at in the calls judged here).
+/// A test of one argument (its low half, which is all that the kernel reads in the calls judged here).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Test {
+pub(super) enum ArgumentTest {
     AnyBit { argument: u32, bits: u32 },
     Equal { argument: u32, value: u32 },
     MaskedEqual { argument: u32, mask: u32, value: u32 },
 }
 
-/// The rule of one call: the first case whose tests all hold decides, else the last word.
+/// The rule of one call: the first case whose tests all hold decides, otherwise the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub(super) cases: Vec<(Vec<Test>, Verdict)>,
-    pub(super) otherwise: Verdict,
+pub(super) struct SyscallRule {
+    pub(super) cases: Vec<(Vec<ArgumentTest>, FilterAction)>,
+    pub(super) otherwise: FilterAction,
 }
 
-impl Rule {
-    pub(super) fn always(verdict: Verdict) -> Self {
+impl SyscallRule {
+    pub(super) fn always(verdict: FilterAction) -> Self {
         Self { cases: Vec::new(), otherwise: verdict }
     }
 
-    pub(super) fn when(test: Test, verdict: Verdict) -> Self {
-        Self { cases: vec![(vec![test], verdict)], otherwise: Verdict::Allow }
+    pub(super) fn when(test: ArgumentTest, verdict: FilterAction) -> Self {
+        Self { cases: vec![(vec![test], verdict)], otherwise: FilterAction::Allow }
     }
 
-    pub(super) fn only_when(tests: Vec<Vec<Test>>, otherwise: Verdict) -> Self {
-        Self { cases: tests.into_iter().map(|tests| (tests, Verdict::Allow)).collect(), otherwise }
+    pub(super) fn only_when(tests: Vec<Vec<ArgumentTest>>, otherwise: FilterAction) -> Self {
+        Self { cases: tests.into_iter().map(|tests| (tests, FilterAction::Allow)).collect(), otherwise }
     }
 }
 
 /// The whole filter.
-pub(super) fn assemble(rules: BTreeMap<u32, Rule>) -> Vec<Instruction> {
+pub(super) fn assemble(rules: BTreeMap<u32, SyscallRule>) -> Vec<Instruction> {
     let mut program = vec![
         plain(LOAD, ARCHITECTURE_AT),
         branch(IF_EQUAL, ARCHITECTURE, 1, 0),
@@ -79,7 +79,7 @@ pub(super) fn assemble(rules: BTreeMap<u32, Rule>) -> Vec<Instruction> {
     ];
     if cfg!(target_arch = "x86_64") {
         program.push(branch(IF_AT_LEAST, X32, 0, 1));
-        program.push(verdict(Verdict::Refuse(libc::ENOSYS)));
+        program.push(verdict(FilterAction::Errno(libc::ENOSYS)));
     }
     let blocks: Vec<(u32, Vec<Instruction>)> =
         rules.iter().map(|(number, rule)| (*number, block(rule))).collect();
@@ -87,7 +87,7 @@ pub(super) fn assemble(rules: BTreeMap<u32, Rule>) -> Vec<Instruction> {
     program
 }
 
-/// Every path through what this gives ends in a return.
+/// Every path through the result ends in a return.
 fn tree(blocks: &[(u32, Vec<Instruction>)]) -> Vec<Instruction> {
     let mut program = Vec::new();
     let (left, right) = blocks.split_at(blocks.len() / 2);
@@ -105,22 +105,24 @@ fn tree(blocks: &[(u32, Vec<Instruction>)]) -> Vec<Instruction> {
                 program.push(plain(JUMP, u32::try_from(block.len()).unwrap_or(u32::MAX)));
                 program.extend(block);
             }
-            program.push(verdict(Verdict::Allow));
+            program.push(verdict(FilterAction::Allow));
         }
     }
     program
 }
 
-fn block(rule: &Rule) -> Vec<Instruction> {
+fn block(rule: &SyscallRule) -> Vec<Instruction> {
     let mut block = Vec::new();
     for (tests, then) in &rule.cases {
-        // Each test that fails jumps behind the case; the jump is as long as what is left of it.
+        // A test that fails jumps past the case; the jump is as long as the rest of the case.
         let mut case: Vec<Instruction> = vec![verdict(*then)];
         for test in tests.iter().rev() {
             let (load, mask, question, value) = match test {
-                Test::AnyBit { argument, bits } => (argument, None, IF_ANY_BIT, *bits),
-                Test::Equal { argument, value } => (argument, None, IF_EQUAL, *value),
-                Test::MaskedEqual { argument, mask, value } => (argument, Some(*mask), IF_EQUAL, *value),
+                ArgumentTest::AnyBit { argument, bits } => (argument, None, IF_ANY_BIT, *bits),
+                ArgumentTest::Equal { argument, value } => (argument, None, IF_EQUAL, *value),
+                ArgumentTest::MaskedEqual { argument, mask, value } => {
+                    (argument, Some(*mask), IF_EQUAL, *value)
+                }
             };
             let skip = u8::try_from(case.len()).unwrap_or(u8::MAX);
             let mut before = vec![plain(LOAD, ARGUMENTS_AT + 8 * load)];
@@ -135,13 +137,13 @@ fn block(rule: &Rule) -> Vec<Instruction> {
     block
 }
 
-fn verdict(verdict: Verdict) -> Instruction {
+fn verdict(verdict: FilterAction) -> Instruction {
     plain(
         RETURN,
         match verdict {
-            Verdict::Allow => ALLOW,
-            Verdict::Refuse(errno) => ERRNO | errno.unsigned_abs(),
-            Verdict::Ask => NOTIFY,
+            FilterAction::Allow => ALLOW,
+            FilterAction::Errno(errno) => ERRNO | errno.unsigned_abs(),
+            FilterAction::Notify => NOTIFY,
         },
     )
 }
@@ -154,7 +156,7 @@ fn branch(code: u16, value: u32, on_true: u8, on_false: u8) -> Instruction {
     Instruction { code, on_true, on_false, value }
 }
 
-/// The kernel's machine, for tests: what the filter says about a call.
+/// A BPF interpreter for tests: the filter's action for a call.
 #[cfg(test)]
 pub(super) fn run(program: &[Instruction], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
     let (mut at, mut value) = (0_usize, 0_u32);

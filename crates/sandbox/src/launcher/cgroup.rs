@@ -1,7 +1,7 @@
-//! Control groups, where they can be written: memory, processes and processor time of a whole tree, and ending it at
-//! once. Both versions, each controller by itself, always below the group that the launcher was started in, so a bound
-//! from above stays a bound. Plain files; where one cannot be written, the run says that it has no such bound.
-#![expect(clippy::disallowed_methods, reason = "control groups are files of the kernel, not of a workspace")]
+//! Control groups (cgroups), where they are writable: limits for memory, processes and CPU time of a whole process
+//! tree, and killing it at once. Supports v1 and v2, each controller by itself, always below the cgroup that the
+//! launcher was started in, so that outer limits still apply. A limit that cannot be written is reported as absent.
+#![expect(clippy::disallowed_methods, reason = "cgroups are kernel files, not workspace files")]
 
 mod leaf;
 
@@ -14,22 +14,22 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::spec::Limits;
+use crate::spec::RunLimits;
 use crate::tier::Tier;
-use leaf::Leaf;
+use leaf::LeafCgroup;
 
 const PREFIX: &str = "vambrace-";
 
-/// The places below which groups can be made.
+/// Directories below which cgroups for runs can be created.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct CgroupRoots {
     memory: Option<PathBuf>,
     processes: Option<PathBuf>,
     cpu: Option<PathBuf>,
-    /// Version 2 with the controllers that it gives to groups below.
+    /// The v2 directory, and the controllers enabled for its children.
     unified: Option<(PathBuf, Controllers)>,
-    /// Where this process is for that.
-    leaf: Option<Leaf>,
+    /// The leaf cgroup that this process moved into for that.
+    leaf: Option<LeafCgroup>,
     made: std::cell::Cell<u64>,
 }
 
@@ -40,29 +40,29 @@ struct Controllers {
     cpu: bool,
 }
 
-/// The groups of one run.
+/// The cgroups of one run.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(super) struct RunCgroup {
     memory: Option<PathBuf>,
     processes: Option<PathBuf>,
     cpu: Option<PathBuf>,
     unified: Option<(PathBuf, Controllers)>,
-    /// Readable once memory ran out (version 1, which ends one process and leaves the rest; version 2 ends all).
-    alarm: Option<OwnedFd>,
-    /// The bounds that were written.
-    limits: Option<Limits>,
-    /// How often memory had run out before the present run.
-    ooms_before: u64,
+    /// Eventfd that is readable once memory ran out (v1, which kills one process and leaves the rest; v2 kills all).
+    oom_event: Option<OwnedFd>,
+    /// The limits that were written.
+    limits: Option<RunLimits>,
+    /// OOM kills before the current run.
+    oom_kills_before: u64,
 }
 
-impl Groups {
-    /// Looks at what this process is in and tries to make a group below.
+impl CgroupRoots {
+    /// Finds the cgroups of this process and checks whether it can create children.
     pub(super) fn find() -> Self {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let usable = |folder: Option<PathBuf>| folder.filter(|folder| can_make(folder));
-        let v1 = |controller: &str| usable(place(&own, &mounts, Some(controller)));
-        let (unified, leaf) = match place(&own, &mounts, None).and_then(unified) {
+        let usable = |folder: Option<PathBuf>| folder.filter(|folder| can_create_child(folder));
+        let v1 = |controller: &str| usable(cgroup_path(&own, &mounts, Some(controller)));
+        let (unified, leaf) = match cgroup_path(&own, &mounts, None).and_then(unified) {
             Some((folder, controllers, leaf)) => (Some((folder, controllers)), leaf),
             None => (None, None),
         };
@@ -78,7 +78,7 @@ impl Groups {
         groups
     }
 
-    /// What can be bounded, for people.
+    /// Which resources can be limited, for `doctor`.
     pub(super) fn describe(&self) -> Result<String, String> {
         let unified = self.unified.as_ref().map(|(_, controllers)| *controllers).unwrap_or_default();
         let mut bounded = Vec::new();
@@ -92,19 +92,19 @@ impl Groups {
         if bounded.contains(&"memory") && bounded.contains(&"processes") {
             Ok(bounded.join(", "))
         } else if bounded.is_empty() {
-            Err("no controller can be used".to_owned())
+            Err("no controller is usable".to_owned())
         } else {
             Err(format!("only {}", bounded.join(", ")))
         }
     }
 
-    /// Whether some of them are of version 1.
-    pub(super) fn are_old(&self) -> bool {
+    /// Whether any controller is v1.
+    pub(super) fn uses_v1(&self) -> bool {
         self.memory.is_some() || self.processes.is_some() || self.cpu.is_some()
     }
 
-    /// A group for one run; every part that cannot be made is left out.
-    pub(super) fn make(&self, limits: &Limits, tier: Tier) -> Group {
+    /// Creates the cgroups of one run; a controller that fails is left out.
+    pub(super) fn make(&self, limits: &RunLimits, tier: Tier) -> RunCgroup {
         let number = self.made.get();
         self.made.set(number + 1);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
@@ -113,27 +113,28 @@ impl Groups {
             fs::create_dir(&folder).ok().map(|()| folder)
         };
         let made = |base: &Option<PathBuf>| base.as_deref().and_then(make);
-        // Moving a process into a group can wait for every processor of the machine, so only for groups that bound
-        // something. Without a pid namespace, and without any other group, version 2 is still what ends the tree.
+        // Moving a process into a cgroup can wait for every CPU of the machine, so it is done only for cgroups that
+        // limit something. Without a pid namespace, and without any other cgroup, v2 is still needed to kill the
+        // tree.
         let alone = self.memory.is_none() && self.processes.is_none() && tier == Tier::NoUserns;
         let unified = self.unified.as_ref().filter(|(_, controllers)| {
             controllers.memory || controllers.processes || controllers.cpu || alone
         });
-        let mut group = Group {
+        let mut group = RunCgroup {
             memory: made(&self.memory),
             processes: made(&self.processes),
             cpu: made(&self.cpu),
             unified: unified.and_then(|(base, controllers)| Some((make(base)?, *controllers))),
-            alarm: None,
+            oom_event: None,
             limits: None,
-            ooms_before: 0,
+            oom_kills_before: 0,
         };
-        group.alarm = group.memory.as_deref().and_then(|memory| alarm(memory).ok());
+        group.oom_event = group.memory.as_deref().and_then(|memory| oom_event(memory).ok());
         group.bound(limits);
         group
     }
 
-    /// Removes what was made for this launcher; every group of a run is gone.
+    /// Removes this launcher's cgroups; those of runs are gone already.
     pub(super) fn leave(&mut self) {
         self.sweep();
         if let Some(leaf) = self.leaf.take() {
@@ -141,7 +142,7 @@ impl Groups {
         }
     }
 
-    /// Removes groups of launchers that are gone.
+    /// Removes cgroups of launchers that no longer exist.
     pub(super) fn sweep(&self) {
         let unified = self.unified.as_ref().map(|(folder, _)| folder);
         for base in
@@ -153,7 +154,7 @@ impl Groups {
                 let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
                 let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else { continue };
                 if !Path::new(&format!("/proc/{owner}")).exists() {
-                    // One that still has processes stays.
+                    // Fails, as it should, if processes are left in it.
                     let _ = fs::remove_dir(entry.path());
                 }
             }
@@ -161,44 +162,45 @@ impl Groups {
     }
 }
 
-impl Group {
-    /// Whether it is used again for another run: to move a process into a group of version 1 takes milliseconds, so a
-    /// stage stays in one and what it makes is born there.
-    pub(super) fn lasts(&self) -> bool {
+impl RunCgroup {
+    /// Whether it is reused for further runs: moving a process into a v1 cgroup takes milliseconds, so a zygote stays
+    /// in one and its children are born there.
+    pub(super) fn is_reusable(&self) -> bool {
         self.memory.is_some() || self.processes.is_some() || self.cpu.is_some()
     }
 
-    /// The folder of version 2 that a process can be born into.
-    pub(super) fn birthplace(&self) -> Option<OwnedFd> {
+    /// Handle of the v2 directory for `CLONE_INTO_CGROUP`.
+    pub(super) fn open_for_clone(&self) -> Option<OwnedFd> {
         let (folder, _) = self.unified.as_ref()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(folder, flags, Mode::empty()).ok()
     }
 
-    /// Forgets what an earlier run did in it.
-    pub(super) fn begin_anew(&mut self) {
-        self.ooms_before = self.ooms();
+    /// Resets the counters of an earlier run.
+    pub(super) fn reset(&mut self) {
+        self.oom_kills_before = self.oom_kills();
         if let Some(memory) = &self.memory {
             let _ = fs::write(memory.join("memory.max_usage_in_bytes"), "0");
         }
-        if let Some(alarm) = &self.alarm {
-            let _ = rustix::io::read(alarm, &mut [0_u8; 8]);
+        if let Some(oom_event) = &self.oom_event {
+            let _ = rustix::io::read(oom_event, &mut [0_u8; 8]);
         }
     }
 
-    /// Writes the bounds, unless they are written already; a part that does not take its bound is given up.
-    pub(super) fn bound(&mut self, limits: &Limits) {
+    /// Writes the limits, unless they are current; a controller that does not accept its limit is dropped.
+    pub(super) fn bound(&mut self, limits: &RunLimits) {
         if self.limits == Some(*limits) {
             return;
         }
         let quota = limits.cpu_percent.saturating_mul(1000);
         let takes =
             |folder: &Path, file: &str, value: u64| fs::write(folder.join(file), value.to_string()).is_ok();
-        // The stage is in there too.
-        give_up_unless(&mut self.processes, |folder| takes(folder, "pids.max", limits.processes + 1));
-        give_up_unless(&mut self.cpu, |folder| takes(folder, "cpu.cfs_quota_us", quota));
-        give_up_unless(&mut self.memory, |folder| {
-            // Memory and swap together must not be less than memory, before and after; not every kernel counts swap.
+        // The zygote is in it too.
+        remove_unless(&mut self.processes, |folder| takes(folder, "pids.max", limits.processes + 1));
+        remove_unless(&mut self.cpu, |folder| takes(folder, "cpu.cfs_quota_us", quota));
+        remove_unless(&mut self.memory, |folder| {
+            // The limit for memory plus swap must never be below the limit for memory; not every kernel accounts
+            // swap.
             let swap = || takes(folder, "memory.memsw.limit_in_bytes", limits.memory);
             swap();
             let bounded = takes(folder, "memory.limit_in_bytes", limits.memory);
@@ -211,20 +213,20 @@ impl Group {
             set.processes = set.processes && write("pids.max", limits.processes.to_string());
             set.cpu = set.cpu && write("cpu.max", format!("{quota} 100000"));
             if set.memory {
-                // One ended for want of memory ends all; swap would only make it slower.
+                // An OOM kill takes the whole cgroup; swap would only slow it down.
                 let _ = (write("memory.swap.max", "0".to_owned()), write("memory.oom.group", "1".to_owned()));
             }
         }
         self.limits = Some(*limits);
     }
 
-    /// Puts a process into it; what it starts later is in it too. A part that does not take it bounds nothing.
+    /// Moves a process into it; its later children are born in it. A controller that does not accept it is dropped.
     pub(super) fn add(&mut self, pid: Pid) {
         let pid = pid.as_raw_nonzero().to_string();
         let takes = |folder: &Path| fs::write(folder.join("cgroup.procs"), &pid).is_ok();
-        give_up_unless(&mut self.memory, takes);
-        give_up_unless(&mut self.processes, takes);
-        give_up_unless(&mut self.cpu, takes);
+        remove_unless(&mut self.memory, takes);
+        remove_unless(&mut self.processes, takes);
+        remove_unless(&mut self.cpu, takes);
         if self.unified.as_ref().is_some_and(|(folder, _)| !takes(folder))
             && let Some((folder, _)) = self.unified.take()
         {
@@ -232,20 +234,20 @@ impl Group {
         }
     }
 
-    pub(super) fn alarm(&self) -> Option<&OwnedFd> {
-        self.alarm.as_ref()
+    pub(super) fn oom_event(&self) -> Option<&OwnedFd> {
+        self.oom_event.as_ref()
     }
 
     pub(super) fn limits_memory(&self) -> bool {
         self.memory.is_some() || self.unified.as_ref().is_some_and(|(_, set)| set.memory)
     }
 
-    /// Whether the kernel ended something in here for want of memory.
+    /// Whether the kernel OOM-killed a process in it during this run.
     pub(super) fn saw_oom(&self) -> bool {
-        self.ooms() > self.ooms_before
+        self.oom_kills() > self.oom_kills_before
     }
 
-    fn ooms(&self) -> u64 {
+    fn oom_kills(&self) -> u64 {
         let v1 = self.memory.as_ref().map(|folder| folder.join("memory.oom_control"));
         let v2 = self.unified.as_ref().map(|(folder, _)| folder.join("memory.events"));
         let counts = [v1, v2].into_iter().flatten().filter_map(|file| {
@@ -255,21 +257,21 @@ impl Group {
         counts.sum()
     }
 
-    /// The most memory that was used, in bytes.
+    /// Peak memory usage in bytes.
     pub(super) fn peak_memory(&self) -> Option<u64> {
         let v1 = self.memory.as_ref().map(|folder| folder.join("memory.max_usage_in_bytes"));
         let v2 = self.unified.as_ref().map(|(folder, _)| folder.join("memory.peak"));
         [v1, v2].into_iter().flatten().find_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())
     }
 
-    /// Ends everything in it, where the kernel can do that at once.
+    /// Kills everything in it, where the kernel can (`cgroup.kill`, v2).
     pub(super) fn kill(&self) {
         if let Some((folder, _)) = &self.unified {
             let _ = fs::write(folder.join("cgroup.kill"), "1");
         }
     }
 
-    /// Removes it; the kernel needs a moment for the last process.
+    /// Removes it. Retries on EBUSY, because the kernel needs a moment after the last process.
     pub(super) fn remove(&mut self) {
         let unified = self.unified.take().map(|(folder, _)| folder);
         for folder in
@@ -287,14 +289,14 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for RunCgroup {
     fn drop(&mut self) {
         self.remove();
     }
 }
 
-/// Where the group of this process lies on the file system; `None` asks for version 2.
-fn place(own: &str, mounts: &str, controller: Option<&str>) -> Option<PathBuf> {
+/// Path of this process's cgroup on the file system; `None` means v2.
+fn cgroup_path(own: &str, mounts: &str, controller: Option<&str>) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (_, names, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -319,8 +321,8 @@ fn place(own: &str, mounts: &str, controller: Option<&str>) -> Option<PathBuf> {
     })
 }
 
-/// Removes a folder that does not do what it is there for.
-fn give_up_unless(folder: &mut Option<PathBuf>, works: impl FnOnce(&Path) -> bool) {
+/// Removes a cgroup directory that does not work.
+fn remove_unless(folder: &mut Option<PathBuf>, works: impl FnOnce(&Path) -> bool) {
     if folder.as_deref().is_some_and(|folder| !works(folder))
         && let Some(folder) = folder.take()
     {
@@ -328,40 +330,40 @@ fn give_up_unless(folder: &mut Option<PathBuf>, works: impl FnOnce(&Path) -> boo
     }
 }
 
-/// A descriptor that becomes readable when memory runs out in a group.
-fn alarm(memory: &Path) -> Result<OwnedFd, Errno> {
+/// An eventfd that becomes readable when memory runs out in a v1 cgroup.
+fn oom_event(memory: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let control = rustix::fs::open(memory.join("memory.oom_control"), flags, Mode::empty())?;
-    let alarm = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let wish = format!("{} {}", alarm.as_raw_fd(), control.as_raw_fd());
-    fs::write(memory.join("cgroup.event_control"), wish)
+    let oom_event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let registration = format!("{} {}", oom_event.as_raw_fd(), control.as_raw_fd());
+    fs::write(memory.join("cgroup.event_control"), registration)
         .map_err(|error| Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    Ok(alarm)
+    Ok(oom_event)
 }
 
-fn can_make(folder: &Path) -> bool {
+fn can_create_child(folder: &Path) -> bool {
     let trial = folder.join(format!("{PREFIX}{}-trial", std::process::id()));
     fs::create_dir(&trial).is_ok() && fs::remove_dir(&trial).is_ok()
 }
 
-/// Where groups of version 2 can be made, with what they get, and the leaf that this process then is in.
-fn unified(own: PathBuf) -> Option<(PathBuf, Controllers, Option<Leaf>)> {
+/// Where v2 cgroups can be created, their controllers, and the leaf that this process moved into.
+fn unified(own: PathBuf) -> Option<(PathBuf, Controllers, Option<LeafCgroup>)> {
     let broker = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     let ours: Vec<u32> = broker.into_iter().chain([std::process::id()]).collect();
-    let around = Leaf::around(&own, &ours).filter(|leaf| can_make(&leaf.base));
+    let around = LeafCgroup::around(&own, &ours).filter(|leaf| can_create_child(&leaf.base));
     let base = around.as_ref().map_or(own, |leaf| leaf.base.clone());
-    if !can_make(&base) {
+    if !can_create_child(&base) {
         return None;
     }
-    let leaf = around.or_else(|| Leaf::make(&base, &ours, &["memory", "pids", "cpu"]));
-    let controllers = given(&base);
+    let leaf = around.or_else(|| LeafCgroup::make(&base, &ours, &["memory", "pids", "cpu"]));
+    let controllers = enabled_controllers(&base);
     Some((base, controllers, leaf))
 }
 
-/// Which controllers groups below this one have.
-fn given(base: &Path) -> Controllers {
-    let given = leaf::given(base);
-    let has = |name: &str| given.iter().any(|one| one == name);
+/// Controllers that are enabled for children of this cgroup.
+fn enabled_controllers(base: &Path) -> Controllers {
+    let enabled_controllers = leaf::enabled_controllers(base);
+    let has = |name: &str| enabled_controllers.iter().any(|one| one == name);
     Controllers { memory: has("memory"), processes: has("pids"), cpu: has("cpu") }
 }
 
@@ -370,28 +372,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_found_in_both_versions() {
+    fn cgroup_paths_are_found_in_v1_and_v2() {
         let own = "4:memory:/a/b\n3:cpu,cpuacct:/\n0::/user.slice/x\n";
         let mounts = "30 20 0:5 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                       31 20 0:6 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
                       32 20 0:7 /user.slice /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let find = |controller| place(own, mounts, controller).map(|path| path.display().to_string());
+        let find = |controller| cgroup_path(own, mounts, controller).map(|path| path.display().to_string());
         assert_eq!(find(Some("memory")).as_deref(), Some("/sys/fs/cgroup/memory/a/b"));
         assert_eq!(find(Some("cpu")).as_deref(), Some("/sys/fs/cgroup/cpu/"));
         assert_eq!(find(Some("pids")), None);
         assert_eq!(find(None).as_deref(), Some("/sys/fs/cgroup/unified/x"));
     }
 
-    /// A folder with the files of a group: what would be written, whether or not this machine has version 2.
+    /// A plain directory with the files of a cgroup: checks what would be written, whether or not this machine has
+    /// v2.
     #[test]
-    fn a_group_of_version_2_is_bounded_counted_and_ended_by_its_files() {
+    fn v2_cgroup_is_limited_read_and_killed_through_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path();
         fs::write(base.join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
         fs::write(base.join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
-        let groups = Groups { unified: Some((base.to_owned(), given(base))), ..Groups::default() };
+        let groups = CgroupRoots {
+            unified: Some((base.to_owned(), enabled_controllers(base))),
+            ..CgroupRoots::default()
+        };
         assert_eq!(groups.describe().as_deref(), Ok("memory, processes, processor time"));
-        let limits = Limits { memory: 1 << 20, processes: 7, cpu_percent: 150, ..Limits::default() };
+        let limits = RunLimits { memory: 1 << 20, processes: 7, cpu_percent: 150, ..RunLimits::default() };
         let mut group = groups.make(&limits, Tier::Full);
         let (own, _) = group.unified.clone().unwrap();
         let read = |name: &str| fs::read_to_string(own.join(name)).unwrap_or_default();
@@ -401,8 +407,8 @@ mod tests {
         check("memory.oom.group", "1");
         check("pids.max", "7");
         check("cpu.max", "150000 100000");
-        assert!(group.limits_memory() && !group.lasts());
-        assert!(group.birthplace().is_some());
+        assert!(group.limits_memory() && !group.is_reusable());
+        assert!(group.open_for_clone().is_some());
         group.add(rustix::process::getpid());
         check("cgroup.procs", &std::process::id().to_string());
         fs::write(own.join("memory.events"), "low 0\nmax 3\noom 1\noom_kill 0\n").unwrap();
@@ -415,22 +421,22 @@ mod tests {
         check("cgroup.kill", "1");
     }
 
-    /// The kernel's own version 2, with whatever controllers it has there; on a machine with version 1 beside it, none.
+    /// The kernel's own v2, with the controllers it has here; with v1 beside it, there are none.
     #[test]
-    fn a_real_group_of_version_2_takes_ends_and_forgets_what_is_in_it() {
-        let mut found = Groups::find();
+    fn real_v2_cgroup_kills_its_processes_and_is_removed() {
+        let mut found = CgroupRoots::find();
         let Some((base, controllers)) = found.unified.clone() else {
-            return eprintln!("skipped: this user can make no group of version 2 here");
+            return vambrace_skip::skip("this user cannot create a v2 cgroup here");
         };
         if !controllers.memory || !controllers.processes {
-            eprintln!("not tried: bounds of memory and processes, which version 2 does not have here");
+            eprintln!("not tested: limits of memory and processes, which v2 does not have here");
         }
-        let groups = Groups { unified: Some((base, controllers)), ..Groups::default() };
-        let limits = Limits { memory: 64 << 20, processes: 7, ..Limits::default() };
+        let groups = CgroupRoots { unified: Some((base, controllers)), ..CgroupRoots::default() };
+        let limits = RunLimits { memory: 64 << 20, processes: 7, ..RunLimits::default() };
         let mut group = groups.make(&limits, Tier::NoUserns);
         let (own, taken) = group.unified.clone().unwrap();
         if !own.join("cgroup.kill").exists() {
-            return eprintln!("skipped: this kernel ends no group at once (before 5.14)");
+            return vambrace_skip::skip("this kernel has no cgroup.kill (before 5.14)");
         }
         let read = |name: &str| fs::read_to_string(own.join(name)).unwrap_or_default();
         if taken.memory {
@@ -440,7 +446,7 @@ mod tests {
             assert_eq!(read("pids.max").trim(), "7");
         }
         assert_eq!((group.limits_memory(), group.saw_oom()), (taken.memory, false));
-        // One that leaves its session and has a child of its own, which nobody knows the number of.
+        // A process that leaves its session and has a child of unknown pid.
         let script = "setsid sh -c 'sleep 1000 & echo up; wait'";
         let mut child = std::process::Command::new("sh")
             .args(["-c", &format!("read go; {script}")])
@@ -449,7 +455,7 @@ mod tests {
             .spawn()
             .unwrap();
         group.add(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap());
-        assert!(group.birthplace().is_some(), "it took no process");
+        assert!(group.open_for_clone().is_some(), "it accepted no process");
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
         let mut said = [0; 3];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
@@ -460,39 +466,39 @@ mod tests {
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL), "{status}");
         let start = std::time::Instant::now();
         while !read("cgroup.procs").is_empty() {
-            assert!(start.elapsed().as_secs() < 20, "{:?} is left", read("cgroup.procs"));
+            assert!(start.elapsed().as_secs() < 20, "{:?} are left", read("cgroup.procs"));
         }
-        // The last one is counted for a moment after it is gone.
+        // The kernel counts the last process for a moment after it is gone.
         while own.exists() {
             group.unified = Some((own.clone(), taken));
             group.remove();
-            assert!(start.elapsed().as_secs() < 20, "the group is left");
+            assert!(start.elapsed().as_secs() < 20, "the cgroup was not removed");
         }
         found.leave();
     }
 
-    // A bound that is not taken is not claimed.
+    // A limit that was not accepted must not be reported.
     #[test]
-    fn a_controller_of_version_2_that_takes_no_bound_is_not_counted_on() {
+    fn v2_controller_that_rejects_a_limit_is_not_reported() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path();
         fs::write(base.join("cgroup.controllers"), "io memory\n").unwrap();
         fs::write(base.join("cgroup.subtree_control"), "io\n").unwrap();
         let (_, asked, leaf) = unified(base.to_owned()).unwrap();
         assert!(leaf.is_none());
-        assert!(!asked.memory, "it was asked for, and is not there");
+        assert!(!asked.memory, "it was requested and is not available");
         assert_eq!(fs::read_to_string(base.join("cgroup.subtree_control")).unwrap(), "+memory");
         let all = Controllers { memory: true, processes: true, cpu: false };
-        let groups = Groups { unified: Some((base.to_owned(), all)), ..Groups::default() };
-        let mut group = groups.make(&Limits::default(), Tier::Full);
+        let groups = CgroupRoots { unified: Some((base.to_owned(), all)), ..CgroupRoots::default() };
+        let mut group = groups.make(&RunLimits::default(), Tier::Full);
         let (own, _) = group.unified.clone().unwrap();
         fs::remove_file(own.join("memory.max")).unwrap();
         fs::create_dir(own.join("memory.max")).unwrap();
-        group.bound(&Limits { memory: 1 << 20, ..Limits::default() });
+        group.bound(&RunLimits { memory: 1 << 20, ..RunLimits::default() });
         assert!(!group.limits_memory());
         assert_eq!(
             fs::read_to_string(own.join("pids.max")).unwrap(),
-            Limits::default().processes.to_string()
+            RunLimits::default().processes.to_string()
         );
     }
 }

@@ -1,6 +1,6 @@
-//! Id maps for a root broker: a file that belongs to the workspace's owner looks, through a mount with such a map, as
-//! if it belonged to the unprivileged user that the program runs as; and what that user makes there belongs to the
-//! owner. Everybody else's files look as they are.
+//! Id maps for a root broker: through a mount with such a map, a file of the workspace's owner appears to belong to
+//! the unprivileged user that the program runs as, and what that user creates there belongs to the owner. Files of
+//! other users appear as they are.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -8,22 +8,26 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions};
 
-use crate::sys::process::{self, Side};
-use crate::wire::Identity;
+use crate::sys::process::{self, ForkSide};
+use crate::wire::RunIdentity;
 
-/// Maps that were made; a user namespace stays as long as its handle.
+/// Cached maps; a user namespace lives as long as its handle.
 #[derive(Default)]
 pub(super) struct IdMaps {
-    made: Vec<((u32, u32), Identity, OwnedFd)>,
+    made: Vec<((u32, u32), RunIdentity, OwnedFd)>,
 }
 
 impl IdMaps {
     /// The map of an owner and that of root, for this identity.
-    pub(super) fn get(&mut self, owner: (u32, u32), identity: Identity) -> Result<(OwnedFd, OwnedFd), Errno> {
+    pub(super) fn get(
+        &mut self,
+        owner: (u32, u32),
+        identity: RunIdentity,
+    ) -> Result<(OwnedFd, OwnedFd), Errno> {
         Ok((self.one(owner, identity)?, self.one((0, 0), identity)?))
     }
 
-    fn one(&mut self, owner: (u32, u32), identity: Identity) -> Result<OwnedFd, Errno> {
+    fn one(&mut self, owner: (u32, u32), identity: RunIdentity) -> Result<OwnedFd, Errno> {
         let found = self.made.iter().find(|(of, to, _)| *of == owner && *to == identity);
         if let Some((_, _, map)) = found {
             return rustix::io::fcntl_dupfd_cloexec(map, 0);
@@ -35,10 +39,10 @@ impl IdMaps {
     }
 }
 
-/// Makes one: a process in a user namespace of its own is needed only until the namespace is open.
-pub(super) fn make(owner: (u32, u32), identity: Identity) -> Result<OwnedFd, Errno> {
-    let Side::Parent(child) = process::clone_into(libc::CLONE_NEWUSER)? else {
-        // Until the parent has what it wants.
+/// Creates one: a process in a new user namespace is needed only until the namespace is open.
+pub(super) fn make(owner: (u32, u32), identity: RunIdentity) -> Result<OwnedFd, Errno> {
+    let ForkSide::Parent(child) = process::clone_into(libc::CLONE_NEWUSER)? else {
+        // Until the parent kills it.
         loop {
             process::wait_signal(&[], Some(1000));
         }
@@ -54,7 +58,7 @@ pub(super) fn make(owner: (u32, u32), identity: Identity) -> Result<OwnedFd, Err
     made
 }
 
-/// The lines of a map in which two ids change places and all others stay.
+/// An id map that swaps two ids and keeps all others.
 fn exchange(one: u32, other: u32) -> String {
     let (low, high) = (one.min(other), one.max(other));
     let mut text = String::new();
@@ -80,7 +84,7 @@ mod tests {
     use super::exchange;
 
     #[test]
-    fn two_ids_change_places_and_all_others_stay() {
+    fn two_ids_are_swapped_and_all_others_stay() {
         assert_eq!(exchange(0, 1000), "0 1000 1\n1 1 999\n1000 0 1\n1001 1001 4294966294\n");
         assert_eq!(exchange(5, 3), "0 0 3\n3 5 1\n4 4 1\n5 3 1\n6 6 4294967289\n");
         assert_eq!(exchange(7, 7), "0 0 4294967295\n");

@@ -1,4 +1,4 @@
-//! Messages with descriptors over a local socket.
+//! Messages with descriptors over a Unix socket.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,19 +10,19 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// The most bytes of one message; whatever may be larger travels in a memory file.
-pub(crate) const MOST_BYTES: usize = 8192;
-/// The most descriptors of one message.
-pub(crate) const MOST_HANDLES: usize = 40;
+/// Maximum bytes of one message; larger data goes through a pipe.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 8192;
+/// Maximum descriptors of one message.
+pub(crate) const MAX_MESSAGE_HANDLES: usize = 40;
 
-/// Two connected ends that keep messages whole.
+/// A connected pair of sockets that preserve message boundaries.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
 /// Sends one message.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], handles: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_MESSAGE_HANDLES))];
     let mut extra = SendAncillaryBuffer::new(&mut space);
     if !handles.is_empty() && !extra.push(SendAncillaryMessage::ScmRights(handles)) {
         return Err(Errno::TOOBIG);
@@ -36,17 +36,17 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], handles: &[BorrowedFd<'
     }
 }
 
-/// Asks the kernel to tell who sends what arrives here.
-pub(crate) fn tell_senders(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+/// Enables sender credentials on received messages.
+pub(crate) fn enable_sender_credentials(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::net::sockopt::set_socket_passcred(socket, true)
 }
 
-/// One message that was received; empty bytes mean that the other end is closed.
+/// A received message; empty bytes mean that the other end is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     pub(crate) handles: Vec<OwnedFd>,
-    /// Process and user of whoever sent it, where that was asked for.
+    /// Pid and uid of the sender, if enabled.
     pub(crate) sender: Option<(u32, u32)>,
 }
 
@@ -55,14 +55,15 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
     receive_with(socket, RecvFlags::CMSG_CLOEXEC)
 }
 
-/// Receives one message that is there already; `AGAIN` when none is.
+/// Receives one message without blocking; `AGAIN` when there is none.
 pub(crate) fn receive_now(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
     receive_with(socket, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
 }
 
 fn receive_with(socket: BorrowedFd<'_>, flags: RecvFlags) -> Result<Received, Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES), ScmCredentials(1))];
-    let mut bytes = vec![0; MOST_BYTES];
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_MESSAGE_HANDLES), ScmCredentials(1))];
+    let mut bytes = vec![0; MAX_MESSAGE_BYTES];
     loop {
         let mut extra = RecvAncillaryBuffer::new(&mut space);
         match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut extra, flags) {

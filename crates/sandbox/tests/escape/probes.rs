@@ -1,8 +1,9 @@
-//! What a hostile program tries, one small function each. They run inside (`real probe NAME`), under our walls or
-//! anybody else's: `Ok` means that it got through, an error is what stopped it.
+//! Escape attempts of a hostile program, one small function each. They run inside a sandbox (`real probe NAME`), ours
+//! or another one: `Ok` means that the attempt succeeded, an error is what stopped it.
 //!
-//! Paths come in the environment: `ESCAPE_ROOM` is a folder of the host with `outside/file`, `home/.ssh/id_ed25519`
-//! and `state/ledger` in it, `ESCAPE_BROKER` the process that started the sandbox, `ESCAPE_SIBLING` the program of another run.
+//! Paths come in the environment: `ESCAPE_ROOM` is a host directory with `outside/file`, `home/.ssh/id_ed25519` and
+//! `state/ledger` in it, `ESCAPE_BROKER` the process that started the sandbox, `ESCAPE_SIBLING` the program of
+//! another run.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -12,13 +13,13 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// `Ok` when it got through.
+/// `Ok` when the attempt succeeded.
 pub(crate) type Attempt = Result<(), Error>;
 
-/// A name and what it tries.
+/// A name and the attempt.
 pub(crate) type Probe = (&'static str, fn() -> Attempt);
 
-/// Every probe by its name.
+/// Probes by name.
 const PROBES: &[Probe] = &[
     ("read_ssh_key", || read(room("home/.ssh/id_ed25519"))),
     ("read_outside_by_parent", || read("../outside/file".into())),
@@ -64,7 +65,7 @@ const PROBES: &[Probe] = &[
         let file = File::open("plain.txt")?;
         let mut flags: libc::c_int = 0;
         call(unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, &raw mut flags) })?;
-        // Not to be dumped: harmless, but changed.
+        // FS_NODUMP_FL: harmless, but a change.
         flags ^= 0x40;
         call(unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) })
     }),
@@ -103,7 +104,7 @@ const PROBES: &[Probe] = &[
     ("fanotify", || number(unsafe { libc::syscall(libc::SYS_fanotify_init, 0, 0) }).map(drop)),
     ("sparse_terabyte", || {
         let file = File::create(scratch("sparse"))?;
-        // A program that is told by signal is stopped as well.
+        // Ignore SIGXFSZ, so that the call returns an error.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         file.set_len(1 << 40)
     }),
@@ -143,7 +144,7 @@ const PROBES: &[Probe] = &[
         let mut handle = [0_u8; 136];
         number(unsafe { libc::syscall(libc::SYS_open_by_handle_at, libc::AT_FDCWD, handle.as_mut_ptr(), 0) })
             .map(drop)
-            .or_else(unless_judged)
+            .or_else(allowed_if_only_arguments_failed)
     }),
     ("name_to_handle", || {
         let mut handle = [0_u8; 136];
@@ -215,16 +216,16 @@ const PROBES: &[Probe] = &[
             unsafe { libc::process_vm_readv(broker(), &raw const local, 1, &raw const remote, 1, 0) } as i64
         )
         .map(drop)
-        .or_else(unless_judged)
+        .or_else(allowed_if_only_arguments_failed)
     }),
     ("signal_the_broker", || call(unsafe { libc::kill(broker(), 0) })),
     ("signal_the_parent", || {
         let parent = unsafe { libc::getppid() };
         call(unsafe { libc::kill(parent, libc::SIGKILL) })?;
-        // The first process of a pid namespace is sent nothing by those in it.
+        // The init of a pid namespace receives no SIGKILL from inside.
         std::thread::sleep(std::time::Duration::from_millis(50));
         if unsafe { libc::getppid() } == parent && unsafe { libc::kill(parent, 0) } == 0 {
-            return Err(Error::other("it is still there"));
+            return Err(Error::other("it is still alive"));
         }
         Ok(())
     }),
@@ -326,13 +327,13 @@ const PROBES: &[Probe] = &[
     ("bpf", || {
         number(unsafe { libc::syscall(libc::SYS_bpf, 0, std::ptr::null::<u8>(), 0) })
             .map(drop)
-            .or_else(unless_judged)
+            .or_else(allowed_if_only_arguments_failed)
     }),
     ("perf", || {
         let attributes = [0_u8; 120];
         number(unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) })
             .map(drop)
-            .or_else(unless_judged)
+            .or_else(allowed_if_only_arguments_failed)
     }),
     ("userfaultfd", || number(unsafe { libc::syscall(libc::SYS_userfaultfd, 1) }).map(drop)),
     ("memfd_secret", || number(unsafe { libc::syscall(libc::SYS_memfd_secret, 0) }).map(drop)),
@@ -350,10 +351,11 @@ const PROBES: &[Probe] = &[
         call(unsafe { libc::unshare(libc::CLONE_NEWNS) })
     }),
     ("push_terminal_input", || {
-        call(unsafe { libc::ioctl(0, libc::TIOCSTI, c"x".as_ptr()) }).or_else(unless_judged)
+        call(unsafe { libc::ioctl(0, libc::TIOCSTI, c"x".as_ptr()) })
+            .or_else(allowed_if_only_arguments_failed)
     }),
     ("terminal_line_discipline", || {
-        call(unsafe { libc::ioctl(0, 0x5423, &raw const ZERO) }).or_else(unless_judged)
+        call(unsafe { libc::ioctl(0, 0x5423, &raw const ZERO) }).or_else(allowed_if_only_arguments_failed)
     }),
     ("controlling_terminal", || File::open("/dev/tty").map(drop)),
     ("host_socket_by_path", || std::os::unix::net::UnixStream::connect(room("outside/socket")).map(drop)),
@@ -373,7 +375,7 @@ const PROBES: &[Probe] = &[
     ("ping_socket", || socket(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP)),
     ("multipath_socket", || socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)),
     ("sctp_socket", || socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP)),
-    // A name of the machine's own, with words in the first packet: no `connect` is ever called.
+    // A local address, with data in the first packet: `connect` is never called.
     ("fast_open", || {
         let handle = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) };
         number(handle.into())?;
@@ -386,7 +388,7 @@ const PROBES: &[Probe] = &[
         let length = size_of_val(&there) as u32;
         let to = (&raw const there).cast();
         let sent = unsafe { libc::sendto(handle, c"x".as_ptr().cast(), 1, libc::MSG_FASTOPEN, to, length) };
-        // Whatever became of it there, it was sent.
+        // The packet was sent, whatever the reply.
         match Error::last_os_error().raw_os_error() {
             Some(error @ (libc::EPERM | libc::EACCES | libc::EOPNOTSUPP)) if sent < 0 => {
                 Err(Error::from_raw_os_error(error))
@@ -437,13 +439,17 @@ const PROBES: &[Probe] = &[
 
 static ZERO: libc::c_int = 0;
 
-/// Those of this list and of the others.
+/// All probes, of this and the other modules.
 pub(crate) fn all() -> impl Iterator<Item = &'static Probe> {
-    let further = [super::tricks::TRICKS, super::neighbours::NEIGHBOURS, super::hoards::HOARDS];
+    let further = [
+        super::indirect_execution::INDIRECT_PROBES,
+        super::other_runs::OTHER_RUN_PROBES,
+        super::resource_exhaustion::EXHAUSTION_PROBES,
+    ];
     PROBES.iter().chain(further.into_iter().flatten())
 }
 
-/// Every way to give a file of one's own a set-id bit.
+/// Every way to set a set-id bit on an own file.
 fn set_id_bits() -> Attempt {
     let folder = std::env::temp_dir();
     let name =
@@ -493,32 +499,32 @@ fn set_id_bits() -> Attempt {
     Err(last)
 }
 
-/// Runs one probe, or all, and says what happened; the code is that of one probe.
+/// Runs one probe, or all, and prints the results; returns the exit code.
 pub(crate) fn main(name: &str) -> u8 {
     if name == "exchange" {
         let (one, other) = (c".git/config".as_ptr(), c"plain.txt".as_ptr());
         let (here, swap) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
         let done = unsafe { libc::syscall(libc::SYS_renameat2, here, one, here, other, swap) };
-        println!("{}", if done == 0 { "exchanged" } else { "refused" });
+        println!("{}", if done == 0 { "exchanged" } else { "denied" });
         return 0;
     }
-    if name == "signal_everybody" {
-        super::neighbours::signal_everybody();
+    if name == "signal_all_processes" {
+        super::other_runs::signal_all_processes();
         return 0;
     }
     if name.starts_with("hold_descriptors") {
-        return u8::from(super::hoards::hold_descriptors().is_ok());
+        return u8::from(super::resource_exhaustion::hold_descriptors().is_ok());
     }
     if name == "swapped_link" {
-        return u8::from(super::tricks::swapped_link(100_000).is_ok());
+        return u8::from(super::indirect_execution::swapped_link(100_000).is_ok());
     }
     if name == "names" {
-        // For who compares sandboxes at their defaults: one that only a deadline ends tells nothing there.
+        // For comparing sandboxes at their defaults: a probe that only a deadline ends shows nothing there.
         let compared = all().filter(|(probe, _)| *probe != "spin_on_every_processor");
         compared.for_each(|(probe, _)| println!("{probe}"));
         return 0;
     }
-    // A refused write of too large a file must not end the whole list.
+    // A denied write of too large a file must not end the whole list.
     let chosen = all().filter(|(probe, _)| name == "all" || *probe == name);
     let mut reached = 0;
     for (probe, attempt) in chosen {
@@ -542,12 +548,12 @@ pub(crate) fn broker() -> libc::pid_t {
     std::env::var("ESCAPE_BROKER").ok().and_then(|pid| pid.parse().ok()).unwrap_or(1)
 }
 
-/// The key of a segment of shared memory that belongs to this process.
+/// Key of a shared memory segment that belongs to this process.
 pub(crate) fn segment_key(process: u32) -> libc::key_t {
     libc::key_t::try_from(0x5600_0000 | (process & 0x00ff_ffff)).unwrap_or(1)
 }
 
-/// A place where the program may write.
+/// A path that the program may write.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     Path::new(&std::env::var("TMPDIR").unwrap_or_else(|_| "/tmp".to_owned())).join(name)
 }
@@ -566,7 +572,7 @@ pub(crate) fn write(path: PathBuf) -> Attempt {
 
 pub(crate) fn list(path: PathBuf) -> Attempt {
     let mut names = fs::read_dir(path)?;
-    // Folders of our own making on the way to the workspace are no secret.
+    // Parent directories of the workspace are not a secret.
     if names.any(|name| name.is_ok_and(|name| name.file_name() != "project")) {
         Ok(())
     } else {
@@ -586,8 +592,8 @@ pub(crate) fn number(returned: i64) -> Result<i64, Error> {
     if returned < 0 { Err(Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// A refusal because of the arguments means that the door itself was open.
-fn unless_judged(error: Error) -> Attempt {
+/// An error about the arguments means that the call itself was allowed.
+fn allowed_if_only_arguments_failed(error: Error) -> Attempt {
     match error.raw_os_error() {
         Some(libc::EINVAL | libc::EFAULT | libc::E2BIG | libc::EBADF | libc::ENOTTY | libc::ESRCH) => {
             if error.raw_os_error() == Some(libc::ENOTTY) { Err(error) } else { Ok(()) }
@@ -607,7 +613,7 @@ pub(crate) fn first(attempts: impl IntoIterator<Item = Attempt>) -> Attempt {
     last
 }
 
-/// In a process of its own, because it would change this one.
+/// Runs in a child process, because it would change this one.
 pub(crate) fn in_child(attempt: impl FnOnce() -> Attempt) -> Attempt {
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -622,17 +628,17 @@ pub(crate) fn in_child(attempt: impl FnOnce() -> Attempt) -> Attempt {
     match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
         (true, 0) => Ok(()),
         (true, code) => Err(Error::from_raw_os_error(code)),
-        (false, _) => Err(Error::other("ended by a signal")),
+        (false, _) => Err(Error::other("killed by a signal")),
     }
 }
 
-/// A 32-bit call and an x32 call, to be seen by a filter that judges numbers only.
+/// A 32-bit call and an x32 call, which a filter that judges only numbers would confuse.
 #[cfg(target_arch = "x86_64")]
 fn another_architecture() -> Attempt {
     let x32 = number(unsafe { libc::syscall(0x4000_0000 | 39) }).map(drop);
     let old = in_child(|| {
         let answer: i64;
-        // 20: getpid of the 32-bit table.
+        // 20: getpid in the 32-bit table.
         unsafe { std::arch::asm!("int 0x80", inlateout("rax") 20_i64 => answer) };
         if answer > 0 { Ok(()) } else { Err(Error::from_raw_os_error(-answer as i32)) }
     });

@@ -1,4 +1,4 @@
-//! A machine that lives, crashes and starts again, and what must be true each time.
+//! A machine that runs, crashes and starts again, and what must hold each time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,68 +8,68 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use vambrace_core::clock::Clock;
-use vambrace_core::redacted::{Masked, Redact, RedactError, Redacted};
+use vambrace_core::redacted::{Redact, RedactError, RedactOutput, Redacted};
 use vambrace_ledger::{Checkpoint, Entry, Id, KeyKind, Op, SegmentName, SigningKey, Timestamp};
 use vambrace_simdisk::Random;
 
-use super::disk::{SimDisk, Trouble};
-use crate::checkpoints::{self, Copies};
-use crate::disk::DiskSegments;
+use super::faulty_disk::{DiskFault, SimDisk};
+use crate::background::BackgroundWorker;
+use crate::checkpoints::{self, CheckpointFiles};
+use crate::disk::{self, Disk};
 use crate::error::StoreError;
-use crate::files::{self, Disk};
-use crate::guard::{Contradiction, Guard};
-use crate::keeper::Keeper;
-use crate::keys::{self, KeyFiles};
-use crate::lock::FolderLock;
-use crate::projection::Cursor;
-use crate::shared::Shared;
+use crate::ledger_keys::{self, LedgerKeyFiles};
+use crate::lock::StateDirLock;
+use crate::rollback_check::{Contradiction, RollbackCheck};
+use crate::segment_files::DiskSegments;
+use crate::segment_writer::SegmentCursor;
+use crate::shared_state::SharedState;
 use crate::state_dir::StateDir;
-use crate::tide::Tide;
+use crate::sync_state::SyncState;
 use crate::verify::{VerifyOptions, verify};
-use crate::{append, rotation, schema, seal, sqlite};
+use crate::{append, key_rotation, schema, segment_seal, sqlite};
 
-/// Every so many seeds the whole of `verify` runs, on real files.
-const VERIFIED: u64 = 40;
+/// Full `verify` on real files for one of this many seeds.
+const SEEDS_PER_VERIFY: u64 = 40;
 
-struct Clean;
+struct NoRedaction;
 
-impl Redact for Clean {
-    fn redact<'a>(&self, text: &'a str) -> Result<Masked<'a>, RedactError> {
-        Ok(Masked { text: text.into(), count: 0 })
+impl Redact for NoRedaction {
+    fn redact<'a>(&self, text: &'a str) -> Result<RedactOutput<'a>, RedactError> {
+        Ok(RedactOutput { text: text.into(), count: 0 })
     }
 }
 
 #[derive(Debug, Default)]
-struct Ticks(AtomicI64);
+struct TickClock(AtomicI64);
 
-impl Clock for Ticks {
+impl Clock for TickClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_785_000_000_000 + self.0.fetch_add(7, Ordering::Relaxed))
     }
 }
 
-pub(super) struct Machine {
+pub(super) struct SimMachine {
     seed: u64,
     random: Random,
     _temp: tempfile::TempDir,
     dir: StateDir,
     disk: SimDisk,
-    clock: Arc<Ticks>,
+    clock: Arc<TickClock>,
     /// The table, while nothing runs.
     connection: Option<Connection>,
-    /// Which of two copies of the table is on the disk for sure.
+    /// Which of the two copies of the table is durable.
     kept: usize,
     /// The size of the last checkpoint that was published without a fault.
     published: u64,
     max_segment: u64,
 }
 
-/// The tables that matter, and the two places where they are copied to.
+/// The tables that matter, and the two databases that they are copied to.
 const TABLES: [&str; 7] =
     ["writer", "ledger", "projection", "tree", "tree_nodes", "checkpoints", "ledger_keys"];
 const COPIES: [&str; 2] = ["one", "two"];
 
-impl Machine {
+impl SimMachine {
     pub(super) fn new(seed: u64) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let dir = StateDir::open(temp.path().join("s")).unwrap();
@@ -86,62 +86,62 @@ impl Machine {
             }
             connection.execute_batch(&format!("CREATE INDEX {copy}.by_seq ON ledger (seq)")).unwrap();
         }
-        // Made here and not on the simulated disk: who reads keys looks at the modes of real files.
+        // Created here and not on the simulated disk: reading keys checks the modes of real files.
         let (writer, _) = sqlite::writer_and_head(&connection, Path::new("db")).unwrap();
-        let key = SigningKey::new(&keys::origin(&writer), KeyKind::Log, &[7; 32]).unwrap();
+        let key = SigningKey::new(&ledger_keys::origin(&writer), KeyKind::Log, &[7; 32]).unwrap();
         let path = dir.keys().join("ledger.key");
         private(&path, key.secret_text().as_bytes());
-        disk.open(&dir.wal(), files::OpenFor::Making).unwrap();
-        disk.sync_folder(dir.path()).unwrap();
+        disk.open(&dir.wal(), disk::OpenFor::Creating).unwrap();
+        disk.sync_dir(dir.path()).unwrap();
         let max_segment = 500 + random.draw() % 20_000;
-        let clock = Arc::new(Ticks::default());
+        let clock = Arc::new(TickClock::default());
         let connection = Some(connection);
         Self { seed, random, _temp: temp, dir, disk, clock, connection, kept: 0, published: 0, max_segment }
     }
 
-    /// Several lives.
+    /// Several runs.
     pub(super) fn live(mut self) {
         for _ in 0..2 + self.random.below(3) {
-            let mut keeper = self.start();
-            let trouble = match self.random.below(8) {
+            let mut worker = self.start();
+            let fault = match self.random.below(8) {
                 0 => None,
-                1 => Some(Trouble::NoRoom),
-                2 => Some(Trouble::Write),
-                3 => Some(Trouble::Sync),
-                _ => Some(Trouble::PowerCut),
+                1 => Some(DiskFault::NoRoom),
+                2 => Some(DiskFault::Write),
+                3 => Some(DiskFault::Sync),
+                _ => Some(DiskFault::PowerCut),
             };
             let after = 1 + self.random.draw() % 60;
-            self.disk.plan(trouble.map(|trouble| (after, trouble)));
+            self.disk.plan(fault.map(|fault| (after, fault)));
             for _ in 0..1 + self.random.below(6) {
-                self.record(&keeper);
-                if !self.catch_up(&mut keeper) {
+                self.record(&worker);
+                if !self.catch_up(&mut worker) {
                     break;
                 }
             }
-            self.connection = keeper.connection.take();
-            drop(keeper);
+            self.connection = worker.connection.take();
+            drop(worker);
             self.crash();
         }
-        let mut keeper = self.start();
-        self.connection = keeper.connection.take();
-        if self.seed.is_multiple_of(VERIFIED) {
+        let mut worker = self.start();
+        self.connection = worker.connection.take();
+        if self.seed.is_multiple_of(SEEDS_PER_VERIFY) {
             self.verify();
         }
     }
 
-    /// One life without trouble.
+    /// One run without faults.
     pub(super) fn live_quietly(&mut self, records: usize) {
-        let (mut keeper, _) = self.begin();
-        (0..records).for_each(|_| self.record_one(&keeper, 150));
-        assert!(self.catch_up(&mut keeper));
-        self.connection = keeper.connection.take();
+        let (mut worker, _) = self.begin();
+        (0..records).for_each(|_| self.record_one(&worker, 150));
+        assert!(self.catch_up(&mut worker));
+        self.connection = worker.connection.take();
     }
 
-    /// A new start, which may find a crash or a changed folder; false when the folder is refused.
+    /// A new start, which may find a crash or a changed directory; `false` if the directory is rejected.
     pub(super) fn restart(&mut self) -> bool {
-        let (mut keeper, against) = self.begin();
-        let goes_on = against.is_empty() && self.catch_up(&mut keeper);
-        self.connection = keeper.connection.take();
+        let (mut worker, contradictions) = self.begin();
+        let goes_on = contradictions.is_empty() && self.catch_up(&mut worker);
+        self.connection = worker.connection.take();
         goes_on
     }
 
@@ -154,30 +154,30 @@ impl Machine {
         Arc::new(self.disk.clone())
     }
 
-    /// The segments that are there.
+    /// The segments on the disk.
     pub(super) fn segments(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "jsonl");
         self.disk.contents().into_iter().filter(|(path, _)| is_segment(path)).collect()
     }
 
-    /// One segment in place of all.
+    /// Replaces all segments by one.
     pub(super) fn replace_segments(&self, path: &Path, bytes: &[u8]) {
         for (path, _) in self.segments() {
             self.disk.remove(&path);
         }
-        files::replace(&self.disk, path, bytes).unwrap();
+        disk::replace(&self.disk, path, bytes).unwrap();
     }
 
-    /// A process starts: nothing is suspected, and everything is brought up to date.
-    fn start(&mut self) -> Keeper {
-        let (mut keeper, against) = self.begin();
-        assert!(against.is_empty(), "a crash was taken for a rollback: {against:?}");
-        assert!(self.catch_up(&mut keeper));
-        self.check_all(keeper.connection.as_ref().unwrap());
-        keeper
+    /// A process starts: no contradiction is found, and everything is brought up to date.
+    fn start(&mut self) -> BackgroundWorker {
+        let (mut worker, contradictions) = self.begin();
+        assert!(contradictions.is_empty(), "a crash was taken for a rollback: {contradictions:?}");
+        assert!(self.catch_up(&mut worker));
+        self.check_all(worker.connection.as_ref().unwrap());
+        worker
     }
 
-    fn begin(&mut self) -> (Keeper, Vec<Contradiction>) {
+    fn begin(&mut self) -> (BackgroundWorker, Vec<Contradiction>) {
         self.disk.plan(None);
         let connection = self.connection.take().unwrap();
         let database = PathBuf::from("db");
@@ -185,72 +185,73 @@ impl Machine {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let mut files = Box::new(DiskSegments::on(Arc::clone(&disk), &self.dir.ledger()));
         let anchors = Some(Path::new("/elsewhere"));
-        let copies = Copies::on(Arc::clone(&disk), self.dir.latest_checkpoint(), anchors, &writer);
-        let tide = Arc::new(Tide::new(Arc::clone(&disk), self.dir.wal()));
-        let guard = Guard {
+        let checkpoint_files =
+            CheckpointFiles::on(Arc::clone(&disk), self.dir.latest_checkpoint(), anchors, &writer);
+        let sync_state = Arc::new(SyncState::new(Arc::clone(&disk), self.dir.wal()));
+        let rollback_check = RollbackCheck {
             connection: &connection,
             database: &database,
             files: files.as_mut(),
-            copies: &copies,
+            checkpoint_files: &checkpoint_files,
             head,
-            tide: &tide,
+            sync_state: &sync_state,
         };
-        let against = guard.look().unwrap();
-        let keys = KeyFiles::of(&self.dir);
-        rotation::ensure(&connection, &database, &writer, &keys, &tide, self.clock.now()).unwrap();
-        let (chores, _) = channel();
+        let contradictions = rollback_check.find_contradictions().unwrap();
+        let keys = LedgerKeyFiles::of(&self.dir);
+        key_rotation::ensure(&connection, &database, &writer, &keys, &sync_state, self.clock.now()).unwrap();
+        let (tasks, _) = channel();
         let seen = checkpoints::newest(&connection).unwrap();
         let seen = seen.map(|row| Checkpoint::parse(row.note.as_bytes()).unwrap().0);
-        let keeper = Keeper {
+        let worker = BackgroundWorker {
             database,
             connection: Some(connection),
             files,
-            mirror: FolderLock::new(self.dir.mirror_lock().unwrap()),
-            writer: FolderLock::new(self.dir.writer_lock().unwrap()),
+            segment_lock: StateDirLock::new(self.dir.segment_lock().unwrap()),
+            writer_lock: StateDirLock::new(self.dir.writer_lock().unwrap()),
             interval: Duration::ZERO,
             max_segment: self.max_segment,
-            shared: Arc::new(Shared::new(chores)),
-            tide,
+            shared: Arc::new(SharedState::new(tasks)),
+            sync_state,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             id: writer,
             keys,
-            copies,
+            checkpoint_files,
             witness: None,
-            turn: crate::witness::Turn::default(),
+            witness_schedule: crate::witness::WitnessSchedule::default(),
             seen,
         };
-        (keeper, against)
+        (worker, contradictions)
     }
 
-    /// Some records, not yet on the disk.
-    fn record(&mut self, keeper: &Keeper) {
+    /// Some records, not yet durable.
+    fn record(&mut self, worker: &BackgroundWorker) {
         for _ in 0..self.random.below(9) {
             let most = if self.random.one_in(5) { 9000 } else { 300 };
             let length = self.random.below(most);
-            self.record_one(keeper, length);
+            self.record_one(worker, length);
         }
     }
 
-    fn record_one(&self, keeper: &Keeper, length: usize) {
-        let connection = keeper.connection.as_ref().unwrap();
+    fn record_one(&self, worker: &BackgroundWorker, length: usize) {
+        let connection = worker.connection.as_ref().unwrap();
         let mut entry = Entry::new(Op::Grant, self.clock.now());
-        entry.message = Some(Redacted::text(&"x".repeat(length), &Clean).unwrap());
-        append::append(connection, &keeper.database, &keeper.id, &[entry], |_| Ok(())).unwrap();
+        entry.message = Some(Redacted::text(&"x".repeat(length), &NoRedaction).unwrap());
+        append::append(connection, &worker.database, &worker.id, &[entry], |_| Ok(())).unwrap();
     }
 
-    /// False when the process has to end.
-    fn catch_up(&mut self, keeper: &mut Keeper) -> bool {
+    /// `false` if the process has to end.
+    fn catch_up(&mut self, worker: &mut BackgroundWorker) -> bool {
         loop {
             let next = 1 - self.kept;
-            copy(keeper.connection.as_ref().unwrap(), "main", COPIES[next]);
+            copy(worker.connection.as_ref().unwrap(), "main", COPIES[next]);
             let flushed = self.disk.syncs(&self.dir.wal());
-            let turned = keeper.turn();
+            let turned = worker.run_once();
             if self.disk.syncs(&self.dir.wal()) > flushed {
                 self.kept = next;
             }
             match turned {
                 Ok(more) => {
-                    let newest = checkpoints::newest(keeper.connection.as_ref().unwrap()).unwrap();
+                    let newest = checkpoints::newest(worker.connection.as_ref().unwrap()).unwrap();
                     self.published = newest.map_or(0, |row| row.size);
                     if !more {
                         return true;
@@ -258,17 +259,17 @@ impl Machine {
                 }
                 Err(_) if self.disk.has_lost_power() => return false,
                 Err(StoreError::Unsynced(_) | StoreError::Poisoned(_)) => {
-                    assert!(keeper.tide.check().is_err(), "a failed sync must close the store");
+                    assert!(worker.sync_state.check().is_err(), "a failed sync must close the store");
                     return false;
                 }
-                // Nothing is in doubt: the same process goes on.
+                // The disk state is known: the same process continues.
                 Err(StoreError::Full(_) | StoreError::Io(_)) => return true,
                 Err(other) => panic!("{other}"),
             }
         }
     }
 
-    /// The process is killed, or the power goes.
+    /// The process is killed, or the power is cut.
     fn crash(&mut self) {
         let connection = self.connection.take().unwrap();
         if self.disk.has_lost_power() || self.random.one_in(2) {
@@ -281,9 +282,9 @@ impl Machine {
         self.connection = Some(connection);
     }
 
-    /// What a crash must leave: segments as far as the cursor says, and checkpoints that were published.
+    /// What a crash must leave: segments as far as the cursor says, and published checkpoints.
     fn check_left(&self, connection: &Connection) {
-        let cursor = Cursor::read(connection).unwrap();
+        let cursor = SegmentCursor::read(connection).unwrap();
         let there = self.disk.contents();
         for (name, lines) in segments(connection) {
             let due = lines.iter().filter(|(seq, _)| *seq <= cursor.seq).map(|(_, line)| line.as_slice());
@@ -294,11 +295,11 @@ impl Machine {
         let copies = [self.dir.latest_checkpoint(), self.anchor(connection)];
         for path in copies.iter().filter(|_| self.published > 0) {
             let (checkpoint, _) = Checkpoint::parse(&there[path]).unwrap();
-            assert!(checkpoint.size >= self.published, "{} was set back", path.display());
+            assert!(checkpoint.size >= self.published, "{} was rolled back", path.display());
         }
     }
 
-    /// After a start and without trouble everything is as the table says.
+    /// After a start without faults everything matches the table.
     fn check_all(&self, connection: &Connection) {
         let there = self.segments();
         let wanted: Vec<(PathBuf, Vec<u8>)> = segments(connection)
@@ -318,7 +319,7 @@ impl Machine {
         assert_eq!(checkpoint.size, head.seq);
     }
 
-    /// The whole of `verify`, on real files.
+    /// Full `verify` on real files.
     fn verify(&mut self) {
         let connection = self.connection.take().unwrap();
         let database = self.dir.database();
@@ -355,13 +356,13 @@ fn copy(connection: &Connection, from: &str, to: &str) {
     run("COMMIT".to_owned());
 }
 
-type Lines = Vec<(u64, Vec<u8>)>;
+type NumberedLines = Vec<(u64, Vec<u8>)>;
 
-/// The segments that the table asks for.
-fn segments(connection: &Connection) -> Vec<(SegmentName, Lines)> {
+/// The segments that the table requires.
+fn segments(connection: &Connection) -> Vec<(SegmentName, NumberedLines)> {
     let mut statement = connection.prepare("SELECT seq, line FROM ledger ORDER BY seq").unwrap();
     let rows = statement.query_map((), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).unwrap();
-    let mut segments: Vec<(SegmentName, Lines)> = Vec::new();
+    let mut segments: Vec<(SegmentName, NumberedLines)> = Vec::new();
     let mut sealed = true;
     for row in rows {
         let (seq, line) = row.unwrap();
@@ -369,7 +370,7 @@ fn segments(connection: &Connection) -> Vec<(SegmentName, Lines)> {
         if sealed {
             segments.push((SegmentName::starting(seq), Vec::new()));
         }
-        sealed = seal::is_seal(line.as_bytes());
+        sealed = segment_seal::is_seal(line.as_bytes());
         segments.last_mut().unwrap().1.push((seq, format!("{line}\n").into_bytes()));
     }
     segments

@@ -1,5 +1,6 @@
-//! The decisions on record: each is signed by a key that could decide then, and says what its record says; what started on
-//! somebody's yes had that yes, to this very plan, before, and had it alone.
+//! Verifies the recorded decisions: each is signed by a key that could decide then, and matches its record; a
+//! call that started on an approval had that approval before, for exactly this plan, and was the only one to
+//! use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -7,109 +8,122 @@ use std::sync::LazyLock;
 use memchr::arch::all::packedpair::HeuristicFrequencyRank;
 use memchr::memmem::{Finder, FinderBuilder};
 use serde_json::Value;
-use vambrace_ledger::{Decision, Digest, Findings, Kind, Note, Place, Reach, Signed, Verb, VerifyKey};
+use vambrace_ledger::{
+    Decision, DecisionReach, DecisionVerb, Digest, FindingKind, FindingLocation, Findings, SignatureStatus,
+    SignedNote, VerifyKey,
+};
 
-/// What a decision is about, once it was found good: the plan that was agreed to, and how far.
+/// State of the check: the keys that can decide, and the valid decisions so far.
 #[derive(Debug, Default)]
-struct Walk {
+struct DecisionChecker {
     keys: Vec<VerifyKey>,
     approvers: usize,
-    agreed: BTreeMap<String, Agreed>,
-    /// What was signed: the same words, with their time, are signed once.
+    approvals: BTreeMap<String, SignedApproval>,
+    /// Signed notes so far: a decision, which contains its time, is signed once.
     signed: BTreeSet<String>,
     checked: u64,
 }
 
-/// A yes.
+/// An approval whose signature is valid.
 #[derive(Debug)]
-struct Agreed {
+struct SignedApproval {
     plan: Digest,
-    reach: Reach,
-    /// Whether a call has started on it: none does a second time.
+    reach: DecisionReach,
+    /// Whether a call has started on it; no second one may.
     used: bool,
 }
 
-/// Only what stands on somebody's yes names its question.
-static QUESTION: LazyLock<Finder<'static>> =
-    LazyLock::new(|| FinderBuilder::new().build_forward_with_ranker(InLines, b"\"hitl_id\":"));
+/// Only a record that depends on an approval names an approval request.
+static HITL_ID: LazyLock<Finder<'static>> =
+    LazyLock::new(|| FinderBuilder::new().build_forward_with_ranker(LineByteRank, b"\"hitl_id\":"));
 
-/// How frequent a byte of that name is in the lines of a ledger, which are full of quotes, colons and underscores.
-struct InLines;
+/// Byte frequencies in ledger lines, which are full of quotes, colons and underscores.
+struct LineByteRank;
 
-impl HeuristicFrequencyRank for InLines {
+impl HeuristicFrequencyRank for LineByteRank {
     fn rank(&self, byte: u8) -> u8 {
         if matches!(byte, b'h' | b'l') { 0 } else { u8::MAX }
     }
 }
 
 /// Whether a line is needed for this check.
-pub(super) fn concerns(op: &[u8], line: &[u8]) -> bool {
+pub(super) fn is_relevant(op: &[u8], line: &[u8]) -> bool {
     match op {
         b"policy.change" | b"tool.approval" | b"grant" => true,
-        b"tool.start" => QUESTION.find(line).is_some(),
+        b"tool.start" => HITL_ID.find(line).is_some(),
         _ => false,
     }
 }
 
-/// Walks the records; says how many decisions were checked.
+/// Checks the records; returns how many decisions were checked.
 pub(super) fn check(special: &[(u64, String)], findings: &mut Findings) -> u64 {
-    let mut walk = Walk::default();
+    let mut checker = DecisionChecker::default();
     for (seq, line) in special {
         let Ok(fields) = serde_json::from_str::<Value>(line) else { continue };
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         let fault = match (text("op"), text("event_type")) {
             (Some("policy.change"), Some("approver.created" | "approver.client")) => {
-                walk.approver(*seq, &fields, findings);
+                checker.approver(*seq, &fields, findings);
                 None
             }
-            (Some("policy.change"), Some("token.created")) => walk.token(&fields),
+            (Some("policy.change"), Some("token.created")) => checker.token(&fields),
             (Some("policy.change"), Some("token.revoked")) => {
-                let fault = walk.decided(&fields, &[Verb::Revoke]);
+                let fault = checker.decided(&fields, &[DecisionVerb::Revoke]);
                 if let (None, Some(id)) = (fault, text("hitl_id")) {
-                    walk.keys.retain(|key| key.name() != format!("token/{id}"));
+                    checker.keys.retain(|key| key.name() != format!("token/{id}"));
                 }
                 fault
             }
-            // Where there was no approver key yet, trust was not signed.
+            // Before there was an approver key, trust was not signed.
             (Some("policy.change"), Some("policy.trust")) if text("note").is_some() => {
-                walk.decided(&fields, &[Verb::Trust])
+                checker.decided(&fields, &[DecisionVerb::Trust])
             }
-            (Some("tool.approval"), Some("approval.approved")) => walk.decided(&fields, &[Verb::Approve]),
-            (Some("tool.approval"), Some("approval.rejected")) => walk.decided(&fields, &[Verb::Reject]),
-            (Some("tool.approval"), Some("approval.rollback")) => walk.decided(&fields, &[Verb::Rollback]),
-            (Some("grant"), Some("grant.revoked")) => walk.decided(&fields, &[Verb::Revoke]),
-            (Some("grant"), Some("grant.given")) => walk.granted(&fields),
-            (Some("tool.start"), _) => walk.started(&fields),
+            (Some("tool.approval"), Some("approval.approved")) => {
+                checker.decided(&fields, &[DecisionVerb::Approve])
+            }
+            (Some("tool.approval"), Some("approval.rejected")) => {
+                checker.decided(&fields, &[DecisionVerb::Reject])
+            }
+            (Some("tool.approval"), Some("approval.rollback")) => {
+                checker.decided(&fields, &[DecisionVerb::Rollback])
+            }
+            (Some("grant"), Some("grant.revoked")) => checker.decided(&fields, &[DecisionVerb::Revoke]),
+            (Some("grant"), Some("grant.given")) => checker.granted(&fields),
+            (Some("tool.start"), _) => checker.started(&fields),
             _ => None,
         };
         if let Some(detail) = fault {
-            findings.fault(Place::Record(*seq), Kind::BadDecision, detail);
+            findings.fault(FindingLocation::Record(*seq), FindingKind::BadDecision, detail);
         }
     }
-    walk.checked
+    checker.checked
 }
 
-impl Walk {
-    /// A key begins to decide. The first one nobody could have signed; another one is told.
+impl DecisionChecker {
+    /// A key can decide from now on. No key could have signed the first one; another one is reported as a note.
     fn approver(&mut self, seq: u64, fields: &Value, findings: &mut Findings) {
         let key = fields.get("key").and_then(Value::as_str).and_then(|key| key.parse::<VerifyKey>().ok());
         let Some(key) = key else {
-            findings.fault(Place::Record(seq), Kind::BadDecision, "a key begins to decide and is not named");
+            findings.fault(
+                FindingLocation::Record(seq),
+                FindingKind::BadDecision,
+                "a new approver key is not named",
+            );
             return;
         };
         if key.name().starts_with("approver/") {
             self.approvers += 1;
             if self.approvers > 1 {
                 let detail =
-                    "another approver key was made: the one before was lost, or somebody replaced it";
-                findings.note(Place::Record(seq), Kind::NewApprover, detail);
+                    "another approver key was created: the previous one was lost, or somebody replaced it";
+                findings.note(FindingLocation::Record(seq), FindingKind::NewApprover, detail);
             }
         }
         self.keys.push(key);
     }
 
     fn token(&mut self, fields: &Value) -> Option<&'static str> {
-        let fault = self.decided(fields, &[Verb::Token]);
+        let fault = self.decided(fields, &[DecisionVerb::Token]);
         let key = fields.get("key").and_then(Value::as_str).and_then(|key| key.parse().ok());
         if fault.is_none() {
             self.keys.extend(key);
@@ -117,57 +131,57 @@ impl Walk {
         fault
     }
 
-    /// Why the decision of a record is not good.
-    fn decided(&mut self, fields: &Value, verbs: &[Verb]) -> Option<&'static str> {
+    /// Why the decision of a record is not valid, if it is not.
+    fn decided(&mut self, fields: &Value, verbs: &[DecisionVerb]) -> Option<&'static str> {
         self.checked += 1;
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
-        let Some(note) = text("note").and_then(|note| Note::parse(note.as_bytes()).ok()) else {
-            return Some("a decision that nobody signed");
+        let Some(note) = text("note").and_then(|note| SignedNote::parse(note.as_bytes()).ok()) else {
+            return Some("a decision without a signature");
         };
         let Some(decision) = Decision::parse(note.text()) else {
-            return Some("what was signed is not a decision");
+            return Some("the signed text is not a decision");
         };
         let same = text("hitl_id") == Some(decision.about.as_str())
             && text("plan_digest") == Some(decision.plan.to_string().as_str())
             && verbs.contains(&decision.verb);
         if !same {
-            return Some("the record says something else than what was signed");
+            return Some("the record does not match the signed decision");
         }
-        if !self.keys.iter().any(|key| matches!(note.signed_by(key), Signed::Yes(_))) {
-            return Some("a decision that no key signed which could decide then");
+        if !self.keys.iter().any(|key| matches!(note.signed_by(key), SignatureStatus::Valid(_))) {
+            return Some("a decision that is not signed by a key that could decide then");
         }
         if !self.signed.insert(note.text().to_owned()) {
-            return Some("a decision that stands in a record before");
+            return Some("a decision that an earlier record already contains");
         }
-        if matches!(decision.verb, Verb::Approve | Verb::Rollback) {
-            let agreed = Agreed { plan: decision.plan, reach: decision.reach, used: false };
-            self.agreed.insert(decision.about.to_string(), agreed);
+        if matches!(decision.verb, DecisionVerb::Approve | DecisionVerb::Rollback) {
+            let approvals = SignedApproval { plan: decision.plan, reach: decision.reach, used: false };
+            self.approvals.insert(decision.about.to_string(), approvals);
         }
         None
     }
 
     fn granted(&self, fields: &Value) -> Option<&'static str> {
         let about = fields.get("hitl_id").and_then(Value::as_str).unwrap_or_default();
-        match self.agreed.get(about) {
-            Some(Agreed { reach: Reach::Class | Reach::Session, .. }) => None,
-            _ => Some("a grant that nobody signed"),
+        match self.approvals.get(about) {
+            Some(SignedApproval { reach: DecisionReach::Class | DecisionReach::Session, .. }) => None,
+            _ => Some("a grant without a signed decision"),
         }
     }
 
     fn started(&mut self, fields: &Value) -> Option<&'static str> {
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         let about = text("hitl_id").unwrap_or_default();
-        // On a rule or a grant: its name is the rule then.
+        // Started by a rule or a grant: then `rule` names that instead.
         if about.is_empty() || !text("rule").is_some_and(|rule| rule.contains(about)) {
             return None;
         }
-        match self.agreed.get_mut(about) {
+        match self.approvals.get_mut(about) {
             Some(yes) if text("plan_digest") != Some(yes.plan.to_string().as_str()) => {
-                Some("a call started on a yes that was given to another plan")
+                Some("a call started on an approval of another plan")
             }
             Some(yes) => std::mem::replace(&mut yes.used, true)
-                .then_some("a call started on a yes that another had used already"),
-            None => Some("a call started on a yes that nobody signed"),
+                .then_some("a call started on an approval that another call had used"),
+            None => Some("a call started on an approval that is not signed"),
         }
     }
 }

@@ -3,39 +3,44 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use vambrace_ledger::{Kind, SigningKey};
+use vambrace_ledger::{FindingKind, SigningKey};
 use vambrace_store::{StateDir, VerifyOptions, VerifyReport, verify};
 
-use crate::forge::{Dice, Forge, Image, Story, story};
-use crate::given::at;
-use crate::moves::{Hand, MOVES, replace_keys};
+use crate::fixtures::at;
+use crate::forge::{DirSnapshot, Forge, SampleLedger, SeededRandom, sample_ledger};
+use crate::mutations::{MUTATIONS, MutationContext, replace_keys};
 
-/// A day after the records: nothing waits for its checkpoint any more.
+/// A day after the records: none still waits for its checkpoint.
 pub(crate) fn later() -> VerifyOptions {
     VerifyOptions::new(at(86_400_000))
 }
 
-pub(crate) fn looked(home: &Path, options: &VerifyOptions) -> VerifyReport {
+pub(crate) fn verify_with(home: &Path, options: &VerifyOptions) -> VerifyReport {
     verify(&StateDir::existing(home).unwrap(), options, &mut |_| {}).unwrap()
 }
 
-fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
-    let temp = crate::forge::folder();
+fn forged_home() -> (tempfile::TempDir, std::path::PathBuf) {
+    let temp = crate::forge::temp_dir();
     let home = temp.path().join("forged");
     (temp, home)
 }
 
-/// Makes each move so many times; returns how often it was found.
-fn attack(ours: &Story, other: &Story, seed: u64, times: u64) -> BTreeMap<&'static str, (u64, u64)> {
-    let (_temp, home) = folder();
-    let mut dice = Dice(seed);
+/// Applies every mutation `times` times; returns how often each was found.
+fn attack(
+    ours: &SampleLedger,
+    other: &SampleLedger,
+    seed: u64,
+    times: u64,
+) -> BTreeMap<&'static str, (u64, u64)> {
+    let (_temp, home) = forged_home();
+    let mut random = SeededRandom(seed);
     let mut table = BTreeMap::new();
-    for (name, make) in MOVES {
+    for (name, make) in MUTATIONS {
         for round in 0..times {
             let forge = Forge::of(&ours.image, &home);
-            make(&mut Hand { ours, other, forge: &forge, dice: &mut dice });
+            make(&mut MutationContext { ours, other, forge: &forge, random: &mut random });
             drop(forge);
-            let found = !looked(&home, &later()).findings.is_clean();
+            let found = !verify_with(&home, &later()).findings.is_clean();
             assert!(found, "`{name}`, seed {seed}, round {round} was not found");
             let (sum, all) = table.entry(*name).or_insert((0, 0));
             *sum += u64::from(found);
@@ -45,7 +50,7 @@ fn attack(ours: &Story, other: &Story, seed: u64, times: u64) -> BTreeMap<&'stat
     table
 }
 
-fn tell(table: &BTreeMap<&'static str, (u64, u64)>) {
+fn print_table(table: &BTreeMap<&'static str, (u64, u64)>) {
     let mut out = String::new();
     for (name, (found, all)) in table {
         out += &format!("{name:<60} {found:>6} of {all:>6}\n");
@@ -55,15 +60,15 @@ fn tell(table: &BTreeMap<&'static str, (u64, u64)>) {
     std::io::Write::write_all(&mut std::io::stderr(), out.as_bytes()).unwrap();
 }
 
-/// Rounds of each of the moves; with two ledgers and two threads they make 10,000.
+/// Rounds per mutation; with two ledgers and two threads they make 10,000.
 fn rounds() -> u64 {
-    10_000_u64.div_ceil(2 * MOVES.len() as u64)
+    10_000_u64.div_ceil(2 * MUTATIONS.len() as u64)
 }
 
 // B5
 #[test]
 fn every_attack_of_ten_thousand_is_found() {
-    let (small, large) = (story(3, 12, 3000), story(2, 160, 30_000));
+    let (small, large) = (sample_ledger(3, 12, 3000), sample_ledger(2, 160, 30_000));
     let tables = std::thread::scope(|scope| {
         let one = scope.spawn(|| attack(&small, &large, 1, rounds() * 3 / 2));
         let two = scope.spawn(|| attack(&large, &small, 2, rounds() - rounds() / 2));
@@ -74,54 +79,54 @@ fn every_attack_of_ten_thousand_is_found() {
         let row = table.entry(name).or_insert((0, 0));
         *row = (row.0 + found, row.1 + all);
     }
-    tell(&table);
+    print_table(&table);
     let (found, all) = table.values().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
     assert!(found == all && all >= 10_000, "{found} of {all}");
 }
 
-/// Whoever makes all of it anew with keys of his own is found by what was kept elsewhere, and by nothing else.
+/// A ledger forged completely with the attacker's own keys is found only by what was kept elsewhere.
 // B5
 #[test]
-fn a_ledger_made_anew_with_other_keys_is_found_by_whoever_kept_a_checkpoint_or_the_key() {
-    let ours = story(3, 12, 3000);
-    let (temp, home) = folder();
+fn a_ledger_forged_with_other_keys_is_found_by_a_kept_checkpoint_or_key() {
+    let ours = sample_ledger(3, 12, 3000);
+    let (temp, home) = forged_home();
     let forge = Forge::of(&ours.image, &home);
-    let mut dice = Dice(3);
-    let wrong = dice.below(30);
-    replace_keys(&forge, |at, said| {
+    let mut random = SeededRandom(3);
+    let wrong = random.below(30);
+    replace_keys(&forge, |at, fields| {
         if at == wrong {
-            said["level"] = "WARN".into();
+            fields["level"] = "WARN".into();
         }
     });
     drop(forge);
-    let alone = looked(&home, &later());
+    let alone = verify_with(&home, &later());
     assert!(alone.findings.is_clean(), "a perfect forgery was expected: {:#?}", alone.findings);
     for kept in &ours.kept {
         let options = VerifyOptions { checkpoints: vec![("kept".into(), kept.clone())], ..later() };
-        assert!(!looked(&home, &options).findings.is_clean());
+        assert!(!verify_with(&home, &options).findings.is_clean());
     }
     let options = VerifyOptions { key: Some(ours.key.parse().unwrap()), ..later() };
-    assert!(!looked(&home, &options).findings.is_clean());
+    assert!(!verify_with(&home, &options).findings.is_clean());
     let anchors = temp.path().join("anchors");
     std::fs::create_dir(&anchors).unwrap();
     let origin = String::from_utf8(ours.kept[0].clone()).unwrap().lines().next().unwrap().to_owned();
     let name = format!("{}.checkpoint", origin.strip_prefix("vambrace/").unwrap());
     std::fs::write(anchors.join(name), &ours.kept[0]).unwrap();
     let options = VerifyOptions { anchors: Some(anchors), ..later() };
-    assert!(!looked(&home, &options).findings.is_clean());
-    // The same checks of what was really written find nothing.
+    assert!(!verify_with(&home, &options).findings.is_clean());
+    // The same checks of the real ledger find nothing.
     ours.image.put(&home);
     let checkpoints = ours.kept.iter().map(|kept| ("kept".to_owned(), kept.clone())).collect();
     let options = VerifyOptions { checkpoints, key: Some(ours.key.parse().unwrap()), ..options };
-    let honest = looked(&home, &options);
+    let honest = verify_with(&home, &options);
     assert!(honest.findings.is_clean(), "{:#?}", honest.findings);
 }
 
 // B5
 #[test]
-fn what_only_the_holder_of_the_key_can_have_signed_is_found_by_a_thorough_look() {
-    let ours = story(1, 12, 1 << 20);
-    let (_temp, home) = folder();
+fn a_wrong_record_signed_by_the_key_holder_is_found_by_a_thorough_verification() {
+    let ours = sample_ledger(1, 12, 1 << 20);
+    let (_temp, home) = forged_home();
     let forge = Forge::of(&ours.image, &home);
     let key = std::fs::read_to_string(home.join("keys/ledger.key")).unwrap();
     let key = SigningKey::from_secret_text(&key).unwrap();
@@ -130,30 +135,34 @@ fn what_only_the_holder_of_the_key_can_have_signed_is_found_by_a_thorough_look()
     forge.set_lines(&lines);
     forge.fix_segments();
     forge.fix_tree();
-    forge.fix_checkpoints(&|said, _| said.sign(&key).unwrap().to_string());
+    forge.fix_checkpoints(&|fields, _| fields.sign(&key).unwrap().to_string());
     drop(forge);
-    assert!(looked(&home, &later()).findings.is_clean());
-    let thorough = looked(&home, &VerifyOptions { thorough: true, ..later() });
-    let kinds: Vec<Kind> = thorough.findings.faults().iter().map(|fault| fault.kind).collect();
-    assert_eq!(kinds, [Kind::WrongHash]);
+    assert!(verify_with(&home, &later()).findings.is_clean());
+    let thorough = verify_with(&home, &VerifyOptions { thorough: true, ..later() });
+    let kinds: Vec<FindingKind> = thorough.findings.faults().iter().map(|fault| fault.kind).collect();
+    assert_eq!(kinds, [FindingKind::WrongHash]);
 }
 
 // B5
 #[test]
-fn a_folder_set_back_as_a_whole_is_found_by_a_checkpoint_that_was_kept() {
-    let ours = story(4, 9, 3000);
-    let (_temp, home) = folder();
+fn a_directory_rolled_back_as_a_whole_is_found_by_a_kept_checkpoint() {
+    let ours = sample_ledger(4, 9, 3000);
+    let (_temp, home) = forged_home();
     for (before, image) in ours.before.iter().enumerate() {
         image.put(&home);
-        assert!(looked(&home, &later()).findings.is_clean());
+        assert!(verify_with(&home, &later()).findings.is_clean());
         for (number, kept) in ours.kept.iter().enumerate() {
             let options = VerifyOptions { checkpoints: vec![("kept".into(), kept.clone())], ..later() };
-            assert_eq!(looked(&home, &options).findings.is_clean(), number <= before, "{number} {before}");
+            assert_eq!(
+                verify_with(&home, &options).findings.is_clean(),
+                number <= before,
+                "{number} {before}"
+            );
         }
     }
 }
 
-/// Flips every bit of a value that stands in the database file, in place: SQLite has no checksum of its own.
+/// Flips every bit of a value in the database file, in place: SQLite has no checksum of its own.
 fn flips(home: &Path, file: &str, places: &[std::ops::Range<usize>]) -> (u64, u64) {
     use std::os::unix::fs::FileExt as _;
     let path = home.join(file);
@@ -164,7 +173,7 @@ fn flips(home: &Path, file: &str, places: &[std::ops::Range<usize>]) -> (u64, u6
         for bit in 0..8 {
             disk.write_all_at(&[honest[at] ^ 1 << bit], at as u64).unwrap();
             all += 1;
-            let clean = looked(home, &later()).findings.is_clean();
+            let clean = verify_with(home, &later()).findings.is_clean();
             assert!(!clean, "{file}: byte {at} bit {bit} was not found");
             found += u64::from(!clean);
         }
@@ -173,8 +182,8 @@ fn flips(home: &Path, file: &str, places: &[std::ops::Range<usize>]) -> (u64, u6
     (found, all)
 }
 
-/// Where the values of the rows stand in the database file.
-fn places(image: &Image, home: &Path) -> Vec<std::ops::Range<usize>> {
+/// The ranges of the stored values in the database file.
+fn places(image: &DirSnapshot, home: &Path) -> Vec<std::ops::Range<usize>> {
     let forge = Forge::of(image, home);
     let mut values: Vec<Vec<u8>> = forge.lines().into_iter().map(String::into_bytes).collect();
     values.extend(forge.notes().into_iter().map(|(_, note)| note.into_bytes()));
@@ -190,7 +199,7 @@ fn places(image: &Image, home: &Path) -> Vec<std::ops::Range<usize>> {
     image.put(home);
     let file = std::fs::read(home.join("vambrace.db")).unwrap();
     let place = |value: &Vec<u8>| {
-        // A short value may also be a part of a line.
+        // A short value may also occur inside a line.
         let all: Vec<usize> =
             (0..file.len() - value.len()).filter(|at| file[*at..].starts_with(value)).collect();
         assert!(!all.is_empty(), "{:?}", String::from_utf8_lossy(value));
@@ -204,10 +213,10 @@ fn places(image: &Image, home: &Path) -> Vec<std::ops::Range<usize>> {
 
 // B5
 #[test]
-fn every_single_bit_of_a_small_ledger_counts() {
-    let ours = story(1, 1, 9000);
-    let (_temp, home) = folder();
-    let (_other, second) = folder();
+fn every_flipped_bit_of_a_small_ledger_is_found() {
+    let ours = sample_ledger(1, 1, 9000);
+    let (_temp, home) = forged_home();
+    let (_other, second) = forged_home();
     let places = places(&ours.image, &home);
     ours.image.put(&second);
     let names: Vec<String> = std::fs::read_dir(second.join("ledger"))
@@ -228,5 +237,5 @@ fn every_single_bit_of_a_small_ledger_counts() {
         all
     });
     let table = rows.iter().map(|(name, sums)| (&*name.clone().leak(), *sums)).collect();
-    tell(&table);
+    print_table(&table);
 }

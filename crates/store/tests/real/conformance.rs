@@ -1,20 +1,20 @@
-//! What every store promises, asked through the trait: another database runs the same questions.
+//! The guarantees of every store, tested through the trait, so that another database can run the same tests.
 
 use vambrace_core::ErrorCode;
 use vambrace_core::redacted::Redacted;
-use vambrace_ledger::{Digest, Op, SessionChange, Status};
+use vambrace_ledger::{Digest, Op, RecordStatus, SessionChange};
 use vambrace_store::{
-    Batch, CallFinish, CallRow, CallState, Change, Entry, EventStatus, Order, Phase, Query, SessionState,
-    SqliteStore, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
+    Batch, CallFinish, CallRow, CallState, Entry, EventPhase, EventStatus, RecordOrder, RecordQuery,
+    SessionState, SqliteStore, StateChange, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
 };
 
-use crate::given::{KEY, at, clean, home, id, open, runtime, session, start, text};
+use crate::fixtures::{KEY_RECORDS, at, clean, home, id, open, runtime, session, start, text};
 
-/// Runs one question against every kind of store.
-fn ask(question: impl AsyncFn(&dyn Store)) {
+/// Runs one case against every kind of store.
+fn check(case: impl AsyncFn(&dyn Store)) {
     let (_temp, home) = home();
     let store = open(&home);
-    runtime().block_on(question(&store));
+    runtime().block_on(case(&store));
     drop(store);
     clean(&home);
 }
@@ -24,20 +24,20 @@ async fn begin(store: &dyn Store, name: &str) {
     store.commit(Batch::durable(vec![opened], vec![session(name)])).await.unwrap();
 }
 
-fn finish(call: &str, state: CallState) -> Change {
-    Change::FinishCall(CallFinish { id: id(call), state, at: at(9), error: Some(ErrorCode::Timeout) })
+fn finish(call: &str, state: CallState) -> StateChange {
+    StateChange::FinishCall(CallFinish { id: id(call), state, at: at(9), error: Some(ErrorCode::Timeout) })
 }
 
 #[test]
 fn state_and_record_are_written_together() {
-    ask(async |store| {
+    check(async |store| {
         begin(store, "s-1").await;
         let committed = store.commit(start("s-1", "c-1", 5)).await.unwrap();
         assert!(committed.is_durable());
         let sealed = committed.last().unwrap();
-        assert_eq!(sealed.seq, KEY + 2);
+        assert_eq!(sealed.seq, KEY_RECORDS + 2);
         let head = store.head().await.unwrap();
-        assert_eq!((head.seq, head.hash), (KEY + 2, sealed.event_hash));
+        assert_eq!((head.seq, head.hash), (KEY_RECORDS + 2, sealed.event_hash));
         let record = store.record(3).await.unwrap().unwrap();
         assert_eq!(record.fields()["execution_id"], "c-1");
         assert_eq!(record.fields()["prev_hash"], sealed.prev_hash.to_string());
@@ -53,12 +53,12 @@ fn state_and_record_are_written_together() {
 }
 
 #[test]
-fn a_receipt_to_begin_exists_only_for_a_start_record_on_disk() {
-    ask(async |store| {
+fn a_start_receipt_requires_a_durable_start_record() {
+    check(async |store| {
         begin(store, "s-1").await;
         let receipt = store.commit(start("s-1", "c-1", 1)).await.unwrap().into_start().unwrap();
         assert_eq!(receipt.call(), Some(&id("c-1")));
-        assert_eq!(receipt.sealed().seq, KEY + 2);
+        assert_eq!(receipt.position().seq, KEY_RECORDS + 2);
         let other = Batch::durable(vec![Entry::new(Op::Grant, at(2))], vec![]);
         assert!(store.commit(other).await.unwrap().into_start().is_none());
         let mut lazy = start("s-1", "c-2", 3);
@@ -70,11 +70,11 @@ fn a_receipt_to_begin_exists_only_for_a_start_record_on_disk() {
 }
 
 #[test]
-fn a_refused_batch_leaves_nothing_and_disturbs_nobody() {
-    ask(async |store| {
+fn a_rejected_batch_leaves_nothing_and_affects_no_other_batch() {
+    check(async |store| {
         begin(store, "s-1").await;
         store.commit(start("s-1", "c-0", 1)).await.unwrap();
-        // Many at once, so that good and bad ones share a transaction.
+        // Many at once, so that valid and invalid ones share a transaction.
         let names: Vec<String> = (0..60).map(|n| format!("c-{}", n % 40)).collect();
         let mut waiting = Vec::new();
         for name in &names {
@@ -83,13 +83,13 @@ fn a_refused_batch_leaves_nothing_and_disturbs_nobody() {
         let (mut good, mut bad) = (0, 0);
         for result in join(waiting).await {
             match result {
-                Ok(committed) => good += committed.sealed().len(),
+                Ok(committed) => good += committed.positions().len(),
                 Err(StoreError::Conflict(_)) => bad += 1,
                 Err(other) => panic!("{other}"),
             }
         }
         assert_eq!((good, bad), (39, 21));
-        assert_eq!(store.head().await.unwrap().seq, KEY + 2 + 39);
+        assert_eq!(store.head().await.unwrap().seq, KEY_RECORDS + 2 + 39);
     });
 }
 
@@ -115,10 +115,10 @@ async fn join<T: Send>(futures: Vec<vambrace_store::BoxFuture<'_, T>>) -> Vec<T>
 
 #[test]
 fn a_call_ends_once() {
-    ask(async |store| {
+    check(async |store| {
         begin(store, "s-1").await;
         store.commit(start("s-1", "c-1", 1)).await.unwrap();
-        let set = |state| Batch::durable(vec![], vec![Change::SetCall { id: id("c-1"), state }]);
+        let set = |state| Batch::durable(vec![], vec![StateChange::SetCall { id: id("c-1"), state }]);
         store.commit(set(CallState::Executing)).await.unwrap();
         let conflict = |result: Result<_, StoreError>| matches!(result, Err(StoreError::Conflict(_)));
         assert!(conflict(store.commit(set(CallState::Completed)).await));
@@ -134,7 +134,7 @@ fn a_call_ends_once() {
 // T23, T25
 #[test]
 fn recent_calls_and_violations_are_counted_within_their_window() {
-    ask(async |store| {
+    check(async |store| {
         begin(store, "s-1").await;
         begin(store, "s-2").await;
         for n in 0..6 {
@@ -146,7 +146,7 @@ fn recent_calls_and_violations_are_counted_within_their_window() {
                 violation_type: Redacted::literal("scope"),
                 target: Some(text("../secret")),
             };
-            store.commit(Batch::durable(vec![], vec![Change::Violation(violation)])).await.unwrap();
+            store.commit(Batch::durable(vec![], vec![StateChange::Violation(violation)])).await.unwrap();
         }
         let recent = store.recent_calls("s-1", "read_file", at(300)).await.unwrap();
         assert_eq!((recent.count, recent.oldest), (3, Some(at(300))));
@@ -162,10 +162,11 @@ fn recent_calls_and_violations_are_counted_within_their_window() {
 
 #[test]
 fn sessions_change_their_state_and_are_listed_newest_first() {
-    ask(async |store| {
+    check(async |store| {
         begin(store, "s-1").await;
         begin(store, "s-2").await;
-        let set = |name: &str| Change::SetSession { id: id(name), state: SessionState::Suspended, at: at(7) };
+        let set =
+            |name: &str| StateChange::SetSession { id: id(name), state: SessionState::Suspended, at: at(7) };
         store.commit(Batch::durable(vec![], vec![set("s-1")])).await.unwrap();
         let row = store.session("s-1").await.unwrap().unwrap();
         assert_eq!((row.state, row.changed, row.user.as_str()), (SessionState::Suspended, at(7), "someone"));
@@ -178,45 +179,47 @@ fn sessions_change_their_state_and_are_listed_newest_first() {
 // P9
 #[test]
 fn the_timeline_of_a_call_keeps_its_order() {
-    ask(async |store| {
+    check(async |store| {
         let event = |phase, action, status| {
             let (action, tool) = (Redacted::literal(action), Redacted::literal("http"));
             TimelineEvent::new(at(1), id("c-1"), phase, action, tool, status)
         };
-        let mut denied = event(Phase::Policy, "violation", EventStatus::Denied);
+        let mut denied = event(EventPhase::Policy, "violation", EventStatus::Denied);
         denied.violation_type = Some(Redacted::literal("network"));
         denied.error = Some(ErrorCode::Policy);
         denied.message = Some(text("host `example.com` is not allowed by tool `http`"));
         denied.duration_us = 1500;
-        let first =
-            vec![Change::Event(event(Phase::Policy, "check", EventStatus::Ok)), Change::Event(denied)];
+        let first = vec![
+            StateChange::Event(event(EventPhase::Policy, "check", EventStatus::Ok)),
+            StateChange::Event(denied),
+        ];
         store.commit(Batch::lazy(vec![], first)).await.unwrap();
-        let last = vec![Change::Event(event(Phase::Result, "answer", EventStatus::Error))];
+        let last = vec![StateChange::Event(event(EventPhase::Result, "answer", EventStatus::Error))];
         store.commit(Batch::lazy(vec![], last)).await.unwrap();
         let events = store.events("c-1").await.unwrap();
         let actions: Vec<_> = events.iter().map(|event| event.action.as_str()).collect();
         assert_eq!(actions, ["check", "violation", "answer"]);
         assert_eq!((events[1].error, events[1].duration_ms()), (Some(ErrorCode::Policy), 1.5));
         assert_eq!(store.events("c-2").await.unwrap(), []);
-        // A call that is over when it gets its row brings its events along.
+        // A call that has ended when its row is inserted brings its events along.
         let mut row = CallRow::executing(id("c-3"), id("s-1"), Redacted::literal("http"), at(1));
-        let mut said = event(Phase::Policy, "check", EventStatus::Ok);
+        let mut said = event(EventPhase::Policy, "check", EventStatus::Ok);
         said.policy = Some(text("words with \"quotes\", \u{e4} and \\"));
         (said.attempt, said.duration_us) = (Some(2), 1500);
-        row.events = vec![said, event(Phase::Call, "call", EventStatus::Timeout)];
+        row.events = vec![said, event(EventPhase::Call, "call", EventStatus::Timeout)];
         row.events[1].call = id("c-3");
-        store.commit(Batch::lazy(vec![], vec![Change::InsertCall(row)])).await.unwrap();
+        store.commit(Batch::lazy(vec![], vec![StateChange::InsertCall(row)])).await.unwrap();
         let events = store.events("c-3").await.unwrap();
         assert_eq!(events.iter().map(|event| event.call.as_str()).collect::<Vec<_>>(), ["c-3", "c-3"]);
         assert_eq!(events[0].policy.as_deref(), Some("words with \"quotes\", \u{e4} and \\"));
         assert_eq!((events[0].attempt, events[0].duration_us, events[0].ts), (Some(2), 1500, at(1)));
-        assert_eq!((events[1].phase, events[1].status), (Phase::Call, EventStatus::Timeout));
+        assert_eq!((events[1].phase, events[1].status), (EventPhase::Call, EventStatus::Timeout));
     });
 }
 
 #[test]
-fn trust_is_pinned_replaced_and_taken_back() {
-    ask(async |store| {
+fn trust_is_pinned_replaced_and_removed() {
+    check(async |store| {
         let project = Digest::of(b"/project");
         let row = |config: &[u8]| TrustRow {
             project,
@@ -226,48 +229,52 @@ fn trust_is_pinned_replaced_and_taken_back() {
             at: at(1),
         };
         for config in [b"one".as_slice(), b"two"] {
-            let change = Change::Trust(row(config));
+            let change = StateChange::Trust(row(config));
             let entry = Entry::new(Op::PolicyChange, at(1));
             store.commit(Batch::durable(vec![entry], vec![change])).await.unwrap();
         }
         assert_eq!(store.trust(project).await.unwrap().unwrap().digest, Digest::of(b"two"));
-        store.commit(Batch::durable(vec![], vec![Change::Untrust { project }])).await.unwrap();
+        store.commit(Batch::durable(vec![], vec![StateChange::Untrust { project }])).await.unwrap();
         assert!(store.trust(project).await.unwrap().is_none());
     });
 }
 
 #[test]
-fn records_are_found_by_what_they_say() {
-    ask(async |store| {
+fn records_are_found_by_their_fields() {
+    check(async |store| {
         begin(store, "s-1").await;
         for n in 0..5 {
             store.commit(start("s-1", &format!("c-{n}"), n)).await.unwrap();
         }
         let mut denied = Entry::new(Op::Violation, at(50));
-        denied.status = Some(Status::Denied);
+        denied.status = Some(RecordStatus::Denied);
         denied.target_path = Some(text("secrets/key.pem"));
-        // What stands inside the arguments is not a field of the record.
+        // Text inside the arguments is not a field of the record.
         denied.message = Some(text("\"session\":\"s-1\""));
         store.commit(Batch::durable(vec![denied], vec![])).await.unwrap();
-        let found = async |query: Query| -> Vec<u64> {
+        let found = async |query: RecordQuery| -> Vec<u64> {
             store.records(query).await.unwrap().into_iter().map(|record| record.seq).collect()
         };
-        let all = Query::default();
-        assert_eq!(found(Query::newest(2)).await, [8, 7]);
-        assert_eq!(found(Query::after(4, 2)).await, [5, 6]);
-        assert_eq!(found(Query { op: Some(Op::Violation), ..all.clone() }).await, [8]);
-        assert_eq!(found(Query { status: Some(Status::Denied), ..all.clone() }).await, [8]);
-        assert_eq!(found(Query { session: Some("s-1".into()), limit: 9, ..all.clone() }).await.len(), 6);
-        assert_eq!(found(Query { execution_id: Some("c-3".into()), ..all.clone() }).await, [6]);
-        assert_eq!(found(Query { path: Some("secrets".into()), ..all.clone() }).await, [8]);
-        assert_eq!(found(Query { since: Some(at(4)), ..all.clone() }).await, [8, 7, 1]);
-        let tool = Query { tool: Some("read_file".into()), order: Order::OldestFirst, limit: 1, ..all };
+        let all = RecordQuery::default();
+        assert_eq!(found(RecordQuery::newest(2)).await, [8, 7]);
+        assert_eq!(found(RecordQuery::after(4, 2)).await, [5, 6]);
+        assert_eq!(found(RecordQuery { op: Some(Op::Violation), ..all.clone() }).await, [8]);
+        assert_eq!(found(RecordQuery { status: Some(RecordStatus::Denied), ..all.clone() }).await, [8]);
+        assert_eq!(
+            found(RecordQuery { session: Some("s-1".into()), limit: 9, ..all.clone() }).await.len(),
+            6
+        );
+        assert_eq!(found(RecordQuery { execution_id: Some("c-3".into()), ..all.clone() }).await, [6]);
+        assert_eq!(found(RecordQuery { path: Some("secrets".into()), ..all.clone() }).await, [8]);
+        assert_eq!(found(RecordQuery { since: Some(at(4)), ..all.clone() }).await, [8, 7, 1]);
+        let tool =
+            RecordQuery { tool: Some("read_file".into()), order: RecordOrder::OldestFirst, limit: 1, ..all };
         assert_eq!(found(tool).await, [3]);
     });
 }
 
 #[test]
-fn what_is_lazy_is_synced_soon_and_says_the_truth() {
+fn a_lazy_commit_is_synced_soon() {
     let (_temp, home) = home();
     let store: SqliteStore = open(&home);
     runtime().block_on(async {

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use vambrace_ledger::Line;
+use vambrace_ledger::LedgerLine;
 use vambrace_store::Store;
 
-use crate::child::{Ack, ack, lines, spawn};
-use crate::given::{KEY, clean, home, open, runtime, segments};
+use crate::child_process::{Ack, ack, lines, spawn};
+use crate::fixtures::{KEY_RECORDS, clean, home, open, runtime, segments};
 
 const KILLS: u64 = 200;
 
@@ -20,7 +20,7 @@ fn all_there(home: &Path, acks: &[Ack]) {
     let table: BTreeMap<u64, String> = statement
         .query_map((), |row| {
             let line: String = row.get(1)?;
-            let hash = Line::read(line.as_bytes()).unwrap().event_hash.to_string();
+            let hash = LedgerLine::read(line.as_bytes()).unwrap().event_hash.to_string();
             Ok((row.get::<_, i64>(0)?.unsigned_abs(), hash))
         })
         .unwrap()
@@ -42,37 +42,37 @@ fn several_processes_write_one_chain() {
     let mut children: Vec<_> = (0..5).map(|n| spawn(&home, &format!("s-{n}"), 60)).collect();
     let mut acks = Vec::new();
     for child in &mut children {
-        let said: Vec<String> = lines(child).collect();
-        assert!(said.iter().any(|line| line.ends_with("DONE")), "{said:?}");
-        acks.extend(said.iter().filter_map(|line| ack(line)));
+        let output: Vec<String> = lines(child).collect();
+        assert!(output.iter().any(|line| line.ends_with("DONE")), "{output:?}");
+        acks.extend(output.iter().filter_map(|line| ack(line)));
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(acks.len(), 5 * 61);
     all_there(&home, &acks);
     let report = clean(&home);
-    assert_eq!((report.records, report.head.seq), (305 + KEY, 305 + KEY));
-    // Whoever closes last has brought the segments up to date.
-    assert_eq!(lines_in_segments(&home) as u64, 305 + KEY);
+    assert_eq!((report.records, report.head.seq), (305 + KEY_RECORDS, 305 + KEY_RECORDS));
+    // The last process to close has brought the segments up to date.
+    assert_eq!(lines_in_segments(&home) as u64, 305 + KEY_RECORDS);
 }
 
 // B5
 #[test]
-fn what_was_acknowledged_survives_every_kill() {
+fn acknowledged_records_survive_every_kill() {
     let (_temp, home) = home();
     let mut acks: Vec<Ack> = Vec::new();
     for kill in 0..KILLS {
         let mut child = spawn(&home, &format!("s-{kill}"), 10_000);
-        let mut said = lines(&mut child);
-        // Between the first words of a process and its dozenth record, at any moment within one.
+        let mut output = lines(&mut child);
+        // Between the first output of a process and its dozenth record, at any moment within one.
         let wanted = kill % 13;
-        let mut heard = 0;
-        for line in said.by_ref() {
+        let mut received = 0;
+        for line in output.by_ref() {
             assert!(!line.starts_with("FAILED"), "{line}");
             if let Some(ack) = ack(&line) {
                 acks.push(ack);
-                heard += 1;
+                received += 1;
             }
-            if heard >= wanted && (line.ends_with("OPENING") || heard > 0) {
+            if received >= wanted && (line.ends_with("OPENING") || received > 0) {
                 break;
             }
         }
@@ -82,8 +82,8 @@ fn what_was_acknowledged_survives_every_kill() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // What the pipe still holds was said before the end.
-        acks.extend(said.filter_map(|line| ack(&line)));
+        // What the pipe still holds was printed before the kill.
+        acks.extend(output.filter_map(|line| ack(&line)));
         if kill % 40 == 39 {
             all_there(&home, &acks);
             clean(&home);
@@ -98,20 +98,20 @@ fn what_was_acknowledged_survives_every_kill() {
 }
 
 #[test]
-fn a_restart_goes_on_with_the_chain() {
+fn a_restart_continues_the_chain() {
     let (_temp, home) = home();
     for round in 0..5 {
         let store = open(&home);
         let head = runtime().block_on(async {
             let name = format!("s-{round}");
-            let batch = vambrace_store::Batch::durable(vec![], vec![crate::given::session(&name)]);
+            let batch = vambrace_store::Batch::durable(vec![], vec![crate::fixtures::session(&name)]);
             store.commit(batch).await.unwrap();
             for n in 0..3 {
-                store.commit(crate::given::start(&name, &format!("{name}-{n}"), n)).await.unwrap();
+                store.commit(crate::fixtures::start(&name, &format!("{name}-{n}"), n)).await.unwrap();
             }
             store.head().await.unwrap()
         });
-        assert_eq!(head.seq, KEY + (round + 1) * 3);
+        assert_eq!(head.seq, KEY_RECORDS + (round + 1) * 3);
         drop(store);
         assert_eq!(clean(&home).head, head);
     }

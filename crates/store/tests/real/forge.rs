@@ -1,4 +1,4 @@
-//! What an attacker does to a copy of a state folder: everything but sign with the key of the ledger.
+//! What an attacker does to a copy of a state directory: everything except signing with the ledger key.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,20 +6,20 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use vambrace_ledger::{Checkpoint, Digest, Frontier, KeyKind, Note, SigningKey, leaf};
-use vambrace_store::{Batch, Options, SqliteStore, StateDir, Store as _};
+use vambrace_ledger::{Checkpoint, Digest, Frontier, KeyKind, SignedNote, SigningKey, leaf};
+use vambrace_store::{Batch, SqliteStore, StateDir, Store as _, StoreOptions};
 
-use crate::given::{quick, runtime, session, start};
+use crate::fixtures::{runtime, session, start, test_options};
 
-/// A folder for forged copies: in memory where that exists, since no disk has to be real for them.
-pub(crate) fn folder() -> tempfile::TempDir {
+/// A directory for forged copies: in memory if possible, since they need no real disk.
+pub(crate) fn temp_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Numbers by chance, the same ones every time.
-pub(crate) struct Dice(pub(crate) u64);
+/// Pseudo-random numbers, the same ones in every run.
+pub(crate) struct SeededRandom(pub(crate) u64);
 
-impl Dice {
+impl SeededRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -28,7 +28,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Below a number.
+    /// A number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end.max(1) as u64).unwrap()
     }
@@ -39,47 +39,47 @@ impl Dice {
     }
 }
 
-/// The files of a folder at a moment.
+/// The files of a directory at one moment.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Image(BTreeMap<PathBuf, Vec<u8>>);
+pub(crate) struct DirSnapshot(BTreeMap<PathBuf, Vec<u8>>);
 
-impl Image {
-    pub(crate) fn of(folder: &Path) -> Self {
+impl DirSnapshot {
+    pub(crate) fn of(dir: &Path) -> Self {
         let mut files = BTreeMap::new();
-        let mut folders = vec![folder.to_owned()];
-        while let Some(next) = folders.pop() {
+        let mut dirs = vec![dir.to_owned()];
+        while let Some(next) = dirs.pop() {
             for entry in fs::read_dir(next).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
-                    folders.push(path);
+                    dirs.push(path);
                 } else if let Ok(bytes) = fs::read(&path) {
-                    // What a running store has removed meanwhile, or is a socket, is not part of it.
-                    files.insert(path.strip_prefix(folder).unwrap().to_owned(), bytes);
+                    // Files that a running store removed meanwhile, and sockets, are not part of it.
+                    files.insert(path.strip_prefix(dir).unwrap().to_owned(), bytes);
                 }
             }
         }
         Self(files)
     }
 
-    /// Makes a folder be this and nothing else.
-    pub(crate) fn put(&self, folder: &Path) {
-        let _ = fs::remove_dir_all(folder);
+    /// Replaces the content of a directory by this snapshot.
+    pub(crate) fn put(&self, dir: &Path) {
+        let _ = fs::remove_dir_all(dir);
         let inner = self.0.keys().filter_map(|name| name.parent()?.to_str());
         let names: std::collections::BTreeSet<&str> = inner.chain(["", "ledger", "keys"]).collect();
         for name in names {
-            fs::create_dir_all(folder.join(name)).unwrap();
-            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o700)).unwrap();
+            fs::create_dir_all(dir.join(name)).unwrap();
+            fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o700)).unwrap();
         }
-        self.0.iter().for_each(|(name, bytes)| write(&folder.join(name), bytes));
+        self.0.iter().for_each(|(name, bytes)| write(&dir.join(name), bytes));
     }
 
-    /// The files whose names the question likes.
+    /// The files whose names match.
     pub(crate) fn only(&self, like: impl Fn(&str) -> bool) -> Self {
         let files = self.0.iter().filter(|(name, _)| like(name.to_str().unwrap()));
         Self(files.map(|(name, bytes)| (name.clone(), bytes.clone())).collect())
     }
 
-    /// These files, and otherwise those of another.
+    /// These files on top of those of another snapshot.
     pub(crate) fn over(&self, other: &Self) -> Self {
         let mut files = other.0.clone();
         files.extend(self.0.clone());
@@ -94,22 +94,22 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) {
     options.write(true).create_new(true).mode(0o600).open(path).unwrap().write_all(bytes).unwrap();
 }
 
-/// A ledger of several segments, and what somebody kept of it along its way.
-pub(crate) struct Story {
-    pub(crate) image: Image,
-    /// The folder after every round.
-    pub(crate) before: Vec<Image>,
+/// A ledger of several segments, and what was kept of it over time.
+pub(crate) struct SampleLedger {
+    pub(crate) image: DirSnapshot,
+    /// The directory after every round.
+    pub(crate) before: Vec<DirSnapshot>,
     /// The newest checkpoint after every round.
     pub(crate) kept: Vec<Vec<u8>>,
     /// Its first key.
     pub(crate) key: String,
 }
 
-/// Writes a ledger: rounds of records with a restart after each, a new key in the middle when there is one.
-pub(crate) fn story(rounds: u64, records: u64, segment: u64) -> Story {
-    let temp = folder();
+/// Writes a ledger: rounds of records with a restart after each, and a key rotation in the middle round.
+pub(crate) fn sample_ledger(rounds: u64, records: u64, segment: u64) -> SampleLedger {
+    let temp = temp_dir();
     let home = temp.path().join("state");
-    let options = Options { max_segment_bytes: segment, ..quick() };
+    let options = StoreOptions { max_segment_bytes: segment, ..test_options() };
     let (mut before, mut kept, mut key) = (Vec::new(), Vec::new(), None);
     for round in 0..rounds {
         let store = SqliteStore::open(StateDir::open(&home).unwrap(), &options).unwrap();
@@ -129,28 +129,28 @@ pub(crate) fn story(rounds: u64, records: u64, segment: u64) -> Story {
             store.rotate_key().unwrap();
         }
         drop(store);
-        // One file, so that a copy is a copy.
+        // Merges the WAL into the database file, so that copying one file copies the database.
         let settled = "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE; VACUUM";
         Connection::open(home.join("vambrace.db")).unwrap().execute_batch(settled).unwrap();
         before.push(
-            Image::of(&home).only(|name| {
+            DirSnapshot::of(&home).only(|name| {
                 name.starts_with("ledger/") || name.starts_with("keys/") || name == "vambrace.db"
             }),
         );
         kept.push(fs::read(home.join("ledger/checkpoint")).unwrap());
     }
-    Story { image: before.pop().unwrap(), before, kept, key: key.unwrap() }
+    SampleLedger { image: before.pop().unwrap(), before, kept, key: key.unwrap() }
 }
 
-/// A folder that is being forged.
+/// A directory that is being forged.
 pub(crate) struct Forge {
     pub(crate) home: PathBuf,
     pub(crate) db: Connection,
 }
 
 impl Forge {
-    /// Begins with a copy.
-    pub(crate) fn of(image: &Image, home: &Path) -> Self {
+    /// Starts with a copy.
+    pub(crate) fn of(image: &DirSnapshot, home: &Path) -> Self {
         image.put(home);
         let db = Connection::open(home.join("vambrace.db")).unwrap();
         db.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF").unwrap();
@@ -166,7 +166,7 @@ impl Forge {
         statement.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 
-    /// Puts other lines in the table, numbered by where they stand.
+    /// Replaces the lines of the table, numbered by position.
     pub(crate) fn set_lines(&self, lines: &[String]) {
         self.sql("BEGIN; DELETE FROM ledger");
         let mut insert = self.db.prepare("INSERT INTO ledger (seq, line) VALUES (?1, ?2)").unwrap();
@@ -176,7 +176,7 @@ impl Forge {
         self.sql("COMMIT");
     }
 
-    /// The segments say what the table says, cut where they were cut, and the cursor stands at their end.
+    /// Rewrites the segments from the table, with the same boundaries, and the cursor at their end.
     pub(crate) fn fix_segments(&self) {
         let lines = self.lines();
         let mut starts: Vec<usize> = self.segments().iter().map(|(first, _)| *first).collect();
@@ -194,13 +194,13 @@ impl Forge {
         }
     }
 
-    /// What is kept of the tree is the tree of the table.
+    /// Rewrites the stored tree from the table.
     pub(crate) fn fix_tree(&self) {
         let lines = self.lines();
         self.sql("DELETE FROM tree_nodes");
         let mut tree = Frontier::new();
         for line in &lines {
-            tree.push_telling(leaf(line.as_bytes()), |height, place, root| {
+            tree.push_with(leaf(line.as_bytes()), |height, place, root| {
                 if height >= 8 {
                     let row = (height, i64::try_from(place).unwrap(), root.as_bytes().as_slice());
                     self.db.execute("INSERT INTO tree_nodes VALUES (?1, ?2, ?3)", row).unwrap();
@@ -212,8 +212,8 @@ impl Forge {
         self.db.execute("UPDATE tree SET size = ?1, edge = ?2, hash = ?3", row).unwrap();
     }
 
-    /// Every checkpoint has the root that the table has now; those that are too large are gone.
-    pub(crate) fn fix_checkpoints(&self, sign: &dyn Fn(Checkpoint, &Note) -> String) {
+    /// Gives every checkpoint the root of the changed table; deletes those that are too large.
+    pub(crate) fn fix_checkpoints(&self, sign: &dyn Fn(Checkpoint, &SignedNote) -> String) {
         let lines = self.lines();
         let notes: Vec<(i64, String)> = self.notes();
         let mut newest = None;
@@ -225,9 +225,9 @@ impl Forge {
             }
             let mut tree = Frontier::new();
             lines[..count].iter().for_each(|line| tree.push(leaf(line.as_bytes())));
-            let note = Note::parse(note.as_bytes()).unwrap();
-            let said = Checkpoint { root: tree.root(), ..Checkpoint::of(&note).unwrap() };
-            let forged = sign(said, &note);
+            let note = SignedNote::parse(note.as_bytes()).unwrap();
+            let checkpoint = Checkpoint { root: tree.root(), ..Checkpoint::of(&note).unwrap() };
+            let forged = sign(checkpoint, &note);
             self.db.execute("UPDATE checkpoints SET note = ?2 WHERE size = ?1", (size, &forged)).unwrap();
             newest = Some(forged);
         }
@@ -244,13 +244,13 @@ impl Forge {
         self.home.join("ledger/checkpoint")
     }
 
-    /// First records and files.
+    /// First record and path of each segment.
     pub(crate) fn segments(&self) -> Vec<(usize, PathBuf)> {
-        let paths = crate::given::segments(&self.home).into_iter().map(|(path, _)| path);
+        let paths = crate::fixtures::segments(&self.home).into_iter().map(|(path, _)| path);
         paths.map(|path| (path.file_stem().unwrap().to_str().unwrap().parse().unwrap(), path)).collect()
     }
 
-    /// Chains the lines anew from a place on (counted from zero).
+    /// Recomputes the chain from an index on (counted from zero).
     pub(crate) fn rechained(lines: &[String], from: usize) -> Vec<String> {
         let mut lines = lines.to_vec();
         for at in from..lines.len() {
@@ -261,14 +261,14 @@ impl Forge {
     }
 }
 
-/// The hash that a line ends with.
+/// The hash at the end of a line.
 pub(crate) fn hash_of(line: &str) -> Digest {
     line.get(line.len().saturating_sub(73)..line.len() - 2)
         .and_then(|hash| hash.parse().ok())
         .unwrap_or(Digest::ZERO)
 }
 
-/// The same content at another place in the chain, with a right hash.
+/// The same content at another position in the chain, with a correct hash.
 pub(crate) fn resealed(line: &str, seq: usize, prev: Digest) -> String {
     let (before, rest) = line.split_once("\"seq\":").unwrap();
     let (_, rest) = rest.split_once(",\"ts\"").unwrap();
@@ -277,7 +277,7 @@ pub(crate) fn resealed(line: &str, seq: usize, prev: Digest) -> String {
     format!("{body},\"event_hash\":\"{}\"}}", Digest::of(body.as_bytes()))
 }
 
-/// A key of the attacker's own, with the name of the ledger.
+/// The attacker's own key, with the name of the ledger.
 pub(crate) fn own_key(name: &str) -> SigningKey {
     SigningKey::new(name, KeyKind::Log, &[66; 32]).unwrap()
 }

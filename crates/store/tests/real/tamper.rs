@@ -1,13 +1,13 @@
-//! Every edit of a state folder that a chain can find is found, and named as what it is.
+//! Every change of a state directory that the chain can reveal is found, with the right kind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use vambrace_ledger::{Digest, Entry, Kind, Op, Timestamp};
+use vambrace_ledger::{Digest, Entry, FindingKind, Op, Timestamp};
 use vambrace_store::{Batch, Store};
 
-use crate::given::{KEY, checked, clean, home, id, open, runtime, segments, session, start};
+use crate::fixtures::{KEY_RECORDS, clean, home, id, open, runtime, segments, session, start, verified};
 
 /// With the record of the key there are twelve.
 const RECORDS: i64 = 11;
@@ -22,23 +22,23 @@ fn honest() -> (tempfile::TempDir, PathBuf) {
         }
     });
     drop(store);
-    assert_eq!(clean(&home).records, RECORDS.unsigned_abs() + KEY);
+    assert_eq!(clean(&home).records, RECORDS.unsigned_abs() + KEY_RECORDS);
     (temp, home)
 }
 
-/// Alters a fresh copy and returns what is found.
-fn after(alter: impl FnOnce(&Path)) -> Vec<Kind> {
+/// Changes a fresh copy and returns the findings.
+fn after(alter: impl FnOnce(&Path)) -> Vec<FindingKind> {
     let (_temp, home) = honest();
     alter(&home);
-    let report = checked(&home);
+    let report = verified(&home);
     report.findings.faults().iter().map(|finding| finding.kind).collect()
 }
 
-fn sql(statements: &'static str) -> Vec<Kind> {
+fn sql(statements: &'static str) -> Vec<FindingKind> {
     after(|home| database(home).execute_batch(statements).unwrap())
 }
 
-fn without(kinds: &[Kind], found: Vec<Kind>) -> Vec<Kind> {
+fn without(kinds: &[FindingKind], found: Vec<FindingKind>) -> Vec<FindingKind> {
     found.into_iter().filter(|kind| !kinds.contains(kind)).collect()
 }
 
@@ -46,14 +46,14 @@ fn database(home: &Path) -> Connection {
     Connection::open(home.join("vambrace.db")).unwrap()
 }
 
-fn segment(change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Vec<Kind> {
+fn segment(change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Vec<FindingKind> {
     after(|home| {
         let (path, bytes) = segments(home).remove(0);
         fs::write(path, change(bytes)).unwrap();
     })
 }
 
-fn by_lines(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<Kind> {
+fn by_lines(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<FindingKind> {
     segment(|bytes| {
         let mut lines: Vec<Vec<u8>> =
             bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -64,30 +64,30 @@ fn by_lines(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<Kind> {
 
 // B5
 #[test]
-fn edits_of_the_table_are_found() {
-    use Kind::{ExtraLines, Gap, Reordered, SegmentDiffers, WrongHash};
-    // Whatever is done to the records also contradicts the tree and both checkpoints.
-    let sql = |statements| without(&[Kind::TreeDiffers, Kind::WrongRoot], sql(statements));
+fn changes_of_the_table_are_found() {
+    use FindingKind::{ExtraLines, Gap, Reordered, SegmentDiffers, WrongHash};
+    // Every change of the records also contradicts the tree and both checkpoints.
+    let sql = |statements| without(&[FindingKind::TreeDiffers, FindingKind::WrongRoot], sql(statements));
     let changed = sql("UPDATE ledger SET line = replace(line, 'src/main.rs', 'src/evil.rs') WHERE seq = 5");
     assert_eq!(changed, [WrongHash, SegmentDiffers]);
     assert_eq!(sql("DELETE FROM ledger WHERE seq = 5"), [Gap, ExtraLines]);
     let first = sql("DELETE FROM ledger WHERE seq = 1");
-    assert_eq!(first[..3], [Gap, ExtraLines, Kind::WrongKey]);
-    let cut = [ExtraLines, Kind::ShorterThanCheckpoint, Kind::ShorterThanCheckpoint];
+    assert_eq!(first[..3], [Gap, ExtraLines, FindingKind::WrongKey]);
+    let cut = [ExtraLines, FindingKind::ShorterThanCheckpoint, FindingKind::ShorterThanCheckpoint];
     assert_eq!(sql("DELETE FROM ledger WHERE seq > 10"), cut);
     let deleted = sql("DELETE FROM ledger");
-    assert_eq!(deleted[..2], [ExtraLines, Kind::WrongKey]);
-    assert_eq!(sql("DELETE FROM writer")[0], Kind::WriterMissing);
+    assert_eq!(deleted[..2], [ExtraLines, FindingKind::WrongKey]);
+    assert_eq!(sql("DELETE FROM writer")[0], FindingKind::WriterMissing);
     let swapped = sql("UPDATE ledger SET seq = -1 WHERE seq = 4; UPDATE ledger SET seq = 4 WHERE seq = 5;
                        UPDATE ledger SET seq = 5 WHERE seq = -1");
     assert!(swapped.contains(&Reordered), "{swapped:?}");
     let twice = sql("INSERT INTO ledger SELECT 13, line FROM ledger WHERE seq = 12");
-    assert!(twice.contains(&Kind::Duplicate), "{twice:?}");
+    assert!(twice.contains(&FindingKind::Duplicate), "{twice:?}");
 }
 
 // B5
 #[test]
-fn a_record_forged_with_a_right_hash_is_found() {
+fn a_record_forged_with_a_correct_hash_is_found() {
     let kinds = after(|home| {
         let forged = Entry::new(Op::Grant, Timestamp::from_millis(0));
         let connection = database(home);
@@ -102,13 +102,21 @@ fn a_record_forged_with_a_right_hash_is_found() {
         let line = vambrace_ledger::seal(&forged, &id(&writer), 12, prev).unwrap();
         connection.execute("UPDATE ledger SET line = ?1 WHERE seq = 12", [line.as_str()]).unwrap();
     });
-    assert_eq!(kinds, [Kind::SegmentDiffers, Kind::TreeDiffers, Kind::WrongRoot, Kind::WrongRoot]);
+    assert_eq!(
+        kinds,
+        [
+            FindingKind::SegmentDiffers,
+            FindingKind::TreeDiffers,
+            FindingKind::WrongRoot,
+            FindingKind::WrongRoot
+        ]
+    );
 }
 
 // B5
 #[test]
-fn edits_of_a_segment_are_found() {
-    use Kind::{ExtraLines, SegmentDiffers, SegmentShort};
+fn changes_of_a_segment_are_found() {
+    use FindingKind::{ExtraLines, SegmentDiffers, SegmentShort};
     let changed = by_lines(|lines| lines[4] = [b"x".as_slice(), &lines[4][1..]].concat());
     assert_eq!(changed, [SegmentDiffers]);
     assert_eq!(by_lines(|lines| drop(lines.remove(4))), [SegmentShort, SegmentShort]);
@@ -121,39 +129,39 @@ fn edits_of_a_segment_are_found() {
     assert_eq!(segment(|_| Vec::new()), [SegmentShort, SegmentShort]);
     assert_eq!(segment(|bytes| [bytes, b"\n".to_vec()].concat()), [ExtraLines]);
     let gone = after(|home| fs::remove_file(&segments(home)[0].0).unwrap());
-    assert_eq!(gone, [SegmentShort, Kind::SegmentMissing]);
+    assert_eq!(gone, [SegmentShort, FindingKind::SegmentMissing]);
     let extra = after(|home| fs::write(home.join("ledger/00000000000000000099.jsonl"), "{}\n").unwrap());
-    assert_eq!(extra, [Kind::Unsealed, ExtraLines]);
+    assert_eq!(extra, [FindingKind::Unsealed, ExtraLines]);
 }
 
 // B5
 #[test]
-fn every_bit_of_a_segment_counts() {
+fn a_flipped_bit_of_a_segment_is_found() {
     let (_temp, home) = honest();
     let (path, honest) = segments(&home).remove(0);
-    // One bit of every byte of the first lines and of the last; the ledger crate tries all eight of each.
+    // One bit of every third byte of the first and last lines; the ledger crate tries all eight of each byte.
     let edge = 700;
     for at in (0..edge).chain(honest.len() - edge..honest.len()).step_by(3) {
         let mut bytes = honest.clone();
         bytes[at] ^= 1 << (at % 8);
         fs::write(&path, bytes).unwrap();
-        assert!(!checked(&home).findings.is_clean(), "byte {at}");
+        assert!(!verified(&home).findings.is_clean(), "byte {at}");
     }
 }
 
 #[test]
-fn a_damaged_database_is_a_finding_and_the_segments_still_speak() {
+fn a_damaged_database_is_a_finding_and_the_segments_are_still_verified() {
     let (_temp, home) = honest();
     fs::write(home.join("vambrace.db"), "this is no database at all, but long enough to look at").unwrap();
-    let report = checked(&home);
+    let report = verified(&home);
     assert!(!report.table_read);
     let kinds: Vec<_> = report.findings.faults().iter().map(|finding| finding.kind).collect();
-    assert_eq!(kinds, [Kind::DatabaseDamaged]);
-    assert_eq!(report.records, RECORDS.unsigned_abs() + KEY);
+    assert_eq!(kinds, [FindingKind::DatabaseDamaged]);
+    assert_eq!(report.records, RECORDS.unsigned_abs() + KEY_RECORDS);
     let (path, bytes) = segments(&home).remove(0);
     fs::write(path, String::from_utf8(bytes).unwrap().replacen("main.rs", "evil.rs", 1)).unwrap();
-    let kinds: Vec<_> = checked(&home).findings.faults().iter().map(|finding| finding.kind).collect();
-    assert_eq!(kinds, [Kind::DatabaseDamaged, Kind::WrongHash]);
+    let kinds: Vec<_> = verified(&home).findings.faults().iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::DatabaseDamaged, FindingKind::WrongHash]);
 }
 
 #[test]
@@ -165,5 +173,5 @@ fn a_database_damaged_in_its_middle_is_a_finding() {
         bytes[middle..].fill(0xa5);
         fs::write(path, bytes).unwrap();
     });
-    assert!(kinds.contains(&Kind::DatabaseDamaged), "{kinds:?}");
+    assert!(kinds.contains(&FindingKind::DatabaseDamaged), "{kinds:?}");
 }

@@ -1,5 +1,5 @@
-//! What a file has besides its content: owner, permission bits, access lists, extended attributes. A replacement gets
-//! all of them, or the replacement does not happen.
+//! Copies a file's owner, permission bits, access lists and extended attributes to its replacement. If one cannot be
+//! copied, the file is not replaced.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -9,29 +9,29 @@ use rustix::fs::{Gid, Mode, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 use vambrace_core::path::ScopedPath;
 
-use super::fault::ApplyFault;
+use super::error::ApplyError;
 
-/// Hashes and signatures of the content: they are no longer true.
+/// Hashes and signatures of the content; not valid for new content.
 const BOUND_TO_CONTENT: &[&[u8]] = &[b"security.ima", b"security.evm"];
 
-/// Makes the new file like the old one in everything but content. `mode` replaces the permission bits.
+/// Copies everything but the content to the new file. `mode` overrides the permission bits.
 pub(crate) fn copy(
     old: BorrowedFd<'_>,
-    facts: &Stat,
+    stat: &Stat,
     new: BorrowedFd<'_>,
     mode: Option<u32>,
     path: &ScopedPath,
-) -> Result<(), ApplyFault> {
-    let io = |what| move |errno| ApplyFault::io(path, what, errno);
-    let made = rustix::fs::fstat(new).map_err(io("looking at the new file"))?;
-    if (made.st_uid, made.st_gid) != (facts.st_uid, facts.st_gid) {
-        let (user, group) = (Uid::from_raw(facts.st_uid), Gid::from_raw(facts.st_gid));
-        let user = (made.st_uid != facts.st_uid).then_some(user);
+) -> Result<(), ApplyError> {
+    let io = |what| move |errno| ApplyError::io(path, what, errno);
+    let made = rustix::fs::fstat(new).map_err(io("reading the new file's metadata"))?;
+    if (made.st_uid, made.st_gid) != (stat.st_uid, stat.st_gid) {
+        let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        let user = (made.st_uid != stat.st_uid).then_some(user);
         rustix::fs::fchown(new, user, Some(group)).map_err(io("keeping the owner"))?;
     }
     copy_extended(old, new).map_err(io("keeping the extended attributes"))?;
-    // After the owner: changing that clears bits.
-    let bits = Mode::from_raw_mode(mode.unwrap_or(facts.st_mode) & 0o7777);
+    // After the owner: chown clears setuid and setgid bits.
+    let bits = Mode::from_raw_mode(mode.unwrap_or(stat.st_mode) & 0o7777);
     rustix::fs::fchmod(new, bits).map_err(io("keeping the permissions"))
 }
 
@@ -42,7 +42,7 @@ fn copy_extended(old: BorrowedFd<'_>, new: BorrowedFd<'_>) -> rustix::io::Result
             rustix::fs::fsetxattr(new, name.as_c_str(), value, XattrFlags::empty())?;
         }
     }
-    // A folder can give its new files access lists that the old file did not have.
+    // A directory's default ACL can give the new file access lists that the old file did not have.
     for name in new_values.keys().filter(|name| !old_values.contains_key(*name)) {
         if !name.to_bytes().starts_with(b"security.") {
             rustix::fs::fremovexattr(new, name.as_c_str())?;
@@ -73,7 +73,7 @@ fn values(file: BorrowedFd<'_>) -> rustix::io::Result<BTreeMap<CString, Vec<u8>>
     Ok(values)
 }
 
-/// Calls with a buffer that grows until the answer fits.
+/// Calls with a buffer that grows until the result fits.
 fn growing(mut call: impl FnMut(&mut Vec<u8>) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     let mut buffer = vec![0; 1024];
     loop {

@@ -1,8 +1,8 @@
-//! The redo journal of a change of several files. It lies in the state folder and holds the whole ChangeSet. Once it is
-//! on disk the change will happen, whatever happens to us; before that nothing has. When something stands in the way
-//! after all, it is replaced in one step by a journal of the way back. A journal that is being worked on is locked by its
-//! process, so another process that starts meanwhile leaves it alone; its name starts with the workspace it belongs to, so
-//! other projects that share the state folder do too.
+//! The redo journal of a change of several files. It is in the state directory and holds the whole ChangeSet. Once it is
+//! durable the change will be completed, also after a crash; before that nothing has changed. If a file cannot be changed
+//! after all, the journal is replaced atomically by an undo journal. A process locks the journal that it works on, so a
+//! process that starts meanwhile leaves it alone; its name starts with the workspace id, so other projects that share the
+//! state directory do too.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -11,120 +11,135 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use vambrace_core::change::ChangeSet;
 
-use super::seat::temporary_name;
-use super::step::Syncs;
-use crate::loom::read_all;
+use super::apply_file::PendingSyncs;
+use super::target_entry::temporary_name;
+use crate::edit::read_all;
 
-const MARK: &[u8] = b"vambrace-journal-1\n";
+const MAGIC: &[u8] = b"vambrace-journal-1\n";
 /// Larger than any ChangeSet.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-const WRITTEN: &str = ".journal";
-const NEW: &str = ".new";
+const JOURNAL_SUFFIX: &str = ".journal";
+const TEMPORARY_SUFFIX: &str = ".new";
 
-/// Which way a journal is to be settled.
+/// How recovery completes a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Do what is not done.
+pub(crate) enum RecoveryDirection {
+    /// Apply the rest of the change.
     Redo,
-    /// Undo what is done.
+    /// Undo the part that was applied.
     Undo,
 }
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct JournalEntry {
     /// The caller's name for it.
     pub(crate) tag: String,
-    pub(crate) way: Way,
-    /// What shall be, whichever way that is.
+    pub(crate) direction: RecoveryDirection,
+    /// The change to complete, for either direction.
     pub(crate) changes: ChangeSet,
 }
 
 /// A journal on disk, locked by us.
 #[derive(Debug)]
-pub(crate) struct Journal {
-    folder: Arc<OwnedFd>,
+pub(crate) struct ApplyJournal {
+    dir: Arc<OwnedFd>,
     stem: String,
     /// Held open for its lock.
     locked: OwnedFd,
 }
 
-impl Journal {
-    /// Writes a journal; when this returns, the change will happen.
+impl ApplyJournal {
+    /// Writes a journal; after this returns, the change will be completed.
     pub(crate) fn write(
-        folder: &Arc<OwnedFd>,
+        dir: &Arc<OwnedFd>,
         owner: &str,
-        entry: &Entry,
-        syncs: &mut Syncs,
+        entry: &JournalEntry,
+        syncs: &mut PendingSyncs,
     ) -> rustix::io::Result<Self> {
         let name = temporary_name();
         let stem = format!("{owner}{}", name.trim_start_matches('.').trim_end_matches(".tmp"));
-        let locked = put(folder, &stem, entry, syncs).inspect_err(|_| {
-            // Whoever is told that it failed must not find it done after the next start.
-            let _ = rustix::fs::unlinkat(&**folder, format!("{stem}{WRITTEN}").as_str(), AtFlags::empty());
+        let locked = put(dir, &stem, entry, syncs).inspect_err(|_| {
+            // The caller sees an error, so recovery at the next start must not apply the change.
+            let _ =
+                rustix::fs::unlinkat(&**dir, format!("{stem}{JOURNAL_SUFFIX}").as_str(), AtFlags::empty());
         })?;
-        Ok(Self { folder: Arc::clone(folder), stem, locked })
+        Ok(Self { dir: Arc::clone(dir), stem, locked })
     }
 
-    /// From here on something else shall be.
-    pub(crate) fn replace(&mut self, entry: &Entry, syncs: &mut Syncs) -> rustix::io::Result<()> {
-        self.locked = put(&self.folder, &self.stem, entry, syncs)?;
+    /// Replaces the entry atomically.
+    pub(crate) fn replace(
+        &mut self,
+        entry: &JournalEntry,
+        syncs: &mut PendingSyncs,
+    ) -> rustix::io::Result<()> {
+        self.locked = put(&self.dir, &self.stem, entry, syncs)?;
         Ok(())
     }
 
-    /// Everything is done: forgotten. That this reaches the disk does not matter, settling twice changes nothing.
+    /// Removes the journal of a completed change. This need not be durable: completing twice changes nothing.
     pub(crate) fn remove(self) {
-        let _ =
-            rustix::fs::unlinkat(&*self.folder, format!("{}{WRITTEN}", self.stem).as_str(), AtFlags::empty());
+        let _ = rustix::fs::unlinkat(
+            &*self.dir,
+            format!("{}{JOURNAL_SUFFIX}", self.stem).as_str(),
+            AtFlags::empty(),
+        );
         drop(self.locked);
     }
 
-    /// Takes over a journal that its process left; `None` when it is not one, or is being worked on.
-    pub(crate) fn take_over(folder: &Arc<OwnedFd>, name: &str) -> Option<(Self, Option<Entry>)> {
-        let stem = name.strip_suffix(WRITTEN)?.to_owned();
-        let locked = open_locked(folder, name)?;
-        let facts = rustix::fs::fstat(&locked).ok()?;
-        // Its process may have finished or replaced it between our look at the folder and the lock.
-        let named = rustix::fs::statat(&**folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        if (named.st_dev, named.st_ino) != (facts.st_dev, facts.st_ino) {
+    /// Locks a journal that its process left; `None` when it is not one, or another process works on it.
+    pub(crate) fn take_over(dir: &Arc<OwnedFd>, name: &str) -> Option<(Self, Option<JournalEntry>)> {
+        let stem = name.strip_suffix(JOURNAL_SUFFIX)?.to_owned();
+        let locked = open_locked(dir, name)?;
+        let stat = rustix::fs::fstat(&locked).ok()?;
+        // Its process may have finished or replaced it between reading the directory and locking.
+        let named = rustix::fs::statat(&**dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if (named.st_dev, named.st_ino) != (stat.st_dev, stat.st_ino) {
             return None;
         }
-        let size = u64::try_from(facts.st_size).ok()?;
-        let entry =
-            read_all(locked.as_fd(), size, MAX_BYTES).ok().flatten().and_then(|bytes| Entry::read(&bytes));
-        Some((Self { folder: Arc::clone(folder), stem, locked }, entry))
+        let size = u64::try_from(stat.st_size).ok()?;
+        let entry = read_all(locked.as_fd(), size, MAX_BYTES)
+            .ok()
+            .flatten()
+            .and_then(|bytes| JournalEntry::read(&bytes));
+        Some((Self { dir: Arc::clone(dir), stem, locked }, entry))
     }
 
-    /// Removes what was left of a journal that was never finished.
-    pub(crate) fn discard(folder: &Arc<OwnedFd>, name: &str) {
-        if name.ends_with(NEW) && open_locked(folder, name).is_some() {
-            let _ = rustix::fs::unlinkat(&**folder, name, AtFlags::empty());
+    /// Removes a journal whose writing was interrupted.
+    pub(crate) fn discard(dir: &Arc<OwnedFd>, name: &str) {
+        if name.ends_with(TEMPORARY_SUFFIX) && open_locked(dir, name).is_some() {
+            let _ = rustix::fs::unlinkat(&**dir, name, AtFlags::empty());
         }
     }
 }
 
-/// Writes an entry beside and gives it its name in one step; the handle holds its lock.
-fn put(folder: &Arc<OwnedFd>, stem: &str, entry: &Entry, syncs: &mut Syncs) -> rustix::io::Result<OwnedFd> {
-    let (new, name) = (format!("{stem}{NEW}"), format!("{stem}{WRITTEN}"));
+/// Writes an entry to a temporary file and renames it into place; the returned handle holds the lock.
+fn put(
+    dir: &Arc<OwnedFd>,
+    stem: &str,
+    entry: &JournalEntry,
+    syncs: &mut PendingSyncs,
+) -> rustix::io::Result<OwnedFd> {
+    let (new, name) = (format!("{stem}{TEMPORARY_SUFFIX}"), format!("{stem}{JOURNAL_SUFFIX}"));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(&**folder, new.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+    let file = rustix::fs::openat(&**dir, new.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
     let written = (|| {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         write_all(&file, &entry.to_bytes())?;
         syncs.now(&file)?;
-        rustix::fs::renameat(&**folder, new.as_str(), &**folder, name.as_str())
+        rustix::fs::renameat(&**dir, new.as_str(), &**dir, name.as_str())
     })();
     if let Err(errno) = written {
-        let _ = rustix::fs::unlinkat(&**folder, new.as_str(), AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&**dir, new.as_str(), AtFlags::empty());
         return Err(errno);
     }
-    syncs.now(&**folder)?;
+    syncs.now(&**dir)?;
     Ok(file)
 }
 
-fn open_locked(folder: &Arc<OwnedFd>, name: &str) -> Option<OwnedFd> {
+fn open_locked(dir: &Arc<OwnedFd>, name: &str) -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(&**folder, name, flags, Mode::empty()).ok()?;
+    let file = rustix::fs::openat(&**dir, name, flags, Mode::empty()).ok()?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     Some(file)
 }
@@ -141,14 +156,14 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
     Ok(())
 }
 
-impl Entry {
+impl JournalEntry {
     fn to_bytes(&self) -> Vec<u8> {
-        let mut out = MARK.to_vec();
-        let way: &[u8] = match self.way {
-            Way::Redo => b"redo",
-            Way::Undo => b"undo",
+        let mut out = MAGIC.to_vec();
+        let direction: &[u8] = match self.direction {
+            RecoveryDirection::Redo => b"redo",
+            RecoveryDirection::Undo => b"undo",
         };
-        for part in [self.tag.as_bytes(), way, &self.changes.to_bytes()] {
+        for part in [self.tag.as_bytes(), direction, &self.changes.to_bytes()] {
             out.extend_from_slice(&(part.len() as u64).to_be_bytes());
             out.extend_from_slice(part);
         }
@@ -156,7 +171,7 @@ impl Entry {
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
-        let mut rest = bytes.strip_prefix(MARK)?;
+        let mut rest = bytes.strip_prefix(MAGIC)?;
         let mut part = || {
             let (length, tail) = rest.split_at_checked(8)?;
             let length = usize::try_from(u64::from_be_bytes(length.try_into().ok()?)).ok()?;
@@ -164,13 +179,13 @@ impl Entry {
             rest = tail;
             Some(part)
         };
-        let (tag, way, changes) = (part()?, part()?, part()?);
-        let way = match way {
-            b"redo" => Way::Redo,
-            b"undo" => Way::Undo,
+        let (tag, direction, changes) = (part()?, part()?, part()?);
+        let direction = match direction {
+            b"redo" => RecoveryDirection::Redo,
+            b"undo" => RecoveryDirection::Undo,
             _ => return None,
         };
         let tag = String::from_utf8(tag.to_vec()).ok()?;
-        rest.is_empty().then_some(Self { tag, way, changes: ChangeSet::from_bytes(changes).ok()? })
+        rest.is_empty().then_some(Self { tag, direction, changes: ChangeSet::from_bytes(changes).ok()? })
     }
 }

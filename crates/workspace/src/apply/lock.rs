@@ -1,9 +1,10 @@
-//! One writer at a time for each file (T9). The lock is an `flock` on a file of the lock folder, named after the folder
-//! and name that are changed: it ends with its holder, whatever happens to it, and a file that was left behind blocks
-//! nobody. Age takes no lock: a holder past 30 s is reported, and one that is a worker of ours (a process that lives for one
-//! call) is ended first, so that the kernel gives its lock back. Two never hold it.
+//! One writer at a time for each file (T9). The lock is an `flock` on a file in the lock directory, named after the inode
+//! of the directory and the name that are changed. It is released when its holder exits for any reason, and a stale lock
+//! file blocks no process. A lock is never stolen because of its age: a holder past 30 s is reported, and if it is one of
+//! our worker processes (which serve one call) it is killed first, so that the kernel releases the lock. Two processes never
+//! hold the same lock.
 //!
-//! The lock file tells who holds it and which temporary name is in use, so that the next start can tidy up.
+//! The lock file records its holder and the temporary name in use, so that the next start can clean up.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -15,115 +16,114 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 use vambrace_core::digest::Digest;
 
-/// A holder past this is reported.
-pub(crate) const OVERDUE: Duration = Duration::from_secs(30);
+/// A holder past this age is reported.
+pub(crate) const OVERDUE_AFTER: Duration = Duration::from_secs(30);
 
-/// How locks are taken.
+/// Options for acquiring locks.
 #[derive(Debug, Clone)]
-pub(crate) struct Manner {
-    /// Names the workspace in the shared folder.
+pub(crate) struct LockOptions {
+    /// Id of the workspace in the shared lock directory.
     pub(crate) owner: String,
-    /// How long a lock is waited for.
-    pub(crate) patience: Duration,
-    /// When a holder is overdue.
+    /// How long to wait for a lock.
+    pub(crate) lock_timeout: Duration,
+    /// Age at which a holder is overdue.
     pub(crate) overdue: Duration,
-    /// Whether this process is a worker that may be ended when it holds one for too long.
+    /// Whether this process is a worker that may be killed when it holds a lock for too long.
     pub(crate) worker: bool,
 }
 
-/// Between two attempts, from the first to the longest.
-const WAITS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(5)];
+/// First and longest delay between two attempts.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(5)];
 
-/// What is locked: a name in a folder.
+/// Identifies what is locked: a name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LockKey(String);
 
 impl LockKey {
-    pub(crate) fn new(device: u64, folder: u64, name: &str) -> Self {
+    pub(crate) fn new(device: u64, dir: u64, name: &str) -> Self {
         let digest = Digest::of(name.as_bytes());
         let hex = digest.hex();
         let short = hex.get(..32).and_then(|hex| std::str::from_utf8(hex).ok()).unwrap_or_default();
-        Self(format!("{device:x}-{folder:x}-{short}"))
+        Self(format!("{device:x}-{dir:x}-{short}"))
     }
 }
 
-/// Who holds a lock, and since when.
+/// The process that holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// The process; 0 when it did not say yet.
+pub struct LockHolder {
+    /// Process id; 0 when the lock file does not name it yet.
     pub process: u32,
-    /// For how long.
+    /// How long it has held the lock.
     pub held: Duration,
-    /// Whether it was a worker of ours and was ended.
+    /// Whether it was one of our workers and was killed.
     pub ended: bool,
 }
 
-/// A lock that is held; dropping it gives it back.
+/// A held lock; dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct FileLock {
-    folder: Arc<OwnedFd>,
+    dir: Arc<OwnedFd>,
     file: OwnedFd,
     name: String,
     since: u64,
     /// The workspace it is held for.
     owner: String,
     worker: bool,
-    /// What a holder that was killed has left: a folder and a temporary name in it.
-    pub(crate) left: Option<(String, String)>,
+    /// Temporary file left by a killed holder: a directory and a name in it.
+    pub(crate) leftover: Option<(String, String)>,
 }
 
-/// Why a lock is not held.
+/// Why a lock could not be acquired.
 #[derive(Debug)]
-pub(crate) enum NoLock {
-    Busy(Holder),
+pub(crate) enum LockError {
+    Busy(LockHolder),
     Io(Errno),
 }
 
 impl FileLock {
-    /// Takes a lock, waiting for as long as `patience` allows. Also says which holder it had to wait for too long.
+    /// Acquires a lock, waiting up to the timeout. Also returns the overdue holder it waited for, if any.
     pub(crate) fn acquire(
-        folder: &Arc<OwnedFd>,
+        dir: &Arc<OwnedFd>,
         key: &LockKey,
-        manner: &Manner,
-    ) -> Result<(Self, Option<Holder>), NoLock> {
+        lock_options: &LockOptions,
+    ) -> Result<(Self, Option<LockHolder>), LockError> {
         let begun = Instant::now();
-        let mut overdue: Option<Holder> = None;
-        let [mut wait, longest] = WAITS;
+        let mut overdue: Option<LockHolder> = None;
+        let [mut wait, longest] = RETRY_DELAYS;
         loop {
-            let file = open(folder, &key.0).map_err(NoLock::Io)?;
-            while !taken(&file).map_err(NoLock::Io)? {
-                let note = Note::read(&file);
+            let file = open(dir, &key.0).map_err(LockError::Io)?;
+            while !try_flock(&file).map_err(LockError::Io)? {
+                let note = LockNote::read(&file);
                 let mut holder = note.holder();
-                if holder.held > manner.overdue {
-                    // Its lock is not taken: it falls to whoever is next when the process is gone.
-                    holder.ended = overdue.as_ref().is_some_and(|before| before.ended) || note.end();
+                if holder.held > lock_options.overdue {
+                    // The lock is not stolen: the kernel grants it to the next waiter when the process is gone.
+                    holder.ended = overdue.as_ref().is_some_and(|before| before.ended) || note.kill_worker();
                     overdue = Some(holder.clone());
                 }
-                if begun.elapsed() >= manner.patience {
-                    return Err(NoLock::Busy(holder));
+                if begun.elapsed() >= lock_options.lock_timeout {
+                    return Err(LockError::Busy(holder));
                 }
                 std::thread::sleep(wait);
                 wait = (wait * 2).min(longest);
             }
-            // Whoever had it may have removed the file while we waited; then others lock another one.
-            if rustix::fs::fstat(&file).map_err(NoLock::Io)?.st_nlink > 0 {
-                let left = Note::read(&file).left(&manner.owner);
-                let (name, owner, worker) = (key.0.clone(), manner.owner.clone(), manner.worker);
+            // The previous holder may have removed the file while we waited; other processes then lock a new one.
+            if rustix::fs::fstat(&file).map_err(LockError::Io)?.st_nlink > 0 {
+                let leftover = LockNote::read(&file).leftover(&lock_options.owner);
+                let (name, owner, worker) = (key.0.clone(), lock_options.owner.clone(), lock_options.worker);
                 let since = uptime_millis();
-                let lock = Self { folder: Arc::clone(folder), file, name, since, owner, worker, left };
+                let lock = Self { dir: Arc::clone(dir), file, name, since, owner, worker, leftover };
                 lock.note("", "");
                 return Ok((lock, overdue));
             }
         }
     }
 
-    /// Writes down which temporary name of which folder of the workspace is in use. Only for tidying up, so a failure
-    /// does not matter.
-    pub(crate) fn note(&self, place: &str, temporary: &str) {
+    /// Records the directory and temporary name in use. Only needed for cleaning up, so errors are ignored.
+    pub(crate) fn note(&self, rel_path: &str, temporary: &str) {
         let (owner, own) = (&self.owner, std::process::id());
-        let worker = self.worker.then(|| started(own)).flatten();
-        let who = worker.map_or_else(|| own.to_string(), |started| format!("{own}:{started}"));
-        let text = format!("{who} {} {owner} {temporary}\n{place}", self.since);
+        let worker = self.worker.then(|| start_time(own)).flatten();
+        let who = worker.map_or_else(|| own.to_string(), |start_time| format!("{own}:{start_time}"));
+        let text = format!("{who} {} {owner} {temporary}\n{rel_path}", self.since);
         let _ = rustix::io::pwrite(&self.file, text.as_bytes(), 0);
         let _ = rustix::fs::ftruncate(&self.file, text.len() as u64);
     }
@@ -131,52 +131,52 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Removed while it is still held: who waits for it notices.
-        let _ = rustix::fs::unlinkat(&*self.folder, self.name.as_str(), AtFlags::empty());
+        // Removed while still held, so that waiting processes notice.
+        let _ = rustix::fs::unlinkat(&*self.dir, self.name.as_str(), AtFlags::empty());
     }
 }
 
-/// A lock file of this workspace that nobody holds.
-pub(crate) fn abandoned(folder: &Arc<OwnedFd>, name: &str, owner: &str) -> Option<FileLock> {
+/// Takes a lock file of this workspace that no process holds.
+pub(crate) fn take_abandoned(dir: &Arc<OwnedFd>, name: &str, owner: &str) -> Option<FileLock> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(&**folder, name, flags, Mode::empty()).ok()?;
-    if !taken(&file).ok()? || rustix::fs::fstat(&file).ok()?.st_nlink == 0 {
+    let file = rustix::fs::openat(&**dir, name, flags, Mode::empty()).ok()?;
+    if !try_flock(&file).ok()? || rustix::fs::fstat(&file).ok()?.st_nlink == 0 {
         return None;
     }
-    let note = Note::read(&file);
-    // Another project may share the state folder; its litter is its own, and an empty note is anybody's.
+    let note = LockNote::read(&file);
+    // Lock files of other projects that share the state directory are left alone; a file without an owner is taken.
     if note.owner != owner && !note.owner.is_empty() {
         return None;
     }
-    let (left, folder) = (note.left(owner), Arc::clone(folder));
+    let (leftover, dir) = (note.leftover(owner), Arc::clone(dir));
     Some(FileLock {
-        folder,
+        dir,
         file,
         name: name.to_owned(),
         since: 0,
         owner: owner.to_owned(),
         worker: false,
-        left,
+        leftover,
     })
 }
 
-/// What a lock file says.
-struct Note {
+/// The parsed content of a lock file.
+struct LockNote {
     process: u32,
-    /// When the process was started, of a worker that may be ended; another process of the same number is not it.
+    /// Start time of a worker that may be killed; guards against a reused process id.
     worker: Option<u64>,
     since: Option<u64>,
     owner: String,
     temporary: String,
-    place: String,
+    rel_path: String,
 }
 
-impl Note {
+impl LockNote {
     fn read(file: &OwnedFd) -> Self {
         let mut buffer = [0; 8192];
         let length = rustix::io::pread(file, &mut buffer, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default()).into_owned();
-        let (head, place) = text.split_once('\n').unwrap_or((&text, ""));
+        let (head, rel_path) = text.split_once('\n').unwrap_or((&text, ""));
         let mut words = head.splitn(4, ' ');
         let who = words.next().unwrap_or_default();
         let (process, worker) = who.split_once(':').unwrap_or((who, ""));
@@ -186,40 +186,40 @@ impl Note {
             since: words.next().and_then(|word| word.parse().ok()),
             owner: words.next().unwrap_or_default().to_owned(),
             temporary: words.next().unwrap_or_default().to_owned(),
-            place: place.to_owned(),
+            rel_path: rel_path.to_owned(),
         }
     }
 
-    fn left(&self, owner: &str) -> Option<(String, String)> {
+    fn leftover(&self, owner: &str) -> Option<(String, String)> {
         (self.owner == owner && !self.temporary.is_empty())
-            .then(|| (self.place.clone(), self.temporary.clone()))
+            .then(|| (self.rel_path.clone(), self.temporary.clone()))
     }
 
-    fn holder(&self) -> Holder {
+    fn holder(&self) -> LockHolder {
         let since = self.since.unwrap_or_else(uptime_millis);
         let held = Duration::from_millis(uptime_millis().saturating_sub(since));
-        Holder { process: self.process, held, ended: false }
+        LockHolder { process: self.process, held, ended: false }
     }
 
-    /// Ends the holder if it is a worker of ours; whether it was.
-    fn end(&self) -> bool {
+    /// Kills the holder if it is one of our workers; returns whether it did.
+    fn kill_worker(&self) -> bool {
         let own = self.process == std::process::id();
         let (Some(known), false, Ok(raw)) = (self.worker, own, i32::try_from(self.process)) else {
             return false;
         };
         let Some(pid) = Pid::from_raw(raw) else { return false };
-        // The handle first: what is looked at then is what is ended.
+        // The pidfd first: the process checked afterwards is the one that is killed.
         let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-        started(self.process) == Some(known) && pidfd_send_signal(&handle, Signal::KILL).is_ok()
+        start_time(self.process) == Some(known) && pidfd_send_signal(&handle, Signal::KILL).is_ok()
     }
 }
 
-fn open(folder: &Arc<OwnedFd>, name: &str) -> rustix::io::Result<OwnedFd> {
+fn open(dir: &Arc<OwnedFd>, name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    rustix::fs::openat(folder.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)
+    rustix::fs::openat(dir.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)
 }
 
-fn taken(file: &OwnedFd) -> rustix::io::Result<bool> {
+fn try_flock(file: &OwnedFd) -> rustix::io::Result<bool> {
     loop {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(true),
@@ -230,19 +230,19 @@ fn taken(file: &OwnedFd) -> rustix::io::Result<bool> {
     }
 }
 
-/// When a process was started, in the kernel's ticks (proc(5), the 22nd field of its `stat`).
-fn started(process: u32) -> Option<u64> {
+/// Start time of a process in clock ticks (proc(5), field 22 of `stat`).
+fn start_time(process: u32) -> Option<u64> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let file =
         rustix::fs::openat(rustix::fs::CWD, format!("/proc/{process}/stat"), flags, Mode::empty()).ok()?;
     let mut buffer = [0; 1024];
     let length = rustix::io::read(&file, &mut buffer).ok()?;
     let text = String::from_utf8_lossy(buffer.get(..length)?).into_owned();
-    // The name of the program may hold anything; the fields behind its bracket do not.
+    // The program name may contain anything, so fields are counted from the last bracket.
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Since the machine started: the same for every process, and nobody sets it back.
+/// Milliseconds since boot: the same clock in every process, and it never goes back.
 fn uptime_millis() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let (seconds, nanos) =
@@ -251,62 +251,66 @@ fn uptime_millis() -> u64 {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests: they make the files they look at")]
+#[expect(clippy::disallowed_methods, reason = "tests create the files they check")]
 mod tests {
     use super::*;
 
     // T9
     #[test]
-    fn a_holder_past_its_time_is_told_and_keeps_its_lock() {
+    fn an_overdue_holder_is_reported_and_keeps_its_lock() {
         let temp = tempfile::tempdir().unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let folder = rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap();
-        let folder = Arc::new(folder);
+        let dir = rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap();
+        let dir = Arc::new(dir);
         let key = LockKey::new(1, 2, "name");
-        let manner = |patience| Manner { owner: "w".to_owned(), patience, overdue: OVERDUE, worker: true };
-        let (mut held, _) = FileLock::acquire(&folder, &key, &manner(Duration::ZERO)).unwrap();
+        let lock_options = |lock_timeout| LockOptions {
+            owner: "w".to_owned(),
+            lock_timeout,
+            overdue: OVERDUE_AFTER,
+            worker: true,
+        };
+        let (mut held, _) = FileLock::acquire(&dir, &key, &lock_options(Duration::ZERO)).unwrap();
         held.since = uptime_millis().saturating_sub(31_000);
         held.note("", "");
-        match FileLock::acquire(&folder, &key, &manner(Duration::from_millis(5))) {
-            Err(NoLock::Busy(holder)) => {
+        match FileLock::acquire(&dir, &key, &lock_options(Duration::from_millis(5))) {
+            Err(LockError::Busy(holder)) => {
                 assert_eq!(holder.process, std::process::id());
-                assert!(holder.held > OVERDUE);
-                assert!(!holder.ended, "nobody ends itself");
+                assert!(holder.held > OVERDUE_AFTER);
+                assert!(!holder.ended, "a process does not kill itself");
             }
             other => panic!("{other:?}"),
         }
     }
 
-    // T9: a process that only has the number of a worker is left alone
+    // T9: a process that reused the process id of a worker is left alone
     #[test]
-    fn only_the_very_process_is_ended() {
-        let note = |process: u32, worker: Option<u64>| Note {
+    fn only_the_recorded_worker_process_is_killed() {
+        let note = |process: u32, worker: Option<u64>| LockNote {
             process,
             worker,
             since: None,
             owner: String::new(),
             temporary: String::new(),
-            place: String::new(),
+            rel_path: String::new(),
         };
         let parent = u32::try_from(rustix::process::getppid().unwrap().as_raw_nonzero().get()).unwrap();
-        assert!(started(parent).is_some());
-        assert!(!note(parent, None).end(), "not a worker");
-        assert!(!note(parent, Some(started(parent).unwrap() + 1)).end(), "another process");
-        assert!(!note(std::process::id(), started(std::process::id())).end(), "ourselves");
-        assert!(!note(0, Some(1)).end());
+        assert!(start_time(parent).is_some());
+        assert!(!note(parent, None).kill_worker(), "not a worker");
+        assert!(!note(parent, Some(start_time(parent).unwrap() + 1)).kill_worker(), "another process");
+        assert!(!note(std::process::id(), start_time(std::process::id())).kill_worker(), "ourselves");
+        assert!(!note(0, Some(1)).kill_worker());
     }
 
     #[test]
-    fn a_lock_file_left_behind_is_taken_over_with_what_it_says() {
+    fn an_abandoned_lock_file_is_taken_with_its_leftover_name() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("1-2-3"), "99 5 w .vambrace-x.tmp\nsrc/deep").unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let folder =
-            Arc::new(rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap());
-        assert!(abandoned(&folder, "1-2-3", "other").is_none(), "another workspace's");
-        let lock = abandoned(&folder, "1-2-3", "w").unwrap();
-        assert_eq!(lock.left, Some(("src/deep".to_owned(), ".vambrace-x.tmp".to_owned())));
-        assert!(abandoned(&folder, "1-2-3", "w").is_none(), "it is held now");
+        let dir = Arc::new(rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap());
+        assert!(take_abandoned(&dir, "1-2-3", "other").is_none(), "another workspace's");
+        let lock = take_abandoned(&dir, "1-2-3", "w").unwrap();
+        assert_eq!(lock.leftover, Some(("src/deep".to_owned(), ".vambrace-x.tmp".to_owned())));
+        assert!(take_abandoned(&dir, "1-2-3", "w").is_none(), "it is held now");
         drop(lock);
         assert!(!temp.path().join("1-2-3").exists());
     }

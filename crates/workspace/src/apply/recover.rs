@@ -1,6 +1,6 @@
-//! After a crash: journals are settled, temporary files removed, lock files tidied. Settling looks at each file: what is
-//! done stays, what is not done is done; a file that is neither as it was nor as it shall be was changed by somebody else
-//! and is left alone and told.
+//! Recovery after a crash: completes journals, removes temporary files and stale lock files. Each file of a journal is
+//! compared with its change: a file already in its target state stays, one in its base state is changed; a file in neither
+//! state was changed by another program, is left alone and reported.
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -8,220 +8,225 @@ use std::sync::Arc;
 
 use rustix::fs::AtFlags;
 use vambrace_core::ErrorCode;
-use vambrace_core::change::{ChangeSet, FileChange, Kind};
+use vambrace_core::change::{ChangeSet, FileChange, FileChangeKind};
 
-use super::fault::ApplyFault;
-use super::journal::{Journal, Way};
-use super::lock::{FileLock, abandoned};
-use super::seat::{Seat, is_temporary};
+use super::error::ApplyError;
+use super::journal::{ApplyJournal, RecoveryDirection};
+use super::lock::{FileLock, take_abandoned};
+use super::target_entry::{TargetEntry, is_temporary};
 use super::{Applier, MAX_FILE_BYTES};
 use crate::entries::EntryBuffer;
 
 /// What became of a change that a crash interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// All of it was made.
+pub enum RecoveryOutcome {
+    /// It was applied completely.
     Applied,
-    /// None of it was: it had been turned back.
+    /// It was undone completely.
     Undone,
-    /// These files were changed by somebody else meanwhile and were left alone; the journal is kept.
+    /// These files were changed by another program and were left alone; the journal is kept.
     Conflict(Vec<String>),
-    /// It could not be settled now, for this reason; the journal is kept.
+    /// It could not be completed, for this reason; the journal is kept.
     Failed(String),
 }
 
 /// A journal that was found at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// What [`Prepared::commit`](super::Prepared::commit) was given.
+    /// The tag passed to [`PreparedChange::commit`](super::PreparedChange::commit).
     pub tag: String,
-    /// What became of it.
-    pub outcome: Outcome,
+    /// How recovery ended.
+    pub outcome: RecoveryOutcome,
 }
 
-/// How the files stand to a ChangeSet.
+/// How far a ChangeSet is applied on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// All as they were.
+pub enum ChangeSetState {
+    /// All files are in their base state.
     Before,
-    /// All as they shall be.
+    /// All files are in their target state.
     After,
     /// Neither, or some of each.
     Between,
 }
 
 impl Applier {
-    /// Settles what a crash left behind. Called at start; harmless at any other time and in several processes at once.
+    /// Completes what a crash interrupted. Called at start; safe at any other time and in several processes at once.
     pub fn recover(&self) -> Vec<Recovered> {
-        self.tidy_locks();
+        self.clean_up_locks();
         let mut recovered = Vec::new();
-        for name in self.names_in_journals() {
-            Journal::discard(&self.journals, &name);
-            let Some((journal, entry)) = Journal::take_over(&self.journals, &name) else { continue };
+        for name in self.journal_names() {
+            ApplyJournal::discard(&self.journals, &name);
+            let Some((journal, entry)) = ApplyJournal::take_over(&self.journals, &name) else { continue };
             let Some(entry) = entry else {
-                let outcome = Outcome::Failed(format!("the journal `{name}` cannot be read"));
+                let outcome = RecoveryOutcome::Failed(format!("the journal `{name}` cannot be read"));
                 recovered.push(Recovered { tag: String::new(), outcome });
                 continue;
             };
-            let outcome = match entry.way {
-                Way::Redo => Outcome::Applied,
-                Way::Undo => Outcome::Undone,
+            let outcome = match entry.direction {
+                RecoveryDirection::Redo => RecoveryOutcome::Applied,
+                RecoveryDirection::Undo => RecoveryOutcome::Undone,
             };
-            let outcome = match self.settle(&entry.changes) {
+            let outcome = match self.complete(&entry.changes) {
                 Ok(left) if left.is_empty() => {
                     journal.remove();
                     outcome
                 }
-                Ok(left) => Outcome::Conflict(left),
-                Err(fault) => Outcome::Failed(fault.to_string()),
+                Ok(left) => RecoveryOutcome::Conflict(left),
+                Err(fault) => RecoveryOutcome::Failed(fault.to_string()),
             };
             recovered.push(Recovered { tag: entry.tag, outcome });
         }
         recovered
     }
 
-    /// How the files stand to a ChangeSet: for a record that says it was started and not how it ended.
-    pub fn state(&self, changes: &ChangeSet) -> Result<State, ApplyFault> {
+    /// How far a ChangeSet is applied: for a record that has a start and no end.
+    pub fn state(&self, changes: &ChangeSet) -> Result<ChangeSetState, ApplyError> {
         let mut all = (true, true);
         for change in changes.files() {
-            let standing = self.standing(change)?;
-            all = (all.0 && standing == Standing::Before, all.1 && standing == Standing::After);
+            let file_state = self.file_state(change)?;
+            all = (
+                all.0 && file_state == FileChangeState::Before,
+                all.1 && file_state == FileChangeState::After,
+            );
         }
         Ok(match all {
-            (_, true) => State::After,
-            (true, _) => State::Before,
-            _ => State::Between,
+            (_, true) => ChangeSetState::After,
+            (true, _) => ChangeSetState::Before,
+            _ => ChangeSetState::Between,
         })
     }
 
-    /// Makes every file as the ChangeSet wants it, whatever of that is done already; returns those that were changed by
-    /// somebody else.
-    pub(super) fn settle(&self, changes: &ChangeSet) -> Result<Vec<String>, ApplyFault> {
+    /// Brings every file to its target state, whatever part is already done; returns those that another program changed.
+    pub(super) fn complete(&self, changes: &ChangeSet) -> Result<Vec<String>, ApplyError> {
         let mut left = Vec::new();
         for change in changes.files() {
-            match self.standing(change).or_else(in_the_way)? {
-                Standing::After => {}
-                Standing::Before => self.settle_one(change)?,
-                Standing::Copied => {
-                    // The new place has the new content; only the old name is left.
+            match self.file_state(change).or_else(foreign_if_blocked)? {
+                FileChangeState::After => {}
+                FileChangeState::Before => self.complete_one(change)?,
+                FileChangeState::Copied => {
+                    // The new path has the new content; only the old path is left.
                     if let Some(before) = change.before() {
-                        self.settle_one(&FileChange::delete(change.path().clone(), *before)?)?;
+                        self.complete_one(&FileChange::delete(change.path().clone(), *before)?)?;
                     }
                 }
-                Standing::Foreign => left.push(change.path().to_string()),
+                FileChangeState::Foreign => left.push(change.path().to_string()),
             }
         }
         Ok(left)
     }
 
-    /// One file without a journal of its own: the one that is being settled stands for it.
-    fn settle_one(&self, change: &FileChange) -> Result<(), ApplyFault> {
+    /// Changes one file without a journal of its own: the journal being recovered covers it.
+    fn complete_one(&self, change: &FileChange) -> Result<(), ApplyError> {
         let changes = ChangeSet::new(vec![change.clone()])?;
         let mut prepared = self.prepare(&changes)?;
-        let mut syncs = super::Syncs::default();
+        let mut syncs = super::PendingSyncs::default();
         for item in &mut prepared.items {
             item.stage(&mut syncs)?;
-            item.place(&mut syncs)?;
+            item.commit(&mut syncs)?;
         }
-        syncs.folders().map_err(|errno| ApplyFault::io(change.path(), "syncing its folder", errno))?;
-        self.prune(change.path(), change.folders());
+        syncs.sync_dirs().map_err(|errno| ApplyError::io(change.path(), "syncing its directory", errno))?;
+        self.remove_empty_dirs(change.path(), change.empty_dirs());
         Ok(())
     }
 
-    fn standing(&self, change: &FileChange) -> Result<Standing, ApplyFault> {
-        let old = Seat::find(&self.ws, change.path())?.old(&self.ws, MAX_FILE_BYTES)?;
+    fn file_state(&self, change: &FileChange) -> Result<FileChangeState, ApplyError> {
+        let old = TargetEntry::find(&self.ws, change.path())?.open_old(&self.ws, MAX_FILE_BYTES)?;
         let hash = old.as_ref().map(|old| old.hash);
         let (before, after) = (change.before().map(|before| before.hash), change.after());
         let was = hash == before;
         let Some(after) = after else {
             return Ok(if hash.is_none() {
-                Standing::After
+                FileChangeState::After
             } else if was {
-                Standing::Before
+                FileChangeState::Before
             } else {
-                Standing::Foreign
+                FileChangeState::Foreign
             });
         };
-        if change.kind() == Kind::Rename {
-            let there = Seat::find(&self.ws, &after.path)?.old(&self.ws, MAX_FILE_BYTES)?.map(|old| old.hash);
+        if change.kind() == FileChangeKind::Rename {
+            let there = TargetEntry::find(&self.ws, &after.path)?
+                .open_old(&self.ws, MAX_FILE_BYTES)?
+                .map(|old| old.hash);
             return Ok(match (hash.is_none(), was, there) {
-                (true, _, Some(there)) if there == after.hash => Standing::After,
-                (_, true, None) => Standing::Before,
-                (_, true, Some(there)) if there == after.hash => Standing::Copied,
-                _ => Standing::Foreign,
+                (true, _, Some(there)) if there == after.hash => FileChangeState::After,
+                (_, true, None) => FileChangeState::Before,
+                (_, true, Some(there)) if there == after.hash => FileChangeState::Copied,
+                _ => FileChangeState::Foreign,
             });
         }
-        let bits = old.as_ref().map(|old| old.facts.st_mode & 0o7777);
+        let bits = old.as_ref().map(|old| old.stat.st_mode & 0o7777);
         let mode_set = after.mode.is_none() || after.mode.map(|mode| mode & 0o7777) == bits;
         Ok(match (hash == Some(after.hash) && mode_set, was) {
-            (true, _) => Standing::After,
-            (false, true) => Standing::Before,
-            _ => Standing::Foreign,
+            (true, _) => FileChangeState::After,
+            (false, true) => FileChangeState::Before,
+            _ => FileChangeState::Foreign,
         })
     }
 
-    /// Removes lock files that nobody holds and the temporary files that their holders left.
-    fn tidy_locks(&self) {
+    /// Removes lock files that no process holds and the temporary files that their holders left.
+    fn clean_up_locks(&self) {
         for name in names(&self.locks) {
-            if let Some(lock) = abandoned(&self.locks, &name, &self.manner.owner) {
-                self.sweep(&lock);
+            if let Some(lock) = take_abandoned(&self.locks, &name, &self.lock_options.owner) {
+                self.remove_leftover(&lock);
             }
         }
     }
 
-    /// Removes the temporary file that a killed holder of a lock has left.
-    pub(super) fn sweep(&self, lock: &FileLock) {
-        if let Some((place, temporary)) = &lock.left
+    /// Removes the temporary file that a killed lock holder left.
+    pub(super) fn remove_leftover(&self, lock: &FileLock) {
+        if let Some((rel_path, temporary)) = &lock.leftover
             && is_temporary(temporary)
-            && self.ws.scope().is_service(place)
-            && let Ok(folder) = self.ws.root().open_folder(place)
+            && self.ws.scope().is_service(rel_path)
+            && let Ok(dir) = self.ws.root().open_dir(rel_path)
         {
-            let _ = rustix::fs::unlinkat(&folder, temporary.as_str(), AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&dir, temporary.as_str(), AtFlags::empty());
         }
     }
 
-    fn names_in_journals(&self) -> Vec<String> {
+    fn journal_names(&self) -> Vec<String> {
         let mut names = names(&self.journals);
-        names.retain(|name| name.starts_with(&self.manner.owner));
-        // By the moment they were written, as far as their names tell.
+        names.retain(|name| name.starts_with(&self.lock_options.owner));
+        // Approximately by time of writing, which is part of the name.
         names.sort();
         names
     }
 }
 
-/// How one file stands to its change.
+/// How far the change of one file is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum FileChangeState {
     Before,
     After,
-    /// A rename with new content, half done.
+    /// A rename with new content of which only the new path was written.
     Copied,
+    /// Changed by another program.
     Foreign,
 }
 
-/// A link or a folder where a file should be is somebody else's doing too.
-fn in_the_way(fault: ApplyFault) -> Result<Standing, ApplyFault> {
+/// A symlink or directory at the path of a file also means that another program changed it.
+fn foreign_if_blocked(fault: ApplyError) -> Result<FileChangeState, ApplyError> {
     match fault.code() {
         ErrorCode::ScopeViolation
         | ErrorCode::NotAFile
         | ErrorCode::FileProtected
-        | ErrorCode::BlockedPath => Ok(Standing::Foreign),
+        | ErrorCode::BlockedPath => Ok(FileChangeState::Foreign),
         _ => Err(fault),
     }
 }
 
-fn names(folder: &Arc<std::os::fd::OwnedFd>) -> Vec<String> {
+fn names(dir: &Arc<std::os::fd::OwnedFd>) -> Vec<String> {
     let mut names = Vec::new();
-    // A handle of its own: the position in a folder belongs to the handle.
+    // A new handle, because the read position of a directory belongs to the handle.
     let Ok(handle) = rustix::fs::openat(
-        folder.as_fd(),
+        dir.as_fd(),
         ".",
         rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
         rustix::fs::Mode::empty(),
     ) else {
         return names;
     };
-    let _ = EntryBuffer::new().each(handle.as_fd(), |name, _, _| {
+    let _ = EntryBuffer::new().for_each(handle.as_fd(), |name, _, _| {
         names.extend(name.to_str().ok().map(str::to_owned));
         ControlFlow::Continue(())
     });

@@ -1,31 +1,31 @@
-//! Too much found is not a failure: detail is given up step by step until the answer fits, and the answer says
-//! how far it went.
+//! Fits a result into the output limit: detail is dropped step by step until it fits, and the result says how much was
+//! dropped.
 
+use super::result_collector::ResultCollector;
 use super::snippet::cut;
-use super::tally::Tally;
 use super::{FileCount, LineMatch, SearchMode, SearchRequest, SearchResult};
 
-/// A line in the `short` step.
+/// Maximum line length at `Short`, in characters.
 const SHORT_CHARS: usize = 80;
-/// What one match costs besides its words: field names, quotes, numbers.
+/// Estimated JSON overhead of one match in bytes: field names, quotes, numbers.
 const MATCH_OVERHEAD: usize = 80;
 const LINE_OVERHEAD: usize = 4;
 
-/// How much of what was found fitted into the answer.
+/// How much of the matches fitted into the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
-    /// Lines with their surroundings.
+pub enum SearchDetail {
+    /// Lines with context.
     Full,
-    /// Lines alone.
+    /// Lines without context.
     NoContext,
-    /// Lines cut short.
+    /// Truncated lines.
     Short,
-    /// Counts per file.
+    /// Only counts per file.
     Counts,
 }
 
-impl Detail {
-    /// The word on the wire.
+impl SearchDetail {
+    /// The wire name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,20 +37,20 @@ impl Detail {
     }
 }
 
-/// Makes the answer, as detailed as fits.
-pub(crate) fn fit(mut tally: Tally, want: &SearchRequest, complete: bool) -> SearchResult {
-    let mut matches = tally.take_lines();
-    let cap = want.max_output_bytes;
-    let mut detail = Detail::Full;
+/// Builds the result, as detailed as fits.
+pub(crate) fn fit(mut results: ResultCollector, request: &SearchRequest, complete: bool) -> SearchResult {
+    let mut matches = results.take_lines();
+    let cap = request.max_output_bytes;
+    let mut detail = SearchDetail::Full;
     if bytes_of(&matches) > cap {
-        detail = Detail::NoContext;
+        detail = SearchDetail::NoContext;
         for found in &mut matches {
             found.before.clear();
             found.after.clear();
         }
     }
     if bytes_of(&matches) > cap {
-        detail = Detail::Short;
+        detail = SearchDetail::Short;
         for found in &mut matches {
             found.text = cut(&found.text, SHORT_CHARS);
         }
@@ -58,10 +58,10 @@ pub(crate) fn fit(mut tally: Tally, want: &SearchRequest, complete: bool) -> Sea
     let mut per_file = Vec::new();
     let mut cut_counts = false;
     if bytes_of(&matches) > cap {
-        detail = Detail::Counts;
+        detail = SearchDetail::Counts;
         matches.clear();
         let mut left = cap;
-        let all = tally.per_file.into_iter().map(|(path, count)| FileCount { path, count });
+        let all = results.per_file.into_iter().map(|(path, count)| FileCount { path, count });
         per_file = all
             .take_while(|file| {
                 let cost = file.path.len() + MATCH_OVERHEAD / 2;
@@ -71,18 +71,18 @@ pub(crate) fn fit(mut tally: Tally, want: &SearchRequest, complete: bool) -> Sea
             })
             .collect();
     }
-    let missing = match want.mode {
-        SearchMode::Lines => (matches.len() as u64) < tally.total,
+    let missing = match request.mode {
+        SearchMode::Lines => (matches.len() as u64) < results.total,
         SearchMode::Count => false,
     };
     SearchResult {
         truncated: missing || cut_counts || !complete,
         matches,
-        total: tally.total,
-        files: tally.files,
+        total: results.total,
+        files: results.files,
         detail,
         per_file,
-        skipped: tally.skipped,
+        skipped: results.skipped,
         complete,
     }
 }
@@ -100,8 +100,8 @@ fn bytes_of(matches: &[LineMatch]) -> usize {
 mod tests {
     use super::*;
 
-    fn check(cap: usize, expected: Detail, returned: usize) {
-        let mut tally = Tally::new(100);
+    fn check(cap: usize, expected: SearchDetail, returned: usize) {
+        let mut results = ResultCollector::new(100);
         for file in ["a", "b"] {
             let line = |line| LineMatch {
                 path: file.to_owned(),
@@ -112,10 +112,10 @@ mod tests {
                 after: Vec::new(),
                 masked: 0,
             };
-            tally.add(file.to_owned(), 5, (1..=5).map(line).collect());
+            results.add(file.to_owned(), 5, (1..=5).map(line).collect());
         }
-        let want = SearchRequest { max_output_bytes: cap, ..SearchRequest::default() };
-        let result = fit(tally, &want, true);
+        let request = SearchRequest { max_output_bytes: cap, ..SearchRequest::default() };
+        let result = fit(results, &request, true);
         assert_eq!((result.detail, result.matches.len()), (expected, returned), "cap {cap}");
         assert_eq!((result.total, result.files), (10, 2));
         assert_eq!(result.truncated, returned < 10);
@@ -123,11 +123,11 @@ mod tests {
 
     // T11
     #[test]
-    fn detail_is_given_up_step_by_step() {
-        check(1_000_000, Detail::Full, 10);
-        check(4_000, Detail::NoContext, 10);
-        check(2_000, Detail::Short, 10);
-        check(500, Detail::Counts, 0);
-        check(1, Detail::Counts, 0);
+    fn detail_is_dropped_step_by_step() {
+        check(1_000_000, SearchDetail::Full, 10);
+        check(4_000, SearchDetail::NoContext, 10);
+        check(2_000, SearchDetail::Short, 10);
+        check(500, SearchDetail::Counts, 0);
+        check(1, SearchDetail::Counts, 0);
     }
 }

@@ -1,66 +1,67 @@
-//! From the words of a pattern to a matcher, within limits of length, depth, size and time. The size limit is
-//! what tames repetition (a 26-character pattern took 13 s on 300 bytes without it); the time limit is for
-//! Unicode classes, which grow before the size is known.
+//! Compiles a pattern into a matcher, within limits on length, depth, size and time. The size limit bounds repetition (a
+//! 26-character pattern took 13 s on 300 bytes without it); the time limit is for Unicode classes, which are expanded before
+//! the size is known.
 
 use std::time::Duration;
 
 use grep_regex::{ErrorKind as BuildErrorKind, RegexMatcher, RegexMatcherBuilder};
 use regex_syntax::ast::{self, ErrorKind};
 
-use super::crew::{Strays, within};
-use super::fault::SearchFault;
+use super::error::SearchError;
+use super::worker_pool::{AbandonedThreads, run_with_budget};
 
 const MAX_PATTERN_BYTES: usize = 4096;
 const NEST_LIMIT: u32 = 32;
 const SIZE_LIMIT: usize = 256 * 1024;
 const DFA_SIZE_LIMIT: usize = 2 * 1024 * 1024;
 
-/// A pattern that can be searched for.
+/// A compiled pattern.
 #[derive(Debug, Clone)]
-pub(crate) struct Pattern {
+pub(crate) struct SearchPattern {
     pub(crate) matcher: RegexMatcher,
-    /// Whether a match depends on the letter before or after it, as `\b` does.
-    pub(crate) looks_around: bool,
+    /// Whether a match depends on the character before or after it, as with `\b`.
+    pub(crate) uses_word_boundary: bool,
 }
 
 /// Compiles a pattern as `rg` does by default.
 pub(crate) fn compile(
-    strays: &std::sync::Arc<Strays>,
+    abandoned_threads: &std::sync::Arc<AbandonedThreads>,
     pattern: &str,
     budget: Duration,
-) -> Result<Pattern, SearchFault> {
+) -> Result<SearchPattern, SearchError> {
     if pattern.len() > MAX_PATTERN_BYTES {
         let what = format!("it is longer than {MAX_PATTERN_BYTES} bytes");
-        return Err(SearchFault::OverLimit { what });
+        return Err(SearchError::OverLimit { what });
     }
     let plain = !pattern.chars().any(|c| regex_syntax::is_meta_character(c) || c.is_control());
     if plain {
-        return Ok(Pattern { matcher: build(pattern)?, looks_around: false });
+        return Ok(SearchPattern { matcher: build(pattern)?, uses_word_boundary: false });
     }
     let owned = pattern.to_owned();
     let work = move || {
         check_syntax(&owned)?;
-        Ok(Pattern { matcher: build(&owned)?, looks_around: looks_around(&owned) })
+        Ok(SearchPattern { matcher: build(&owned)?, uses_word_boundary: uses_word_boundary(&owned) })
     };
-    within(strays, budget, work)?.ok_or(SearchFault::OverBudget { what: "compiling it", budget })?
+    run_with_budget(abandoned_threads, budget, work)?
+        .ok_or(SearchError::OverBudget { what: "compiling it", budget })?
 }
 
-/// Refuses what the engine cannot do, with its place.
-pub(crate) fn check_syntax(pattern: &str) -> Result<(), SearchFault> {
+/// Rejects constructs that the engine does not support, with their position.
+pub(crate) fn check_syntax(pattern: &str) -> Result<(), SearchError> {
     let parsed = ast::parse::ParserBuilder::new().nest_limit(NEST_LIMIT).build().parse(pattern);
     let Err(error) = parsed else { return Ok(()) };
     let at = pattern.get(..error.span().start.offset).map_or(1, |head| head.chars().count() + 1);
     Err(match error.kind() {
-        ErrorKind::UnsupportedBackreference => SearchFault::Unsupported { construct: "a backreference", at },
-        ErrorKind::UnsupportedLookAround => SearchFault::Unsupported { construct: "look-around", at },
+        ErrorKind::UnsupportedBackreference => SearchError::Unsupported { construct: "a backreference", at },
+        ErrorKind::UnsupportedLookAround => SearchError::Unsupported { construct: "look-around", at },
         ErrorKind::NestLimitExceeded(limit) => {
-            SearchFault::OverLimit { what: format!("it is nested deeper than {limit} levels") }
+            SearchError::OverLimit { what: format!("it is nested deeper than {limit} levels") }
         }
-        kind => SearchFault::BadPattern { at, why: kind.to_string() },
+        kind => SearchError::BadPattern { at, why: kind.to_string() },
     })
 }
 
-fn build(pattern: &str) -> Result<RegexMatcher, SearchFault> {
+fn build(pattern: &str) -> Result<RegexMatcher, SearchError> {
     let built = RegexMatcherBuilder::new()
         .multi_line(true)
         .unicode(true)
@@ -68,14 +69,14 @@ fn build(pattern: &str) -> Result<RegexMatcher, SearchFault> {
         .line_terminator(Some(b'\n'))
         .size_limit(SIZE_LIMIT)
         .dfa_size_limit(DFA_SIZE_LIMIT)
-        // grep-regex puts the pattern into a group of its own.
+        // grep-regex wraps the pattern in a group of its own.
         .nest_limit(NEST_LIMIT + 1)
         .build(pattern);
     built.map_err(|error| match error.kind() {
         BuildErrorKind::Regex(why) if why.contains("exceeds size limit") => {
-            SearchFault::OverLimit { what: format!("it needs more than {SIZE_LIMIT} bytes compiled") }
+            SearchError::OverLimit { what: format!("it needs more than {SIZE_LIMIT} bytes compiled") }
         }
-        BuildErrorKind::NotAllowed(_) => SearchFault::BadPattern {
+        BuildErrorKind::NotAllowed(_) => SearchError::BadPattern {
             at: pattern.find("\\n").or_else(|| pattern.find('\n')).map_or(1, |at| at + 1),
             why: "it is matched line by line and cannot contain a line end".to_owned(),
         },
@@ -83,14 +84,14 @@ fn build(pattern: &str) -> Result<RegexMatcher, SearchFault> {
     })
 }
 
-fn looks_around(pattern: &str) -> bool {
-    // The beginning and the end of a line are where they are, whatever is blotted out.
+fn uses_word_boundary(pattern: &str) -> bool {
+    // `^` and `$` do not count: masking does not move line starts and ends.
     let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
     parsed.map_or(true, |parsed| parsed.properties().look_set().contains_word())
 }
 
-/// Finds the position of what only the second stage of the parser refuses.
-fn locate(pattern: &str, why: &str) -> SearchFault {
+/// Finds the position of an error that only the parser's translation stage reports.
+fn locate(pattern: &str, why: &str) -> SearchError {
     let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
     let (at, why) = match parsed {
         Err(regex_syntax::Error::Translate(error)) => {
@@ -98,7 +99,7 @@ fn locate(pattern: &str, why: &str) -> SearchFault {
         }
         _ => (1, why.lines().last().unwrap_or(why).trim().to_owned()),
     };
-    SearchFault::BadPattern { at, why }
+    SearchError::BadPattern { at, why }
 }
 
 #[cfg(test)]
@@ -108,17 +109,17 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: &str, expected: Option<ErrorCode>, words: &str) {
-        // Generous: here the kind of refusal is tested, not the speed of the machine.
+        // Generous budget: this tests the kind of error, not the speed of the machine.
         let got = compile(&std::sync::Arc::default(), pattern, Duration::from_secs(20));
         let fault = got.err();
-        assert_eq!(fault.as_ref().map(SearchFault::code), expected, "{pattern}: {fault:?}");
+        assert_eq!(fault.as_ref().map(SearchError::code), expected, "{pattern}: {fault:?}");
         let message = fault.map(|fault| fault.to_string()).unwrap_or_default();
         assert!(message.contains(words), "{message}");
     }
 
     // T10
     #[test]
-    fn what_cannot_be_linear_or_small_is_refused_with_its_place() {
+    fn nonlinear_or_large_patterns_are_rejected_with_their_position() {
         use ErrorCode::{InvalidArguments, SecurityError};
         for pattern in ["", "foo", r"fn\s+\w+", "(a|b)*c", r"\bword\b", "^$", "(?i)straße", "漢+"] {
             check(pattern, None, "");
@@ -139,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn compiling_past_the_budget_is_given_up() {
-        let strays = std::sync::Arc::default();
-        let got = compile(&strays, r"\w{40}", Duration::ZERO);
+    fn compiling_past_the_budget_fails() {
+        let abandoned_threads = std::sync::Arc::default();
+        let got = compile(&abandoned_threads, r"\w{40}", Duration::ZERO);
         assert_eq!(got.err().map(|fault| fault.code()), Some(ErrorCode::SecurityError));
     }
 }

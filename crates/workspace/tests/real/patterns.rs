@@ -1,35 +1,35 @@
-//! T10: hostile patterns end, with a result or as a SecurityError. How soon is measured by the bench; here a
-//! hang fails the test, and machines may be slow.
+//! T10: hostile patterns end with a result or a SecurityError. The benchmark measures how fast; these tests only fail on a
+//! hang, since machines may be slow.
 
 use std::time::{Duration, Instant};
 
 use vambrace_core::ErrorCode;
 use vambrace_workspace::{SearchMode, SearchRequest};
 
-use crate::tree::Tree;
+use crate::fixtures::TestProject;
 
-/// What may come of a pattern.
-enum Ends {
-    /// Refused or over its budget.
-    Refused,
+/// Expected result of a pattern.
+enum Expected {
+    /// Rejected or over its budget.
+    Rejected,
     /// Either: it depends on the machine.
-    Anyhow,
+    Any,
 }
 
 #[track_caller]
-fn check(tree: &Tree, file: &str, regex: &str, expected: &Ends) {
+fn check(tree: &TestProject, file: &str, regex: &str, expected: &Expected) {
     for mode in [SearchMode::Lines, SearchMode::Count] {
-        // A workspace of its own, so that no stray of an earlier pattern answers for this one.
-        let door = tree.open();
-        let want = SearchRequest { regex: regex.to_owned(), mode, ..SearchRequest::default() };
+        // A workspace of its own, so that abandoned threads of an earlier pattern do not affect this one.
+        let workspace = tree.open();
+        let request = SearchRequest { regex: regex.to_owned(), mode, ..SearchRequest::default() };
         let begun = Instant::now();
-        let got = door.search_with(file, &want);
+        let got = workspace.search_with(file, &request);
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(10), "{regex:.60} took {took:?}");
         match (got, expected) {
-            (Ok(_), Ends::Anyhow) => {}
+            (Ok(_), Expected::Any) => {}
             (Err(error), _) => assert_eq!(error.code, ErrorCode::SecurityError, "{regex:.60}"),
-            (Ok(_), Ends::Refused) => panic!("{regex:.60} in {file} was not stopped ({mode:?})"),
+            (Ok(_), Expected::Rejected) => panic!("{regex:.60} in {file} was not stopped ({mode:?})"),
         }
     }
 }
@@ -37,12 +37,12 @@ fn check(tree: &Tree, file: &str, regex: &str, expected: &Ends) {
 // T10
 #[test]
 fn hostile_patterns_end() {
-    let tree = Tree::new();
+    let tree = TestProject::new();
     tree.file("as", "a".repeat(300)).file("long", format!("{}!", "a".repeat(30_000)));
     tree.file("quadratic", format!("{}!", "a".repeat(160_000)));
     tree.file("xs", "x".repeat(60_000)).file("unicode", "äöüß漢字ſK".repeat(5000));
     let huge = format!("(?:{})", (0..700).map(|n| format!("w{n}x")).collect::<Vec<_>>().join("|"));
-    check(&tree, "as", "((a{0,100}){0,100}){0,10}$", &Ends::Refused);
+    check(&tree, "as", "((a{0,100}){0,100}){0,10}$", &Expected::Rejected);
     for (file, regex) in [
         ("quadratic", ".*[^a!]|[a!]"),
         ("long", "(?s).{0,900}z"),
@@ -61,27 +61,27 @@ fn hostile_patterns_end() {
         ("", &r"\pL".repeat(1300)),
         ("", &r"(?i)\pL".repeat(500)),
     ] {
-        check(&tree, file, regex, &Ends::Anyhow);
+        check(&tree, file, regex, &Expected::Any);
     }
 }
 
-// T10: each find is short, but there are too many; stopped between matches.
+// T10: each match is fast, but there are too many; the search stops between matches.
 #[test]
-fn quadratic_counting_is_over_its_budget() {
-    let tree = Tree::new();
+fn quadratic_counting_exceeds_its_budget() {
+    let tree = TestProject::new();
     tree.file("quadratic", format!("{}!", "a".repeat(160_000)));
-    let door = tree.open();
+    let workspace = tree.open();
     let regex = ".*[^a!]|[a!]".to_owned();
-    let want = SearchRequest { regex, mode: SearchMode::Count, ..SearchRequest::default() };
+    let request = SearchRequest { regex, mode: SearchMode::Count, ..SearchRequest::default() };
     let begun = Instant::now();
-    assert_eq!(door.search_with("", &want).unwrap_err().code, ErrorCode::SecurityError);
+    assert_eq!(workspace.search_with("", &request).unwrap_err().code, ErrorCode::SecurityError);
     assert!(begun.elapsed() < Duration::from_secs(10));
-    // The next search is served.
-    assert_eq!(door.count("", "!"), (1, 1));
+    // The next search works.
+    assert_eq!(workspace.count("", "!"), (1, 1));
 }
 
-/// Six megabytes of `a` and `b` without order in one line: every state of a large automaton is met.
-fn disorder() -> Vec<u8> {
+/// Six megabytes of random `a` and `b` in one line: reaches every state of a large automaton.
+fn random_line() -> Vec<u8> {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let letter = |_| {
         seed ^= seed << 13;
@@ -92,39 +92,39 @@ fn disorder() -> Vec<u8> {
     (0..6 << 20).map(letter).collect()
 }
 
-// T10: one find that does not come back cannot be stopped, only left behind; and not without end.
+// T10: a single match that does not return cannot be stopped, only abandoned; the number of such threads is limited.
 #[test]
-fn a_match_that_does_not_come_back_is_left_behind_and_bounds_the_next() {
-    let tree = Tree::new();
-    tree.file("ab", disorder()).file("small", "needle\n");
-    let door = tree.open();
+fn a_match_that_does_not_return_is_abandoned_and_limits_later_searches() {
+    let tree = TestProject::new();
+    tree.file("ab", random_line()).file("small", "needle\n");
+    let workspace = tree.open();
     let regex = "(a|b)*a(a|b){300}(c|d)".to_owned();
-    let want = SearchRequest { regex, ..SearchRequest::default() };
+    let request = SearchRequest { regex, ..SearchRequest::default() };
     let mut codes = Vec::new();
     for _ in 0..8 {
         let begun = Instant::now();
-        codes.push(door.search_with("ab", &want).unwrap_err().code);
+        codes.push(workspace.search_with("ab", &request).unwrap_err().code);
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
     assert_eq!(codes[0], ErrorCode::SecurityError);
     let known = [ErrorCode::SecurityError, ErrorCode::ResourceBusy];
     assert!(codes.iter().all(|code| known.contains(code)), "{codes:?}");
-    // Another workspace is not held up by these strays.
+    // These threads do not affect another workspace.
     assert_eq!(tree.open().count("small", "needle"), (1, 1));
 }
 
-// T10: a line over 8 MiB is not matched at all; the search says that it skipped the file.
+// T10: a file with a line over 8 MiB is not searched; the result counts it as skipped.
 #[test]
-fn a_line_of_a_hundred_megabytes_ends() {
-    let tree = Tree::new();
+fn a_file_with_a_line_of_a_hundred_megabytes_is_skipped() {
+    let tree = TestProject::new();
     let line = vec![b'a'; 100 * 1024 * 1024];
     tree.file("line", &line).file("small", "aaa z\n");
     drop(line);
-    let door = tree.open();
+    let workspace = tree.open();
     for regex in ["z", "a{3} ?z", "[^a]"] {
-        let want = SearchRequest { regex: regex.to_owned(), ..SearchRequest::default() };
+        let request = SearchRequest { regex: regex.to_owned(), ..SearchRequest::default() };
         let begun = Instant::now();
-        match door.search_with("", &want) {
+        match workspace.search_with("", &request) {
             Ok(result) => assert_eq!((result.files, result.skipped), (1, 1), "{regex}"),
             Err(error) => assert_eq!(error.code, ErrorCode::SecurityError, "{regex}"),
         }

@@ -1,5 +1,5 @@
-//! T13 under a race: while a thread swaps files and folders for links to the outside as fast as it can, nothing
-//! from the outside is ever read, listed or found.
+//! T13 under a race: while a thread swaps files and directories for symlinks to the outside as fast as it can, nothing from
+//! the outside is ever read, listed or found.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,54 +7,54 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use vambrace_core::CallError;
 use vambrace_workspace::{ListRequest, SearchRequest};
 
-use crate::tree::{CANARY, Door, Tree, lines, path};
+use crate::fixtures::{CANARY, TestProject, TestWorkspace, lines, path};
 
 const SWAPS: u64 = 120_000;
 
-fn swap(tree: &Tree, one: &str, other: &str) {
+fn swap(tree: &TestProject, one: &str, other: &str) {
     renameat_with(CWD, tree.at(one), CWD, tree.at(other), RenameFlags::EXCHANGE).unwrap();
 }
 
-fn assert_clean(what: &str, said: &str) {
-    assert!(!said.contains("CANARY") && !said.contains("canary-name"), "{what} told {said}");
+fn assert_clean(what: &str, reported: &str) {
+    assert!(!reported.contains("CANARY") && !reported.contains("canary-name"), "{what} returned {reported}");
 }
 
-fn tell<T: std::fmt::Debug>(result: Result<T, impl Into<CallError>>) -> (String, bool) {
+fn debug_text<T: std::fmt::Debug>(result: Result<T, impl Into<CallError>>) -> (String, bool) {
     match result {
         Ok(value) => (format!("{value:?}"), true),
         Err(error) => (format!("{:?}", error.into()), false),
     }
 }
 
-fn probe(door: &Door, seen: &AtomicU64) {
-    let want = SearchRequest { threads: 2, ..lines("CANARY|inside") };
+fn probe(workspace: &TestWorkspace, seen: &AtomicU64) {
+    let request = SearchRequest { threads: 2, ..lines("CANARY|inside") };
     for asked in ["file", "folder/secret.txt", "alias", "link/secret.txt"] {
-        let (said, ok) = tell(door.read(asked));
-        assert_clean(asked, &said);
+        let (reported, ok) = debug_text(workspace.read(asked));
+        assert_clean(asked, &reported);
         seen.fetch_add(u64::from(ok), Ordering::Relaxed);
     }
     let all = ListRequest { recursive: true, ..ListRequest::default() };
     for asked in ["", "folder", "link"] {
-        assert_clean("list", &tell(door.0.list(&path(asked), &all)).0);
+        assert_clean("list", &debug_text(workspace.0.list(&path(asked), &all)).0);
     }
     for asked in ["", "folder", "file"] {
-        let found = door.0.search(&path(asked), &want);
-        // The pattern itself is not a find.
+        let found = workspace.0.search(&path(asked), &request);
+        // Only the matches: an error may quote the pattern.
         let found = found.map(|result| result.matches);
-        assert_clean("search", &tell(found).0);
+        assert_clean("search", &debug_text(found).0);
     }
 }
 
 // T13
 #[test]
-fn nothing_from_outside_is_seen_while_links_are_swapped_in() {
-    let tree = Tree::new();
+fn nothing_from_outside_is_returned_while_symlinks_are_swapped_in() {
+    let tree = TestProject::new();
     tree.file("file", "inside\n").file("folder/secret.txt", "inside\n");
     std::fs::write(tree.outside().join("canary-name"), CANARY).unwrap();
     tree.link("swap_file", tree.outside().join("secret.txt")).link("swap_folder", tree.outside());
-    // Links inside the scope that lead over the swapped names.
+    // Symlinks inside the scope that lead through the swapped names.
     tree.link("alias", "file").link("link", "folder");
-    let door = tree.open();
+    let workspace = tree.open();
     let done = AtomicBool::new(false);
     let seen = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -67,23 +67,23 @@ fn nothing_from_outside_is_seen_while_links_are_swapped_in() {
         });
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                probe(&door, &seen);
+                probe(&workspace, &seen);
             }
         });
     });
     assert!(seen.load(Ordering::Relaxed) > 0, "nothing was ever read: the test proves nothing");
 }
 
-// T13: a name that runs ahead of the count must not be counted twice.
+// T13: a hard link that is moved ahead of the walk must not be counted twice.
 #[test]
 fn a_hard_link_to_the_outside_cannot_hide_by_moving() {
-    let tree = Tree::new();
-    for folder in 0..20 {
-        tree.file(&format!("d{folder:02}/x"), "x");
+    let tree = TestProject::new();
+    for dir in 0..20 {
+        tree.file(&format!("d{dir:02}/x"), "x");
     }
     std::fs::hard_link(tree.outside().join("secret.txt"), tree.at("d00/moving")).unwrap();
     std::fs::hard_link(tree.outside().join("secret.txt"), tree.at("fixed")).unwrap();
-    let door = tree.open();
+    let workspace = tree.open();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -96,11 +96,11 @@ fn a_hard_link_to_the_outside_cannot_hide_by_moving() {
             }
         });
         for _ in 0..3000 {
-            assert_clean("read", &tell(door.read("fixed")).0);
+            assert_clean("read", &debug_text(workspace.read("fixed")).0);
         }
         for _ in 0..100 {
-            let found = door.0.search(&path(""), &lines("CANARY")).map(|found| found.matches);
-            assert_clean("search", &tell(found).0);
+            let found = workspace.0.search(&path(""), &lines("CANARY")).map(|found| found.matches);
+            assert_clean("search", &debug_text(found).0);
         }
         done.store(true, Ordering::Relaxed);
     });

@@ -1,46 +1,46 @@
-//! A diff as it is drawn: its lines with their tones, and which file and hunk each belongs to, so that hunks can be numbered
-//! and marked. Inside a hunk its counts say what a line is, so no content can look like a header.
+//! Parses a diff for display: each line with its style, file and hunk, so that hunks can be numbered and selected. Inside a
+//! hunk, the line counts of its header decide what a line is, so that content cannot pass for a header.
 
 use std::collections::BTreeMap;
 
-use vambrace_broker::LookedFile;
-use vambrace_workspace::diff::Gap;
+use vambrace_broker::ProposalFile;
+use vambrace_workspace::diff::Omission;
 
-use crate::harmless::plain;
-use crate::out::Tone;
+use crate::output::Tone;
+use crate::terminal_escape::sanitize;
 
-/// A diff to be drawn.
+/// A parsed diff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Diff {
-    pub(crate) rows: Vec<Row>,
-    /// The files in their order; empty where the diff cannot be taken apart.
-    pub(crate) files: Vec<File>,
+    pub(crate) rows: Vec<DiffRow>,
+    /// The files in order; empty if the diff does not match the list of files.
+    pub(crate) files: Vec<DiffFile>,
 }
 
-/// A line.
+/// A line of the diff.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct DiffRow {
     pub(crate) tone: Tone,
     pub(crate) text: String,
-    /// Its file, and its hunk from 1; 0 for the lines above the first one.
+    /// Index of the file, and number of the hunk from 1; 0 for lines before the first hunk.
     pub(crate) at: (usize, usize),
     pub(crate) starts_hunk: bool,
 }
 
-/// A file.
+/// A file of the diff.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct File {
+pub(crate) struct DiffFile {
     pub(crate) path: String,
     pub(crate) hunks: usize,
 }
 
 impl Diff {
-    /// Reads a diff of these files.
-    pub(crate) fn of(text: &str, files: &[LookedFile]) -> Self {
+    /// Parses the diff of these files.
+    pub(crate) fn of(text: &str, files: &[ProposalFile]) -> Self {
         let mut rows = Vec::new();
         let (mut old, mut new, mut headed) = (0_u64, 0_u64, false);
         let (mut sections, mut hunks): (usize, Vec<usize>) = (0, Vec::new());
-        // Of each row whether its line ends in a carriage return; none where that says nothing.
+        // For each row: whether its line ends in a carriage return; `None` for headers and markers.
         let mut returns: Vec<Option<bool>> = Vec::new();
         for line in text.split_terminator('\n') {
             let (line, returned) = line.strip_suffix('\r').map_or((line, false), |line| (line, true));
@@ -56,7 +56,7 @@ impl Diff {
                         old = old.saturating_sub(1);
                         Tone::Bad
                     }
-                    Some('\\') => match Gap::told(line.as_bytes()) {
+                    Some('\\') => match Omission::parse(line.as_bytes()) {
                         Some(gap) => {
                             (old, new) = (old.saturating_sub(gap.old), new.saturating_sub(gap.new));
                             Tone::Care
@@ -82,25 +82,25 @@ impl Diff {
                     sections += 1;
                     hunks.push(0);
                 }
-                if Gap::told(line.as_bytes()).is_some() { Tone::Care } else { Tone::Strong }
+                if Omission::parse(line.as_bytes()).is_some() { Tone::Care } else { Tone::Strong }
             };
             if let Some(last) = returns.last_mut().filter(|_| line.starts_with("\\ No newline")) {
                 *last = None;
             }
             returns.push((inside && !line.starts_with('\\')).then_some(returned));
             let at = (sections.saturating_sub(1), hunks.last().copied().unwrap_or(0));
-            rows.push(Row { tone, text: plain(line).replace('\t', "    "), at, starts_hunk });
+            rows.push(DiffRow { tone, text: sanitize(line).replace('\t', "    "), at, starts_hunk });
         }
         show_returns(&mut rows, &returns);
         let named =
-            files.iter().zip(&hunks).map(|(file, hunks)| File { path: file.path.clone(), hunks: *hunks });
+            files.iter().zip(&hunks).map(|(file, hunks)| DiffFile { path: file.path.clone(), hunks: *hunks });
         let files = if sections == files.len() { named.collect() } else { Vec::new() };
         Self { rows, files }
     }
 
-    /// Every hunk, and every file without one.
+    /// Every hunk, and every file without hunks.
     pub(crate) fn places(&self) -> Vec<(usize, usize)> {
-        let of = |(number, file): (usize, &File)| {
+        let of = |(number, file): (usize, &DiffFile)| {
             let first = usize::from(file.hunks > 0);
             (first..=file.hunks).map(move |hunk| (number, hunk)).collect::<Vec<_>>()
         };
@@ -108,9 +108,8 @@ impl Diff {
     }
 }
 
-/// Where some lines of a file end in a carriage return and others do not, it is seen: else a line that gets one, or loses it,
-/// would look as it was.
-fn show_returns(rows: &mut [Row], returns: &[Option<bool>]) {
+/// Shows carriage returns in files with mixed line endings; otherwise a line that gains or loses one would look unchanged.
+fn show_returns(rows: &mut [DiffRow], returns: &[Option<bool>]) {
     let mut ways: BTreeMap<usize, (bool, bool)> = BTreeMap::new();
     for (row, returned) in rows.iter().zip(returns) {
         let (with, without) = ways.entry(row.at.0).or_default();
@@ -119,12 +118,12 @@ fn show_returns(rows: &mut [Row], returns: &[Option<bool>]) {
     }
     for (row, returned) in rows.iter_mut().zip(returns) {
         if *returned == Some(true) && ways.get(&row.at.0) == Some(&(true, true)) {
-            row.text.push_str(&plain("\r"));
+            row.text.push_str(&sanitize("\r"));
         }
     }
 }
 
-/// How many old and new lines a hunk has.
+/// The number of old and new lines of a hunk.
 fn counts(line: &str) -> Option<(u64, u64)> {
     let (ranges, _) = line.strip_prefix("@@ -")?.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;
@@ -136,34 +135,34 @@ fn counts(line: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    fn files(paths: &[&str]) -> Vec<LookedFile> {
-        paths.iter().map(|path| LookedFile { path: (*path).to_owned(), created: false }).collect()
+    fn files(paths: &[&str]) -> Vec<ProposalFile> {
+        paths.iter().map(|path| ProposalFile { path: (*path).to_owned(), created: false }).collect()
     }
 
     // B6: content that looks like headers is content
     #[test]
-    fn content_does_not_begin_a_file_or_a_hunk() {
+    fn content_never_starts_a_file_or_a_hunk() {
         let text = "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n--- b/evil\n+++ b/evil\n same\n@@ -9 +9 @@\n-x\n+y\n--- a/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-z\n";
         let diff = Diff::of(text, &files(&["a", "b"]));
         assert_eq!(
             diff.files,
-            [File { path: "a".to_owned(), hunks: 2 }, File { path: "b".to_owned(), hunks: 1 }]
+            [DiffFile { path: "a".to_owned(), hunks: 2 }, DiffFile { path: "b".to_owned(), hunks: 1 }]
         );
         assert_eq!(diff.places(), [(0, 1), (0, 2), (1, 1)]);
         let tones: Vec<Tone> = diff.rows.iter().map(|row| row.tone).collect();
         assert_eq!(tones.get(3..6), Some([Tone::Bad, Tone::Good, Tone::Plain].as_slice()));
     }
 
-    // B6: a line that gets another end does not look as it was
+    // B6: a line with a changed line ending does not look unchanged
     #[test]
-    fn line_ends_that_change_are_seen() {
+    fn changed_line_endings_are_visible() {
         let rows = |lines: &str| -> Vec<String> {
             let text = format!("--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n{lines}");
             Diff::of(&text, &files(&["a"])).rows.into_iter().skip(3).map(|row| row.text).collect()
         };
         assert_eq!(rows(" x\n-rm a\n+rm a\r\n"), [" x", "-rm a", "+rm a\u{fffd}"]);
         assert_eq!(rows(" x\r\n-a\r\n+a\n"), [" x\u{fffd}", "-a\u{fffd}", "+a"]);
-        // Where all of them end so it is how the file is.
+        // Consistent line endings are not shown.
         assert_eq!(rows(" x\r\n-a\r\n+b\r\n"), [" x", "-a", "+b"]);
         assert_eq!(
             rows(" x\r\n-a\n\\ No newline at end of file\n+b\r\n"),
@@ -171,9 +170,9 @@ mod tests {
         );
     }
 
-    // B6: lines that are left out count, so what comes after them is what it is
+    // B6: omitted lines count, so the lines after them are parsed correctly
     #[test]
-    fn what_is_left_out_of_a_hunk_is_counted() {
+    fn omitted_lines_of_a_hunk_are_counted() {
         let text = "--- a/a\n+++ /dev/null\n@@ -1,9 +0,0 @@\n-x\n\\ 7 removed lines with 70 bytes are not shown\n-y\n--- a/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-z\n";
         let diff = Diff::of(text, &files(&["a", "b"]));
         assert_eq!(diff.places(), [(0, 1), (1, 1)]);
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_that_does_not_fit_its_files_is_not_taken_apart() {
+    fn diff_that_does_not_match_its_files_has_no_file_list() {
         assert!(Diff::of("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n", &files(&["a", "b"])).files.is_empty());
         let renamed = "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n";
         assert_eq!(Diff::of(renamed, &files(&["y"])).places(), [(0, 0)]);

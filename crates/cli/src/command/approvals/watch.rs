@@ -1,12 +1,12 @@
-//! `vambrace approvals watch`: the questions on one screen, decided with keys. `state.rs` says what a key means, `page.rs` and
-//! `draw.rs` what is seen, `terminal.rs` owns the terminal; here events are gathered and effects carried out.
+//! `vambrace approvals watch`: shows approval requests on a full screen; keys decide. `state.rs` defines what a key means,
+//! `page.rs` and `draw.rs` render, `terminal.rs` owns the terminal; this module collects events and runs actions.
 
 mod draw;
 mod editor;
 mod hunks;
 mod keys;
 mod page;
-mod ready;
+mod readiness;
 mod state;
 mod terminal;
 #[cfg(test)]
@@ -16,72 +16,72 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use vambrace_broker::{Choice, Decider, Ending, Look, Part, look};
+use vambrace_broker::{Amendment, ApprovalChoice, ApprovalView, Approver, CallStatus, read_approval};
 use vambrace_core::clock::Clock as _;
-use vambrace_store::{Asked, SqliteStore, Store as _, Watch};
+use vambrace_store::{ApprovalFilter, ApprovalWatch, SqliteStore, Store as _};
 use zeroize::Zeroizing;
 
-use self::draw::Asking;
-use self::editor::Copy;
-use self::keys::{Keys, Typed};
-use self::state::{Effect, Event, State};
-use self::terminal::{Keyboard, Outside, Screen, Signals, fault};
-use super::{desk_of, questions, told};
+use self::draw::HiddenPrompt;
+use self::editor::EditorCopy;
+use self::keys::{KeyInput, KeyParser};
+use self::state::{WatchAction, WatchEvent, WatchState};
+use self::terminal::{Keyboard, TerminalScreen, TerminalSignal, TerminalSignals, fault};
+use super::{context_of, questions, render};
 use crate::approver;
-use crate::desk;
 use crate::failure::Failure;
-use crate::harmless::plain;
-use crate::machine::SystemClock;
-use crate::out::Out;
-use crate::secret::{Line, Progress};
+use crate::output::Out;
+use crate::passphrase_input::{PassphraseBuffer, TypingState};
+use crate::project_context;
+use crate::system::SystemClock;
+use crate::terminal_escape::sanitize;
 
-/// The clock on the screen goes on at least so often.
+/// Interval at which the countdown is redrawn.
 const TICK: Duration = Duration::from_millis(250);
-/// While a step is not ready for a yes, it is looked at more often.
-const SOON: Duration = Duration::from_millis(50);
-const WAITING: &str = "not shown while you type; Enter goes on, Esc goes back";
+/// Interval while the current step does not accept an approval yet.
+const NOT_READY_TICK: Duration = Duration::from_millis(50);
+const PASSPHRASE_KEYS: &str = "input is hidden; Enter continues, Esc cancels";
 
 pub(crate) async fn run(out: Out) -> Result<ExitCode, Failure> {
     terminal::check(out.is_json())?;
-    let store = desk::open_store()?;
+    let store = project_context::open_store()?;
     let mut watcher = Watcher::begin(store)?;
     let ended = watcher.watch().await;
     let (agreed, rejected) = watcher.count;
     drop(watcher);
     let code = ended?;
-    out.say(format!(
-        "{agreed} agreed to, {rejected} rejected; what is open stays open until its time is over"
+    out.message(format!(
+        "{agreed} approved, {rejected} rejected; pending requests stay pending until they expire"
     ));
     Ok(ExitCode::from(code))
 }
 
 struct Watcher {
     store: Arc<SqliteStore>,
-    state: State,
-    screen: Screen,
+    state: WatchState,
+    screen: TerminalScreen,
     keyboard: Keyboard,
-    keys: Keys,
-    /// When something was read last.
+    keys: KeyParser,
+    /// Time of the last key.
     read: Instant,
-    signals: Signals,
-    wake: Watch,
-    /// Whoever decides, once the passphrase was given.
-    decider: Option<Decider>,
-    looks: Vec<Look>,
+    signals: TerminalSignals,
+    wake: ApprovalWatch,
+    /// The approver, once the passphrase was entered.
+    decider: Option<Approver>,
+    looks: Vec<ApprovalView>,
     count: (u32, u32),
 }
 
-/// Why an effect did not go on.
-enum Stop {
-    /// Told on the screen.
+/// Why an action stopped.
+enum ActionStopped {
+    /// The error is shown on the screen.
     Failed(Failure),
-    /// The person gave up.
-    GivenUp,
-    /// A signal, with its exit code.
+    /// The user cancelled.
+    Cancelled,
+    /// A signal arrived; its exit code.
     Ended(u8),
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for ActionStopped {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
@@ -89,17 +89,17 @@ impl From<Failure> for Stop {
 
 impl Watcher {
     fn begin(store: Arc<SqliteStore>) -> Result<Self, Failure> {
-        let wake = store.questions().watch();
-        let signals = Signals::listen()?;
-        let (screen, keyboard) = (Screen::enter()?, Keyboard::listen());
-        let mut state = State::new(screen.size(), SystemClock.now());
-        state.on(Event::Asks(Vec::new()));
+        let wake = store.approval_queries().watch();
+        let signals = TerminalSignals::listen()?;
+        let (screen, keyboard) = (TerminalScreen::enter()?, Keyboard::listen());
+        let mut state = WatchState::new(screen.size(), SystemClock.now());
+        state.on(WatchEvent::Requests(Vec::new()));
         Ok(Self {
             store,
             state,
             screen,
             keyboard,
-            keys: Keys::default(),
+            keys: KeyParser::default(),
             read: Instant::now(),
             signals,
             wake,
@@ -109,59 +109,61 @@ impl Watcher {
         })
     }
 
-    /// Until the person or a signal ends it.
+    /// Runs until the user quits or a signal arrives; returns the exit code.
     async fn watch(&mut self) -> Result<u8, Failure> {
         self.refresh().await?;
         loop {
-            self.fit();
-            self.state.on(Event::Time(SystemClock.now()));
-            // What was typed before a step could be seen meets it while it takes no yes.
-            let early = if self.state.is_ready() { Vec::new() } else { self.typed()? };
+            self.update_size();
+            self.state.on(WatchEvent::Time(SystemClock.now()));
+            // Keys typed before a step was visible are processed while that step accepts no approval.
+            let early = if self.state.is_ready() { Vec::new() } else { self.read_keys()? };
             if !early.is_empty() {
-                match self.carry_out(early).await? {
+                match self.run_actions(early).await? {
                     Some(code) => return Ok(code),
                     None => continue,
                 }
             }
             self.screen.draw(&self.state, None)?;
             let ready = self.state.is_ready();
-            self.state.on(Event::Drawn);
+            self.state.on(WatchEvent::Drawn);
             if self.state.is_ready() && !ready {
                 continue;
             }
-            let tick = if ready { TICK } else { SOON };
+            let tick = if ready { TICK } else { NOT_READY_TICK };
             let typed = tokio::select! {
                 () = self.keyboard.readable() => true,
                 outside = self.signals.next() => match outside {
-                    Outside::Resized => false,
-                    Outside::End(code) => return Ok(code),
+                    TerminalSignal::Resized => false,
+                    TerminalSignal::End(code) => return Ok(code),
                 },
                 () = self.wake.changed(tick) => false,
             };
-            self.state.on(Event::Time(SystemClock.now()));
-            let effects = if typed { self.typed()? } else { self.refresh().await? };
-            if let Some(code) = self.carry_out(effects).await? {
+            self.state.on(WatchEvent::Time(SystemClock.now()));
+            let effects = if typed { self.read_keys()? } else { self.refresh().await? };
+            if let Some(code) = self.run_actions(effects).await? {
                 return Ok(code);
             }
         }
     }
 
-    /// Does what is to be done; the exit code when that is to end.
-    async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<Option<u8>, Failure> {
+    /// Runs actions and the actions that follow from them; returns the exit code if the program is to quit.
+    async fn run_actions(&mut self, effects: Vec<WatchAction>) -> Result<Option<u8>, Failure> {
         let mut effects = effects;
         while !effects.is_empty() {
             let mut after = Vec::new();
             for effect in effects {
-                if effect == Effect::Quit {
+                if effect == WatchAction::Quit {
                     return Ok(Some(0));
                 }
-                let acted = self.act(effect).await;
-                self.state.on(Event::Time(SystemClock.now()));
-                let event = match acted {
+                let result = self.run_action(effect).await;
+                self.state.on(WatchEvent::Time(SystemClock.now()));
+                let event = match result {
                     Ok(event) => event,
-                    Err(Stop::GivenUp) => Some(Event::Told("nothing was decided".to_owned())),
-                    Err(Stop::Failed(failure)) => Some(Event::Failed(failure.error.message)),
-                    Err(Stop::Ended(code)) => return Ok(Some(code)),
+                    Err(ActionStopped::Cancelled) => {
+                        Some(WatchEvent::Message("cancelled: nothing was decided".to_owned()))
+                    }
+                    Err(ActionStopped::Failed(failure)) => Some(WatchEvent::Failed(failure.error.message)),
+                    Err(ActionStopped::Ended(code)) => return Ok(Some(code)),
                 };
                 after.extend(event.map(|event| self.state.on(event)).unwrap_or_default());
             }
@@ -171,16 +173,16 @@ impl Watcher {
         Ok(None)
     }
 
-    /// The screen is as large as it is: the signal may have come before anybody listened.
-    fn fit(&mut self) {
+    /// Reads the current screen size: SIGWINCH may have arrived before the handler was installed.
+    fn update_size(&mut self) {
         let (width, height) = self.screen.size();
         if self.state.size != (width, height) {
-            self.state.on(Event::Size(width, height));
+            self.state.on(WatchEvent::Size(width, height));
         }
     }
 
-    /// What was typed, one key after the other.
-    fn typed(&mut self) -> Result<Vec<Effect>, Failure> {
+    /// Processes the typed keys one by one.
+    fn read_keys(&mut self) -> Result<Vec<WatchAction>, Failure> {
         let mut effects = Vec::new();
         let mut bytes = [0; 256];
         while effects.is_empty() && Keyboard::is_readable() {
@@ -190,10 +192,10 @@ impl Watcher {
             let typed = self.keys.take(bytes, Keyboard::is_readable(), quiet);
             for typed in typed {
                 effects.extend(self.state.on(match typed {
-                    Typed::Key(key) => Event::Key(key),
-                    Typed::Paste(text) => Event::Paste(text),
+                    KeyInput::Key(key) => WatchEvent::Key(key),
+                    KeyInput::Paste(text) => WatchEvent::Paste(text),
                 }));
-                // What was typed behind a key that does something was typed before that could be seen.
+                // Keys after one that triggers an action were typed before its result was visible.
                 if !effects.is_empty() {
                     break;
                 }
@@ -203,164 +205,163 @@ impl Watcher {
         Ok(effects)
     }
 
-    /// The open questions as they are now.
-    async fn refresh(&mut self) -> Result<Vec<Effect>, Failure> {
-        let rows = questions(&self.store, Asked { open: true, ..Asked::default() }).await?;
-        if rows.iter().eq(self.looks.iter().filter_map(|look| look.question.as_ref())) {
+    /// Reads the pending requests.
+    async fn refresh(&mut self) -> Result<Vec<WatchAction>, Failure> {
+        let rows = questions(&self.store, ApprovalFilter { open: true, ..ApprovalFilter::default() }).await?;
+        if rows.iter().eq(self.looks.iter().filter_map(|look| look.request.as_ref())) {
             return Ok(Vec::new());
         }
-        let mut looks: Vec<Look> = Vec::with_capacity(rows.len());
+        let mut looks: Vec<ApprovalView> = Vec::with_capacity(rows.len());
         for row in rows {
             let id = row.id.to_string();
             looks.push(match self.looks.iter().find(|look| is_about(look, &id)) {
-                Some(known) => Look { question: Some(row), ..known.clone() },
-                None => look(self.store.questions(), &id).await.map_err(Failure::of)?,
+                Some(known) => ApprovalView { request: Some(row), ..known.clone() },
+                None => read_approval(self.store.approval_queries(), &id).await.map_err(Failure::of)?,
             });
         }
         self.looks.clone_from(&looks);
-        Ok(self.state.on(Event::Asks(looks)))
+        Ok(self.state.on(WatchEvent::Requests(looks)))
     }
 
-    async fn act(&mut self, effect: Effect) -> Result<Option<Event>, Stop> {
+    async fn run_action(&mut self, effect: WatchAction) -> Result<Option<WatchEvent>, ActionStopped> {
         match effect {
-            Effect::Approve(id, choice) => self.approve(id, choice).await.map(Some),
-            Effect::Reject(id, words) => {
+            WatchAction::Approve(id, choice) => self.approve(id, choice).await.map(Some),
+            WatchAction::Reject(id, words) => {
                 let decider = self.decider().await?;
-                let desk = desk_of(self.looked(&id)?, &self.store).await?;
-                desk.broker.reject(&id, words.as_deref(), &decider).await.map_err(Failure::of)?;
+                let context = context_of(self.view(&id)?, &self.store).await?;
+                context.broker.reject(&id, words.as_deref(), &decider).await.map_err(Failure::of)?;
                 self.count.1 += 1;
-                Ok(Some(Event::Decided(id, "rejected; the agent hears it".to_owned())))
+                Ok(Some(WatchEvent::Decided(id, "rejected; the agent is notified".to_owned())))
             }
-            Effect::Preview(id, part) => self.preview(id, part).await.map(Some),
-            Effect::Edit(id, path) => self.edit(id, &path).await.map(Some),
-            Effect::Ring => {
+            WatchAction::Preview(id, part) => self.preview(id, part).await.map(Some),
+            WatchAction::Edit(id, path) => self.edit(id, &path).await.map(Some),
+            WatchAction::Ring => {
                 self.screen.ring();
                 Ok(None)
             }
-            Effect::Redraw => {
-                self.screen.back()?;
+            WatchAction::Redraw => {
+                self.screen.resume()?;
                 Ok(None)
             }
-            Effect::Pause => {
-                self.screen.away();
+            WatchAction::Pause => {
+                self.screen.suspend();
                 let stopped =
                     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
-                self.screen.back()?;
+                self.screen.resume()?;
                 stopped.map_err(|errno| fault(errno.into()))?;
-                Ok(Some(Event::Away))
+                Ok(Some(WatchEvent::Away))
             }
-            Effect::Quit => Ok(None),
+            WatchAction::Quit => Ok(None),
         }
     }
 
-    fn looked(&self, id: &str) -> Result<&Look, Failure> {
+    fn view(&self, id: &str) -> Result<&ApprovalView, Failure> {
         self.looks
             .iter()
             .find(|look| is_about(look, id))
-            .ok_or_else(|| Failure::failed("the question is not open any more"))
+            .ok_or_else(|| Failure::failed("the request is not pending any more"))
     }
 
-    async fn approve(&mut self, id: String, choice: Choice) -> Result<Event, Stop> {
+    async fn approve(&mut self, id: String, choice: ApprovalChoice) -> Result<WatchEvent, ActionStopped> {
         let decider = self.decider().await?;
-        let desk = desk_of(self.looked(&id)?, &self.store).await?;
-        let answer = desk.broker.approve(&id, choice, &decider).await.map_err(Failure::of)?;
+        let context = context_of(self.view(&id)?, &self.store).await?;
+        let answer = context.broker.approve(&id, choice, &decider).await.map_err(Failure::of)?;
         self.count.0 += 1;
         let words = match &answer {
-            None => "agreed: its caller carries it out".to_owned(),
-            Some(answer) => match (answer.ending(), answer.error()) {
-                (Ending::Success, _) => told::applied(answer),
-                (_, Some(error)) => format!("agreed, but: {}", plain(&error.message)),
-                (_, None) => "agreed, but it was not applied".to_owned(),
+            None => "approved: the caller runs the call".to_owned(),
+            Some(answer) => match (answer.status(), answer.error()) {
+                (CallStatus::Success, _) => render::applied(answer),
+                (_, Some(error)) => format!("approved, but: {}", sanitize(&error.message)),
+                (_, None) => "approved, but not applied".to_owned(),
             },
         };
-        Ok(Event::Decided(id, words))
+        Ok(WatchEvent::Decided(id, words))
     }
 
-    async fn preview(&mut self, id: String, part: Part) -> Result<Event, Stop> {
+    async fn preview(&mut self, id: String, part: Amendment) -> Result<WatchEvent, ActionStopped> {
         let decider = self.decider().await?;
-        let desk = desk_of(self.looked(&id)?, &self.store).await?;
-        let preview = desk.broker.preview(&id, part.clone(), &decider).await.map_err(Failure::of)?;
-        Ok(Event::Previewed(id, part, preview))
+        let context = context_of(self.view(&id)?, &self.store).await?;
+        let preview = context.broker.preview(&id, part.clone(), &decider).await.map_err(Failure::of)?;
+        Ok(WatchEvent::Previewed(id, part, preview))
     }
 
-    async fn edit(&mut self, id: String, path: &str) -> Result<Event, Stop> {
+    async fn edit(&mut self, id: String, path: &str) -> Result<WatchEvent, ActionStopped> {
         let decider = self.decider().await?;
-        let desk = desk_of(self.looked(&id)?, &self.store).await?;
-        let content = desk.broker.proposed_content(&id, path, &decider).await.map_err(Failure::of)?;
-        let copy = Copy::of(&content, path, self.store.dir().path())?;
-        self.screen.away();
+        let context = context_of(self.view(&id)?, &self.store).await?;
+        let content = context.broker.proposed_content(&id, path, &decider).await.map_err(Failure::of)?;
+        let copy = EditorCopy::of(&content, path, self.store.dir().path())?;
+        self.screen.suspend();
         let edited = copy.edit();
-        // An interrupt that was meant for the editor is not meant for us.
-        self.signals = Signals::listen()?;
-        self.screen.back()?;
+        // Discards signals that were meant for the editor.
+        self.signals = TerminalSignals::listen()?;
+        self.screen.resume()?;
         let edited = edited?;
         if edited == content {
-            return Ok(Event::Told("nothing was edited".to_owned()));
+            return Ok(WatchEvent::Message("the file was not changed".to_owned()));
         }
-        self.preview(id, Part::Edited(vec![(path.to_owned(), edited)])).await
+        self.preview(id, Amendment::Edited(vec![(path.to_owned(), edited)])).await
     }
 
-    /// Whoever decides: asked for the passphrase once, while the screen is up.
-    async fn decider(&mut self) -> Result<Decider, Stop> {
+    /// The approver; requests for the passphrase once.
+    async fn decider(&mut self) -> Result<Approver, ActionStopped> {
         if let Some(decider) = &self.decider {
             return Ok(decider.clone());
         }
-        let decider = match approver::unasked(&self.store).await? {
+        let decider = match approver::from_environment(&self.store).await? {
             Some(decider) => decider,
             None => {
                 let phrase = if approver::has_key(&self.store)? {
                     self.secret("Passphrase of the approver key:").await?
                 } else {
-                    let first = self
-                        .secret("New passphrase (there is no approver key yet), one that no agent knows:")
-                        .await?;
-                    if *first != *self.secret("The new passphrase once more:").await? {
+                    let first =
+                        self.secret("New passphrase for the approver key (no agent may know it):").await?;
+                    if *first != *self.secret("Repeat the new passphrase:").await? {
                         return Err(Failure::failed("the two passphrases differ; nothing was decided").into());
                     }
                     first
                 };
-                approver::with_phrase(&self.store, phrase).await?
+                approver::with_typed_passphrase(&self.store, phrase).await?
             }
         };
         self.decider = Some(decider.clone());
         Ok(decider)
     }
 
-    /// A line that is not shown.
-    async fn secret(&mut self, title: &str) -> Result<Zeroizing<String>, Stop> {
-        self.screen.pastes_are_told(false);
-        // A passphrase begins after the prompt is there.
-        Keyboard::forget()?;
-        self.keys = Keys::default();
-        let typed = self.secretly(title).await;
+    /// Reads a line without showing it.
+    async fn secret(&mut self, title: &str) -> Result<Zeroizing<String>, ActionStopped> {
+        self.screen.set_bracketed_paste(false);
+        // Keys typed before the prompt are not part of the passphrase.
+        Keyboard::discard_typed()?;
+        self.keys = KeyParser::default();
+        let typed = self.read_secret(title).await;
         self.keyboard.drained();
-        self.screen.pastes_are_told(true);
+        self.screen.set_bracketed_paste(true);
         typed
     }
 
-    async fn secretly(&mut self, title: &str) -> Result<Zeroizing<String>, Stop> {
-        let mut typed = Line::new();
+    async fn read_secret(&mut self, title: &str) -> Result<Zeroizing<String>, ActionStopped> {
+        let mut typed = PassphraseBuffer::new();
         let mut bytes = Zeroizing::new([0; 64]);
         loop {
-            self.state.on(Event::Time(SystemClock.now()));
-            self.fit();
-            self.screen.draw(&self.state, Some(&Asking { title, note: WAITING }))?;
+            self.state.on(WatchEvent::Time(SystemClock.now()));
+            self.update_size();
+            self.screen.draw(&self.state, Some(&HiddenPrompt { title, note: PASSPHRASE_KEYS }))?;
             tokio::select! {
                 () = self.keyboard.readable() => {}
                 outside = self.signals.next() => match outside {
-                    Outside::Resized => {}
-                    Outside::End(code) => return Err(Stop::Ended(code)),
+                    TerminalSignal::Resized => {}
+                    TerminalSignal::End(code) => return Err(ActionStopped::Ended(code)),
                 },
                 () = tokio::time::sleep(TICK) => {}
             }
             while Keyboard::is_readable() {
                 let count = Keyboard::read(&mut bytes[..])?;
                 match typed.take(bytes.get(..count).unwrap_or_default()) {
-                    Progress::More => {}
-                    Progress::GivenUp => return Err(Stop::GivenUp),
-                    Progress::Done => {
+                    TypingState::More => {}
+                    TypingState::Cancelled => return Err(ActionStopped::Cancelled),
+                    TypingState::Done => {
                         let text = typed.text().filter(|text| !text.is_empty());
-                        return text.ok_or(Stop::GivenUp);
+                        return text.ok_or(ActionStopped::Cancelled);
                     }
                 }
             }
@@ -369,6 +370,6 @@ impl Watcher {
     }
 }
 
-fn is_about(look: &Look, id: &str) -> bool {
-    look.question.as_ref().is_some_and(|row| row.id.as_str() == id)
+fn is_about(look: &ApprovalView, id: &str) -> bool {
+    look.request.as_ref().is_some_and(|row| row.id.as_str() == id)
 }

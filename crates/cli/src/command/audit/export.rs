@@ -1,61 +1,66 @@
-//! `vambrace audit export`: records in the form of another system, to standard output or to a file that can be continued.
-//! Every line is checked against its hash on the way: an altered record ends the export, loudly.
+//! `vambrace audit export`: converts records to the format of another system, on standard output or in a file that can be
+//! continued. Every line is checked against its hash: an altered record ends the export with an error.
 
-mod course;
+mod cursor;
 mod file;
-mod pipe;
+mod stdout;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use vambrace_core::config::AuditExport;
+use vambrace_core::config::AuditExportSettings;
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_ledger::{Format, Op};
-use vambrace_store::{Record, SqliteStore};
+use vambrace_ledger::{ExportFormat, Op};
+use vambrace_store::{LedgerRecord, SqliteStore};
 
-use self::course::Course;
+use self::cursor::ExportCursor;
 use self::file::ExportFile;
-use crate::args::ExportWords;
+use crate::args::ExportArgs;
+use crate::config_files;
 use crate::failure::{Failure, exit};
-use crate::found;
-use crate::out::Out;
+use crate::output::Out;
 
-/// How often a follower looks for records. Looking is reading one row.
-const POLL: Duration = Duration::from_millis(250);
+/// Polling interval while following; a poll reads one row.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-pub(super) async fn run(words: &ExportWords, out: Out) -> Result<ExitCode, Failure> {
-    // Only what stands above the project: an export is about every project of the state folder.
+pub(super) async fn run(words: &ExportArgs, out: Out) -> Result<ExitCode, Failure> {
+    // Without the project's configuration: an export covers all projects of the state directory.
     let configured = match (&words.format, &words.output) {
-        (Some(_), Some(_)) => AuditExport::default(),
-        _ => found::settled(&found::find_above()?)?.audit_export,
+        (Some(_), Some(_)) => AuditExportSettings::default(),
+        _ => config_files::combine_or_fail(&config_files::find_above()?)?.audit_export,
     };
     let format = words.format.as_deref().or(configured.format.as_deref()).unwrap_or("jsonl");
-    let format = Format::parse(format)
-        .ok_or_else(|| super::unknown("format", format, Format::ALL.iter().map(|format| format.as_str())))?;
+    let format = ExportFormat::parse(format).ok_or_else(|| {
+        super::unknown("format", format, ExportFormat::ALL.iter().map(|format| format.as_str()))
+    })?;
     let output = match &words.output {
         Some(path) => Some(path.clone()).filter(|path| path.as_os_str() != "-"),
         None => configured.output.map(PathBuf::from),
     };
     if words.output.is_none() && output.as_ref().is_some_and(|path| !path.is_absolute()) {
-        let message = "audit.export.output: it is not an absolute path";
-        return Err(Failure::usage(message, "name the file from `/` on, or say `--output`"));
+        let message = "`audit.export.output` is not an absolute path";
+        return Err(Failure::usage(message, "set an absolute path, or use `--output`"));
     }
     let store = super::ledger()?;
-    let mut course = Course {
+    let mut cursor = ExportCursor {
         ops: words.op.iter().map(|word| op(word)).collect::<Result<_, _>>()?,
-        since: words.since.as_deref().map(super::moment).transpose()?,
-        until: words.until.as_deref().map(super::moment).transpose()?,
+        since: words.since.as_deref().map(super::parse_time).transpose()?,
+        until: words.until.as_deref().map(super::parse_time).transpose()?,
         after: words.after.unwrap_or(0),
     };
-    let mut goal = match &output {
-        None => Goal::Pipe,
-        Some(path) => Goal::File(ExportFile::open(path, format, &mut course, &store).await?),
+    let mut target = match &output {
+        None => ExportTarget::Stdout,
+        Some(path) => ExportTarget::File(ExportFile::open(path, format, &mut cursor, &store).await?),
     };
-    let told = export(&store, &mut course, format, &mut goal, words.follow).await?;
-    if let Goal::File(file) = &goal {
-        out.say(format!("{told} records exported to `{}`, up to record {}", file.name(), course.after));
+    let exported = export(&store, &mut cursor, format, &mut target, words.follow).await?;
+    if let ExportTarget::File(file) = &target {
+        out.message(format!(
+            "exported {exported} records to `{}`, up to record {}",
+            file.name(),
+            cursor.after
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -65,35 +70,34 @@ fn op(word: &str) -> Result<Op, Failure> {
 }
 
 /// Where the export goes.
-enum Goal {
-    Pipe,
+enum ExportTarget {
+    Stdout,
     File(ExportFile),
 }
 
-/// Whether somebody still wants more.
+/// Whether the export still has a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    /// Yes.
-    Gladly,
-    /// The reader has gone.
-    NoMore,
+enum ReaderState {
+    Reading,
+    /// The other end of the pipe was closed.
+    Gone,
 }
 
-impl Goal {
-    fn take(&mut self, bytes: &[u8]) -> Result<Taken, Failure> {
+impl ExportTarget {
+    fn write(&mut self, bytes: &[u8]) -> Result<ReaderState, Failure> {
         match self {
-            Self::Pipe => pipe::write(bytes),
-            Self::File(file) => file.append(bytes).map(|()| Taken::Gladly),
+            Self::Stdout => stdout::write(bytes),
+            Self::File(file) => file.append(bytes).map(|()| ReaderState::Reading),
         }
     }
 
-    /// Called when all that there is was handed over.
-    fn rest(&mut self, last: u64) -> Result<Taken, Failure> {
+    /// Called when all current records were written.
+    fn flush(&mut self, last: u64) -> Result<ReaderState, Failure> {
         match self {
-            Self::Pipe => Ok(pipe::state()),
+            Self::Stdout => Ok(stdout::reader_state()),
             Self::File(file) => {
                 file.sync()?;
-                file.check(last).map(|()| Taken::Gladly)
+                file.check(last).map(|()| ReaderState::Reading)
             }
         }
     }
@@ -101,76 +105,76 @@ impl Goal {
 
 async fn export(
     store: &SqliteStore,
-    course: &mut Course,
-    format: Format,
-    goal: &mut Goal,
+    cursor: &mut ExportCursor,
+    format: ExportFormat,
+    target: &mut ExportTarget,
     follow: bool,
 ) -> Result<u64, Failure> {
-    let mut end = if follow { Some(End::new()?) } else { None };
-    let mut told = 0;
+    let mut end = if follow { Some(FollowSignals::new()?) } else { None };
+    let mut exported = 0;
     loop {
-        let piece = course.next(store).await?;
-        let (bytes, damaged) = converted(format, &piece.records);
-        told += piece.records.len() as u64;
-        if goal.take(&bytes)? == Taken::NoMore {
-            return Ok(told);
+        let batch = cursor.next(store).await?;
+        let (bytes, damaged) = converted(format, &batch.records);
+        exported += batch.records.len() as u64;
+        if target.write(&bytes)? == ReaderState::Gone {
+            return Ok(exported);
         }
         if let Some(damaged) = damaged {
-            goal.rest(course.after)?;
+            target.flush(cursor.after)?;
             return Err(damaged);
         }
-        if !piece.complete {
-            if end.as_mut().is_some_and(End::has_come) {
-                return Ok(told);
+        if !batch.complete {
+            if end.as_mut().is_some_and(FollowSignals::arrived) {
+                return Ok(exported);
             }
             continue;
         }
-        if goal.rest(course.after)? == Taken::NoMore {
-            return Ok(told);
+        if target.flush(cursor.after)? == ReaderState::Gone {
+            return Ok(exported);
         }
-        let Some(end) = &mut end else { return Ok(told) };
+        let Some(end) = &mut end else { return Ok(exported) };
         tokio::select! {
-            () = end.comes() => return Ok(told),
-            () = tokio::time::sleep(POLL) => {}
+            () = end.next() => return Ok(exported),
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }
 
-/// The records as lines, up to the first that is not what was recorded.
-fn converted(format: Format, records: &[Record]) -> (Vec<u8>, Option<Failure>) {
+/// Converts records, up to the first altered one.
+fn converted(format: ExportFormat, records: &[LedgerRecord]) -> (Vec<u8>, Option<Failure>) {
     let mut bytes = Vec::with_capacity(records.len() * 1024);
     for record in records {
         if let Err(fault) = format.write(&record.line, &mut bytes) {
             let message = format!("record {} cannot be exported: {fault}", record.seq);
             let error = CallError::new(ErrorCode::Internal, message)
-                .suggest("run `vambrace audit verify`; `--after` goes on behind the record");
+                .suggest("run `vambrace audit verify`; `--after` continues after this record");
             return (bytes, Some(Failure { error, exit: exit::FOUND }));
         }
     }
     (bytes, None)
 }
 
-/// The signals that end a follower in good order: between two lines, with the file synced.
-struct End {
+/// Signals that end `--follow` cleanly: between two lines, with the file synced.
+struct FollowSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl End {
+impl FollowSignals {
     fn new() -> Result<Self, Failure> {
         let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("signals: {error}")));
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
-    async fn comes(&mut self) {
+    async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
     }
 
-    /// Whether one has come already.
-    fn has_come(&mut self) -> bool {
+    /// Whether a signal has already arrived.
+    fn arrived(&mut self) -> bool {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         self.interrupt.poll_recv(&mut context).is_ready() || self.terminate.poll_recv(&mut context).is_ready()
     }

@@ -1,6 +1,6 @@
-//! `vambrace audit checkpoint`, `prove`, `consistency` and `rotate-key`: what can be carried away and checked without us.
-//! A proof is checked here before it is printed, so that what is kept of the tree cannot make us tell an untruth.
-#![expect(clippy::disallowed_methods, reason = "a checkpoint file is named by the person who asks")]
+//! `vambrace audit checkpoint`, `prove`, `consistency` and `rotate-key`: proofs that can be checked offline. A proof is
+//! verified before it is printed, so a corrupted tree cannot produce a wrong proof.
+#![expect(clippy::disallowed_methods, reason = "the user names the checkpoint file")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
-use vambrace_ledger::{Checkpoint, Note, is_consistent, is_included, leaf};
-use vambrace_store::{Query, Record, SqliteStore, Store as _};
+use vambrace_ledger::{Checkpoint, SignedNote, is_consistent, is_included, leaf};
+use vambrace_store::{LedgerRecord, RecordQuery, SqliteStore, Store as _};
 
-use super::PIECE;
+use super::BATCH_RECORDS;
 use crate::failure::Failure;
-use crate::out::Out;
+use crate::output::Out;
 
-/// The newest checkpoint, after everything that is there was signed. The text is the signed note and nothing else.
+/// Signs the ledger and prints the newest checkpoint. Standard output has only the signed note.
 pub(super) async fn checkpoint(out: Out) -> Result<(), Failure> {
     let store = caught_up().await?;
     let (checkpoint, note) = newest(&store)?;
@@ -25,14 +25,14 @@ pub(super) async fn checkpoint(out: Out) -> Result<(), Failure> {
         let Checkpoint { origin, size, root } = checkpoint;
         out.value(&json!({"origin": origin, "size": size, "root": root.to_string(), "key": key, "note": note.to_string()}));
     } else {
-        out.foreign(&note.to_string());
-        out.say(format!("key: {key}"));
-        out.say("keep both elsewhere; `vambrace audit verify --checkpoint FILE --key KEY` holds the ledger against them");
+        out.untrusted(&note.to_string());
+        out.message(format!("key: {key}"));
+        out.message("keep both elsewhere; `vambrace audit verify --checkpoint FILE --key KEY` compares the ledger with them");
     }
     Ok(())
 }
 
-/// The proof that a record is in the ledger of a checkpoint (C2SP tlog-proof), with the record itself inside.
+/// Prints the proof that a record is in the ledger of a checkpoint (C2SP tlog-proof), including the record.
 pub(super) async fn prove(which: &str, kept: Option<&Path>, out: Out) -> Result<(), Failure> {
     let store = caught_up().await?;
     let record = find(which, &store).await?;
@@ -42,12 +42,12 @@ pub(super) async fn prove(which: &str, kept: Option<&Path>, out: Out) -> Result<
         None => newest(&store)?,
     };
     if seq > checkpoint.size {
-        let why = format!("record {seq} is not among the {} of that checkpoint", checkpoint.size);
-        return Err(Failure::usage(why, "leave `--checkpoint` out to prove it with the newest one"));
+        let why = format!("record {seq} is not among the {} records of that checkpoint", checkpoint.size);
+        return Err(Failure::usage(why, "omit `--checkpoint` to use the newest one"));
     }
     let proof = store.inclusion_proof(seq, checkpoint.size)?;
     if !is_included(seq - 1, checkpoint.size, leaf(record.line.as_bytes()), &proof, checkpoint.root) {
-        return Err(contradicted("the record and the checkpoint do not belong to one ledger"));
+        return Err(contradicted("the record and the checkpoint do not belong to the same ledger"));
     }
     if out.is_json() {
         out.value(&json!({
@@ -58,28 +58,28 @@ pub(super) async fn prove(which: &str, kept: Option<&Path>, out: Out) -> Result<
         let mut text =
             format!("c2sp.org/tlog-proof@v1\nextra {}\nindex {}\n", STANDARD.encode(&record.line), seq - 1);
         proof.iter().for_each(|hash| text.push_str(&format!("{}\n", STANDARD.encode(hash.as_bytes()))));
-        out.foreign(&format!("{text}\n{note}"));
+        out.untrusted(&format!("{text}\n{note}"));
     }
     Ok(())
 }
 
-/// The record of a number or of an event hash.
-async fn find(which: &str, store: &SqliteStore) -> Result<Record, Failure> {
+/// Finds a record by its number or event hash.
+async fn find(which: &str, store: &SqliteStore) -> Result<LedgerRecord, Failure> {
     if let Ok(seq) = which.parse() {
         return store.record(seq).await?.ok_or_else(|| no_record(which));
     }
     let digits = which.strip_prefix("sha256:").unwrap_or(which);
     let hash = Digest::from_hex(digits.as_bytes()).ok_or_else(|| {
-        let hint = "write the number of a record, or the `event_hash` of an answer; `vambrace audit tail --json` shows both";
-        Failure::usage(format!("`{which}` is neither a record nor an event hash"), hint)
+        let hint = "use the number of a record, or its `event_hash`; `vambrace audit tail --json` shows both";
+        Failure::usage(format!("`{which}` is neither a record number nor an event hash"), hint)
     })?;
     let text = hash.to_string();
     let mut last = 0;
     loop {
-        let records = store.records(Query::after(last, PIECE)).await?;
+        let records = store.records(RecordQuery::after(last, BATCH_RECORDS)).await?;
         last = records.last().ok_or_else(|| no_record(which))?.seq;
-        let is_it = |record: &Record| {
-            // Looked for as text first: few lines name a hash, and only one has it as its own.
+        let is_it = |record: &LedgerRecord| {
+            // A text search first: parsing every line would be slow.
             record.line.contains(&text)
                 && record.fields().get("event_hash").and_then(Value::as_str) == Some(&text)
         };
@@ -89,27 +89,31 @@ async fn find(which: &str, store: &SqliteStore) -> Result<Record, Failure> {
     }
 }
 
-/// The proof that one checkpoint's ledger is the beginning of another's.
+/// Prints the proof that one checkpoint's ledger is a prefix of another's.
 pub(super) async fn consistency(old: &str, new: Option<&str>, out: Out) -> Result<(), Failure> {
     let store = caught_up().await?;
     let newest = newest(&store)?;
-    let old = moment(old, &store)?;
+    let old = tree_head(old, &store)?;
     let new = match new {
-        Some(new) => moment(new, &store)?,
-        None => Moment { size: newest.0.size, root: newest.0.root, note: Some(newest.1) },
+        Some(new) => tree_head(new, &store)?,
+        None => TreeHead { size: newest.0.size, root: newest.0.root, note: Some(newest.1) },
     };
     if old.size > new.size || new.size > newest.0.size {
-        let why = format!("{} and {} are not sizes of this ledger, the smaller first", old.size, new.size);
+        let why =
+            format!("{} and {} are not two sizes of this ledger in ascending order", old.size, new.size);
         return Err(Failure::usage(why, format!("it has {} records", newest.0.size)));
     }
     let proof = store.consistency_proof(old.size, new.size)?;
     if !is_consistent((old.size, old.root), (new.size, new.root), &proof) {
-        return Err(contradicted("the older one is not the beginning of the newer one"));
+        return Err(contradicted("the older ledger is not a prefix of the newer one"));
     }
     if out.is_json() {
         out.value(&json!({"old": old.as_json(), "new": new.as_json(), "proof": texts(&proof)}));
     } else {
-        out.line(format!("the first {} records are the beginning of the first {}", old.size, new.size));
+        out.line(format!(
+            "consistent: the first {} records are a prefix of the first {}",
+            old.size, new.size
+        ));
         out.line(format!("old  {} {}", old.size, old.root));
         out.line(format!("new  {} {}", new.size, new.root));
         proof.iter().for_each(|hash| out.line(format!("     {hash}")));
@@ -117,7 +121,7 @@ pub(super) async fn consistency(old: &str, new: Option<&str>, out: Out) -> Resul
     Ok(())
 }
 
-/// Lets a new key sign from now on.
+/// Replaces the signing key.
 pub(super) async fn rotate(out: Out) -> Result<(), Failure> {
     let store = super::ledger()?;
     let key = blocking(move || store.rotate_key()).await?;
@@ -125,50 +129,50 @@ pub(super) async fn rotate(out: Out) -> Result<(), Failure> {
         out.value(&json!({"key": key.to_string()}));
     } else {
         out.line(key.to_string());
-        out.say("the old key has signed the new one; both stand in the ledger");
+        out.message("the old key signed the new one; both are recorded in the ledger");
     }
     Ok(())
 }
 
-/// A size of the ledger and its root, with the signed note where there is one.
-struct Moment {
+/// A size of the ledger and its root, with the signed note if there is one.
+struct TreeHead {
     size: u64,
     root: Digest,
-    note: Option<Note>,
+    note: Option<SignedNote>,
 }
 
-impl Moment {
+impl TreeHead {
     fn as_json(&self) -> Value {
         let note = self.note.as_ref().map(ToString::to_string);
         json!({"size": self.size, "root": self.root.to_string(), "note": note})
     }
 }
 
-/// A size, or a file with a checkpoint.
-fn moment(text: &str, store: &SqliteStore) -> Result<Moment, Failure> {
+/// Parses a size, or reads a checkpoint file.
+fn tree_head(text: &str, store: &SqliteStore) -> Result<TreeHead, Failure> {
     let Ok(size) = text.parse::<u64>() else {
         let (checkpoint, note) = read(Path::new(text))?;
-        return Ok(Moment { size: checkpoint.size, root: checkpoint.root, note: Some(note) });
+        return Ok(TreeHead { size: checkpoint.size, root: checkpoint.root, note: Some(note) });
     };
     let root = store.root_at(size).map_err(|_| {
         Failure::usage(
-            format!("the ledger has not {size} records"),
-            "`vambrace audit checkpoint` says how many",
+            format!("the ledger has fewer than {size} records"),
+            "`vambrace audit checkpoint` prints the number of records",
         )
     })?;
     let row = store.checkpoint_of(size)?;
-    let note = row.and_then(|row| Note::parse(row.note.as_bytes()).ok());
-    Ok(Moment { size, root, note })
+    let note = row.and_then(|row| SignedNote::parse(row.note.as_bytes()).ok());
+    Ok(TreeHead { size, root, note })
 }
 
-fn read(file: &Path) -> Result<(Checkpoint, Note), Failure> {
+fn read(file: &Path) -> Result<(Checkpoint, SignedNote), Failure> {
     let hint = "name a file that `vambrace audit checkpoint` printed";
     let bytes = std::fs::read(file)
         .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display()), hint))?;
     Checkpoint::parse(&bytes).map_err(|error| Failure::usage(format!("`{}`: {error}", file.display()), hint))
 }
 
-/// The ledger with everything in it signed.
+/// Opens the ledger and signs all its records.
 async fn caught_up() -> Result<Arc<SqliteStore>, Failure> {
     let store = super::ledger()?;
     let same = Arc::clone(&store);
@@ -180,10 +184,10 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, vambrace_store::StoreError> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(|_| Failure::failed("the ledger broke off"))??)
+    Ok(done.map_err(|_| Failure::failed("the ledger task panicked"))??)
 }
 
-fn newest(store: &SqliteStore) -> Result<(Checkpoint, Note), Failure> {
+fn newest(store: &SqliteStore) -> Result<(Checkpoint, SignedNote), Failure> {
     let row = store.newest_checkpoint()?.ok_or_else(|| Failure::failed("there is no checkpoint yet"))?;
     Checkpoint::parse(row.note.as_bytes()).map_err(|error| contradicted(&error.to_string()))
 }

@@ -1,27 +1,27 @@
-//! Tampering with a copy of the ledger: what somebody would do who wants a refused call to look harmless, or not to
-//! have happened. The segments are changed, being plain files; a changed table is found the same way.
+//! Alters a copy of the ledger as an attacker would, to hide a denied call. It changes the segments because they are plain
+//! files; a changed table is detected in the same way.
 #![expect(clippy::disallowed_methods, reason = "the demo changes a copy of its own state")]
 
 use std::fs;
 
-use super::stage::{Stage, copy, fault};
+use super::temp_project::{DemoProject, copy, fault};
 use crate::failure::Failure;
 
-/// What the record of the refused call says, and what it is made to say.
+/// Content of the record of the denied call, before and after.
 const WAS: &str = r#""target_path":".env""#;
 const BECOMES: &str = r#""target_path":"a.md""#;
 
-/// What is done to the record.
+/// How the record is altered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
-    /// It says something else.
+pub(super) enum Tampering {
+    /// Its content is changed.
     Rewrite,
-    /// It is gone.
+    /// It is removed.
     Remove,
 }
 
-impl Deed {
-    /// The name of the copy.
+impl Tampering {
+    /// Name of the copy.
     pub(super) fn copy(self) -> &'static str {
         match self {
             Self::Rewrite => "copy-1",
@@ -29,7 +29,7 @@ impl Deed {
         }
     }
 
-    /// The same in the words of a shell.
+    /// The equivalent shell command.
     pub(super) fn typed(self) -> String {
         let edit = match self {
             Self::Rewrite => format!("s/{WAS}/{BECOMES}/"),
@@ -47,21 +47,21 @@ impl Deed {
 }
 
 /// Copies the state and changes the copy.
-pub(super) fn tamper(stage: &Stage, deed: Deed) -> Result<(), Failure> {
-    let target = stage.beside(deed.copy());
+pub(super) fn tamper(project: &DemoProject, tampering: Tampering) -> Result<(), Failure> {
+    let target = project.beside(tampering.copy());
     let io = |error: std::io::Error| fault("the copy of the state", &error);
-    copy(&stage.state(), &target).map_err(io)?;
+    copy(&project.state(), &target).map_err(io)?;
     let mut changed = false;
     for entry in fs::read_dir(target.join("ledger")).map_err(io)? {
         let path = entry.map_err(io)?.path();
         let text = fs::read_to_string(&path).map_err(io)?;
-        let after = deed.done_to(&text);
+        let after = tampering.done_to(&text);
         if after != text {
             fs::write(path, after).map_err(io)?;
             changed = true;
         }
     }
-    if changed { Ok(()) } else { Err(Failure::failed("the record to change is not in the copy")) }
+    if changed { Ok(()) } else { Err(Failure::failed("the record to alter is not in the copy")) }
 }
 
 #[cfg(test)]
@@ -69,9 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_record_of_the_refused_call_is_touched() {
+    fn only_the_record_of_the_denied_call_is_altered() {
         let text = format!("{{\"a\":1}}\n{{{WAS}}}\n{{\"b\":2}}\n");
-        assert_eq!(Deed::Rewrite.done_to(&text), format!("{{\"a\":1}}\n{{{BECOMES}}}\n{{\"b\":2}}\n"));
-        assert_eq!(Deed::Remove.done_to(&text), "{\"a\":1}\n{\"b\":2}\n");
+        assert_eq!(Tampering::Rewrite.done_to(&text), format!("{{\"a\":1}}\n{{{BECOMES}}}\n{{\"b\":2}}\n"));
+        assert_eq!(Tampering::Remove.done_to(&text), "{\"a\":1}\n{\"b\":2}\n");
     }
 }

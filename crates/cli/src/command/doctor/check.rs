@@ -1,19 +1,18 @@
-//! One line of the doctor.
+//! One check of the doctor.
 
 use serde_json::{Value, json};
 
-/// How something stands.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// As it should be.
+pub(super) enum CheckState {
     Ok,
-    /// It works, and something is worth a look.
+    /// A warning: it works with restrictions.
     Degraded,
-    /// Calls are refused without it.
+    /// An error: calls are denied.
     Missing,
 }
 
-impl State {
+impl CheckState {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -23,21 +22,21 @@ impl State {
     }
 }
 
-/// What was looked at.
+/// A check and its result.
 #[derive(Debug)]
-pub(super) struct Check {
+pub(super) struct DoctorCheck {
     pub(super) name: &'static str,
-    pub(super) state: State,
+    pub(super) state: CheckState,
     pub(super) found: String,
-    /// What does not work therefore.
+    /// What does not work because of it.
     pub(super) lost: String,
-    /// What to do.
+    /// How to fix it.
     pub(super) fix: String,
 }
 
-impl Check {
+impl DoctorCheck {
     pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, found: found.into(), lost: String::new(), fix: String::new() }
+        Self { name, state: CheckState::Ok, found: found.into(), lost: String::new(), fix: String::new() }
     }
 
     pub(super) fn degraded(
@@ -46,7 +45,7 @@ impl Check {
         lost: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
-        Self { name, state: State::Degraded, found: found.into(), lost: lost.into(), fix: fix.into() }
+        Self { name, state: CheckState::Degraded, found: found.into(), lost: lost.into(), fix: fix.into() }
     }
 
     pub(super) fn missing(
@@ -55,7 +54,7 @@ impl Check {
         lost: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
-        Self { name, state: State::Missing, found: found.into(), lost: lost.into(), fix: fix.into() }
+        Self { name, state: CheckState::Missing, found: found.into(), lost: lost.into(), fix: fix.into() }
     }
 
     pub(super) fn as_json(&self) -> Value {

@@ -1,20 +1,20 @@
-//! The kernel's way of opening files, and the project: configuration, trust, role, tools, masked values, clients.
+//! Checks openat2(2) and the project: configuration, trust, role, tools, redactor, MCP clients.
 
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use vambrace_redact::{LEAST_VALUE, secrets_of};
+use vambrace_redact::{MIN_KNOWN_VALUE_BYTES, secrets_of};
 use vambrace_store::SqliteStore;
 
-use super::check::Check;
-use crate::args::Seat;
+use super::check::DoctorCheck;
+use crate::args::CallerOptions;
 use crate::command::init::clients;
-use crate::desk::{self, Settings, Trust};
-use crate::found::{self, told};
-use crate::machine;
+use crate::config_files::{self, trust_label};
+use crate::project_context::{self, ProjectTrust, Settings};
+use crate::system;
 
-/// openat2 is what keeps every file operation inside the workspace.
-pub(super) fn kernel(project: &Path) -> Check {
+/// openat2(2) keeps every file operation inside the workspace.
+pub(super) fn kernel(project: &Path) -> DoctorCheck {
     let release = release();
     let opened =
         rustix::fs::openat(CWD, project, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -29,17 +29,17 @@ pub(super) fn kernel(project: &Path) -> Check {
                 )
             });
     match opened {
-        Ok(_) => Check::ok("kernel", format!("{release}, openat2 works")),
-        Err(errno) => Check::missing(
+        Ok(_) => DoctorCheck::ok("kernel", format!("{release}, openat2 works")),
+        Err(errno) => DoctorCheck::missing(
             "kernel",
             format!("{release}, openat2: {errno}"),
-            "no file can be opened safely, so none is",
-            "Linux 5.6 or newer is needed; a container's seccomp profile must let openat2 pass",
+            "no file can be opened safely, so every file access is denied",
+            "use Linux 5.6 or newer; the seccomp profile of a container must allow openat2",
         ),
     }
 }
 
-pub(super) async fn look(project: &Path, store: Option<&SqliteStore>, checks: &mut Vec<Check>) {
+pub(super) async fn look(project: &Path, store: Option<&SqliteStore>, checks: &mut Vec<DoctorCheck>) {
     if let Some(store) = store {
         configured(project, store, checks).await;
     }
@@ -47,117 +47,125 @@ pub(super) async fn look(project: &Path, store: Option<&SqliteStore>, checks: &m
     checks.push(connected(project));
 }
 
-async fn configured(project: &Path, store: &SqliteStore, checks: &mut Vec<Check>) {
+async fn configured(project: &Path, store: &SqliteStore, checks: &mut Vec<DoctorCheck>) {
     let settings = match Settings::load(project, store).await {
         Ok(settings) => settings,
         Err(failure) => {
-            let lost = "no call runs under a configuration that cannot be read";
-            let message = one_line(&failure.error.message);
-            return checks.push(Check::missing("configuration", message, lost, failure.error.suggestion));
+            let lost = "no call runs with an invalid configuration";
+            let message = joined_lines(&failure.error.message);
+            return checks.push(DoctorCheck::missing(
+                "configuration",
+                message,
+                lost,
+                failure.error.suggestion,
+            ));
         }
     };
     let names: Vec<String> =
-        found::find(&settings.files, false).into_iter().flatten().map(|file| file.name).collect();
-    let files = if names.is_empty() { "no file".to_owned() } else { names.join(", ") };
-    let shown = format!("{files}; the project's own: {}", told(settings.trust));
+        config_files::find(&settings.files, false).into_iter().flatten().map(|file| file.name).collect();
+    let files = if names.is_empty() { "no files".to_owned() } else { names.join(", ") };
+    let shown = format!("{files}; project: {}", trust_label(settings.trust));
     checks.push(match settings.trust {
-        Trust::Trusted => Check::ok("configuration", shown),
-        Trust::NoFiles => Check::degraded(
+        ProjectTrust::Trusted => DoctorCheck::ok("configuration", shown),
+        ProjectTrust::NoFiles => DoctorCheck::degraded(
             "configuration",
             shown,
-            "the project has no settings of its own",
-            "`vambrace init`",
+            "the project has no configuration",
+            "run `vambrace init`",
         ),
-        Trust::Untrusted | Trust::Changed => {
-            let lost = "the project's file can only narrow; its role is not in force";
-            Check::degraded("configuration", shown, lost, "look at it, then `vambrace trust`")
+        ProjectTrust::Untrusted | ProjectTrust::Changed => {
+            let lost = "the project's file can only narrow; its role is not active";
+            DoctorCheck::degraded("configuration", shown, lost, "review it, then run `vambrace trust`")
         }
     });
     let notes = settings.effective.notes.len();
     if notes > 0 {
-        let found = format!("{notes} values are set aside");
-        checks.push(Check::degraded(
+        let found = format!("{notes} values are not used as written");
+        checks.push(DoctorCheck::degraded(
             "notes",
             found,
-            "they do not count as written",
-            "`vambrace policy check` tells which and why",
+            "these settings have no effect or a narrower one",
+            "`vambrace policy check` lists them with the reason",
         ));
     }
-    let warnings = found::warnings(&settings.effective);
+    let warnings = config_files::warnings(&settings.effective);
     if !warnings.is_empty() {
-        let lost = "programs and web tools reach hosts that nobody chose";
-        checks.push(Check::degraded("network", warnings.join("; "), lost, "correct `network.allow`"));
+        let lost = "programs and web tools may reach unintended hosts";
+        checks.push(DoctorCheck::degraded("network", warnings.join("; "), lost, "fix `network.allow`"));
     }
     checks.push(offered(&settings));
     checks.push(match settings.workspace() {
-        Ok(_) => Check::ok("workspace", project.display().to_string()),
+        Ok(_) => DoctorCheck::ok("workspace", project.display().to_string()),
         Err(failure) => {
-            let lost = "no file of the project can be read";
-            Check::missing(
+            let lost = "no file of the project is accessible";
+            DoctorCheck::missing(
                 "workspace",
                 failure.error.message,
                 lost,
-                "correct `workspace:` in the configuration",
+                "fix `workspace:` in the configuration",
             )
         }
     });
 }
 
-fn one_line(message: &str) -> String {
+fn joined_lines(message: &str) -> String {
     message.replace(":\n", ": ").replace('\n', "; ")
 }
 
-fn offered(settings: &Settings) -> Check {
-    let seat = Seat { workspace: None, role: None, skill: None, session: None };
-    let fault =
-        |message: String, hint: String| Check::missing("policy", one_line(&message), "no call runs", hint);
-    let facts = match desk::catalogue() {
-        Ok(catalogue) => desk::facts(&catalogue),
+fn offered(settings: &Settings) -> DoctorCheck {
+    let caller = CallerOptions { workspace: None, role: None, skill: None, session: None };
+    let fault = |message: String, hint: String| {
+        DoctorCheck::missing("policy", joined_lines(&message), "no call runs", hint)
+    };
+    let facts = match project_context::catalogue() {
+        Ok(catalogue) => project_context::facts(&catalogue),
         Err(failure) => return fault(failure.error.message, failure.error.suggestion),
     };
-    let policy = match settings.policy(&seat, &facts) {
+    let policy = match settings.policy(&caller, &facts) {
         Ok(policy) => policy,
         Err(failure) => return fault(failure.error.message, failure.error.suggestion),
     };
     let tools = facts.iter().filter(|tool| policy.offers(tool)).count();
     match &policy.role {
-        Ok(role) if tools > 0 => Check::ok("policy", format!("role {}, {tools} tools offered", role.name())),
+        Ok(role) if tools > 0 => {
+            DoctorCheck::ok("policy", format!("role {}, {tools} tools offered", role.name()))
+        }
         Ok(role) => {
             let found = format!("role {}, no tools offered", role.name());
-            Check::degraded(
+            DoctorCheck::degraded(
                 "policy",
                 found,
                 "agents get an empty list of tools",
-                "`vambrace explain` tells which layer refuses",
+                "`vambrace explain` shows which layer denies them",
             )
         }
-        Err(why) => Check::degraded(
+        Err(why) => DoctorCheck::degraded(
             "policy",
             format!("no role: {why}"),
             "agents get an empty list of tools",
-            "`vambrace init` or `vambrace trust`",
+            "run `vambrace init` or `vambrace trust`",
         ),
     }
 }
 
-fn masked() -> Check {
-    let count = machine::environment()
+fn masked() -> DoctorCheck {
+    let count = system::environment()
         .iter()
-        .filter(|(name, value)| !secrets_of(name, value, LEAST_VALUE).is_empty())
+        .filter(|(name, value)| !secrets_of(name, value, MIN_KNOWN_VALUE_BYTES).is_empty())
         .count();
-    match vambrace_redact::Rules::built_in() {
+    match vambrace_redact::RuleSet::built_in() {
         Ok(rules) => {
             let rules = rules.count();
-            Check::ok(
+            DoctorCheck::ok(
                 "redactor",
-                format!("{count} values of this environment are masked, and what {rules} rules find"),
+                format!("{rules} rules; {count} secrets of this environment are redacted"),
             )
         }
-        Err(fault) => Check::missing("redactor", fault.to_string(), "no call runs", "please report it"),
+        Err(fault) => DoctorCheck::missing("redactor", fault.to_string(), "no call runs", "please report it"),
     }
 }
 
-fn connected(project: &Path) -> Check {
+fn connected(project: &Path) -> DoctorCheck {
     let clients = clients::all(project, Path::new("vambrace"));
     let found: Vec<&str> = clients.iter().filter(|client| client.exists).map(|client| client.name).collect();
     let ours: Vec<&str> = clients
@@ -166,21 +174,21 @@ fn connected(project: &Path) -> Check {
         .map(|client| client.name)
         .collect();
     if !ours.is_empty() {
-        return Check::ok("clients", format!("{} name vambrace", ours.join(", ")));
+        return DoctorCheck::ok("clients", format!("{} configured", ours.join(", ")));
     }
     if found.is_empty() {
-        return Check::ok("clients", "none found here; `vambrace init` prints what to paste into one");
+        return DoctorCheck::ok("clients", "none found; `vambrace init` prints the configuration to paste");
     }
-    let shown = format!("{} found, none names vambrace", found.join(", "));
-    Check::degraded(
+    let shown = format!("{} found, vambrace is not configured", found.join(", "));
+    DoctorCheck::degraded(
         "clients",
         shown,
-        "they do not start `vambrace mcp` yet",
-        "`vambrace init` prints what to paste",
+        "they do not start `vambrace mcp`",
+        "`vambrace init` prints the configuration to paste",
     )
 }
 
-#[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
+#[expect(clippy::disallowed_methods, reason = "reads a file of procfs")]
 fn release() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     if text.is_empty() { "Linux".to_owned() } else { format!("Linux {}", text.trim()) }

@@ -1,11 +1,11 @@
-//! The sandbox: every feature that it uses of the kernel was tried, and the tier that follows.
+//! Checks every kernel feature that the sandbox uses, and the resulting tier.
 
 use vambrace_sandbox::{FeatureKind, Sandbox, Tier};
 
-use super::check::Check;
+use super::check::DoctorCheck;
 use crate::command::sandbox::start;
 
-pub(super) fn look(checks: &mut Vec<Check>) {
+pub(super) fn look(checks: &mut Vec<DoctorCheck>) {
     let started = start();
     let tried = started
         .as_ref()
@@ -14,29 +14,29 @@ pub(super) fn look(checks: &mut Vec<Check>) {
     let features = match tried {
         Ok(features) => features,
         Err(why) => {
-            let lost = "no program is run";
-            return checks.push(Check::degraded("sandbox", why, lost, "see the message"));
+            let lost = "no program can run";
+            return checks.push(DoctorCheck::degraded("sandbox", why, lost, "see the message"));
         }
     };
     checks.push(match features.tier() {
-        Some(Tier::Full) => Check::ok("sandbox", "tier full"),
-        Some(tier) => Check::degraded(
+        Some(Tier::Full) => DoctorCheck::ok("sandbox", "tier full"),
+        Some(tier) => DoctorCheck::degraded(
             "sandbox",
             format!("tier {tier}"),
-            "weaker walls; the lines below say which",
+            "weaker isolation, see the lines below",
             "see the lines below",
         ),
-        None => Check::degraded("sandbox", "no tier", "no program is run", "see the lines below"),
+        None => DoctorCheck::degraded("sandbox", "no tier", "no program can run", "see the lines below"),
     });
     for feature in features.list {
         let kind = feature.kind;
         checks.push(if feature.works {
-            Check::ok(kind.name(), feature.seen)
+            DoctorCheck::ok(kind.name(), feature.seen)
         } else if kind == FeatureKind::Audit {
-            // Hardly anybody has it, and no wall is weaker without.
-            Check::ok(kind.name(), format!("not read ({}): {}", feature.seen, kind.lost()))
+            // Rarely available, and the sandbox is not weaker without it.
+            DoctorCheck::ok(kind.name(), format!("not available ({}): {}", feature.seen, kind.lost()))
         } else {
-            Check::degraded(kind.name(), feature.seen, kind.lost(), kind.fix())
+            DoctorCheck::degraded(kind.name(), feature.seen, kind.lost(), kind.fix())
         });
     }
 }

@@ -1,5 +1,5 @@
-//! MCP clients: where each keeps its configuration, and what to paste there. Their files may hold secrets of theirs;
-//! nothing of them is ever printed, and only whether they name this program is looked at.
+//! MCP clients: the path of each configuration file, and the text to paste there. The files may contain secrets: they are only
+//! searched for the name of this program, and never printed.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,51 +8,51 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::places;
+use crate::paths;
 
-/// What is looked at of a client's file.
-const MOST: u64 = 16 << 20;
+/// Maximum bytes read from a client's file.
+const MAX_CLIENT_FILE_BYTES: u64 = 16 << 20;
 
-/// A client.
+/// An MCP client.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct McpClient {
     pub(crate) name: &'static str,
-    /// Its file: the first that exists, else the one to make.
+    /// Its configuration file: the first that exists, else the one to create.
     pub(crate) file: PathBuf,
     pub(crate) exists: bool,
-    /// What to paste.
+    /// The text to paste.
     pub(crate) snippet: String,
-    /// A command that does the same.
+    /// A command with the same effect.
     pub(crate) command: Option<String>,
 }
 
-/// Every client, the ones found here first.
-pub(crate) fn all(project: &Path, program: &Path) -> Vec<Client> {
+/// All known clients, the installed ones first.
+pub(crate) fn all(project: &Path, program: &Path) -> Vec<McpClient> {
     let home =
         std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).unwrap_or_default();
-    // A client starts us with its own environment: a state folder that a variable names must be named there too.
-    let state = std::env::var_os("VAMBRACE_HOME").filter(|named| !named.is_empty()).and(places::state().ok());
+    // A client starts the server with its own environment, so VAMBRACE_HOME must be in its configuration.
+    let state = std::env::var_os("VAMBRACE_HOME").filter(|named| !named.is_empty()).and(paths::state().ok());
     let mut clients = listed(project, &home, &program.display().to_string(), state.as_deref());
     clients.sort_by_key(|client| !client.exists);
     clients
 }
 
-impl Client {
-    /// Whether its file names this program.
+impl McpClient {
+    /// Whether its file contains the name of this program.
     pub(crate) fn names_us(&self) -> bool {
-        // A pipe in the place of the file must not make us wait.
+        // Non-blocking: the file could be a FIFO.
         let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits().cast_signed();
         let opened = File::options().read(true).custom_flags(flags).open(&self.file);
         let mut bytes = Vec::new();
-        let read = opened.and_then(|file| file.take(MOST).read_to_end(&mut bytes));
+        let read = opened.and_then(|file| file.take(MAX_CLIENT_FILE_BYTES).read_to_end(&mut bytes));
         read.is_ok() && String::from_utf8_lossy(&bytes).contains("vambrace")
     }
 }
 
-fn listed(project: &Path, home: &Path, program: &str, state: Option<&Path>) -> Vec<Client> {
-    let folder = project.display().to_string();
+fn listed(project: &Path, home: &Path, program: &str, state: Option<&Path>) -> Vec<McpClient> {
+    let dir = project.display().to_string();
     let state = state.map(|state| state.display().to_string());
-    let args = json!(["mcp", "--workspace", folder]);
+    let args = json!(["mcp", "--workspace", dir]);
     let mut server = json!({"command": program, "args": args});
     let mut stdio = json!({"type": "stdio", "command": program, "args": args});
     let (mut flag, mut toml, mut yaml) = (String::new(), String::new(), "{}".to_owned());
@@ -68,9 +68,9 @@ fn listed(project: &Path, home: &Path, program: &str, state: Option<&Path>) -> V
     let client = |name, files: &[PathBuf], snippet, command| {
         let found = files.iter().find(|file| file.is_file());
         let file = found.or(files.first()).cloned().unwrap_or_default();
-        Client { name, file, exists: found.is_some(), snippet, command }
+        McpClient { name, file, exists: found.is_some(), snippet, command }
     };
-    let after = format!("-- {} mcp --workspace {}", quoted(program), quoted(&folder));
+    let after = format!("-- {} mcp --workspace {}", quoted(program), quoted(&dir));
     vec![
         client(
             "Claude Code",
@@ -113,7 +113,7 @@ fn laid_out(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| {
         c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | ':' | '@' | '=')
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_snippet_says_the_same_in_the_words_of_its_client() {
+    fn snippets_of_all_clients_have_the_same_content() {
         let clients =
             listed(Path::new("/a b/\"p\""), Path::new("/nowhere"), "/opt/vambrace", Some(Path::new("/s t")));
         let args = json!(["mcp", "--workspace", "/a b/\"p\""]);
@@ -158,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a home made for the test")]
-    fn a_client_that_is_here_is_found_and_comes_with_its_own_file() {
+    #[expect(clippy::disallowed_methods, reason = "a temporary home directory")]
+    fn installed_client_is_found_with_its_file() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(temp.path().join(".cursor")).unwrap();
         std::fs::write(temp.path().join(".cursor/mcp.json"), "{\"vambrace\": 1}").unwrap();

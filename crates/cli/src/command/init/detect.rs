@@ -1,10 +1,10 @@
-//! What kind of project this is, by the files at its root. Names of folders come from the project and go into a
-//! configuration file, so only plain ones are taken.
-#![expect(clippy::disallowed_methods, reason = "names at the root of a folder that its owner names")]
+//! Detects the kind of a project by the files in its root. Directory names come from the project and go into the
+//! configuration file, so only simple ones are used.
+#![expect(clippy::disallowed_methods, reason = "lists a directory named by the user")]
 
 use std::path::Path;
 
-/// A file at the root, and what it says.
+/// A file in the root, and the language it indicates.
 const MARKS: &[(&str, &str)] = &[
     ("Cargo.toml", "Rust"),
     ("package.json", "JavaScript"),
@@ -25,8 +25,8 @@ const MARKS: &[(&str, &str)] = &[
     ("meson.build", "C or C++"),
 ];
 
-/// Folders where new files are usual.
-const FOLDERS: &[&str] = &[
+/// Directories where new files are usual.
+const USUAL_DIRS: &[&str] = &[
     "src",
     "lib",
     "tests",
@@ -48,29 +48,29 @@ const FOLDERS: &[&str] = &[
     "services",
 ];
 
-/// Folders that hold one service each.
-const SERVICE_FOLDERS: &[&str] = &["services", "apps", "packages", "microservices"];
+/// Directories with one service in each subdirectory.
+const SERVICE_DIRS: &[&str] = &["services", "apps", "packages", "microservices"];
 
-/// What was found.
+/// The detected languages, directories and services.
 #[derive(Debug, Default)]
-pub(super) struct Detected {
+pub(super) struct DetectedProject {
     marks: Vec<(&'static str, &'static str)>,
-    pub(super) folders: Vec<&'static str>,
+    pub(super) dirs: Vec<&'static str>,
     pub(super) services: Vec<String>,
 }
 
-impl Detected {
+impl DetectedProject {
     pub(super) fn of(project: &Path) -> Self {
-        let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|facts| facts.is_dir());
+        let is_real_dir = |path: &Path| path.symlink_metadata().is_ok_and(|facts| facts.is_dir());
         let mut found = Self {
             marks: MARKS.iter().copied().filter(|(file, _)| project.join(file).is_file()).collect(),
-            folders: FOLDERS.iter().copied().filter(|name| is_folder(&project.join(name))).collect(),
+            dirs: USUAL_DIRS.iter().copied().filter(|name| is_real_dir(&project.join(name))).collect(),
             services: Vec::new(),
         };
-        for parent in SERVICE_FOLDERS {
+        for parent in SERVICE_DIRS {
             for entry in std::fs::read_dir(project.join(parent)).into_iter().flatten().flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if is_plain(&name) && is_folder(&entry.path()) {
+                if is_plain(&name) && is_real_dir(&entry.path()) {
                     found.services.push(format!("{parent}/{name}"));
                 }
             }
@@ -102,18 +102,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn languages_folders_and_services_are_seen_and_strange_names_are_not() {
+    fn languages_directories_and_services_are_detected_and_unsafe_names_ignored() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
-        for folder in ["src", "services/web", "services/db", "services/a\nprofile: ci"] {
-            std::fs::create_dir_all(root.join(folder)).unwrap();
+        for dir in ["src", "services/web", "services/db", "services/a\nprofile: ci"] {
+            std::fs::create_dir_all(root.join(dir)).unwrap();
         }
         for file in ["Cargo.toml", "setup.py", "pyproject.toml"] {
             std::fs::write(root.join(file), "").unwrap();
         }
-        let found = Detected::of(root);
+        let found = DetectedProject::of(root);
         assert_eq!(found.kinds(), ["Rust (Cargo.toml)", "Python (pyproject.toml)"]);
-        assert_eq!(found.folders, ["src", "services"]);
+        assert_eq!(found.dirs, ["src", "services"]);
         assert_eq!(found.services, ["services/db", "services/web"]);
     }
 }

@@ -1,5 +1,4 @@
-//! Standard input and output that are sockets, as clients under Node make them: read and written without a thread in
-//! between.
+//! Standard input and output as Unix sockets, as Node creates them for child processes: asynchronous, without a helper thread.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,24 +8,24 @@ use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 use tokio::net::UnixStream;
 
-/// Lets standard input and output wait again when it goes, for whoever else has them.
-pub(super) struct Back(());
+/// Makes standard input and output blocking again on drop: other processes may share them.
+pub(super) struct RestoreBlocking(());
 
-impl Drop for Back {
+impl Drop for RestoreBlocking {
     fn drop(&mut self) {
         let _ = ioctl_fionbio(io::stdin(), false);
         let _ = ioctl_fionbio(io::stdout(), false);
     }
 }
 
-/// Both as sockets; none where they are not.
-pub(super) fn standard() -> Option<(UnixStream, UnixStream, Back)> {
+/// Standard input and output as sockets; `None` if they are not sockets.
+pub(super) fn standard() -> Option<(UnixStream, UnixStream, RestoreBlocking)> {
     let is_socket = |fd: &dyn AsFd| socket_domain(fd.as_fd()) == Ok(AddressFamily::UNIX);
     if !is_socket(&io::stdin()) || !is_socket(&io::stdout()) {
         return None;
     }
-    let back = Back(());
-    Some((open(io::stdin())?, open(io::stdout())?, back))
+    let restore = RestoreBlocking(());
+    Some((open(io::stdin())?, open(io::stdout())?, restore))
 }
 
 fn open(fd: impl AsFd) -> Option<UnixStream> {

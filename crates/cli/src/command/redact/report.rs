@@ -1,38 +1,38 @@
-//! What was found and where: as JSON, as SARIF. Never the secret itself.
+//! Reports findings as JSON or SARIF; never contains the secret itself.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
-use vambrace_redact::{Finding, LONGEST_HELD};
+use vambrace_redact::{MAX_HELD_BYTES, SecretFinding};
 
-/// Line ends that may still be asked about.
-const KEPT: u64 = 4 * LONGEST_HELD as u64;
+/// Line ends are kept for this many bytes behind the read position.
+const KEPT_BYTES: u64 = 4 * MAX_HELD_BYTES as u64;
 
-/// Where in a file something is: its lines are counted while it passes.
-pub(crate) struct Spot {
+/// Converts byte offsets to lines while a file is read.
+pub(crate) struct LineCounter {
     file: String,
     read: u64,
-    /// The line that is asked about, and where it begins.
+    /// The current line, and the offset of its start.
     line: u64,
     begins: u64,
     ends: VecDeque<u64>,
 }
 
-impl Spot {
+impl LineCounter {
     pub(crate) fn new(file: &str) -> Self {
         Self { file: file.to_owned(), read: 0, line: 1, begins: 0, ends: VecDeque::new() }
     }
 
-    /// More of the file.
+    /// Processes more bytes of the file.
     pub(crate) fn passes(&mut self, bytes: &[u8]) {
         for (n, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
             self.ends.push_back(self.read + u64::try_from(n).unwrap_or(0));
         }
         self.read += u64::try_from(bytes.len()).unwrap_or(0);
-        self.reach(self.read.saturating_sub(KEPT));
+        self.reach(self.read.saturating_sub(KEPT_BYTES));
     }
 
-    /// Goes to a place, which is never before the last one.
+    /// Moves forward to an offset; offsets must not decrease.
     fn reach(&mut self, place: u64) {
         while let Some(end) = self.ends.front().copied().filter(|end| *end < place) {
             self.ends.pop_front();
@@ -42,38 +42,38 @@ impl Spot {
     }
 }
 
-/// One finding with its place.
-struct Row {
+/// A finding with its location.
+struct LocatedFinding {
     file: String,
     line: u64,
     column: u64,
-    finding: Finding,
+    finding: SecretFinding,
 }
 
-/// All of them.
+/// All findings.
 #[derive(Default)]
-pub(crate) struct Report {
-    rows: Vec<Row>,
+pub(crate) struct SecretReport {
+    rows: Vec<LocatedFinding>,
 }
 
-impl Report {
-    pub(crate) fn take(&mut self, spot: &mut Spot, findings: Vec<Finding>) {
+impl SecretReport {
+    pub(crate) fn take(&mut self, lines: &mut LineCounter, findings: Vec<SecretFinding>) {
         for finding in findings {
-            spot.reach(finding.start);
-            let column = finding.start.saturating_sub(spot.begins) + 1;
-            self.rows.push(Row { file: spot.file.clone(), line: spot.line, column, finding });
+            lines.reach(finding.start);
+            let column = finding.start.saturating_sub(lines.begins) + 1;
+            self.rows.push(LocatedFinding { file: lines.file.clone(), line: lines.line, column, finding });
         }
     }
 
-    /// With the names of files that could not be read.
+    /// The report as JSON, with the names of unreadable files.
     pub(crate) fn json(&self, unread: &[String]) -> Value {
         let rows: Vec<Value> = self
             .rows
             .iter()
-            .map(|Row { file, line, column, finding }| {
+            .map(|LocatedFinding { file, line, column, finding }| {
                 json!({"file": file, "line": line, "column": column, "offset": finding.start,
                        "length": finding.end - finding.start, "kind": finding.kind,
-                       "fingerprint": finding.print.to_string(), "layer": finding.layer.as_str()})
+                       "fingerprint": finding.fingerprint.to_string(), "layer": finding.layer.as_str()})
             })
             .collect();
         json!({"version": 1, "count": rows.len(), "findings": rows, "unread": unread})
@@ -85,13 +85,13 @@ impl Report {
         let results: Vec<Value> = self
             .rows
             .iter()
-            .map(|Row { file, line, finding, .. }| {
+            .map(|LocatedFinding { file, line, finding, .. }| {
                 let region = json!({"startLine": line, "byteOffset": finding.start,
                                     "byteLength": finding.end - finding.start});
                 json!({"ruleId": finding.kind, "level": "error",
-                       "message": {"text": format!("a secret of the kind `{}`", finding.kind)},
+                       "message": {"text": format!("secret of kind `{}`", finding.kind)},
                        "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri(file)}, "region": region}}],
-                       "partialFingerprints": {"vambrace/v1": finding.print.to_string()}})
+                       "partialFingerprints": {"vambrace/v1": finding.fingerprint.to_string()}})
             })
             .collect();
         let driver = json!({"name": "vambrace", "version": env!("CARGO_PKG_VERSION"), "rules": rules});
@@ -100,7 +100,7 @@ impl Report {
     }
 }
 
-/// A path as an address: what is special there is encoded.
+/// Percent-encodes a path.
 fn uri(path: &str) -> String {
     let path = if path == "-" { "stdin" } else { path };
     path.bytes()

@@ -1,11 +1,13 @@
-//! Layers only narrow: tables, then properties.
+//! Layers only narrow: table tests, then property tests.
 
 use proptest::prelude::*;
 
-use super::super::key::{Base, Combine, Covers, Kind};
+use super::super::key::{BaseSetter, Combine, Covers, ValueKind};
 use super::super::keys::KEYS;
-use super::super::pattern::covers;
-use super::super::{AuditExport, Decision, Effective, Isolation, Setting, ViolationAction};
+use super::super::list_item::covers;
+use super::super::{
+    AuditExportSettings, EffectiveConfig, Isolation, RuleDecision, SettingValue, ViolationAction,
+};
 use super::{layers, notes};
 
 fn check(
@@ -20,8 +22,10 @@ fn check(
     let effective = layers(organisation, user, project, trusted);
     let value = effective.get(key).map(|value| value.value.to_json().to_string()).unwrap_or_default();
     assert_eq!(value, expected, "{organisation:?} {user:?} {project:?} {trusted}");
+    let mut notes = notes(&effective);
+    notes.retain(|note| !note.ends_with("has no effect in this version"));
     assert_eq!(
-        notes(&effective),
+        notes,
         note.into_iter().collect::<Vec<_>>(),
         "{organisation:?} {user:?} {project:?} {trusted}"
     );
@@ -29,7 +33,7 @@ fn check(
 
 // A1
 #[test]
-fn caps_are_set_at_the_top_and_lowered_below() {
+fn limits_are_set_by_the_topmost_file_and_lowered_below() {
     let key = "limits.read_bytes_hard";
     let cap = |n: &str| format!("limits: {{read_bytes_hard: {n}}}\n");
     check("", "", "", false, key, "131072", None);
@@ -45,7 +49,7 @@ fn caps_are_set_at_the_top_and_lowered_below() {
         key,
         "131072",
         Some(
-            "project.yaml:1: limits.read_bytes_hard: `200000` is ignored: the built-in value is `131072`, and a project that is not trusted can only lower it",
+            "project.yaml:1: limits.read_bytes_hard: `200000` is ignored: the built-in value is `131072`, and an untrusted project can only lower it",
         ),
     );
     check("", "", &cap("100000"), false, key, "100000", None);
@@ -79,12 +83,12 @@ fn caps_are_set_at_the_top_and_lowered_below() {
         false,
         "limits.read_bytes",
         "1000",
-        Some("user.yaml:1: limits.read_bytes: is cut to `limits.read_bytes_hard` of user.yaml:1"),
+        Some("user.yaml:1: limits.read_bytes: is lowered to `limits.read_bytes_hard` of user.yaml:1"),
     );
 }
 
 #[test]
-fn restricting_lists_add_up() {
+fn restricting_lists_are_merged() {
     let effective = layers(
         "network: {deny: [a.com]}",
         "network: {deny: [b.com]}",
@@ -100,7 +104,7 @@ fn restricting_lists_add_up() {
 
 // T12, B4
 #[test]
-fn permitting_lists_intersect() {
+fn permitting_lists_are_intersected() {
     let key = "workspace.shared_paths";
     let shared = |list: &str| format!("workspace: {{shared_paths: [{list}]}}\n");
     check("", "", &shared("other/"), true, key, r#"["other/"]"#, None);
@@ -112,7 +116,7 @@ fn permitting_lists_intersect() {
         key,
         r#"["shared/a/"]"#,
         Some(
-            "project.yaml:1: workspace.shared_paths: `other/` is ignored: the built-in value does not have it, and the project is not trusted",
+            "project.yaml:1: workspace.shared_paths: `other/` is ignored: the built-in value does not contain it, and the project is not trusted",
         ),
     );
     check(
@@ -122,7 +126,7 @@ fn permitting_lists_intersect() {
         false,
         key,
         r#"["b/"]"#,
-        Some("user.yaml:1: workspace.shared_paths: `c/` is ignored: org.yaml:1 does not have it"),
+        Some("user.yaml:1: workspace.shared_paths: `c/` is ignored: org.yaml:1 does not contain it"),
     );
     check(&shared("a"), "", &shared("a/x"), true, key, r#"["a/x/"]"#, None);
     check(&shared("a/x"), "", &shared("a"), true, key, r#"["a/x/"]"#, None);
@@ -133,7 +137,7 @@ fn permitting_lists_intersect() {
         true,
         key,
         "[]",
-        Some("user.yaml:1: workspace.shared_paths: `a/` is ignored: org.yaml:1 does not have it"),
+        Some("user.yaml:1: workspace.shared_paths: `a/` is ignored: org.yaml:1 does not contain it"),
     );
     check("", "", "workspace: {create_in: ['**']}\n", true, "workspace.create_in", r#"["**"]"#, None);
     check(
@@ -167,7 +171,7 @@ fn permitting_lists_intersect() {
 
 // T4, T16, T23
 #[test]
-fn choices_and_switches_narrow() {
+fn choices_and_switches_can_only_narrow() {
     let iso = |name: &str| format!("workspace: {{isolation: {name}}}");
     assert_eq!(layers("", "", &iso("shared"), true).isolation, Isolation::Shared);
     assert_eq!(layers("", "", &iso("shared"), false).isolation, Isolation::Strict);
@@ -180,7 +184,7 @@ fn choices_and_switches_narrow() {
     let effective = layers("", &violations(4, 120, "suspend"), &violations(9, 30, "alert"), true).violations;
     assert_eq!((effective.limit, effective.window_sec, effective.action), (4, 120, ViolationAction::Suspend));
     let effective = layers("", "", &violations(2, 1, "end"), false).violations;
-    // A shorter window would count less.
+    // A shorter window would count fewer violations.
     assert_eq!((effective.limit, effective.window_sec, effective.action), (2, 60, ViolationAction::End));
 
     check(
@@ -244,7 +248,7 @@ fn choices_and_switches_narrow() {
         "tools.profile",
         "",
         Some(
-            "project.yaml:1: tools.profile: `ci` is ignored: it is unset, and a project that is not trusted can only narrow it",
+            "project.yaml:1: tools.profile: `ci` is ignored: it is unset, and an untrusted project can only narrow it",
         ),
     );
     check("", "", "sandbox: {memory: 1GiB}", false, "sandbox.memory", "1073741824", None);
@@ -252,7 +256,7 @@ fn choices_and_switches_narrow() {
 
 // T4
 #[test]
-fn service_root_goes_inside_only() {
+fn service_root_can_only_move_to_a_subdirectory() {
     let root = |path: &str| format!("workspace: {{service_root: {path}}}");
     let key = "workspace.service_root";
     check("", "", &root("./services/a/"), true, key, "\"services/a\"", None);
@@ -285,7 +289,7 @@ fn service_root_goes_inside_only() {
 
 // T5
 #[test]
-fn roles_are_granted_above_the_project() {
+fn roles_are_granted_by_the_layers_above_the_project() {
     let effective = layers(
         "",
         "roles: {default: dev, sre: {}}",
@@ -331,11 +335,11 @@ fn roles_are_granted_above_the_project() {
 }
 
 #[test]
-fn rules_are_kept_with_their_cases_and_places() {
+fn rules_keep_their_cases_and_locations() {
     let text = "approvals:\n  rules:\n    - id: docs\n      tools: [write_file]\n      paths: ['docs/**']\n      decision: allow\n      match:\n        - write_file docs/a.md\n      not_match: [\"execute_command git  status\"]\n    - {commands: [git push], decision: deny, reason: no}\n";
     let effective = layers("", text, text, false);
-    let decisions: Vec<Decision> = effective.rules.iter().map(|rule| rule.decision).collect();
-    assert_eq!(decisions, [Decision::Allow, Decision::Deny, Decision::Deny]);
+    let decisions: Vec<RuleDecision> = effective.rules.iter().map(|rule| rule.decision).collect();
+    assert_eq!(decisions, [RuleDecision::Allow, RuleDecision::Deny, RuleDecision::Deny]);
     assert_eq!(
         notes(&effective),
         [
@@ -356,7 +360,7 @@ fn rules_are_kept_with_their_cases_and_places() {
 
 // T25
 #[test]
-fn the_lowest_rate_counts() {
+fn lowest_rate_limit_counts() {
     let effective = layers(
         "",
         "limits: {calls_per_minute: {default: 60, read_file: 600, 'git_*': 5}}",
@@ -377,7 +381,7 @@ fn the_lowest_rate_counts() {
 }
 
 #[test]
-fn what_starts_programs_counts_only_from_trusted_files() {
+fn settings_that_start_programs_need_a_trusted_file() {
     let text = "tools: {toolchain: {test: evil}, specs: [a]}\naudit: {mirror: src/main.rs}\nmcp_servers: {x: {}}\nsecrets: {not_secret: [a]}\n";
     let effective = layers("", "", text, false);
     assert_eq!((&effective.tools.test, &effective.audit_mirror), (&None, &None));
@@ -397,12 +401,13 @@ fn what_starts_programs_counts_only_from_trusted_files() {
     assert_eq!(effective.notes.len(), 2);
 }
 
-// Who names the witness decides who vouches for the ledger: not what the ledger is about.
+// The ledger records the project's calls, so the project must not choose the witness that vouches for it.
 #[test]
-fn a_witness_is_named_above_the_project_only_and_by_one_file() {
+fn witness_is_set_above_the_project_and_by_one_file() {
     let named =
         |name: &str| format!("audit: {{witness: {{url: 'https://{name}.example', key: {name}+1+A}}}}\n");
-    let url = |effective: &Effective| effective.audit_witness.as_ref().map(|witness| witness.url.clone());
+    let url =
+        |effective: &EffectiveConfig| effective.audit_witness.as_ref().map(|witness| witness.url.clone());
     for trusted in [false, true] {
         let effective = layers("", "", &named("project"), trusted);
         assert_eq!(effective.audit_witness, None);
@@ -416,13 +421,13 @@ fn a_witness_is_named_above_the_project_only_and_by_one_file() {
     assert_eq!((witness.url.as_str(), witness.key.as_str()), ("https://org.example", "org+1+A"));
 }
 
-// Where records are written is not for what they are about to say.
+// The project must not choose where records about it are written.
 #[test]
-fn an_export_is_directed_above_the_project_only() {
+fn audit_export_is_set_above_the_project_only() {
     let text = "audit: {export: {format: cef, output: /tmp/records}}\n";
     for trusted in [false, true] {
         let effective = layers("", "", text, trusted);
-        assert_eq!(effective.audit_export, AuditExport::default());
+        assert_eq!(effective.audit_export, AuditExportSettings::default());
         assert_eq!(effective.notes.len(), 2);
     }
     let export = layers("", text, "", false).audit_export;
@@ -430,7 +435,7 @@ fn an_export_is_directed_above_the_project_only() {
 }
 
 #[test]
-fn revision_follows_values_not_places() {
+fn revision_depends_on_values_not_on_locations() {
     let revision = |text: &str| layers("", text, "", false).revision();
     assert_eq!(revision("limits: {read_bytes: 5}\n"), revision("# words\n\nlimits:\n  read_bytes: 5\n"));
     assert_ne!(revision("limits: {read_bytes: 5}\n"), revision("limits: {read_bytes: 6}\n"));
@@ -443,22 +448,22 @@ fn revision_follows_values_not_places() {
 }
 
 #[test]
-fn a_file_in_the_wrong_slot_is_not_trusted() {
-    let user = super::file("workspace: {isolation: shared}", super::super::Source::User);
+fn user_file_passed_as_project_file_is_not_trusted() {
+    let user = super::file("workspace: {isolation: shared}", super::super::ConfigSource::User);
     assert_eq!(super::combine(None, None, Some(user)).isolation, Isolation::Strict);
 }
 
-/// Some of the values that each kind of key can take.
-fn pool(kind: Kind) -> Vec<&'static str> {
+/// Sample values for each kind of key.
+fn pool(kind: ValueKind) -> Vec<&'static str> {
     match kind {
-        Kind::Bool | Kind::NeverOffInProject(_) => vec!["true"],
-        Kind::Int { .. } => vec!["1", "2", "50", "119", "1000", "3000"],
-        Kind::Bytes { .. } => vec!["1048576", "2097152", "90MiB"],
-        Kind::Choice(names) => names.to_vec(),
-        Kind::Path => vec!["a", "a/b", "a/b/c", "ab"],
-        Kind::Argv => vec!["[x, y]", "z"],
-        Kind::Rates => vec!["5", "{default: 9, a: 20}", "{a: 3}"],
-        Kind::List(_) => vec![
+        ValueKind::Bool | ValueKind::NeverOffInProject(_) => vec!["true"],
+        ValueKind::Int { .. } => vec!["1", "2", "50", "119", "1000", "3000"],
+        ValueKind::Bytes { .. } => vec!["1048576", "2097152", "90MiB"],
+        ValueKind::Choice(names) => names.to_vec(),
+        ValueKind::Path => vec!["a", "a/b", "a/b/c", "ab"],
+        ValueKind::Argv => vec!["[x, y]", "z"],
+        ValueKind::Rates => vec!["5", "{default: 9, a: 20}", "{a: 3}"],
+        ValueKind::List(_) => vec![
             "[]",
             "[a]",
             "[a, b]",
@@ -472,7 +477,7 @@ fn pool(kind: Kind) -> Vec<&'static str> {
     }
 }
 
-/// A file: for some keys, some value that the reader takes.
+/// A random valid file.
 fn config() -> impl Strategy<Value = String> {
     let rows: Vec<(&'static str, Vec<&'static str>)> = KEYS
         .iter()
@@ -518,31 +523,35 @@ fn nested(path: &str, value: &str) -> String {
     path.rsplit('.').fold(value.to_owned(), |inner, name| format!("{{{name}: {inner}}}"))
 }
 
-/// Why `new` permits more than `old`, if it does. `said` tells whether a key counts.
-fn wider(old: &Effective, new: &Effective, said: impl Fn(&str) -> bool) -> Option<String> {
-    for key in KEYS.iter().filter(|key| key.is_value() && said(key.path)) {
+/// Why `new` permits more than `old`, if it does. Only keys that `counts` selects are compared.
+fn wider(old: &EffectiveConfig, new: &EffectiveConfig, counts: impl Fn(&str) -> bool) -> Option<String> {
+    for key in KEYS.iter().filter(|key| key.is_value() && counts(key.path)) {
         let (before, after) = (old.get(key.path), new.get(key.path));
-        let number = |value: Option<&super::super::Sited<Setting>>| match value.map(|value| &value.value) {
-            Some(Setting::Int(value)) => Some(*value),
-            _ => None,
-        };
-        let texts = |value: Option<&super::super::Sited<Setting>>| match value.map(|value| &value.value) {
-            Some(Setting::List(items)) => items.iter().map(|item| item.value.clone()).collect(),
-            _ => Vec::new(),
-        };
+        let number =
+            |value: Option<&super::super::Located<SettingValue>>| match value.map(|value| &value.value) {
+                Some(SettingValue::Int(value)) => Some(*value),
+                _ => None,
+            };
+        let texts =
+            |value: Option<&super::super::Located<SettingValue>>| match value.map(|value| &value.value) {
+                Some(SettingValue::List(items)) => items.iter().map(|item| item.value.clone()).collect(),
+                _ => Vec::new(),
+            };
         let within = |inner: &[String], outer: &[String], how: Covers| {
             inner.iter().all(|inner| outer.iter().any(|outer| covers(how, outer, inner)))
         };
-        let rank = |value: Option<&super::super::Sited<Setting>>| match (
+        let rank = |value: Option<&super::super::Located<SettingValue>>| match (
             key.kind,
             value.map(|value| &value.value),
         ) {
-            (Kind::Choice(names), Some(Setting::Text(text))) => names.iter().position(|name| name == text),
+            (ValueKind::Choice(names), Some(SettingValue::Text(text))) => {
+                names.iter().position(|name| name == text)
+            }
             _ => None,
         };
-        let fine = match key.combine {
-            Combine::Cap if key.kind == Kind::Rates => ["a", "b"].iter().all(|tool| {
-                let rate = |effective: &Effective| {
+        let narrower = match key.combine {
+            Combine::Cap if key.kind == ValueKind::Rates => ["a", "b"].iter().all(|tool| {
+                let rate = |effective: &EffectiveConfig| {
                     effective.calls_per_minute(&[tool]).map_or(u64::MAX, |rate| rate.value)
                 };
                 rate(new) <= rate(old)
@@ -553,13 +562,13 @@ fn wider(old: &Effective, new: &Effective, said: impl Fn(&str) -> bool) -> Optio
             Combine::Intersect(how) => within(&texts(after), &texts(before), how),
             Combine::Narrowest(_) => rank(after) <= rank(before),
             Combine::Switch(narrow, _) => {
-                before == after || after.is_some_and(|after| after.value == Setting::Bool(narrow))
+                before == after || after.is_some_and(|after| after.value == SettingValue::Bool(narrow))
             }
             Combine::Profile => {
                 before.map(|value| &value.value) == after.map(|value| &value.value) || rank(after) == Some(0)
             }
             Combine::Inside => {
-                let text = |effective: &Effective| effective.service_root.clone();
+                let text = |effective: &EffectiveConfig| effective.service_root.clone();
                 text(old) == "."
                     || text(new) == text(old)
                     || text(new).starts_with(&format!("{}/", text(old)))
@@ -567,10 +576,10 @@ fn wider(old: &Effective, new: &Effective, said: impl Fn(&str) -> bool) -> Optio
             Combine::Topmost(_) | Combine::Collect => {
                 before.map(|value| &value.value) == after.map(|value| &value.value)
             }
-            Combine::Above => within(&texts(after), &texts(before), Covers::Same),
+            Combine::NotFromProject => within(&texts(after), &texts(before), Covers::Same),
             Combine::Own | Combine::Part | Combine::PerFile => true,
         };
-        if !fine {
+        if !narrower {
             return Some(format!("{}: {before:?} -> {after:?}", key.path));
         }
     }
@@ -581,39 +590,39 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn an_untrusted_project_never_widens(organisation in config(), user in config(), project in config()) {
+    fn untrusted_project_never_widens_settings(organisation in config(), user in config(), project in config()) {
         let without = layers(&organisation, &user, "", false);
         let with = layers(&organisation, &user, &project, false);
         prop_assert_eq!(wider(&without, &with, |_| true), None);
     }
 
     #[test]
-    fn no_project_widens_what_was_said_above(organisation in config(), user in config(), project in config()) {
+    fn project_never_widens_settings_of_the_layers_above(organisation in config(), user in config(), project in config()) {
         let without = layers(&organisation, &user, "", true);
         let with = layers(&organisation, &user, &project, true);
-        let said = |key: &str| {
-            let above = without.get(key).is_some_and(|value| value.at != super::super::Origin::BuiltIn);
+        let set_above = |key: &str| {
+            let above = without.get(key).is_some_and(|value| value.at != super::super::ValueOrigin::BuiltIn);
             let collects = KEYS.iter().any(|row| row.path == key && row.combine == Combine::Collect);
             above && !collects
         };
-        prop_assert_eq!(wider(&without, &with, said), None);
+        prop_assert_eq!(wider(&without, &with, set_above), None);
     }
 
     #[test]
-    fn no_project_sets_what_only_the_layers_above_may_set(project in config()) {
+    fn project_never_changes_settings_reserved_for_the_layers_above(project in config()) {
         let without = layers("", "", "", true);
         let with = layers("", "", &project, true);
         let above_only = |key: &str| KEYS.iter().any(|row| row.path == key && matches!(
-            row.combine, Combine::Narrowest(Base::AboveProject) | Combine::Switch(_, Base::AboveProject) | Combine::Inside | Combine::Union | Combine::Topmost(Base::AboveProject)));
+            row.combine, Combine::Narrowest(BaseSetter::AboveProject) | Combine::Switch(_, BaseSetter::AboveProject) | Combine::Inside | Combine::Union | Combine::Topmost(BaseSetter::AboveProject)));
         prop_assert_eq!(wider(&without, &with, above_only), None);
     }
 
     #[test]
-    fn a_user_never_widens_what_the_organisation_says(organisation in config(), user in config()) {
+    fn user_never_widens_settings_of_the_organisation(organisation in config(), user in config()) {
         let without = layers(&organisation, "", "", true);
         let with = layers(&organisation, &user, "", true);
-        let said = |key: &str| without.get(key).is_some_and(|value| value.at != super::super::Origin::BuiltIn)
+        let set_above = |key: &str| without.get(key).is_some_and(|value| value.at != super::super::ValueOrigin::BuiltIn)
             && !KEYS.iter().any(|row| row.path == key && row.combine == Combine::Collect);
-        prop_assert_eq!(wider(&without, &with, said), None);
+        prop_assert_eq!(wider(&without, &with, set_above), None);
     }
 }

@@ -1,24 +1,31 @@
-//! Tests of the configuration as a whole, by subject.
+//! Tests of the whole configuration, by subject.
 
-mod faults;
+mod error_messages;
+mod key_table;
 mod layering;
 mod never_panics;
 mod older_layouts;
-mod table;
 
-use super::{ConfigError, Effective, FileConfig, Source, combine, parse};
+use super::check::PlannedKeys;
+use super::file::parse_keys;
+use super::{ConfigError, ConfigSource, EffectiveConfig, FileConfig, combine};
 
 const FILE: &str = ".vambrace/config.yaml";
 
-fn errors(text: &str) -> Vec<ConfigError> {
-    parse(text, FILE, Source::Project { trusted: true }).err().unwrap_or_default()
+/// Parses a file that may set keys of later versions too.
+fn parse(text: &str, file: &str, source: ConfigSource) -> Result<FileConfig, Vec<ConfigError>> {
+    parse_keys(text, file, source, PlannedKeys::Accept)
 }
 
-fn file(text: &str, source: Source) -> FileConfig {
+fn errors(text: &str) -> Vec<ConfigError> {
+    parse(text, FILE, ConfigSource::Project { trusted: true }).err().unwrap_or_default()
+}
+
+fn file(text: &str, source: ConfigSource) -> FileConfig {
     let name = match source {
-        Source::Organisation => "org.yaml",
-        Source::User => "user.yaml",
-        Source::Project { .. } => "project.yaml",
+        ConfigSource::Organisation => "org.yaml",
+        ConfigSource::User => "user.yaml",
+        ConfigSource::Project { .. } => "project.yaml",
     };
     match parse(text, name, source) {
         Ok(file) => file,
@@ -28,16 +35,16 @@ fn file(text: &str, source: Source) -> FileConfig {
     }
 }
 
-/// Layers; an empty text is an absent file.
-fn layers(organisation: &str, user: &str, project: &str, trusted: bool) -> Effective {
+/// Combines the layers; an empty text means no file.
+fn layers(organisation: &str, user: &str, project: &str, trusted: bool) -> EffectiveConfig {
     let read = |text: &str, source| (!text.is_empty()).then(|| file(text, source));
     combine(
-        read(organisation, Source::Organisation),
-        read(user, Source::User),
-        read(project, Source::Project { trusted }),
+        read(organisation, ConfigSource::Organisation),
+        read(user, ConfigSource::User),
+        read(project, ConfigSource::Project { trusted }),
     )
 }
 
-fn notes(effective: &Effective) -> Vec<String> {
+fn notes(effective: &EffectiveConfig) -> Vec<String> {
     effective.notes.iter().map(ToString::to_string).collect()
 }

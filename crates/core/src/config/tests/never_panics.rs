@@ -1,10 +1,10 @@
-//! No bytes make the reader panic or work for long.
+//! No input makes the parser panic or run for long.
 
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::super::{Source, combine, migrate, parse, parse_bytes};
+use super::super::{ConfigSource, combine, migrate, parse, parse_bytes};
 
 const SEED: &str = include_str!("sample.yaml");
 const SPLICES: &[&str] = &[
@@ -42,8 +42,8 @@ const SPLICES: &[&str] = &[
     "\u{2028}",
 ];
 
-fn swallow(bytes: &[u8]) {
-    for source in [Source::Organisation, Source::Project { trusted: false }] {
+fn parse_everywhere(bytes: &[u8]) {
+    for source in [ConfigSource::Organisation, ConfigSource::Project { trusted: false }] {
         if let Ok(file) = parse_bytes(bytes, "f", source) {
             let effective = combine(None, None, Some(file));
             let _ = (effective.show(), effective.revision());
@@ -58,37 +58,37 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        swallow(&bytes);
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        parse_everywhere(&bytes);
     }
 
     #[test]
-    fn arbitrary_yaml_like_text(parts in proptest::collection::vec(
+    fn yaml_like_text_never_panics(parts in proptest::collection::vec(
         prop_oneof![proptest::sample::select(SPLICES), Just("a"), Just("version"), Just(" "), Just("  ")], 0..60)) {
-        swallow(parts.concat().as_bytes());
+        parse_everywhere(parts.concat().as_bytes());
     }
 
     #[test]
-    fn mutated_files(edits in proptest::collection::vec((0_usize..3000, 0_usize..40, proptest::sample::select(SPLICES)), 1..6)) {
+    fn mutated_files_never_panic(edits in proptest::collection::vec((0_usize..3000, 0_usize..40, proptest::sample::select(SPLICES)), 1..6)) {
         let mut chars: Vec<char> = SEED.chars().collect();
         for (at, cut, splice) in edits {
             let at = at.min(chars.len());
             let end = (at + cut).min(chars.len());
             chars.splice(at..end, splice.chars());
         }
-        swallow(chars.into_iter().collect::<String>().as_bytes());
+        parse_everywhere(chars.into_iter().collect::<String>().as_bytes());
     }
 }
 
 #[test]
-fn the_seed_is_valid() {
-    parse(SEED, "f", Source::Project { trusted: true }).unwrap();
+fn sample_file_is_valid() {
+    parse(SEED, "f", ConfigSource::Project { trusted: true }).unwrap();
 }
 
 #[test]
-fn hostile_shapes_end_soon() {
-    const MOST: usize = 256 * 1024;
-    let fill = |unit: &str| unit.repeat(MOST / unit.len());
+fn hostile_input_is_parsed_in_bounded_time() {
+    const INPUT_BYTES: usize = 256 * 1024;
+    let fill = |unit: &str| unit.repeat(INPUT_BYTES / unit.len());
     let indented: String = (0..1400).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
     let bomb: String = std::iter::once("a: &x0 [1,1,1,1,1,1,1,1,1]\n".to_owned())
         .chain((1..20).map(|n| format!("b{n}: &x{n} [{}]\n", format!("*x{},", n - 1).repeat(9))))
@@ -129,7 +129,7 @@ fn hostile_shapes_end_soon() {
         ("mixed", fill("- [? {")),
     ] {
         let begun = Instant::now();
-        swallow(text.as_bytes());
+        parse_everywhere(text.as_bytes());
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(60), "{name} took {took:?}");
         println!("{name} {took:?}");

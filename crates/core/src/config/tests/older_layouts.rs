@@ -1,6 +1,6 @@
-//! The layouts of `.flow/config.json` and of `file_broker:` load, keep their lines, and migrate.
+//! The older layouts (`.flow/config.json` and `file_broker:`) load, keep their line numbers, and can be migrated.
 
-use super::super::{Isolation, Setting, Source, combine, migrate, parse};
+use super::super::{ConfigSource, Isolation, SettingValue, combine, migrate, parse};
 use super::{errors, file, layers, notes};
 
 const FLOW: &str = r#"{
@@ -41,7 +41,7 @@ const FILE_BROKER: &str = r#"file_broker:
 
 // T24
 #[test]
-fn flow_layout_loads_as_it_is() {
+fn flow_layout_loads_unchanged() {
     let effective = layers("", "", FLOW, true);
     assert_eq!(effective.isolation, Isolation::Strict);
     assert_eq!(effective.shared_paths, ["shared_contracts/", "docs/policies/"]);
@@ -50,7 +50,10 @@ fn flow_layout_loads_as_it_is() {
     assert_eq!(effective.get("workspace.shared_paths").unwrap().at.to_string(), "project.yaml:4");
     assert_eq!(
         notes(&effective),
-        ["project.yaml:2: scope: is an older layout; `vambrace config migrate` writes the present one"]
+        [
+            "project.yaml:2: scope: is an older layout; `vambrace config migrate` converts the file to the current one",
+            "project.yaml:9: tools.whitelisted_binaries: has no effect in this version",
+        ]
     );
     let shared = FLOW.replace("STRICT", "SHARED");
     assert_eq!(layers("", "", &shared, true).isolation, Isolation::Shared);
@@ -60,7 +63,7 @@ fn flow_layout_loads_as_it_is() {
 
 // T24, B4
 #[test]
-fn file_broker_section_loads_as_it_is() {
+fn file_broker_section_loads_unchanged() {
     let effective = layers("", "", &format!("version: 1\n{FILE_BROKER}"), true);
     assert_eq!(effective.create_in, [".", "src/", "lib/", "tests/", "docs/", "scripts/"]);
     assert!(effective.block.contains(&"**/secrets/**".to_owned()));
@@ -70,7 +73,7 @@ fn file_broker_section_loads_as_it_is() {
 }
 
 #[test]
-fn faults_of_older_layouts_keep_their_names() {
+fn errors_in_older_layouts_name_the_older_keys() {
     let got = errors(
         "file_broker:\n  max_read_bytes_hrd: 5\n  max_write_bytes_hard: 0\nscope: {service_isolation: STRCT}\n",
     );
@@ -86,12 +89,12 @@ fn faults_of_older_layouts_keep_their_names() {
     let twice = errors("scope: {shared_paths: [a/]}\nworkspace: {shared_paths: [b/]}\n");
     assert_eq!(
         twice[0].to_string(),
-        ".vambrace/config.yaml:1:9: scope.shared_paths: is set twice: as `workspace.shared_paths` in line 2 too\nhint: keep the present spelling"
+        ".vambrace/config.yaml:1:9: scope.shared_paths: is set twice: also as `workspace.shared_paths` in line 2\nhint: keep the current key"
     );
 }
 
 #[test]
-fn blocked_patterns_of_all_spellings_add_up() {
+fn blocked_patterns_of_all_layouts_are_merged() {
     let text = "scope: {block_patterns: [a]}\nworkspace: {block: [b]}\nfile_broker: {deny_path_globs: [c]}\n";
     let effective = layers("", "", text, false);
     for pattern in ["a", "b", "c", ".env"] {
@@ -100,8 +103,8 @@ fn blocked_patterns_of_all_spellings_add_up() {
 }
 
 #[test]
-fn above_the_project_the_old_switches_have_no_effect() {
-    let user = file("file_broker: {enabled: false}\n", Source::User);
+fn older_switches_have_no_effect_in_the_user_file() {
+    let user = file("file_broker: {enabled: false}\n", ConfigSource::User);
     assert_eq!(
         notes(&combine(None, Some(user), None))[1],
         "user.yaml:1: file_broker.enabled: has no effect: protection cannot be switched off"
@@ -110,10 +113,10 @@ fn above_the_project_the_old_switches_have_no_effect() {
 
 fn round_trip(text: &str) {
     let written = migrate(text, "old").unwrap();
-    let source = Source::Project { trusted: true };
+    let source = ConfigSource::Project { trusted: true };
     let old = parse(text, "old", source).unwrap();
     let new = parse(&written, "new", source).unwrap_or_else(|errors| panic!("{written}\n{errors:#?}"));
-    assert!(new.notes.is_empty(), "{written}");
+    assert!(new.notes.iter().all(|note| note.message == "has no effect in this version"), "{written}");
     let values = |file: &super::super::FileConfig| -> Vec<(&'static str, serde_json::Value)> {
         file.values()
             .filter(|(key, _)| *key != "version")
@@ -146,23 +149,23 @@ fn migrated_text_is_readable() {
         "{written}"
     );
     assert!(
-        written.contains("  # folders of the project root that are readable as `project:...`\n  shared_paths:\n    - shared_contracts/\n    - docs/policies/\n"),
+        written.contains("  # directories of the project root that are readable as `project:...`\n  shared_paths:\n    - shared_contracts/\n    - docs/policies/\n"),
         "{written}"
     );
 }
 
 #[test]
-fn present_layout_is_left_alone_and_faults_are_told() {
+fn migrate_keeps_the_current_layout_and_reports_errors() {
     let text = "# mine\nprofile: ci # yes\n";
     assert_eq!(migrate(text, "f").unwrap(), text);
     assert_eq!(migrate("profil: ci\n", "f").unwrap_err()[0].key, "profil");
 }
 
 #[test]
-fn one_file_keeps_its_values_with_their_lines() {
-    let file = file("limits:\n  read_bytes: 5\nworkspace:\n  block:\n    - a\n    - b\n", Source::User);
-    assert_eq!(file.get("limits.read_bytes").unwrap().value, Setting::Int(5));
-    let Setting::List(block) = &file.get("workspace.block").unwrap().value else { panic!() };
+fn values_of_a_file_keep_their_lines() {
+    let file = file("limits:\n  read_bytes: 5\nworkspace:\n  block:\n    - a\n    - b\n", ConfigSource::User);
+    assert_eq!(file.get("limits.read_bytes").unwrap().value, SettingValue::Int(5));
+    let SettingValue::List(block) = &file.get("workspace.block").unwrap().value else { panic!() };
     assert_eq!(
         block.iter().map(|item| item.at.to_string()).collect::<Vec<_>>(),
         ["user.yaml:5", "user.yaml:6"]

@@ -1,70 +1,74 @@
-//! Version 2 gives the controllers of a group to those below only while no process is in the group itself, and whoever is
-//! delegated one (`Delegate=yes`, a container) is in it. So launcher and broker move into a leaf of their own, where
-//! nobody else is beside them, and back when the launcher ends. The bounds of the group stay above all of them.
+//! The leaf cgroup of launcher and broker. cgroup v2 enables controllers for children only while the cgroup itself
+//! has no process ("no internal processes"), but the process that a cgroup is delegated to (`Delegate=yes`, a
+//! container) is in it. So launcher and broker move into a leaf of their own, without other processes, and back when
+//! the launcher exits. The limits of the outer cgroup still apply to all of them.
 //!
-//! **Invariant.** A group with anybody else in it is not touched: some controllers would be given, and turn it into
-//! one for threads.
+//! **Invariant.** A cgroup with any other process in it is not touched: enabling some controllers would turn it into
+//! a threaded one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::PREFIX;
 
-/// What the names of leaves have after the launcher's number. Then follow the controllers that were switched on for it: the last
+/// Marks a leaf in its name, after the launcher's pid. The controllers that were enabled for it follow: the last
 /// launcher to leave need not be the first.
-const MARK: &str = "own";
+const LEAF_MARK: &str = "own";
 
 #[derive(Debug)]
-pub(super) struct Leaf {
+pub(super) struct LeafCgroup {
     pub(super) base: PathBuf,
     folder: PathBuf,
-    /// Who is in it besides strangers.
+    /// Pids of launcher and broker.
     ours: Vec<u32>,
-    /// The controllers that nobody below had before.
+    /// Controllers that were not enabled before.
     added: Vec<String>,
 }
 
-impl Leaf {
-    /// The one that this process was born into, because its broker has another launcher.
+impl LeafCgroup {
+    /// The leaf that this process was born into, because its broker has another launcher.
     pub(super) fn around(own: &Path, ours: &[u32]) -> Option<Self> {
         let mut words = own.file_name()?.to_str()?.strip_prefix(PREFIX)?.split('-');
         words.next()?.parse::<u32>().ok()?;
-        words.next().filter(|word| *word == MARK)?;
+        words.next().filter(|word| *word == LEAF_MARK)?;
         let added = words.map(str::to_owned).collect();
         Some(Self { base: own.parent()?.to_owned(), folder: own.to_owned(), ours: ours.to_vec(), added })
     }
 
-    /// Has a group give the controllers that are wanted and that it has; into a leaf for those who are in it, where that
-    /// is needed. Nothing where it is not, or cannot be done: then nothing has changed.
+    /// Enables the wanted controllers that a cgroup has; moves its processes into a leaf where that is needed.
+    /// Returns `None`, and changes nothing, where it is not needed or not possible.
     pub(super) fn make(base: &Path, ours: &[u32], wanted: &[&str]) -> Option<Self> {
-        let (there, given) = (words(base, "cgroup.controllers"), words(base, "cgroup.subtree_control"));
+        let (there, enabled_controllers) =
+            (words(base, "cgroup.controllers"), words(base, "cgroup.subtree_control"));
         let missing: Vec<&str> = wanted
             .iter()
             .copied()
-            .filter(|name| there.iter().any(|one| one == name) && !given.iter().any(|one| one == name))
+            .filter(|name| {
+                there.iter().any(|one| one == name) && !enabled_controllers.iter().any(|one| one == name)
+            })
             .collect();
         if missing.is_empty() {
             return None;
         }
         if !base.join("cgroup.type").exists() {
-            // The root of the machine's groups may have processes.
-            let _ = switch(base, '+', &missing);
+            // The root cgroup may have processes.
+            let _ = switch_controllers(base, '+', &missing);
             return None;
         }
-        let folder = base.join(format!("{PREFIX}{}-{MARK}-{}", std::process::id(), missing.join("-")));
+        let folder = base.join(format!("{PREFIX}{}-{LEAF_MARK}-{}", std::process::id(), missing.join("-")));
         if !holds_only(base, ours) || fs::create_dir(&folder).is_err() {
             return None;
         }
         let added = missing.iter().map(|name| (*name).to_owned()).collect();
         let leaf = Self { base: base.to_owned(), folder, ours: ours.to_vec(), added };
-        if moved(&leaf.base, &leaf.folder) && switch(base, '+', &missing) {
+        if move_processes(&leaf.base, &leaf.folder) && switch_controllers(base, '+', &missing) {
             return Some(leaf);
         }
         leaf.undo();
         None
     }
 
-    /// Everything as it was, unless somebody still needs it.
+    /// Restores the previous state, unless another launcher still needs it.
     pub(super) fn leave(self) {
         let others = fs::read_dir(&self.base).into_iter().flatten().filter_map(Result::ok).any(|entry| {
             let name = entry.file_name();
@@ -76,15 +80,15 @@ impl Leaf {
     }
 
     fn undo(self) {
-        switch(&self.base, '-', &self.added.iter().map(String::as_str).collect::<Vec<_>>());
-        moved(&self.folder, &self.base);
-        // One that somebody was started in meanwhile stays, until it is swept.
+        switch_controllers(&self.base, '-', &self.added.iter().map(String::as_str).collect::<Vec<_>>());
+        move_processes(&self.folder, &self.base);
+        // If a process was started in it meanwhile it stays, until the next sweep.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// Every controller that a group gives to those below.
-pub(super) fn given(base: &Path) -> Vec<String> {
+/// Controllers enabled for the children of a cgroup.
+pub(super) fn enabled_controllers(base: &Path) -> Vec<String> {
     words(base, "cgroup.subtree_control")
 }
 
@@ -93,13 +97,13 @@ fn words(group: &Path, file: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// All of them or none.
-fn switch(base: &Path, sign: char, names: &[&str]) -> bool {
+/// Enables or disables all of them, or none.
+fn switch_controllers(base: &Path, sign: char, names: &[&str]) -> bool {
     let text: Vec<String> = names.iter().map(|name| format!("{sign}{name}")).collect();
     fs::write(base.join("cgroup.subtree_control"), text.join(" ")).is_ok()
 }
 
-/// Processes of a group; of one for threads, and of other pid namespaces, it cannot be told.
+/// Pids in a cgroup; `None` for a threaded cgroup and for processes of other pid namespaces.
 fn processes(group: &Path) -> Option<Vec<u32>> {
     let text = fs::read_to_string(group.join("cgroup.procs")).ok()?;
     text.lines().map(|line| line.parse().ok().filter(|pid| *pid != 0)).collect()
@@ -109,8 +113,8 @@ fn holds_only(group: &Path, ours: &[u32]) -> bool {
     processes(group).is_some_and(|found| found.iter().all(|pid| ours.contains(pid)))
 }
 
-/// Moves everybody from one group to another.
-fn moved(from: &Path, to: &Path) -> bool {
+/// Moves every process from one cgroup to another.
+fn move_processes(from: &Path, to: &Path) -> bool {
     let put = |pid: &u32| fs::write(to.join("cgroup.procs"), pid.to_string()).is_ok();
     processes(from).is_some_and(|found| found.iter().all(put))
 }
@@ -121,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// The root of the groups, and a controller that no hierarchy of version 1 has: the rules are the same for all but those
-    /// for threads.
+    /// The root cgroup, and a controller that no v1 hierarchy has: all but the threaded controllers follow the same
+    /// rules.
     fn root() -> Option<(PathBuf, String)> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let mut found = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -139,14 +143,14 @@ mod tests {
     }
 
     fn check(name: &str, test: impl Fn(&Path, &str, &mut Vec<Child>)) {
-        let skipped = || println!("skipped: no controller of version 2 that this user can give");
+        let skipped = || vambrace_skip::skip("no v2 controller that this user can enable");
         let Some((root, controller)) = root() else { return skipped() };
-        // Others who test this on the same machine wait.
+        // Serialises with other test processes on this machine.
         let lock = fs::File::open(&root).unwrap();
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-        let was_given = given(&root).contains(&controller);
+        let was_given = enabled_controllers(&root).contains(&controller);
         let folder = root.join(format!("leaf-test-{name}-{}", std::process::id()));
-        if !switch(&root, '+', &[&controller]) || fs::create_dir(&folder).is_err() {
+        if !switch_controllers(&root, '+', &[&controller]) || fs::create_dir(&folder).is_err() {
             return skipped();
         }
         let mut children = Vec::new();
@@ -155,70 +159,73 @@ mod tests {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        // The kernel needs a moment for the last one.
+        // The kernel needs a moment after the last process.
         let start = std::time::Instant::now();
         while fs::remove_dir(&folder).is_err() {
-            assert!(start.elapsed().as_secs() < 20, "the group is left");
+            assert!(start.elapsed().as_secs() < 20, "the cgroup was not removed");
         }
-        assert!(was_given || switch(&root, '-', &[&controller]));
+        assert!(was_given || switch_controllers(&root, '-', &[&controller]));
     }
 
     #[test]
-    fn who_is_alone_in_a_group_gets_its_controllers_and_leaves_it_as_it_was() {
+    fn leaf_enables_controllers_and_restores_the_cgroup() {
         check("alone", |folder, controller, children| {
             children.extend([start_in(folder), start_in(folder)]);
             let mut ours: Vec<u32> = children.iter().map(Child::id).collect();
             ours.sort_unstable();
-            let leaf = Leaf::make(folder, &ours, &[controller, "none-such"]).unwrap();
-            assert_eq!(given(folder), [controller]);
+            let leaf = LeafCgroup::make(folder, &ours, &[controller, "none-such"]).unwrap();
+            assert_eq!(enabled_controllers(folder), [controller]);
             assert_eq!(processes(folder), Some(Vec::new()));
             let mut inside = processes(&leaf.folder).unwrap();
             inside.sort_unstable();
             assert_eq!(inside, ours);
-            // Another launcher of the same broker finds it.
-            assert_eq!(Leaf::around(&leaf.folder, &[]).unwrap().base, folder);
-            // A run's group keeps it; so does somebody else in it.
+            // Another launcher of the same broker finds the leaf.
+            assert_eq!(LeafCgroup::around(&leaf.folder, &[]).unwrap().base, folder);
+            // The cgroup of a run keeps the leaf; so does a foreign process in it.
             let run = folder.join(format!("{PREFIX}1-0"));
             fs::create_dir(&run).unwrap();
-            Leaf::around(&leaf.folder, &ours).unwrap().leave();
+            LeafCgroup::around(&leaf.folder, &ours).unwrap().leave();
             fs::remove_dir(&run).unwrap();
-            Leaf::around(&leaf.folder, &ours[..1]).unwrap().leave();
-            assert_eq!(given(folder), [controller]);
+            LeafCgroup::around(&leaf.folder, &ours[..1]).unwrap().leave();
+            assert_eq!(enabled_controllers(folder), [controller]);
             let place = leaf.folder.clone();
             leaf.leave();
-            assert_eq!((given(folder), processes(folder).unwrap().len(), place.exists()), (vec![], 2, false));
+            assert_eq!(
+                (enabled_controllers(folder), processes(folder).unwrap().len(), place.exists()),
+                (vec![], 2, false)
+            );
         });
     }
 
-    /// A folder with the files of a group: this machine may have one controller only.
+    /// A plain directory with the files of a cgroup: this machine may have only one controller.
     #[test]
-    fn what_was_given_before_is_given_after() {
+    fn previously_enabled_controllers_stay_enabled() {
         let folder = tempfile::tempdir().unwrap();
         let (base, control) = (folder.path(), folder.path().join("cgroup.subtree_control"));
         for (name, text) in [("type", "domain\n"), ("controllers", "cpu memory pids\n"), ("procs", "")] {
             fs::write(base.join(format!("cgroup.{name}")), text).unwrap();
         }
         fs::write(&control, "pids\n").unwrap();
-        let leaf = Leaf::make(base, &[], &["memory", "pids", "cpu"]).unwrap();
+        let leaf = LeafCgroup::make(base, &[], &["memory", "pids", "cpu"]).unwrap();
         assert_eq!(fs::read_to_string(&control).unwrap(), "+memory +cpu");
         fs::write(leaf.folder.join("cgroup.procs"), "").unwrap();
         fs::write(&control, "cpu memory pids\n").unwrap();
-        // Another launcher is the last.
-        Leaf::around(&leaf.folder, &[]).unwrap().leave();
+        // Another launcher is the last to leave.
+        LeafCgroup::around(&leaf.folder, &[]).unwrap().leave();
         assert_eq!(fs::read_to_string(&control).unwrap(), "-memory -cpu");
     }
 
     #[test]
-    fn a_group_with_somebody_else_in_it_is_not_touched() {
+    fn cgroup_with_a_foreign_process_is_not_touched() {
         check("shared", |folder, controller, children| {
             children.extend([start_in(folder), start_in(folder)]);
             let ours = [children[0].id()];
-            assert!(Leaf::make(folder, &ours, &[controller]).is_none());
-            assert_eq!((given(folder), processes(folder).unwrap().len()), (vec![], 2));
+            assert!(LeafCgroup::make(folder, &ours, &[controller]).is_none());
+            assert_eq!((enabled_controllers(folder), processes(folder).unwrap().len()), (vec![], 2));
             assert_eq!(fs::read_to_string(folder.join("cgroup.type")).unwrap(), "domain\n");
             let below = fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path().is_dir());
             assert_eq!(below.count(), 0);
-            assert!(Leaf::around(folder, &ours).is_none());
+            assert!(LeafCgroup::around(folder, &ours).is_none());
         });
     }
 }

@@ -1,42 +1,47 @@
-//! Drawing a state: nothing here decides or remembers anything.
+//! Draws a `WatchState`; has no state of its own and decides nothing.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Clear, Paragraph};
-use vambrace_broker::Reach;
-use vambrace_store::AskKind;
+use vambrace_broker::DecisionReach;
+use vambrace_store::ApprovalKind;
 
-use super::state::{Agreeing, Ask, Mode, State};
-use crate::command::approvals::card::{risk, seconds, short};
+use super::state::{Confirmation, PendingRequest, WatchMode, WatchState};
+use crate::command::approvals::details::{risk, seconds, short};
 use crate::command::audit::one_line;
-use crate::out::{Line, Tone};
+use crate::output::{StyledLine, Tone};
 
-/// Whether colours are wanted.
+/// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Palette {
     Colour,
-    /// `NO_COLOR`: bold, dim and reversed are no colours.
+    /// For `NO_COLOR`: only bold, dim and reversed.
     Plain,
 }
 
-/// A line that is typed without being shown.
+/// A prompt whose input is hidden.
 #[derive(Debug, Clone)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct HiddenPrompt<'a> {
     pub(crate) title: &'a str,
     pub(crate) note: &'a str,
 }
 
-/// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette, asking: Option<&Asking<'_>>) {
+/// Draws the whole screen.
+pub(crate) fn draw(
+    frame: &mut Frame<'_>,
+    state: &WatchState,
+    palette: Palette,
+    prompt: Option<&HiddenPrompt<'_>>,
+) {
     let area = frame.area();
     let row = |number: usize| {
         let y = u16::try_from(number).unwrap_or(u16::MAX);
         Rect { x: area.x, y: area.y.saturating_add(y), width: area.width, height: u16::from(y < area.height) }
     };
     let height = usize::from(area.height);
-    let mut put = |number: usize, line: Line, style: Style| {
+    let mut put = |number: usize, line: StyledLine, style: Style| {
         let place = row(number);
         if place.height > 0 && place.width > 0 {
             frame.render_widget(Clear, place);
@@ -59,18 +64,18 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette, askin
         next += 1;
     }
     if height >= 3 {
-        put(height - 2, message(state, asking), Style::new());
+        put(height - 2, message(state, prompt), Style::new());
     }
     if height >= 2 {
-        let line = match asking {
-            Some(asking) => vec![(Tone::Faint, asking.note.to_owned())],
+        let line = match prompt {
+            Some(prompt) => vec![(Tone::Faint, prompt.note.to_owned())],
             None => keys(state),
         };
         put(height - 1, line, Style::new());
     }
 }
 
-fn text(line: &Line, palette: Palette) -> Text<'_> {
+fn text(line: &StyledLine, palette: Palette) -> Text<'_> {
     Text::from(
         line.iter()
             .map(|(tone, words)| Span::styled(words.as_str(), style(*tone, palette)))
@@ -94,12 +99,13 @@ fn style(tone: Tone, palette: Palette) -> Style {
     }
 }
 
-/// What it is about, how risky, how long: the line that always stands.
-fn title(state: &State, width: usize) -> Line {
-    let Some((ask, row)) = state.ask().and_then(|ask| Some((ask, ask.row()?))) else {
+/// The title line, always visible: risk, summary, countdown.
+fn title(state: &WatchState, width: usize) -> StyledLine {
+    let Some((request, row)) = state.current_request().and_then(|request| Some((request, request.row()?)))
+    else {
         return vec![(Tone::Strong, fitted(" vambrace approvals", width))];
     };
-    let count = state.asks.len();
+    let count = state.requests.len();
     let place = if count > 1 { format!("  {} of {count}", state.current + 1) } else { String::new() };
     let end = format!("{place}  {} ", clock(seconds(row, state.now)));
     let word = format!(" {} ", row.risk);
@@ -109,7 +115,7 @@ fn title(state: &State, width: usize) -> Line {
         (
             Tone::Strong,
             fitted(
-                &one_line(&ask.look.question.as_ref().map(|row| row.summary.clone()).unwrap_or_default()),
+                &one_line(&request.look.request.as_ref().map(|row| row.summary.clone()).unwrap_or_default()),
                 room,
             ),
         ),
@@ -117,7 +123,7 @@ fn title(state: &State, width: usize) -> Line {
     ]
 }
 
-/// Words in exactly so many columns.
+/// Pads or truncates text to exactly `room` columns.
 fn fitted(words: &str, room: usize) -> String {
     use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
     let mut fit = String::new();
@@ -142,12 +148,12 @@ fn clock(seconds: i64) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// The open questions around the one on the screen.
-fn listed(state: &State) -> Vec<Line> {
+/// The pending requests next to the current one.
+fn listed(state: &WatchState) -> Vec<StyledLine> {
     let listed = state.page.listed;
-    let first = state.current.saturating_sub(1).min(state.asks.len().saturating_sub(listed));
-    let line = |(number, ask): (usize, &Ask)| {
-        let Some(row) = ask.row() else { return Vec::new() };
+    let first = state.current.saturating_sub(1).min(state.requests.len().saturating_sub(listed));
+    let line = |(number, request): (usize, &PendingRequest)| {
+        let Some(row) = request.row() else { return Vec::new() };
         let mark = if number == state.current { "> " } else { "  " };
         vec![
             (Tone::Care, mark.to_owned()),
@@ -157,60 +163,68 @@ fn listed(state: &State) -> Vec<Line> {
             (Tone::Faint, format!("  {}", one_line(&row.agent))),
         ]
     };
-    state.asks.iter().enumerate().skip(first).take(listed).map(line).collect()
+    state.requests.iter().enumerate().skip(first).take(listed).map(line).collect()
 }
 
-/// What is asked of the person right now, or was said last.
-fn message(state: &State, asking: Option<&Asking<'_>>) -> Line {
-    if let Some(asking) = asking {
-        return vec![(Tone::Care, asking.title.to_owned())];
+/// The current prompt, or the last message.
+fn message(state: &WatchState, prompt: Option<&HiddenPrompt<'_>>) -> StyledLine {
+    if let Some(prompt) = prompt {
+        return vec![(Tone::Care, prompt.title.to_owned())];
     }
     match &state.mode {
-        Mode::Rejecting(words) => {
+        WatchMode::Rejecting(words) => {
             vec![
-                (Tone::Care, "words for the agent: ".to_owned()),
+                (Tone::Care, "reason for the agent: ".to_owned()),
                 (Tone::Plain, format!("{}_", one_line(words))),
             ]
         }
-        Mode::Agreeing(agreeing) => match &state.message {
+        WatchMode::Confirming(confirmation) => match &state.message {
             Some((tone, words)) => vec![(*tone, words.clone())],
-            None => agree(state, agreeing),
+            None => confirm_prompt(state, confirmation),
         },
-        Mode::Looking | Mode::Help => match &state.message {
+        WatchMode::Reading | WatchMode::Help => match &state.message {
             Some((tone, words)) => vec![(*tone, words.clone())],
             None => position(state),
         },
     }
 }
 
-fn agree(state: &State, agreeing: &Agreeing) -> Line {
-    let agent = state.ask().and_then(Ask::row).map(|row| one_line(&row.agent)).unwrap_or_default();
-    let what = match (agreeing.reach, &agreeing.preview) {
-        (Reach::Session, _) => {
+fn confirm_prompt(state: &WatchState, confirmation: &Confirmation) -> StyledLine {
+    let agent = state
+        .current_request()
+        .and_then(PendingRequest::row)
+        .map(|row| one_line(&row.agent))
+        .unwrap_or_default();
+    let what = match (confirmation.reach, &confirmation.preview) {
+        (DecisionReach::Session, _) => {
             return typing(
-                format!("WARNING: {agent} will not be asked again in this session for what is MEDIUM; type "),
-                agreeing,
+                format!(
+                    "WARNING: all further MEDIUM calls of {agent} in this session run without approval; type "
+                ),
+                confirmation,
             );
         }
-        (Reach::Class, _) => {
-            format!("yes, and to calls of this class of {agent} in this session for a while?")
+        (DecisionReach::Class, _) => {
+            format!("approve, and grant calls of this class to {agent} in this session for a while?")
         }
-        (Reach::Once, Some(preview)) => format!("yes to this instead (plan {})?", short(preview.digest)),
-        (Reach::Once, None) => "HIGH: to agree,".to_owned(),
+        (DecisionReach::Once, Some(preview)) => {
+            format!("approve this instead (plan {})?", short(preview.digest))
+        }
+        (DecisionReach::Once, None) => "HIGH: to approve,".to_owned(),
     };
-    match &agreeing.typed {
-        Some(_) => typing(format!("{what} type "), agreeing),
+    match &confirmation.typed {
+        Some(_) => typing(format!("{what} type "), confirmation),
         None => vec![(Tone::Care, what)],
     }
 }
 
-fn typing(words: String, agreeing: &Agreeing) -> Line {
-    let (wanted, typed) = agreeing.typed.clone().unwrap_or_default();
+fn typing(words: String, confirmation: &Confirmation) -> StyledLine {
+    let (wanted, typed) = confirmation.typed.clone().unwrap_or_default();
     vec![(Tone::Bad, format!("{words}`{wanted}`: ")), (Tone::Plain, format!("{}_", one_line(&typed)))]
 }
 
-/// How much of the page is out of sight.
-fn position(state: &State) -> Line {
+/// How many lines are scrolled out of view.
+fn position(state: &WatchState) -> StyledLine {
     let below = state.page.rows.len().saturating_sub(state.top + state.page.height);
     let mut words = Vec::new();
     if below > 0 {
@@ -225,24 +239,28 @@ fn position(state: &State) -> Line {
     vec![(Tone::Faint, words.join(", "))]
 }
 
-/// The keys that do something now.
-fn keys(state: &State) -> Line {
+/// The keys that have a meaning now.
+fn keys(state: &WatchState) -> StyledLine {
     let words: Vec<&str> = match &state.mode {
-        Mode::Help => vec!["any key goes back"],
-        Mode::Rejecting(_) => vec!["Enter rejects", "Esc goes back"],
-        _ if state.ask().is_some() && !state.is_large_enough() => vec!["too small to agree", "q quit"],
-        Mode::Agreeing(_) if !state.is_ready() => vec!["look first ...", "Esc goes back"],
-        Mode::Agreeing(agreeing) if agreeing.typed.is_some() => vec!["Enter agrees", "Esc goes back"],
-        Mode::Agreeing(_) => vec!["y agrees", "Esc goes back"],
-        Mode::Looking => match state.ask().and_then(Ask::row) {
+        WatchMode::Help => vec!["any key returns"],
+        WatchMode::Rejecting(_) => vec!["Enter reject", "Esc cancel"],
+        _ if state.current_request().is_some() && !state.is_large_enough() => {
+            vec!["screen too small to approve", "q quit"]
+        }
+        WatchMode::Confirming(_) if !state.is_ready() => vec!["read first ...", "Esc cancel"],
+        WatchMode::Confirming(confirmation) if confirmation.typed.is_some() => {
+            vec!["Enter approve", "Esc cancel"]
+        }
+        WatchMode::Confirming(_) => vec!["y approve", "Esc cancel"],
+        WatchMode::Reading => match state.current_request().and_then(PendingRequest::row) {
             None => vec!["? help", "q quit"],
-            Some(_) if !state.is_ready() => vec!["look first ..."],
+            Some(_) if !state.is_ready() => vec!["read first ..."],
             Some(row) => {
                 let mut words = vec!["y once"];
                 if row.grantable {
                     words.extend(["c class", "s session"]);
                 }
-                if row.kind == AskKind::Change {
+                if row.kind == ApprovalKind::Change {
                     words.extend(["e edit", "p part"]);
                 }
                 words.extend(["r reject", "n skip", "? help", "q quit"]);

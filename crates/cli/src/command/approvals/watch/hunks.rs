@@ -1,15 +1,15 @@
-//! Hunks on the screen: going from one to the next, marking them, and what is asked for with those that are marked.
+//! Moving between hunks, marking them, and approving only the marked ones.
 
-use vambrace_broker::Part;
-use vambrace_store::AskKind;
+use vambrace_broker::Amendment;
+use vambrace_store::ApprovalKind;
 
-use super::state::{Effect, State};
-use crate::out::Tone;
+use super::state::{WatchAction, WatchState};
+use crate::output::Tone;
 
-impl State {
+impl WatchState {
     pub(super) fn jump(&mut self, by: isize) {
-        let Some(ask) = self.ask() else { return };
-        let places = ask.diff.places();
+        let Some(request) = self.current_request() else { return };
+        let places = request.diff.places();
         let last = places.len().saturating_sub(1);
         self.cursor = self.cursor.saturating_add_signed(by).min(last);
         let place = places.get(self.cursor).copied();
@@ -19,10 +19,10 @@ impl State {
     }
 
     pub(super) fn mark(&mut self, file: bool) {
-        let Some(ask) = self.ask() else { return };
-        let places = ask.diff.places();
+        let Some(request) = self.current_request() else { return };
+        let places = request.diff.places();
         let Some(here) = places.get(self.cursor).copied() else {
-            self.say(Tone::Care, "there are no hunks here that could be marked");
+            self.show_message(Tone::Care, "there is no hunk to mark here");
             return;
         };
         let chosen: Vec<(usize, usize)> =
@@ -39,15 +39,15 @@ impl State {
         }
     }
 
-    pub(super) fn part(&mut self) -> Vec<Effect> {
-        let Some(ask) = self.ask() else { return Vec::new() };
+    pub(super) fn part(&mut self) -> Vec<WatchAction> {
+        let Some(request) = self.current_request() else { return Vec::new() };
         if self.marked.is_empty() {
-            self.say(Tone::Care, "mark first what you agree to: space marks a hunk, f its whole file");
+            self.show_message(Tone::Care, "nothing is marked: space marks a hunk, f its whole file");
             return Vec::new();
         }
         let mut whole = true;
         let mut hunks: Vec<(String, Vec<usize>)> = Vec::new();
-        for (number, file) in ask.diff.files.iter().enumerate() {
+        for (number, file) in request.diff.files.iter().enumerate() {
             let own: Vec<usize> =
                 self.marked.iter().filter(|place| place.0 == number).map(|place| place.1).collect();
             if !own.is_empty() {
@@ -56,22 +56,22 @@ impl State {
             }
         }
         let part = if whole {
-            Part::Files(hunks.into_iter().map(|(path, _)| path).collect())
+            Amendment::Files(hunks.into_iter().map(|(path, _)| path).collect())
         } else {
-            Part::Hunks(hunks)
+            Amendment::Hunks(hunks)
         };
-        vec![Effect::Preview(ask.id().to_owned(), part)]
+        vec![WatchAction::Preview(request.id().to_owned(), part)]
     }
 
-    pub(super) fn edit(&mut self) -> Vec<Effect> {
-        let Some(ask) = self.ask() else { return Vec::new() };
-        let change = ask.row().is_some_and(|row| row.kind == AskKind::Change);
-        let place = ask.diff.places().get(self.cursor).copied().unwrap_or_default();
-        let path = ask.diff.files.get(place.0).map(|file| file.path.clone());
-        match path.or_else(|| ask.look.files.first().map(|file| file.path.clone())).filter(|_| change) {
-            Some(path) => vec![Effect::Edit(ask.id().to_owned(), path)],
+    pub(super) fn edit(&mut self) -> Vec<WatchAction> {
+        let Some(request) = self.current_request() else { return Vec::new() };
+        let change = request.row().is_some_and(|row| row.kind == ApprovalKind::Change);
+        let place = request.diff.places().get(self.cursor).copied().unwrap_or_default();
+        let path = request.diff.files.get(place.0).map(|file| file.path.clone());
+        match path.or_else(|| request.look.files.first().map(|file| file.path.clone())).filter(|_| change) {
+            Some(path) => vec![WatchAction::Edit(request.id().to_owned(), path)],
             None => {
-                self.say(Tone::Care, "only a change of files can be edited");
+                self.show_message(Tone::Care, "only file changes can be edited");
                 Vec::new()
             }
         }

@@ -1,48 +1,47 @@
-//! What a terminal sends, as keys: bytes in, keys and pasted text out. Only what the screen knows is told apart; everything
-//! else is swallowed whole, so that no piece of it passes for a letter. Nothing is read ahead here: what stands unread in
-//! the kernel can be thrown away by it.
+//! Parses terminal input: bytes in, keys and pasted text out. Unknown sequences are discarded as a whole, so that no part of
+//! one passes for a letter. The parser does not read ahead: unread input stays in the kernel, where `tcflush` can discard it.
 
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 const ESCAPE: u8 = 0x1b;
-const PASTE_ENDS: &[u8] = b"\x1b[201~";
-/// Longer pastes are cut.
-const LONGEST_PASTE: usize = 64 * 1024;
-/// A paste whose end mark got lost ends with the first single key after so long a pause; the key does nothing else. What
-/// comes in one piece may be the rest of a slow paste, and presses no keys.
-const STALLED: Duration = Duration::from_secs(2);
-/// A sequence that does not end is given up.
-const LONGEST_SEQUENCE: usize = 32;
+const PASTE_END: &[u8] = b"\x1b[201~";
+/// Longer pastes are truncated.
+const MAX_PASTE_BYTES: usize = 64 * 1024;
+/// A paste whose end marker was lost ends with the first single byte after a pause of this length; that key has no other
+/// effect. Several bytes in one read may be the rest of a slow paste, and are not keys.
+const PASTE_STALL: Duration = Duration::from_secs(2);
+/// A longer escape sequence is discarded.
+const MAX_SEQUENCE_BYTES: usize = 32;
 
-/// Something that was typed.
+/// A key or a paste.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum KeyInput {
     Key(KeyEvent),
-    /// Pasted, not typed.
+    /// Pasted text.
     Paste(String),
 }
 
-/// Bytes that are not a whole key yet.
+/// Parser state: bytes of an incomplete key or paste.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
+pub(crate) struct KeyParser {
     left: Vec<u8>,
-    /// What was pasted so far, while a paste goes on.
+    /// The text of an unfinished paste.
     paste: Option<Vec<u8>>,
 }
 
-impl Keys {
-    /// Takes what one read brought. `more` says whether more can be read at once: an escape by itself is the key only when
-    /// nothing follows. `quiet` is how long nothing came before.
-    pub(crate) fn take(&mut self, bytes: &[u8], more: bool, quiet: Duration) -> Vec<Typed> {
+impl KeyParser {
+    /// Parses the bytes of one read. `more`: whether more input is available now; an escape byte is the Esc key only if
+    /// nothing follows. `quiet`: time since the previous read.
+    pub(crate) fn take(&mut self, bytes: &[u8], more: bool, quiet: Duration) -> Vec<KeyInput> {
         if bytes.len() == 1
             && !more
-            && quiet >= STALLED
+            && quiet >= PASTE_STALL
             && let Some(text) = self.paste.take()
         {
             self.left.clear();
-            return vec![Typed::Paste(String::from_utf8_lossy(&text).into_owned())];
+            return vec![KeyInput::Paste(String::from_utf8_lossy(&text).into_owned())];
         }
         self.left.extend_from_slice(bytes);
         let mut typed = Vec::new();
@@ -54,8 +53,8 @@ impl Keys {
         typed
     }
 
-    /// How many bytes the next key takes, and the key if it means something; `None` when it is not whole.
-    fn next(&mut self, more: bool) -> Option<(usize, Option<Typed>)> {
+    /// Length of the next key in bytes, and the key if it is known; `None` if it is incomplete.
+    fn next(&mut self, more: bool) -> Option<(usize, Option<KeyInput>)> {
         if self.paste.is_some() {
             return self.pasted();
         }
@@ -72,16 +71,16 @@ impl Keys {
                 None => Some((2, None)),
                 Some(last) => Some((3, letter(*last).and_then(key))),
             },
-            // With Alt, or typed right behind the escape: neither means anything here.
+            // A key with Alt, or typed right after Esc: neither has a meaning here.
             Some(_) => Some((2, None)),
         }
     }
 
     /// `ESC [ numbers letter`.
-    fn sequence(&mut self, more: bool) -> Option<(usize, Option<Typed>)> {
+    fn sequence(&mut self, more: bool) -> Option<(usize, Option<KeyInput>)> {
         let body = self.left.get(2..).unwrap_or_default();
         let Some(length) = body.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
-            return (!more || body.len() > LONGEST_SEQUENCE).then_some((self.left.len(), None));
+            return (!more || body.len() > MAX_SEQUENCE_BYTES).then_some((self.left.len(), None));
         };
         let (numbers, last) = (body.get(..length).unwrap_or_default(), body.get(length).copied());
         let code = match (numbers, last) {
@@ -99,21 +98,21 @@ impl Keys {
         Some((2 + length + 1, code.and_then(key)))
     }
 
-    /// More of what is pasted, to its end mark.
-    fn pasted(&mut self) -> Option<(usize, Option<Typed>)> {
-        let end = self.left.windows(PASTE_ENDS.len()).position(|window| window == PASTE_ENDS);
-        // What may be the beginning of the mark waits for the rest of it.
-        let split = (1..PASTE_ENDS.len())
+    /// Collects pasted text up to its end marker.
+    fn pasted(&mut self) -> Option<(usize, Option<KeyInput>)> {
+        let end = self.left.windows(PASTE_END.len()).position(|window| window == PASTE_END);
+        // A possible beginning of the marker stays in the buffer until the rest arrives.
+        let split = (1..PASTE_END.len())
             .rev()
-            .find(|length| PASTE_ENDS.get(..*length).is_some_and(|head| self.left.ends_with(head)));
+            .find(|length| PASTE_END.get(..*length).is_some_and(|head| self.left.ends_with(head)));
         let until = end.unwrap_or(self.left.len() - split.unwrap_or(0));
         let mut text = self.paste.take().unwrap_or_default();
-        let room = LONGEST_PASTE.saturating_sub(text.len());
+        let room = MAX_PASTE_BYTES.saturating_sub(text.len());
         text.extend(self.left.iter().take(until).take(room));
         match end {
             Some(end) => {
                 let text = String::from_utf8_lossy(&text).into_owned();
-                Some((end + PASTE_ENDS.len(), Some(Typed::Paste(text))))
+                Some((end + PASTE_END.len(), Some(KeyInput::Paste(text))))
             }
             None => {
                 self.paste = Some(text);
@@ -123,8 +122,8 @@ impl Keys {
     }
 }
 
-fn key(code: KeyCode) -> Option<Typed> {
-    Some(Typed::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+fn key(code: KeyCode) -> Option<KeyInput> {
+    Some(KeyInput::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
 fn letter(last: u8) -> Option<KeyCode> {
@@ -140,8 +139,8 @@ fn letter(last: u8) -> Option<KeyCode> {
     })
 }
 
-/// A letter, perhaps of several bytes, or one with Control.
-fn character(left: &[u8], more: bool) -> Option<(usize, Option<Typed>)> {
+/// A character (UTF-8), or a key with Control.
+fn character(left: &[u8], more: bool) -> Option<(usize, Option<KeyInput>)> {
     let first = left.first().copied()?;
     let code = match first {
         b'\r' | b'\n' => KeyCode::Enter,
@@ -150,7 +149,7 @@ fn character(left: &[u8], more: bool) -> Option<(usize, Option<Typed>)> {
         0x01..=0x1a => {
             let letter = char::from(first - 1 + b'a');
             let event = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
-            return Some((1, Some(Typed::Key(event))));
+            return Some((1, Some(KeyInput::Key(event))));
         }
         0x20..=0x7e => KeyCode::Char(char::from(first)),
         0xc2..=0xf4 => {
@@ -174,18 +173,18 @@ fn character(left: &[u8], more: bool) -> Option<(usize, Option<Typed>)> {
 mod tests {
     use super::*;
 
-    /// What some reads bring; a name for each key.
+    /// Parses some reads; returns the name of each key.
     fn typed(reads: &[&[u8]]) -> Vec<String> {
-        let mut keys = Keys::default();
+        let mut keys = KeyParser::default();
         let mut names = Vec::new();
         for (number, bytes) in reads.iter().enumerate() {
             for typed in keys.take(bytes, number + 1 < reads.len(), Duration::ZERO) {
                 names.push(match typed {
-                    Typed::Paste(text) => format!("paste {text:?}"),
-                    Typed::Key(key) if key.modifiers == KeyModifiers::CONTROL => {
+                    KeyInput::Paste(text) => format!("paste {text:?}"),
+                    KeyInput::Key(key) if key.modifiers == KeyModifiers::CONTROL => {
                         format!("control {}", key.code)
                     }
-                    Typed::Key(key) => key.code.to_string(),
+                    KeyInput::Key(key) => key.code.to_string(),
                 });
             }
         }
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_recognized() {
         assert_eq!(typed(&[b"yN \r\t\x7f"]), ["y", "N", "Space", "Enter", "Tab", "Backspace"]);
         assert_eq!(typed(&[b"\x03\x04\x1a\x0c"]), ["control c", "control d", "control z", "control l"]);
         assert_eq!(typed(&["\u{e4}\u{4e2d}\u{1f600}".as_bytes()]), ["\u{e4}", "\u{4e2d}", "\u{1f600}"]);
@@ -205,44 +204,44 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_in_pieces_are_one_key() {
+    fn key_split_over_several_reads_is_one_key() {
         assert_eq!(typed(&[b"\x1b", b"[", b"A"]), ["Up"]);
         assert_eq!(typed(&[b"\xe4", b"\xb8\xad"]), ["\u{4e2d}"]);
         assert_eq!(typed(&[b"\x1b[200", b"~y\r\x1b[20", b"1~n"]), ["paste \"y\\r\"", "n"]);
     }
 
-    // T25: no piece of a sequence, a mouse, an answer of the terminal or a broken letter presses a key
+    // T25: no part of an escape sequence, a mouse event, a terminal reply or invalid UTF-8 counts as a key
     #[test]
-    fn what_is_not_known_is_swallowed_whole() {
+    fn unknown_sequences_are_discarded_whole() {
         for strange in
             ["\x1b[1;5A", "\x1b[<0;33;22M", "\x1b[24;80R", "\x1by", "\x1bOy", "\x1b[?1;2c", "\x1b[999"]
         {
             assert_eq!(typed(&[strange.as_bytes()]), Vec::<String>::new(), "{strange:?}");
         }
         assert_eq!(typed(&[&[0xff, 0xc0, 0x80, 0xe4]]), Vec::<String>::new());
-        assert_eq!(typed(&[&[0xe4, b'y', b'y']]), ["y", "y"], "a broken letter does not take others along");
+        assert_eq!(typed(&[&[0xe4, b'y', b'y']]), ["y", "y"], "invalid UTF-8 does not swallow the next keys");
         let long: Vec<u8> =
             std::iter::once(0x1b).chain(*b"[").chain(std::iter::repeat_n(b'1', 100)).collect();
         assert_eq!(typed(&[&long, b"y"]), ["y"]);
     }
 
     #[test]
-    fn a_paste_is_cut_and_its_end_still_seen() {
-        let mut keys = Keys::default();
+    fn long_paste_is_truncated_and_its_end_is_found() {
+        let mut keys = KeyParser::default();
         assert_eq!(keys.take(b"\x1b[200~", true, Duration::ZERO), []);
         for _ in 0..100 {
             assert_eq!(keys.take(&[b'y'; 4096], true, Duration::ZERO), []);
         }
         let typed = keys.take(b"\x1b[201~\r", false, Duration::ZERO);
-        assert!(matches!(&typed[0], Typed::Paste(text) if text.len() == LONGEST_PASTE));
+        assert!(matches!(&typed[0], KeyInput::Paste(text) if text.len() == MAX_PASTE_BYTES));
         assert_eq!(typed.len(), 2);
     }
 
-    // T25: a lost mark does not take the keyboard away, and the rest of a slow paste presses nothing
+    // T25: a lost end marker does not disable the keyboard, and the rest of a slow paste is not keys
     #[test]
-    fn a_paste_without_its_end_ends_with_a_key_after_a_pause() {
-        let mut keys = Keys::default();
-        let (soon, late) = (Duration::from_millis(1500), STALLED);
+    fn paste_without_end_marker_ends_with_a_key_after_a_pause() {
+        let mut keys = KeyParser::default();
+        let (soon, late) = (Duration::from_millis(1500), PASTE_STALL);
         for (bytes, more, quiet) in [
             (b"\x1b[200~no\x1b[20" as &[u8], false, late),
             (b"y", false, soon),
@@ -251,7 +250,7 @@ mod tests {
         ] {
             assert_eq!(keys.take(bytes, more, quiet), [], "{bytes:?}");
         }
-        assert_eq!(keys.take(b"y", false, late), [Typed::Paste("no\x1b[20yyyy".to_owned())]);
+        assert_eq!(keys.take(b"y", false, late), [KeyInput::Paste("no\x1b[20yyyy".to_owned())]);
         assert_eq!(keys.take(b"q", false, Duration::ZERO).len(), 1);
     }
 }

@@ -1,62 +1,62 @@
-//! The page below the title: the card and the diff as one text, broken to the width of the screen, so that nothing stands
-//! beyond an edge where nobody sees it.
+//! The scrollable page below the title: details and diff, wrapped to the screen width, so that no text is cut off at the
+//! edge.
 
 use unicode_width::UnicodeWidthChar as _;
-use vambrace_broker::LookedFile;
+use vambrace_broker::ProposalFile;
 
-use super::state::{Ask, Mode, State};
-use crate::command::approvals::card::card;
+use super::state::{PendingRequest, WatchMode, WatchState};
+use crate::command::approvals::details::details;
 use crate::command::approvals::diff::Diff;
-use crate::out::{Line, Tone};
+use crate::output::{StyledLine, Tone};
 
-/// Columns in front of a line of the diff: the cursor and the mark.
+/// Columns before a diff line: cursor and mark.
 const GUTTER: usize = 2;
-/// Where a broken line of the card goes on.
+/// Indentation of wrapped lines of the details.
 const INDENT: usize = 11;
-/// So many other questions are listed.
-const LISTED: usize = 3;
+/// Maximum number of requests listed above the page.
+const MAX_LISTED: usize = 3;
 
-/// What the screen shows between the title and the last two lines.
+/// The text between the title and the last two lines.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct RequestPage {
     pub(crate) rows: Vec<PageRow>,
-    /// How many of them are seen.
+    /// Number of visible rows.
     pub(crate) height: usize,
-    /// How many questions are listed above it.
+    /// Number of requests listed above the page.
     pub(crate) listed: usize,
 }
 
-/// A line of it.
+/// A line of the page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PageRow {
-    pub(crate) line: Line,
+    pub(crate) line: StyledLine,
     /// The hunk it belongs to.
     pub(crate) at: Option<(usize, usize)>,
 }
 
-/// The page of a state.
-pub(crate) fn of(state: &State) -> Page {
+/// Lays out the page.
+pub(crate) fn of(state: &WatchState) -> RequestPage {
     let (width, height) = (usize::from(state.size.0), usize::from(state.size.1));
-    let listed = if state.asks.len() > 1 && height >= 16 { state.asks.len().min(LISTED) } else { 0 };
+    let listed =
+        if state.requests.len() > 1 && height >= 16 { state.requests.len().min(MAX_LISTED) } else { 0 };
     // Title, message, keys; and a line below the list.
     let frame = 3 + if listed > 0 { listed + 1 } else { 0 };
-    let rows = match (&state.mode, state.ask()) {
-        (Mode::Help, _) => {
+    let rows = match (&state.mode, state.current_request()) {
+        (WatchMode::Help, _) => {
             HELP.iter().flat_map(|line| broken(&help(line), width, INDENT)).map(bare).collect()
         }
         (_, None) => nothing(state, width),
-        (_, Some(ask)) => rows(state, ask, width),
+        (_, Some(request)) => rows(state, request, width),
     };
-    Page { rows, height: height.saturating_sub(frame), listed }
+    RequestPage { rows, height: height.saturating_sub(frame), listed }
 }
 
-fn bare(line: Line) -> PageRow {
+fn bare(line: StyledLine) -> PageRow {
     PageRow { line, at: None }
 }
 
-fn nothing(state: &State, width: usize) -> Vec<PageRow> {
-    let words =
-        ["", "Nothing waits for you.", "", "A question appears here as soon as an agent asks. q ends."];
+fn nothing(state: &WatchState, width: usize) -> Vec<PageRow> {
+    let words = ["", "No pending approval requests.", "", "New requests appear here. q quits."];
     let _ = state;
     words
         .iter()
@@ -65,33 +65,33 @@ fn nothing(state: &State, width: usize) -> Vec<PageRow> {
         .collect()
 }
 
-fn rows(state: &State, ask: &Ask, width: usize) -> Vec<PageRow> {
+fn rows(state: &WatchState, request: &PendingRequest, width: usize) -> Vec<PageRow> {
     let mut rows: Vec<PageRow> = Vec::new();
-    let mut lines = card(&ask.look, state.now);
-    if let Mode::Agreeing(agreeing) = &state.mode
-        && let Some(preview) = &agreeing.preview
+    let mut lines = details(&request.look, state.now);
+    if let WatchMode::Confirming(confirmation) = &state.mode
+        && let Some(preview) = &confirmation.preview
     {
-        // What is agreed to now stands first; the proposal is one key away.
-        rows.push(bare(vec![(Tone::Care, "What would be applied instead of the proposal:".to_owned())]));
+        // The change to be approved comes first; Esc returns to the proposal.
+        rows.push(bare(vec![(Tone::Care, "This is applied instead of the whole proposal:".to_owned())]));
         rows.push(bare(vec![(Tone::Strong, crate::command::audit::one_line(&preview.summary))]));
-        let named: Vec<LookedFile> = Vec::new();
+        let named: Vec<ProposalFile> = Vec::new();
         rows.extend(diff_rows(&Diff::of(&preview.diff, &named), None, state, width));
         rows.push(bare(Vec::new()));
     }
-    // The title has the summary and the risk.
+    // The title shows the summary and the risk already.
     if !lines.is_empty() && rows.is_empty() {
         lines.remove(0);
     }
     rows.extend(lines.iter().flat_map(|line| broken(line, width, INDENT)).map(bare));
-    if !ask.diff.rows.is_empty() {
+    if !request.diff.rows.is_empty() {
         rows.push(bare(Vec::new()));
     }
-    let here = ask.diff.places().get(state.cursor).copied();
-    rows.extend(diff_rows(&ask.diff, here, state, width));
+    let here = request.diff.places().get(state.cursor).copied();
+    rows.extend(diff_rows(&request.diff, here, state, width));
     rows
 }
 
-fn diff_rows(diff: &Diff, here: Option<(usize, usize)>, state: &State, width: usize) -> Vec<PageRow> {
+fn diff_rows(diff: &Diff, here: Option<(usize, usize)>, state: &WatchState, width: usize) -> Vec<PageRow> {
     let mut rows = Vec::new();
     for row in &diff.rows {
         let at = (!diff.files.is_empty()).then_some(row.at);
@@ -115,11 +115,11 @@ fn diff_rows(diff: &Diff, here: Option<(usize, usize)>, state: &State, width: us
     rows
 }
 
-/// A line in pieces that fit; all but the first begin further in.
-fn broken(line: &Line, width: usize, indent: usize) -> Vec<Line> {
+/// Wraps a line; all but the first piece are indented.
+fn broken(line: &StyledLine, width: usize, indent: usize) -> Vec<StyledLine> {
     let width = width.max(1);
     let indent = if width > indent + 8 { indent } else { 0 };
-    let (mut pieces, mut piece, mut used): (Vec<Line>, Line, usize) = (Vec::new(), Vec::new(), 0);
+    let (mut pieces, mut piece, mut used): (Vec<StyledLine>, StyledLine, usize) = (Vec::new(), Vec::new(), 0);
     for (tone, words) in line {
         let mut run = String::new();
         for c in words.chars() {
@@ -141,21 +141,21 @@ fn broken(line: &Line, width: usize, indent: usize) -> Vec<Line> {
     pieces
 }
 
-fn help((keys, words): &(&str, &str)) -> Line {
+fn help((keys, words): &(&str, &str)) -> StyledLine {
     vec![(Tone::Strong, format!("  {keys:<9}")), (Tone::Plain, (*words).to_owned())]
 }
 
 const HELP: &[(&str, &str)] = &[
-    ("y", "yes, once; for what is HIGH you type the name of what it is about"),
-    ("c", "yes, and to calls of the same class in this session, for a while"),
-    ("s", "yes, and to everything of this agent in this session that may be granted"),
+    ("y", "approve once; for HIGH requests you type the name of the file or tool"),
+    ("c", "approve, and grant calls of the same class in this session for a while"),
+    ("s", "approve, and grant every grantable call of this agent in this session"),
     ("space f", "mark a hunk, or its whole file; Esc unmarks"),
-    ("p", "yes to the marked part alone: you see first what it comes to"),
-    ("e", "edit the file in $VISUAL or $EDITOR, look at the result, agree to that"),
-    ("r", "no, with words for the agent"),
-    ("n b", "leave it open: next question, previous question"),
+    ("p", "approve only the marked part, after a preview"),
+    ("e", "edit the file in $VISUAL or $EDITOR, then approve the result after a preview"),
+    ("r", "reject, with a reason for the agent"),
+    ("n b", "skip: next request, previous request"),
     ("Tab [ ]", "next hunk, previous hunk"),
-    ("j k", "up and down; also arrows, page keys, g and G"),
-    ("q", "end; what is open stays open until its time is over"),
-    ("", "A question that nobody answers is refused when its time is over."),
+    ("j k", "down and up; also arrows, page keys, g and G"),
+    ("q", "quit; pending requests stay pending until they expire"),
+    ("", "A request without a decision is denied when it expires."),
 ];

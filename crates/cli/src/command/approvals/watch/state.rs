@@ -1,102 +1,104 @@
-//! The screen as a state machine: events in, the next state and effects out. It opens, draws and decides nothing itself, so
-//! every key can be tested without a terminal.
+//! The screen as a state machine: events in, the next state and actions out. It does no input or output itself, so every key
+//! can be tested without a terminal.
 //!
-//! Nothing is agreed to by accident: what was not drawn, or has only just been, takes no yes (`ready.rs`), pasted text presses
-//! no keys, what is HIGH takes the name of what it is about, and there is no key that says yes to more than one question.
+//! Nothing is approved by accident: a step that was not drawn, or was drawn only just now, accepts no approval
+//! (`readiness.rs`); pasted text is not keys; a HIGH request needs the typed name of its file or tool; no key approves more than
+//! one request.
 
 use std::collections::BTreeSet;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use vambrace_broker::{Choice, Look, Part, Preview, Reach};
+use vambrace_broker::{Amendment, ApprovalChoice, ApprovalView, DecisionReach, ProposalPreview};
 use vambrace_core::timestamp::Timestamp;
 use vambrace_store::ApprovalRow;
 
-use super::page::{self, Page};
-use super::ready::{Readiness, Step, Wait};
-use crate::command::approvals::card::name;
+use super::page::{self, RequestPage};
+use super::readiness::{ConfirmationStep, ReadDelay, Readiness};
+use crate::command::approvals::details::name;
 use crate::command::approvals::diff::Diff;
 use crate::command::audit::one_line;
-use crate::out::Tone;
+use crate::output::Tone;
 
-/// Fewer columns or lines do not show what is agreed to.
-const LEAST_SIZE: (u16, u16) = (30, 8);
-/// Words for an agent.
-const WORDS: usize = 500;
+/// Minimum columns and lines; a smaller screen does not show what would be approved.
+const MIN_SIZE: (u16, u16) = (30, 8);
+/// Maximum number of typed characters.
+const MAX_TYPED_CHARS: usize = 500;
 
-/// What happens.
+/// Input of the state machine.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum WatchEvent {
     Key(KeyEvent),
-    /// Text that was pasted, not typed.
+    /// Pasted text.
     Paste(String),
     Size(u16, u16),
     Time(Timestamp),
-    /// The open questions, oldest first.
-    Asks(Vec<Look>),
-    /// What a part or an edited version would be.
-    Previewed(String, Part, Preview),
-    /// A question was decided here.
+    /// The pending requests, oldest first.
+    Requests(Vec<ApprovalView>),
+    /// The preview of a part or an edited version.
+    Previewed(String, Amendment, ProposalPreview),
+    /// A request was decided here; the message to show.
     Decided(String, String),
-    /// Something could not be done.
+    /// An action failed.
     Failed(String),
-    Told(String),
-    /// All of this state is on the screen, and nothing that was typed before waits to be read.
+    /// A message to show.
+    Message(String),
+    /// This state is on the screen, and all keys typed before were processed.
     Drawn,
-    /// The screen was somebody else's meanwhile.
+    /// Another program used the screen in the meantime.
     Away,
 }
 
-/// What is to be done.
+/// Output of the state machine: what to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    Approve(String, Choice),
+pub(crate) enum WatchAction {
+    Approve(String, ApprovalChoice),
     Reject(String, Option<String>),
-    Preview(String, Part),
-    /// Let the person edit a file of a proposal.
+    Preview(String, Amendment),
+    /// Edit a file of a proposal.
     Edit(String, String),
-    /// Something new waits.
+    /// Ring the bell: a new request arrived.
     Ring,
-    /// Stop, until the shell goes on with us.
+    /// Suspend the process, as Ctrl-Z does.
     Pause,
     Redraw,
     Quit,
 }
 
-/// What the keys mean.
+/// Determines what the keys mean.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Looking,
+pub(crate) enum WatchMode {
+    Reading,
     Help,
-    /// Words for the agent are typed.
+    /// The user types a reason for the agent.
     Rejecting(String),
-    Agreeing(Agreeing),
+    Confirming(Confirmation),
 }
 
-/// A yes that takes one more step.
+/// An approval that needs a second step.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Agreeing {
-    pub(crate) reach: Reach,
-    pub(crate) part: Part,
-    pub(crate) preview: Option<Preview>,
-    /// What must be typed, and what is typed so far.
+pub(crate) struct Confirmation {
+    pub(crate) reach: DecisionReach,
+    pub(crate) part: Amendment,
+    pub(crate) preview: Option<ProposalPreview>,
+    /// The text that must be typed, and the text typed so far.
     pub(crate) typed: Option<(String, String)>,
 }
 
-/// A question with its diff.
+/// A pending request with its parsed diff.
 #[derive(Debug)]
-pub(crate) struct Ask {
-    pub(crate) look: Look,
+pub(crate) struct PendingRequest {
+    pub(crate) look: ApprovalView,
     pub(crate) diff: Diff,
 }
 
-impl Ask {
-    fn of(look: Look) -> Self {
+impl PendingRequest {
+    fn of(look: ApprovalView) -> Self {
         let diff = Diff::of(&look.diff, &look.files);
         Self { look, diff }
     }
 
     pub(crate) fn row(&self) -> Option<&ApprovalRow<String>> {
-        self.look.question.as_ref()
+        self.look.request.as_ref()
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -104,129 +106,129 @@ impl Ask {
     }
 }
 
-/// The screen.
+/// State of the screen.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) asks: Vec<Ask>,
+pub(crate) struct WatchState {
+    pub(crate) requests: Vec<PendingRequest>,
     pub(crate) current: usize,
-    pub(crate) mode: Mode,
+    pub(crate) mode: WatchMode,
     pub(crate) size: (u16, u16),
     pub(crate) now: Timestamp,
     pub(crate) message: Option<(Tone, String)>,
-    /// The first line of the page that is seen.
+    /// The first visible line of the page.
     pub(crate) top: usize,
-    /// Where the cursor is among the hunks.
+    /// Index of the current hunk.
     pub(crate) cursor: usize,
     pub(crate) marked: BTreeSet<(usize, usize)>,
-    pub(crate) page: Page,
+    pub(crate) page: RequestPage,
     ready: Readiness,
     seen: BTreeSet<String>,
     begun: bool,
 }
 
-impl State {
+impl WatchState {
     pub(crate) fn new(size: (u16, u16), now: Timestamp) -> Self {
         Self {
-            asks: Vec::new(),
+            requests: Vec::new(),
             current: 0,
-            mode: Mode::Looking,
+            mode: WatchMode::Reading,
             size,
             now,
             message: None,
             top: 0,
             cursor: 0,
             marked: BTreeSet::new(),
-            page: Page::default(),
+            page: RequestPage::default(),
             ready: Readiness::default(),
             seen: BTreeSet::new(),
             begun: false,
         }
     }
 
-    /// The question on the screen.
-    pub(crate) fn ask(&self) -> Option<&Ask> {
-        self.asks.get(self.current)
+    /// The request on the screen.
+    pub(crate) fn current_request(&self) -> Option<&PendingRequest> {
+        self.requests.get(self.current)
     }
 
-    /// Whether keys decide yet.
+    /// Whether keys can decide.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.is_for(&self.step())
     }
 
-    /// Whether what is agreed to can be seen.
+    /// Whether the screen shows what would be approved.
     pub(crate) fn is_large_enough(&self) -> bool {
-        self.size.0 >= LEAST_SIZE.0 && self.size.1 >= LEAST_SIZE.1
+        self.size.0 >= MIN_SIZE.0 && self.size.1 >= MIN_SIZE.1
     }
 
-    /// What a yes would be about.
-    fn step(&self) -> Step {
-        let row = self.ask().and_then(Ask::row);
+    /// What an approval would be about.
+    fn step(&self) -> ConfirmationStep {
+        let row = self.current_request().and_then(PendingRequest::row);
         let wait = match &self.mode {
-            Mode::Looking | Mode::Rejecting(_) => Wait::Look,
-            Mode::Help => Wait::Help,
-            Mode::Agreeing(Agreeing { typed: None, .. }) => Wait::Confirm,
-            Mode::Agreeing(_) => Wait::Type,
+            WatchMode::Reading | WatchMode::Rejecting(_) => ReadDelay::Request,
+            WatchMode::Help => ReadDelay::Help,
+            WatchMode::Confirming(Confirmation { typed: None, .. }) => ReadDelay::Confirm,
+            WatchMode::Confirming(_) => ReadDelay::Type,
         };
-        let agreeing = match &self.mode {
-            Mode::Agreeing(agreeing) => {
-                Some((agreeing.reach, agreeing.preview.as_ref().map(|shown| shown.digest)))
+        let confirmation = match &self.mode {
+            WatchMode::Confirming(confirmation) => {
+                Some((confirmation.reach, confirmation.preview.as_ref().map(|shown| shown.digest)))
             }
             _ => None,
         };
-        Step {
+        ConfirmationStep {
             question: row.map(|row| (row.id.to_string(), row.digest)),
             wait,
-            agreeing,
+            confirmation,
             seen: self.is_large_enough(),
         }
     }
 
-    /// Takes an event.
-    pub(crate) fn on(&mut self, event: Event) -> Vec<Effect> {
+    /// Processes an event.
+    pub(crate) fn on(&mut self, event: WatchEvent) -> Vec<WatchAction> {
         let effects = match event {
-            Event::Key(key) => self.key(key),
-            Event::Paste(text) => {
+            WatchEvent::Key(key) => self.key(key),
+            WatchEvent::Paste(text) => {
                 self.paste(&text);
                 Vec::new()
             }
-            Event::Size(width, height) => {
+            WatchEvent::Size(width, height) => {
                 self.size = (width, height);
                 Vec::new()
             }
-            Event::Time(now) => {
+            WatchEvent::Time(now) => {
                 self.now = now;
                 Vec::new()
             }
-            Event::Asks(looks) => self.asked(looks),
-            Event::Previewed(id, part, preview) => {
-                if self.ask().is_some_and(|ask| ask.id() == id) {
-                    self.agreeing(Reach::Once, part, Some(preview));
+            WatchEvent::Requests(looks) => self.update_requests(looks),
+            WatchEvent::Previewed(id, part, preview) => {
+                if self.current_request().is_some_and(|request| request.id() == id) {
+                    self.start_confirmation(DecisionReach::Once, part, Some(preview));
                 }
                 Vec::new()
             }
-            Event::Decided(id, words) => {
-                self.say(Tone::Good, words);
+            WatchEvent::Decided(id, words) => {
+                self.show_message(Tone::Good, words);
                 self.ready.forget();
-                self.without(&id);
+                self.remove_request(&id);
                 Vec::new()
             }
-            Event::Failed(words) => {
-                self.mode = Mode::Looking;
+            WatchEvent::Failed(words) => {
+                self.mode = WatchMode::Reading;
                 self.ready.forget();
-                self.say(Tone::Bad, words);
+                self.show_message(Tone::Bad, words);
                 Vec::new()
             }
-            Event::Told(words) => {
+            WatchEvent::Message(words) => {
                 self.ready.forget();
-                self.say(Tone::Care, words);
+                self.show_message(Tone::Care, words);
                 Vec::new()
             }
-            Event::Drawn => {
+            WatchEvent::Drawn => {
                 let step = self.step();
                 self.ready.drawn(step, self.now);
                 return Vec::new();
             }
-            Event::Away => {
+            WatchEvent::Away => {
                 self.ready.forget();
                 Vec::new()
             }
@@ -236,80 +238,83 @@ impl State {
         effects
     }
 
-    pub(super) fn say(&mut self, tone: Tone, words: impl Into<String>) {
+    pub(super) fn show_message(&mut self, tone: Tone, words: impl Into<String>) {
         self.message = Some((tone, one_line(&words.into())));
     }
 
-    /// The open questions are these now. The one on the screen stays there; one that is gone is told.
-    fn asked(&mut self, looks: Vec<Look>) -> Vec<Effect> {
-        let plan = |ask: &Ask| ask.row().map(|row| row.digest);
-        let (old, old_plan) = (self.ask().map(|ask| ask.id().to_owned()), self.ask().and_then(plan));
+    /// Updates the pending requests. The current one stays on the screen; if it is gone, a message says so.
+    fn update_requests(&mut self, looks: Vec<ApprovalView>) -> Vec<WatchAction> {
+        let plan = |request: &PendingRequest| request.row().map(|row| row.digest);
+        let (old, old_plan) = (
+            self.current_request().map(|request| request.id().to_owned()),
+            self.current_request().and_then(plan),
+        );
         let place = self.current;
-        self.asks = looks.into_iter().map(Ask::of).collect();
-        let ids: BTreeSet<String> = self.asks.iter().map(|ask| ask.id().to_owned()).collect();
+        self.requests = looks.into_iter().map(PendingRequest::of).collect();
+        let ids: BTreeSet<String> = self.requests.iter().map(|request| request.id().to_owned()).collect();
         let news = ids.iter().any(|id| !self.seen.contains(id));
         self.seen.extend(ids);
-        match old.as_ref().and_then(|old| self.asks.iter().position(|ask| ask.id() == old)) {
-            Some(same) if self.asks.get(same).and_then(plan) == old_plan => self.current = same,
+        match old.as_ref().and_then(|old| self.requests.iter().position(|request| request.id() == old)) {
+            Some(same) if self.requests.get(same).and_then(plan) == old_plan => self.current = same,
             Some(other) => self.turn_to(other),
             None => {
-                // Why a yes failed is worth more than that the question is gone with it.
+                // The reason of a failed approval is more important than this message.
                 if old.is_some() && !matches!(self.message, Some((Tone::Bad, _))) {
-                    self.say(Tone::Care, "the question was decided elsewhere, or its time is over");
+                    self.show_message(Tone::Care, "the request was decided elsewhere, or it expired");
                 }
-                self.turn_to(place.min(self.asks.len().saturating_sub(1)));
+                self.turn_to(place.min(self.requests.len().saturating_sub(1)));
             }
         }
         let rings = news && std::mem::replace(&mut self.begun, true);
         self.begun = true;
-        if rings { vec![Effect::Ring] } else { Vec::new() }
+        if rings { vec![WatchAction::Ring] } else { Vec::new() }
     }
 
-    /// Another question comes on the screen.
+    /// Shows another request.
     fn turn_to(&mut self, place: usize) {
         (self.current, self.top, self.cursor) = (place, 0, 0);
-        self.mode = Mode::Looking;
+        self.mode = WatchMode::Reading;
         self.marked.clear();
     }
 
-    fn without(&mut self, id: &str) {
-        let Some(place) = self.asks.iter().position(|ask| ask.id() == id) else { return };
-        self.asks.remove(place);
+    fn remove_request(&mut self, id: &str) {
+        let Some(place) = self.requests.iter().position(|request| request.id() == id) else { return };
+        self.requests.remove(place);
         if place == self.current {
-            self.turn_to(place.min(self.asks.len().saturating_sub(1)));
+            self.turn_to(place.min(self.requests.len().saturating_sub(1)));
         } else if place < self.current {
             self.current -= 1;
         }
     }
 
-    fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
+    fn key(&mut self, key: KeyEvent) -> Vec<WatchAction> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c' | 'd') if control => return vec![Effect::Quit],
-            KeyCode::Char('z') if control => return vec![Effect::Pause],
-            KeyCode::Char('l') if control => return vec![Effect::Redraw],
+            KeyCode::Char('c' | 'd') if control => return vec![WatchAction::Quit],
+            KeyCode::Char('z') if control => return vec![WatchAction::Pause],
+            KeyCode::Char('l') if control => return vec![WatchAction::Redraw],
             _ if control || key.modifiers.contains(KeyModifiers::ALT) => return Vec::new(),
             _ => {}
         }
-        if self.scrolls(key.code) {
+        if self.scroll(key.code) {
             return Vec::new();
         }
         self.message = None;
         let ready = self.is_ready();
-        match std::mem::replace(&mut self.mode, Mode::Looking) {
-            Mode::Help => Vec::new(),
-            Mode::Looking => self.look_key(key.code),
-            Mode::Rejecting(words) => self.reject_key(key.code, words),
-            Mode::Agreeing(agreeing) => self.agree_key(key.code, agreeing, ready),
+        match std::mem::replace(&mut self.mode, WatchMode::Reading) {
+            WatchMode::Help => Vec::new(),
+            WatchMode::Reading => self.look_key(key.code),
+            WatchMode::Rejecting(words) => self.reject_key(key.code, words),
+            WatchMode::Confirming(confirmation) => self.confirm_key(key.code, confirmation, ready),
         }
     }
 
-    /// Moves the page; whether the key was one for that.
-    fn scrolls(&mut self, key: KeyCode) -> bool {
+    /// Scrolls the page; returns whether the key was a scroll key.
+    fn scroll(&mut self, key: KeyCode) -> bool {
         let typing = match &self.mode {
-            Mode::Rejecting(_) => true,
-            Mode::Agreeing(agreeing) => agreeing.typed.is_some(),
-            Mode::Looking | Mode::Help => false,
+            WatchMode::Rejecting(_) => true,
+            WatchMode::Confirming(confirmation) => confirmation.typed.is_some(),
+            WatchMode::Reading | WatchMode::Help => false,
         };
         let most = self.page.rows.len().saturating_sub(self.page.height.max(1));
         let leaf = self.page.height.saturating_sub(2).max(1);
@@ -330,116 +335,121 @@ impl State {
         true
     }
 
-    fn look_key(&mut self, key: KeyCode) -> Vec<Effect> {
+    fn look_key(&mut self, key: KeyCode) -> Vec<WatchAction> {
         match key {
-            KeyCode::Char('q') => return vec![Effect::Quit],
-            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
+            KeyCode::Char('q') => return vec![WatchAction::Quit],
+            KeyCode::Char('?' | 'h') => self.mode = WatchMode::Help,
             KeyCode::Char('n') => self.skip(1),
-            KeyCode::Char('b') => self.skip(self.asks.len().saturating_sub(1)),
+            KeyCode::Char('b') => self.skip(self.requests.len().saturating_sub(1)),
             KeyCode::Tab | KeyCode::Char(']') => self.jump(1),
             KeyCode::BackTab | KeyCode::Char('[') => self.jump(-1),
             KeyCode::Char(' ') => self.mark(false),
             KeyCode::Char('f') => self.mark(true),
             KeyCode::Esc => self.marked.clear(),
-            KeyCode::Char('y' | 'c' | 's' | 'e' | 'p' | 'r') if self.ask().is_none() => {
-                self.say(Tone::Faint, "nothing waits for you");
+            KeyCode::Char('y' | 'c' | 's' | 'e' | 'p' | 'r') if self.current_request().is_none() => {
+                self.show_message(Tone::Faint, "no pending approval requests");
             }
             KeyCode::Char('y' | 'c' | 's' | 'e' | 'p') if !self.is_large_enough() => self.too_small(),
             KeyCode::Char('y' | 'c' | 's' | 'e' | 'p' | 'r') if !self.is_ready() => {
-                self.say(Tone::Care, "this question has just come: look at it first");
+                self.show_message(Tone::Care, "this request has just arrived: read it first");
             }
             KeyCode::Char('y') => return self.once(),
-            KeyCode::Char('c') => self.granting(Reach::Class),
-            KeyCode::Char('s') => self.granting(Reach::Session),
+            KeyCode::Char('c') => self.start_grant(DecisionReach::Class),
+            KeyCode::Char('s') => self.start_grant(DecisionReach::Session),
             KeyCode::Char('p') => return self.part(),
             KeyCode::Char('e') => return self.edit(),
-            KeyCode::Char('r') => self.mode = Mode::Rejecting(String::new()),
+            KeyCode::Char('r') => self.mode = WatchMode::Rejecting(String::new()),
             _ => {}
         }
         Vec::new()
     }
 
     fn skip(&mut self, by: usize) {
-        if self.asks.len() < 2 {
-            self.say(Tone::Faint, "there is no other question");
+        if self.requests.len() < 2 {
+            self.show_message(Tone::Faint, "there is no other request");
         } else {
-            self.turn_to((self.current + by) % self.asks.len());
+            self.turn_to((self.current + by) % self.requests.len());
         }
     }
 
-    fn once(&mut self) -> Vec<Effect> {
+    fn once(&mut self) -> Vec<WatchAction> {
         if !self.marked.is_empty() {
-            self.say(Tone::Care, "hunks are marked: p agrees to those alone, Esc unmarks them");
+            self.show_message(Tone::Care, "hunks are marked: p approves only those, Esc unmarks them");
             return Vec::new();
         }
-        let Some(ask) = self.ask() else { return Vec::new() };
-        if ask.row().is_some_and(|row| row.risk == "HIGH") {
-            self.agreeing(Reach::Once, Part::Whole, None);
+        let Some(request) = self.current_request() else { return Vec::new() };
+        if request.row().is_some_and(|row| row.risk == "HIGH") {
+            self.start_confirmation(DecisionReach::Once, Amendment::Whole, None);
             return Vec::new();
         }
-        vec![Effect::Approve(ask.id().to_owned(), Choice::once())]
+        vec![WatchAction::Approve(request.id().to_owned(), ApprovalChoice::once())]
     }
 
-    fn granting(&mut self, reach: Reach) {
-        if self.ask().and_then(Ask::row).is_some_and(|row| row.grantable) {
-            self.agreeing(reach, Part::Whole, None);
+    fn start_grant(&mut self, reach: DecisionReach) {
+        if self.current_request().and_then(PendingRequest::row).is_some_and(|row| row.grantable) {
+            self.start_confirmation(reach, Amendment::Whole, None);
         } else {
-            self.say(Tone::Bad, "only once: it is HIGH, or the organisation asks");
+            self.show_message(Tone::Bad, "only once: it is HIGH, or the organisation requires approval");
         }
     }
 
-    /// One more step before a yes.
-    fn agreeing(&mut self, reach: Reach, part: Part, preview: Option<Preview>) {
-        let Some(ask) = self.ask() else { return };
-        let high = ask.row().is_some_and(|row| row.risk == "HIGH");
+    /// Starts the second step of an approval.
+    fn start_confirmation(
+        &mut self,
+        reach: DecisionReach,
+        part: Amendment,
+        preview: Option<ProposalPreview>,
+    ) {
+        let Some(request) = self.current_request() else { return };
+        let high = request.row().is_some_and(|row| row.risk == "HIGH");
         let wanted = match reach {
-            Reach::Session => Some("session".to_owned()),
-            _ if high => Some(name(&ask.look)),
+            DecisionReach::Session => Some("session".to_owned()),
+            _ if high => Some(name(&request.look)),
             _ => None,
         };
-        self.mode = Mode::Agreeing(Agreeing {
+        self.mode = WatchMode::Confirming(Confirmation {
             reach,
             part,
             preview,
             typed: wanted.map(|wanted| (wanted, String::new())),
         });
-        if matches!(&self.mode, Mode::Agreeing(agreeing) if agreeing.preview.is_some()) {
+        if matches!(&self.mode, WatchMode::Confirming(confirmation) if confirmation.preview.is_some()) {
             self.top = 0;
         }
     }
 
-    fn reject_key(&mut self, key: KeyCode, mut words: String) -> Vec<Effect> {
+    fn reject_key(&mut self, key: KeyCode, mut words: String) -> Vec<WatchAction> {
         match key {
             KeyCode::Esc => return Vec::new(),
             KeyCode::Enter => {
-                let Some(ask) = self.ask() else { return Vec::new() };
+                let Some(request) = self.current_request() else { return Vec::new() };
                 let words = Some(words.trim().to_owned()).filter(|words| !words.is_empty());
-                return vec![Effect::Reject(ask.id().to_owned(), words)];
+                return vec![WatchAction::Reject(request.id().to_owned(), words)];
             }
             KeyCode::Backspace => drop(words.pop()),
-            KeyCode::Char(c) if words.chars().count() < WORDS => words.push(c),
+            KeyCode::Char(c) if words.chars().count() < MAX_TYPED_CHARS => words.push(c),
             _ => {}
         }
-        self.mode = Mode::Rejecting(words);
+        self.mode = WatchMode::Rejecting(words);
         Vec::new()
     }
 
     fn too_small(&mut self) {
-        self.say(Tone::Bad, "the screen is too small to see what that would be");
+        self.show_message(Tone::Bad, "the screen is too small to show what would be approved");
     }
 
-    fn agree_key(&mut self, key: KeyCode, mut agreeing: Agreeing, ready: bool) -> Vec<Effect> {
+    fn confirm_key(&mut self, key: KeyCode, mut confirmation: Confirmation, ready: bool) -> Vec<WatchAction> {
         if key != KeyCode::Esc && !(ready && self.is_large_enough()) {
-            // Typed before it could be seen: it means nothing.
-            self.mode = Mode::Agreeing(agreeing);
+            // Typed before the step was visible: ignored.
+            self.mode = WatchMode::Confirming(confirmation);
             if !self.is_large_enough() {
                 self.too_small();
             }
             return Vec::new();
         }
-        let agreed = match (&mut agreeing.typed, key) {
+        let agreed = match (&mut confirmation.typed, key) {
             (_, KeyCode::Esc) => {
-                self.say(Tone::Faint, "nothing was agreed to");
+                self.show_message(Tone::Faint, "nothing was approved");
                 return Vec::new();
             }
             (Some((wanted, typed)), KeyCode::Enter) => wanted == typed,
@@ -448,32 +458,32 @@ impl State {
             (Some((_, typed)), key) => {
                 match key {
                     KeyCode::Backspace => drop(typed.pop()),
-                    KeyCode::Char(c) if typed.chars().count() < WORDS => typed.push(c),
+                    KeyCode::Char(c) if typed.chars().count() < MAX_TYPED_CHARS => typed.push(c),
                     _ => {}
                 }
-                self.mode = Mode::Agreeing(agreeing);
+                self.mode = WatchMode::Confirming(confirmation);
                 return Vec::new();
             }
         };
         if !agreed {
-            if let Some((wanted, typed)) = &mut agreeing.typed {
+            if let Some((wanted, typed)) = &mut confirmation.typed {
                 typed.clear();
-                let words = format!("that is not `{wanted}`; Esc goes back");
-                self.say(Tone::Bad, words);
+                let words = format!("that is not `{wanted}`; Esc cancels");
+                self.show_message(Tone::Bad, words);
             }
-            self.mode = Mode::Agreeing(agreeing);
+            self.mode = WatchMode::Confirming(confirmation);
             return Vec::new();
         }
-        let Some(ask) = self.ask() else { return Vec::new() };
-        let shown = agreeing.preview.as_ref().map(|preview| preview.digest);
-        let choice = Choice { part: agreeing.part, reach: agreeing.reach, path: None, shown };
-        vec![Effect::Approve(ask.id().to_owned(), choice)]
+        let Some(request) = self.current_request() else { return Vec::new() };
+        let shown = confirmation.preview.as_ref().map(|preview| preview.digest);
+        let choice = ApprovalChoice { part: confirmation.part, reach: confirmation.reach, path: None, shown };
+        vec![WatchAction::Approve(request.id().to_owned(), choice)]
     }
 
-    /// Pasted text is words where words are typed, and nothing else: it presses no keys, and agrees to nothing.
+    /// Pasted text counts only in the reason of a rejection: it is not keys and approves nothing.
     fn paste(&mut self, text: &str) {
-        if let Mode::Rejecting(words) = &mut self.mode {
-            let left = WORDS.saturating_sub(words.chars().count());
+        if let WatchMode::Rejecting(words) = &mut self.mode {
+            let left = MAX_TYPED_CHARS.saturating_sub(words.chars().count());
             words.extend(text.chars().filter(|c| !c.is_control()).take(left));
         }
     }

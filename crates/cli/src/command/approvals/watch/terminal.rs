@@ -1,5 +1,5 @@
-//! The terminal while the screen is up. Whatever ends us, an error, a signal or a panic, the terminal is given back as it
-//! was; only what cannot be caught leaves it (`reset` helps then).
+//! The terminal of `approvals watch`. It is restored on every exit: an error, a signal or a panic. Only SIGKILL leaves it
+//! as it is (`reset` helps then).
 
 use std::io::{IsTerminal as _, Stdout, Write as _, stdin, stdout};
 use std::sync::Once;
@@ -18,41 +18,41 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::draw::{Asking, Palette, draw};
-use super::state::State;
+use super::draw::{HiddenPrompt, Palette, draw};
+use super::state::WatchState;
 use crate::failure::Failure;
 
-/// Whether the terminal is ours now.
-static OURS: AtomicBool = AtomicBool::new(false);
-static HOOK: Once = Once::new();
+/// Whether the terminal is in raw mode and on the alternate screen.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+static PANIC_HOOK: Once = Once::new();
 
-/// Refuses where nobody could look and type.
+/// Fails without an interactive terminal.
 pub(crate) fn check(json: bool) -> Result<(), Failure> {
     let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
     if json || dumb || !stdin().is_terminal() || !stdout().is_terminal() {
         let hint = "`vambrace approvals list`, `show`, `approve` and `reject` work everywhere, with --json for programs";
-        return Err(Failure::usage("`approvals watch` needs a terminal to draw on", hint));
+        return Err(Failure::usage("`approvals watch` needs a terminal", hint));
     }
     Ok(())
 }
 
 pub(crate) fn fault(error: std::io::Error) -> Failure {
-    Failure::failed(format!("the terminal: {error}"))
+    Failure::failed(format!("terminal: {error}"))
 }
 
 /// The screen.
-pub(crate) struct Screen {
+pub(crate) struct TerminalScreen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     palette: Palette,
 }
 
-impl Screen {
-    /// Takes the terminal over.
+impl TerminalScreen {
+    /// Switches the terminal to raw mode and the alternate screen.
     pub(crate) fn enter() -> Result<Self, Failure> {
-        HOOK.call_once(|| {
+        PANIC_HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
-                give_back();
+                restore_terminal();
                 before(info);
             }));
         });
@@ -61,30 +61,31 @@ impl Screen {
             _ => Palette::Colour,
         };
         let mut screen = Self { terminal: blank()?, palette };
-        screen.back()?;
+        screen.resume()?;
         Ok(screen)
     }
 
-    /// Takes it over again, as after an editor.
-    pub(crate) fn back(&mut self) -> Result<(), Failure> {
-        OURS.store(true, Ordering::SeqCst);
+    /// Does so again, for example after an editor.
+    pub(crate) fn resume(&mut self) -> Result<(), Failure> {
+        TAKEN.store(true, Ordering::SeqCst);
         enable_raw_mode().map_err(fault)?;
         execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste, Clear(ClearType::All))
             .map_err(fault)?;
-        // A new one draws everything; clearing the old one would ask the terminal where its cursor is, and wait for it.
+        // A new terminal object redraws everything. `clear` on the old one would query the cursor position and wait for the
+        // reply.
         self.terminal = blank()?;
         Ok(())
     }
 
-    /// Gives it back for a while.
-    pub(crate) fn away(&mut self) {
-        give_back();
+    /// Restores the terminal for another program.
+    pub(crate) fn suspend(&mut self) {
+        restore_terminal();
     }
 
-    /// What is pasted comes as plain bytes, for a passphrase; or as pasted text again.
-    pub(crate) fn pastes_are_told(&mut self, told: bool) {
-        // A terminal that does not know this does not tell pastes apart anyway.
-        let _ = if told {
+    /// Turns bracketed paste off (pastes arrive as plain bytes, for a passphrase) or on.
+    pub(crate) fn set_bracketed_paste(&mut self, enabled: bool) {
+        // Terminals without support ignore it.
+        let _ = if enabled {
             execute!(stdout(), EnableBracketedPaste)
         } else {
             execute!(stdout(), DisableBracketedPaste)
@@ -95,13 +96,17 @@ impl Screen {
         self.terminal.size().map_or((0, 0), |size| (size.width, size.height))
     }
 
-    pub(crate) fn draw(&mut self, state: &State, asking: Option<&Asking<'_>>) -> Result<(), Failure> {
-        if !OURS.load(Ordering::SeqCst) {
-            // A call that panicked was answered; its report gave the terminal back.
-            self.back()?;
+    pub(crate) fn draw(
+        &mut self,
+        state: &WatchState,
+        prompt: Option<&HiddenPrompt<'_>>,
+    ) -> Result<(), Failure> {
+        if !TAKEN.load(Ordering::SeqCst) {
+            // The hook of a panic in another task restored the terminal.
+            self.resume()?;
         }
         let palette = self.palette;
-        self.terminal.draw(|frame| draw(frame, state, palette, asking)).map_err(fault)?;
+        self.terminal.draw(|frame| draw(frame, state, palette, prompt)).map_err(fault)?;
         Ok(())
     }
 
@@ -110,9 +115,9 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
@@ -120,29 +125,29 @@ fn blank() -> Result<Terminal<CrosstermBackend<Stdout>>, Failure> {
     Terminal::new(CrosstermBackend::new(stdout())).map_err(fault)
 }
 
-/// Once, however many ask for it. Nobody is left to hear that it failed.
-fn give_back() {
-    if OURS.swap(false, Ordering::SeqCst) {
+/// Restores the terminal once. Errors cannot be reported here.
+fn restore_terminal() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
 
-/// What ends or changes the screen from outside.
-pub(crate) struct Signals {
+/// Signals that resize or end the screen.
+pub(crate) struct TerminalSignals {
     resized: Signal,
     ends: [Signal; 4],
 }
 
 /// A signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outside {
+pub(crate) enum TerminalSignal {
     Resized,
-    /// Somebody wants us to end; the exit code of that.
+    /// A terminating signal; its exit code.
     End(u8),
 }
 
-impl Signals {
+impl TerminalSignals {
     pub(crate) fn listen() -> Result<Self, Failure> {
         let on = |kind: SignalKind| signal(kind).map_err(fault);
         Ok(Self {
@@ -156,19 +161,19 @@ impl Signals {
         })
     }
 
-    pub(crate) async fn next(&mut self) -> Outside {
+    pub(crate) async fn next(&mut self) -> TerminalSignal {
         let [terminate, hangup, interrupt, quit] = &mut self.ends;
         tokio::select! {
-            _ = self.resized.recv() => Outside::Resized,
-            _ = terminate.recv() => Outside::End(128 + 15),
-            _ = hangup.recv() => Outside::End(128 + 1),
-            _ = interrupt.recv() => Outside::End(128 + 2),
-            _ = quit.recv() => Outside::End(128 + 3),
+            _ = self.resized.recv() => TerminalSignal::Resized,
+            _ = terminate.recv() => TerminalSignal::End(128 + 15),
+            _ = hangup.recv() => TerminalSignal::End(128 + 1),
+            _ = interrupt.recv() => TerminalSignal::End(128 + 2),
+            _ = quit.recv() => TerminalSignal::End(128 + 3),
         }
     }
 }
 
-/// The keyboard: tells when something can be read, and reads nothing itself, so that an editor gets every key meanwhile.
+/// Waits for keyboard input. The waiting thread reads nothing itself, so that an editor gets every key.
 pub(crate) struct Keyboard {
     ready: mpsc::Receiver<()>,
     again: std::sync::mpsc::SyncSender<()>,
@@ -178,7 +183,7 @@ impl Keyboard {
     pub(crate) fn listen() -> Self {
         let (tell, ready) = mpsc::channel(1);
         let (again, go_on) = std::sync::mpsc::sync_channel(1);
-        // It waits in the kernel until somebody types, and ends with the program.
+        // The thread blocks in poll(2) until input is available; it ends with the process.
         std::thread::spawn(move || {
             loop {
                 wait(None);
@@ -190,24 +195,24 @@ impl Keyboard {
         Self { ready, again }
     }
 
-    /// Returns when something can be read.
+    /// Returns when input is available.
     pub(crate) async fn readable(&mut self) {
         if self.ready.recv().await.is_none() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Everything was read: look out for more.
+    /// All input was read: wait for more.
     pub(crate) fn drained(&self) {
         let _ = self.again.try_send(());
     }
 
-    /// Whether a read would bring something at once.
+    /// Whether input is available now.
     pub(crate) fn is_readable() -> bool {
         wait(Some(&NOW))
     }
 
-    /// Reads what is there, past every buffer. A terminal that was closed is an error: there is nobody left to ask.
+    /// Reads without a buffer. A closed terminal is an error.
     pub(crate) fn read(bytes: &mut [u8]) -> Result<usize, Failure> {
         match rustix::io::read(stdin(), bytes) {
             Ok(0) => Err(fault(std::io::ErrorKind::BrokenPipe.into())),
@@ -216,8 +221,8 @@ impl Keyboard {
         }
     }
 
-    /// Throws away what was typed and not read.
-    pub(crate) fn forget() -> Result<(), Failure> {
+    /// Discards unread input.
+    pub(crate) fn discard_typed() -> Result<(), Failure> {
         tcflush(stdin(), QueueSelector::IFlush).map_err(|errno| fault(errno.into()))
     }
 }

@@ -1,18 +1,20 @@
-//! Keys in, effects and screens out; no terminal.
+//! Tests of the state machine and the screens: keys in, actions and screens out; no terminal.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::style::Color;
-use vambrace_broker::{Choice, Look, LookedFile, Part, Preview, Reach};
+use vambrace_broker::{
+    Amendment, ApprovalChoice, ApprovalView, DecisionReach, ProposalFile, ProposalPreview,
+};
 use vambrace_core::digest::Digest;
 use vambrace_core::id::Id;
 use vambrace_core::timestamp::Timestamp;
-use vambrace_store::{ApprovalRow, AskKind, AskState, Kept};
+use vambrace_store::{ApprovalKind, ApprovalRow, ApprovalState, SealedBlob};
 
-use super::draw::{Asking, Palette, draw};
-use super::state::{Effect, Event, Mode, State};
+use super::draw::{HiddenPrompt, Palette, draw};
+use super::state::{WatchAction, WatchEvent, WatchMode, WatchState};
 
 const DIFF: &str = "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1,2 +1,2 @@\n-old one\n+new one\n same\n@@ -40,2 +40,2 @@\n-old two\n+new two\n same\n--- /dev/null\n+++ b/docs/b.md\n@@ -0,0 +1 @@\n+text\n";
 
@@ -20,7 +22,7 @@ fn time(ms: i64) -> Timestamp {
     Timestamp::from_millis(1_700_000_000_000 + ms)
 }
 
-fn look(id: &str, risk: &str, summary: &str, diff: &str) -> Look {
+fn look(id: &str, risk: &str, summary: &str, diff: &str) -> ApprovalView {
     let row = ApprovalRow {
         id: Id::new(id).unwrap(),
         call: Id::new("c-1").unwrap(),
@@ -29,7 +31,7 @@ fn look(id: &str, risk: &str, summary: &str, diff: &str) -> Look {
         agent: "claude-code".to_owned(),
         project: "/home/ada/shop".to_owned(),
         tool: "apply_patch".to_owned(),
-        kind: AskKind::Change,
+        kind: ApprovalKind::Change,
         risk: risk.to_owned(),
         summary: summary.to_owned(),
         why: format!("risk: {risk} risk: source files [built in]"),
@@ -37,42 +39,42 @@ fn look(id: &str, risk: &str, summary: &str, diff: &str) -> Look {
         asked: Digest::of(id.as_bytes()),
         digest: Digest::of(b"plan"),
         revision: Digest::ZERO,
-        sealed: Kept::stored(Vec::new()),
+        sealed: SealedBlob::stored(Vec::new()),
         created: time(0),
         expires: time(300_000),
-        state: AskState::Pending,
+        state: ApprovalState::Pending,
         delivered: false,
-        decided: None,
+        decision: None,
     };
-    let file = |path: &str| LookedFile { path: path.to_owned(), created: false };
+    let file = |path: &str| ProposalFile { path: path.to_owned(), created: false };
     let files = if diff.is_empty() { Vec::new() } else { vec![file("src/a.rs"), file("docs/b.md")] };
-    Look { question: Some(row), change: None, diff: diff.to_owned(), proposed: None, files }
+    ApprovalView { request: Some(row), change: None, diff: diff.to_owned(), proposed: None, files }
 }
 
-fn medium() -> Look {
+fn medium() -> ApprovalView {
     look("hitl-1", "MEDIUM", "CHANGE 2 FILES src/a.rs, docs/b.md", DIFF)
 }
 
-/// A screen on which these questions are, long enough.
-fn showing(looks: Vec<Look>) -> State {
-    let mut state = State::new((80, 24), time(0));
-    state.on(Event::Asks(looks));
+/// A screen that has shown these requests for long enough.
+fn showing(looks: Vec<ApprovalView>) -> WatchState {
+    let mut state = WatchState::new((80, 24), time(0));
+    state.on(WatchEvent::Requests(looks));
     settle(&mut state, 1000);
     state
 }
 
-/// Everything is drawn, and looked at for so long.
-fn settle(state: &mut State, ms: i64) {
-    state.on(Event::Drawn);
-    state.on(Event::Time(state.now.later(ms)));
-    state.on(Event::Drawn);
+/// Draws the screen, lets `ms` milliseconds pass, and draws it again.
+fn settle(state: &mut WatchState, ms: i64) {
+    state.on(WatchEvent::Drawn);
+    state.on(WatchEvent::Time(state.now.later(ms)));
+    state.on(WatchEvent::Drawn);
 }
 
-/// Keys with a look between each two.
-fn press(state: &mut State, keys: &str) -> Vec<Effect> {
+/// Presses keys one by one, with enough time after each.
+fn press(state: &mut WatchState, keys: &str) -> Vec<WatchAction> {
     let mut effects = Vec::new();
     for key in keys.chars() {
-        effects.extend(dash(state, &key.to_string()));
+        effects.extend(press_fast(state, &key.to_string()));
         settle(state, 0);
         if !state.is_ready() {
             settle(state, 1000);
@@ -81,8 +83,8 @@ fn press(state: &mut State, keys: &str) -> Vec<Effect> {
     effects
 }
 
-/// Keys that come all at once.
-fn dash(state: &mut State, keys: &str) -> Vec<Effect> {
+/// Presses keys without a pause.
+fn press_fast(state: &mut WatchState, keys: &str) -> Vec<WatchAction> {
     let mut effects = Vec::new();
     for key in keys.chars() {
         let code = match key {
@@ -92,31 +94,31 @@ fn dash(state: &mut State, keys: &str) -> Vec<Effect> {
             '\u{8}' => KeyCode::Backspace,
             other => KeyCode::Char(other),
         };
-        effects.extend(state.on(Event::Key(KeyEvent::new(code, KeyModifiers::NONE))));
+        effects.extend(state.on(WatchEvent::Key(KeyEvent::new(code, KeyModifiers::NONE))));
     }
     effects
 }
 
-fn drawn(state: &State, size: (u16, u16), palette: Palette) -> Buffer {
+fn drawn(state: &WatchState, size: (u16, u16), palette: Palette) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     terminal.draw(|frame| draw(frame, state, palette, None)).unwrap();
     terminal.backend().buffer().clone()
 }
 
-fn screen(state: &State) -> String {
+fn screen(state: &WatchState) -> String {
     let buffer = drawn(state, state.size, Palette::Colour);
     let row = |y: u16| -> String { (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect() };
     (0..buffer.area.height).map(|y| row(y).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-// B6, issue 5.6: who, what, risk and why, diff, countdown, what happens after yes, keys: all on 80x24
+// B6, issue 5.6: caller, action, risk and reasons, diff, countdown, what happens on approval, keys: all on 80x24
 #[test]
-fn a_change_on_80x24() {
+fn change_request_fits_on_80x24() {
     let expected = "\x20MEDIUM CHANGE 2 FILES src/a.rs, docs/b.md                                 4:59
   who      claude-code for ada, session mcp-1
   why      risk: MEDIUM risk: source files [built in]
-  on yes   the change is applied at once, if the files are still the same
-  until    2023-11-14T22:18:20.000Z (299 s left; then it is refused)
+  approve  the change is applied at once if its files have not changed
+  until    2023-11-14T22:18:20.000Z (299 s left; then it is denied)
   where    /home/ada/shop
   tool     apply_patch, plan PLAN
   id       hitl-1
@@ -141,7 +143,7 @@ y once  c class  s session  e edit  p part  r reject  n skip  ? help  q quit";
 }
 
 #[test]
-fn several_questions_are_listed_and_one_is_shown() {
+fn several_requests_are_listed_and_one_is_shown() {
     let other = look("hitl-2", "HIGH", "MODIFY config.json", "");
     let state = showing(vec![medium(), other]);
     let shown = screen(&state);
@@ -152,50 +154,50 @@ fn several_questions_are_listed_and_one_is_shown() {
 }
 
 #[test]
-fn nothing_waits() {
+fn no_pending_requests() {
     let mut state = showing(vec![]);
-    assert!(screen(&state).contains("Nothing waits for you."));
+    assert!(screen(&state).contains("No pending approval requests."));
     assert_eq!(press(&mut state, "ycsepr \t\u{1b}nbf"), []);
-    assert_eq!(press(&mut state, "q"), [Effect::Quit]);
+    assert_eq!(press(&mut state, "q"), [WatchAction::Quit]);
 }
 
-// DESIGN 5, A5: yes to MEDIUM is one key; yes to HIGH takes the name of what it is about
+// A5: approving MEDIUM needs one key; approving HIGH needs the typed name of the file or tool
 #[test]
-fn high_takes_the_name() {
+fn high_needs_the_typed_name() {
     let mut state = showing(vec![medium()]);
-    assert_eq!(press(&mut state, "y"), [Effect::Approve("hitl-1".to_owned(), Choice::once())]);
+    assert_eq!(press(&mut state, "y"), [WatchAction::Approve("hitl-1".to_owned(), ApprovalChoice::once())]);
     let mut state = showing(vec![look("hitl-2", "HIGH", "MODIFY src/a.rs", DIFF)]);
     assert_eq!(press(&mut state, "y\n"), [], "a key is not enough");
     assert!(screen(&state).contains("that is not `a.rs`"));
     assert_eq!(press(&mut state, "a.rx\n"), []);
     assert_eq!(press(&mut state, "a.rx\u{8}s"), []);
-    assert!(screen(&state).contains("HIGH: to agree, type `a.rs`: a.rs_"));
-    assert_eq!(press(&mut state, "\n"), [Effect::Approve("hitl-2".to_owned(), Choice::once())]);
+    assert!(screen(&state).contains("HIGH: to approve, type `a.rs`: a.rs_"));
+    assert_eq!(press(&mut state, "\n"), [WatchAction::Approve("hitl-2".to_owned(), ApprovalChoice::once())]);
 }
 
-// A7: grants only for what may be granted, the wide one with a warning and a word
+// A7: grants only for grantable requests; a session grant needs a warning and a typed word
 #[test]
-fn grants_take_a_second_step_and_high_takes_none() {
+fn grants_need_a_second_step_and_high_has_none() {
     let mut state = showing(vec![look("hitl-2", "HIGH", "MODIFY src/a.rs", DIFF)]);
     assert_eq!(press(&mut state, "c\ns"), []);
-    assert!(screen(&state).contains("only once: it is HIGH, or the organisation asks"));
+    assert!(screen(&state).contains("only once: it is HIGH, or the organisation requires approval"));
     assert!(!screen(&state).contains("c class"));
     let mut state = showing(vec![medium()]);
     assert_eq!(press(&mut state, "c"), []);
-    assert!(screen(&state).contains("calls of this class of claude-code"));
-    let class = Choice { reach: Reach::Class, ..Choice::once() };
-    assert_eq!(press(&mut state, "y"), [Effect::Approve("hitl-1".to_owned(), class)]);
+    assert!(screen(&state).contains("grant calls of this class to claude-code"));
+    let class = ApprovalChoice { reach: DecisionReach::Class, ..ApprovalChoice::once() };
+    assert_eq!(press(&mut state, "y"), [WatchAction::Approve("hitl-1".to_owned(), class)]);
     let mut state = showing(vec![medium()]);
     assert_eq!(press(&mut state, "sy\n"), []);
     assert_eq!(press(&mut state, "\u{1b}s"), []);
-    assert!(screen(&state).contains("WARNING: claude-code will not be asked again"));
-    let session = Choice { reach: Reach::Session, ..Choice::once() };
-    assert_eq!(press(&mut state, "session\n"), [Effect::Approve("hitl-1".to_owned(), session)]);
+    assert!(screen(&state).contains("WARNING: all further MEDIUM calls of claude-code"));
+    let session = ApprovalChoice { reach: DecisionReach::Session, ..ApprovalChoice::once() };
+    assert_eq!(press(&mut state, "session\n"), [WatchAction::Approve("hitl-1".to_owned(), session)]);
 }
 
 // B7: files and hunks
 #[test]
-fn a_part_is_marked_looked_at_and_agreed_to() {
+fn marked_part_is_previewed_and_approved() {
     let mut state = showing(vec![medium()]);
     assert_eq!(press(&mut state, "p"), [], "nothing is marked");
     assert_eq!(press(&mut state, "\t "), []);
@@ -204,194 +206,194 @@ fn a_part_is_marked_looked_at_and_agreed_to() {
         "{}",
         screen(&state)
     );
-    assert_eq!(press(&mut state, "y"), [], "marked hunks and yes to all do not go together");
-    let part = Part::Hunks(vec![("src/a.rs".to_owned(), vec![2])]);
-    assert_eq!(press(&mut state, "p"), [Effect::Preview("hitl-1".to_owned(), part.clone())]);
-    let preview = Preview {
+    assert_eq!(press(&mut state, "y"), [], "y does not approve everything while hunks are marked");
+    let part = Amendment::Hunks(vec![("src/a.rs".to_owned(), vec![2])]);
+    assert_eq!(press(&mut state, "p"), [WatchAction::Preview("hitl-1".to_owned(), part.clone())]);
+    let preview = ProposalPreview {
         summary: "MODIFY src/a.rs".to_owned(),
         diff: "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -40,2 +40,2 @@\n-old two\n+new two\n same\n".to_owned(),
         digest: Digest::of(b"part"),
     };
-    state.on(Event::Previewed("hitl-1".to_owned(), part.clone(), preview));
+    state.on(WatchEvent::Previewed("hitl-1".to_owned(), part.clone(), preview));
     settle(&mut state, 1000);
     let shown = screen(&state);
-    assert!(shown.contains("What would be applied instead of the proposal:"), "{shown}");
-    let choice = Choice { part, shown: Some(Digest::of(b"part")), ..Choice::once() };
-    assert_eq!(press(&mut state, "y"), [Effect::Approve("hitl-1".to_owned(), choice)]);
+    assert!(shown.contains("This is applied instead of the whole proposal:"), "{shown}");
+    let choice = ApprovalChoice { part, shown: Some(Digest::of(b"part")), ..ApprovalChoice::once() };
+    assert_eq!(press(&mut state, "y"), [WatchAction::Approve("hitl-1".to_owned(), choice)]);
 }
 
 #[test]
-fn a_marked_file_is_agreed_to_whole() {
+fn marked_file_is_approved_whole() {
     let mut state = showing(vec![medium()]);
-    let part = Part::Files(vec!["src/a.rs".to_owned()]);
-    assert_eq!(press(&mut state, "fp"), [Effect::Preview("hitl-1".to_owned(), part)]);
+    let part = Amendment::Files(vec!["src/a.rs".to_owned()]);
+    assert_eq!(press(&mut state, "fp"), [WatchAction::Preview("hitl-1".to_owned(), part)]);
     assert_eq!(press(&mut state, "fp"), [], "the second press unmarks it");
 }
 
 #[test]
-fn a_rejection_carries_words_and_editing_names_the_file() {
+fn rejection_carries_a_reason_and_editing_names_the_file() {
     let mut state = showing(vec![medium()]);
     assert_eq!(press(&mut state, "rnot like thiss\u{8}"), []);
-    state.on(Event::Paste(", y\n\u{1b}[2J".to_owned()));
+    state.on(WatchEvent::Paste(", y\n\u{1b}[2J".to_owned()));
     let words = Some("not like this, y[2J".to_owned());
-    assert_eq!(press(&mut state, "\n"), [Effect::Reject("hitl-1".to_owned(), words)]);
+    assert_eq!(press(&mut state, "\n"), [WatchAction::Reject("hitl-1".to_owned(), words)]);
     let mut state = showing(vec![medium()]);
-    assert_eq!(press(&mut state, "r\n"), [Effect::Reject("hitl-1".to_owned(), None)]);
+    assert_eq!(press(&mut state, "r\n"), [WatchAction::Reject("hitl-1".to_owned(), None)]);
     let mut state = showing(vec![medium()]);
-    assert_eq!(press(&mut state, "\t\te"), [Effect::Edit("hitl-1".to_owned(), "docs/b.md".to_owned())]);
+    assert_eq!(press(&mut state, "\t\te"), [WatchAction::Edit("hitl-1".to_owned(), "docs/b.md".to_owned())]);
 }
 
-// T25: nobody agrees by accident to what has just come, or with what was pasted
+// T25: nobody approves by accident a request that has just arrived, or by pasting text
 #[test]
-fn what_has_just_come_and_what_is_pasted_decides_nothing() {
-    let mut state = State::new((80, 24), time(0));
-    state.on(Event::Asks(vec![medium()]));
+fn new_request_and_pasted_text_decide_nothing() {
+    let mut state = WatchState::new((80, 24), time(0));
+    state.on(WatchEvent::Requests(vec![medium()]));
     settle(&mut state, 100);
-    assert_eq!(dash(&mut state, "ycsepr"), []);
-    assert!(screen(&state).contains("look first ..."));
+    assert_eq!(press_fast(&mut state, "ycsepr"), []);
+    assert!(screen(&state).contains("read first ..."));
     settle(&mut state, 500);
-    state.on(Event::Paste("y".to_owned()));
-    assert_eq!(state.mode, Mode::Looking);
-    assert_eq!(dash(&mut state, "y").len(), 1);
-    // The next question comes under the finger.
+    state.on(WatchEvent::Paste("y".to_owned()));
+    assert_eq!(state.mode, WatchMode::Reading);
+    assert_eq!(press_fast(&mut state, "y").len(), 1);
+    // The next request appears while the user presses a key.
     let next = look("hitl-2", "MEDIUM", "MODIFY src/a.rs", DIFF);
     let mut state = showing(vec![medium(), next]);
-    state.on(Event::Decided("hitl-1".to_owned(), "applied".to_owned()));
-    assert_eq!(dash(&mut state, "y"), []);
+    state.on(WatchEvent::Decided("hitl-1".to_owned(), "applied".to_owned()));
+    assert_eq!(press_fast(&mut state, "y"), []);
     settle(&mut state, 700);
-    assert_eq!(dash(&mut state, "y").len(), 1);
+    assert_eq!(press_fast(&mut state, "y").len(), 1);
 }
 
-// T25: what was typed before a step was drawn agrees to nothing, however late it is read
+// T25: a key typed before a step was drawn approves nothing, however late it is processed
 #[test]
-fn keys_typed_ahead_agree_to_nothing() {
-    // A question that nobody drew: time alone does not make it ready.
-    let mut state = State::new((80, 24), time(0));
-    state.on(Event::Asks(vec![medium()]));
-    state.on(Event::Time(time(60_000)));
-    assert_eq!(dash(&mut state, "yy\n"), []);
+fn keys_typed_ahead_approve_nothing() {
+    // A request that was not drawn: time alone does not make it ready.
+    let mut state = WatchState::new((80, 24), time(0));
+    state.on(WatchEvent::Requests(vec![medium()]));
+    state.on(WatchEvent::Time(time(60_000)));
+    assert_eq!(press_fast(&mut state, "yy\n"), []);
     // Each second step: the word, the grant, the part.
     let mut state = showing(vec![look("hitl-2", "HIGH", "MODIFY src/a.rs", DIFF)]);
-    assert_eq!(dash(&mut state, "ya.rs\n\n"), []);
+    assert_eq!(press_fast(&mut state, "ya.rs\n\n"), []);
     settle(&mut state, 0);
-    assert_eq!(dash(&mut state, "\n"), [], "nothing of the word was taken");
-    assert_eq!(dash(&mut state, "a.rs\n").len(), 1);
+    assert_eq!(press_fast(&mut state, "\n"), [], "no letter of the word was accepted");
+    assert_eq!(press_fast(&mut state, "a.rs\n").len(), 1);
     for keys in ["cy", "c\n", "ssession\n"] {
         let mut state = showing(vec![medium()]);
-        assert_eq!(dash(&mut state, keys), [], "{keys:?}");
+        assert_eq!(press_fast(&mut state, keys), [], "{keys:?}");
     }
     let mut state = showing(vec![medium()]);
-    dash(&mut state, "c");
+    press_fast(&mut state, "c");
     settle(&mut state, 100);
-    assert_eq!(dash(&mut state, "y"), [], "not long enough to be read");
+    assert_eq!(press_fast(&mut state, "y"), [], "not long enough to be read");
     settle(&mut state, 250);
-    assert_eq!(dash(&mut state, "y").len(), 1);
-    let part = Part::Files(vec!["src/a.rs".to_owned()]);
-    let preview = |words: &[u8]| Preview {
+    assert_eq!(press_fast(&mut state, "y").len(), 1);
+    let part = Amendment::Files(vec!["src/a.rs".to_owned()]);
+    let preview = |words: &[u8]| ProposalPreview {
         summary: "MODIFY src/a.rs".to_owned(),
         diff: String::new(),
         digest: Digest::of(words),
     };
     let mut state = showing(vec![medium()]);
-    dash(&mut state, "fp");
-    state.on(Event::Previewed("hitl-1".to_owned(), part.clone(), preview(b"one")));
-    assert_eq!(dash(&mut state, "y\ny"), []);
+    press_fast(&mut state, "fp");
+    state.on(WatchEvent::Previewed("hitl-1".to_owned(), part.clone(), preview(b"one")));
+    assert_eq!(press_fast(&mut state, "y\ny"), []);
     settle(&mut state, 1000);
-    // Another preview takes the place of the one that was drawn.
-    state.on(Event::Previewed("hitl-1".to_owned(), part, preview(b"two")));
-    assert_eq!(dash(&mut state, "y"), []);
+    // Another preview replaces the one that was drawn.
+    state.on(WatchEvent::Previewed("hitl-1".to_owned(), part, preview(b"two")));
+    assert_eq!(press_fast(&mut state, "y"), []);
     settle(&mut state, 1000);
-    assert_eq!(dash(&mut state, "y").len(), 1);
-    // A yes that failed is not said again by the next key.
+    assert_eq!(press_fast(&mut state, "y").len(), 1);
+    // The next key does not repeat a failed approval.
     let mut state = showing(vec![medium()]);
-    assert_eq!(dash(&mut state, "y").len(), 1);
-    state.on(Event::Failed("wrong passphrase".to_owned()));
-    assert_eq!(dash(&mut state, "y"), []);
+    assert_eq!(press_fast(&mut state, "y").len(), 1);
+    state.on(WatchEvent::Failed("wrong passphrase".to_owned()));
+    assert_eq!(press_fast(&mut state, "y"), []);
 }
 
-// T25: the plan behind a question is another one now
+// T25: the plan of a request has changed
 #[test]
-fn a_question_whose_plan_changed_is_looked_at_again() {
+fn request_with_a_changed_plan_must_be_read_again() {
     let mut state = showing(vec![medium()]);
     let mut other = medium();
-    if let Some(row) = &mut other.question {
+    if let Some(row) = &mut other.request {
         row.digest = Digest::of(b"another plan");
     }
-    state.on(Event::Asks(vec![other]));
-    assert_eq!(dash(&mut state, "y"), []);
+    state.on(WatchEvent::Requests(vec![other]));
+    assert_eq!(press_fast(&mut state, "y"), []);
 }
 
-// B6: nobody agrees to what does not fit on the screen
+// B6: nobody approves what does not fit on the screen
 #[test]
-fn a_screen_that_is_too_small_takes_no_yes() {
+fn screen_that_is_too_small_accepts_no_approval() {
     for (width, height) in [(1, 1), (0, 0), (80, 7), (29, 24), (2, 50)] {
         for keys in ["y", "cy", "ssession\n", "fp", "e"] {
             let mut state = showing(vec![medium()]);
-            state.on(Event::Size(width, height));
+            state.on(WatchEvent::Size(width, height));
             settle(&mut state, 1000);
             assert_eq!(press(&mut state, keys), [], "{width}x{height} {keys:?}");
         }
-        // It becomes too small while a word is typed.
+        // The screen becomes too small while a word is typed.
         let mut state = showing(vec![look("hitl-2", "HIGH", "MODIFY src/a.rs", DIFF)]);
         press(&mut state, "ya.rs");
-        state.on(Event::Size(width, height));
+        state.on(WatchEvent::Size(width, height));
         settle(&mut state, 1000);
         assert_eq!(press(&mut state, "\n"), []);
-        state.on(Event::Size(80, 24));
-        assert_eq!(dash(&mut state, "\n"), [], "it was not drawn yet");
+        state.on(WatchEvent::Size(80, 24));
+        assert_eq!(press_fast(&mut state, "\n"), [], "it was not drawn yet");
         settle(&mut state, 0);
-        assert_eq!(dash(&mut state, "\n").len(), 1);
-        // No is always possible.
+        assert_eq!(press_fast(&mut state, "\n").len(), 1);
+        // Rejecting is always possible.
         let mut state = showing(vec![medium()]);
-        state.on(Event::Size(width, height));
+        state.on(WatchEvent::Size(width, height));
         settle(&mut state, 1000);
         assert_eq!(press(&mut state, "r\n").len(), 1);
     }
 }
 
 #[test]
-fn a_question_that_is_gone_takes_its_prompt_with_it() {
+fn prompt_of_a_vanished_request_is_closed() {
     let mut state = showing(vec![look("hitl-1", "HIGH", "MODIFY src/a.rs", DIFF)]);
     press(&mut state, "ya.r");
-    state.on(Event::Asks(vec![look("hitl-2", "HIGH", "DELETE src/a.rs", DIFF)]));
-    assert_eq!(dash(&mut state, "s\n"), []);
+    state.on(WatchEvent::Requests(vec![look("hitl-2", "HIGH", "DELETE src/a.rs", DIFF)]));
+    assert_eq!(press_fast(&mut state, "s\n"), []);
     settle(&mut state, 5000);
     assert_eq!(press(&mut state, "\n"), []);
-    assert_eq!(state.ask().map(|ask| ask.id().to_owned()).as_deref(), Some("hitl-2"));
+    assert_eq!(state.current_request().map(|request| request.id().to_owned()).as_deref(), Some("hitl-2"));
 }
 
 #[test]
-fn why_a_yes_failed_is_told_when_the_question_is_gone_with_it() {
+fn reason_of_a_failed_approval_stays_visible_when_the_request_is_gone() {
     let mut state = showing(vec![medium()]);
-    state.on(Event::Failed("the files have changed".to_owned()));
-    state.on(Event::Asks(Vec::new()));
+    state.on(WatchEvent::Failed("the files have changed".to_owned()));
+    state.on(WatchEvent::Requests(Vec::new()));
     assert!(screen(&state).contains("the files have changed"));
     let mut state = showing(vec![medium()]);
-    state.on(Event::Asks(Vec::new()));
+    state.on(WatchEvent::Requests(Vec::new()));
     assert!(screen(&state).contains("decided elsewhere"));
 }
 
 #[test]
-fn news_ring_once_and_leave_the_page_alone() {
+fn new_request_rings_once_and_does_not_move_the_page() {
     let mut state = showing(vec![medium()]);
     press(&mut state, "jj");
     let top = state.top;
     let news = look("hitl-2", "MEDIUM", "MODIFY src/a.rs", DIFF);
-    assert_eq!(state.on(Event::Asks(vec![medium(), news.clone()])), [Effect::Ring]);
-    assert_eq!(state.on(Event::Asks(vec![medium(), news])), []);
+    assert_eq!(state.on(WatchEvent::Requests(vec![medium(), news.clone()])), [WatchAction::Ring]);
+    assert_eq!(state.on(WatchEvent::Requests(vec![medium(), news])), []);
     assert_eq!((state.top, state.current), (top, 0));
 }
 
-// B6: untrusted text is drawn harmless, and nothing stands beyond an edge
+// B6: untrusted text is sanitized, and no text is cut off at the edge
 #[test]
-fn hostile_text_is_drawn_harmless_and_whole() {
+fn hostile_text_is_sanitized_and_wrapped() {
     let long = format!("+{}END", "x".repeat(500));
     let diff = format!(
         "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1,3 @@\n+\u{1b}[2J\u{1b}]0;title\u{7}a\u{202e}b\u{200b}c\n+p\u{430}ypal\n{long}\n-x\n--- a/docs/b.md\n+++ b/docs/b.md\n@@ -1 +1 @@\n-a\n+b\n"
     );
     let mut hostile =
         look("hitl-1", "MEDIUM", "MODIFY \u{1b}[31msrc/\u{440}\u{430}\u{443}.rs\r\n yes", &diff);
-    if let Some(row) = &mut hostile.question {
+    if let Some(row) = &mut hostile.request {
         row.agent = "evil\u{1b}[1A\u{202e}".to_owned();
         row.why = "risk: \u{9b}2J\u{2066}x".to_owned();
     }
@@ -409,28 +411,28 @@ fn hostile_text_is_drawn_harmless_and_whole() {
         let hidden = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         assert!(c == '\n' || !(c.is_control() || hidden), "{c:?} was drawn");
     }
-    assert!(seen.contains("xEND"), "the end of a long line is seen");
+    assert!(seen.contains("xEND"), "the end of a long line is visible");
     assert!(
-        seen.contains("careful") && seen.contains("reads like `pay`") && seen.contains("U+0430"),
+        seen.contains("warning") && seen.contains("reads like `pay`") && seen.contains("U+0430"),
         "{seen}"
     );
 }
 
-// B6: hunks that are not shown are told above the diff; content that says so is content
+// B6: a warning above the diff counts hunks that are not shown; content that looks like the marker does not count
 #[test]
-fn hunks_that_are_not_shown_are_told_first() {
+fn omitted_hunks_are_reported_above_the_diff() {
     let seen = |last: &str| {
         let diff = format!("--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n-a\n+b\n{last}");
         screen(&showing(vec![look("hitl-1", "MEDIUM", "MODIFY src/a.rs", &diff)]))
     };
-    let told = seen("\\ 812 further hunks with 9000 bytes are not shown: sha256:00\n");
-    assert!(told.contains("careful  the diff is too long: 812 hunks"), "{told}");
-    assert!(!seen("@@ -9 +9 @@\n-x\n+\\ 812 further hunks with 9000 bytes\n").contains("careful"));
+    let warned = seen("\\ 812 further hunks with 9000 bytes are not shown: sha256:00\n");
+    assert!(warned.contains("warning  the diff is too long: 812 of its hunks"), "{warned}");
+    assert!(!seen("@@ -9 +9 @@\n-x\n+\\ 812 further hunks with 9000 bytes\n").contains("warning"));
 }
 
-// NO_COLOR: bold and reversed are left
+// NO_COLOR: bold and reversed remain
 #[test]
-fn without_colours_nothing_is_coloured() {
+fn plain_palette_has_no_colours() {
     let state = showing(vec![medium()]);
     let colours = |palette: Palette| {
         let buffer = drawn(&state, (80, 24), palette);
@@ -440,32 +442,32 @@ fn without_colours_nothing_is_coloured() {
     assert_eq!(colours(Palette::Plain), 0);
 }
 
-// Works at 80x24, and does not fall over at any size
+// Drawing does not panic at any size
 #[test]
-fn every_size_is_drawn() {
+fn every_screen_size_can_be_drawn() {
     let looks = vec![medium(), look("hitl-2", "HIGH", "MODIFY config.json", "")];
     for width in (0..100).step_by(7).chain([1, 2, 3]) {
         for height in 0..30 {
             let mut state = showing(looks.clone());
             for keys in ["", "\t ", "?", "r\u{4e2d}\u{6587}", "\u{1b}", "s", "\u{1b}nyx"] {
                 press(&mut state, keys);
-                state.on(Event::Size(width, height));
+                state.on(WatchEvent::Size(width, height));
                 drawn(&state, (width, height), Palette::Colour);
                 let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-                let asking = Asking { title: "Passphrase:", note: "not shown" };
-                terminal.draw(|frame| draw(frame, &state, Palette::Plain, Some(&asking))).unwrap();
+                let prompt = HiddenPrompt { title: "Passphrase:", note: "not shown" };
+                terminal.draw(|frame| draw(frame, &state, Palette::Plain, Some(&prompt))).unwrap();
             }
         }
     }
 }
 
 #[test]
-fn control_keys_end_pause_and_redraw() {
+fn control_keys_quit_suspend_and_redraw() {
     let mut state = showing(vec![medium()]);
     let mut control =
-        |key: char| state.on(Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL)));
-    assert_eq!(control('c'), [Effect::Quit]);
-    assert_eq!(control('z'), [Effect::Pause]);
-    assert_eq!(control('l'), [Effect::Redraw]);
+        |key: char| state.on(WatchEvent::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL)));
+    assert_eq!(control('c'), [WatchAction::Quit]);
+    assert_eq!(control('z'), [WatchAction::Pause]);
+    assert_eq!(control('l'), [WatchAction::Redraw]);
     assert_eq!(control('y'), []);
 }

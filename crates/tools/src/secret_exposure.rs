@@ -1,0 +1,157 @@
+//! Rejects edits that would expose a secret: by removing the text by which the redactor recognises it, or by copying the
+//! secret to where it is not recognised. The agent could then read it in the diff without any approval.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use vambrace_core::change::FileChange;
+use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::path::AskedPath;
+use vambrace_core::redacted::{Redact, RedactError, SecretSpan};
+use vambrace_workspace::{Draft, EditError, EditOperation, EditRequest, MatchMode, SecretFinder};
+
+use crate::new_secrets::{regions, splice_bounds};
+use crate::tool::ToolContext;
+
+/// Rejects edits after which a secret of the file, or a part of it, is still there but no longer detected.
+pub(crate) fn check(draft: &Draft, redactor: &dyn Redact) -> Result<(), CallError> {
+    for (file, base) in draft.changes.files().iter().zip(&draft.bases) {
+        check_file(file, base, redactor)?;
+    }
+    Ok(())
+}
+
+fn check_file(file: &FileChange, base: &[u8], redactor: &dyn Redact) -> Result<(), CallError> {
+    let Some(after) = file.after().filter(|after| !after.splices.is_empty()) else { return Ok(()) };
+    // Per placeholder: occurrences that would no longer be detected, and the offset of one that is not removed as a whole.
+    let mut lost: BTreeMap<String, (i64, Option<usize>)> = BTreeMap::new();
+    for region in regions(base, &after.splices) {
+        let old_text = lossy_same_length(base.get(region.span.clone()).unwrap_or_default());
+        let secrets = redactor.secrets(&old_text).map_err(failed)?;
+        for SecretSpan { span, placeholder } in secrets {
+            let (start, end) = (region.span.start + span.start, region.span.start + span.end);
+            let removed = region.splices.iter().any(|splice| {
+                let (from, to) = splice_bounds(splice);
+                from <= start && end <= to
+            });
+            let (count, stays) = lost.entry(placeholder).or_default();
+            if !removed {
+                *count += 1;
+                stays.get_or_insert(start);
+            }
+        }
+        for SecretSpan { placeholder, .. } in
+            redactor.secrets(&lossy_same_length(&region.new_text(base))).map_err(failed)?
+        {
+            lost.entry(placeholder).or_default().0 -= 1;
+        }
+    }
+    match lost.values().find_map(|(count, stays)| stays.filter(|_| *count > 0)) {
+        Some(at) => Err(exposure_error(base, at, &after.path.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// Rejects edits whose content refers to parts of their match if the match contains a secret. `matched` drafts the removal
+/// of what an edit matches.
+pub(crate) fn check_copies(
+    base: &[u8],
+    edits: &[EditRequest],
+    matched: impl Fn(&EditRequest) -> Result<Draft, EditError>,
+    redactor: &dyn Redact,
+) -> Result<(), CallError> {
+    let mut copying = edits.iter().filter(|edit| copies(edit)).peekable();
+    if copying.peek().is_none() {
+        return Ok(());
+    }
+    let secrets = redactor.secrets(&lossy_same_length(base)).map_err(failed)?;
+    if secrets.is_empty() {
+        return Ok(());
+    }
+    for edit in copying {
+        let draft = matched(edit)?;
+        for file in draft.changes.files() {
+            for splice in file.after().iter().flat_map(|after| &after.splices) {
+                let (from, to) = splice_bounds(splice);
+                if let Some(met) = secrets.iter().find(|met| met.span.start < to && from < met.span.end) {
+                    return Err(exposure_error(base, met.span.start, &file.path().to_string()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the content copies text from the file: it refers to a group or a variable.
+fn copies(edit: &EditRequest) -> bool {
+    let takes = match edit.match_mode {
+        MatchMode::Exact => false,
+        MatchMode::Regex => edit.content.replace("$$", "").contains(['$', '\\']),
+        MatchMode::Ast => edit.content.contains('$'),
+    };
+    takes && edit.operation != EditOperation::Delete
+}
+
+/// The error of a draft without the lines of the file that contain a secret: a secret without its context, is truncated or has
+/// its whitespace made visible would not be detected by the redactor.
+pub(crate) fn without_secret_lines(mut fault: EditError, context: &ToolContext) -> CallError {
+    let secret = |path: &str| -> Result<Vec<(u64, u64)>, CallError> {
+        let path = AskedPath::new(path).parse()?;
+        let base = context.workspace.content(&path, &context.changes.limits)?;
+        let line =
+            |at: usize| memchr::memchr_iter(b'\n', base.get(..at).unwrap_or_default()).count() as u64 + 1;
+        let secrets = context.changes.redactor.secrets(&lossy_same_length(&base)).map_err(failed)?;
+        Ok(secrets.iter().map(|secret| (line(secret.span.start), line(secret.span.end))).collect())
+    };
+    // If detection fails, no line is shown.
+    let lines = |path: &str| secret(path).unwrap_or_else(|_| vec![(0, u64::MAX)]);
+    if let EditError::MatchCount { path, matches, near, .. } = &mut fault
+        && !(matches.is_empty() && near.is_empty())
+    {
+        let lines = lines(path);
+        let meets = |from: u64, to: u64| lines.iter().any(|(first, last)| *first <= to && from <= *last);
+        for found in matches.iter_mut().filter(|found| meets(found.line, found.line)) {
+            found.text = "(a secret)".to_owned();
+        }
+        near.retain(|near| !meets(near.line, near.end_line));
+    }
+    fault.into()
+}
+
+/// The byte ranges of a file's secrets, for drafting on masked text.
+pub(crate) fn spans(bytes: &[u8], redactor: &dyn Redact) -> Result<Vec<Range<usize>>, RedactError> {
+    Ok(redactor.secrets(&lossy_same_length(bytes))?.into_iter().map(|secret| secret.span).collect())
+}
+
+/// A secret finder for partial reads and searches.
+pub(crate) fn secret_finder(context: &ToolContext) -> SecretFinder {
+    let redactor = Arc::clone(&context.changes.redactor);
+    SecretFinder::new(move |bytes| match str::from_utf8(bytes) {
+        Ok(text) => redactor.secrets(text),
+        Err(_) => redactor.secrets(&lossy_same_length(bytes)),
+    })
+}
+
+/// The bytes as text in which every byte keeps its offset; each invalid byte becomes `\u{1a}`.
+pub(crate) fn lossy_same_length(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| '\u{1a}'));
+    }
+    text
+}
+
+fn exposure_error(base: &[u8], at: usize, path: &str) -> CallError {
+    let line = memchr::memchr_iter(b'\n', base.get(..at).unwrap_or_default()).count() + 1;
+    let why = format!(
+        "line {line} of `{path}` contains a secret that would be exposed: the edit changes the text that identifies it, or copies parts of it"
+    );
+    CallError::new(ErrorCode::SecretInContent, why)
+        .suggest("edit around the secret, or remove it as a whole without `$1` or `$NAME`")
+}
+
+fn failed(error: RedactError) -> CallError {
+    CallError::new(ErrorCode::Internal, error.to_string())
+}
