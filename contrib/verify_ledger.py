@@ -126,7 +126,7 @@ def check_proof(text, keys):
         proof = [bytes.fromhex(hash[7:]) for hash in said["proof"]]
         if origin != other or not 0 < old <= new or grown(old, new, proof, before) != (before, after):
             raise ValueError("the older ledger is not the beginning of the newer one")
-        return f"the first {old} records are the beginning of the first {new}"
+        return f"the first {old} records are a prefix of the first {new}"
     head, _, note = text.partition("\n\n")
     extra, index, *proof = head.split("\n")[1:]
     record, index, (_, size, root) = unbase64(extra[6:]), int(index[6:]), moment(note)

@@ -1,5 +1,5 @@
 //! Side-by-side measurements. Each bench is a module with one function that returns a [`Report`]. Most figures are
-//! ratios within one run, because machines are shared and noisy. `cargo xtask bench NAME` runs this in release mode.
+//! ratios within one run, because machines are shared and noisy. `cargo xtask bench NAME` runs this in the `dist` profile.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,

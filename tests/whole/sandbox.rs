@@ -310,7 +310,11 @@ fn stuck_reader_does_not_delay_a_signal() {
 /// The content of the file with this name below a directory that changes meanwhile.
 fn read_below(dir: &std::path::Path, name: &str) -> Option<String> {
     std::fs::read_dir(dir).ok()?.flatten().find_map(|entry| {
-        if entry.file_name() == name { std::fs::read_to_string(entry.path()).ok() } else { read_below(&entry.path(), name) }
+        if entry.file_name() == name {
+            std::fs::read_to_string(entry.path()).ok()
+        } else {
+            read_below(&entry.path(), name)
+        }
     })
 }
 
@@ -331,7 +335,8 @@ fn wait_until_full(pipe: &std::process::ChildStdout) {
 fn explanation_that_is_stopped_is_marked_incomplete() {
     let home = Home::bare();
     // Build directories are kept, so the marks of both runs are visible from outside; the second run waits to be killed.
-    let script = "echo run >>target/marks; touch /etc/x || { [ $(wc -l <target/marks) = 1 ] || sleep 60; exit 1; }";
+    let script =
+        "echo run >>target/marks; touch /etc/x || { [ $(wc -l <target/marks) = 1 ] || sleep 60; exit 1; }";
     let run = &mut home.command(words(&["--explain", "--json"], script));
     let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while read_below(&home.state(), "marks").as_deref() != Some("run\nrun\n") {
@@ -746,7 +751,9 @@ fn writes_during_an_explanation_are_discarded() {
 /// Runs as on a machine without user namespaces.
 fn without_namespaces(home: &Home, options: &[&str], script: &str) -> Option<std::process::Output> {
     if rustix::process::geteuid().is_root() {
-        vambrace_skip::skip("root needs no user namespace; the second pass of `cargo xtask test` is another user");
+        vambrace_skip::skip(
+            "root needs no user namespace; the second pass of `cargo xtask test` is another user",
+        );
         return None;
     }
     let program = home.command::<&str>([]).get_program().to_owned();

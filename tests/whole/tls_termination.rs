@@ -184,7 +184,7 @@ fn credential_in_a_file_that_the_program_can_read_is_denied() {
     assert_eq!(ran(&outside.join("key"), &[]).code, 0);
     assert_eq!(ran(&hidden, &[]).code, 0);
     for refused in [ran(&shown, &[]), ran(&outside.join("key"), &["--read", granted])] {
-        assert!(refused.code != 0 && refused.err.contains("could read the file"), "{refused:?}");
+        assert!(refused.code != 0 && refused.err.contains("can read the file"), "{refused:?}");
     }
     // Without a file system the program cannot read it.
     assert_eq!(ran(&shown, &["--filesystem", "deny"]).code, 0);

@@ -22,7 +22,9 @@ fn normalised(home: &Home, text: &str) -> String {
 }
 
 fn normalised_word(word: &str) -> String {
-    let is_hex = |part: &str| part.len() >= 8 && part.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-');
+    let is_hex = |part: &str| {
+        part.len() >= 8 && part.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+    };
     if let Some((kind, id)) = word.split_once(['-', ':'])
         && ["hitl", "call", "sha256", "tc", "w", "s", "grant", "key"].contains(&kind)
         && is_hex(id.trim_end_matches(['.', ':']))

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the benches in release mode, installs their peers and runs them.
+//! `cargo xtask bench`: builds the benches in the `dist` profile, installs their peers and runs them.
 
 use std::{
     path::PathBuf,
@@ -30,7 +30,7 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> TaskResu
         println!("bubblewrap cannot be installed: `spawn` runs without that peer");
     }
     // Both at once: another package selection could build their dependencies a second time.
-    let packages = ["--release", "--package", "vambrace", "--package", "vambrace-benches"];
+    let packages = ["--profile", "dist", "--package", "vambrace", "--package", "vambrace-benches"];
     if !run_shown(project.cargo("build").args(packages))? {
         return Err(TaskError::new("the benches do not build"));
     }
@@ -38,13 +38,13 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> TaskResu
     let folder =
         std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(|| project.built("bench", ""), PathBuf::from);
     std::fs::create_dir_all(&folder).when(|| format!("cannot create `{}`", folder.display()))?;
-    let mut command = Command::new(project.built("release", "vambrace-benches"));
+    let mut command = Command::new(project.built("dist", "vambrace-benches"));
     command
         .args(name)
         .args(json.then_some("--json"))
         .current_dir(project.root())
         .env("VAMBRACE_BENCH_DIR", folder)
-        .env("VAMBRACE_BIN", project.built("release", "vambrace"))
+        .env("VAMBRACE_BIN", project.built("dist", "vambrace"))
         .env("VAMBRACE_RG", toolbox.ripgrep())
         .env("VAMBRACE_AST_GREP", toolbox.ast_grep())
         .env("VAMBRACE_NODE", toolbox.node())

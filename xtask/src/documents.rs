@@ -22,7 +22,10 @@ pub(crate) fn check(project: &Project) -> TaskResult<bool> {
             if path.extension().is_some_and(|extension| extension == "md") {
                 let text = fs::read_to_string(&path).when(|| format!("cannot read `{}`", path.display()))?;
                 let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-                broken.extend(broken_references(root, &root.join(dir), &text).map(|lost| format!("{name}: `{lost}` does not exist")));
+                broken.extend(
+                    broken_references(root, &root.join(dir), &text)
+                        .map(|lost| format!("{name}: `{lost}` does not exist")),
+                );
             }
         }
     }
@@ -59,7 +62,8 @@ mod tests {
     #[test]
     fn missing_paths_and_links_are_found() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let text = "`xtask/nothing.rs` [a](src/main.rs) [b](src/none.md#x) [c](https://example.com) `crates/*/x`";
+        let text =
+            "`xtask/nothing.rs` [a](src/main.rs) [b](src/none.md#x) [c](https://example.com) `crates/*/x`";
         let broken: Vec<_> = broken_references(root, root, text).collect();
         assert_eq!(broken, ["xtask/nothing.rs", "src/none.md"]);
     }

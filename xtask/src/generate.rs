@@ -9,7 +9,7 @@ use std::{
 use crate::{
     fault::{TaskError, TaskResult, WithContext},
     pictures,
-    program::{run_shown, run_captured},
+    program::{run_captured, run_shown},
     project::Project,
     requirements,
 };

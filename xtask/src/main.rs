@@ -47,7 +47,7 @@ enum Task {
         #[arg(long)]
         quick: bool,
     },
-    /// Run the benches against their peers, in release mode.
+    /// Run the benches against their peers, in the `dist` profile.
     Bench {
         /// Which bench to run; all of them by default.
         name: Option<String>,

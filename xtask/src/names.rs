@@ -38,7 +38,8 @@ fn definitions(root: &Path) -> TaskResult<BTreeMap<String, Vec<String>>> {
         if sources::is_test_file(&file) {
             continue;
         }
-        let text = fs::read_to_string(root.join(&file)).when(|| format!("cannot read `{}`", file.display()))?;
+        let text =
+            fs::read_to_string(root.join(&file)).when(|| format!("cannot read `{}`", file.display()))?;
         for (number, name) in defined_names(&text) {
             definitions.entry(name.to_owned()).or_default().push(format!("{}:{number}", file.display()));
         }

@@ -58,7 +58,8 @@ pub(crate) fn draw(project: &Project) -> TaskResult<Vec<(&'static str, String)>>
     place.run(&["call", "edit_file", edit])?;
     let listed = place.run(&["approvals", "list", "--json"])?;
     let id = listed.split('"').find(|part| part.starts_with("hitl-")).unwrap_or_default().to_owned();
-    let approval = place.session(&[&format!("approvals show {id}"), &format!("approvals approve {id} --yes")])?;
+    let approval =
+        place.session(&[&format!("approvals show {id}"), &format!("approvals approve {id} --yes")])?;
     place.remove();
     let approval = approval.replace(&id, "hitl-7c1e");
     let files = [
@@ -113,7 +114,10 @@ impl Place {
         let mut text = String::new();
         for command in commands {
             let args: Vec<&str> = command.split(' ').collect();
-            text.push_str(&format!("\u{1b}[1m$ vambrace {command}\u{1b}[0m\n{}\n", self.run(&args)?.trim_end()));
+            text.push_str(&format!(
+                "\u{1b}[1m$ vambrace {command}\u{1b}[0m\n{}\n",
+                self.run(&args)?.trim_end()
+            ));
             text.push('\n');
         }
         Ok(fixed(&text, &self.dir))
@@ -127,7 +131,7 @@ impl Place {
 
 /// The text without what differs between runs.
 fn fixed(text: &str, dir: &Path) -> String {
-    let text = text.replace(&dir.display().to_string(), "~").replace("~//", "~/").replace("~/shop", "~/shop");
+    let text = text.replace(&dir.display().to_string(), "~").replace("~//", "~/");
     let lines = text.lines().map(|line| {
         let line = between(line, "session cli-", " ,", "41d7");
         let line = between(&line, "plan ", " ,", "69a40d69");
@@ -146,7 +150,8 @@ fn between(line: &str, start: &str, ends: &str, replacement: &str) -> String {
 
 fn svg(text: &str, theme: &Theme) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
-    let columns = lines.iter().map(|line| spans(line).iter().map(|span| span.text.chars().count()).sum()).max();
+    let columns =
+        lines.iter().map(|line| spans(line).iter().map(|span| span.text.chars().count()).sum()).max();
     let width = (columns.unwrap_or(0) as f64 * CHARACTER_WIDTH) as usize + 2 * MARGIN;
     let height = lines.len() * LINE_HEIGHT + 2 * MARGIN;
     let Theme { name, background, border, text, .. } = theme;
@@ -189,7 +194,11 @@ impl Span {
             None => String::new(),
         };
         let weight = if self.bold { " font-weight=\"bold\"" } else { "" };
-        if fill.is_empty() && weight.is_empty() { text } else { format!("<tspan{fill}{weight}>{text}</tspan>") }
+        if fill.is_empty() && weight.is_empty() {
+            text
+        } else {
+            format!("<tspan{fill}{weight}>{text}</tspan>")
+        }
     }
 }
 

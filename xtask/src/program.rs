@@ -37,7 +37,8 @@ pub(crate) fn run_captured(command: &mut Command) -> TaskResult<String> {
 
 /// Runs it and returns everything it printed, standard error first, whatever its exit code.
 pub(crate) fn run_output(command: &mut Command) -> TaskResult<String> {
-    let output = command.stdin(Stdio::null()).output().when(|| format!("cannot start {}", spelled(command)))?;
+    let output =
+        command.stdin(Stdio::null()).output().when(|| format!("cannot start {}", spelled(command)))?;
     Ok(String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned())
 }
 

@@ -25,13 +25,15 @@ impl Project {
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = here
             .parent()
-            .ok_or_else(|| {
-                TaskError::new("cannot find the project").hint("run `cargo xtask` inside it")
-            })?
+            .ok_or_else(|| TaskError::new("cannot find the project").hint("run `cargo xtask` inside it"))?
             .to_path_buf();
         let mut project = Self { root, target: PathBuf::new() };
-        let metadata =
-            run_captured(project.cargo("metadata").args(["--format-version", "1", "--no-deps", "--offline"]))?;
+        let metadata = run_captured(project.cargo("metadata").args([
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ]))?;
         let metadata: Value = serde_json::from_str(&metadata).unwrap_or_default();
         let target = metadata.get("target_directory").and_then(Value::as_str);
         project.target = target.map_or_else(|| project.root.join("target"), PathBuf::from);

@@ -49,7 +49,8 @@ type Citations = BTreeMap<String, BTreeSet<CitingTest>>;
 
 /// The documents as they should be, each with its path.
 pub(crate) fn documents(root: &Path) -> TaskResult<[(&'static str, String); 2]> {
-    let written = fs::read_to_string(root.join(REQUIREMENTS)).when(|| format!("cannot read `{REQUIREMENTS}`"))?;
+    let written =
+        fs::read_to_string(root.join(REQUIREMENTS)).when(|| format!("cannot read `{REQUIREMENTS}`"))?;
     let citations = citations(root)?;
     let known = statuses(&written);
     check_coverage(&known, &citations)?;
@@ -61,8 +62,11 @@ fn check_coverage(known: &BTreeMap<String, String>, citations: &Citations) -> Ta
     let unknown: Vec<_> = citations.iter().filter(|(id, _)| !known.contains_key(*id)).collect();
     if let Some((id, tests)) = unknown.first() {
         let test = tests.iter().next().map(|test| format!("`{}` in `{}`", test.name, test.file.display()));
-        return Err(TaskError::new(format!("unknown requirement `{id}` is cited by {}", test.unwrap_or_default()))
-            .hint(format!("add it to `{REQUIREMENTS}` or correct the comment")));
+        return Err(TaskError::new(format!(
+            "unknown requirement `{id}` is cited by {}",
+            test.unwrap_or_default()
+        ))
+        .hint(format!("add it to `{REQUIREMENTS}` or correct the comment")));
     }
     for (id, status) in known {
         if !["done", "partial", "open"].contains(&status.as_str()) {
@@ -70,8 +74,10 @@ fn check_coverage(known: &BTreeMap<String, String>, citations: &Citations) -> Ta
                 .hint("use done, partial or open"));
         }
         if status == "done" && !citations.contains_key(id) {
-            return Err(TaskError::new(format!("`{REQUIREMENTS}`: {id} is marked done and no test cites it"))
-                .hint(format!("put `// {id}` above the test that shows it")));
+            return Err(TaskError::new(format!(
+                "`{REQUIREMENTS}`: {id} is marked done and no test cites it"
+            ))
+            .hint(format!("put `// {id}` above the test that shows it")));
         }
     }
     Ok(())
@@ -152,10 +158,14 @@ fn threats(citations: &Citations) -> String {
 fn citations(root: &Path) -> TaskResult<Citations> {
     let mut citations = Citations::new();
     for file in sources::rust_files(root, &TEST_DIRS)? {
-        let text = fs::read_to_string(root.join(&file)).when(|| format!("cannot read `{}`", file.display()))?;
+        let text =
+            fs::read_to_string(root.join(&file)).when(|| format!("cannot read `{}`", file.display()))?;
         for (ids, name) in cited(&text) {
             for id in ids {
-                citations.entry(id).or_default().insert(CitingTest { file: file.clone(), name: name.clone() });
+                citations
+                    .entry(id)
+                    .or_default()
+                    .insert(CitingTest { file: file.clone(), name: name.clone() });
             }
         }
     }

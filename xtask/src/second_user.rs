@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     fault::{TaskError, TaskResult, WithContext},
-    program::{run_counted, on_path, run_captured},
+    program::{on_path, run_captured, run_counted},
     project::Project,
     skips::SkipLog,
     tally::Tally,
@@ -200,7 +200,8 @@ fn hand_over(path: &Path) -> TaskResult<()> {
     if kind.is_symlink() {
         return Ok(());
     }
-    chown(path, Some(USER), Some(USER)).when(|| format!("cannot change the owner of `{}`", path.display()))?;
+    chown(path, Some(USER), Some(USER))
+        .when(|| format!("cannot change the owner of `{}`", path.display()))?;
     if kind.is_dir() {
         for entry in entries(path)? {
             hand_over(&entry.path())?;

@@ -48,7 +48,9 @@ fn settled(log: &str, tally: &mut Tally) -> Vec<String> {
     let mut lines = Vec::new();
     for line in log.lines() {
         let mut fields = line.split('\t');
-        let (Some(kind), Some(test), Some(reason)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (Some(kind), Some(test), Some(reason)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
         if kind == "skipped" {
             tally.passed = tally.passed.saturating_sub(1);
             tally.skipped += 1;

@@ -33,5 +33,6 @@ pub(crate) fn rust_files(root: &Path, below: &[&str]) -> TaskResult<Vec<PathBuf>
 
 /// Whether a file holds nothing but tests.
 pub(crate) fn is_test_file(file: &Path) -> bool {
-    file.components().any(|part| part.as_os_str() == "tests") || file.file_name().is_some_and(|name| name == "tests.rs")
+    file.components().any(|part| part.as_os_str() == "tests")
+        || file.file_name().is_some_and(|name| name == "tests.rs")
 }

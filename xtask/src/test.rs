@@ -13,7 +13,7 @@ use crate::{
     documents,
     fault::TaskResult,
     generate, names,
-    program::{run_shown, run_counted},
+    program::{run_counted, run_shown},
     project::Project,
     second_user,
     skips::SkipLog,
@@ -65,7 +65,15 @@ pub(crate) fn run(project: &Project, extent: Extent) -> TaskResult<ExitCode> {
     run.tests("tests", &mut run.workspace_tests(&toolbox, extent))?;
     if extent == Extent::Full {
         let mut command = project.cargo("test");
-        command.args(["--package", "vambrace-workspace", "--features", "full-languages", "editing::every", "--", "--quiet"]);
+        command.args([
+            "--package",
+            "vambrace-workspace",
+            "--features",
+            "full-languages",
+            "editing::every",
+            "--",
+            "--quiet",
+        ]);
         run.tests("full-languages", &mut command)?;
     }
     run.tests("doc tests", project.cargo("test").args(["--workspace", "--doc"]))?;
@@ -141,8 +149,9 @@ impl Run<'_> {
     /// would require nightly.
     fn fuzz(&mut self, toolbox: &Toolbox<'_>) -> TaskResult<()> {
         if let Err(fault) = toolbox.fuzz() {
-            self.lines
-                .push(format!("fuzz: cargo-fuzz cannot be installed; only the tests run the targets ({fault})"));
+            self.lines.push(format!(
+                "fuzz: cargo-fuzz cannot be installed; only the tests run the targets ({fault})"
+            ));
             return Ok(());
         }
         let project = self.project;

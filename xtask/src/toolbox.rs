@@ -24,11 +24,15 @@ const CLIENT_ENVS: &[PythonEnv] = &[
     PythonEnv { name: "mcp-2", pins: include_str!("../../tests/interop/mcp-2.txt") },
 ];
 /// Peers of the redact bench only.
-const SCANNERS: PythonEnv = PythonEnv { name: "scanners", pins: include_str!("../../tests/interop/scanners.txt") };
+const SCANNERS: PythonEnv =
+    PythonEnv { name: "scanners", pins: include_str!("../../tests/interop/scanners.txt") };
 /// Source that nobody read while the redactor's rules were written.
-const HELD_OUT: PythonEnv = PythonEnv { name: "held-out", pins: include_str!("../../tests/interop/held-out.txt") };
-const PROGRAMS: PythonEnv = PythonEnv { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
-const AST_GREP: PythonEnv = PythonEnv { name: "ast-grep", pins: include_str!("../../tests/interop/ast-grep.txt") };
+const HELD_OUT: PythonEnv =
+    PythonEnv { name: "held-out", pins: include_str!("../../tests/interop/held-out.txt") };
+const PROGRAMS: PythonEnv =
+    PythonEnv { name: "programs", pins: include_str!("../../tests/interop/programs.txt") };
+const AST_GREP: PythonEnv =
+    PythonEnv { name: "ast-grep", pins: include_str!("../../tests/interop/ast-grep.txt") };
 const WITNESS_LOG: PythonEnv =
     PythonEnv { name: "witness-log", pins: include_str!("../../tests/interop/witness-log.txt") };
 const NODE_PACKAGES: &str = include_str!("../../tests/interop/package.json");
@@ -295,9 +299,8 @@ impl<'a> Toolbox<'a> {
             })?;
         }
         works().map(drop).map_err(|_| {
-            TaskError::new("the interop tests need Python 3.10 or newer with `venv`").hint(
-                "install the packages `python3` and `python3-venv`, or skip those tests with `--quick`",
-            )
+            TaskError::new("the interop tests need Python 3.10 or newer with `venv`")
+                .hint("install the packages `python3` and `python3-venv`, or skip those tests with `--quick`")
         })
     }
 
@@ -325,7 +328,12 @@ impl<'a> Toolbox<'a> {
 }
 
 /// Fills a directory unless it was filled for these pins; the stamp is written last, so an interrupted one is repeated.
-fn stamped(name: &str, folder: &Path, pins: &str, work: impl FnOnce() -> TaskResult<String>) -> TaskResult<()> {
+fn stamped(
+    name: &str,
+    folder: &Path,
+    pins: &str,
+    work: impl FnOnce() -> TaskResult<String>,
+) -> TaskResult<()> {
     let stamp = folder.join("installed");
     if fs::read_to_string(&stamp).is_ok_and(|done| done == pins) {
         return Ok(());
@@ -340,8 +348,9 @@ fn stamped(name: &str, folder: &Path, pins: &str, work: impl FnOnce() -> TaskRes
 fn announced(name: &str, work: impl FnOnce() -> TaskResult<()>) -> TaskResult<()> {
     let start = Instant::now();
     work().map_err(|fault| {
-        fault
-            .hint(format!("`{name}` comes from a package registry: check the network and the free disk space"))
+        fault.hint(format!(
+            "`{name}` comes from a package registry: check the network and the free disk space"
+        ))
     })?;
     println!("install  {name}: {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
@@ -349,7 +358,8 @@ fn announced(name: &str, work: impl FnOnce() -> TaskResult<()>) -> TaskResult<()
 
 /// Unpacks a package of Debian unstable into a directory, without installing it.
 fn debian_package(name: &str, folder: &Path) -> TaskResult<()> {
-    let told = run_captured(Command::new("apt-get").args(["indextargets", "--format", "$(ORIGIN) $(REPO_URI)"]))?;
+    let told =
+        run_captured(Command::new("apt-get").args(["indextargets", "--format", "$(ORIGIN) $(REPO_URI)"]))?;
     let mirror = told
         .lines()
         .filter_map(|line| line.strip_prefix("Debian "))

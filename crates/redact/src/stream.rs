@@ -218,7 +218,7 @@ pub(crate) fn finding(
         start: place(cluster.start),
         end: place(cluster.end),
         kind: scanner.name(cluster.main.kind).to_owned(),
-        fingerprint: fingerprint,
+        fingerprint,
         layer: cluster.main.layer,
     }
 }

@@ -40,7 +40,7 @@ pub enum Exit {
     Signal(i32),
     /// At its deadline; all processes were killed.
     Timeout,
-    /// By the caller ([`crate::Stop`]), because of this signal; all processes were killed.
+    /// By the caller ([`crate::StopHandle`]), because of this signal; all processes were killed.
     Stopped(i32),
     /// At its memory limit; all processes were killed.
     OutOfMemory,

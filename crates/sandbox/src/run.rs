@@ -1,5 +1,5 @@
 //! One run from the broker's side: choosing the tier, preparing the order, starting it, collecting its changes. Reading
-//! reports and output while it runs is in [`crate::talk`].
+//! reports and output while it runs is in [`crate::run_loop`].
 
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

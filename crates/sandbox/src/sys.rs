@@ -1,5 +1,5 @@
 //! Raw system calls that `rustix` has no safe wrapper for. Each function is one system call or a few that belong
-//! together; no policy here. All `unsafe` code of the program is in or below this module.
+//! together; no policy here. Apart from one call in `cell/confine.rs`, all `unsafe` code of the program is in or below this module.
 
 pub(crate) mod capability;
 pub(crate) mod datagram;

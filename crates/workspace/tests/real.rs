@@ -4,7 +4,6 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "tests create their own directory trees and report what they skip"
 )]

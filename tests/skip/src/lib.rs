@@ -2,7 +2,11 @@
 //!
 //! Rust's test harness counts such a test as passed and hides its output. `cargo xtask test` names a log file in
 //! `VAMBRACE_SKIP_LOG`, reads it after the run, counts these tests as skipped and prints each with its reason.
-#![allow(clippy::disallowed_methods, clippy::print_stderr, reason = "tests write a log file and to standard error")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests write a log file and to standard error"
+)]
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -29,7 +33,11 @@ fn report(kind: &str, reason: &str) {
     let Some(log) = std::env::var_os(SKIP_LOG) else { return };
     // One write per line: several test processes append to the same file.
     let line = format!("{kind}\t{test}\t{}\n", reason.replace(['\n', '\t'], " "));
-    let written = OpenOptions::new().append(true).create(true).open(&log).and_then(|mut log| log.write_all(line.as_bytes()));
+    let written = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&log)
+        .and_then(|mut log| log.write_all(line.as_bytes()));
     if let Err(error) = written {
         eprintln!("cannot write `{}`: {error}", log.display());
     }

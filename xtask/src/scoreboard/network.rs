@@ -99,7 +99,8 @@ fn attempt(dirs: &ProbeDirs, start: &[std::ffi::OsString], words: &str) -> TaskR
         .env("HOME", dirs.path("home"))
         .env("VAMBRACE_HOME", dirs.path("own-state"))
         .stdin(Stdio::null());
-    let output = unprivileged(&mut command).output().when(|| format!("cannot start `{}`", program.display()))?;
+    let output =
+        unprivileged(&mut command).output().when(|| format!("cannot start `{}`", program.display()))?;
     Ok(String::from_utf8_lossy(&output.stdout).contains(REACHED))
 }
 
@@ -149,7 +150,10 @@ fn serve(listener: &TcpListener, elsewhere: &str) {
                 "HTTP/1.1 302 Found\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             )
         } else {
-            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{REACHED}")
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{REACHED}"
+            )
         };
     }
 }

@@ -33,7 +33,10 @@ pub fn check_proposal(
     if let Some(asked) = asked {
         let path = asked.parse().ok().map(|path| path.to_string());
         if !stored.paths.iter().any(|own| Some(own) == path.as_ref()) {
-            return Err(CallError::new(ErrorCode::PathMismatch, format!("`{}` is not a path of this proposal", asked.as_str())));
+            return Err(CallError::new(
+                ErrorCode::PathMismatch,
+                format!("`{}` is not a path of this proposal", asked.as_str()),
+            ));
         }
     }
     if now >= stored.expires_at {

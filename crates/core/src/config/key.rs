@@ -68,7 +68,7 @@ pub enum ItemKind {
     Text,
     /// A glob over paths relative to the service root (or `project:...`).
     Glob,
-    /// A pattern of [`crate::block::BlockList`].
+    /// A pattern of [`crate::blocked_paths::BlockList`].
     Block,
     /// A directory below the root.
     Directory,

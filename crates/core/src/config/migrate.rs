@@ -18,7 +18,8 @@ const MAX_COMMENT_BYTES: usize = 80;
 
 /// The same settings in the current layout, as YAML. The text is parsed as a project file.
 pub fn migrate(text: &str, file_name: &str) -> Result<String, Vec<ConfigError>> {
-    let (root, older) = checked(text, file_name, ConfigSource::Project { trusted: true }, PlannedKeys::Reject)?;
+    let (root, older) =
+        checked(text, file_name, ConfigSource::Project { trusted: true }, PlannedKeys::Reject)?;
     if older.is_empty() {
         return Ok(text.to_owned());
     }

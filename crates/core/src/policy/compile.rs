@@ -69,16 +69,7 @@ impl Policy {
         match (block, role, file_changes) {
             (Ok(block), Ok(role), Ok(file_changes)) if errors.is_empty() => {
                 let revision = Digest::of(settings.revision().as_bytes());
-                Ok(Self {
-                    block,
-                    rules,
-                    role,
-                    skill,
-                    network,
-                    file_changes: file_changes,
-                    revision,
-                    damage: None,
-                })
+                Ok(Self { block, rules, role, skill, network, file_changes, revision, damage: None })
             }
             (block, role, file_changes) => {
                 errors.extend(block.err());

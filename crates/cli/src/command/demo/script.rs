@@ -19,7 +19,7 @@ struct DemoCommand {
     meaning: &'static str,
 }
 
-/// A command_spec that was played.
+/// A command that was run, and its result.
 pub(super) struct DemoStep {
     pub(super) title: &'static str,
     pub(super) command: String,
@@ -115,11 +115,11 @@ const PROPOSE: DemoCommand = DemoCommand {
 
 /// What the approver does with the proposal.
 fn changes(id: &str) -> [(DemoCommand, Vec<&str>); 4] {
-    let command_spec =
+    let spec =
         |title, holds, meaning| DemoCommand { title, args: &[], exit: 0, holds, lacks: SECRETS, meaning };
     [
         (
-            command_spec(
+            spec(
                 "You review it",
                 &["MEDIUM", "s left", "approve"],
                 "caller, action, risk and reasons, deadline",
@@ -127,7 +127,7 @@ fn changes(id: &str) -> [(DemoCommand, Vec<&str>); 4] {
             vec!["approvals", "show", id],
         ),
         (
-            command_spec(
+            spec(
                 "You approve it, and it is applied",
                 &["applied: MODIFY src/greet.py"],
                 "your key signs the decision; the file must not have changed since",
@@ -135,15 +135,11 @@ fn changes(id: &str) -> [(DemoCommand, Vec<&str>); 4] {
             vec!["approvals", "approve", id],
         ),
         (
-            command_spec(
-                "The file is changed",
-                &["welcome, {name}"],
-                "and the agent that proposed it is notified",
-            ),
+            spec("The file is changed", &["welcome, {name}"], "and the agent that proposed it is notified"),
             vec!["call", "read_file", "path=src/greet.py"],
         ),
         (
-            command_spec(
+            spec(
                 "You roll it back",
                 &["applied: MODIFY src/greet.py"],
                 "a rollback is a change too: signed and recorded",
@@ -163,8 +159,8 @@ fn open_question(project: &DemoProject) -> Result<String, Failure> {
 
 /// Runs all commands; `show` gets each step and returns whether to continue.
 pub(super) fn play(project: &DemoProject, show: &mut dyn FnMut(DemoStep) -> bool) -> Result<(), Failure> {
-    for command_spec in CALLS {
-        if !show(act(project, command_spec)?) {
+    for spec in CALLS {
+        if !show(act(project, spec)?) {
             return Ok(());
         }
     }
@@ -176,8 +172,8 @@ pub(super) fn play(project: &DemoProject, show: &mut dyn FnMut(DemoStep) -> bool
         return Ok(());
     }
     let id = open_question(project)?;
-    for (command_spec, args) in changes(&id) {
-        if !show(judge(&command_spec, typed(&args), project.run(&args)?)) {
+    for (spec, args) in changes(&id) {
+        if !show(judge(&spec, typed(&args), project.run(&args)?)) {
             return Ok(());
         }
     }
@@ -192,8 +188,8 @@ pub(super) fn play(project: &DemoProject, show: &mut dyn FnMut(DemoStep) -> bool
     Ok(())
 }
 
-fn act(project: &DemoProject, command_spec: &DemoCommand) -> Result<DemoStep, Failure> {
-    Ok(judge(command_spec, typed(command_spec.args), project.run(command_spec.args)?))
+fn act(project: &DemoProject, spec: &DemoCommand) -> Result<DemoStep, Failure> {
+    Ok(judge(spec, typed(spec.args), project.run(spec.args)?))
 }
 
 /// The timeline of the denied call, found with `timeline --json`.
@@ -203,7 +199,7 @@ fn timeline(project: &DemoProject) -> Result<DemoStep, Failure> {
     let denied = |call: &&Value| call.get("error").and_then(Value::as_str) == Some("BlockedPath");
     let found = listed.as_array().into_iter().flatten().find(denied);
     let id = found.and_then(|call| call.get("call_id")).and_then(Value::as_str).unwrap_or("none");
-    let command_spec = DemoCommand {
+    let spec = DemoCommand {
         title: "What happened inside that call?",
         args: &[],
         exit: 0,
@@ -211,7 +207,7 @@ fn timeline(project: &DemoProject) -> Result<DemoStep, Failure> {
         lacks: SECRETS,
         meaning: "each step with verdict and duration, and the numbers of its records",
     };
-    Ok(judge(&command_spec, typed(&["timeline", id]), project.run(&["timeline", id])?))
+    Ok(judge(&spec, typed(&["timeline", id]), project.run(&["timeline", id])?))
 }
 
 /// Alters the record of the denied call in a copy of the state, and verifies that copy.
@@ -221,7 +217,7 @@ fn tampered(project: &DemoProject, tampering: Tampering) -> Result<DemoStep, Fai
         Tampering::Rewrite => "An attacker rewrites that record, in a copy of the ledger",
         Tampering::Remove => "Or removes it",
     };
-    let command_spec = DemoCommand {
+    let spec = DemoCommand {
         title,
         args: &[],
         exit: exit::FOUND,
@@ -231,22 +227,22 @@ fn tampered(project: &DemoProject, tampering: Tampering) -> Result<DemoStep, Fai
     };
     let home = format!("../{}", tampering.copy());
     let args = ["audit", "verify", "--home", &home];
-    Ok(judge(&command_spec, format!("{}\n{}", tampering.typed(), typed(&args)), project.run(&args)?))
+    Ok(judge(&spec, format!("{}\n{}", tampering.typed(), typed(&args)), project.run(&args)?))
 }
 
-fn judge(command_spec: &DemoCommand, command: String, ran: CommandOutput) -> DemoStep {
+fn judge(spec: &DemoCommand, command: String, ran: CommandOutput) -> DemoStep {
     let output = ran.stdout + &ran.stderr;
-    let ok = ran.exit == Some(i32::from(command_spec.exit))
-        && command_spec.holds.iter().all(|word| output.contains(word))
-        && !command_spec.lacks.iter().any(|word| output.contains(word));
+    let ok = ran.exit == Some(i32::from(spec.exit))
+        && spec.holds.iter().all(|word| output.contains(word))
+        && !spec.lacks.iter().any(|word| output.contains(word));
     DemoStep {
-        title: command_spec.title,
+        title: spec.title,
         command,
         output,
         exit: ran.exit,
-        expected: command_spec.exit,
+        expected: spec.exit,
         ok,
-        meaning: command_spec.meaning,
+        meaning: spec.meaning,
     }
 }
 
@@ -270,13 +266,13 @@ mod tests {
 
     #[test]
     fn missing_denial_or_printed_secret_fails_the_step() {
-        let command_spec = &CALLS[4];
+        let spec = &CALLS[4];
         let ran = |exit, text: &str| CommandOutput {
             exit: Some(exit),
             stdout: String::new(),
             stderr: text.to_owned(),
         };
-        let ok = |ran| judge(command_spec, String::new(), ran).ok;
+        let ok = |ran| judge(spec, String::new(), ran).ok;
         assert!(ok(ran(4, "error[BlockedPath]: no")));
         assert!(!ok(ran(0, "error[BlockedPath]: no")));
         assert!(!ok(ran(4, "error[ScopeViolation]: no")));
