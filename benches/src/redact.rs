@@ -109,8 +109,8 @@ fn hostile(report: &mut Report, redactor: &Redactor) {
     };
     let most = slowest.iter().map(grows).fold(0.0, f64::max);
     for (time, beginning) in &slowest {
-        let told = String::from_utf8_lossy(beginning).into_owned();
-        report.add(format!("{told:?}, repeated"), HOSTILE as f64 / 1e6 / time, "MB/s");
+        let reported = String::from_utf8_lossy(beginning).into_owned();
+        report.add(format!("{reported:?}, repeated"), HOSTILE as f64 / 1e6 / time, "MB/s");
     }
     report.require(
         "four times the length of the slowest takes longer by",
@@ -334,7 +334,7 @@ fn vectors(report: &mut Report, redactor: &Redactor) {
 /// The indexes of the examples in which gitleaks finds anything, with its own rules.
 fn found_by(gitleaks: &std::ffi::OsStr, examples: &[(String, String)]) -> std::collections::HashSet<usize> {
     let dir = tempfile::tempdir().expect("a directory");
-    let (texts, told) = (dir.path().join("texts"), dir.path().join("told.json"));
+    let (texts, reported) = (dir.path().join("texts"), dir.path().join("told.json"));
     std::fs::create_dir(&texts).expect("a directory");
     for (n, (_, text)) in examples.iter().enumerate() {
         std::fs::write(texts.join(format!("{n}.txt")), text).expect("a file");
@@ -349,13 +349,13 @@ fn found_by(gitleaks: &std::ffi::OsStr, examples: &[(String, String)]) -> std::c
         "--exit-code",
         "0",
     ]);
-    command.args(["--report-format", "json", "--report-path"]).arg(&told).arg(&texts);
+    command.args(["--report-format", "json", "--report-path"]).arg(&reported).arg(&texts);
     assert!(command.status().expect("gitleaks starts").success(), "gitleaks failed");
-    let told: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&told).expect("a report")).expect("it is JSON");
+    let reported: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&reported).expect("a report")).expect("it is JSON");
     let number =
         |hit: &serde_json::Value| Path::new(hit["File"].as_str()?).file_stem()?.to_str()?.parse().ok();
-    told.as_array().expect("a list").iter().filter_map(number).collect()
+    reported.as_array().expect("a list").iter().filter_map(number).collect()
 }
 
 /// The minimum CPU time of this thread over several rounds.

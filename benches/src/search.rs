@@ -83,10 +83,10 @@ fn compare(
     for round in 0..=ROUNDS {
         let (found, our_time) = timed(|| search(ws, &without));
         let (seen, masked_time) = timed(|| search(ws, &looking));
-        let (told, their_time) = timed(|| rg_search(rg, root, threads, pattern, mode));
+        let (reported, their_time) = timed(|| rg_search(rg, root, threads, pattern, mode));
         // The first round warms the caches and checks that both find the same.
         if round == 0 {
-            assert_same(&found, &told, mode, pattern);
+            assert_same(&found, &reported, mode, pattern);
             assert_eq!(seen, found, "{pattern}: the tree must not contain secrets");
             continue;
         }
@@ -130,13 +130,13 @@ fn rg_search(rg: &std::ffi::OsStr, root: &Path, threads: usize, pattern: &str, m
 }
 
 /// The same set of `path:line`, or the same number of matches in the same number of files.
-fn assert_same(found: &SearchResult, told: &str, mode: SearchMode, pattern: &str) {
+fn assert_same(found: &SearchResult, reported: &str, mode: SearchMode, pattern: &str) {
     let fields = |line: &str| {
         let mut fields = line.strip_prefix("./").unwrap_or(line).splitn(3, ':');
         let path = fields.next().unwrap().to_owned();
         (path, fields.next().unwrap().parse::<u64>().unwrap())
     };
-    let theirs: BTreeSet<(String, u64)> = told.lines().map(fields).collect();
+    let theirs: BTreeSet<(String, u64)> = reported.lines().map(fields).collect();
     if mode == SearchMode::Count {
         let sum: u64 = theirs.iter().map(|(_, count)| count).sum();
         assert_eq!((found.total, found.files), (sum, theirs.len() as u64), "{pattern}");

@@ -246,7 +246,7 @@ fn many_files(place: &BenchDirs, report: &mut Report) {
         let dir = place.path("direct").join(round.to_string());
         std::fs::create_dir(&dir).unwrap();
         let output = Command::new(&program).arg(WRITER).current_dir(&dir).output().unwrap();
-        direct.push(told(&output.stdout));
+        direct.push(reported(&output.stdout));
         let workspace = new(round.to_string());
         let mut spec = Spec::new(program.clone(), &workspace);
         spec.arguments = vec![WRITER.into()];
@@ -254,16 +254,16 @@ fn many_files(place: &BenchDirs, report: &mut Report) {
         spec.filesystem = Filesystem::Speculative;
         spec.forced_tier = Some(Tier::Full);
         let (outcome, time) = written(&sandbox, &spec);
-        overlay.push(told(&outcome.stdout.bytes));
+        overlay.push(reported(&outcome.stdout.bytes));
         whole.push(time);
         let own = new(format!("{round}-lent"));
         let mut directly = spec.clone();
         directly.filesystem = Filesystem::Read;
         directly.arguments.push(own.clone().into());
         directly.write = vec![own];
-        lent.push(told(&written(&sandbox, &directly).0.stdout.bytes));
+        lent.push(reported(&written(&sandbox, &directly).0.stdout.bytes));
         spec.observe = Observe::Off;
-        quiet.push(told(&written(&sandbox, &spec).0.stdout.bytes));
+        quiet.push(reported(&written(&sandbox, &spec).0.stdout.bytes));
         let start = Instant::now();
         let copy = place.path("overlay").join(format!("{round}-copy"));
         assert!(Command::new("cp").arg("-a").arg(&dir).arg(&copy).status().unwrap().success());
@@ -289,7 +289,7 @@ fn many_files(place: &BenchDirs, report: &mut Report) {
 }
 
 /// The time that the writer printed.
-fn told(stdout: &[u8]) -> f64 {
+fn reported(stdout: &[u8]) -> f64 {
     String::from_utf8_lossy(stdout).trim().parse().unwrap()
 }
 

@@ -74,10 +74,10 @@ pub(crate) fn run() -> Report {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (mut ask, mut told) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let (mut ask, mut reported) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
     let mut line = || {
         let mut line = String::new();
-        told.read_line(&mut line).unwrap();
+        reported.read_line(&mut line).unwrap();
         line.trim().to_owned()
     };
     let mut other = Vec::new();

@@ -321,7 +321,7 @@ fn client_with_progress_waits_for_the_decision() {
     assert!(error["message"].as_str().unwrap().contains("not now"));
 }
 
-// A12, issue 5: a form of a client that the user trusts can decide
+// A12: a form of a client that the user trusts can decide
 #[test]
 fn form_of_a_trusted_client_decides() {
     let home = Home::new();
@@ -374,7 +374,7 @@ fn form_needs_the_name_for_high_and_cannot_approve_a_truncated_change() {
     assert_eq!(read(&home, "long.txt"), None);
 }
 
-// A12, issue 5: the form of any other client only explains how to decide; its response has no effect
+// A12: the form of any other client only explains how to decide; its response has no effect
 #[test]
 fn form_of_an_untrusted_client_decides_nothing() {
     for trusted_by_project in [false, true] {

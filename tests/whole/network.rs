@@ -34,16 +34,16 @@ fn network_deny_blocks_sockets_and_reports_the_denial() {
     let (home, port) = (Home::bare(), server());
     let ran = ask(&home, "deny", &format!("127.0.0.1/{port}"), &["--json"]);
     assert_ne!(ran.code, 0, "{ran:?}");
-    let told = ran.json();
-    assert_eq!(told["stdout"], "");
-    let denials = told["denials"].as_array().unwrap();
+    let reported = ran.json();
+    assert_eq!(reported["stdout"], "");
+    let denials = reported["denials"].as_array().unwrap();
     assert!(denials.iter().any(|denial| denial["path"] == "socket (IPv4)"), "{denials:?}");
-    assert!(told.get("network").is_none());
+    assert!(reported.get("network").is_none());
 }
 
 /// Action, host, port and reason of each attempt.
-fn attempts(told: &serde_json::Value) -> Vec<String> {
-    let events = told["network"]["events"].as_array().unwrap_or_else(|| panic!("{told:#}"));
+fn attempts(reported: &serde_json::Value) -> Vec<String> {
+    let events = reported["network"]["events"].as_array().unwrap_or_else(|| panic!("{reported:#}"));
     let words = |event: &serde_json::Value| {
         ["action", "host", "port", "reason"].map(|key| event[key].to_string().replace('"', "")).join(" ")
     };
@@ -69,16 +69,16 @@ fn network_without_allowed_hosts_reports_names_and_ports() {
 fn explain_lists_the_hosts_that_a_program_needs() {
     let home = Home::bare();
     for network in ["deny", "loopback"] {
-        let told = ask(&home, network, "secret.evil.example/80", &["--json", "--explain"]).json();
+        let reported = ask(&home, network, "secret.evil.example/80", &["--json", "--explain"]).json();
         assert_eq!(
-            attempts(&told["explain"]),
+            attempts(&reported["explain"]),
             ["dns secret.evil.example null host_not_allowed"],
             "{network}"
         );
         assert_eq!(
-            told["explain"]["grants"],
+            reported["explain"]["grants"],
             serde_json::json!(["--network secret.evil.example"]),
-            "{told:#}"
+            "{reported:#}"
         );
     }
     let ran = ask(&home, "deny", "93.184.216.34/8443", &["--explain"]);
@@ -95,9 +95,9 @@ fn explain_lists_the_hosts_that_a_program_needs() {
 fn listed_address_is_reached_and_every_attempt_is_reported() {
     let (home, port) = (Home::bare(), server());
     let ran = ask(&home, &format!("127.0.0.1:{port}"), &format!("127.0.0.1/{port}"), &["--json"]);
-    let told = ran.json();
-    assert_eq!((ran.code, &told["stdout"]), (0, &"served\n".into()), "{told}");
-    let [event] = &told["network"]["events"].as_array().unwrap()[..] else { panic!("{told}") };
+    let reported = ran.json();
+    assert_eq!((ran.code, &reported["stdout"]), (0, &"served\n".into()), "{reported}");
+    let [event] = &reported["network"]["events"].as_array().unwrap()[..] else { panic!("{reported}") };
     let facts =
         ["phase", "action", "host", "verdict", "status", "address"].map(|key| event[key].as_str().unwrap());
     assert_eq!(facts, ["egress", "connect", "127.0.0.1", "allowed", "ok", "127.0.0.1"]);
@@ -216,6 +216,6 @@ fn overly_broad_configuration_entry_causes_a_warning() {
         let ran = home.run(words);
         assert!(format!("{}{}", ran.out, ran.err).contains(WARNING), "{ran:?}");
     }
-    let told = home.run(["config", "show", "--json"]).json();
-    assert_eq!(told["warnings"].as_array().map(Vec::len), Some(1), "{told}");
+    let reported = home.run(["config", "show", "--json"]).json();
+    assert_eq!(reported["warnings"].as_array().map(Vec::len), Some(1), "{reported}");
 }

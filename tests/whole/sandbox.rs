@@ -91,7 +91,7 @@ fn program_with_another_hash_is_not_started() {
     assert_eq!(ran.code, 2, "{ran:?}");
 }
 
-// Issue 3, 1: no program can read the ledger's key
+// No program can read the ledger's key
 #[test]
 fn state_directory_is_never_visible_to_a_program() {
     let home = Home::new();
@@ -129,17 +129,17 @@ fn speculative_run_reports_changes_and_makes_none() {
     let script = "echo more >>docs/guide.md; rm notes.txt; echo x >.env; echo x >.mcp.json; echo n >new.txt";
     let ran = home.run(words(&["--speculative", "--json"], script));
     assert_eq!(ran.code, 0, "{ran:?}");
-    let told = ran.json();
+    let reported = ran.json();
     let list = |key: &str| -> Vec<String> {
-        told[key].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect()
+        reported[key].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(list("changes"), ["docs/guide.md", "new.txt", "notes.txt"]);
     let mut withheld = list("withheld");
     withheld.sort();
     assert_eq!(withheld, [".env", ".mcp.json"]);
-    assert!(told["changes"][0]["diff"].as_str().unwrap().contains("+more"), "{told}");
-    assert_eq!(told["changes"][1]["after"]["hash"], N_AND_NEWLINE, "{told}");
-    assert_eq!(told["sandbox_tier"], "full");
+    assert!(reported["changes"][0]["diff"].as_str().unwrap().contains("+more"), "{reported}");
+    assert_eq!(reported["changes"][1]["after"]["hash"], N_AND_NEWLINE, "{reported}");
+    assert_eq!(reported["sandbox_tier"], "full");
     assert_eq!(std::fs::read_to_string(home.project().join("docs/guide.md")).unwrap(), "# Guide\n");
     assert!(!home.project().join("new.txt").exists());
 }
@@ -156,9 +156,9 @@ fn diffs_are_against_the_content_before_the_write_back() {
         ),
         ("write", "echo n >new.txt", &["\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+n\n"]),
     ] {
-        let told = home.run(words(&["--filesystem", mode, "--json"], script)).json();
-        assert_eq!(told["promoted"]["changes"], diffs.len(), "{told}");
-        for (change, diff) in told["changes"].as_array().unwrap().iter().zip(diffs) {
+        let reported = home.run(words(&["--filesystem", mode, "--json"], script)).json();
+        assert_eq!(reported["promoted"]["changes"], diffs.len(), "{reported}");
+        for (change, diff) in reported["changes"].as_array().unwrap().iter().zip(diffs) {
             assert!(change["diff"].as_str().unwrap().contains(diff), "{change}");
             let side = if change["kind"] == "deleted" { "before" } else { "after" };
             assert!(change[side]["hash"].as_str().unwrap().starts_with("sha256:"), "{change}");
@@ -204,7 +204,8 @@ fn report_lists_a_bounded_number_of_changes_and_counts_the_rest() {
     let script =
         format!("mkdir -p {folder}; cd {folder}; for i in $(seq 310); do : >$i; done; cd -; rm notes.txt");
     let ran = home.run(words(&["--filesystem", "readwrite"], &script));
-    let listed = |begin: &str, told: &str| told.lines().filter(|line| line.starts_with(begin)).count();
+    let listed =
+        |begin: &str, reported: &str| reported.lines().filter(|line| line.starts_with(begin)).count();
     let created = listed("created ", &ran.err);
     let more = format!("changes are not listed: {} created; `--every-change`", 325 - created);
     assert!(created < 310 && ran.err.contains(&more), "{created}: {}", ran.err);
@@ -212,11 +213,15 @@ fn report_lists_a_bounded_number_of_changes_and_counts_the_rest() {
     // Unlisted changes are written back too.
     assert!((1..=310).all(|number| home.project().join(&folder).join(number.to_string()).exists()));
     let script = "rm -r aaa*";
-    let told = home.run(words(&["--speculative", "--json"], script)).json();
-    let deleted = told["changes"].as_array().unwrap().len();
+    let reported = home.run(words(&["--speculative", "--json"], script)).json();
+    let deleted = reported["changes"].as_array().unwrap().len();
     assert!((1..310).contains(&deleted), "{deleted}");
-    assert_eq!(told["unlisted"]["changes"]["deleted"], 325 - deleted, "{}", told["unlisted"]);
-    assert!(told["unlisted"]["hint"].as_str().unwrap().contains("--every-change"), "{}", told["unlisted"]);
+    assert_eq!(reported["unlisted"]["changes"]["deleted"], 325 - deleted, "{}", reported["unlisted"]);
+    assert!(
+        reported["unlisted"]["hint"].as_str().unwrap().contains("--every-change"),
+        "{}",
+        reported["unlisted"]
+    );
     let ran = home.run(words(&["--filesystem", "readwrite", "--every-change"], script));
     assert_eq!((listed("deleted ", &ran.err), listed("further changes", &ran.err)), (325, 0), "{}", ran.err);
 }
@@ -283,10 +288,10 @@ fn signal_stops_the_program_and_its_changes_are_written_back() {
             send("-TERM");
         }
         let ended = child.wait_with_output().unwrap();
-        let told = String::from_utf8_lossy(&ended.stderr);
+        let reported = String::from_utf8_lossy(&ended.stderr);
         let code = if first == "-INT" && ignored { 143 } else { code };
-        assert_eq!(ended.status.code(), Some(code), "{first} {trap}: {told}");
-        assert!(told.contains("stopped; all processes were killed"), "{told}");
+        assert_eq!(ended.status.code(), Some(code), "{first} {trap}: {reported}");
+        assert!(reported.contains("stopped; all processes were killed"), "{reported}");
         assert_eq!(std::fs::read_to_string(home.project().join("made")).unwrap(), "x\n");
         std::fs::remove_file(home.project().join("made")).unwrap();
     }
@@ -330,7 +335,6 @@ fn wait_until_full(pipe: &std::process::ChildStdout) {
     }
 }
 
-// 6.4
 #[test]
 fn explanation_that_is_stopped_is_marked_incomplete() {
     let home = Home::bare();
@@ -346,8 +350,8 @@ fn explanation_that_is_stopped_is_marked_incomplete() {
     assert!(sent.unwrap().success());
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(143), "{ended:?}");
-    let told: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!(told["explain"]["denials_missing"], true, "{told}");
+    let reported: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(reported["explain"]["denials_missing"], true, "{reported}");
 }
 
 #[test]
@@ -374,7 +378,7 @@ fn readwrite_writes_changes_back_and_read_does_not() {
     assert_eq!(std::fs::read_to_string(home.project().join("new.txt")).unwrap(), "n\n");
 }
 
-// P4, 6.2: if a file of the user changed during the run, the user's version wins and the exit code says so
+// P4: if a file of the user changed during the run, the user's version wins and the exit code says so
 #[test]
 fn conflict_with_a_concurrent_change_has_a_code_and_an_exit_code() {
     for (mode, code) in [("readwrite", 5), ("speculative", 0)] {
@@ -398,12 +402,12 @@ fn conflict_with_a_concurrent_change_has_a_code_and_an_exit_code() {
         drop(writes);
         let ended = child.wait_with_output().unwrap();
         assert_eq!(ended.status.code(), Some(code), "{mode} {ended:?}");
-        let told: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
-        let mut codes: Vec<_> = told["withheld"].as_array().unwrap().iter().collect();
+        let reported: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let mut codes: Vec<_> = reported["withheld"].as_array().unwrap().iter().collect();
         codes.sort_by_key(|one| one["path"].as_str());
-        assert_eq!(codes[0]["code"], "Protected", "{told}");
+        assert_eq!(codes[0]["code"], "Protected", "{reported}");
         assert_eq!((&codes[1]["code"], &codes[1]["why"]), (&"StaleBase".into(), &"changed meanwhile".into()));
-        assert_eq!(told["exit_code"], 0, "exit code of the program itself");
+        assert_eq!(reported["exit_code"], 0, "exit code of the program itself");
         assert_eq!(std::fs::read_to_string(home.project().join("notes.txt")).unwrap(), "user\n");
     }
     // Changes that are withheld by a rule are not a failure.
@@ -470,7 +474,7 @@ fn limits_of_the_configuration_apply() {
     assert!(!ran.out.contains("all"), "{ran:?}");
 }
 
-// Issue 6, 4: the options are minimal and sufficient
+// The options are minimal and sufficient
 #[test]
 fn failure_is_explained_by_the_needed_options() {
     let home = Home::bare();
@@ -503,7 +507,7 @@ fn failure_is_explained_by_the_needed_options() {
     assert_eq!(explained["never"], serde_json::json!(["/proc/kallsyms"]), "{explained:#}");
 }
 
-// Issue 6, 4: neither impossible nor superfluous options
+// Neither impossible nor superfluous options
 #[test]
 fn explanation_names_limits_and_no_missing_paths() {
     let home = Home::bare();
@@ -530,18 +534,18 @@ fn explained(home: &Home, program: &[&str], further: &[&str]) -> Vec<String> {
         let ran = home.command(words).env("PATH", path).output().unwrap();
         (ran.status.code(), String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap())
     };
-    let (code, told, said) = run(&["--explain", "--json"]);
+    let (code, reported, said) = run(&["--explain", "--json"]);
     assert_ne!(code, Some(0), "{program:?}: {said}");
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    let grants: Vec<String> = serde_json::from_value(told["explain"]["grants"].clone()).unwrap();
+    let reported: serde_json::Value = serde_json::from_str(&reported).unwrap();
+    let grants: Vec<String> = serde_json::from_value(reported["explain"]["grants"].clone()).unwrap();
     let mut options: Vec<&str> = grants.iter().flat_map(|grant| grant.splitn(2, ' ')).collect();
     options.extend(further);
     let ran = run(&options);
-    assert_eq!(ran.0, Some(0), "{program:?} {options:?}: {ran:?} {told:#}");
+    assert_eq!(ran.0, Some(0), "{program:?} {options:?}: {ran:?} {reported:#}");
     grants
 }
 
-// Issue 6, 4: the reported options are sufficient
+// The reported options are sufficient
 #[test]
 fn common_programs_work_with_the_reported_options() {
     let home = Home::bare();
@@ -624,7 +628,7 @@ impl Outside {
     }
 }
 
-// Issue 6, 4: removing a file changes its directory, moving it changes two
+// Removing a file changes its directory, moving it changes two
 #[test]
 fn files_can_be_removed_and_moved_with_the_reported_options() {
     Outside::new().check("rm OUT/out/data", &["--write OUT/out"]);
@@ -638,12 +642,12 @@ fn files_can_be_removed_and_moved_with_the_reported_options() {
     let (sub, out) = (outside.folder.join("out/sub"), outside.folder.join("out"));
     let script = format!("rm -r {}", sub.display());
     let ran = outside.home.run(words(&["--explain", "--json", "--write", sub.to_str().unwrap()], &script));
-    let told = &ran.json()["explain"];
-    assert_eq!(told["grants"], serde_json::json!([format!("--write {}", out.display())]), "{told:#}");
-    assert_eq!(told["in_place_of"], serde_json::json!([sub]), "{told:#}");
+    let reported = &ran.json()["explain"];
+    assert_eq!(reported["grants"], serde_json::json!([format!("--write {}", out.display())]), "{reported:#}");
+    assert_eq!(reported["in_place_of"], serde_json::json!([sub]), "{reported:#}");
 }
 
-// Issue 6, 4: a symlink needs its directory and its target
+// A symlink needs its directory and its target
 #[test]
 fn symlinks_work_with_the_reported_options() {
     let outside = Outside::new();
@@ -662,7 +666,7 @@ fn symlinks_work_with_the_reported_options() {
     assert_eq!(ran.json()["explain"]["grants"], grants, "{ran:?}");
 }
 
-// Issue 6, 4: the explanation states what it cannot detect, and suggests nothing that the user may not access
+// The explanation states what it cannot detect, and suggests nothing that the user may not access
 #[test]
 fn explanation_states_what_it_cannot_detect() {
     let home = Home::bare();
@@ -679,7 +683,7 @@ fn explanation_states_what_it_cannot_detect() {
     assert!(!ran.err.contains("would need"), "{}", ran.err);
 }
 
-// Issue 6, 4: overlayfs cannot copy up a file whose group is not mapped
+// Overlayfs cannot copy up a file whose group is not mapped
 #[test]
 fn group_that_prevents_a_change_is_reported() {
     let own = rustix::process::getegid();
@@ -721,7 +725,7 @@ fn proxy() -> u16 {
     port
 }
 
-// Issue 6, 4: an explanation changes nothing
+// An explanation changes nothing
 #[test]
 fn writes_during_an_explanation_are_discarded() {
     let home = Home::bare();
@@ -774,7 +778,6 @@ fn without_namespaces(home: &Home, options: &[&str], script: &str) -> Option<std
     Some(outer.current_dir(home.project()).output().unwrap())
 }
 
-// Issue 6, 4
 #[test]
 fn without_namespaces_a_new_file_needs_filesystem_write() {
     let home = Home::bare();
@@ -807,9 +810,9 @@ fn without_namespaces_a_new_file_needs_filesystem_write() {
 #[test]
 fn doctor_reports_every_feature_of_the_sandbox() {
     let home = Home::new();
-    let told = home.run(["doctor", "--json"]).json();
+    let reported = home.run(["doctor", "--json"]).json();
     let names: Vec<&str> =
-        told["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
+        reported["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
     for name in [
         "sandbox",
         "namespaces",

@@ -100,19 +100,19 @@ fn program_uses_a_credential_that_it_never_sees() {
     let server = server();
     let home = home(&server);
     let ran = ask(&home, &server, "-H \"X-Api-Key: $API_KEY\" https://api.example/v1/x");
-    let told = ran.json();
-    let said = told["stdout"].as_str().unwrap();
-    assert!(said.contains("GET /v1/x HTTP/1.1") && said.contains("X-Api-Key: [REDACTED"), "{told}");
-    assert!(said.contains("API_KEY=vambrace-placeholder-") && said.contains("SSL_CERT_FILE="), "{told}");
+    let reported = ran.json();
+    let said = reported["stdout"].as_str().unwrap();
+    assert!(said.contains("GET /v1/x HTTP/1.1") && said.contains("X-Api-Key: [REDACTED"), "{reported}");
+    assert!(said.contains("API_KEY=vambrace-placeholder-") && said.contains("SSL_CERT_FILE="), "{reported}");
     assert!(!ran.out.contains(VALUE) && !ran.err.contains(VALUE), "{ran:?}");
     assert!(server.saw.lock().unwrap()[0].contains(&format!("X-Api-Key: {VALUE}\r\n")));
-    let events = told["network"]["events"].to_string();
+    let events = reported["network"]["events"].to_string();
     assert!(events.contains("\"credential\"") && events.contains("x-api-key"), "{events}");
     assert_eq!(file_containing(&home.state(), VALUE), None);
     // The response has no value of another scope either; the program itself counts the matches, before its output is redacted.
     let words = format!("-H 'X-Told: {OTHER}' https://api.example/v1/x | grep -c {OTHER}");
-    let told = ask(&home, &server, &words).json();
-    assert!(told["stdout"].as_str().unwrap().starts_with("0\n"), "{told}");
+    let reported = ask(&home, &server, &words).json();
+    assert!(reported["stdout"].as_str().unwrap().starts_with("0\n"), "{reported}");
     assert!(server.saw.lock().unwrap()[1].contains(&format!("X-Told: {OTHER}\r\n")));
     // The certificate file is removed.
     assert_eq!(std::fs::read_dir(home.state().join("certificates")).unwrap().count(), 0);
@@ -131,8 +131,11 @@ fn requests_that_the_configuration_denies_do_not_reach_the_server() {
         "https://api.example/admin",
         "--path-as-is https://api.example/v1/../admin",
     ] {
-        let told = ask(&home, &server, words).json();
-        assert!(told["stdout"].as_str().unwrap().contains("denied by the network policy"), "{words}: {told}");
+        let reported = ask(&home, &server, words).json();
+        assert!(
+            reported["stdout"].as_str().unwrap().contains("denied by the network policy"),
+            "{words}: {reported}"
+        );
     }
     assert!(server.saw.lock().unwrap().is_empty());
 }

@@ -148,7 +148,7 @@ fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-// B6, A8, issue 5.6: proposed in one process, approved with keys in another; the passphrase is asked for once, never shown
+// B6, A8: proposed in one process, approved with keys in another; the passphrase is asked for once, never shown
 #[test]
 fn change_is_approved_with_keys() {
     let home = Home::new();
@@ -200,7 +200,7 @@ fn change_is_approved_with_keys() {
     assert_eq!(verified.code, 0, "{verified:?}");
 }
 
-// B7, issue 5.5: a change edited in the user's editor, and a part of a batch; both the approved and the proposed change are shown
+// B7: a change edited in the user's editor, and a part of a batch; both the approved and the proposed change are shown
 #[test]
 fn edited_change_and_part_of_a_batch_are_approved_with_keys() {
     let home = Home::new();
@@ -368,7 +368,7 @@ fn without_a_terminal_other_commands_are_suggested() {
     }
 }
 
-// Issue 5.4: echo is restored whatever ends the passphrase prompt
+// Echo is restored whatever ends the passphrase prompt
 #[test]
 fn interrupted_passphrase_prompt_restores_the_terminal() {
     let interrupts: [(&str, Option<Signal>, i32); 5] = [

@@ -62,8 +62,8 @@ fn home(more: &str) -> Home {
 
 fn events(home: &Home, answer: &Value) -> Vec<Value> {
     let id = answer["metadata"]["call_id"].as_str().unwrap();
-    let told = home.run(["timeline", id, "--json"]).json();
-    let events = told["events"].as_array().unwrap().clone();
+    let reported = home.run(["timeline", id, "--json"]).json();
+    let events = reported["events"].as_array().unwrap().clone();
     events.into_iter().filter(|event| event["phase"] == "egress").collect()
 }
 
@@ -99,8 +99,12 @@ fn page_is_fetched_as_text_and_every_connection_is_on_the_timeline() {
     assert_eq!(file_containing(&home.state(), CANARY), None);
     // The human-readable timeline.
     let id = answer["metadata"]["call_id"].as_str().unwrap();
-    let told = home.run(["timeline", id]);
-    assert!(told.out.contains("egress fetch") && told.out.contains("rule 127.0.0.1"), "{}", told.out);
+    let reported = home.run(["timeline", id]);
+    assert!(
+        reported.out.contains("egress fetch") && reported.out.contains("rule 127.0.0.1"),
+        "{}",
+        reported.out
+    );
 }
 
 // S3, S13: SSRF

@@ -131,7 +131,8 @@ impl Place {
 
 /// The text without what differs between runs.
 fn fixed(text: &str, dir: &Path) -> String {
-    let text = text.replace(&dir.display().to_string(), "~").replace("~//", "~/");
+    let home = dir.display().to_string();
+    let text = text.replace(home.trim_end_matches('/'), "~");
     let lines = text.lines().map(|line| {
         let line = between(line, "session cli-", " ,", "41d7");
         let line = between(&line, "plan ", " ,", "69a40d69");

@@ -358,9 +358,9 @@ fn announced(name: &str, work: impl FnOnce() -> TaskResult<()>) -> TaskResult<()
 
 /// Unpacks a package of Debian unstable into a directory, without installing it.
 fn debian_package(name: &str, folder: &Path) -> TaskResult<()> {
-    let told =
+    let reported =
         run_captured(Command::new("apt-get").args(["indextargets", "--format", "$(ORIGIN) $(REPO_URI)"]))?;
-    let mirror = told
+    let mirror = reported
         .lines()
         .filter_map(|line| line.strip_prefix("Debian "))
         .find(|mirror| !mirror.trim_end_matches('/').ends_with("security"))

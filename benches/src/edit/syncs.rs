@@ -41,11 +41,11 @@ pub(crate) fn of_one_edit(lines: usize) -> Option<(f64, f64)> {
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     // A resumed call in the trace was counted when it began. `-Y` adds the thread names.
     let count = |all: bool| {
-        let told = std::fs::read_to_string(&trace).unwrap();
+        let reported = std::fs::read_to_string(&trace).unwrap();
         let counts = |line: &&str| {
             line.contains("sync(") && (all || !BACKGROUND.iter().any(|name| line.contains(name)))
         };
-        told.lines().filter(counts).count()
+        reported.lines().filter(counts).count()
     };
     client.edit(0);
     let begun = count(true);

@@ -297,9 +297,9 @@ mod tests {
     impl Resolve for WaitingResolver {
         fn resolve(&self, _: &HostName) -> ResolveFuture {
             *self.1.lock() += 1;
-            let told = Arc::clone(&self.0);
+            let reported = Arc::clone(&self.0);
             Box::pin(async move {
-                told.notified().await;
+                reported.notified().await;
                 Ok(vec!["127.0.0.1".parse().unwrap()])
             })
         }
@@ -310,9 +310,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let list = Arc::new(rules(&[&format!("near.example:{port}"), "127.0.0.1"]));
-        let (told, count) = (Arc::<tokio::sync::Notify>::default(), Arc::<Mutex<usize>>::default());
+        let (reported, count) = (Arc::<tokio::sync::Notify>::default(), Arc::<Mutex<usize>>::default());
         let lookups =
-            Arc::new(Lookups::new(Arc::new(WaitingResolver(Arc::clone(&told), Arc::clone(&count)))));
+            Arc::new(Lookups::new(Arc::new(WaitingResolver(Arc::clone(&reported), Arc::clone(&count)))));
         let mut all = JoinSet::new();
         for _ in 0..50 {
             let (list, lookups) = (Arc::clone(&list), Arc::clone(&lookups));
@@ -320,13 +320,13 @@ mod tests {
         }
         // The runtime has one thread: after this yield every task waits for the lookup.
         tokio::task::yield_now().await;
-        told.notify_one();
+        reported.notify_one();
         while let Some(done) = all.join_next().await {
             assert!(done.unwrap());
         }
         assert_eq!(*count.lock(), 1);
         // The next connection starts a new lookup.
-        told.notify_one();
+        reported.notify_one();
         assert!(dial(&list, &lookups, &name("near.example"), port).await.is_ok());
         assert_eq!(*count.lock(), 2);
     }

@@ -166,7 +166,7 @@ fn become_program(
     last: &dyn Fn(),
 ) -> ! {
     let became = confine::confine(run, confinement, identity, ready, prebuilt, last);
-    let told = match became {
+    let reported = match became {
         Ok(confine::StartFailure::Refused(errno)) => RunReport::NotStarted { errno: errno.raw_os_error() },
         Ok(confine::StartFailure::Replaced) => RunReport::Replaced,
         Err(FailedStep { name, errno }) => {
@@ -174,6 +174,6 @@ fn become_program(
         }
     };
     // The parent sees this process end even if the broker no longer reads reports.
-    let _ = send_report(run.report.as_fd(), &told, &[]);
+    let _ = send_report(run.report.as_fd(), &reported, &[]);
     process::leave(125)
 }

@@ -211,7 +211,6 @@ impl DenialLog {
 mod tests {
     use super::{Certainty, DenialLog, DenialRule, DenialSource, DeniedOperation, SandboxDenial};
 
-    // Issue 6, 4
     #[test]
     fn denial_of_observer_and_kernel_is_reported_once() {
         let seen = SandboxDenial {
@@ -243,7 +242,7 @@ mod tests {
         assert_eq!(log.take(), (vec![both, other, written], false));
     }
 
-    // Issue 6, 4: a flood hides nothing silently
+    // A flood hides nothing silently
     #[test]
     fn overflow_of_the_denial_log_is_reported() {
         let one = |number: usize| SandboxDenial {

@@ -198,9 +198,9 @@ mod tests {
             check(&filter, libc::SYS_sendmmsg, [0, 0, 0, at_once, 0, 0], errno(libc::EOPNOTSUPP));
         }
         // Without a gate there is no notification.
-        let told = compile(&profile(Confinement::Namespaces, Observe::Writes));
-        check(&told, libc::SYS_connect, [0; 6], ALLOW);
-        check(&told, libc::SYS_socket, [inet, 1, 0, 0, 0, 0], NOTIFY);
+        let reported = compile(&profile(Confinement::Namespaces, Observe::Writes));
+        check(&reported, libc::SYS_connect, [0; 6], ALLOW);
+        check(&reported, libc::SYS_socket, [inet, 1, 0, 0, 0, 0], NOTIFY);
     }
 
     #[test]

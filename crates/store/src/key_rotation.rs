@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    // Issue 3, 1: an interrupted key rotation blocks no process.
+    // An interrupted key rotation blocks no process.
     #[test]
     fn a_process_that_dies_during_key_rotation_stops_no_other_process() {
         for promoted in [true, false] {

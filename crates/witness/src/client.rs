@@ -125,16 +125,16 @@ impl WitnessClient {
     /// seconds, plus the time for the log's proofs.
     pub fn submit(&self, log: &dyn LogSource) -> Result<SubmitOutcome, LogError> {
         let mut left = SUBMIT_TIMEOUT;
-        let mut told = None;
+        let mut reported = None;
         for _ in 0..MAX_TRIES {
             // Read again in each try: another process of this log may have signed and submitted more in the meantime.
             let Some(note) = log.checkpoint()? else { return Ok(SubmitOutcome::NoCheckpoint) };
             let size = Checkpoint::of(&note).map_err(log_error)?.size;
-            let old = match told {
+            let old = match reported {
                 Some(witness_size) if witness_size > size => {
                     return Ok(SubmitOutcome::Rollback { witness_size, size });
                 }
-                Some(told) => told,
+                Some(reported) => reported,
                 None => Some(*self.acknowledged.lock()).filter(|known| *known <= size).unwrap_or_default(),
             };
             let proof = if old == 0 || old == size { Vec::new() } else { log.consistency(old, size)? };
@@ -145,7 +145,7 @@ impl WitnessClient {
             };
             match (reply.status, reply.size()) {
                 (200, _) => return Ok(self.find_signature(request, &reply)),
-                (409, Some(theirs)) if theirs != old => told = Some(theirs),
+                (409, Some(theirs)) if theirs != old => reported = Some(theirs),
                 (409, Some(_)) if old == size => {
                     return Ok(SubmitOutcome::Rollback { witness_size: old, size });
                 }

@@ -40,7 +40,7 @@ pub(crate) async fn run(
     };
     let raw = RawCall { tool: call.tool, args, tool_call_id, context_id };
     let again = raw.clone();
-    let told = |waiting: &WaitProgress| {
+    let reported = |waiting: &WaitProgress| {
         out.message(format!(
             "waiting for approval: {} ({}, {} s left)",
             sanitize(&waiting.summary),
@@ -49,14 +49,14 @@ pub(crate) async fn run(
         ));
     };
     let once = std::sync::atomic::AtomicBool::new(false);
-    let told = |waiting: &WaitProgress| {
+    let reported = |waiting: &WaitProgress| {
         if !once.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            told(waiting);
+            reported(waiting);
         }
     };
     let longest = approval.wait.map(Duration::from_secs);
     let patience =
-        DecisionWait { max_wait: longest, on_waiting: if out.is_json() { None } else { Some(&told) } };
+        DecisionWait { max_wait: longest, on_waiting: if out.is_json() { None } else { Some(&reported) } };
     let mut answer = context.broker.call_and_wait(raw, &context.peer, &patience).await;
     if let (true, Some((id, ..))) = (approval.yes, answer.pending_request()) {
         let id = id.to_string();

@@ -390,8 +390,8 @@ async fn send_and_receive(
         tokio::select! {
             done = &mut sending, if sent.is_none() => match done {
                 Err(reason) if reason.is_denial() => {
-                    let told = if begun.load(Ordering::Relaxed) { SessionError::MidResponse } else { SessionError::BeforeResponse };
-                    return Err(told(reason));
+                    let reported = if begun.load(Ordering::Relaxed) { SessionError::MidResponse } else { SessionError::BeforeResponse };
+                    return Err(reported(reason));
                 }
                 done => sent = Some(done.is_ok()),
             },

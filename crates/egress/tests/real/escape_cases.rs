@@ -1523,11 +1523,11 @@ fn signs() -> Result<(), Failed> {
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         let ran = harness().probe(&["good.example", "*.good.example"], &all);
         let refused = ran.events.iter().filter(|event| event.denied() && event.action.as_str() == *action);
-        let told: u64 = refused.map(|event| event.times).sum();
+        let reported: u64 = refused.map(|event| event.times).sum();
         let heard = ran.out.lines().filter(|line| !line.contains("served")).count();
-        if told != names.len() as u64 || heard != names.len() {
+        if reported != names.len() as u64 || heard != names.len() {
             return Err(format!(
-                "{at} {action}: {told} of {} denials are logged: {}",
+                "{at} {action}: {reported} of {} denials are logged: {}",
                 names.len(),
                 ran.report()
             )

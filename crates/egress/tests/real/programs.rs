@@ -170,8 +170,9 @@ except OSError as error:
 "#;
     let ran = harness().run(setting(&["allow"]), "/usr/bin/python3", &["-c", SCRIPT]);
     let expected = ["no"; 12].join("\n");
-    let told = ran.outcome.denials.iter().any(|denial| denial.path.to_string_lossy().starts_with("socket ("));
-    if ran.out == expected && ran.reached.is_empty() && told { Ok(()) } else { Err(ran.report().into()) }
+    let reported =
+        ran.outcome.denials.iter().any(|denial| denial.path.to_string_lossy().starts_with("socket ("));
+    if ran.out == expected && ran.reached.is_empty() && reported { Ok(()) } else { Err(ran.report().into()) }
 }
 
 // A weaker tier is never used silently.

@@ -254,8 +254,9 @@ fn not_tls() -> Result<(), Failed> {
     let words = ["probe", "tcp", "good.example", "443", "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n"];
     let way = way(&["good.example"], &[], &[], roots());
     let ran = harness().run(way.setting, std::env::current_exe().unwrap().to_str().unwrap(), &words);
-    let told = ran.events.iter().any(|event| line(event) == "connect good.example 443 denied not_understood");
-    if told && !ran.out.contains("served") { Ok(()) } else { Err(ran.report().into()) }
+    let reported =
+        ran.events.iter().any(|event| line(event) == "connect good.example 443 denied not_understood");
+    if reported && !ran.out.contains("served") { Ok(()) } else { Err(ran.report().into()) }
 }
 
 // P3

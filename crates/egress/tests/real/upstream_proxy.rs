@@ -126,8 +126,8 @@ fn judged() -> Result<(), Failed> {
         let ran = harness().run(setting, program.to_str().unwrap(), &words);
         let asked = asked.lock().unwrap().clone();
         let expected: Vec<&str> = wanted.iter().copied().collect();
-        let told = ran.events.iter().any(|one| line(one).starts_with(event));
-        if asked != expected || !told || ran.out.contains("REACHED") != wanted.is_some() {
+        let reported = ran.events.iter().any(|one| line(one).starts_with(event));
+        if asked != expected || !reported || ran.out.contains("REACHED") != wanted.is_some() {
             return Err(format!("{words:?}: the proxy was asked for {asked:?}: {}", ran.report()).into());
         }
     }

@@ -78,7 +78,7 @@ fn run(
     });
     let ended = wait(program, UsageMonitor::new((!go.memory_limited).then_some(request.limits.memory), disk));
     kill_all();
-    let told = match ended {
+    let reported = match ended {
         SubreaperEnd::Status { status, asked } => {
             send_report(report.as_fd(), &exited(status, asked, go.memory_limited), &[])?;
             let_broker_continue(&report, status);
@@ -88,7 +88,7 @@ fn run(
         // The launcher reports why.
         SubreaperEnd::Asked => return Ok(()),
     };
-    send_report(report.as_fd(), &told, &[])
+    send_report(report.as_fd(), &reported, &[])
 }
 
 /// Waits until there is something to read, or the launcher is gone.

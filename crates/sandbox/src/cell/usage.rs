@@ -103,13 +103,13 @@ fn exceeds_memory(processes: &[i32], most: u64) -> bool {
 /// thread.
 fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
     let process = PathBuf::from(format!("/proc/{pid}"));
-    told(&process.join(file), names).or_else(|| {
+    reported(&process.join(file), names).or_else(|| {
         let threads = fs::read_dir(process.join("task")).ok()?;
-        threads.filter_map(Result::ok).find_map(|thread| told(&thread.path().join(file), names))
+        threads.filter_map(Result::ok).find_map(|thread| reported(&thread.path().join(file), names))
     })
 }
 
-fn told(file: &Path, names: &[&str]) -> Option<u64> {
+fn reported(file: &Path, names: &[&str]) -> Option<u64> {
     // A process name need not be UTF-8.
     let text = fs::read(file).ok()?;
     let text = String::from_utf8_lossy(&text);

@@ -134,7 +134,6 @@ mod tests {
         assert_eq!(at.as_deref(), path.map(|path| Path::new(OsStr::from_bytes(path))), "{words}");
     }
 
-    // Issue 6, 4
     #[test]
     fn denial_names_the_path_and_every_right() {
         let file = r#"blockers=fs.read_file path="/etc/hosts" dev="vda" ino=612"#;

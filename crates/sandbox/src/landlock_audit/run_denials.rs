@@ -112,7 +112,6 @@ mod tests {
         denials.found.iter().map(|(_, path)| path.to_str().unwrap()).collect()
     }
 
-    // Issue 6, 4
     #[test]
     fn run_gets_the_denials_of_its_own_domain_only() {
         let mut denials = RunDenials::default();

@@ -151,8 +151,8 @@ pub(crate) fn make(
 pub(crate) fn number(folder: BorrowedFd<'_>, path: &CStr) -> Result<u64, Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
     let facts = rustix::fs::statx(folder, path, flags, StatxFlags::MNT_ID)?;
-    let told = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID);
-    if told { Ok(facts.stx_mnt_id) } else { Err(Errno::NOSYS) }
+    let reported = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID);
+    if reported { Ok(facts.stx_mnt_id) } else { Err(Errno::NOSYS) }
 }
 
 /// Whether the root of this process is that mount and nothing is mounted over it: then `/..` is the root itself.

@@ -219,9 +219,9 @@ fn check(name: &'static str) -> Result<(), Failed> {
         if let ExpectedDenial::Event(operation, rule) = expected_denial(name, tier)
             && !is_reported(&outcome, operation, rule)
         {
-            let told = &outcome.denials;
+            let reported = &outcome.denials;
             return Err(format!(
-                "{name} ({words}), tier {tier}: no event {operation:?} {rule:?} in {told:?}"
+                "{name} ({words}), tier {tier}: no event {operation:?} {rule:?} in {reported:?}"
             )
             .into());
         }
@@ -358,7 +358,7 @@ pub(crate) fn table() {
         for tier in TIERS {
             let outcome = targets.run(name, tier);
             let (stopped, words) = verdict(&outcome);
-            let (told, event, why) = match expected_denial(name, tier) {
+            let (reported, event, why) = match expected_denial(name, tier) {
                 ExpectedDenial::Event(operation, rule) => {
                     expected_denials += 1;
                     let event = format!("{}: {}", operation.as_str(), rule.as_str());
@@ -366,7 +366,7 @@ pub(crate) fn table() {
                 }
                 ExpectedDenial::Silent(why) => (true, "-".to_owned(), why),
             };
-            let verdict = match (stopped || may_succeed(name, tier), told) {
+            let verdict = match (stopped || may_succeed(name, tier), reported) {
                 (true, true) => "expected",
                 (true, false) => "NO EVENT",
                 (false, _) => "ESCAPED",

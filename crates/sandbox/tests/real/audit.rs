@@ -84,7 +84,6 @@ fn read_of(path: &Path, rule: DenialRule, right: &'static str) -> SandboxDenial 
     }
 }
 
-// Issue 6, 4
 fn landlock_denials_are_reported_by_the_kernel() {
     let fixture = TestProject::new();
     let hostile = fixture.path("outside/x\" domain=1 blockers=ptrace\n\u{fc}");

@@ -62,7 +62,7 @@ fn exit_code_and_signal_of_the_program_are_returned() {
     }
 }
 
-// 6.4: also in the tier with Landlock only, by another path to the same file, and for what exists but must not be opened
+// Also in the tier with Landlock only, by another path to the same file, and for what exists but must not be opened
 fn denied_read_is_reported_in_every_tier_when_all_is_observed() {
     let fixture = TestProject::new();
     let outside = fixture.path("outside/file");
@@ -98,7 +98,7 @@ fn denied_read_is_reported_in_every_tier_when_all_is_observed() {
     }
 }
 
-// 6.4: every bash opens it, and would fail the same way without a sandbox. Deleting it is reported.
+// Every bash opens it, and would fail the same way without a sandbox. Deleting it is reported.
 fn opening_the_controlling_terminal_fails_without_a_denial() {
     let fixture = TestProject::new();
     for tier in TIERS {
@@ -119,7 +119,7 @@ fn opening_the_controlling_terminal_fails_without_a_denial() {
     }
 }
 
-// 6.1: as many as a terminal multiplexer needs, and none of the host's
+// As many as a terminal multiplexer needs, and none of the host's
 fn program_can_create_terminals_and_sees_no_others() {
     let fixture = TestProject::new();
     let spec = |script: &str| in_tier(fixture.shell(Filesystem::Read, script), Tier::Full);
@@ -138,7 +138,7 @@ fn program_can_create_terminals_and_sees_no_others() {
     );
 }
 
-// 6.4: after many calls another thread answers, and it caches the working directory.
+// After many calls another thread answers, and it caches the working directory.
 fn denials_of_a_busy_program_are_reported_from_any_working_directory() {
     let fixture = TestProject::new();
     let script = "cd && mkdir d && i=0; while [ $i -lt 60 ]; do echo x >d/f$i; i=$((i+1)); done; echo x >/etc/hosts; \

@@ -128,7 +128,7 @@ fn apply(fixture: &TestProject, program: &str, diff: &str) {
     assert!(done.status.success(), "{program}: {}\n{diff}", String::from_utf8_lossy(&done.stdout));
 }
 
-// Issue 6, 2: a broker of root can read all of them
+// A broker of root can read all of them
 fn closed_directory_does_not_hide_other_changes() {
     for (script, closed) in [
         ("mkdir d; echo x >d/f; chmod 600 d", "d"),

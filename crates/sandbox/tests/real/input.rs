@@ -142,7 +142,7 @@ fn unread_part_of_a_file_stays_for_the_next_program() {
     assert_eq!(rest, "three\n");
 }
 
-// 6.4: also if the program runs as another user than the creator of the pipes
+// Also if the program runs as another user than the creator of the pipes
 fn program_can_reopen_its_own_streams() {
     let fixture = TestProject::new();
     let script = "echo one >/dev/stdout && echo two >>/proc/self/fd/1 && echo three | tee /dev/stderr && cat /dev/stdin";

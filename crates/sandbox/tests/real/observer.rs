@@ -37,7 +37,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-// Issue 6, 4
 fn program_that_may_not_start_is_reported_in_every_tier() {
     let fixture = TestProject::new();
     fixture.write("outside/tool", "#!/bin/sh\necho ran\n");
@@ -58,7 +57,7 @@ fn program_that_may_not_start_is_reported_in_every_tier() {
     }
 }
 
-// Issue 6, 4: nothing is reported without a path
+// Nothing is reported without a path
 fn call_without_a_path_is_left_to_the_kernel() {
     let fixture = TestProject::new();
     let own = std::env::current_exe().unwrap();
@@ -83,7 +82,7 @@ pub(crate) fn nameless() -> ! {
     std::process::exit(0);
 }
 
-// P6, issue 6, 4: inspecting a path on the host may hang; the run continues and ends in time.
+// P6: inspecting a path on the host may hang; the run continues and ends in time.
 fn hanging_file_system_does_not_delay_the_run() {
     let fuse = std::fs::File::options().read(true).write(true).open("/dev/fuse");
     let Some(fuse) = fuse.ok().filter(|_| is_root()) else {
@@ -122,7 +121,7 @@ fn hanging_file_system_does_not_delay_the_run() {
     }
 }
 
-// 6.4: a child shares its parent's memory (vfork) until it execs.
+// A child shares its parent's memory (vfork) until it execs.
 fn path_of_a_child_that_shared_memory_is_read_from_its_own_memory() {
     let fixture = TestProject::new();
     let own = std::env::current_exe().unwrap();
@@ -137,7 +136,7 @@ fn path_of_a_child_that_shared_memory_is_read_from_its_own_memory() {
     }
 }
 
-// 6.4: the files in `/proc` of a process that is not dumpable belong to root.
+// The files in `/proc` of a process that is not dumpable belong to root.
 fn denial_of_an_undumpable_process_is_reported_or_counted_as_missing() {
     let fixture = TestProject::new();
     let own = std::env::current_exe().unwrap();

@@ -54,7 +54,7 @@ fn toolchains_are_visible_without_credentials_and_nothing_else_of_home() {
     }
 }
 
-// T12; issue 6, 2
+// T12
 fn credentials_in_toolchains_are_masked_at_any_depth() {
     let fixture = TestProject::new();
     let hidden = [

@@ -258,7 +258,6 @@ const WITH_HEAD: &str = "
         VALUES ('hitl-1', 'c', 's', 'u', 'p', 't', 'f', 'MODIFY f', 1, zeroblob(32), zeroblob(32), 'applied', 1, 1, x'01', x'02');
     DELETE FROM migrations WHERE version >= 5; PRAGMA user_version = 4";
 
-// Issue 3, 2
 #[test]
 fn a_directory_of_an_older_program_is_verified_as_it_is() {
     let ours = sample_ledger(2, 12, 3000);

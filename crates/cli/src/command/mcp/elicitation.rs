@@ -108,12 +108,12 @@ impl McpCall<'_> {
     /// Waits for a decision from anywhere, and sends the remaining time as progress.
     async fn wait(&self, raw: RawCall, token: Option<ProgressToken>) -> CallResult {
         let progress_reporter = token.map(|token| ProgressReporter::new(self.context.peer.clone(), token));
-        let told = |waiting: &WaitProgress| {
+        let reported = |waiting: &WaitProgress| {
             if let Some(progress_reporter) = &progress_reporter {
                 progress_reporter.tell(waiting);
             }
         };
-        let patience = DecisionWait { on_waiting: Some(&told), ..DecisionWait::until_decided() };
+        let patience = DecisionWait { on_waiting: Some(&reported), ..DecisionWait::until_decided() };
         self.project.broker.call_and_wait(raw, self.peer, &patience).await
     }
 
@@ -290,9 +290,9 @@ impl ProgressReporter {
             waiting.seconds
         );
         #[expect(clippy::cast_precision_loss, reason = "a count of seconds")]
-        let told = ProgressNotificationParam::new(self.token.clone(), count as f64).with_message(words);
+        let reported = ProgressNotificationParam::new(self.token.clone(), count as f64).with_message(words);
         let client = self.client.clone();
         // In a task of its own: a client that does not read must not delay the call.
-        tokio::spawn(async move { client.notify_progress(told).await });
+        tokio::spawn(async move { client.notify_progress(reported).await });
     }
 }

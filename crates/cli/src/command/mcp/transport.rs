@@ -165,8 +165,8 @@ impl<R: AsyncRead + Send + Unpin> StdioTransport<R> {
                 };
                 assign_slot(&mut message, slot, &self.active);
             }
-            JsonRpcMessage::Notification(told) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &told.notification
+            JsonRpcMessage::Notification(reported) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &reported.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
                     self.waiting.retain(|(message, _)| request_id(message) != Some(id));

@@ -111,7 +111,7 @@ fn screen(state: &WatchState) -> String {
     (0..buffer.area.height).map(|y| row(y).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-// B6, issue 5.6: caller, action, risk and reasons, diff, countdown, what happens on approval, keys: all on 80x24
+// B6: caller, action, risk and reasons, diff, countdown, what happens on approval, keys: all on 80x24
 #[test]
 fn change_request_fits_on_80x24() {
     let expected = "\x20MEDIUM CHANGE 2 FILES src/a.rs, docs/b.md                                 4:59
