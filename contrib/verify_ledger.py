@@ -136,8 +136,9 @@ def check_proof(text, keys):
 # ---- a state directory
 LINE = re.compile(rb'\{"v":1,"writer":"([^"]*)","seq":(\d+),"ts":"(.{24})","op":"([^"]*)".*'
                   rb',"prev_hash":"sha256:([0-9a-f]{64})"(,"event_hash":"sha256:([0-9a-f]{64})"\})', re.S)
+LAST_TIME = "9999-12-30T22:00:00.000Z"
 def millis(ts):
-    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ts):
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ts, re.A) or not "1970" <= ts <= LAST_TIME:
         raise ValueError("not a time")
     return round(datetime.datetime.fromisoformat(ts[:-1] + "+00:00").timestamp() * 1000)
 class Check:

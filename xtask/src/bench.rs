@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    fault::{TaskError, TaskResult, WithContext},
+    error::{TaskError, TaskResult, WithContext},
     program::run_shown,
     project::Project,
     toolbox::Toolbox,
@@ -35,15 +35,15 @@ pub(crate) fn run(project: &Project, name: Option<&str>, json: bool) -> TaskResu
         return Err(TaskError::new("the benches do not build"));
     }
     // On the project's disk, and ignored by git even if a run is interrupted.
-    let folder =
+    let dir =
         std::env::var_os("VAMBRACE_BENCH_DIR").map_or_else(|| project.built("bench", ""), PathBuf::from);
-    std::fs::create_dir_all(&folder).when(|| format!("cannot create `{}`", folder.display()))?;
+    std::fs::create_dir_all(&dir).when(|| format!("cannot create `{}`", dir.display()))?;
     let mut command = Command::new(project.built("dist", "vambrace-benches"));
     command
         .args(name)
         .args(json.then_some("--json"))
         .current_dir(project.root())
-        .env("VAMBRACE_BENCH_DIR", folder)
+        .env("VAMBRACE_BENCH_DIR", dir)
         .env("VAMBRACE_BIN", project.built("dist", "vambrace"))
         .env("VAMBRACE_RG", toolbox.ripgrep())
         .env("VAMBRACE_AST_GREP", toolbox.ast_grep())

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    fault::{TaskError, TaskResult, WithContext},
+    error::{TaskError, TaskResult, WithContext},
     pictures,
     program::{run_captured, run_shown},
     project::Project,
@@ -61,8 +61,8 @@ pub(crate) fn check(project: &Project) -> TaskResult<bool> {
     let mut same = true;
     let files = match generated(project) {
         Ok(files) => files,
-        Err(fault) => {
-            println!("{fault}");
+        Err(error) => {
+            println!("{error}");
             return Ok(false);
         }
     };

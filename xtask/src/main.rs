@@ -1,4 +1,4 @@
-//! Project automation: `cargo xtask test`, `bench`, `scoreboard` and `generate`.
+//! Project automation: `cargo xtask test`, `bench`, `scoreboard`, `lint-names` and `generate`.
 //!
 //! Third-party programs are installed into the ignored directory `.tools/`, at pinned versions; the product itself is
 //! never installed or changed.
@@ -11,7 +11,7 @@
 
 mod bench;
 mod documents;
-mod fault;
+mod error;
 mod generate;
 mod names;
 mod pictures;
@@ -80,8 +80,8 @@ fn main() -> ExitCode {
     });
     match outcome {
         Ok(code) => code,
-        Err(fault) => {
-            eprintln!("{fault}");
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }

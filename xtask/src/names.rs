@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fs, path::Path, process::ExitCode};
 
 use crate::{
-    fault::{TaskResult, WithContext},
+    error::{TaskResult, WithContext},
     project::Project,
     sources,
 };
@@ -47,12 +47,27 @@ fn definitions(root: &Path) -> TaskResult<BTreeMap<String, Vec<String>>> {
     Ok(definitions)
 }
 
-/// Line numbers and names of the types that a source file defines.
-fn defined_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .enumerate()
-        .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
-        .filter_map(|(at, line)| defined_name(line).map(|name| (at + 1, name)))
+/// Line numbers and names of the types that a source file defines outside `#[cfg(test)]`.
+fn defined_names(text: &str) -> Vec<(usize, &str)> {
+    let mut names = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((at, line)) = lines.next() {
+        if line.starts_with("#[cfg(test)]") {
+            skip_item(&mut lines);
+        } else if let Some(name) = defined_name(line) {
+            names.push((at + 1, name));
+        }
+    }
+    names
+}
+
+/// Skips the item after an attribute: one line, or up to the closing brace in the first column.
+fn skip_item<'t>(lines: &mut impl Iterator<Item = (usize, &'t str)>) {
+    let mut item = lines.by_ref().map(|(_, line)| line).skip_while(|line| line.starts_with("#["));
+    let is_one_line = item.next().is_none_or(|line| line.ends_with([';', '}']));
+    if !is_one_line {
+        item.find(|line| line.starts_with('}') || line.starts_with(')'));
+    }
 }
 
 fn defined_name(line: &str) -> Option<&str> {
@@ -78,7 +93,7 @@ fn defined_name(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::defined_name;
+    use super::{defined_name, defined_names};
 
     #[test]
     fn definitions_are_recognised() {
@@ -87,6 +102,13 @@ mod tests {
         assert_eq!(defined_name("    pub(super) struct Row<T>(T);"), Some("Row"));
         assert_eq!(defined_name("pub unsafe trait Sealed {}"), Some("Sealed"));
         assert_eq!(defined_name("pub type Outcome<T> = Result<T, Fault>;"), Some("Outcome"));
+    }
+
+    #[test]
+    fn test_items_are_skipped_and_the_rest_of_the_file_is_read() {
+        let text = "struct A;\n#[cfg(test)]\nmod tests;\n#[cfg(test)]\nimpl A {\n    fn x() {}\n}\nenum B {}\n\
+                    #[cfg(test)]\n#[expect(x)]\nmod cases {\n    struct C;\n}\ntrait D {}\n#[cfg(test)]\nstruct E;\n";
+        assert_eq!(defined_names(text), [(1, "A"), (8, "B"), (14, "D")]);
     }
 
     #[test]

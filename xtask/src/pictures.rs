@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    fault::{TaskResult, WithContext},
+    error::{TaskError, TaskResult, WithContext},
     program::run_output,
     project::Project,
 };
@@ -57,7 +57,7 @@ pub(crate) fn draw(project: &Project) -> TaskResult<Vec<(&'static str, String)>>
     let edit = r#"{"path":"src/main.rs","edits":[{"spec":"hello","content":"hello, world"}]}"#;
     place.run(&["call", "edit_file", edit])?;
     let listed = place.run(&["approvals", "list", "--json"])?;
-    let id = listed.split('"').find(|part| part.starts_with("hitl-")).unwrap_or_default().to_owned();
+    let id = request_id(&listed)?;
     let approval =
         place.session(&[&format!("approvals show {id}"), &format!("approvals approve {id} --yes")])?;
     place.remove();
@@ -69,6 +69,15 @@ pub(crate) fn draw(project: &Project) -> TaskResult<Vec<(&'static str, String)>>
         ("docs/images/approval-dark.svg", &approval, &THEMES[1]),
     ];
     Ok(files.into_iter().map(|(file, text, theme)| (file, svg(text, theme))).collect())
+}
+
+/// The id of the first approval request in the JSON list. An empty id would be replaced between all characters.
+fn request_id(listed: &str) -> TaskResult<String> {
+    let id = listed.split('"').find(|part| part.starts_with("hitl-"));
+    id.map(str::to_owned).ok_or_else(|| {
+        TaskError::new("the edit for the pictures made no approval request")
+            .hint(format!("`approvals list --json` printed `{}`", listed.trim()))
+    })
 }
 
 /// A project with a home of its own, in the target directory.
@@ -243,6 +252,12 @@ mod tests {
             Span { text: "c".into(), ..Span::default() },
         ];
         assert_eq!(spans, expected);
+    }
+
+    #[test]
+    fn list_without_an_approval_request_is_an_error() {
+        assert_eq!(request_id(r#"[{"id":"hitl-1a2b"},{"id":"hitl-3"}]"#).unwrap(), "hitl-1a2b");
+        assert!(request_id("[]\n").unwrap_err().to_string().contains("no approval request"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    fault::{TaskError, TaskResult, WithContext},
+    error::{TaskError, TaskResult, WithContext},
     tally::Tally,
 };
 
@@ -78,14 +78,14 @@ pub(crate) fn run_counted(command: &mut Command) -> TaskResult<(bool, Tally)> {
 /// The path of a program in `PATH`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// `PATH` with one directory prepended.
-pub(crate) fn path_with(folder: &Path) -> std::ffi::OsString {
+pub(crate) fn path_with(dir: &Path) -> std::ffi::OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&path));
-    std::env::join_paths(folders).unwrap_or(path)
+    let dirs = std::iter::once(dir.to_path_buf()).chain(std::env::split_paths(&path));
+    std::env::join_paths(dirs).unwrap_or(path)
 }
 
 fn spelled(command: &Command) -> String {

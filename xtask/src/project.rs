@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    fault::{TaskError, TaskResult},
+    error::{TaskError, TaskResult},
     program::{path_with, run_captured},
 };
 

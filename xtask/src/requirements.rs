@@ -1,7 +1,9 @@
 //! `docs/requirements.md` and `docs/threats.md`: which tests show which requirement.
 //!
-//! A test cites requirements in a comment directly above it: `// T9`, `// T12, T13: every denial has its code`. The lists of tests in
-//! both documents are generated from these comments; headings and texts of `docs/requirements.md` are written by hand and kept.
+//! A test cites requirements in a comment directly above it: `// T9`, `// T12, T13: every denial has its code`. Only tests count; a
+//! function is one by its attribute or by its place (a file below `tests/`, a `tests.rs`, a `mod tests`). The lists of tests in both
+//! documents are generated from these comments; headings and texts of `docs/requirements.md` are written by hand and kept.
+//! Documentation comments may mention ids; an unknown id is an error there, too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,15 +12,15 @@ use std::{
 };
 
 use crate::{
-    fault::{TaskError, TaskResult, WithContext},
+    error::{TaskError, TaskResult, WithContext},
     sources,
 };
 
 pub(crate) const REQUIREMENTS: &str = "docs/requirements.md";
 pub(crate) const THREATS: &str = "docs/threats.md";
 
-/// Where cited tests live.
-const TEST_DIRS: [&str; 3] = ["crates", "tests", "xtask"];
+/// Where ids are cited and mentioned.
+const SOURCE_DIRS: [&str; 5] = ["crates", "tests", "xtask", "benches", "fuzz"];
 /// Lines between a citation and the function it belongs to, at most.
 const MAX_LINES_TO_FUNCTION: usize = 8;
 
@@ -37,7 +39,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
     ("The network of a program", &["P2", "P3", "S13"]),
 ];
 
-/// One test and the words of its citation.
+/// One test that cites a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct CitingTest {
     file: PathBuf,
@@ -51,23 +53,40 @@ type Citations = BTreeMap<String, BTreeSet<CitingTest>>;
 pub(crate) fn documents(root: &Path) -> TaskResult<[(&'static str, String); 2]> {
     let written =
         fs::read_to_string(root.join(REQUIREMENTS)).when(|| format!("cannot read `{REQUIREMENTS}`"))?;
-    let citations = citations(root)?;
+    let mut citations = Citations::new();
     let known = statuses(&written);
+    for file in sources::rust_files(root, &SOURCE_DIRS)? {
+        let text =
+            fs::read_to_string(root.join(&file)).when(|| format!("cannot read `{}`", file.display()))?;
+        check_mentions(&known, &file, &text)?;
+        for (ids, name) in cited(&text, sources::is_test_file(&file)) {
+            for id in ids {
+                let test = CitingTest { file: file.clone(), name: name.clone() };
+                citations.entry(id).or_default().insert(test);
+            }
+        }
+    }
     check_coverage(&known, &citations)?;
     Ok([(REQUIREMENTS, with_tests(&written, &citations)), (THREATS, threats(&citations))])
 }
 
-/// An unknown id, or a done one without a test, is an error.
-fn check_coverage(known: &BTreeMap<String, String>, citations: &Citations) -> TaskResult<()> {
-    let unknown: Vec<_> = citations.iter().filter(|(id, _)| !known.contains_key(*id)).collect();
-    if let Some((id, tests)) = unknown.first() {
-        let test = tests.iter().next().map(|test| format!("`{}` in `{}`", test.name, test.file.display()));
-        return Err(TaskError::new(format!(
-            "unknown requirement `{id}` is cited by {}",
-            test.unwrap_or_default()
-        ))
-        .hint(format!("add it to `{REQUIREMENTS}` or correct the comment")));
+/// An unknown id in a comment is an error: anywhere in a documentation comment, at the beginning of another one.
+fn check_mentions(known: &BTreeMap<String, String>, file: &Path, text: &str) -> TaskResult<()> {
+    for (at, line) in text.lines().enumerate() {
+        if let Some(id) = mentioned_ids(line).iter().find(|id| !known.contains_key(*id)) {
+            return Err(TaskError::new(format!(
+                "unknown requirement `{id}` in `{}`, line {}",
+                file.display(),
+                at + 1
+            ))
+            .hint(format!("add it to `{REQUIREMENTS}` or correct the comment")));
+        }
     }
+    Ok(())
+}
+
+/// A status that does not exist, or a done requirement without a test, is an error.
+fn check_coverage(known: &BTreeMap<String, String>, citations: &Citations) -> TaskResult<()> {
     for (id, status) in known {
         if !["done", "partial", "open"].contains(&status.as_str()) {
             return Err(TaskError::new(format!("`{REQUIREMENTS}`: {id} has the status `{status}`"))
@@ -155,39 +174,52 @@ fn threats(citations: &Citations) -> String {
     document
 }
 
-fn citations(root: &Path) -> TaskResult<Citations> {
-    let mut citations = Citations::new();
-    for file in sources::rust_files(root, &TEST_DIRS)? {
-        let text =
-            fs::read_to_string(root.join(&file)).when(|| format!("cannot read `{}`", file.display()))?;
-        for (ids, name) in cited(&text) {
-            for id in ids {
-                citations
-                    .entry(id)
-                    .or_default()
-                    .insert(CitingTest { file: file.clone(), name: name.clone() });
-            }
-        }
-    }
-    Ok(citations)
-}
-
-/// Requirement ids in comments above functions, with the function's name.
-fn cited(text: &str) -> Vec<(Vec<String>, String)> {
+/// Requirement ids in comments above tests, with the test's name.
+fn cited(text: &str, is_test_file: bool) -> Vec<(Vec<String>, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
+    let mut in_test_module = false;
     for (at, line) in lines.iter().enumerate() {
+        in_test_module = match *line {
+            "mod tests {" => true,
+            "}" => false,
+            _ => in_test_module,
+        };
         let Some(comment) = line.trim_start().strip_prefix("// ") else { continue };
         let ids = leading_ids(comment);
         if ids.is_empty() {
             continue;
         }
-        let name = lines.iter().skip(at + 1).take(MAX_LINES_TO_FUNCTION).find_map(|line| function_name(line));
-        if let Some(name) = name {
+        let next = lines.iter().enumerate().skip(at + 1).take(MAX_LINES_TO_FUNCTION);
+        let function = next.filter_map(|(at, line)| Some((at, function_name(line)?))).next();
+        if let Some((function, name)) = function
+            && (is_test_file || in_test_module || has_test_attribute(&lines, function))
+        {
             found.push((ids, name.to_owned()));
         }
     }
     found
+}
+
+/// Whether the function in a line is a test by an attribute above it.
+fn has_test_attribute(lines: &[&str], function: usize) -> bool {
+    let above = lines.get(..function).unwrap_or_default().iter().rev().map(|line| line.trim_start());
+    above
+        .take_while(|line| line.starts_with("#[") || line.starts_with("//"))
+        .any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+}
+
+/// Ids that a line mentions: all of a documentation comment, the leading ones of another comment.
+fn mentioned_ids(line: &str) -> Vec<String> {
+    let line = line.trim_start();
+    match line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) {
+        Some(documentation) => documentation
+            .split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '-')
+            .filter(|word| is_id(word))
+            .map(str::to_owned)
+            .collect(),
+        None => line.strip_prefix("// ").map(leading_ids).unwrap_or_default(),
+    }
 }
 
 /// `T9, B3: text` has the ids T9 and B3. A comment that only mentions an id later cites nothing.
@@ -227,7 +259,34 @@ mod tests {
     #[test]
     fn a_citation_belongs_to_the_next_function() {
         let text = "// T9, B3: all or nothing\n#[test]\nfn edits_are_atomic() {}\n\n// A plain comment\nfn helper() {}\n";
-        assert_eq!(cited(text), [(vec!["T9".to_owned(), "B3".to_owned()], "edits_are_atomic".to_owned())]);
+        let expected = [(vec!["T9".to_owned(), "B3".to_owned()], "edits_are_atomic".to_owned())];
+        assert_eq!(cited(text, false), expected);
+    }
+
+    #[test]
+    fn only_tests_cite() {
+        #[track_caller]
+        fn check(text: &str, is_test_file: bool, expected: usize) {
+            assert_eq!(cited(text, is_test_file).len(), expected, "{text}");
+        }
+        check("// T9\nfn apply() {}\n", false, 0);
+        check("// T9\nfn trial() {}\n", true, 1);
+        check("#[tokio::test]\n// T9\nasync fn test() {}\n", false, 1);
+        check("#[test]\nfn test() {}\n\n// T9\nfn helper() {}\n", false, 0);
+        check("mod tests {\n    // T9\n    fn case() {}\n}\n// T9\nfn apply() {}\n", false, 1);
+    }
+
+    #[test]
+    fn unknown_ids_in_comments_are_errors() {
+        #[track_caller]
+        fn check(text: &str, is_known: bool) {
+            let known = BTreeMap::from([("T1".to_owned(), "done".to_owned())]);
+            assert_eq!(check_mentions(&known, Path::new("a.rs"), text).is_ok(), is_known, "{text}");
+        }
+        check("//! Reads a file (T1).\n/// P-256 and T1_x\n// see T99\n", true);
+        check("//! Reads a file (T99).\n", false);
+        check("    /// B8: limits\n", false);
+        check("// T99\nfn x() {}\n", false);
     }
 
     #[test]
@@ -241,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_uncovered_ids_are_errors() {
+    fn uncovered_ids_and_unknown_statuses_are_errors() {
         let known = BTreeMap::from([("T1".to_owned(), "done".to_owned())]);
         assert!(check_coverage(&known, &Citations::new()).is_err());
         let tests = BTreeSet::from([CitingTest { file: "a.rs".into(), name: "x".into() }]);
-        let cited = Citations::from([("T1".to_owned(), tests.clone())]);
+        let cited = Citations::from([("T1".to_owned(), tests)]);
         assert!(check_coverage(&known, &cited).is_ok());
-        let unknown = Citations::from([("T1".to_owned(), tests.clone()), ("T99".to_owned(), tests)]);
-        assert!(check_coverage(&known, &unknown).is_err());
+        let unknown = BTreeMap::from([("T1".to_owned(), "finished".to_owned())]);
+        assert!(check_coverage(&unknown, &cited).is_err());
     }
 }

@@ -19,7 +19,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    fault::{TaskError, TaskResult, WithContext},
+    error::{TaskError, TaskResult, WithContext},
     program::run_captured,
     project::Project,
     toolbox::{Toolbox, is_root},
@@ -74,13 +74,13 @@ fn probes(project: &Project) -> TaskResult<PathBuf> {
 
 /// The directories that every peer gets.
 struct ProbeDirs {
-    folder: PathBuf,
+    root: PathBuf,
 }
 
 impl ProbeDirs {
     fn new(probes: &Path) -> TaskResult<Self> {
-        let folder = PathBuf::from(format!("/var/tmp/vambrace-scoreboard-{}", std::process::id()));
-        let dirs = Self { folder };
+        let root = PathBuf::from(format!("/var/tmp/vambrace-scoreboard-{}", std::process::id()));
+        let dirs = Self { root };
         for (name, text) in [
             ("project/plain.txt", "plain\n"),
             ("project/.env", "TOKEN=x\n"),
@@ -90,13 +90,13 @@ impl ProbeDirs {
             ("state/ledger", "ledger\n"),
         ] {
             let path = dirs.path(name);
-            let parent = path.parent().unwrap_or(&dirs.folder);
+            let parent = path.parent().unwrap_or(&dirs.root);
             fs::create_dir_all(parent).when(|| format!("cannot create `{}`", parent.display()))?;
             fs::write(&path, text).when(|| format!("cannot write `{}`", path.display()))?;
         }
         fs::copy(probes, dirs.path("project/probes")).when(|| "cannot copy the probes".to_owned())?;
         if is_root() {
-            dirs.hand_over(&dirs.folder)?;
+            dirs.hand_over(&dirs.root)?;
         }
         Ok(dirs)
     }
@@ -114,7 +114,7 @@ impl ProbeDirs {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.root.join(name)
     }
 
     /// Runs every probe in its own process: a killed one does not stop the others.
@@ -135,7 +135,7 @@ impl ProbeDirs {
             parent.args(["-c", "\"$@\"; exit $?", "sh"]).arg(probe.get_program()).args(probe.get_args());
             let output = unprivileged(&mut parent)
                 .current_dir(self.path("project"))
-                .env("ESCAPE_ROOM", &self.folder)
+                .env("ESCAPE_ROOM", &self.root)
                 .env("ESCAPE_BROKER", broker.id().to_string())
                 .env("FAKE_API_KEY", "secret")
                 .env("LD_BIND_NOW", "1")
@@ -160,7 +160,7 @@ impl ProbeDirs {
 
     fn remove(self) {
         // Failure only leaves temporary files behind.
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.root);
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    fault::{TaskError, TaskResult, WithContext},
+    error::{TaskError, TaskResult, WithContext},
     program::{on_path, run_captured, run_counted},
     project::Project,
     skips::SkipLog,
@@ -41,9 +41,8 @@ const PACKAGES: &[&str] = &[
 /// every user.
 const EXCLUDED: &[(&str, &str)] = &[
     ("interop::", "Python and its packages may be in the first user's home directory"),
-    ("compile::", "cargo and its home belong to the first user"),
     ("attacks::every", "thousands of ledgers, the same for every user"),
-    ("agreement::two", "thousands of ledgers, the same for every user"),
+    ("independent_verifier::two", "thousands of ledgers, the same for every user"),
     ("wording::", "help and messages, the same for every user"),
     ("sim::every_crash", "a simulated disk, the same for every user"),
 ];
@@ -63,18 +62,19 @@ pub(crate) fn run(project: &Project) -> TaskResult<(bool, Tally, Vec<String>)> {
         return Err(TaskError::new("the tests as an ordinary user need `setpriv`")
             .hint("install the package `util-linux`"));
     }
+    let executables = executables(project)?;
+    check_exclusions(&test_names(&executables)?)?;
     for (part, reason) in EXCLUDED {
         println!("excluded `{part}`: {reason}");
     }
-    let executables = executables(project)?;
-    let folder = UserDir::new(project)?;
-    let skips = SkipLog::new(&folder.path.join("tmp"))?;
+    let dir = UserDir::new(project)?;
+    let skips = SkipLog::new(&dir.path.join("tmp"))?;
     hand_over(skips.file())?;
     let mut total = Tally::default();
     let mut passed = true;
     for executable in &executables {
         println!("{}", executable.file.file_name().unwrap_or_default().display());
-        let mut command = folder.command(project, executable)?;
+        let mut command = dir.command(project, executable)?;
         skips.attach(&mut command);
         let (well, tally) = run_counted(&mut command)?;
         passed &= well;
@@ -85,9 +85,9 @@ pub(crate) fn run(project: &Project) -> TaskResult<(bool, Tally, Vec<String>)> {
         return Err(TaskError::new("no test ran as an ordinary user"));
     }
     if passed {
-        folder.remove();
+        dir.remove();
     } else {
-        println!("files of the tests are kept in `{}`", folder.path.display());
+        println!("files of the tests are kept in `{}`", dir.path.display());
     }
     Ok((passed, total, skipped))
 }
@@ -121,6 +121,27 @@ fn executable(project: &Project, message: &Value) -> Option<Executable> {
     (test && wanted).then_some(Executable { file, package })
 }
 
+/// The names of all tests, as the executables list them.
+fn test_names(executables: &[Executable]) -> TaskResult<Vec<String>> {
+    let mut names = Vec::new();
+    for executable in executables {
+        let listed = run_captured(Command::new(&executable.file).arg("--list"))?;
+        names.extend(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// An exclusion without a test is an error: its test was renamed and would run.
+fn check_exclusions(names: &[String]) -> TaskResult<()> {
+    match EXCLUDED.iter().find(|(part, _)| !names.iter().any(|name| name.contains(part))) {
+        None => Ok(()),
+        Some((part, _)) => {
+            Err(TaskError::new(format!("no test has a name with `{part}`, which is excluded"))
+                .hint("correct `EXCLUDED` in `xtask/src/second_user.rs`"))
+        }
+    }
+}
+
 /// A directory that the ordinary user owns.
 struct UserDir {
     path: PathBuf,
@@ -129,16 +150,16 @@ struct UserDir {
 impl UserDir {
     fn new(project: &Project) -> TaskResult<Self> {
         let path = PathBuf::from(format!("/tmp/vambrace-second-user-{}", std::process::id()));
-        let folder = Self { path };
+        let dir = Self { path };
         for name in ["home", "tmp", "state", "bin/deps"] {
-            let made = folder.path.join(name);
+            let made = dir.path.join(name);
             fs::create_dir_all(&made).when(|| format!("cannot create `{}`", made.display()))?;
         }
-        copy_tree(project.root(), &folder.path.join("source"))?;
+        copy_tree(project.root(), &dir.path.join("source"))?;
         let binary = project.built("debug", "vambrace");
-        copy(&binary, &folder.path.join("bin/vambrace"))?;
-        hand_over(&folder.path)?;
-        Ok(folder)
+        copy(&binary, &dir.path.join("bin/vambrace"))?;
+        hand_over(&dir.path)?;
+        Ok(dir)
     }
 
     /// Runs an executable as the user, in the copy of its package, with a new environment.
@@ -210,6 +231,20 @@ fn hand_over(path: &Path) -> TaskResult<()> {
     Ok(())
 }
 
-fn entries(folder: &Path) -> TaskResult<Vec<fs::DirEntry>> {
-    fs::read_dir(folder).and_then(Iterator::collect).when(|| format!("cannot list `{}`", folder.display()))
+fn entries(dir: &Path) -> TaskResult<Vec<fs::DirEntry>> {
+    fs::read_dir(dir).and_then(Iterator::collect).when(|| format!("cannot list `{}`", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exclusion_without_a_test_is_an_error() {
+        let mut names: Vec<String> = EXCLUDED.iter().map(|(part, _)| format!("real::{part}_case")).collect();
+        assert!(check_exclusions(&names).is_ok());
+        names.pop();
+        let error = check_exclusions(&names).unwrap_err().to_string();
+        assert!(error.contains("sim::every_crash"), "{error}");
+    }
 }

@@ -1,13 +1,14 @@
 //! Tests that reported themselves as skipped (`vambrace_skip::skip`): counted as skipped, not as passed, and named.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use crate::{
-    fault::{TaskResult, WithContext},
+    error::{TaskResult, WithContext},
     tally::Tally,
 };
 
@@ -46,14 +47,17 @@ impl SkipLog {
 
 fn settled(log: &str, tally: &mut Tally) -> Vec<String> {
     let mut lines = Vec::new();
+    let mut counted = BTreeSet::new();
     for line in log.lines() {
         let mut fields = line.split('\t');
         let (Some(kind), Some(test), Some(reason)) = (fields.next(), fields.next(), fields.next()) else {
             continue;
         };
         if kind == "skipped" {
-            tally.passed = tally.passed.saturating_sub(1);
-            tally.skipped += 1;
+            if counted.insert(test) {
+                tally.passed = tally.passed.saturating_sub(1);
+                tally.skipped += 1;
+            }
             lines.push(format!("  skipped {test}: {reason}"));
         } else {
             lines.push(format!("  skipped in part {test}: {reason}"));
@@ -74,5 +78,14 @@ mod tests {
         let lines = settled("skipped\ta::b\tneeds root\npartly\tc::d\tno fuse\n", &mut tally);
         assert_eq!(tally, Tally { passed: 4, failed: 0, skipped: 2 });
         assert_eq!(lines, ["  skipped a::b: needs root", "  skipped in part c::d: no fuse"]);
+    }
+
+    #[test]
+    fn test_that_reports_twice_is_counted_once() {
+        let mut tally = Tally { passed: 5, failed: 0, skipped: 0 };
+        let log = "skipped\ta::b\tneeds root\nskipped\ta::b\tneeds fuse\nskipped\ta::b\tneeds root\n";
+        let lines = settled(log, &mut tally);
+        assert_eq!(tally, Tally { passed: 4, failed: 0, skipped: 1 });
+        assert_eq!(lines, ["  skipped a::b: needs fuse", "  skipped a::b: needs root"]);
     }
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::fault::{TaskResult, WithContext};
+use crate::error::{TaskResult, WithContext};
 
 /// Directories without sources of the project.
 const SKIPPED_DIRS: [&str; 4] = ["target", ".tools", ".git", "node_modules"];

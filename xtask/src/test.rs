@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     documents,
-    fault::TaskResult,
+    error::TaskResult,
     generate, names,
     program::{run_counted, run_shown},
     project::Project,
@@ -70,11 +70,13 @@ pub(crate) fn run(project: &Project, extent: Extent) -> TaskResult<ExitCode> {
             "vambrace-workspace",
             "--features",
             "full-languages",
+            "--test",
+            "real",
             "editing::every",
             "--",
             "--quiet",
         ]);
-        run.tests("full-languages", &mut command)?;
+        run.selected_tests("full-languages", &mut command)?;
     }
     run.tests("doc tests", project.cargo("test").args(["--workspace", "--doc"]))?;
     match extent {
@@ -107,8 +109,8 @@ fn fetch(toolbox: &Toolbox<'_>) -> TaskResult<()> {
     toolbox.clients()?;
     toolbox.confined_programs();
     toolbox.deny()?;
-    if let Err(fault) = toolbox.nextest() {
-        println!("nextest cannot be installed; using `cargo test`\n{fault}");
+    if let Err(error) = toolbox.nextest() {
+        println!("nextest cannot be installed; using `cargo test`\n{error}");
     }
     Ok(())
 }
@@ -135,12 +137,26 @@ impl Run<'_> {
 
     /// Runs a test runner and counts by its summary lines.
     fn tests(&mut self, name: &str, command: &mut Command) -> TaskResult<()> {
+        self.counted_tests(name, command, count_failure)
+    }
+
+    /// Like [`tests`](Self::tests), for tests that are selected by name: fails when none passed, as after a rename.
+    fn selected_tests(&mut self, name: &str, command: &mut Command) -> TaskResult<()> {
+        self.counted_tests(name, command, |passed, tally| count_failure(passed && tally.passed > 0, tally))
+    }
+
+    fn counted_tests(
+        &mut self,
+        name: &str,
+        command: &mut Command,
+        count: impl FnOnce(bool, Tally) -> Tally,
+    ) -> TaskResult<()> {
         let start = begin(name);
         let skips = SkipLog::new(&self.project.built("skips", ""))?;
         skips.attach(command);
         let (passed, mut tally) = run_counted(command)?;
         let skipped = skips.settle(&mut tally)?;
-        self.end(name, start, count_failure(passed, tally));
+        self.end(name, start, count(passed, tally));
         self.lines.extend(skipped);
         Ok(())
     }
@@ -148,9 +164,9 @@ impl Run<'_> {
     /// cargo-fuzz on the stable compiler: the code has no `unsafe`, so coverage is enough and no sanitizer is needed, which
     /// would require nightly.
     fn fuzz(&mut self, toolbox: &Toolbox<'_>) -> TaskResult<()> {
-        if let Err(fault) = toolbox.fuzz() {
+        if let Err(error) = toolbox.fuzz() {
             self.lines.push(format!(
-                "fuzz: cargo-fuzz cannot be installed; only the tests run the targets ({fault})"
+                "fuzz: cargo-fuzz cannot be installed; only the tests run the targets ({error})"
             ));
             return Ok(());
         }

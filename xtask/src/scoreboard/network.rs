@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{ProbeDirs, unprivileged};
 use crate::{
-    fault::{TaskResult, WithContext},
+    error::{TaskResult, WithContext},
     project::Project,
     toolbox::Toolbox,
 };

@@ -79,7 +79,7 @@ pub(crate) async fn run(
                 sanitize(summary)
             ));
             out.message(format!(
-                "hint: `vambrace approvals show {id}`, approval `vambrace approvals approve {id}` or `reject`"
+                "hint: `vambrace approvals show {id}`, then `vambrace approvals approve {id}` or `reject`"
             ));
         }
         if let Some(text) = answer.plain_text() {

@@ -89,7 +89,7 @@ pub(crate) fn parse_keys(
     source: ConfigSource,
     planned: PlannedKeys,
 ) -> Result<FileConfig, Vec<ConfigError>> {
-    let (root, notes) = checked(text, file_name, source, planned)?;
+    let CheckedFile { root, older_layout, ignored } = checked(text, file_name, source, planned)?;
     let file: Arc<str> = Arc::from(file_name);
     let at = |line: u32| ValueOrigin::File { source, file: Arc::clone(&file), line };
     let mut values = BTreeMap::new();
@@ -104,7 +104,7 @@ pub(crate) fn parse_keys(
         source,
         roles: LayerRoles::read(root.get("roles"), source, &at),
         rules: rules.iter().filter_map(|rule| RuleSettings::read(rule, &at)).collect(),
-        notes,
+        notes: older_layout.into_iter().chain(ignored).collect(),
         values,
         file,
     })
@@ -133,31 +133,38 @@ pub fn parse_bytes(
     }])
 }
 
-/// The validated tree, in the current layout.
+/// A validated tree, in the current layout.
+pub(crate) struct CheckedFile {
+    pub(crate) root: YamlNode,
+    /// Notes about sections of an older layout; empty if the file has the current one.
+    pub(crate) older_layout: Vec<ConfigNote>,
+    /// Notes about keys without an effect.
+    pub(crate) ignored: Vec<ConfigNote>,
+}
+
+/// Validates a file and translates an older layout.
 pub(crate) fn checked(
     text: &str,
     file: &str,
     source: ConfigSource,
     planned: PlannedKeys,
-) -> Result<(YamlNode, Vec<ConfigNote>), Vec<ConfigError>> {
+) -> Result<CheckedFile, Vec<ConfigError>> {
     let mut root = yaml_tree::load(text, file)?;
     let mut checker = Checker { file, source, errors: Vec::new(), planned, ignored: Vec::new() };
     checker.check(&root, KeyTree::accepted(), "");
     let name: Arc<str> = Arc::from(file);
     let at = |line: u32| ValueOrigin::File { source, file: Arc::clone(&name), line };
-    let mut notes = if checker.errors.is_empty() {
+    let older_layout = if checker.errors.is_empty() {
         translate_older_sections(&mut root, &mut checker, &at)
     } else {
         Vec::new()
     };
-    notes.extend(
-        checker
-            .ignored
-            .iter()
-            .map(|(line, key)| ConfigNote::new(&at(*line), *key, KeyStatus::Ignored.as_str())),
-    );
     if checker.errors.is_empty() {
-        return Ok((root, notes));
+        let note = |(line, key): &(u32, &'static str)| {
+            ConfigNote::new(&at(*line), *key, KeyStatus::Ignored.as_str())
+        };
+        let ignored = checker.ignored.iter().map(note).collect();
+        return Ok(CheckedFile { root, older_layout, ignored });
     }
     let mut errors = checker.errors;
     errors.sort_by_key(|error| (error.line, error.column));

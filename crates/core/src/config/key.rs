@@ -192,7 +192,7 @@ pub enum KeyStatus {
 }
 
 impl KeyStatus {
-    /// Text for `config show` and the reference.
+    /// Text for errors and notes.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::check::PlannedKeys;
 use super::error::ConfigError;
-use super::file::{checked, json};
+use super::file::{CheckedFile, checked, json};
 use super::key::{ConfigKey, KeyTree, ValueKind};
 use super::keys::LAYOUT_VERSION;
 use super::origin::ConfigSource;
@@ -18,9 +18,9 @@ const MAX_COMMENT_BYTES: usize = 80;
 
 /// The same settings in the current layout, as YAML. The text is parsed as a project file.
 pub fn migrate(text: &str, file_name: &str) -> Result<String, Vec<ConfigError>> {
-    let (root, older) =
+    let CheckedFile { root, older_layout, .. } =
         checked(text, file_name, ConfigSource::Project { trusted: true }, PlannedKeys::Reject)?;
-    if older.is_empty() {
+    if older_layout.is_empty() {
         return Ok(text.to_owned());
     }
     let mut out = format!("# Written by `vambrace config migrate` from {}\n", comment(file_name));

@@ -27,7 +27,7 @@ pub struct ShownValue {
 }
 
 impl EffectiveConfig {
-    /// Every key with its value, origin and status, in the order of the key table.
+    /// Every key that is in use, with its value and origin, in the order of the key table.
     #[must_use]
     pub fn show(&self) -> Vec<ShownValue> {
         KEYS.iter()

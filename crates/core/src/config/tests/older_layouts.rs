@@ -158,6 +158,9 @@ fn migrated_text_is_readable() {
 fn migrate_keeps_the_current_layout_and_reports_errors() {
     let text = "# mine\nprofile: ci # yes\n";
     assert_eq!(migrate(text, "f").unwrap(), text);
+    // A key without an effect, as an earlier `init` wrote it, is no older layout.
+    let text = "# mine\napprovals:\n  commands: ask_first # yes\n";
+    assert_eq!(migrate(text, "f").unwrap(), text);
     assert_eq!(migrate("profil: ci\n", "f").unwrap_err()[0].key, "profil");
 }
 
