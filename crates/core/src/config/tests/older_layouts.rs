@@ -136,8 +136,8 @@ fn migration_keeps_every_value() {
     round_trip(&format!(
         "{FILE_BROKER}profile: ci\nroles:\n  default: dev\n  dev: {{tools: ['group:fs'], permits: [read]}}\n  x: {{}}\n\
          approvals:\n  rules:\n    - {{id: a, tools: ['*'], decision: ask, reason: \"a: b # c\\n\\ttab \\u2028 \\u0085 'q' \\\"q\\\"\", match: [read_file x]}}\n\
-         tools: {{toolchain: {{test: npm test}}}}\nsecrets: {{scopes: {{A: {{env: 'true'}}}}, redact_patterns: ['- x', 'no', '1', '&a', '*b', '# c']}}\n\
-         elevation: {{n: null, f: 1.5, deep: [[1], {{a: [b]}}]}}\nlimits: {{calls_per_minute: {{default: 5, 'git_*': 2}}}}\n"
+         tools: {{whitelisted_binaries: [make]}}\nsecrets: {{scopes: {{A: {{env: 'true'}}}}, redact_patterns: ['- x', 'no', '1', '&a', '*b', '# c']}}\n\
+         limits: {{calls_per_minute: {{default: 5, 'git_*': 2}}}}\n"
     ));
 }
 
