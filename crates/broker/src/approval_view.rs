@@ -58,7 +58,7 @@ pub async fn read_approval(queries: &dyn ApprovalQueries, id: &str) -> Result<Ap
     Ok(ApprovalView { request, change, diff, proposed, files })
 }
 
-/// Like [`view`], restricted to users that the caller may see; the request of another user does not exist for it
+/// Like [`read_approval`], restricted to users that the caller may see; the request of another user does not exist for it
 /// (A12).
 pub async fn visible(
     queries: &dyn ApprovalQueries,

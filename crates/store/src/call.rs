@@ -38,7 +38,7 @@ impl CallState {
 /// A call. `T` is [`RedactedText`] when written and `String` when read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRow<T = RedactedText> {
-    /// Its id; created with [`Id::timed`] so that the table only grows at its end.
+    /// Its id; created with [`Id::time_ordered`] so that the table only grows at its end.
     pub id: Id,
     /// Session id.
     pub session: Id,
