@@ -162,6 +162,7 @@ async fn open_sessions(store: &SqliteStore) {
     let rows = (0..CALLERS).map(|caller| {
         StateChange::OpenSession(SessionRow {
             id: session(caller),
+            tenant: name("default"),
             user: name("someone"),
             agent: name("claude-code"),
             role: name("dev"),
@@ -175,7 +176,7 @@ async fn open_sessions(store: &SqliteStore) {
 }
 
 async fn concurrent(store: &Arc<SqliteStore>) -> Throughput {
-    let before = store.counters();
+    let before = store.admin().counters();
     let (wall, cpu) = (Instant::now(), cpu_time());
     let tasks: Vec<_> = (0..CALLERS)
         .map(|caller| {
@@ -193,7 +194,7 @@ async fn concurrent(store: &Arc<SqliteStore>) -> Throughput {
     for task in tasks {
         task.await.expect("a caller");
     }
-    let after = store.counters();
+    let after = store.admin().counters();
     Throughput {
         records: after.records - before.records,
         syncs: after.syncs - before.syncs,

@@ -30,7 +30,7 @@ const ROUNDS: usize = 20_000;
 pub(crate) fn run() -> Report {
     let tool = Arc::new(ToolDescriptor {
         name: ToolName::new("read_file"),
-        aliases: &["file.read"],
+        aliases: vec!["file.read".to_owned()],
         group: ToolGroup::Fs,
         policy: ToolPolicy::READ_FILES,
         required_role: None,

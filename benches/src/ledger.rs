@@ -71,7 +71,7 @@ pub(crate) fn write(home: &Path, records: u64, segment: u64) {
                         // The background thread closes segments when it sees that they are full.
                         if batch % 500 == task {
                             let store = Arc::clone(&store);
-                            tokio::task::spawn_blocking(move || store.catch_up())
+                            tokio::task::spawn_blocking(move || store.admin().catch_up())
                                 .await
                                 .expect("a thread")
                                 .expect("segments");
@@ -84,5 +84,5 @@ pub(crate) fn write(home: &Path, records: u64, segment: u64) {
             task.await.expect("a writer");
         }
     });
-    store.catch_up().expect("segments");
+    store.admin().catch_up().expect("segments");
 }

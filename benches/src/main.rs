@@ -17,11 +17,13 @@ mod diff;
 mod edit;
 mod edit_ast;
 mod egress;
+mod governed_run;
 mod ledger;
 mod project;
 mod read;
 mod redact;
 mod report;
+mod responsive;
 mod search;
 mod spawn;
 mod start;
@@ -54,8 +56,10 @@ const BENCHES: &[Bench] = &[
     ("edit", edit::run),
     ("edit-ast", edit_ast::run),
     ("egress", egress::run),
+    ("governed-run", governed_run::run),
     ("read", read::run),
     ("redact", redact::run),
+    ("responsive", responsive::run),
     ("search", search::run),
     ("spawn", spawn::run),
     ("start", start::run),

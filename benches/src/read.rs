@@ -95,7 +95,7 @@ impl BenchProject {
     }
 
     /// Times of the smallest durable writes on this disk, in us.
-    fn syncs(&self) -> Vec<f64> {
+    pub(crate) fn syncs(&self) -> Vec<f64> {
         let path = self.dir.path().join("sync");
         let mut file = std::fs::File::options().create(true).append(true).open(path).expect("a file to sync");
         let record = [b'x'; BYTES];

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vambrace_core::blocked_paths::BlockList;
 use vambrace_core::path::{AskedPath, ScopedPath, Zone};
-use vambrace_core::redacted::Redact as _;
 use vambrace_redact::{Redactor, RuleSet};
 use vambrace_workspace::{
     ReadRequest, ScopeRules, SearchError, SearchMode, SearchRequest, SearchResult, SecretFinder, Workspace,
@@ -105,7 +105,7 @@ fn compare(
 /// The secret detection of the tools.
 fn finder() -> SecretFinder {
     let redactor = Redactor::new(RuleSet::built_in().expect("the rules load"), &[], &[], &[7; 32]);
-    SecretFinder::new(move |bytes| redactor.secrets(str::from_utf8(bytes).unwrap()))
+    SecretFinder::new(Arc::new(redactor))
 }
 
 fn search(ws: &Workspace, want: &SearchRequest) -> SearchResult {

@@ -14,7 +14,6 @@ use std::{
 use tempfile::TempDir;
 use vambrace_sandbox::{
     Exit, Filesystem, Input, JournaledWriteBack, Observe, RunOutcome, Sandbox, Spec, StateDirs, Tier,
-    WriteBack as _,
 };
 
 use crate::{

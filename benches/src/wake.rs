@@ -17,8 +17,8 @@ use rustix::time::{ClockId, clock_gettime};
 use vambrace_core::{clock::Clock, redacted::Redacted};
 use vambrace_ledger::{Decision, DecisionReach, DecisionVerb, Digest, Id, KeyKind, SigningKey, Timestamp};
 use vambrace_store::{
-    ApprovalChange, ApprovalKind, ApprovalRow, ApprovalState, Batch, DecisionRow, SqliteStore, StateDir,
-    Store, StoreOptions,
+    ApprovalChange, ApprovalKind, ApprovalRow, ApprovalState, Batch, DecisionRow, OwnerFilter, SqliteStore,
+    StateDir, Store, StoreOptions,
 };
 
 use crate::{
@@ -110,7 +110,7 @@ fn wait_for_all(dir: &Path) {
     for id in std::io::stdin().lines() {
         let id = id.unwrap();
         runtime.block_on(async {
-            let mut watch = store.approval_queries().watch();
+            let mut watch = store.approval_queries().notifier().watch();
             println!("listening");
             while store.approval_queries().approval(&id).await.unwrap().unwrap().state
                 == ApprovalState::Pending
@@ -123,7 +123,7 @@ fn wait_for_all(dir: &Path) {
 }
 
 async fn settled(store: &SqliteStore, id: &str, listens: tokio::sync::oneshot::Sender<()>) -> u64 {
-    let mut watch = store.approval_queries().watch();
+    let mut watch = store.approval_queries().notifier().watch();
     let mut listens = Some(listens);
     while store.approval_queries().approval(id).await.unwrap().unwrap().state == ApprovalState::Pending {
         let _ = listens.take().map(|listens| listens.send(()));
@@ -157,11 +157,13 @@ async fn put(store: &SqliteStore, id: &str) {
         asked: Digest::of(id.as_bytes()),
         digest: Digest::of(id.as_bytes()),
         revision: Digest::ZERO,
-        sealed: store.approval_queries().blob_cipher().seal(id, b"a call").unwrap(),
+        sealed: store.approval_queries().blob_sealer().seal(id, b"a call").unwrap(),
         created: FixedClock.now(),
         expires: FixedClock.now().later(60_000),
         state: ApprovalState::Pending,
         delivered: false,
+        waiter: None,
+        performer: None,
         decision: None,
     };
     store.commit(Batch::durable(Vec::new(), vec![ApprovalChange::Open(row).into()])).await.unwrap();
@@ -189,8 +191,9 @@ async fn decide(store: &SqliteStore, id: &str) -> (u64, u64) {
         expires: decision.expires,
         by: Redacted::literal("bench"),
         reason: None,
+        amendment: None,
     };
-    let change = ApprovalChange::Decide { id: about, decision: decided, note };
+    let change = ApprovalChange::Decide { id: about, owner: OwnerFilter::Everyone, decision: decided, note };
     let begun = nanos();
     store.commit(Batch::durable(Vec::new(), vec![change.into()])).await.unwrap();
     (begun, nanos())

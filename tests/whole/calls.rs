@@ -7,7 +7,7 @@ use crate::home::{CANARY, Home, file_containing};
 fn check(home: &Home, tool: &str, args: &str, code: i32, error: &str) {
     let (exit, answer) = home.call(tool, args);
     assert_eq!((exit, answer["error"]["code"].as_str()), (code, Some(error)), "{tool} {args}: {answer}");
-    for secret in ["in-the-env-file", "in-the-secrets-folder", "in-the-outside-file"] {
+    for secret in ["in-the-env-file", "in-the-secrets-directory", "in-the-outside-file"] {
         assert!(!answer.to_string().contains(secret), "{tool} {args}: {answer}");
     }
 }
@@ -38,7 +38,7 @@ fn content_goes_to_stdout_and_errors_to_stderr() {
     assert_eq!((ran.code, ran.out.as_str()), (4, ""));
     assert_eq!(
         ran.err,
-        "error[BlockedPath]: `.env` is in a blocked zone\n\
+        "error[BlockedPath]: `.env` is a blocked path\n\
          hint: agents can never use this file; ask the user for what you need from it\n"
     );
 }
@@ -170,4 +170,18 @@ fn demo_passes_and_leaves_no_state() {
     let ran = home.run(["demo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(!home.state().exists(), "the demo must not use the user's state directory");
+}
+
+// T2: contents that are too large for an argument of a command line
+#[test]
+fn arguments_can_come_from_standard_input() {
+    use std::io::Write as _;
+    let home = Home::new();
+    let mut command = home.command(["call", "read_file", "-", "--json"]);
+    let mut child =
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(br#"{"path": "docs/guide.md"}"#).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["data"]["content"], "# Guide\n", "{answer}");
 }

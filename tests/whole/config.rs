@@ -211,7 +211,7 @@ fn an_unusable_project_file_denies_everything_and_is_recorded() {
     }
 }
 
-// Decision model, property 9: no damage to a trusted file allows more, since the file is no longer the trusted one
+// No damage to a trusted file allows more, since the file is no longer the trusted one
 #[test]
 fn no_truncation_or_changed_byte_of_a_trusted_file_allows_anything() {
     let whole = "roles: {default: dev}\napprovals:\n  rules:\n    - {paths: [docs/], decision: deny}\n    - {paths: [src/], decision: deny}\n";

@@ -38,7 +38,7 @@ impl Home {
             ("docs/guide.md", "# Guide\n"),
             ("notes.txt", "token = canary-7f3a9c11-env\n"),
             (".env", "TOKEN=in-the-env-file\n"),
-            ("secrets/key", "in-the-secrets-folder\n"),
+            ("secrets/key", "in-the-secrets-directory\n"),
         ] {
             home.write(path, content);
         }

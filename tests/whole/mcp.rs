@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::home::Home;
 
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
+
 /// A server and its pipes.
 pub(crate) struct Server {
     pub(crate) child: Child,
@@ -56,9 +58,15 @@ impl Server {
         (read > 0 && line.ends_with('\n')).then(|| serde_json::from_str(&line).unwrap())
     }
 
+    /// The response to a request. The tool list may change at any time, so its notifications are skipped.
     pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string());
-        self.receive().unwrap_or_else(|| panic!("no answer to {method}"))
+        loop {
+            let message = self.receive().unwrap_or_else(|| panic!("no answer to {method}"));
+            if message["method"] != LIST_CHANGED {
+                return message;
+            }
+        }
     }
 
     pub(crate) fn call(&mut self, tool: &str, args: Value) -> Value {
@@ -118,9 +126,22 @@ fn tools_are_listed_and_called() {
     let list = server.ask("tools/list", json!({}));
     let tools = list["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let readers = ["read_file", "list_files", "search_file", "count_matches"];
-    let writers = ["write_file", "edit_file", "apply_patch", "delete_file"];
-    assert_eq!(names, [readers, writers].concat());
+    let readers = [
+        "read_file",
+        "list_files",
+        "search_file",
+        "count_matches",
+        "git_status",
+        "git_diff",
+        "git_log",
+        "git_show",
+    ];
+    for name in
+        readers.iter().chain(&["write_file", "edit_file", "execute_command", "run_test", "git_commit"])
+    {
+        assert!(names.contains(name), "{name}: {names:?}");
+    }
+    assert!(!names.contains(&"web_fetch"), "no host is allowed: {names:?}");
     assert_eq!(server.ask("tools/list", json!({"cursor": "x"}))["error"]["code"], -32_602);
     for tool in tools {
         let reads = readers.contains(&tool["name"].as_str().unwrap());
@@ -236,6 +257,62 @@ fn running_server_follows_the_configuration() {
     assert_eq!(home.run(["trust", "--yes"]).code, 0);
     home.write(".vambrace/config.yaml", "rolls: {}\n");
     refused("config.yaml:1:1");
+    assert_eq!(server.end(), 0);
+}
+
+// The client is told when a changed configuration, or changed trust in it, changes its tools
+#[test]
+fn changed_configuration_notifies_the_client_of_its_new_tools() {
+    let reader = |tools: &str| format!("roles:\n  default: reader\n  reader: {{tools: [{tools}]}}\n");
+    let home = Home::with(&reader("read_file"));
+    let mut server = Server::start(&home, &[]);
+    let info = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}});
+    let opened = server.ask("initialize", info);
+    assert_eq!(opened["result"]["capabilities"]["tools"]["listChanged"], true, "{opened}");
+    server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let names = |server: &mut Server| {
+        let list = server.ask("tools/list", json!({}));
+        let tools = list["result"]["tools"].as_array().unwrap().clone();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // The server may look between two commands of this test, so more than one notification may come.
+    let until = |server: &mut Server, expected: &[&str]| loop {
+        assert_eq!(server.receive().unwrap()["method"], LIST_CHANGED);
+        if names(server) == expected {
+            return;
+        }
+    };
+    assert_eq!(names(&mut server), ["read_file"]);
+    home.write(".vambrace/config.yaml", &reader("read_file, list_files"));
+    assert_eq!(home.run(["trust", "--yes"]).code, 0);
+    until(&mut server, &["read_file", "list_files"]);
+    assert_eq!(home.run(["trust", "--revoke"]).code, 0);
+    until(&mut server, &[]);
+    assert_eq!(server.end(), 0);
+}
+
+// The newer revision has subscriptions instead; they end with the input, at once
+#[test]
+fn subscription_of_the_stateless_revision_reports_changed_tools() {
+    let home = Home::new();
+    let mut server = Server::start(&home, &[]);
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                      "io.modelcontextprotocol/clientCapabilities": {},
+                      "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "1"}});
+    let params =
+        json!({"_meta": meta, "notifications": {"toolsListChanged": true, "promptsListChanged": true}});
+    let listen = json!({"jsonrpc": "2.0", "id": "watch", "method": "subscriptions/listen", "params": params});
+    server.send(&listen.to_string());
+    let agreed = server.receive().unwrap();
+    assert_eq!(agreed["method"], "notifications/subscriptions/acknowledged", "{agreed}");
+    assert_eq!(agreed["params"]["notifications"], json!({"toolsListChanged": true}), "{agreed}");
+    assert_eq!(home.run(["trust", "--revoke"]).code, 0);
+    let changed = server.receive().unwrap();
+    assert_eq!(changed["method"], LIST_CHANGED, "{changed}");
+    assert_eq!(changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "watch", "{changed}");
+    server.input.take();
+    let ended = server.receive().unwrap();
+    assert_eq!(ended["id"], "watch", "{ended}");
     assert_eq!(server.end(), 0);
 }
 

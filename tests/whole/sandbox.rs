@@ -102,7 +102,7 @@ fn state_directory_is_never_visible_to_a_program() {
     for shown in [state.parent().unwrap(), &state, &state.join("keys"), &link] {
         for option in ["--read", "--write"] {
             let ran = home.run(words(&[option, shown.to_str().unwrap()], &key));
-            assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{option} {}: {ran:?}", shown.display());
+            assert_eq!((ran.code, ran.out.as_str()), (125, ""), "{option} {}: {ran:?}", shown.display());
             assert!(ran.err.contains("state directory"), "{}", ran.err);
         }
     }
@@ -112,7 +112,7 @@ fn state_directory_is_never_visible_to_a_program() {
     let within = home.path("home/.cargo/state");
     std::fs::create_dir_all(&within).unwrap();
     let ran = home.command(words(&[], &key)).env("VAMBRACE_HOME", &within).output().unwrap();
-    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(4), &b""[..]), "{ran:?}");
+    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(125), &b""[..]), "{ran:?}");
     assert!(String::from_utf8_lossy(&ran.stderr).contains("state directory"), "{ran:?}");
     let beside = home.path("beside");
     std::fs::create_dir(&beside).unwrap();
@@ -413,6 +413,61 @@ fn conflict_with_a_concurrent_change_has_a_code_and_an_exit_code() {
     // Changes that are withheld by a rule are not a failure.
     let ran = Home::bare().run(words(&["--filesystem", "readwrite"], "echo x >.mcp.json"));
     assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+// T12, P4: the user's own files hold inside, whatever the program uses to read
+#[test]
+fn blocked_and_denied_paths_are_hidden_from_programs_and_not_written_back() {
+    let home = Home::bare();
+    home.write("private/key.txt", "blocked-by-the-user\n");
+    home.write("docs/private/plan.md", "denied-by-a-rule\n");
+    home.user_config(
+        "workspace: {block: [private/]}\napprovals: {rules: [{paths: ['docs/private/**'], decision: deny}]}\n",
+    );
+    let files = "private/key.txt docs/private/plan.md";
+    let python = "import sys; [sys.stdout.write(open(n).read()) for n in sys.argv[1:]]";
+    for script in [
+        format!("cat {files}"),
+        format!("grep -r . {files}"),
+        "! grep -rE 'blocked-by|denied-by' .".to_owned(),
+        format!("python3 -c '{python}' {files}"),
+    ] {
+        for options in [&[][..], &["--filesystem", "readwrite"], &["--speculative"]] {
+            let ran = home.run(words(options, &script));
+            let said = format!("{}{}", ran.out, ran.err);
+            assert!(
+                !said.contains("blocked-by-the-user") && !said.contains("denied-by-a-rule"),
+                "{script}: {said}"
+            );
+            assert_eq!(ran.code == 0, script.starts_with('!'), "{script}: {ran:?}");
+        }
+    }
+    let script = "mkdir -p private docs/private; for n in private/key.txt docs/private/plan.md docs/private/new; do echo agent >$n; done; \
+                  echo more >>docs/guide.md";
+    let ran = home.run(words(&["--filesystem", "readwrite", "--json"], script));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let read = |name: &str| std::fs::read_to_string(home.project().join(name)).ok();
+    assert_eq!(read("private/key.txt").as_deref(), Some("blocked-by-the-user\n"));
+    assert_eq!(read("docs/private/plan.md").as_deref(), Some("denied-by-a-rule\n"));
+    assert_eq!(read("docs/private/new"), None);
+    assert_eq!(read("docs/guide.md").as_deref(), Some("# Guide\nmore\n"));
+    // No tier limits single names in a directory that a program changes directly.
+    let docs = home.project().join("docs");
+    let ran = home.run(words(&["--json", "--write", docs.to_str().unwrap()], "echo agent >docs/private/new"));
+    assert_eq!((ran.code, read("docs/private/new")), (125, None), "{ran:?}");
+    assert!(format!("{}{}", ran.out, ran.err).contains("SandboxUnavailable"), "{ran:?}");
+}
+
+// P5: the passphrase of the approver is in such a variable
+#[test]
+fn own_environment_variables_are_never_passed() {
+    let home = Home::bare();
+    for names in ["*", "VAMBRACE_*", "VAMBRACE_PASSPHRASE,LANG"] {
+        let mut command = home.command(words(&["--env", names], "env"));
+        let ran = command.env("VAMBRACE_PASSPHRASE", "never").output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(said.contains("PATH=") && !said.contains("VAMBRACE_"), "{names}: {said}");
+    }
 }
 
 // P5

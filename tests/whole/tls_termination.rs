@@ -160,7 +160,7 @@ fn project_cannot_terminate_tls_and_a_missing_secret_starts_nothing() {
     ] {
         project.user_config(&format!("network: {{terminate: [{bad}]}}\n"));
         let ran = project.run(["sandbox", "run", "--", "true"]);
-        assert!(ran.code == 4 && ran.err.contains("network.terminate[0]"), "{bad}: {ran:?}");
+        assert!(ran.code == 125 && ran.err.contains("network.terminate[0]"), "{bad}: {ran:?}");
     }
 }
 

@@ -12,6 +12,7 @@ use vambrace_tools::Tool;
 
 use crate::broker::Broker;
 use crate::call_record::CallRecord;
+use crate::pipeline::Purpose;
 
 pub(crate) const MINUTE_MS: i64 = 60_000;
 /// Maximum size of the arguments of one call, as text. Larger ones are denied before anything reads them.
@@ -30,42 +31,35 @@ impl Admitted {
     }
 }
 
-/// What to do about a session that does not exist yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NewSession {
-    /// Open it, with a ledger record.
-    Open,
-    /// Assume an active session: the call is only explained or previewed.
-    Assume,
-}
-
 pub(crate) async fn admit(
     broker: &Broker,
     raw: RawCall,
     record: &mut CallRecord,
-    new: NewSession,
+    purpose: &Purpose,
 ) -> Result<Admitted, CallError> {
     let parts = &broker.parts;
-    let state = match new {
-        NewSession::Open => match broker.cached_state(&record.session) {
+    let state = match broker.cached_state(&record.session, &record.principal) {
+        Some(state) => state,
+        None => match session_state(broker, record).await? {
             Some(state) => state,
-            None => match session_state(broker, record).await? {
-                Some(state) => state,
-                None => open_session(broker, record).await?,
-            },
+            // What is only shown opens no session.
+            None if *purpose == Purpose::Show => SessionState::Active,
+            None => open_session(broker, record).await?,
         },
-        NewSession::Assume => session_state(broker, record).await?.unwrap_or(SessionState::Active),
     };
-    broker.cache_state(&record.session, state.is_open().then_some(state));
+    if *purpose != Purpose::Show {
+        broker.cache_state(&record.session, &record.principal, state.is_open().then_some(state));
+    }
     record.session_state = Some(state);
     if !state.is_open() {
         return Err(session_closed(record, state));
     }
     let tool = parts.catalogue.get(&raw.tool, |tool| broker.offers(tool.descriptor()))?;
     record.tool = tool.descriptor().name.to_string();
+    record.environment = tool.environment();
     let named = raw.args.get("path").or_else(|| raw.args.get("url"));
     let named_path = named.and_then(Value::as_str).map(|path| path.chars().take(4096).collect());
-    record.operation = Some((tool.description().method, named_path));
+    record.operation = Some((Arc::clone(&tool.description().method), named_path));
     if approximate_size(&raw.args) > MAX_ARGUMENT_BYTES {
         record.args = Value::Null;
         return Err(CallError::new(ErrorCode::InvalidArguments, "the arguments are larger than 16 MiB"));
@@ -98,7 +92,14 @@ pub(crate) async fn session_state(
 ) -> Result<Option<SessionState>, CallError> {
     let row =
         broker.parts.store.session(record.session.as_str()).await.map_err(|error| CallError::from(&error))?;
-    Ok(row.map(|row| row.state))
+    let Some(row) = row else { return Ok(None) };
+    // A12: a session belongs to the user and project that opened it.
+    if !broker.session_owner(&record.principal)?.owns(&row) {
+        let why = format!("session `{}` belongs to another user or project", record.session);
+        return Err(CallError::new(ErrorCode::PermissionDenied, why)
+            .suggest("leave the session out, or name one of your own in this project"));
+    }
+    Ok(Some(row.state))
 }
 
 /// Opens the session of a first call. Another call or process may have opened it meanwhile; its state counts then.

@@ -1,15 +1,18 @@
 //! Approval requests: their deadlines, the call that is stored with them, and how a caller waits for a decision.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
-use vambrace_core::principal::{Peer, Principal, RawCall};
+use vambrace_core::principal::{EntryPoint, Peer, Principal, RawCall};
 use vambrace_core::risk::RiskLevel;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_store::{ApprovalQueries, ApprovalRow, SealedBlob};
+
+use crate::held_change::HeldCall;
 
 /// Deadlines of approval requests and grants, in milliseconds, and the flood limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,27 +57,35 @@ impl Default for ApprovalSettings {
 impl ApprovalSettings {
     /// Deadline of an approval request of this risk, in ms.
     #[must_use]
-    pub fn deadline_ms(&self, risk: RiskLevel) -> i64 {
+    pub(crate) fn deadline_ms(&self, risk: RiskLevel) -> i64 {
         if risk == RiskLevel::High { self.high_ms } else { self.medium_ms }
     }
 }
 
+/// Called while an approval request is open.
+pub type WaitCallback = dyn Fn(&WaitProgress) + Send + Sync;
+
 /// How long a caller waits for a decision, and how it is notified meanwhile.
-#[derive(Default)]
-pub struct DecisionWait<'a> {
+#[derive(Default, Clone)]
+pub struct DecisionWait {
     /// Maximum wait, bounded by the request's own deadline. `None`: do not wait.
     pub max_wait: Option<Duration>,
     /// Called when the request is open, and again while it is; for progress.
-    pub on_waiting: Option<&'a (dyn Fn(&WaitProgress) + Send + Sync)>,
+    pub on_waiting: Option<Arc<WaitCallback>>,
 }
 
-impl std::fmt::Debug for DecisionWait<'_> {
+impl std::fmt::Debug for DecisionWait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DecisionWait").field("max_wait", &self.max_wait).finish_non_exhaustive()
     }
 }
 
-impl DecisionWait<'_> {
+impl DecisionWait {
+    /// Whether the caller waits at all: one with a maximum of zero only shows that it could.
+    pub(crate) fn really_waits(&self) -> bool {
+        self.max_wait.is_some_and(|max_wait| !max_wait.is_zero())
+    }
+
     /// Waits until the request is decided or expires.
     #[must_use]
     pub fn until_decided() -> Self {
@@ -124,6 +135,8 @@ pub struct RequestedCall {
     pub project: String,
     /// The class of calls that a grant would cover.
     pub class: String,
+    /// The change that waits, if the call ran already.
+    pub(crate) held: Option<HeldCall>,
 }
 
 impl RequestedCall {
@@ -133,9 +146,10 @@ impl RequestedCall {
             "v": 1, "tool": self.raw.tool, "args": self.raw.args, "tool_call_id": self.raw.tool_call_id,
             "context_id": self.raw.context_id, "tenant": who.tenant, "user": who.user, "agent": who.agent,
             "sub_agent": who.sub_agent, "skill": who.skill, "session": self.peer.session.as_str(),
-            "door": self.peer.entry_point, "role": self.role, "project": self.project, "class": self.class,
+            "door": self.peer.entry_point.as_str(), "role": self.role, "project": self.project, "class": self.class,
+            "held": self.held.as_ref().map(HeldCall::to_json),
         });
-        let kept = queries.blob_cipher().seal(id.as_str(), words.to_string().as_bytes());
+        let kept = queries.blob_sealer().seal(id.as_str(), words.to_string().as_bytes());
         kept.map_err(|error| CallError::from(&error))
     }
 
@@ -147,7 +161,7 @@ impl RequestedCall {
                 format!("the stored data of `{}` cannot be decrypted", row.id),
             )
         };
-        let bytes = queries.blob_cipher().unseal(row.id.as_str(), &row.sealed).ok_or_else(damaged)?;
+        let bytes = queries.blob_sealer().unseal(row.id.as_str(), &row.sealed).ok_or_else(damaged)?;
         let words: Value = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
         let text = |key: &str| words.get(key).and_then(Value::as_str).map(str::to_owned);
         let must = |key: &str| text(key).ok_or_else(damaged);
@@ -159,19 +173,19 @@ impl RequestedCall {
             skill: text("skill"),
         };
         let session = Id::new(&must("session")?).map_err(|_| damaged())?;
-        let door = match must("door")?.as_str() {
-            "mcp" => "mcp",
-            "cli" => "cli",
-            _ => "other",
-        };
+        let entry_point = EntryPoint::parse(&must("door")?).ok_or_else(damaged)?;
         let raw = RawCall {
             tool: must("tool")?,
             args: words.get("args").cloned().ok_or_else(damaged)?,
             tool_call_id: text("tool_call_id"),
             context_id: text("context_id"),
         };
-        let peer = Peer { principal, session, entry_point: door };
-        Ok(Self { raw, peer, role: text("role"), project: must("project")?, class: must("class")? })
+        let peer = Peer { principal, session, entry_point };
+        let held = match words.get("held") {
+            None | Some(Value::Null) => None,
+            Some(held) => Some(HeldCall::from_json(held).ok_or_else(damaged)?),
+        };
+        Ok(Self { raw, peer, role: text("role"), project: must("project")?, class: must("class")?, held })
     }
 }
 
@@ -179,10 +193,26 @@ impl RequestedCall {
 pub(crate) enum PipelineStop {
     /// An error or a denial.
     Failed(CallError),
-    /// A person must approve first.
-    NeedsApproval(Box<ApprovalRequest>),
-    /// The same call has a request already.
-    AlreadyRequested(Box<ApprovalRow<String>>),
+    /// A person must decide first.
+    Approval(NeededApproval),
+}
+
+/// The approval request that a call waits for.
+pub(crate) enum NeededApproval {
+    /// It must be opened.
+    New(Box<ApprovalRequest>),
+    /// The same call has one already.
+    Open(Box<ApprovalRow<String>>),
+}
+
+impl PipelineStop {
+    /// The error for a caller that cannot wait for a decision.
+    pub(crate) fn into_error(self) -> CallError {
+        match self {
+            Self::Failed(error) => error,
+            Self::Approval(_) => CallError::new(ErrorCode::Internal, "this step needs no approval"),
+        }
+    }
 }
 
 impl From<CallError> for PipelineStop {

@@ -8,7 +8,7 @@ use vambrace_core::timestamp::Timestamp;
 use vambrace_ledger::{Op, RecordStatus};
 use vambrace_store::{
     ApprovalChange, ApprovalQueries, ApprovalRow, ApprovalState, Batch, CallFinish, CallState, Entry,
-    ProposalRow, StateChange, Store,
+    OwnerFilter, ProposalRow, StateChange, Store,
 };
 
 use crate::broker::redactor_failed;
@@ -58,16 +58,16 @@ pub async fn read_approval(queries: &dyn ApprovalQueries, id: &str) -> Result<Ap
     Ok(ApprovalView { request, change, diff, proposed, files })
 }
 
-/// Like [`read_approval`], restricted to users that the caller may see; the request of another user does not exist for it
-/// (A12).
+/// Like [`read_approval`], for a reader of some owner's rows; the request of another one does not exist for it (A12).
 pub async fn visible(
     queries: &dyn ApprovalQueries,
     id: &str,
-    sees: impl Fn(&str) -> bool,
+    owner: &OwnerFilter,
 ) -> Result<ApprovalView, CallError> {
-    let found = read_approval(queries, id).await?;
-    let owner = found.request.as_ref().map(|row| &row.user).or(found.change.as_ref().map(|row| &row.user));
-    if owner.is_some_and(|user| sees(user)) { Ok(found) } else { Err(unknown(id)) }
+    match queries.is_owned(id, owner).await.map_err(|error| CallError::from(&error))? {
+        true => read_approval(queries, id).await,
+        false => Err(unknown(id)),
+    }
 }
 
 pub(crate) fn unknown(id: &str) -> CallError {
@@ -84,7 +84,7 @@ pub(crate) fn display_data(
     let damaged = || {
         CallError::new(ErrorCode::Internal, format!("the stored data of `{}` cannot be decrypted", change.id))
     };
-    let bytes = queries.blob_cipher().unseal(change.id.as_str(), &change.shown).ok_or_else(damaged)?;
+    let bytes = queries.blob_sealer().unseal(change.id.as_str(), &change.shown).ok_or_else(damaged)?;
     serde_json::from_slice(&bytes).map_err(|_| damaged())
 }
 

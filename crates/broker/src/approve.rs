@@ -1,36 +1,32 @@
-//! Approve and reject. Approving a change runs the pipeline again, under today's policy and files, and applies it:
-//! the decision, its use and the start are one commit. Approving any other call gives its caller a voucher.
+//! Approve, reject and roll back. What is approved runs through the pipeline again, under today's policy and files;
+//! `completion.rs` explains in which process. Whom an approver decides for is checked in the transaction of the decision.
+
+use std::sync::Arc;
 
 use serde_json::json;
-use vambrace_core::change::{ChangeSet, StoredProposal, check_proposal};
+use vambrace_core::change::{StoredProposal, check_proposal};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_core::id::Id;
 use vambrace_core::path::AskedPath;
-use vambrace_core::principal::{Peer, Principal, RawCall};
+use vambrace_core::principal::{DEFAULT_TENANT, EntryPoint, Peer, Principal, RawCall};
 use vambrace_core::risk::RiskLevel;
-use vambrace_core::timestamp::Timestamp;
-use vambrace_ledger::{Decision, DecisionReach, DecisionVerb, Op, RecordStatus, SignedNote};
+use vambrace_ledger::{DecisionReach, DecisionVerb};
 use vambrace_store::{
-    ApprovalChange, ApprovalKind, ApprovalRow, ApprovalState, Batch, CallFinish, CallState, ChainPosition,
-    DecisionRow, Entry, ProposalState, StateChange,
+    ApprovalChange, ApprovalKind, ApprovalRow, ApprovalState, CallFinish, CallState, ChainPosition,
+    DecisionRow, ProposalState, StateChange,
 };
-use vambrace_tools::Amendment;
+use vambrace_tools::{Amendment, CallContext};
 
-use crate::admit::{NewSession, admit};
 use crate::approval_request::{PipelineStop, RequestedCall};
-use crate::approval_view::{read_approval, unknown, visible};
+use crate::approval_view::{read_approval, unknown};
 use crate::approver::Approver;
 use crate::broker::Broker;
 use crate::call_record::CallRecord;
 use crate::call_result::{AuditReceipt, CallOutcome, CallResult};
-use crate::cleanse::{Clean, cleanse};
-use crate::consent::Consent;
-use crate::decide::decide;
-use crate::perform::perform;
-use crate::plan::plan_rollback;
-use crate::settle::settle;
-use crate::start::start;
+use crate::completion::{CallerPresence, Performer, ResultReceiver};
+use crate::consent::{Consent, NewDecision};
+use crate::decision::used;
+use crate::pipeline::Purpose;
 
 /// What a person approves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,18 +39,32 @@ pub struct ApprovalChoice {
     pub path: Option<String>,
     /// Plan digest of a part or an edited change, as [`Broker::preview`] returned it: no other plan is applied.
     pub shown: Option<Digest>,
+    /// Where the caller is.
+    pub caller: CallerPresence,
 }
 
 impl ApprovalChoice {
     /// Approves the whole, once.
     #[must_use]
     pub fn once() -> Self {
-        Self { part: Amendment::Whole, reach: DecisionReach::Once, path: None, shown: None }
+        Self {
+            part: Amendment::Whole,
+            reach: DecisionReach::Once,
+            path: None,
+            shown: None,
+            caller: CallerPresence::Elsewhere,
+        }
+    }
+
+    /// Approves the whole, once, in the process of the caller: the caller gets the result, or repeats the call.
+    #[must_use]
+    pub fn once_for_own_call() -> Self {
+        Self { caller: CallerPresence::Returns, ..Self::once() }
     }
 }
 
 impl Broker {
-    /// Approves. Returns the result of the applied change; `None` for a call that its caller runs.
+    /// Approves. Returns the result, or `None` if only the caller gets it.
     pub async fn approve(
         &self,
         id: &str,
@@ -66,13 +76,25 @@ impl Broker {
             let why = "this request can only be approved for this one call: it is HIGH, or a rule of the organisation requires it";
             return Err(CallError::new(ErrorCode::InvalidArguments, why).suggest("approve it once"));
         }
-        match row.kind {
-            ApprovalKind::Call if choice.part != Amendment::Whole => Err(CallError::new(
-                ErrorCode::InvalidArguments,
-                "only a change of files can be approved in part",
-            )),
-            ApprovalKind::Call => self.approve_call(&row, choice.reach, approver).await.map(|()| None),
-            ApprovalKind::Change => self.apply(&row, choice, approver).await.map(Some),
+        if row.kind == ApprovalKind::Call && choice.part != Amendment::Whole {
+            let why = "only a change of files can be approved in part";
+            return Err(CallError::new(ErrorCode::InvalidArguments, why));
+        }
+        if !self.has_current_policy().await {
+            let why = "the configuration changed since this process read it";
+            return Err(
+                CallError::new(ErrorCode::ResourceBusy, why).suggest("decide again, or repeat the call")
+            );
+        }
+        match self.performer(&row, choice.caller) {
+            Performer::Here => self.decide_and_perform(&row, choice, approver).await.map(Some),
+            Performer::LaterCall => self.commit_approval(&row, &choice, approver).await.map(|()| None),
+            Performer::Waiter(process) => {
+                // Subscribed before the commit, so that no change is missed.
+                let mut watch = self.parts.store.approval_queries().notifier().watch();
+                self.commit_approval(&row, &choice, approver).await?;
+                self.hand_over(&row.id, &process, &mut *watch).await
+            }
         }
     }
 
@@ -88,18 +110,17 @@ impl Broker {
         let error = Some(ErrorCode::ApprovalRejected);
         let finish = CallFinish { id: row.call.clone(), state: CallState::Rejected, at: now, error };
         let decided = self.decided(&decision, approver, reason.as_deref())?;
+        let owner = self.decides_for(approver)?;
         let changes = vec![
-            ApprovalChange::Decide { id: row.id.clone(), decision: decided, note }.into(),
+            ApprovalChange::Decide { id: row.id.clone(), owner, decision: decided, note }.into(),
             StateChange::FinishCall(finish),
         ];
-        self.decide_commit(vec![entry], changes).await
+        self.decide_commit(&row.id, vec![entry], changes).await
     }
 
     /// Rolls back an applied change, if nothing changed since. The rollback is a change with its own records.
     pub async fn rollback(&self, id: &str, approver: &Approver) -> Result<CallResult, CallError> {
-        let queries = self.parts.store.approval_queries();
-        let found = visible(queries, id, |user| approver.decides_for(user)).await?;
-        let change = found.change.ok_or_else(|| unknown(id))?;
+        let change = self.decidable(id, approver).await?.change.ok_or_else(|| unknown(id))?;
         if change.state != ProposalState::Applied {
             let why = format!("`{id}` is {}, and only an applied change can be rolled back", change.state);
             return Err(CallError::new(ErrorCode::ProposalUsed, why));
@@ -116,15 +137,18 @@ impl Broker {
             tool_call_id: None,
             context_id: None,
         };
+        // In the session of the change, so for its owner; the decision names the approver.
+        let session = self.parts.store.session(change.session.as_str()).await;
+        let session = session.map_err(|error| CallError::from(&error))?;
         let principal = Principal {
-            tenant: "default".to_owned(),
-            user: approver.user().to_owned(),
+            tenant: session.map_or_else(|| DEFAULT_TENANT.to_owned(), |session| session.tenant),
+            user: change.user.clone(),
             agent: "rollback".to_owned(),
             sub_agent: None,
             skill: None,
         };
-        let peer = Peer { principal, session: change.session.clone(), entry_point: "cli" };
-        let mut record = CallRecord::open(self, &raw, &peer);
+        let peer = Peer { principal, session: change.session.clone(), entry_point: EntryPoint::Cli };
+        let mut record = CallRecord::open(self, &raw, &peer, CallContext::default());
         record.hitl = Some(self.new_id("hitl-"));
         record.consent = Some(Consent {
             id: record.hitl.clone().unwrap_or_else(|| change.id.clone()),
@@ -132,12 +156,15 @@ impl Broker {
             part: Amendment::Whole,
             shown: None,
             proposed: None,
-            verb: DecisionVerb::Rollback,
-            reach: DecisionReach::Once,
-            approver: approver.clone(),
+            decision: Some(NewDecision {
+                verb: DecisionVerb::Rollback,
+                reach: DecisionReach::Once,
+                approver: approver.clone(),
+            }),
             undoes: Some(change.id.clone()),
         });
-        let result = self.run_rollback_steps(raw, back, &mut record).await;
+        let result =
+            self.run_steps(raw, &mut record, Purpose::Rollback(back)).await.map_err(PipelineStop::into_error);
         match result {
             Ok(clean) => Ok(self.record_result(record, Ok(clean)).await),
             Err(error) => {
@@ -145,28 +172,6 @@ impl Broker {
                 Err(error)
             }
         }
-    }
-
-    /// The pipeline of a rollback: the same steps, for a change that is already known.
-    async fn run_rollback_steps(
-        &self,
-        raw: RawCall,
-        back: ChangeSet,
-        record: &mut CallRecord,
-    ) -> Result<Clean, CallError> {
-        let as_error = |stop: PipelineStop| match stop {
-            PipelineStop::Failed(error) => error,
-            PipelineStop::NeedsApproval(_) | PipelineStop::AlreadyRequested(_) => {
-                CallError::new(ErrorCode::Internal, "a rollback needs no approval request")
-            }
-        };
-        let admitted = admit(self, raw, record, NewSession::Open).await?;
-        let planned = plan_rollback(self, admitted, back, record)?;
-        let decided = decide(self, planned, record);
-        let permitted = settle(self, decided, record).await.map_err(as_error)?;
-        let started = start(self, permitted, record).await?;
-        let performed = perform(self, started, record).await?;
-        cleanse(self, performed, record)
     }
 
     /// Checks 1 to 3 of applying, in order: the request exists and is unused, the path belongs to it, it has not
@@ -177,8 +182,7 @@ impl Broker {
         path: Option<&str>,
         approver: &Approver,
     ) -> Result<ApprovalRow<String>, CallError> {
-        let queries = self.parts.store.approval_queries();
-        let mut found = visible(queries, id, |user| approver.decides_for(user)).await?;
+        let mut found = self.decidable(id, approver).await?;
         let row = found.request.take().ok_or_else(|| used("it needed no decision"))?;
         let now = self.parts.clock.now();
         let used = match row.state {
@@ -200,34 +204,43 @@ impl Broker {
         Err(error)
     }
 
-    /// Approves a call: its caller gets a voucher.
-    async fn approve_call(
+    /// Commits an approval that another process, or a later call, uses.
+    async fn commit_approval(
         &self,
         row: &ApprovalRow<String>,
-        reach: DecisionReach,
+        choice: &ApprovalChoice,
         approver: &Approver,
     ) -> Result<(), CallError> {
         let now = self.parts.clock.now();
         let risk = RiskLevel::parse(&row.risk).unwrap_or(RiskLevel::Medium);
         let expires = now.later(self.parts.approvals.deadline_ms(risk));
-        let decision = self.decision(&row.id, row.digest, DecisionVerb::Approve, reach, expires);
+        let (digest, amendment) = match (&choice.part, choice.shown) {
+            (Amendment::Whole, _) => (row.digest, None),
+            (part, Some(shown)) => (shown, Some(self.seal_amendment(&row.id, part)?)),
+            (part, None) => {
+                let preview = self.preview(row.id.as_str(), part.clone(), approver).await?;
+                (preview.digest, Some(self.seal_amendment(&row.id, part)?))
+            }
+        };
+        let decision = self.decision(&row.id, digest, DecisionVerb::Approve, choice.reach, expires);
         let note = approver.sign(&decision)?;
         let mut entries = vec![self.decision_record(row, &decision, &note, approver, None)?];
-        let decided = self.decided(&decision, approver, None)?;
+        let decided = DecisionRow { amendment, ..self.decided(&decision, approver, None)? };
+        let owner = self.decides_for(approver)?;
         let mut changes = vec![
-            ApprovalChange::Decide { id: row.id.clone(), decision: decided, note }.into(),
+            ApprovalChange::Decide { id: row.id.clone(), owner, decision: decided, note }.into(),
             StateChange::SetCall { id: row.call.clone(), state: CallState::Approved },
         ];
         let call = RequestedCall::of(row, self.parts.store.approval_queries())?;
-        if let Some((entry, change)) = self.grant(row, reach, &call.class, approver)? {
+        if let Some((entry, change)) = self.grant(row, choice.reach, &call, approver)? {
             entries.push(entry);
             changes.push(change);
         }
-        self.decide_commit(entries, changes).await
+        self.decide_commit(&row.id, entries, changes).await
     }
 
-    /// Applies a change that a person approves.
-    async fn apply(
+    /// Decides and performs: the decision, its use and the start are one commit.
+    async fn decide_and_perform(
         &self,
         row: &ApprovalRow<String>,
         choice: ApprovalChoice,
@@ -235,6 +248,9 @@ impl Broker {
     ) -> Result<CallResult, CallError> {
         let call = RequestedCall::of(row, self.parts.store.approval_queries())?;
         let mut record = CallRecord::reopen(self, &call, row);
+        if choice.caller == CallerPresence::Returns {
+            record.receiver = ResultReceiver::Caller;
+        }
         let proposed = if choice.part == Amendment::Whole {
             None
         } else {
@@ -246,15 +262,17 @@ impl Broker {
             proposed,
             shown: if choice.part == Amendment::Whole { Some(row.digest) } else { choice.shown },
             part: choice.part,
-            verb: DecisionVerb::Approve,
-            reach: choice.reach,
-            approver: approver.clone(),
+            decision: Some(NewDecision {
+                verb: DecisionVerb::Approve,
+                reach: choice.reach,
+                approver: approver.clone(),
+            }),
             undoes: None,
         });
-        let error = match self.run_steps(call.raw, &mut record).await {
+        let error = match self.run_steps(call.raw, &mut record, Purpose::Run).await {
             Ok(clean) => return Ok(self.record_result(record, Ok(clean)).await),
             Err(PipelineStop::Failed(error)) => error,
-            Err(PipelineStop::NeedsApproval(_) | PipelineStop::AlreadyRequested(_)) => {
+            Err(PipelineStop::Approval(_)) => {
                 CallError::new(ErrorCode::StaleBase, "it would need another approval")
             }
         };
@@ -273,8 +291,9 @@ impl Broker {
         audit: Option<(ChainPosition, bool)>,
     ) -> CallResult {
         let (tool, mut operation) = self.names(&record).unwrap_or_else(|_| ("unknown".to_owned(), None));
-        if let (CallOutcome::Completed(_), Some((method, _))) = (&outcome, operation.as_mut()) {
-            *method = "fs.apply_patch";
+        let applied = row.kind == ApprovalKind::Change && matches!(outcome, CallOutcome::Completed(_));
+        if let (true, Some((method, _))) = (applied, operation.as_mut()) {
+            *method = Arc::from("fs.apply_patch");
         }
         CallResult {
             tool,
@@ -284,7 +303,9 @@ impl Broker {
             outcome,
             operation,
             checks: "asked",
-            risk: RiskLevel::parse(&row.risk).map(RiskLevel::as_str),
+            risk: RiskLevel::parse(&row.risk),
+            environment: record.environment,
+            sandbox_tier: record.run.as_ref().map(|run| run.tier),
             audit: audit.map(|(sealed, durable)| AuditReceipt {
                 prev_hash: sealed.prev_hash.to_string(),
                 event_hash: sealed.event_hash.to_string(),
@@ -292,86 +313,10 @@ impl Broker {
             }),
         }
     }
-
-    pub(crate) fn decision(
-        &self,
-        about: &Id,
-        plan: Digest,
-        verb: DecisionVerb,
-        reach: DecisionReach,
-        expires: Timestamp,
-    ) -> Decision {
-        Decision { about: about.clone(), plan, verb, reach, at: self.parts.clock.now(), expires }
-    }
-
-    pub(crate) fn decided(
-        &self,
-        decision: &Decision,
-        approver: &Approver,
-        reason: Option<&str>,
-    ) -> Result<DecisionRow<vambrace_store::RedactedText>, CallError> {
-        Ok(DecisionRow {
-            verb: decision.verb,
-            reach: decision.reach,
-            digest: decision.plan,
-            at: decision.at,
-            expires: decision.expires,
-            by: self.text(approver.by())?,
-            reason: reason.map(|reason| self.text(reason)).transpose()?,
-        })
-    }
-
-    fn decision_record(
-        &self,
-        row: &ApprovalRow<String>,
-        decision: &Decision,
-        note: &SignedNote,
-        approver: &Approver,
-        reason: Option<&str>,
-    ) -> Result<Entry, CallError> {
-        let mut entry = Entry::new(Op::ToolApproval, decision.at);
-        self.describe(&mut entry, row)?;
-        self.decided_entry(&mut entry, decision, note, approver, reason)?;
-        Ok(entry)
-    }
-
-    pub(crate) fn decided_entry(
-        &self,
-        entry: &mut Entry,
-        decision: &Decision,
-        note: &SignedNote,
-        approver: &Approver,
-        reason: Option<&str>,
-    ) -> Result<(), CallError> {
-        entry.ts = decision.at;
-        (entry.event_type, entry.status) = match decision.verb {
-            DecisionVerb::Reject => (Some("approval.rejected"), Some(RecordStatus::Rejected)),
-            DecisionVerb::Rollback => (Some("approval.rollback"), Some(RecordStatus::Approved)),
-            _ => (Some("approval.approved"), Some(RecordStatus::Approved)),
-        };
-        entry.hitl_id = Some(decision.about.clone());
-        entry.plan_digest = Some(decision.plan);
-        entry.message = Some(match reason {
-            Some(reason) => self.text(&format!("by {}: {reason}", approver.by()))?,
-            None => self.text(&format!("by {}, {}", approver.by(), decision.reach))?,
-        });
-        entry.note = Some(note.clone());
-        Ok(())
-    }
-
-    async fn decide_commit(&self, entries: Vec<Entry>, changes: Vec<StateChange>) -> Result<(), CallError> {
-        match self.parts.store.commit(Batch::durable(entries, changes)).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.concerns_batch_only() => {
-                Err(used("it was decided a moment ago by someone else, or it has expired"))
-            }
-            Err(error) => Err(CallError::from(&error)),
-        }
-    }
 }
 
 /// Whether a proposal that failed with this code can no longer be applied.
-fn closes(code: ErrorCode) -> bool {
+pub(crate) fn closes(code: ErrorCode) -> bool {
     !matches!(
         code,
         ErrorCode::InvalidArguments
@@ -384,8 +329,4 @@ fn closes(code: ErrorCode) -> bool {
             | ErrorCode::SecretInContent
             | ErrorCode::TooLarge
     )
-}
-
-fn used(why: &str) -> CallError {
-    CallError::new(ErrorCode::ProposalUsed, why)
 }

@@ -1,17 +1,31 @@
-//! Approver: the person who decides. An approver holds a key; nothing else can decide, whatever it claims to be.
+//! Approver: the person who decides. An approver holds a key; nothing else can decide, whatever it claims to be. Deciding
+//! and administering are separate: an administrator manages tokens and trust, and decides only for its own user (A12).
 
 use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::principal::DEFAULT_TENANT;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_ledger::{Decision, SignedNote, SigningKey};
-use vambrace_store::{AccessToken, ApprovalQueries};
+use vambrace_store::{AccessToken, ApprovalQueries, OwnerFilter, TokenKind};
 
 /// A person who may decide, with the key that signs the decision.
 #[derive(Debug, Clone)]
 pub struct Approver {
+    tenant: String,
     user: String,
     by: String,
-    all_users: bool,
+    authority: ApproverAuthority,
     key: SigningKey,
+}
+
+/// What an approver may do beside deciding for its own user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ApproverAuthority {
+    /// Nothing.
+    OwnUser,
+    /// Manages tokens and trust.
+    Administrator,
+    /// Owns the state directory: decides for every user too.
+    DirectoryOwner,
 }
 
 impl Approver {
@@ -19,7 +33,14 @@ impl Approver {
     #[must_use]
     pub fn of_key(user: impl Into<String>, key: SigningKey) -> Self {
         let user = user.into();
-        Self { by: format!("{user} ({})", key.verify_key().name()), user, all_users: true, key }
+        let by = format!("{user} ({})", key.verify_key().name());
+        Self {
+            tenant: DEFAULT_TENANT.to_owned(),
+            by,
+            user,
+            authority: ApproverAuthority::DirectoryOwner,
+            key,
+        }
     }
 
     /// The person who answers through a client that the user's configuration trusts.
@@ -27,7 +48,8 @@ impl Approver {
     pub fn of_client(user: impl Into<String>, client: &str, key: SigningKey) -> Self {
         let user = user.into();
         let client: String = client.chars().take(60).collect();
-        Self { by: format!("{user} (through the client `{client}`)"), user, all_users: false, key }
+        let by = format!("{user} (through the client `{client}`)");
+        Self { tenant: DEFAULT_TENANT.to_owned(), by, user, authority: ApproverAuthority::OwnUser, key }
     }
 
     /// The person who holds a token that may decide.
@@ -48,8 +70,12 @@ impl Approver {
             return deny(&format!("a token of kind `{}` cannot decide", row.kind));
         }
         let key = token.key().map_err(|error| CallError::from(&error))?;
-        let all_users = row.kind == vambrace_store::TokenKind::Admin;
-        Ok(Self { by: format!("{} (token `{}`)", row.user, row.name), user: row.user, all_users, key })
+        let authority = match row.kind {
+            TokenKind::Admin => ApproverAuthority::Administrator,
+            _ => ApproverAuthority::OwnUser,
+        };
+        let by = format!("{} (token `{}`)", row.user, row.name);
+        Ok(Self { tenant: row.tenant, by, user: row.user, authority, key })
     }
 
     /// The user whose requests it decides.
@@ -64,16 +90,20 @@ impl Approver {
         &self.by
     }
 
-    /// Whether it may see and decide the requests of a user (A12).
-    #[must_use]
-    pub fn decides_for(&self, user: &str) -> bool {
-        self.all_users || self.user == user
+    /// Whose requests, changes and grants it decides about (A12). `stored` is how the store spells a name: redacted.
+    pub fn decides_for<E>(&self, stored: impl Fn(&str) -> Result<String, E>) -> Result<OwnerFilter, E> {
+        match self.authority {
+            ApproverAuthority::DirectoryOwner => Ok(OwnerFilter::Everyone),
+            ApproverAuthority::OwnUser | ApproverAuthority::Administrator => {
+                Ok(OwnerFilter::User { tenant: stored(&self.tenant)?, user: stored(&self.user)? })
+            }
+        }
     }
 
     /// Whether it may create and revoke tokens, and trust projects: the approver key and tokens of kind admin.
     #[must_use]
     pub fn administers(&self) -> bool {
-        self.all_users
+        self.authority != ApproverAuthority::OwnUser
     }
 
     /// Signs a decision.

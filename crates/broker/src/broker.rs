@@ -1,6 +1,7 @@
 //! The broker: everything that a call needs on its way through the pipeline. The entry point passes it in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vambrace_core::clock::{Clock, RandomSource};
@@ -8,11 +9,13 @@ use vambrace_core::config::AuditSync;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
 use vambrace_core::policy::Policy;
+use vambrace_core::principal::Principal;
 use vambrace_core::redacted::{Redact, Redacted};
 use vambrace_core::rule::RuleDecision;
 use vambrace_core::session::SessionState;
+use vambrace_core::timestamp::Timestamp;
 use vambrace_core::tool::ToolDescriptor;
-use vambrace_store::{RedactedText, Store};
+use vambrace_store::{RedactedText, SessionOwner, Store};
 use vambrace_tools::{Catalogue, Tool, ToolContext};
 
 use crate::approval_request::ApprovalSettings;
@@ -25,7 +28,21 @@ pub struct Broker {
     /// Canonical names of the tools whose calls may need an approval.
     may_need_approval: BTreeSet<String>,
     /// Cached session of the last call. Every start checks the session again in its own transaction.
-    pub(crate) cached_session: Mutex<Option<(Id, SessionState)>>,
+    pub(crate) cached_session: Mutex<Option<CachedSession>>,
+}
+
+/// State of a session, with its owner.
+pub(crate) struct CachedSession {
+    id: Id,
+    tenant: String,
+    user: String,
+    state: SessionState,
+}
+
+impl CachedSession {
+    fn is(&self, id: &Id, owner: &Principal) -> bool {
+        self.id == *id && self.tenant == owner.tenant && self.user == owner.user
+    }
 }
 
 /// What a broker is built from.
@@ -59,6 +76,14 @@ pub struct BrokerParts {
     pub approvals: ApprovalSettings,
     /// The role that the caller requested; `None` for the default role.
     pub requested_role: Option<String>,
+    /// Where the policy comes from; `None` if it cannot change.
+    pub policy_source: Option<Arc<dyn PolicySource>>,
+}
+
+/// The configuration that a policy was compiled from.
+pub trait PolicySource: Send + Sync {
+    /// Whether the policy is still that of the configuration.
+    fn is_current(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
 }
 
 /// When violations change the state of the session (T23).
@@ -107,7 +132,7 @@ impl std::fmt::Debug for BrokerParts {
 impl Broker {
     /// Builds a broker and computes which tools it offers.
     #[must_use]
-    pub fn new(parts: BrokerParts) -> Self {
+    pub fn new(parts: BrokerParts) -> Arc<Self> {
         let tools = parts.catalogue.tools().map(|tool| tool.descriptor());
         let offered =
             tools.filter(|tool| parts.policy.offers(tool)).map(|tool| tool.name.to_string()).collect();
@@ -121,12 +146,12 @@ impl Broker {
         let tools = parts.catalogue.tools().map(|tool| tool.descriptor());
         let may_need_approval =
             tools.filter(|tool| needs_approval(tool)).map(|tool| tool.name.to_string()).collect();
-        Self { parts, offered, may_need_approval, cached_session: Mutex::new(None) }
+        Arc::new(Self { parts, offered, may_need_approval, cached_session: Mutex::new(None) })
     }
 
     /// The same broker under another policy.
     #[must_use]
-    pub fn with_policy(&self, policy: Policy) -> Self {
+    pub fn with_policy(&self, policy: Policy) -> Arc<Self> {
         Self::new(BrokerParts { policy: Arc::new(policy), ..self.parts.clone() })
     }
 
@@ -152,23 +177,41 @@ impl Broker {
     }
 
     /// State of a session from the cache, without reading the store.
-    pub(crate) fn cached_state(&self, session: &Id) -> Option<SessionState> {
+    pub(crate) fn cached_state(&self, session: &Id, owner: &Principal) -> Option<SessionState> {
         let cached = self.cached_session.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.as_ref().filter(|(id, _)| id == session).map(|(_, state)| *state)
+        cached.as_ref().filter(|cached| cached.is(session, owner)).map(|cached| cached.state)
     }
 
     /// Caches the state of a session; `None` clears the cache.
-    pub(crate) fn cache_state(&self, session: &Id, state: Option<SessionState>) {
-        *self.cached_session.lock().unwrap_or_else(PoisonError::into_inner) =
-            state.map(|state| (session.clone(), state));
+    pub(crate) fn cache_state(&self, session: &Id, owner: &Principal, state: Option<SessionState>) {
+        let cached = state.map(|state| CachedSession {
+            id: session.clone(),
+            tenant: owner.tenant.clone(),
+            user: owner.user.clone(),
+            state,
+        });
+        *self.cached_session.lock().unwrap_or_else(PoisonError::into_inner) = cached;
+    }
+
+    /// Who owns the sessions of a caller: its tenant and user, in this project.
+    pub(crate) fn session_owner(&self, principal: &Principal) -> Result<SessionOwner, CallError> {
+        Ok(SessionOwner {
+            tenant: self.text(&principal.tenant)?,
+            user: self.text(&principal.user)?,
+            project: self.text(&self.parts.project)?,
+        })
     }
 
     /// An unpredictable id that sorts by time.
     pub(crate) fn new_id(&self, prefix: &'static str) -> Id {
+        self.new_id_at(prefix, self.parts.clock.now())
+    }
+
+    pub(crate) fn new_id_at(&self, prefix: &'static str, now: Timestamp) -> Id {
         let chance = self.parts.chance.random_u128().to_be_bytes();
         let mut random = [0; 10];
         random.iter_mut().zip(chance).for_each(|(to, from)| *to = from);
-        Id::time_ordered(prefix, self.parts.clock.now().millis().unsigned_abs(), random)
+        Id::time_ordered(prefix, now.millis().unsigned_abs(), random)
     }
 
     pub(crate) fn text(&self, text: &str) -> Result<RedactedText, CallError> {

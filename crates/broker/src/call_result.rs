@@ -1,10 +1,14 @@
 //! The result of a call and its JSON envelope, the same for every entry point (docs/contract.md, Result envelope).
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::id::Id;
 use vambrace_core::principal::Provenance;
 use vambrace_core::redacted::Redacted;
+use vambrace_core::risk::RiskLevel;
+use vambrace_core::tool::ExecutionEnvironment;
 
 use crate::provenance;
 
@@ -15,10 +19,13 @@ pub struct CallResult {
     pub(crate) tool_call_id: Option<String>,
     pub(crate) call: Option<Id>,
     pub(crate) outcome: CallOutcome,
-    pub(crate) operation: Option<(&'static str, Option<String>)>,
+    pub(crate) operation: Option<(Arc<str>, Option<String>)>,
     /// Result of the policy checks: passed, pending, denied, not_reached.
     pub(crate) checks: &'static str,
-    pub(crate) risk: Option<&'static str>,
+    pub(crate) risk: Option<RiskLevel>,
+    pub(crate) environment: ExecutionEnvironment,
+    /// The tier that confined a program.
+    pub(crate) sandbox_tier: Option<&'static str>,
     pub(crate) duration_ms: u64,
     pub(crate) audit: Option<AuditReceipt>,
 }
@@ -102,6 +109,23 @@ pub enum CallStatus {
 }
 
 impl CallResult {
+    /// The result of a call that could not be recorded.
+    pub(crate) fn unrecorded(tool: &str, error: CallError) -> Self {
+        Self {
+            tool: tool.chars().take(100).filter(|letter| !letter.is_control()).collect(),
+            tool_call_id: None,
+            call: None,
+            outcome: CallOutcome::Failed { error, failure: FailureKind::Error },
+            operation: None,
+            checks: "not_reached",
+            risk: None,
+            environment: ExecutionEnvironment::InProcess,
+            sandbox_tier: None,
+            duration_ms: 0,
+            audit: None,
+        }
+    }
+
     /// How the call ended.
     #[must_use]
     pub fn status(&self) -> CallStatus {
@@ -172,6 +196,8 @@ impl CallResult {
             operation: None,
             checks: "denied",
             risk: None,
+            environment: ExecutionEnvironment::InProcess,
+            sandbox_tier: None,
             duration_ms: 0,
             audit: None,
         }
@@ -226,7 +252,7 @@ impl CallResult {
         details.insert("schema_version".to_owned(), "1.0".into());
         details.insert("status".to_owned(), details_status.into());
         if let Some((method, path)) = &self.operation {
-            details.insert("op".to_owned(), json!({"method": method, "path": path}));
+            details.insert("op".to_owned(), json!({"method": &**method, "path": path}));
         }
         let (mut redactions, mut truncated) = (0, false);
         match &self.outcome {
@@ -256,11 +282,14 @@ impl CallResult {
             details.insert("audit".to_owned(), audit);
         }
         out.insert("details".to_owned(), details.into());
-        let metadata = json!({
+        let mut metadata = json!({
             "call_id": self.call.as_ref().map(Id::as_str), "duration_ms": self.duration_ms, "security_checks": self.checks,
-            "risk": self.risk, "execution_environment": "in_process", "redactions_applied": redactions,
-            "attempts": 1, "truncated": truncated,
+            "risk": self.risk.map(RiskLevel::as_str), "execution_environment": self.environment.as_str(),
+            "redactions_applied": redactions, "attempts": 1, "truncated": truncated,
         });
+        if let (Some(tier), Some(metadata)) = (self.sandbox_tier, metadata.as_object_mut()) {
+            metadata.insert("sandbox_tier".to_owned(), tier.into());
+        }
         out.insert("metadata".to_owned(), metadata);
         out.into()
     }
@@ -307,7 +336,8 @@ pub fn envelope_schema(payload: &Value) -> Value {
                 "properties": {
                     "call_id": text(), "duration_ms": {"type": "integer"},
                     "security_checks": {"type": "string"}, "risk": text(),
-                    "execution_environment": {"type": "string"}, "redactions_applied": {"type": "integer"},
+                    "execution_environment": {"type": "string"}, "sandbox_tier": {"type": "string"},
+                    "redactions_applied": {"type": "integer"},
                     "attempts": {"type": "integer"}, "truncated": {"type": "boolean"},
                 },
             },

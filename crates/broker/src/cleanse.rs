@@ -1,5 +1,7 @@
 //! Cleanse: redacts the output before it leaves and keeps its provenance mark.
 
+use std::sync::Arc;
+
 use vambrace_core::error::CallError;
 use vambrace_core::redacted::Redacted;
 use vambrace_tools::TouchedFiles;
@@ -23,10 +25,11 @@ pub(crate) fn cleanse(
     let output = performed.into_output();
     let redactor = &*broker.parts.redactor;
     if let Some(file) = output.touched.files.first() {
-        record.operation = Some(("fs.apply_patch", Some(file.path.to_string())));
+        record.operation = Some((Arc::from("fs.apply_patch"), Some(file.path.to_string())));
     }
-    let whole = matches!(output.touched.lines, None | Some((1, _))) && !output.truncated;
-    let redact = if whole { Redacted::json } else { Redacted::cut_json };
+    // A part of a file was masked in its context. A page that was cut was not: a piece of a secret may be at its end.
+    let cut = output.truncated && output.touched.lines.is_none();
+    let redact = if cut { Redacted::cut_json } else { Redacted::json };
     let data = redact(output.data, redactor).map_err(redactor_failed)?.add_count(output.touched.masked);
     let text =
         output.text.map(|text| Redacted::text(&text, redactor)).transpose().map_err(redactor_failed)?;

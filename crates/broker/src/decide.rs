@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use vambrace_core::error::CallError;
+use vambrace_core::plan::Plan;
 use vambrace_core::policy::PolicyDecision;
 use vambrace_tools::ToolPlan;
 
@@ -12,15 +12,15 @@ use crate::plan::Planned;
 
 /// A call with the verdict of every layer.
 pub(crate) struct Decided {
+    plan: Plan,
     prepared: ToolPlan,
     decision: PolicyDecision,
-    denied: Option<CallError>,
 }
 
 impl Decided {
-    /// The prepared work, the policy decision about it, and the workspace's own denial.
-    pub(crate) fn into_parts(self) -> (ToolPlan, PolicyDecision, Option<CallError>) {
-        (self.prepared, self.decision, self.denied)
+    /// What was decided about, the prepared work, and the decision.
+    pub(crate) fn into_parts(self) -> (Plan, ToolPlan, PolicyDecision) {
+        (self.plan, self.prepared, self.decision)
     }
 }
 
@@ -30,6 +30,6 @@ pub(crate) fn decide(broker: &Broker, planned: Planned, record: &mut CallRecord)
     let decision = broker.parts.policy.decide(&plan, &session);
     record.decide_us = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
     record.plan_digest = Some(decision.digest);
-    record.verdict = Some(decision.verdict.kind().as_str());
-    Decided { prepared, decision, denied: plan.workspace_denial }
+    record.verdict = Some(decision.verdict.kind());
+    Decided { plan, prepared, decision }
 }

@@ -5,11 +5,12 @@ use vambrace_core::error::CallError;
 use vambrace_core::principal::{Peer, RawCall};
 use vambrace_core::settle::{Settlement, settle};
 use vambrace_core::verdict::VerdictKind as Verdict;
+use vambrace_tools::CallContext;
 
-use crate::admit::{NewSession, admit};
+use crate::approval_request::PipelineStop;
 use crate::broker::Broker;
 use crate::call_record::CallRecord;
-use crate::plan::plan;
+use crate::pipeline::Purpose;
 
 /// What would happen to a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +29,8 @@ pub enum Explanation {
 impl Broker {
     /// Runs admit, plan and decide, and returns what every layer says.
     pub async fn explain(&self, raw: RawCall, peer: &Peer) -> Explanation {
-        let mut record = CallRecord::open(self, &raw, peer);
-        let explanation = self.judge(raw, &mut record).await;
+        let mut record = CallRecord::open(self, &raw, peer, CallContext::default());
+        let explanation = self.explained(raw, &mut record).await;
         match explanation {
             Ok((verdict, explanation)) => {
                 match vambrace_core::redacted::Redacted::json(explanation, &*self.parts.redactor) {
@@ -41,10 +42,9 @@ impl Broker {
         }
     }
 
-    async fn judge(&self, raw: RawCall, record: &mut CallRecord) -> Result<(Verdict, Value), CallError> {
-        let admitted = admit(self, raw, record, NewSession::Assume).await?;
-        let (planned, _, session) = plan(self, admitted, record)?.into_parts();
-        let decision = self.parts.policy.decide(&planned, &session);
+    async fn explained(&self, raw: RawCall, record: &mut CallRecord) -> Result<(Verdict, Value), CallError> {
+        let decided = self.judge(raw, record, Purpose::Show).await.map_err(PipelineStop::into_error)?;
+        let (plan, _, decision) = decided.into_parts();
         let settlement = settle(&decision, &[], self.parts.clock.now());
         let verdict = match &settlement {
             Settlement::Permitted(_) => Verdict::Allow,
@@ -52,6 +52,6 @@ impl Broker {
             Settlement::Denied { .. } => Verdict::Deny,
         };
         let revision = self.parts.policy.revision.to_string();
-        Ok((verdict, vambrace_core::explain::explain(&planned, &decision, &settlement, &revision)))
+        Ok((verdict, vambrace_core::explain::explain(&plan, &decision, &settlement, &revision)))
     }
 }

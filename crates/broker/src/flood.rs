@@ -7,7 +7,7 @@ use vambrace_core::id::Id;
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_ledger::{RecordLevel, SessionChange};
-use vambrace_store::{ApprovalChange, Batch, Entry, StateChange};
+use vambrace_store::{ApprovalChange, Batch, Entry, OwnerFilter, StateChange};
 
 use crate::admit::MINUTE_MS;
 use crate::broker::Broker;
@@ -52,9 +52,13 @@ impl Broker {
             self.parts.approvals.flood_limit
         );
         entry.message = Some(self.text(&format!("a flood of approval requests: {why}"))?);
-        let suspend =
-            StateChange::SetSession { id: record.session.clone(), state: SessionState::Suspended, at: now };
-        self.cache_state(&record.session, None);
+        let suspend = StateChange::SetSession {
+            id: record.session.clone(),
+            owner: OwnerFilter::Owner(self.session_owner(&record.principal)?.stored()),
+            state: SessionState::Suspended,
+            at: now,
+        };
+        self.cache_state(&record.session, &record.principal, None);
         let committed = self.parts.store.commit(Batch::durable(vec![entry], vec![suspend])).await;
         committed.map_err(|error| CallError::from(&error))?;
         let why = format!("session `{}` is suspended: {why}", record.session);

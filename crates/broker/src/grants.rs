@@ -12,6 +12,7 @@ use vambrace_core::voucher::Voucher;
 use vambrace_ledger::{DecisionReach, Op, RecordStatus};
 use vambrace_store::{ApprovalChange, ApprovalRow, Entry, GrantRow, StateChange};
 
+use crate::approval_request::RequestedCall;
 use crate::approver::Approver;
 use crate::broker::Broker;
 
@@ -78,21 +79,14 @@ impl Broker {
         &self,
         row: &ApprovalRow<String>,
         reach: DecisionReach,
-        class: &str,
+        call: &RequestedCall,
         approver: &Approver,
     ) -> Result<Option<(Entry, StateChange)>, CallError> {
         if reach == DecisionReach::Once {
             return Ok(None);
         }
-        let principal = Principal {
-            tenant: "default".to_owned(),
-            user: row.user.clone(),
-            agent: row.agent.clone(),
-            sub_agent: None,
-            skill: None,
-        };
-        let subject = GrantSubject { id: &row.id, session: &row.session, principal: &principal };
-        self.new_grant(&subject, reach, class, approver).map(Some)
+        let subject = GrantSubject { id: &row.id, session: &row.session, principal: &call.peer.principal };
+        self.new_grant(&subject, reach, &call.class, approver).map(Some)
     }
 
     /// A grant and its ledger entry.

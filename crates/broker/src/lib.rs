@@ -15,12 +15,16 @@ mod broker;
 mod call_record;
 mod call_result;
 mod cleanse;
+mod completion;
 mod consent;
 mod decide;
+mod decision;
 mod egress;
 mod explain;
 mod flood;
 mod grants;
+mod held_change;
+mod open_request;
 mod pending_call;
 mod perform;
 mod pipeline;
@@ -30,19 +34,21 @@ mod proposal;
 mod provenance;
 mod record;
 mod recover;
+mod run_record;
 mod settle;
 mod start;
 
 pub use approval_request::{
-    ApprovalSettings, ApproverAvailability, DecisionWait, RequestedCall, WaitProgress,
+    ApprovalSettings, ApproverAvailability, DecisionWait, RequestedCall, WaitCallback, WaitProgress,
 };
 pub use approval_view::{ApprovalView, ProposalFile, expire, read_approval, visible};
 pub use approve::ApprovalChoice;
 pub use approver::Approver;
-pub use broker::{Broker, BrokerParts, RateLimits, ViolationLimits};
+pub use broker::{Broker, BrokerParts, PolicySource, RateLimits, ViolationLimits};
 pub use call_result::{CallResult, CallStatus, envelope_schema};
+pub use completion::CallerPresence;
 pub use explain::Explanation;
 pub use preview::ProposalPreview;
-pub use vambrace_core::principal::{Peer, Principal, RawCall};
+pub use vambrace_core::principal::{EntryPoint, Peer, Principal, RawCall};
 pub use vambrace_ledger::{DecisionReach, DecisionVerb};
-pub use vambrace_tools::Amendment;
+pub use vambrace_tools::{Amendment, CallContext};

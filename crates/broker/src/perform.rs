@@ -1,11 +1,11 @@
 //! Perform: the only step with side effects. It takes a [`Started`] and nothing else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_tools::{ToolOutput, Weight};
 
-use crate::broker::Broker;
 use crate::call_record::CallRecord;
 use crate::start::Started;
 
@@ -20,13 +20,9 @@ impl Performed {
     }
 }
 
-pub(crate) async fn perform(
-    broker: &Broker,
-    started: Started,
-    record: &mut CallRecord,
-) -> Result<Performed, CallError> {
+pub(crate) async fn perform(started: Started, record: &mut CallRecord) -> Result<Performed, CallError> {
     let (prepared, permit, receipt) = started.into_parts();
-    let context = broker.parts.tool_context.clone();
+    let context = Arc::clone(&record.tool_context);
     let tool = record.tool.clone();
     let broken = || CallError::new(ErrorCode::Internal, format!("`{tool}` failed internally"));
     let (weight, work) = (prepared.weight, prepared.work);
@@ -38,6 +34,10 @@ pub(crate) async fn perform(
     };
     // The record includes network attempts however the call ended.
     record.egress_attempts = attempts.map(|log| log.read()).unwrap_or_default();
-    let output = output.map_err(|_| broken())?;
-    Ok(Performed { output: output.map_err(|_| broken())?? })
+    let mut output = output.map_err(|_| broken())?.map_err(|_| broken())??;
+    if let Some(mut run) = output.touched.run.take() {
+        record.egress_attempts = std::mem::take(&mut run.attempts);
+        record.run = Some(run);
+    }
+    Ok(Performed { output })
 }

@@ -4,17 +4,14 @@
 use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::path::AskedPath;
-use vambrace_ledger::{DecisionReach, DecisionVerb};
 use vambrace_tools::Amendment;
 
-use crate::admit::{NewSession, admit};
-use crate::approval_request::RequestedCall;
+use crate::approval_request::{PipelineStop, RequestedCall};
 use crate::approver::Approver;
 use crate::broker::Broker;
 use crate::call_record::CallRecord;
 use crate::consent::Consent;
-use crate::decide::decide;
-use crate::plan::plan;
+use crate::pipeline::Purpose;
 
 /// What an approval would apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,14 +41,10 @@ impl Broker {
             part,
             shown: None,
             proposed: None,
-            verb: DecisionVerb::Approve,
-            reach: DecisionReach::Once,
-            approver: approver.clone(),
+            decision: None,
             undoes: None,
         });
-        let admitted = admit(self, call.raw, &mut record, NewSession::Assume).await?;
-        let planned = plan(self, admitted, &mut record)?;
-        drop(decide(self, planned, &mut record));
+        drop(self.judge(call.raw, &mut record, Purpose::Show).await.map_err(PipelineStop::into_error)?);
         let nothing = || CallError::new(ErrorCode::InvalidArguments, "it changes no files");
         let change = record.change.as_ref().ok_or_else(nothing)?;
         Ok(ProposalPreview {

@@ -1,5 +1,7 @@
 //! A proposal: the approval request of a change. What is shown of it, its row and its ledger records (B2, B5).
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use vambrace_core::change::{FileChange, FileChangeKind};
 use vambrace_core::digest::Digest;
@@ -33,7 +35,7 @@ pub(crate) struct ProposedFile {
 }
 
 impl ProposedChange {
-    pub(crate) fn of(draft: &Draft, redactor: &dyn Redact) -> Result<Self, CallError> {
+    pub(crate) fn of(draft: &Draft, redactor: &Arc<dyn Redact>) -> Result<Self, CallError> {
         let file = |file: &FileChange| ProposedFile {
             path: file.after().map_or(file.path(), |after| &after.path).to_string(),
             created: file.kind() == FileChangeKind::Create,
@@ -112,10 +114,10 @@ impl Broker {
     ) -> Result<StateChange, CallError> {
         let now = self.parts.clock.now();
         let queries = self.parts.store.approval_queries();
-        let shown = queries.blob_cipher().seal(hitl.as_str(), &self.shown(change, None)?);
+        let shown = queries.blob_sealer().seal(hitl.as_str(), &self.shown(change, None)?);
         let path = change.files.first().map(|file| file.path.as_str()).unwrap_or_default();
         let state = if begun.is_some() { ProposalState::Applying } else { ProposalState::Proposed };
-        let life = begun.is_some().then(|| queries.process_id().clone());
+        let life = begun.is_some().then(|| queries.liveness().id().clone());
         let (changes, back) = begun.unwrap_or_default();
         Ok(ApprovalChange::Propose(ProposalRow {
             id: hitl.clone(),

@@ -2,14 +2,18 @@
 //! before the caller sees it. A call that cannot be recorded returns an error instead of its result. On a full disk,
 //! denials and ends use the space that the store reserves for them.
 
+use std::sync::Arc;
+
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::redacted::Redacted;
+use vambrace_core::risk::RiskLevel;
 use vambrace_core::role::PRIVILEGED_ROLES;
 use vambrace_core::session::SessionState;
+use vambrace_core::verdict::VerdictKind;
 use vambrace_ledger::{FileRange, Op, RecordLevel, RecordStatus, SessionChange};
 use vambrace_store::{
-    Batch, CallFinish, CallRow, CallState, ChainPosition, Entry, EventPhase, EventStatus, SessionRow,
-    StateChange, TimelineEvent, ViolationRow,
+    Batch, CallFinish, CallRow, CallState, ChainPosition, Entry, EventPhase, EventStatus, OwnerFilter,
+    SessionRow, StateChange, TimelineEvent, ViolationRow,
 };
 
 use crate::admit::MINUTE_MS;
@@ -20,7 +24,7 @@ use crate::cleanse::Clean;
 
 type BatchContent = (Vec<Entry>, Vec<StateChange>);
 /// Method name of the contract and the path of the call.
-type CallOperation = (&'static str, Option<String>);
+type CallOperation = (Arc<str>, Option<String>);
 
 impl Broker {
     /// Records how a call ended and builds its result.
@@ -54,12 +58,14 @@ impl Broker {
             outcome,
             operation,
             checks: match record.verdict {
-                Some("allow") => "passed",
-                Some("ask") => "asked",
+                Some(VerdictKind::Allow) => "passed",
+                Some(VerdictKind::Ask) => "asked",
                 Some(_) => "denied",
                 None => "not_reached",
             },
             risk: record.risk,
+            environment: record.environment,
+            sandbox_tier: record.run.as_ref().map(|run| run.tier),
             duration_ms,
             audit,
         }
@@ -69,7 +75,7 @@ impl Broker {
     pub(crate) fn names(&self, record: &CallRecord) -> Result<(String, Option<CallOperation>), CallError> {
         let clean = |text: &str| self.text(text).map(Redacted::into_inner);
         let operation = match &record.operation {
-            Some((method, path)) => Some((*method, path.as_deref().map(clean).transpose()?)),
+            Some((method, path)) => Some((Arc::clone(method), path.as_deref().map(clean).transpose()?)),
             None => None,
         };
         Ok((clean(&record.tool)?, operation))
@@ -80,7 +86,8 @@ impl Broker {
         let mut entry = self.entry(Op::ToolStart, record)?;
         entry.status = Some(RecordStatus::Allowed);
         entry.tool_args = Some(self.args(record)?);
-        let mut changes = vec![StateChange::RequireSession { id: record.session.clone() }];
+        let owner = self.session_owner(&record.principal)?;
+        let mut changes = vec![StateChange::RequireSession { id: record.session.clone(), owner }];
         if let Some(limit) = record.limit.filter(|_| !record.resumed) {
             let (session, tool) = (record.session.clone(), self.text(&record.tool)?);
             let since = record.began.earlier(MINUTE_MS);
@@ -100,9 +107,10 @@ impl Broker {
         clean: Clean,
     ) -> Result<(CallOutcome, Option<ChainPosition>, bool), CallError> {
         let now = self.parts.clock.now();
-        if !clean.touched.files.is_empty() {
+        if record.change.is_some() && !clean.touched.files.is_empty() {
             return self.record_applied(record, clean).await;
         }
+        let mut entries = self.changed_file_entries(record, &clean.touched, now)?;
         let op = if clean.touched.base_hash.is_some() { Op::ReadFile } else { Op::ToolEnd };
         let mut entry = self.entry(op, record)?;
         entry.ts = now;
@@ -117,11 +125,15 @@ impl Broker {
         event.attempt = Some(1);
         let check = self.check_event(record, EventStatus::Ok)?;
         self.attempted(record, &mut entry)?;
+        entry.message = self.run_summary(record, &clean.touched)?;
         let mut events = vec![check];
+        events.extend(self.sandbox_events(record)?);
         events.extend(self.egress_events(record)?);
         events.push(event);
-        let changes = self.end(record, finish, events)?;
-        let batch = Batch::lazy(vec![entry], changes).from_reserve();
+        let mut changes = self.end(record, finish, events)?;
+        changes.extend(self.call_outcome_change(record, || Self::outcome_json(&clean.output))?);
+        entries.push(entry);
+        let batch = Batch::lazy(entries, changes).from_reserve();
         let committed = self.parts.store.commit(batch).await.map_err(|error| CallError::from(&error))?;
         Ok((CallOutcome::Completed(Box::new(clean.output)), committed.last(), committed.is_durable()))
     }
@@ -145,7 +157,7 @@ impl Broker {
                 | ErrorCode::AuditUnavailable
                 | ErrorCode::ApprovalRejected,
             ) => FailureKind::Denied,
-            (Some("deny"), _) => FailureKind::Denied,
+            (Some(VerdictKind::Deny), _) => FailureKind::Denied,
             _ if violation.is_some() => FailureKind::Denied,
             _ => FailureKind::Error,
         };
@@ -180,7 +192,7 @@ impl Broker {
             .commit(Batch::durable(entries, changes).from_reserve())
             .await
             .map_err(|error| CallError::from(&error))?;
-        let own = committed.positions().first().copied();
+        let own = committed.positions().first().cloned();
         Ok((CallOutcome::Failed { error, failure }, own, committed.is_durable()))
     }
 
@@ -233,7 +245,7 @@ impl Broker {
         let mut changes = Vec::with_capacity(4);
         if record.defer_row && record.started.is_some() {
             let mut row = self.call_row(record, finish.state)?;
-            row.first_seq = record.started;
+            row.first_record = record.started.clone();
             row.finished = Some(finish.at);
             row.error = finish.error.map(|code| Redacted::literal(code.as_str()));
             row.events = events;
@@ -285,8 +297,14 @@ impl Broker {
         let why = format!("{} violations within {} s", before + 1, rules.window_ms / 1000);
         entry.message = Some(self.text(&why)?);
         entries.push(entry);
-        changes.push(StateChange::SetSession { id: record.session.clone(), state: rules.action, at: now });
-        self.cache_state(&record.session, None);
+        let owner = OwnerFilter::Owner(self.session_owner(&record.principal)?.stored());
+        changes.push(StateChange::SetSession {
+            id: record.session.clone(),
+            owner,
+            state: rules.action,
+            at: now,
+        });
+        self.cache_state(&record.session, &record.principal, None);
         Ok(())
     }
 
@@ -299,6 +317,7 @@ impl Broker {
         entry.role = Some(self.text(&self.parts.role)?);
         let row = SessionRow {
             id: record.session.clone(),
+            tenant: self.text(&record.principal.tenant)?,
             user: self.text(&record.principal.user)?,
             agent: self.text(&record.principal.agent)?,
             role: self.text(&self.parts.role)?,
@@ -324,9 +343,10 @@ impl Broker {
         entry.context_id = optional(record.context_id.as_ref())?;
         entry.tool_name = Some(text(&record.tool)?);
         entry.path = optional(record.operation.as_ref().and_then(|(_, path)| path.as_ref()))?;
-        entry.execution_environment = Some("in_process");
-        entry.risk = record.risk;
-        entry.verdict = record.verdict;
+        entry.execution_environment = Some(record.environment.as_str());
+        entry.sandbox_tier = record.run.as_ref().map(|run| run.tier);
+        entry.risk = record.risk.map(RiskLevel::as_str);
+        entry.verdict = record.verdict.map(VerdictKind::as_str);
         entry.rule = optional(record.rule.as_ref())?;
         entry.reasons = record.reasons.iter().map(|reason| text(reason)).collect::<Result<_, _>>()?;
         entry.hitl_id = record.hitl.clone();
@@ -367,8 +387,8 @@ impl Broker {
         let mut event = self.event(record, EventPhase::Policy, "check", status)?;
         event.policy = record.policy.as_deref().map(|policy| self.text(policy)).transpose()?;
         let verdict = match record.verdict {
-            Some("deny") => "denied",
-            Some("ask") => "ask",
+            Some(VerdictKind::Deny) => "denied",
+            Some(VerdictKind::Ask) => "ask",
             _ => "allowed",
         };
         event.verdict = Some(Redacted::literal(verdict));

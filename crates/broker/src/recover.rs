@@ -24,7 +24,7 @@ impl Broker {
             let project = self.text(&self.parts.project)?;
             let left = queries.unfinished(project.get()).await.map_err(|error| CallError::from(&error))?;
             let gone = |row: &&ProposalRow<String>| {
-                row.life.as_ref().is_none_or(|life| !queries.is_process_alive(life))
+                row.life.as_ref().is_none_or(|life| !queries.liveness().is_alive(life))
             };
             let left: Vec<ProposalRow<String>> = left.iter().filter(gone).cloned().collect();
             let settle = applier.clone();
@@ -137,7 +137,7 @@ impl Broker {
     }
 
     fn opened(&self, place: &str, kept: &SealedBlob) -> Option<ChangeSet> {
-        let bytes = self.parts.store.approval_queries().blob_cipher().unseal(place, kept)?;
+        let bytes = self.parts.store.approval_queries().blob_sealer().unseal(place, kept)?;
         ChangeSet::from_bytes(&bytes).ok()
     }
 

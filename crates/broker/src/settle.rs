@@ -6,9 +6,10 @@ use vambrace_core::policy::{DAMAGED_CONFIG_RULE, NO_ROLE_RULE, PolicyDecision};
 use vambrace_core::settle::{Permit, Settlement};
 use vambrace_core::verdict::{Grantable, LayerKind, Reason, VerdictKind};
 use vambrace_core::voucher::Voucher;
+use vambrace_store::OwnerFilter;
 use vambrace_tools::ToolPlan;
 
-use crate::approval_request::{ApprovalRequest, PipelineStop};
+use crate::approval_request::{ApprovalRequest, NeededApproval, PipelineStop};
 use crate::broker::Broker;
 use crate::call_record::CallRecord;
 use crate::decide::Decided;
@@ -31,7 +32,7 @@ pub(crate) async fn settle(
     decided: Decided,
     record: &mut CallRecord,
 ) -> Result<Permitted, PipelineStop> {
-    let (prepared, decision, workspace_denial) = decided.into_parts();
+    let (plan, prepared, decision) = decided.into_parts();
     let now = broker.parts.clock.now();
     // A denial by today's policy is reported with its own reason, whatever was approved before.
     let denied = decision.verdict.kind() == VerdictKind::Deny;
@@ -57,16 +58,16 @@ pub(crate) async fn settle(
             };
             let grantable =
                 open.iter().all(|about| grantable_by_user(about) && about.layer >= LayerKind::User);
-            Err(PipelineStop::NeedsApproval(Box::new(ApprovalRequest {
+            Err(PipelineStop::Approval(NeededApproval::New(Box::new(ApprovalRequest {
                 digest: decision.digest,
                 level: prepared.risk.level,
                 grantable,
                 why: record.reasons.clone(),
-            })))
+            }))))
         }
         Settlement::Denied { .. } => {
             let denial = denial_error(&decision, record);
-            Err(workspace_denial.unwrap_or(denial).into())
+            Err(plan.workspace_denial.unwrap_or(denial).into())
         }
     }
 }
@@ -87,8 +88,23 @@ async fn vouchers(
         let (id, digest, expires) = (consent.id.to_string(), decision.digest, now.later(60_000));
         vouchers.push(Voucher::Approval { id, digest, expires, used: false });
     }
+    if record.command_approved {
+        // Approving a command approves the ordinary changes that it makes; HIGH ones and rules that ask are asked about.
+        let ordinary = decision.verdict.obligations().filter(|obligation| {
+            obligation.grantable == Grantable::AnyGrant && obligation.reason.layer == LayerKind::Risk
+        });
+        vouchers.extend(ordinary.map(|obligation| Voucher::Grant {
+            id: "approval of the command".to_owned(),
+            about: obligation.reason.about.clone(),
+            by: LayerKind::User,
+            expires: None,
+            revoked: false,
+        }));
+    }
     if decision.verdict.kind() == VerdictKind::Ask && vouchers.is_empty() {
-        let found = broker.parts.store.approval_queries().grants(Some(record.session.as_str())).await;
+        // The session was admitted: it is the caller's own.
+        let (queries, session) = (broker.parts.store.approval_queries(), record.session.as_str());
+        let found = queries.grants(Some(session), &OwnerFilter::Everyone).await;
         let found = found.map_err(|error| CallError::from(&error))?;
         if !found.is_empty() {
             let agent = broker.text(&record.principal.agent)?;
@@ -109,7 +125,7 @@ fn stale() -> CallError {
 fn denial_error(decision: &PolicyDecision, record: &mut CallRecord) -> CallError {
     let reasons: Vec<Reason> = decision.verdict.causes().cloned().collect();
     note(record, &reasons);
-    record.verdict = Some("deny");
+    record.verdict = Some(VerdictKind::Deny);
     match decision.verdict.denials().next() {
         Some(first) => {
             let origin =

@@ -5,6 +5,7 @@
 //! 100 ms), because waiting for the disk would take longer than the read. `audit.sync: always` waits nevertheless.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use vambrace_core::change::ChangeSet;
 use vambrace_core::config::AuditSync;
@@ -38,10 +39,11 @@ pub(crate) async fn start(
     record: &mut CallRecord,
 ) -> Result<Started, CallError> {
     let (prepared, permit) = permitted.into_parts();
-    let (prepared, back) = prepare_change(broker, prepared, &permit).await?;
+    let (prepared, back) = prepare_change(record, prepared, &permit).await?;
     let only_reads = prepared.effects.iter().all(|effect| effect.kind() == EffectKind::Read);
     // Using up an approval must be durable.
-    let later = only_reads && broker.parts.sync == AuditSync::ReadsLater && record.approval.is_none();
+    let approved = record.approval.is_some() || record.consent.is_some();
+    let later = only_reads && broker.parts.sync == AuditSync::ReadsLater && !approved;
     record.defer_row = later && record.limit.is_none() && prepared.weight == Weight::Light;
     let (mut entries, mut changes) = broker.consent_changes(record, &permit, &prepared, back)?;
     let (own, further) = broker.start_record(record)?;
@@ -62,21 +64,21 @@ pub(crate) async fn start(
             "the start record was not stored with the required durability",
         )
     })?;
-    record.started = Some(receipt.position().seq);
+    record.started = Some(receipt.position().record.clone());
     Ok(Started { prepared, permit, receipt })
 }
 
 /// Runs the last checks of a change under locks that are held until the work is done: a recorded start does not fail
 /// because another process changed a file.
 async fn prepare_change(
-    broker: &Broker,
+    record: &CallRecord,
     mut prepared: ToolPlan,
     permit: &Permit,
 ) -> Result<(ToolPlan, Option<ChangeSet>), CallError> {
     if prepared.work.change().is_none() {
         return Ok((prepared, None));
     }
-    let (context, fence) = (broker.parts.tool_context.clone(), permit.fence().clone());
+    let (context, fence) = (Arc::clone(&record.tool_context), permit.fence().clone());
     let made = tokio::task::spawn_blocking(move || {
         let back = catch_unwind(AssertUnwindSafe(|| prepared.work.ready(&context, &fence)));
         (prepared, back)
@@ -91,7 +93,7 @@ async fn prepare_change(
 /// Explains why a start was not committed: since the checks, the session may have been closed, or another call may
 /// have used up the rate limit.
 async fn commit_failure(broker: &Broker, record: &CallRecord, error: &StoreError) -> CallError {
-    broker.cache_state(&record.session, None);
+    broker.cache_state(&record.session, &record.principal, None);
     if error.concerns_batch_only()
         && let Ok(Some(state)) = session_state(broker, record).await
         && !state.is_open()

@@ -10,6 +10,7 @@ mod witness;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use vambrace_host::CallerOptions;
 
 pub(crate) use self::approvals::{
     ApprovalsCommand, ApproveArgs, GrantsCommand, ProposalsCommand, TokenCommand,
@@ -42,7 +43,7 @@ State (database, ledger, keys) is stored in $VAMBRACE_HOME, by default in the XD
 
 /// The project, role, skill and session of a call.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct CallerOptions {
+pub(crate) struct CallerArgs {
     /// Project directory [default: the nearest parent directory with `.vambrace`].
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
@@ -57,16 +58,23 @@ pub(crate) struct CallerOptions {
     pub(crate) session: Option<String>,
 }
 
+impl CallerArgs {
+    pub(crate) fn options(&self) -> CallerOptions {
+        let Self { workspace, role, skill, session } = self.clone();
+        CallerOptions { workspace, role, skill, session }
+    }
+}
+
 /// A tool and its arguments.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CallArgs {
     /// Name or alias of the tool.
     pub(crate) tool: String,
-    /// Arguments: one JSON object, or `key=value` pairs.
-    #[arg(value_name = "JSON | key=value")]
+    /// Arguments: one JSON object, `-` to read it from standard input, or `key=value` pairs.
+    #[arg(value_name = "JSON | - | key=value")]
     pub(crate) arguments: Vec<String>,
     #[command(flatten)]
-    pub(crate) caller: CallerOptions,
+    pub(crate) caller: CallerArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -150,12 +158,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: Option<ToolsCommand>,
         #[command(flatten)]
-        caller: CallerOptions,
+        caller: CallerArgs,
     },
     /// Run the MCP server on standard input and output.
     Mcp {
         #[command(flatten)]
-        caller: CallerOptions,
+        caller: CallerArgs,
     },
     /// Read, verify and export the ledger.
     Audit {

@@ -22,17 +22,21 @@ mod tools;
 mod trust;
 mod witness;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use crate::args::{Cli, Command};
+use vambrace_core::principal::EntryPoint;
+use vambrace_host::{Caller, ContextUse, Host, Paths, ProjectContext, Reader, acknowledge_rollback};
+
+use crate::args::{CallerArgs, Cli, Command};
 use crate::failure::Failure;
 use crate::output::Out;
-use crate::project_context;
 
 /// Runs the command.
 pub(crate) async fn run(args: Cli, out: &Out) -> Result<ExitCode, Failure> {
     if args.acknowledge_rollback {
-        project_context::acknowledge_rollback()?;
+        acknowledge_rollback(&Paths::from_environment()?)?;
     }
     match args.command {
         Command::Demo => demo::run(out).await,
@@ -57,7 +61,36 @@ pub(crate) async fn run(args: Cli, out: &Out) -> Result<ExitCode, Failure> {
         Command::Policy { what } => policy::run(what, out).await,
         Command::Witness { what, serve, state } => witness::run(what, serve, state, out).await,
         Command::Redact { files, report, rules } => redact::run(&files, report, &rules, out),
-        Command::Sandbox { what } => sandbox::run(what, out),
+        Command::Sandbox { what } => sandbox::run(what, out).await,
         Command::Errors { markdown } => errors::run(markdown, out),
     }
+}
+
+/// Opens the state of this machine.
+fn open_host() -> Result<Arc<Host>, Failure> {
+    Ok(Host::open(Paths::from_environment()?)?)
+}
+
+/// Opens the state of this machine for a command that reads it; `what` names the command in the record of an
+/// administrator's read.
+async fn open_reader(what: &str) -> Result<(Arc<Host>, Reader), Failure> {
+    let host = open_host()?;
+    let reader = Reader::from_environment(what, || Ok(Arc::clone(&host))).await?;
+    Ok((host, reader))
+}
+
+/// Opens the state of this machine and finds the project. The project first: no state is made inside a workspace.
+fn open_host_for(workspace: Option<&Path>) -> Result<(Arc<Host>, PathBuf), Failure> {
+    let paths = Paths::from_environment()?;
+    let project = paths.project(workspace)?;
+    Ok((Host::open(paths)?, project))
+}
+
+/// The project and the caller of a single call of the user.
+async fn open_project(args: &CallerArgs) -> Result<(ProjectContext, Caller), Failure> {
+    let paths = Paths::from_environment()?;
+    let caller = Caller::local(&paths, &args.options(), "command-line", EntryPoint::Cli)?;
+    let host = Host::open(paths)?;
+    let context = ProjectContext::open(&host, &caller.key, ContextUse::OneCall).await?;
+    Ok((context, caller))
 }

@@ -1,6 +1,7 @@
 //! The failure of a command: error code, message, hint, exit code.
 
 use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_host::{HostError, HostErrorKind};
 use vambrace_store::StoreError;
 
 /// Exit codes (docs/contract.md, Command line).
@@ -11,6 +12,8 @@ pub(crate) mod exit {
     pub(crate) const DENIED: u8 = 4;
     pub(crate) const FAILED: u8 = 5;
     pub(crate) const FOUND: u8 = 6;
+    /// As a shell reports a program killed by SIGINT: 128 + 2.
+    pub(super) const INTERRUPTED: u8 = 130;
     /// As a shell reports a program killed by SIGPIPE: 128 + 13.
     pub(crate) const READER_GONE: u8 = 141;
     /// `sandbox run` could not start the program, as in env(1) and timeout(1).
@@ -43,15 +46,7 @@ impl Failure {
 
     /// An error of a decision or a call, with its exit code.
     pub(crate) fn of(error: CallError) -> Self {
-        let exit = match error.code {
-            ErrorCode::UnknownTool | ErrorCode::InvalidArguments => exit::BAD_USAGE,
-            ErrorCode::Internal
-            | ErrorCode::ResourceBusy
-            | ErrorCode::OutcomeUnknown
-            | ErrorCode::Cancelled => exit::FAILED,
-            _ => exit::DENIED,
-        };
-        Self { error, exit }
+        HostError::of(error).into()
     }
 
     /// Replaces the hint.
@@ -61,14 +56,21 @@ impl Failure {
     }
 }
 
-impl From<&StoreError> for Failure {
-    fn from(error: &StoreError) -> Self {
-        Self { error: error.into(), exit: exit::DENIED }
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        let exit = match error.kind {
+            HostErrorKind::Usage => exit::BAD_USAGE,
+            HostErrorKind::Denied => exit::DENIED,
+            HostErrorKind::Failed => exit::FAILED,
+            HostErrorKind::Interrupted => exit::INTERRUPTED,
+            HostErrorKind::Finding => exit::FOUND,
+        };
+        Self { error: error.error, exit }
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::from(&error)
+        HostError::from(error).into()
     }
 }

@@ -1,28 +1,18 @@
-//! The `vambrace` binary: commands and the stdio MCP server. Arguments, the environment, the clock, the standard streams and
-//! the paths of files are read here only; the libraries get them as values.
+//! The `vambrace` binary: arguments, output, prompts and exit codes. What the commands do is in the libraries.
 
-mod approver;
 mod args;
 mod command;
-mod config_files;
 mod failure;
 mod output;
 mod passphrase_input;
-mod paths;
-mod project_context;
-mod project_files;
 mod prompt;
-mod secrets;
-mod system;
-mod terminal_escape;
-mod witness_client;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::Cli;
+use crate::args::{Cli, Command};
 
 fn main() -> ExitCode {
     hide_panic_payloads();
@@ -32,8 +22,10 @@ fn main() -> ExitCode {
     }
     let args = Cli::parse();
     let out = output::Out::new(args.json);
-    // One worker: moving a call between threads takes longer than reading a file. Long work runs on its own threads.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers(&args.command))
+        .enable_all()
+        .build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(async {
             let _limit = catch_file_size_signal();
@@ -44,6 +36,15 @@ fn main() -> ExitCode {
     match ended {
         Ok(code) => code,
         Err(failure) => out.failure(&failure),
+    }
+}
+
+/// A server uses every core, and at least two threads, so that a long call does not delay the others. Other commands run one
+/// call: moving it between threads takes longer than reading a file.
+fn workers(command: &Command) -> usize {
+    match command {
+        Command::Mcp { .. } => std::thread::available_parallelism().map_or(2, usize::from).max(2),
+        _ => 1,
     }
 }
 

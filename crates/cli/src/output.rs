@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anstream::{eprintln, println};
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
+use vambrace_core::terminal_escape::sanitize;
 
 use crate::failure::Failure;
-use crate::terminal_escape::sanitize;
 
 /// Prints as text or as JSON.
 #[derive(Debug, Clone, Copy)]

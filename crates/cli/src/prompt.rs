@@ -1,27 +1,54 @@
-//! Reads a line from the terminal without echo. Echo is restored on every exit: Ctrl-C, a signal or an error.
+//! Prompts at the terminal: the passphrase of the approver key, read without echo. Echo is restored on every exit: Ctrl-C, a
+//! signal or an error.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, Once, PoisonError};
 
 use rustix::termios::{
     LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcsetattr,
 };
 use tokio::signal::unix::{SignalKind, signal};
-use vambrace_core::error::ErrorCode;
+use vambrace_host::{HostError, NewPassphrase, PassphraseSource};
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
+use crate::output::Out;
 use crate::passphrase_input::{PassphraseBuffer, TypingState};
-
-/// Exit code after an interrupt.
-const INTERRUPTED: u8 = 128 + 2;
 
 /// The terminal's original settings while echo is off.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 static GUARD: Once = Once::new();
 
+/// Asks for the passphrase of the approver key at the terminal, unless the output is JSON.
+pub(crate) struct TerminalPassphrase(pub(crate) Out);
+
+impl PassphraseSource for TerminalPassphrase {
+    fn can_ask(&self) -> bool {
+        !self.0.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    fn existing(&self) -> Result<Zeroizing<String>, HostError> {
+        hidden_line("Passphrase of the approver key: ")
+    }
+
+    fn new_one(&self, why: NewPassphrase) -> Result<Zeroizing<String>, HostError> {
+        if why == NewPassphrase::FirstKey {
+            self.0.message("There is no approver key yet. It signs every decision. Choose a passphrase that no agent knows.");
+        }
+        let first = hidden_line("New passphrase: ")?;
+        if *first != *hidden_line("Repeat: ")? {
+            return Err(HostError::usage("the two passphrases differ", "nothing changed; try again"));
+        }
+        if first.chars().count() < 8 {
+            self.0.message(
+                "note: a passphrase of fewer than eight characters can be guessed by an attacker who has the key file",
+            );
+        }
+        Ok(first)
+    }
+}
+
 /// Prompts for a line and reads it without echo.
-pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
+fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, HostError> {
     GUARD.call_once(restore_on_signals);
     let quiet = EchoOff::begin()?;
     let _ = std::io::stderr().write_all(prompt.as_bytes());
@@ -41,7 +68,7 @@ pub(crate) fn discard_typed() {
 struct EchoOff;
 
 impl EchoOff {
-    fn begin() -> Result<Self, Failure> {
+    fn begin() -> Result<Self, HostError> {
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).map_err(|errno| fault(errno.into()))?;
         let mut quiet = before.clone();
@@ -74,7 +101,7 @@ fn restore_terminal() {
 }
 
 /// Bypasses the buffer of standard input, because that is never wiped.
-fn read_hidden() -> Result<Zeroizing<String>, Failure> {
+fn read_hidden() -> Result<Zeroizing<String>, HostError> {
     let mut line = PassphraseBuffer::new();
     let mut bytes = Zeroizing::new([0; 64]);
     loop {
@@ -85,7 +112,7 @@ fn read_hidden() -> Result<Zeroizing<String>, Failure> {
             _ if count == 0 => return Err(cancelled()),
             TypingState::More => {}
             TypingState::Done => {
-                let bad = || Failure::usage("the input is not valid UTF-8", "type text");
+                let bad = || HostError::usage("the input is not valid UTF-8", "type text");
                 return line.text().ok_or_else(bad);
             }
         }
@@ -112,11 +139,11 @@ fn restore_on_signals() {
     });
 }
 
-fn cancelled() -> Failure {
+fn cancelled() -> HostError {
     let why = "interrupted: nothing was decided";
-    Failure { exit: INTERRUPTED, ..Failure::denied(ErrorCode::Cancelled, why, "try again") }
+    HostError::interrupted(why, "try again")
 }
 
-fn fault(error: std::io::Error) -> Failure {
-    Failure::failed(format!("terminal: {error}"))
+fn fault(error: std::io::Error) -> HostError {
+    HostError::failed(format!("terminal: {error}"))
 }

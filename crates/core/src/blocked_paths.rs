@@ -6,7 +6,7 @@ use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use unicode_normalization::UnicodeNormalization;
 
 /// Blocked in every workspace. A trailing slash means the directory and everything below it.
-pub const ALWAYS_BLOCKED: &[&str] = &[
+pub(crate) const ALWAYS_BLOCKED: &[&str] = &[
     ".env",
     ".env~",
     ENV_FILES,
@@ -37,7 +37,14 @@ const NEEDED_BY_PROGRAMS: &[&str] = &[".git/", "node_modules/"];
 
 /// The patterns that are hidden from programs too, in every mode of the sandbox.
 pub fn hidden_from_programs() -> impl Iterator<Item = &'static str> {
-    ALWAYS_BLOCKED.iter().copied().filter(|name| !NEEDED_BY_PROGRAMS.contains(name))
+    ALWAYS_BLOCKED.iter().copied().filter(|name| is_hidden_from_programs(name))
+}
+
+/// Whether a blocked pattern is hidden from programs too. Every pattern of a configuration is, except the built-in ones that
+/// build tools need.
+#[must_use]
+pub fn is_hidden_from_programs(pattern: &str) -> bool {
+    !NEEDED_BY_PROGRAMS.contains(&pattern)
 }
 
 /// A pattern that is not a valid glob.
@@ -150,7 +157,7 @@ fn fold(path: &str) -> String {
     out
 }
 
-/// The folded_letters of a text as a person reads them: compatibility forms folded, everything else dropped.
+/// The letters of a text as a person reads them: compatibility forms folded, everything else dropped.
 pub fn folded_letters(text: &str) -> impl Iterator<Item = char> + '_ {
     let seen = text.chars().filter(|c| !is_ignorable(*c));
     seen.nfkc().filter(|c| c.is_alphabetic()).flat_map(char::to_lowercase)

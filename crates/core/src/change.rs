@@ -28,7 +28,7 @@ pub const MAX_NEW_BYTES: u64 = 64 * 1024 * 1024;
 /// limit.
 pub const MAX_ROLLBACK_BYTES: u64 = 192 * 1024 * 1024;
 /// Maximum number of splices in one file.
-pub const MAX_SPLICES: usize = 1_000_000;
+pub(crate) const MAX_SPLICES: usize = 1_000_000;
 
 /// The existing file that a change is based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

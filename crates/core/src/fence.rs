@@ -41,15 +41,34 @@ impl PathFence {
             && !self.never.iter().any(|globs| globs.matches(path))
     }
 
+    /// Whether a path is excluded by name, and so everything below it; what is merely not listed is not.
+    #[must_use]
+    pub fn excludes(&self, path: &ScopedPath) -> bool {
+        self.never.iter().any(|globs| globs.matches(path))
+    }
+
+    /// Whether a directory and everything that may ever be below it is inside the fence. False in doubt.
+    #[must_use]
+    pub fn admits_tree(&self, directory: &ScopedPath) -> bool {
+        self.only.iter().all(|globs| globs.matches(directory))
+            && !self.never.iter().any(|globs| globs.may_match_below(directory))
+    }
+
     /// Whether every path is inside, so that a walk can skip the check.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.only.is_empty() && self.never.is_empty()
     }
 
-    fn meet(&mut self, other: &Self) {
-        self.only.extend(other.only.iter().cloned());
-        self.never.extend(other.never.iter().cloned());
+    /// Narrows to what the other fence also admits.
+    pub fn meet(&mut self, other: &Self) {
+        let add = |own: &mut Vec<Arc<PathGlobs>>, more: &[Arc<PathGlobs>]| {
+            let known = |globs: &&Arc<PathGlobs>| own.iter().any(|own| Arc::ptr_eq(own, globs));
+            let more: Vec<_> = more.iter().filter(|globs| !known(globs)).cloned().collect();
+            own.extend(more);
+        };
+        add(&mut self.only, &other.only);
+        add(&mut self.never, &other.never);
     }
 
     /// For explanations: the globs, excluded ones with a leading `!`; `nothing` if no path is inside.
@@ -89,6 +108,12 @@ impl NameFence {
 
     fn meet(&mut self, other: &Self) {
         self.lists.extend(other.lists.iter().cloned());
+    }
+
+    /// The lists that must all match; none if every name is admitted.
+    #[must_use]
+    pub fn lists(&self) -> &[Vec<String>] {
+        &self.lists
     }
 
     /// For explanations: the admitted patterns; `None` if every name is admitted.

@@ -54,11 +54,16 @@ pub struct PathGlobs {
 struct IndexedGlobs {
     set: GlobSet,
     indices: Vec<usize>,
+    /// As they are matched.
+    normalized: Vec<String>,
 }
 
 impl PartialEq for PathGlobs {
     fn eq(&self, other: &Self) -> bool {
-        self.globs == other.globs && self.service_root == other.service_root
+        self.globs == other.globs
+            && self.service_root == other.service_root
+            && self.anywhere.normalized == other.anywhere.normalized
+            && self.from_project.normalized == other.from_project.normalized
     }
 }
 
@@ -91,7 +96,7 @@ impl PathGlobs {
     /// An empty list: nothing matches.
     #[must_use]
     pub fn none() -> Self {
-        let none = IndexedGlobs { set: GlobSet::empty(), indices: Vec::new() };
+        let none = IndexedGlobs { set: GlobSet::empty(), indices: Vec::new(), normalized: Vec::new() };
         Self { globs: Arc::new([]), service_root: "".into(), anywhere: none.clone(), from_project: none }
     }
 
@@ -107,6 +112,22 @@ impl PathGlobs {
         let full_path = self.project_path(path);
         self.from_project.is_match(&full_path)
             || self.relative_forms(path, &full_path).any(|form| self.anywhere.is_match(form))
+    }
+
+    /// Whether a glob may match something below a directory, or the directory itself. True in doubt.
+    #[must_use]
+    pub(crate) fn may_match_below(&self, directory: &ScopedPath) -> bool {
+        let full_path = self.project_path(directory);
+        let holds_service_root = directory.zone() == Zone::Project
+            && self
+                .service_root
+                .strip_prefix(full_path.as_str())
+                .is_some_and(|rest| full_path.is_empty() || rest.is_empty() || rest.starts_with('/'));
+        if holds_service_root && !self.anywhere.normalized.is_empty() && !self.service_root.is_empty() {
+            return true;
+        }
+        self.from_project.may_match_below(&full_path)
+            || self.relative_forms(directory, &full_path).any(|form| self.anywhere.may_match_below(form))
     }
 
     /// The indices of the globs that match, in order.
@@ -147,6 +168,7 @@ impl IndexedGlobs {
     fn new(globs: Vec<(usize, &String, String)>) -> Result<Self, BadPattern> {
         let mut set = GlobSetBuilder::new();
         let mut indices = Vec::new();
+        let normalized = globs.iter().map(|(_, _, glob)| glob.clone()).collect();
         for (index, written, glob) in globs {
             let below = format!("{glob}/**");
             for glob in [glob, below] {
@@ -158,7 +180,11 @@ impl IndexedGlobs {
         }
         let set =
             set.build().map_err(|error| BadPattern { pattern: String::new(), why: error.to_string() })?;
-        Ok(Self { set, indices })
+        Ok(Self { set, indices, normalized })
+    }
+
+    fn may_match_below(&self, directory: &str) -> bool {
+        self.normalized.iter().any(|glob| may_match_below(glob, directory))
     }
 
     fn each_match(&self, path: &str, found: &mut dyn FnMut(usize)) {
@@ -172,6 +198,23 @@ impl IndexedGlobs {
     fn is_match(&self, path: &str) -> bool {
         !self.indices.is_empty() && self.set.is_match(path)
     }
+}
+
+/// Compares a glob with a directory name by name, until one of them ends; a name with a wildcard counts as a match.
+fn may_match_below(glob: &str, directory: &str) -> bool {
+    // Braces may contain slashes.
+    if glob.contains('{') {
+        return true;
+    }
+    let special = |name: &str| name.contains(['*', '?', '[', '\\']);
+    for (pattern, name) in glob.split('/').zip(directory.split('/').filter(|name| !name.is_empty())) {
+        match pattern {
+            "**" => return true,
+            pattern if special(pattern) || pattern == name => {}
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Normalizes a glob for the matcher; a bare name matches at any depth below the root that the author saw.
@@ -239,6 +282,40 @@ mod tests {
         ] {
             check(GlobPurpose::Narrow, &GlobRoots::plain(), glob, path, expected);
             check(GlobPurpose::Permit, &GlobRoots::plain(), glob, path, expected);
+        }
+    }
+
+    #[test]
+    fn globs_that_may_match_below_a_directory_are_found() {
+        let check = |roots: &GlobRoots, glob: &str, directory: &str, expected: bool| {
+            let globs = PathGlobs::new([glob], GlobPurpose::Narrow, roots).unwrap();
+            let directory = AskedPath::new(directory).parse().unwrap();
+            assert_eq!(globs.may_match_below(&directory), expected, "{glob} {directory}");
+        };
+        for (glob, directory, expected) in [
+            ("docs/private/**", "docs", true),
+            ("docs/private/**", "docs/private", true),
+            ("docs/private/**", "docs/private/deep", true),
+            ("docs/private/**", "docs/public", false),
+            ("docs/private/**", "src", false),
+            ("docs/private/**", "", true),
+            ("docs/*/x", "docs/a", true),
+            ("docs/*/x", "docs/a/y", false),
+            ("*.key", "src", true),
+            ("src/**/k", "src/a/b", true),
+            ("{a/b,c}/d", "z", true),
+        ] {
+            check(&GlobRoots::plain(), glob, directory, expected);
+        }
+        let moved = GlobRoots { service_root: "svc/a".to_owned(), author_root: String::new() };
+        for (glob, directory, expected) in [
+            ("gen/", "gen", true),
+            ("a/gen/", "gen/x", true),
+            ("svc/a/gen/", "src", false),
+            ("gen/", "project:svc", true),
+            ("gen/", "project:other", false),
+        ] {
+            check(&moved, glob, directory, expected);
         }
     }
 

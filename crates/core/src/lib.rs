@@ -28,6 +28,7 @@ pub mod session;
 pub mod settle;
 pub mod skill;
 pub mod suggest;
+pub mod terminal_escape;
 pub mod timestamp;
 pub mod tool;
 pub mod verdict;

@@ -94,6 +94,22 @@ impl ScopedPath {
         Self { zone, relative: String::new() }
     }
 
+    /// The path with this normalized name relative to the project root; `None` if it is not normalized. Inside the service
+    /// root (also relative to the project root; empty or `.` for the project root itself) it is a path of the service.
+    #[must_use]
+    pub fn in_project(relative: &str, service_root: &str) -> Option<Self> {
+        let service_root = if service_root == "." { "" } else { service_root.trim_end_matches('/') };
+        let own = match relative.strip_prefix(service_root) {
+            Some(rest) if service_root.is_empty() || rest.is_empty() => Some(rest),
+            Some(rest) => rest.strip_prefix('/'),
+            None => None,
+        };
+        let (zone, relative) = own.map_or((Zone::Project, relative), |own| (Zone::Service, own));
+        let plain = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('\0');
+        let normalized = relative.is_empty() || relative.split('/').all(plain);
+        normalized.then(|| Self { zone, relative: relative.to_owned() })
+    }
+
     /// The path of a directory entry below this one; `None` if `name` is not a plain name.
     #[must_use]
     pub fn join(&self, name: &str) -> Option<Self> {
@@ -180,6 +196,24 @@ mod tests {
         check("a\0b", None);
         check(&"a/".repeat(3000), None);
         check(&"n".repeat(256), None);
+    }
+
+    #[test]
+    fn project_paths_inside_the_service_root_are_paths_of_the_service() {
+        for (relative, service_root, expected) in [
+            ("a/b", "", Some("a/b")),
+            ("a/b", ".", Some("a/b")),
+            ("", "", Some(".")),
+            ("svc/a/x", "svc/a", Some("x")),
+            ("svc/a", "svc/a/", Some(".")),
+            ("svc/ab", "svc/a", Some("project:svc/ab")),
+            ("other", "svc/a", Some("project:other")),
+            ("a//b", "", None),
+            ("a/../b", "", None),
+        ] {
+            let path = ScopedPath::in_project(relative, service_root).map(|path| path.to_string());
+            assert_eq!(path.as_deref(), expected, "{relative} in {service_root}");
+        }
     }
 
     #[test]

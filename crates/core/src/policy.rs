@@ -170,7 +170,7 @@ impl Policy {
         for effect in &plan.effects {
             let Effect::Path { access, path, .. } = effect else { continue };
             if let Some(pattern) = self.block.blocks(path.relative()) {
-                let why = format!("`{path}` is blocked by `{pattern}`");
+                let why = format!("`{path}` is a blocked path (`{pattern}`)");
                 verdict.deny(ErrorCode::BlockedPath, reason(LayerKind::Floor, "blocked paths", effect, &why));
             }
             if *access != PathAccess::Read && path.zone() == Zone::Project {

@@ -2,10 +2,13 @@
 
 use crate::id::Id;
 
+/// The tenant of a machine that has only one.
+pub const DEFAULT_TENANT: &str = "default";
+
 /// The chain of delegation behind a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// The tenant of the organisation; `default` on a single machine.
+    /// The tenant of the organisation; [`DEFAULT_TENANT`] on a single machine.
     pub tenant: String,
     /// The person the agent works for.
     pub user: String,
@@ -26,6 +29,8 @@ pub enum Provenance {
     Listing,
     /// The web.
     Web,
+    /// The output of a program.
+    Program,
     /// The broker itself.
     Broker,
 }
@@ -38,6 +43,7 @@ impl Provenance {
             Self::File => "file",
             Self::Listing => "listing",
             Self::Web => "web",
+            Self::Program => "program",
             Self::Broker => "broker",
         }
     }
@@ -70,5 +76,37 @@ pub struct Peer {
     /// The session.
     pub session: Id,
     /// The entry point where the call arrived.
-    pub entry_point: &'static str,
+    pub entry_point: EntryPoint,
+}
+
+/// Where a call arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EntryPoint {
+    /// The command line.
+    Cli,
+    /// An MCP client.
+    Mcp,
+    /// The REST API.
+    Rest,
+    /// A remote runner.
+    Runner,
+}
+
+impl EntryPoint {
+    /// The word in stored calls and session names.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cli => "cli",
+            Self::Mcp => "mcp",
+            Self::Rest => "rest",
+            Self::Runner => "runner",
+        }
+    }
+
+    /// The entry point with this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Cli, Self::Mcp, Self::Rest, Self::Runner].into_iter().find(|point| point.as_str() == word)
+    }
 }

@@ -36,8 +36,8 @@ pub trait Redact: Send + Sync {
         self.redact(text)
     }
 
-    /// The secrets of a text, in order, with their placeholders. This default implementation reports each line with a
-    /// secret as one secret, and the whole text if a secret spans lines.
+    /// The secrets of a text, in order, with their placeholders: replacing them has the result of [`Self::redact`]. This
+    /// default implementation reports each line with a secret as one secret, and the whole text if a secret spans lines.
     fn secrets(&self, text: &str) -> Result<Vec<SecretSpan>, RedactError> {
         let (mut secrets, mut count, mut at) = (Vec::new(), 0, 0);
         for line in text.split_inclusive('\n') {

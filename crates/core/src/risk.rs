@@ -4,8 +4,10 @@
 use std::fmt;
 
 mod file_risk;
+mod self_running;
 
-pub use file_risk::{EXECUTABLE_FILES, FileRiskTable, HIGH_RISK_FILES};
+pub use file_risk::{EXECUTABLE_FILES, FileRiskTable};
+pub use self_running::{SELF_RUNNING, SelfRunningNames};
 
 /// Risk level of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -34,7 +34,7 @@ pub struct RoleDefinition {
 
 /// The roles that exist without configuration (T5). A built-in role permits nothing until a configuration names it.
 #[must_use]
-pub fn built_in_role(name: &str, roots: &GlobRoots) -> Option<RoleDefinition> {
+pub(crate) fn built_in_role(name: &str, roots: &GlobRoots) -> Option<RoleDefinition> {
     let role = |except: &[&str]| RoleDefinition {
         name: RoleName::new(name),
         at: SourceLocation::built_in(),
@@ -68,7 +68,7 @@ pub fn built_in_role(name: &str, roots: &GlobRoots) -> Option<RoleDefinition> {
 pub const PRIVILEGED_ROLES: [&str; 2] = ["sre", "release_manager"];
 
 /// The names of the built-in roles.
-pub const BUILT_IN_ROLES: [&str; 4] = ["dev", "sre", "release_manager", "product_owner"];
+pub(crate) const BUILT_IN_ROLES: [&str; 4] = ["dev", "sre", "release_manager", "product_owner"];
 
 /// A compiled role: every definition of it, from the organisation down, must permit a call.
 #[derive(Debug, Clone)]
@@ -103,6 +103,22 @@ impl Role {
         Ok(Self { name, definitions: compiled })
     }
 
+    /// The role of what the user starts personally: it permits every tool, path and effect.
+    #[must_use]
+    pub fn of_user() -> Self {
+        let name = RoleName::new("user");
+        let definition = RoleDefinition {
+            name: name.clone(),
+            at: SourceLocation::built_in(),
+            tools: None,
+            except: Vec::new(),
+            paths: None,
+            permits: None,
+            roots: GlobRoots::default(),
+        };
+        Self { name, definitions: vec![CompiledDefinition { definition, paths: None }] }
+    }
+
     /// The role's name.
     #[must_use]
     pub fn name(&self) -> &RoleName {
@@ -112,7 +128,7 @@ impl Role {
     /// Whether the other role permits everything that this one permits for these tools. The privileged roles are never
     /// within another: they must be granted by name.
     #[must_use]
-    pub fn is_within(&self, other: &Self, tools: &[Arc<ToolDescriptor>]) -> bool {
+    pub(crate) fn is_within(&self, other: &Self, tools: &[Arc<ToolDescriptor>]) -> bool {
         if self.name == other.name {
             return true;
         }

@@ -50,10 +50,20 @@ impl Rule {
         tool.matches_any_pattern(&self.tools)
     }
 
+    /// Whether the leading words match. A rule that narrows and names a program without a directory also matches a path to
+    /// it: `rm` is also `/bin/rm`.
     fn matches_command(&self, argv: &[String]) -> bool {
+        let narrows = self.decision != RuleDecision::Allow;
+        let matches_program = |pattern: &str, program: &str| {
+            let name = program.rsplit('/').next().unwrap_or(program);
+            wildcard(pattern, program) || (narrows && !pattern.contains('/') && wildcard(pattern, name))
+        };
         self.commands.iter().any(|command| {
             let words: Vec<&str> = command.split_whitespace().collect();
-            words.len() <= argv.len() && words.iter().zip(argv).all(|(pattern, word)| wildcard(pattern, word))
+            let mut pairs = words.iter().zip(argv);
+            words.len() <= argv.len()
+                && pairs.next().is_none_or(|(pattern, program)| matches_program(pattern, program))
+                && pairs.all(|(pattern, word)| wildcard(pattern, word))
         })
     }
 
@@ -159,8 +169,12 @@ impl RuleTable {
         });
         let walks =
             plan.effects.iter().any(|effect| matches!(effect, Effect::Path { extent: Extent::Tree, .. }));
-        for exclusion in
-            self.exclusions.iter().filter(|exclusion| plan.tool.matches_any_pattern(&exclusion.tools))
+        self.exclude(&plan.tool, walks, fence);
+    }
+
+    /// Excludes the paths of rules about a tool. `walks`: whether the tool reads directories, not only named files.
+    pub fn exclude(&self, tool: &ToolDescriptor, walks: bool, fence: &mut Fence) {
+        for exclusion in self.exclusions.iter().filter(|exclusion| tool.matches_any_pattern(&exclusion.tools))
         {
             // A path that is denied or asked about by name must not be found by a walk, nor through a hard link.
             fence.hard_links.exclude(&exclusion.globs);
@@ -201,7 +215,7 @@ impl RuleTable {
 
     /// Whether any rule of the table applies to this plan, whatever it decides.
     #[must_use]
-    pub fn applies_to(&self, plan: &Plan) -> bool {
+    pub(crate) fn applies_to(&self, plan: &Plan) -> bool {
         let mut applies = false;
         self.for_each_match(plan, |_, _| applies = true);
         applies

@@ -3,9 +3,9 @@
 use crate::id::{RoleName, ToolName};
 use crate::risk::RiskLevel;
 
-/// Every tool name and alias that a rule or a role can use, including tools that this version does not have. Other names
-/// are an error, since a rule with a misspelt name would never apply. Tools of other servers are called `server__tool`.
-pub const TOOL_NAMES: &[&str] = &[
+/// Names and aliases that no declared tool can take, including those of tools that this version does not have. A rule or
+/// role may use them, the names in the catalogue, and `server__tool` for tools of other servers.
+pub(crate) const RESERVED_TOOL_NAMES: &[&str] = &[
     "read_file",
     "file.read",
     "tool_read_file",
@@ -28,6 +28,7 @@ pub const TOOL_NAMES: &[&str] = &[
     "run_lint",
     "execute_command",
     "tool_execute_command",
+    "sandbox_run",
     "shell_exec",
     "shell.exec",
     "process_start",
@@ -40,6 +41,8 @@ pub const TOOL_NAMES: &[&str] = &[
     "process.list",
     "git_status",
     "git_diff",
+    "git_log",
+    "git_show",
     "git_add",
     "git_commit",
     "git_checkout",
@@ -83,10 +86,31 @@ pub const TOOL_NAMES: &[&str] = &[
     "validate-data",
 ];
 
-/// Whether a pattern of a rule or role matches any tool of this or a later version.
+/// Whether a pattern of a rule or role matches a reserved name or can match a tool of another server.
 #[must_use]
-pub fn is_known(pattern: &str) -> bool {
-    pattern.contains("__") || TOOL_NAMES.iter().any(|name| wildcard(pattern, name))
+pub(crate) fn is_reserved(pattern: &str) -> bool {
+    pattern.contains("__") || RESERVED_TOOL_NAMES.iter().any(|name| wildcard(pattern, name))
+}
+
+/// Where the work of a call runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExecutionEnvironment {
+    /// In the broker's own process.
+    #[default]
+    InProcess,
+    /// In the kernel sandbox.
+    Sandbox,
+}
+
+impl ExecutionEnvironment {
+    /// The word in results and records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InProcess => "in_process",
+            Self::Sandbox => "sandbox",
+        }
+    }
 }
 
 /// A group of tools that roles, skills and profiles can name.
@@ -210,7 +234,7 @@ pub struct ToolDescriptor {
     /// The canonical name.
     pub name: ToolName,
     /// Other names.
-    pub aliases: &'static [&'static str],
+    pub aliases: Vec<String>,
     /// The group.
     pub group: ToolGroup,
     /// The policy it declares.
@@ -226,7 +250,7 @@ pub struct ToolDescriptor {
 impl ToolDescriptor {
     /// Whether one of the patterns matches this tool; an empty list matches every tool.
     #[must_use]
-    pub fn matches_any_pattern(&self, patterns: &[String]) -> bool {
+    pub(crate) fn matches_any_pattern(&self, patterns: &[String]) -> bool {
         patterns.is_empty() || patterns.iter().any(|pattern| self.matches_pattern(pattern))
     }
 
@@ -236,9 +260,12 @@ impl ToolDescriptor {
         if let Some(group) = pattern.strip_prefix("group:") {
             return group == self.group.as_str();
         }
-        std::iter::once(self.name.as_str())
-            .chain(self.aliases.iter().copied())
-            .any(|name| wildcard(pattern, name))
+        self.names().any(|name| wildcard(pattern, name))
+    }
+
+    /// The canonical name, then the aliases.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str()).chain(self.aliases.iter().map(String::as_str))
     }
 }
 

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             return vambrace_sandbox::launcher::main();
         }
         ["probe", words @ ..] => return real::probe::main(words),
-        ["internet", folder] => return real::internet::main(folder),
+        ["internet", dir] => return real::internet::main(dir),
         _ => {}
     }
     let parsed = Arguments::from_args();

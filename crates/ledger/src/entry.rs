@@ -58,6 +58,8 @@ pub struct Entry {
     pub before_hash: Option<Digest>,
     pub after_hash: Option<Digest>,
     pub execution_environment: Option<&'static str>,
+    /// The tier that confined a program.
+    pub sandbox_tier: Option<&'static str>,
     pub risk: Option<&'static str>,
     pub verdict: Option<&'static str>,
     pub rule: Option<RedactedText>,
@@ -125,6 +127,7 @@ impl Entry {
             before_hash: None,
             after_hash: None,
             execution_environment: None,
+            sandbox_tier: None,
             risk: None,
             verdict: None,
             rule: None,
@@ -207,6 +210,7 @@ impl Entry {
         digest(&mut f, "before_hash", self.before_hash.as_ref());
         digest(&mut f, "after_hash", self.after_hash.as_ref());
         word(&mut f, "execution_environment", self.execution_environment);
+        word(&mut f, "sandbox_tier", self.sandbox_tier);
         word(&mut f, "risk", self.risk);
         word(&mut f, "verdict", self.verdict);
         text(&mut f, "rule", self.rule.as_ref(), cap::RULE);

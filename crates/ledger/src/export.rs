@@ -64,7 +64,7 @@ impl ExportFormat {
 
     /// The record that an exported line (without its newline) names.
     #[must_use]
-    pub fn tie(self, exported: &[u8]) -> Option<RecordRef> {
+    pub fn record_ref(self, exported: &[u8]) -> Option<RecordRef> {
         if self == Self::Jsonl {
             let line = LedgerLine::read(exported).ok()?;
             return Some(RecordRef { seq: line.seq, event_hash: line.event_hash });

@@ -141,11 +141,6 @@ impl SignedNote {
         }
         found
     }
-
-    /// The names that the signatures claim.
-    pub fn signers(&self) -> impl Iterator<Item = &str> {
-        self.signatures.iter().map(|signature| signature.name.as_str())
-    }
 }
 
 /// The text that a witness signs.

@@ -37,6 +37,8 @@ word_enum! {
         Recovery = "recovery",
         /// A payload beside the chain was deleted on purpose.
         PayloadForgotten = "payload.forgotten",
+        /// An administrator is about to read what belongs to other users.
+        AdminRead = "admin.read",
     }
 }
 

@@ -100,7 +100,7 @@ impl NamedPayload {
 
     /// The payloads of a line that is already parsed.
     #[must_use]
-    pub fn of_fields(fields: &Map<String, Value>) -> Vec<Self> {
+    pub(crate) fn of_fields(fields: &Map<String, Value>) -> Vec<Self> {
         let list = fields.get("payloads").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         list.iter().filter_map(Self::read).collect()
     }

@@ -233,7 +233,9 @@ impl MinuteCache {
             && a < b'6'
         {
             let digits = [a, b, c, d, e].iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
-            return Some(Timestamp::from_millis(self.start + digits));
+            let ts = Timestamp::from_millis(self.start + digits);
+            // A time after the last one is clamped.
+            return (ts.millis() == self.start + digits).then_some(ts);
         }
         let ts = Timestamp::parse(std::str::from_utf8(text).ok()?).ok()?;
         self.text.clear();
@@ -262,6 +264,10 @@ mod tests {
             }
         }
         assert_eq!(minute.parse(honest.trim_end_matches('Z').as_bytes()), None);
+        for (last, is_time) in [("9999-12-30T22:00:00.000Z", true), ("9999-12-30T22:00:00.001Z", false)] {
+            assert_eq!(Timestamp::parse(last).is_ok(), is_time, "{last}");
+            assert_eq!(minute.parse(last.as_bytes()), Timestamp::parse(last).ok(), "{last}");
+        }
     }
 
     use crate::entry::Entry;

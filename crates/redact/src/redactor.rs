@@ -212,15 +212,69 @@ impl Redact for Redactor {
 
     fn secrets(&self, text: &str) -> Result<Vec<SecretSpan>, RedactError> {
         let scanner = self.scanner();
-        let (clusters, _) = self.scan(&scanner, text.as_bytes(), ScanScope::All)?;
-        let secret = |cluster: &Cluster| {
-            let mut text_of_placeholder = Vec::new();
-            let fingerprint = fingerprint_of(self, text.as_bytes(), cluster);
-            placeholder::write(&mut text_of_placeholder, scanner.name(cluster.main.kind), fingerprint);
-            Ok(SecretSpan { span: cluster.start..cluster.end, placeholder: to_text(text_of_placeholder)? })
-        };
-        clusters.iter().map(secret).collect()
+        let (mut clean, mut found) = (Cow::Borrowed(text.as_bytes()), Vec::new());
+        for n in 0..SCAN_PASSES {
+            let scope = if n == 0 { ScanScope::All } else { ScanScope::AroundPlaceholders };
+            let (clusters, marked) = self.scan(&scanner, &clean, scope)?;
+            if clusters.is_empty() && (n > 0 || !marked) {
+                break;
+            }
+            let secret = |cluster: &Cluster| {
+                let mut words = Vec::new();
+                placeholder::write(
+                    &mut words,
+                    scanner.name(cluster.main.kind),
+                    fingerprint_of(self, &clean, cluster),
+                );
+                Ok(SecretSpan { span: cluster.start..cluster.end, placeholder: to_text(words)? })
+            };
+            let later = clusters.iter().map(secret).collect::<Result<Vec<_>, RedactError>>()?;
+            found = in_original(found, later);
+            if !clusters.is_empty() {
+                clean = Cow::Owned(self.with_placeholders(&scanner, &clean, &clusters));
+            }
+        }
+        Ok(found)
     }
+}
+
+/// Adds what was found in a text whose secrets were replaced by placeholders, with the positions in the original. A secret
+/// that contains a placeholder replaces the one that the placeholder stands for.
+fn in_original(earlier: Vec<SecretSpan>, later: Vec<SecretSpan>) -> Vec<SecretSpan> {
+    if earlier.is_empty() {
+        return later;
+    }
+    let mut all = Vec::with_capacity(earlier.len() + later.len());
+    let mut earlier = earlier.into_iter().peekable();
+    // How many bytes the placeholders so far are longer than their secrets.
+    let mut growth = 0_isize;
+    for SecretSpan { span, placeholder } in later {
+        let in_clean = |secret: &SecretSpan, growth: isize| {
+            let start = secret.span.start.saturating_add_signed(growth);
+            start..start + secret.placeholder.len()
+        };
+        let grown = |secret: &SecretSpan, growth: isize| {
+            growth
+                .saturating_add_unsigned(secret.placeholder.len())
+                .saturating_sub_unsigned(secret.span.len())
+        };
+        while let Some(before) = earlier.next_if(|secret| in_clean(secret, growth).end <= span.start) {
+            growth = grown(&before, growth);
+            all.push(before);
+        }
+        let mut start = span.start.saturating_add_signed(growth.saturating_neg());
+        let mut last_end = None;
+        while let Some(inside) = earlier.next_if(|secret| in_clean(secret, growth).start < span.end) {
+            let place = in_clean(&inside, growth);
+            start = start.min(inside.span.start);
+            last_end = (place.end >= span.end).then_some(inside.span.end);
+            growth = grown(&inside, growth);
+        }
+        let end = last_end.unwrap_or_else(|| span.end.saturating_add_signed(growth.saturating_neg()));
+        all.push(SecretSpan { span: start..end.max(start), placeholder });
+    }
+    all.extend(earlier);
+    all
 }
 
 fn to_text(bytes: Vec<u8>) -> Result<String, RedactError> {

@@ -19,6 +19,8 @@ mod fuzz;
 mod import;
 #[path = "suite/known.rs"]
 mod known;
+#[path = "suite/positions.rs"]
+mod positions;
 #[path = "suite/random_values.rs"]
 mod random_values;
 #[path = "suite/streams.rs"]

@@ -113,7 +113,7 @@ fn run(channel: OwnedFd, params: &CellParams<'_>, mut prebuilt: Prebuilt) -> Res
         }
         drop(handles);
         // From here on both processes run: this one allocates nothing until the other has left this memory.
-        program.go(Arc::clone(&run), prebuilt, root);
+        program.request_start(Arc::clone(&run), prebuilt, root);
         // As long as the old root exists, the other process waits for its removal, and can be killed at any point.
         skeleton.detach_host_root(root).inspect_err(|_| program.stop())?;
         if confine::drop_privileges(identity).is_err() {

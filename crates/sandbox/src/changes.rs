@@ -105,8 +105,10 @@ pub struct WithheldChange {
 /// Why a change is not written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithheldReason {
-    /// The name of a secret.
+    /// It is masked: a secret, a blocked path, or one that a rule denies.
     Masked,
+    /// Policy does not let this program change it.
+    Denied,
     /// It would run code or configure tools without the user's asking.
     Protected,
     /// Mode `write` creates new files only.
@@ -139,6 +141,7 @@ impl WithheldReason {
     pub fn code(self) -> &'static str {
         match self {
             Self::Masked => "Masked",
+            Self::Denied => "Denied",
             Self::Protected => "Protected",
             Self::Exists => "Exists",
             Self::Special => "Special",
@@ -158,7 +161,8 @@ impl WithheldReason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Masked => "secret name",
+            Self::Masked => "masked name",
+            Self::Denied => "policy denies the change",
             Self::Protected => "protected name",
             Self::Exists => "exists already",
             Self::Special => "not a file, directory or symlink",
@@ -180,6 +184,17 @@ impl RunChanges {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty() && self.withheld.is_empty()
+    }
+
+    /// Only some of the changes that can be written back.
+    #[must_use]
+    pub fn with_only(&self, list: Vec<EntryChange>) -> Self {
+        Self { list, withheld: Vec::new(), ..self.clone() }
+    }
+
+    /// Whether the base of a change is still in place and unchanged. The path is the one that changed meanwhile.
+    pub fn check_base(&self, change: &EntryChange) -> Result<(), PathBuf> {
+        check_base(self.base.as_fd(), change, self.since)
     }
 
     /// Whether a change is withheld because another process changed the workspace during the run.
@@ -208,6 +223,42 @@ impl RunChanges {
     #[must_use]
     pub fn diffs(&self) -> Diffs<'_> {
         Diffs::of(self)
+    }
+}
+
+/// Checks that the base of a change is still what the program saw.
+pub(crate) fn check_base(root: BorrowedFd<'_>, change: &EntryChange, since: i128) -> Result<(), PathBuf> {
+    let stale = |path: &std::path::Path| path.to_owned();
+    let look = |path: &std::path::Path| {
+        EntryMetadata::stat(root, path.as_os_str().as_bytes()).map_err(|_| stale(path))
+    };
+    let now = look(&change.path)?;
+    let expected = match &change.kind {
+        ChangeKind::Created => None,
+        ChangeKind::Renamed { from } => {
+            let there = look(from)?;
+            if !is_unchanged(there.as_ref(), change.before.as_ref(), since) {
+                return Err(stale(from));
+            }
+            None
+        }
+        ChangeKind::Modified | ChangeKind::Deleted | ChangeKind::Mode => change.before.as_ref(),
+    };
+    if is_unchanged(now.as_ref(), expected, since) { Ok(()) } else { Err(stale(&change.path)) }
+}
+
+fn is_unchanged(now: Option<&EntryMetadata>, expected: Option<&EntryMetadata>, since: i128) -> bool {
+    match (now, expected) {
+        (None, None) => true,
+        (Some(now), Some(expected)) => {
+            let dir = now.kind == FileKind::Directory;
+            now.inode == expected.inode
+                && now.kind == expected.kind
+                // The ctime of a directory changes with its entries, also when we write them.
+                && (dir || now.changed == expected.changed)
+                && expected.changed <= since
+        }
+        _ => false,
     }
 }
 

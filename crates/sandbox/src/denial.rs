@@ -82,7 +82,7 @@ pub enum DenialRule {
     NotGranted,
     /// The path exists on the host and is not visible in the sandbox.
     NotShown,
-    /// The name of a secret.
+    /// It is masked: a secret, a blocked path, or one that a rule denies.
     Masked,
     /// The system call filter.
     Filter,
@@ -96,7 +96,7 @@ impl DenialRule {
             Self::ReadOnly => "read-only here",
             Self::NotGranted => "not granted",
             Self::NotShown => "not shown to the program",
-            Self::Masked => "secret name",
+            Self::Masked => "masked name",
             Self::Filter => "system call filter",
         }
     }

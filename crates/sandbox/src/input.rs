@@ -44,8 +44,8 @@ struct InputPump {
 
 impl InputFeed {
     pub(crate) fn new(input: Input<'_>) -> Result<Self, SandboxError> {
-        let fault = SandboxError::system("standard input");
-        let Input::From(input) = input else { return null_input().map_err(fault) };
+        let input_error = SandboxError::system("standard input");
+        let Input::From(input) = input else { return null_input().map_err(input_error) };
         let facts = rustix::fs::fstat(input).map_err(SandboxError::system("standard input"))?;
         let kind = FileType::from_raw_mode(facts.st_mode);
         if kind == FileType::Directory {
@@ -54,9 +54,9 @@ impl InputFeed {
             return Err(SandboxError::Refused(why));
         }
         if kind == FileType::CharacterDevice && facts.st_rdev == rustix::fs::makedev(1, 3) {
-            return null_input().map_err(fault);
+            return null_input().map_err(input_error);
         }
-        Self::of(input, kind).map_err(fault)
+        Self::of(input, kind).map_err(input_error)
     }
 
     fn of(input: BorrowedFd<'_>, kind: FileType) -> Result<Self, Errno> {

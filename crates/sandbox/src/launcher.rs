@@ -51,8 +51,8 @@ const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
 #[must_use]
 pub fn main() -> ExitCode {
     let control = std::io::stdin();
-    let tasks = std::env::args_os().nth(2).map(PathBuf::from);
-    match Launcher::new(tasks).map(|mut launcher| launcher.serve(control.as_fd())) {
+    let run_dirs_base = std::env::args_os().nth(2).map(PathBuf::from);
+    match Launcher::new(run_dirs_base).map(|mut launcher| launcher.serve(control.as_fd())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -71,7 +71,7 @@ struct Launcher {
     /// Number of cells made so far; also the number of the last one.
     made: u64,
     /// Directories of ended runs that still exist.
-    tasks: Vec<Bytes>,
+    run_dirs: Vec<Bytes>,
     /// The broker process, a pidfd of it, and where the directories of its runs are created.
     broker: Option<(Pid, OwnedFd, PathBuf)>,
     /// Whether the broker announced that it continues without this launcher.
@@ -94,9 +94,9 @@ struct RunEvents {
 }
 
 impl Launcher {
-    fn new(tasks: Option<PathBuf>) -> Result<Self, Errno> {
-        let broker = rustix::process::getppid().zip(tasks).and_then(|(pid, tasks)| {
-            Some((pid, rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?, tasks))
+    fn new(run_dirs_base: Option<PathBuf>) -> Result<Self, Errno> {
+        let broker = rustix::process::getppid().zip(run_dirs_base).and_then(|(pid, base)| {
+            Some((pid, rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?, base))
         });
         // A terminal's interrupt is handled by the broker; the launcher notices the broker's exit and cleans up.
         let _ = rustix::process::setsid();
@@ -113,7 +113,7 @@ impl Launcher {
             wanted_subreapers: 0,
             guess: NextRunGuess::default(),
             made: 0,
-            tasks: Vec::new(),
+            run_dirs: Vec::new(),
             broker,
             released: false,
             launcher_identity: LauncherIdentity::now(),
@@ -270,9 +270,9 @@ impl Launcher {
             lent.push(maps.0.as_fd());
             lent.push(maps.1.as_fd());
         }
-        if let (Some(task), true) = (&header.task, cell.identity.must_switch) {
-            let folder = Path::new(OsStr::from_bytes(task));
-            run_dirs::set_owner(folder, cell.identity).map_err(at("run directory"))?;
+        if let (Some(dir), true) = (&header.run_dirs, cell.identity.must_switch) {
+            let dir = Path::new(OsStr::from_bytes(dir));
+            run_dirs::set_owner(dir, cell.identity).map_err(at("run directory"))?;
         }
         cell.group.bound(&header.limits);
         let go = CellStart { memory_limited: cell.group.limits_memory(), others: None };
@@ -300,7 +300,7 @@ impl Launcher {
         }
         // A cell that was started by a broker which could not announce it any more is no longer idle.
         let (runs, zygotes) = (self.runs.iter().map(ActiveRun::pid), self.zygotes.iter());
-        let kept: Vec<Pid> = runs.chain(zygotes.map(|slot| slot.stage.pid)).collect();
+        let kept: Vec<Pid> = runs.chain(zygotes.map(|slot| slot.zygote.pid)).collect();
         cell::kill_strays(&kept);
         let start = Instant::now();
         for run in &mut self.runs {
@@ -322,12 +322,12 @@ impl Launcher {
         }
         // A cgroup can be removed when it has no process: kill the zygotes first.
         for slot in self.zygotes.drain(..) {
-            drop(slot.stage);
+            drop(slot.zygote);
             groups.extend(slot.group);
         }
         drop(groups);
-        for task in self.tasks.drain(..) {
-            active_run::remove(&task);
+        for dir in self.run_dirs.drain(..) {
+            active_run::remove(&dir);
         }
         self.remove_unannounced();
         self.groups.leave();
@@ -336,12 +336,12 @@ impl Launcher {
     /// Removes the directory of a run that a killed broker could not announce. A broker that still runs has other
     /// launchers, with their runs.
     fn remove_unannounced(&self) {
-        let Some((pid, handle, tasks)) = self.broker.as_ref().filter(|_| !self.released) else { return };
+        let Some((pid, handle, base)) = self.broker.as_ref().filter(|_| !self.released) else { return };
         let bound = Timespec::try_from(SHUTDOWN_WAIT).ok();
         let mut list = [PollFd::new(handle, PollFlags::IN)];
         // The broker's socket closes a moment before the process is gone.
         if rustix::event::poll(&mut list, bound.as_ref()).is_ok_and(|ready| ready > 0) {
-            run_dirs::sweep_of(tasks, |owner| owner.parse() == Ok(pid.as_raw_nonzero().get()));
+            run_dirs::sweep_of(base, |owner| owner.parse() == Ok(pid.as_raw_nonzero().get()));
         }
     }
 
@@ -350,11 +350,12 @@ impl Launcher {
         let run = self.runs.swap_remove(at);
         let (runs, warm) =
             (self.runs.iter().map(ActiveRun::pid), self.warm.iter().map(|cell| cell.child.pid));
-        let kept: Vec<Pid> = runs.chain(warm).chain(self.zygotes.iter().map(|slot| slot.stage.pid)).collect();
+        let kept: Vec<Pid> =
+            runs.chain(warm).chain(self.zygotes.iter().map(|slot| slot.zygote.pid)).collect();
         // The broker removes the directory after it has read it; if the broker is gone by then, the launcher does.
-        self.tasks.retain(|task| active_run::exists(task));
-        let (task, stage, group) = run.finish(&kept);
-        self.tasks.extend(task.filter(|task| !self.tasks.contains(task)));
-        self.return_cgroup(stage, group);
+        self.run_dirs.retain(|dir| active_run::exists(dir));
+        let (dir, zygote, group) = run.finish(&kept);
+        self.run_dirs.extend(dir.filter(|dir| !self.run_dirs.contains(dir)));
+        self.return_cgroup(zygote, group);
     }
 }

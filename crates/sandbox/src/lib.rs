@@ -3,7 +3,7 @@
 //!
 //! Three processes: the broker ([`Sandbox`]) requests a run, the small [`launcher`] creates and kills cells, and each
 //! cell confines itself and then becomes the program. What a program changes in the workspace is collected as
-//! [`RunChanges`]; the caller decides whether to write it back ([`WriteBack`]).
+//! [`RunChanges`]; the caller decides whether to write it back ([`JournaledWriteBack`]).
 //!
 //! **Invariants.** Nothing degrades silently: every outcome names the tier, and a run that cannot have what its spec
 //! demands is denied. The program never runs as UID 0. Nothing survives a run: no process, mount or cgroup.
@@ -37,6 +37,7 @@ mod tier;
 mod toolchain;
 mod warm_cells;
 mod wire;
+mod workspace_fence;
 mod write_back;
 
 pub use changes::{
@@ -46,9 +47,10 @@ pub use changes::{
 pub use denial::{Certainty, DenialRule, DenialSource, DeniedOperation, SandboxDenial};
 pub use error::SandboxError;
 pub use outcome::{Captured, Exit, MemoryEnforcement, RunOutcome};
-pub use run::{Input, OutputSink, OutputStream};
+pub use run::{Input, OutputStream};
 pub use sandbox::{Sandbox, StateDirs};
-pub use spec::{Filesystem, NetworkMode, Observe, PROTECTED, RunLimits, SCRATCH, Spec};
+pub use spec::{Filesystem, NetworkMode, Observe, RunLimits, SCRATCH, Spec};
 pub use stop::StopHandle;
 pub use tier::{Feature, FeatureKind, Features, Tier};
-pub use write_back::{JournaledWriteBack, WriteBack, WriteBackError, WrittenBack};
+pub use workspace_fence::WorkspaceFence;
+pub use write_back::{JournaledWriteBack, RecoveredChange, StagedWriteBack, WriteBackError, WrittenBack};

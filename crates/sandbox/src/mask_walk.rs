@@ -1,7 +1,10 @@
-//! Finds the masked names of a workspace, or of some directories of a home directory: a walk whose result is kept between
+//! Finds the masked paths of a workspace, or of some directories of a home directory: a walk whose result is kept between
 //! runs. A directory whose timestamps are unchanged is not read again, unless they are too recent to be trusted. From the
 //! second walk without changes on, inotify reports what changes ([`inotify`]), where it works: then only changed
 //! directories are read.
+//!
+//! A path is masked because of its name, or because the fence does not show it. A directory outside of a list of paths is
+//! read all the same, since something below it may be listed; if nothing is, it is masked as a whole.
 
 mod inotify;
 
@@ -15,6 +18,7 @@ use vambrace_core::blocked_paths::BlockList;
 
 use crate::sys::mount::open_beneath;
 use crate::wire::{Bytes, MaskedPath};
+use crate::workspace_fence::{ReadAccess, WorkspaceFence};
 use inotify::{DirectoryWatcher, WatchedChanges};
 
 /// Two changes within this time, in ns, may leave the same timestamp.
@@ -23,6 +27,29 @@ const MIN_STAMP_AGE_NS: i128 = 50_000_000;
 /// Maximum length of a path in the workspace, in bytes; longer ones are not followed. The kernel accepts 4095 bytes, and
 /// some paths get a name appended.
 pub(crate) const MAX_PATH_BYTES: usize = 3800;
+
+/// What is masked.
+#[derive(Clone, Copy)]
+pub(crate) struct MaskRules<'a> {
+    pub(crate) names: &'a BlockList,
+    /// `None` where every other path is visible.
+    pub(crate) fence: Option<&'a WorkspaceFence>,
+}
+
+impl<'a> From<&'a BlockList> for MaskRules<'a> {
+    fn from(names: &'a BlockList) -> Self {
+        Self { names, fence: None }
+    }
+}
+
+impl MaskRules<'_> {
+    fn access(&self, relative: &[u8]) -> ReadAccess {
+        match self.names.blocks_entry(&String::from_utf8_lossy(relative)) {
+            Some(_) => ReadAccess::Excluded,
+            None => self.fence.map_or(ReadAccess::Visible, |fence| fence.read_access(relative)),
+        }
+    }
+}
 
 /// The directories of a workspace as they were last read.
 #[derive(Debug)]
@@ -48,6 +75,10 @@ struct WalkedDir {
     mode: u32,
     dirs: Vec<Bytes>,
     masked: Vec<Bytes>,
+    /// Whether the directory itself is outside of the fence's lists.
+    unlisted: bool,
+    /// Whether it has a visible entry that is not a directory.
+    has_visible_file: bool,
     /// It cannot be read, so it is masked as a whole: a program that may traverse it, or open it through an overlay, could
     /// reach secrets in it without listing it.
     unreadable: bool,
@@ -85,14 +116,15 @@ impl MaskWalk {
     }
 
     /// The current masks.
-    pub(crate) fn masks(
+    pub(crate) fn masks<'r>(
         &mut self,
         root: BorrowedFd<'_>,
-        names: &BlockList,
+        rules: impl Into<MaskRules<'r>>,
     ) -> Result<Vec<MaskedPath>, Errno> {
+        let rules = rules.into();
         match self.watcher.as_ref().map(|watcher| watcher.changes(root)) {
             Some(WatchedChanges::Nothing) => return Ok(self.last_masks.clone()),
-            Some(WatchedChanges::Files(dirs)) if self.read_again(root, names, &dirs).is_some() => {
+            Some(WatchedChanges::Files(dirs)) if self.read_again(root, rules, &dirs).is_some() => {
                 return Ok(self.last_masks.clone());
             }
             _ => self.watcher = None,
@@ -101,7 +133,7 @@ impl MaskWalk {
             self.watch(root);
             return Ok(self.last_masks.clone());
         }
-        self.walk(root, names)
+        self.walk(root, rules)
     }
 
     fn is_unchanged(&self, root: BorrowedFd<'_>) -> bool {
@@ -126,7 +158,12 @@ impl MaskWalk {
     }
 
     /// Reads some directories again in which only names of files changed; `None` if more changed.
-    fn read_again(&mut self, root: BorrowedFd<'_>, names: &BlockList, dirs: &HashSet<Bytes>) -> Option<()> {
+    fn read_again(
+        &mut self,
+        root: BorrowedFd<'_>,
+        rules: MaskRules<'_>,
+        dirs: &HashSet<Bytes>,
+    ) -> Option<()> {
         let now = now();
         // A stamp that is too recent must not be trusted once the watch ends.
         self.stamps.clear();
@@ -136,7 +173,7 @@ impl MaskWalk {
             let (stamp, mode) = stat_directory(root, &CString::new(name.as_slice()).ok()?).ok()?;
             let handle = open_beneath(root, name, OFlags::RDONLY | OFlags::DIRECTORY).ok()?;
             let fresh =
-                read_directory(handle, path, stamp, mode, now, names, self.skipped_dirs.as_ref()).ok()?;
+                read_directory(handle, path, stamp, mode, now, rules, self.skipped_dirs.as_ref()).ok()?;
             let same = known.stamp.inode == stamp.inode
                 && known.mode == fresh.mode
                 && known.dirs.iter().collect::<HashSet<_>>() == fresh.dirs.iter().collect();
@@ -155,9 +192,10 @@ impl MaskWalk {
         let mut masks = Vec::new();
         let mut ahead: Vec<(Bytes, Vec<u32>)> =
             self.starts.iter().map(|start| (start.clone(), Vec::new())).collect();
+        let empty = self.dirs_without_visible_entries();
         while let Some((path, mut modes)) = ahead.pop() {
             let Some(dir) = self.dirs.get(&path) else { continue };
-            if dir.unreadable {
+            if dir.unreadable || (empty.contains(&path) && !self.starts.contains(&path)) {
                 masks.push(MaskedPath { path, modes });
                 continue;
             }
@@ -168,6 +206,22 @@ impl MaskWalk {
             ahead.extend(dir.dirs.iter().map(|name| (join(&path, name), modes.clone())));
         }
         masks
+    }
+
+    /// The unlisted directories with nothing visible in them, at any depth.
+    fn dirs_without_visible_entries(&self) -> HashSet<Bytes> {
+        let mut empty = HashSet::new();
+        let mut unlisted: Vec<&Bytes> =
+            self.dirs.iter().filter(|(_, dir)| dir.unlisted).map(|(path, _)| path).collect();
+        // Inner directories before outer ones.
+        unlisted.sort_by_key(|path| std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count()));
+        for path in unlisted {
+            let Some(dir) = self.dirs.get(path) else { continue };
+            if !dir.has_visible_file && dir.dirs.iter().all(|name| empty.contains(&join(path, name))) {
+                empty.insert(path.clone());
+            }
+        }
+        empty
     }
 
     /// Stores every stamp, if all can be trusted.
@@ -185,7 +239,7 @@ impl MaskWalk {
         self.stamps.sort_by(|(one, _), (other, _)| one.cmp(other));
     }
 
-    fn walk(&mut self, root: BorrowedFd<'_>, names: &BlockList) -> Result<Vec<MaskedPath>, Errno> {
+    fn walk(&mut self, root: BorrowedFd<'_>, rules: MaskRules<'_>) -> Result<Vec<MaskedPath>, Errno> {
         let now = now();
         let mut seen = HashMap::with_capacity(self.dirs.len());
         let mut ahead = self.starts.clone();
@@ -197,7 +251,7 @@ impl MaskWalk {
                 (Ok((stamp, _)), Some(dir)) if dir.stamp_is_old && dir.stamp == stamp => Ok(dir),
                 (Ok((stamp, mode)), _) => open_beneath(root, name, OFlags::RDONLY | OFlags::DIRECTORY)
                     .and_then(|handle| {
-                        read_directory(handle, &path, stamp, mode, now, names, self.skipped_dirs.as_ref())
+                        read_directory(handle, &path, stamp, mode, now, rules, self.skipped_dirs.as_ref())
                     })
                     .map_err(|errno| (errno, Some(stamp))),
                 (Err(errno), _) => Err((errno, None)),
@@ -222,7 +276,16 @@ impl MaskWalk {
 impl WalkedDir {
     fn unread(stamp: DirStamp, mode: u32, now: i128) -> Self {
         let stamp_is_old = now - stamp.changed.max(stamp.modified) > MIN_STAMP_AGE_NS;
-        Self { stamp, stamp_is_old, mode, dirs: Vec::new(), masked: Vec::new(), unreadable: false }
+        Self {
+            stamp,
+            stamp_is_old,
+            mode,
+            dirs: Vec::new(),
+            masked: Vec::new(),
+            unlisted: false,
+            has_visible_file: false,
+            unreadable: false,
+        }
     }
 
     fn unreadable(errno: Errno, stamp: Option<DirStamp>, now: i128) -> Self {
@@ -258,10 +321,11 @@ fn read_directory(
     stamp: DirStamp,
     mode: u32,
     now: i128,
-    names: &BlockList,
+    rules: MaskRules<'_>,
     skipped_dirs: Option<&BlockList>,
 ) -> Result<WalkedDir, Errno> {
     let mut dir = WalkedDir::unread(stamp, mode, now);
+    dir.unlisted = rules.fence.is_some_and(|fence| fence.read_access(path) == ReadAccess::Unlisted);
     let mut list = Dir::read_from(handle.as_fd())?;
     while let Some(entry) = list.read() {
         let entry = entry?;
@@ -270,9 +334,9 @@ fn read_directory(
             continue;
         }
         let relative = join(path, name);
-        let text = String::from_utf8_lossy(&relative);
+        let access = rules.access(&relative);
         // What is too deep to be reached by its path is masked: there may be secrets below.
-        if names.blocks_entry(&text).is_some() || relative.len() > MAX_PATH_BYTES {
+        if access == ReadAccess::Excluded || relative.len() > MAX_PATH_BYTES {
             dir.masked.push(name.to_vec());
             continue;
         }
@@ -283,10 +347,15 @@ fn read_directory(
             }
             known => known,
         };
-        if kind == FileType::Directory
-            && skipped_dirs.is_none_or(|skipped_dirs| skipped_dirs.blocks_entry(&text).is_none())
-        {
-            dir.dirs.push(name.to_vec());
+        let is_skipped = || {
+            let text = String::from_utf8_lossy(&relative);
+            skipped_dirs.is_some_and(|skipped_dirs| skipped_dirs.blocks_entry(&text).is_some())
+        };
+        match (kind, access) {
+            (FileType::Directory, _) if !is_skipped() => dir.dirs.push(name.to_vec()),
+            (FileType::Directory, _) => {}
+            (_, ReadAccess::Visible) => dir.has_visible_file = true,
+            (_, ReadAccess::Unlisted | ReadAccess::Excluded) => dir.masked.push(name.to_vec()),
         }
     }
     Ok(dir)
@@ -328,6 +397,48 @@ mod tests {
         std::fs::create_dir_all(at("new/deep")).unwrap();
         std::fs::write(at("new/deep/x.pem"), "x").unwrap();
         assert_eq!(names(&mut walk, dir.path()), [".env", "a/b/key.PEM", "a/b/secrets", "new/deep/x.pem"]);
+    }
+
+    fn fenced_names(dir: &std::path::Path, list: &[&str], exclude: &[&str]) -> Vec<String> {
+        use vambrace_core::fence::PathFence;
+        use vambrace_core::glob::{GlobPurpose, GlobRoots, PathGlobs};
+        let globs = |globs: &[&str], purpose| {
+            std::sync::Arc::new(PathGlobs::new(globs, purpose, &GlobRoots::plain()).unwrap())
+        };
+        let only = (!list.is_empty()).then(|| globs(list, GlobPurpose::Permit));
+        let mut read = only.map(PathFence::only).unwrap_or_default();
+        read.exclude(&globs(exclude, GlobPurpose::Narrow));
+        let fence = WorkspaceFence { read, ..WorkspaceFence::default() };
+        let names = BlockList::new([".env"]).unwrap();
+        let root =
+            rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+        let rules = MaskRules { names: &names, fence: Some(&fence) };
+        let masks = MaskWalk::default().masks(root.as_fd(), rules).unwrap();
+        let mut found: Vec<String> =
+            masks.iter().map(|mask| String::from_utf8_lossy(&mask.path).into_owned()).collect();
+        found.sort();
+        found
+    }
+
+    // T12
+    #[test]
+    fn paths_outside_the_fence_are_masked() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["docs/private/a", "docs/public", "src/deep/x.rs", "src/deep/y.txt", ".env", "other/o/o"]
+        {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        let check = |globs: &[&str], exclude: &[&str], expected: &[&str]| {
+            assert_eq!(fenced_names(dir.path(), globs, exclude), expected, "{globs:?} {exclude:?}");
+        };
+        check(&[], &["docs/private/**"], &[".env", "docs/private"]);
+        check(&[], &["private"], &[".env", "docs/private"]);
+        check(&["docs/"], &[], &[".env", "other", "src"]);
+        check(&["docs/"], &["docs/private/"], &[".env", "docs/private", "other", "src"]);
+        check(&["src/**/*.rs"], &[], &[".env", "docs", "other", "src/deep/y.txt"]);
+        check(&["nothing"], &[], &[".env", "docs", "other", "src"]);
     }
 
     /// A walk whose directories are watched, with stamps old enough to be trusted.

@@ -59,4 +59,4 @@ pub enum ConnectHint {
 }
 
 /// Maximum number of ports for one run, including DNS over TCP.
-pub const PORTS: usize = 32;
+pub(crate) const PORTS: usize = 32;

@@ -102,31 +102,32 @@ enum ObserverReply {
 }
 
 impl Observer {
-    pub(crate) fn new(listener: OwnedFd, order: &RunRequest) -> Self {
+    pub(crate) fn new(listener: OwnedFd, request: &RunRequest) -> Self {
         seccomp_notify::enable_sync_wakeup(listener.as_fd());
         let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
-        let workspace = path(&order.workspace);
-        let observes_reads = order.observe == Observe::All;
-        let mut places: Vec<(Vec<u8>, bool)> = order.write.iter().map(|path| (path.clone(), true)).collect();
+        let workspace = path(&request.workspace);
+        let observes_reads = request.observe == Observe::All;
+        let mut places: Vec<(Vec<u8>, bool)> =
+            request.write.iter().map(|path| (path.clone(), true)).collect();
         places.push((b"/dev/null".to_vec(), true));
-        if order.tier != Tier::NoUserns {
+        if request.tier != Tier::NoUserns {
             // Not the home directory: what exists in the user's and not in this one is reported.
             places.extend([b"/tmp".to_vec(), b"/dev/shm".to_vec()].map(|path| (path, true)));
-            places.push((order.home.clone(), false));
+            places.push((request.home.clone(), false));
             places.push((
-                order.workspace.clone(),
-                matches!(order.view, WorkspaceView::Fresh | WorkspaceView::Layered),
+                request.workspace.clone(),
+                matches!(request.view, WorkspaceView::Fresh | WorkspaceView::Layered),
             ));
-            places.extend(order.read.iter().chain(&order.toolchains).map(|path| (path.clone(), false)));
+            places.extend(request.read.iter().chain(&request.toolchains).map(|path| (path.clone(), false)));
         }
-        let mut writable: Vec<PathBuf> = order.write.iter().map(|bytes| path(bytes)).collect();
+        let mut writable: Vec<PathBuf> = request.write.iter().map(|bytes| path(bytes)).collect();
         writable.extend(["/dev/null", "/dev/zero", "/dev/full"].map(PathBuf::from));
         Self {
             listener,
-            tier: order.tier,
-            masked: masked(order),
+            tier: request.tier,
+            masked: masked(request),
             workspace,
-            shows_workspace: matches!(order.view, WorkspaceView::Read | WorkspaceView::Layered),
+            shows_workspace: matches!(request.view, WorkspaceView::Read | WorkspaceView::Layered),
             writable,
             readable: Vec::new(),
             observes_reads,
@@ -188,9 +189,9 @@ impl Observer {
     }
 
     /// Answers one waiting call. Many programs make none, so what is only needed here is computed with the first.
-    pub(crate) fn answer_next(&mut self, order: &RunRequest) {
+    pub(crate) fn answer_next(&mut self, request: &RunRequest) {
         if self.readable.is_empty() && !self.executes_anything_visible() {
-            self.readable = cell::readable(order);
+            self.readable = cell::readable(request);
         }
         if let Ok(notice) = seccomp_notify::receive(self.listener.as_fd()) {
             self.answered += 1;
@@ -537,11 +538,11 @@ fn predicted(operation: DeniedOperation, path: PathBuf, rule: DenialRule) -> Obs
     })
 }
 
-fn masked(order: &RunRequest) -> HashSet<PathBuf> {
+fn masked(request: &RunRequest) -> HashSet<PathBuf> {
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
-    let workspace = path(&order.workspace);
-    let masks = order.masks.iter().map(|mask| workspace.join(path(&mask.path)));
-    masks.chain(order.blank.iter().map(|bytes| path(bytes))).collect()
+    let workspace = path(&request.workspace);
+    let masks = request.masks.iter().map(|mask| workspace.join(path(&mask.path)));
+    masks.chain(request.blank.iter().map(|bytes| path(bytes))).collect()
 }
 
 fn is_masked(masked: &HashSet<PathBuf>, path: &Path) -> bool {
@@ -549,8 +550,8 @@ fn is_masked(masked: &HashSet<PathBuf>, path: &Path) -> bool {
 }
 
 /// Converts the kernel's records of Landlock denials, with the rule that explains each.
-pub(crate) fn landlock_denials(denials: RunDenials, order: &RunRequest) -> Vec<SandboxDenial> {
-    let masked = if denials.found.is_empty() { HashSet::new() } else { masked(order) };
+pub(crate) fn landlock_denials(denials: RunDenials, request: &RunRequest) -> Vec<SandboxDenial> {
+    let masked = if denials.found.is_empty() { HashSet::new() } else { masked(request) };
     let denial = |(right, path): (&'static LandlockRight, PathBuf)| SandboxDenial {
         operation: right.operation,
         rule: if is_masked(&masked, &path) { DenialRule::Masked } else { DenialRule::NotGranted },

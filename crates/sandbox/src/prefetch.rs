@@ -24,7 +24,7 @@ const MAX_QUEUED_DROPS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct RunPipes {
     /// Read end, write end.
-    pub(crate) order: (OwnedFd, OwnedFd),
+    pub(crate) request: (OwnedFd, OwnedFd),
     pub(crate) out: (OwnedFd, OwnedFd),
     pub(crate) err: (OwnedFd, OwnedFd),
     /// Ours, theirs.
@@ -36,7 +36,7 @@ impl RunPipes {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(SandboxError::system("a pipe"));
         let stream = || pipe().inspect(|(_, write)| allow_reopening(write, 0o666));
         Ok(Self {
-            order: pipe()?,
+            request: pipe()?,
             out: stream()?,
             err: stream()?,
             report: message::pair().map_err(SandboxError::system("the run's socket"))?,
@@ -65,12 +65,12 @@ pub(crate) struct Prefetcher {
 #[derive(Debug, Default)]
 struct PrefetchState {
     next: Mutex<Option<RunPipes>>,
-    tasks: Arc<RunDirPool>,
+    run_dirs: Arc<RunDirPool>,
 }
 
 impl Prefetcher {
-    pub(crate) fn tasks(&self) -> &Arc<RunDirPool> {
-        &self.shared.tasks
+    pub(crate) fn run_dirs(&self) -> &Arc<RunDirPool> {
+        &self.shared.run_dirs
     }
 
     /// The pipes for a new run: the prepared ones, or new ones.
@@ -82,7 +82,7 @@ impl Prefetcher {
     /// Drops in the background what a run no longer needs.
     pub(crate) fn drop_later(&self, left: impl Any + Send) {
         if !self.ran_before.swap(true, Ordering::Relaxed) {
-            return self.shared.tasks.check_returned();
+            return self.shared.run_dirs.check_returned();
         }
         let mut thread = self.thread.lock();
         if thread.is_none() {
@@ -91,7 +91,7 @@ impl Prefetcher {
         match &*thread {
             // When the queue is full, it is dropped here and now.
             Some((give, _)) => drop(give.try_send(Box::new(left))),
-            None => self.shared.tasks.check_returned(),
+            None => self.shared.run_dirs.check_returned(),
         }
     }
 }
@@ -122,7 +122,7 @@ impl PrefetchState {
             if missing && let Ok(made) = RunPipes::make() {
                 self.next.lock().get_or_insert(made);
             }
-            self.tasks.check_returned();
+            self.run_dirs.check_returned();
         }
     }
 }

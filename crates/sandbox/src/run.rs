@@ -1,5 +1,5 @@
-//! One run from the broker's side: choosing the tier, preparing the order, starting it, collecting its changes. Reading
-//! reports and output while it runs is in [`crate::run_loop`].
+//! One run from the broker's side: choosing the tier, preparing the run request, starting it, collecting its changes.
+//! Reading reports and output while it runs is in [`crate::run_loop`].
 
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -18,18 +18,20 @@ use crate::error::SandboxError;
 use crate::input::InputFeed;
 use crate::landlock_audit::{self, AuditAccess, LandlockAudit};
 use crate::launcher::LauncherIdentity;
+use crate::mask_walk::MaskRules;
 use crate::observer;
 use crate::outcome::{MemoryEnforcement, RunOutcome};
 use crate::prefetch::RunPipes;
 use crate::run_dirs::{self, RunDirs};
 use crate::run_loop::{OutputPipe, RunLoop, RunReports};
 use crate::run_request;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{MAX_CACHED_WALKS, MaskWalkKey, Sandbox};
 use crate::spec::{Filesystem, NetworkMode, Observe, Spec};
 use crate::sys::{capability, message, mount, process};
 use crate::tier::Tier;
 use crate::toolchain::Toolchains;
 use crate::wire::{self, MaskedPath, RunHeader, RunRequest, ScratchDir};
+use crate::workspace_fence::WorkspaceFence;
 
 /// Build directories that hold installed dependencies: if the project has them, the program sees those instead of an empty
 /// scratch directory.
@@ -45,7 +47,7 @@ pub enum OutputStream {
 }
 
 /// Receives what a program prints; `Break` closes that stream.
-pub type OutputSink<'a> = dyn FnMut(OutputStream, &[u8]) -> ControlFlow<()> + 'a;
+pub(crate) type OutputCallback<'a> = dyn FnMut(OutputStream, &[u8]) -> ControlFlow<()> + 'a;
 
 /// The standard input of a program.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +82,7 @@ impl Sandbox {
         &self,
         spec: &Spec,
         input: Input<'_>,
-        output: &mut OutputSink<'_>,
+        output: &mut OutputCallback<'_>,
     ) -> Result<RunOutcome, SandboxError> {
         let first = self.tier(spec.forced_tier);
         self.check_tier(spec, first)?;
@@ -105,13 +107,13 @@ impl Sandbox {
                 };
                 self.check_tier(spec, lower)?;
                 self.attempt(spec, lower, input, output).map_err(|attempt| match attempt {
-                    AttemptError::Fault(fault) => fault,
+                    AttemptError::Sandbox(error) => error,
                     AttemptError::SetupFailed(step) => {
                         SandboxError::Unavailable { wanted: lower, reasons: vec![step] }
                     }
                 })
             }
-            Err(AttemptError::Fault(fault)) => Err(fault),
+            Err(AttemptError::Sandbox(error)) => Err(error),
             Ok(outcome) => Ok(outcome),
         }
     }
@@ -169,7 +171,7 @@ impl Sandbox {
         spec: &Spec,
         tier: Tier,
         input: BorrowedFd<'_>,
-        output: &mut OutputSink<'_>,
+        output: &mut OutputCallback<'_>,
     ) -> Result<RunOutcome, AttemptError> {
         let start = Instant::now();
         let since = now();
@@ -178,7 +180,7 @@ impl Sandbox {
         let mut prepared =
             if self.is_cached(spec, &run_base) { None } else { Some(self.prepare(spec, tier, &run_base)?) };
         let RunPipes {
-            order: (request_read, request_write),
+            request: (request_read, request_write),
             out: (out_read, out_write),
             err: (err_read, err_write),
             report: (report, theirs),
@@ -195,13 +197,13 @@ impl Sandbox {
             } else {
                 run_request::bytes(&run_request::home(spec, None))
             },
-            task: run_base.task.as_ref().map(|task| run_request::bytes(&task.folder)),
+            run_dirs: run_base.run_dirs.as_ref().map(|run_dirs| run_request::bytes(&run_dirs.dir)),
         };
         let handles = [request_read.as_fd(), theirs.as_fd(), input, out_write.as_fd(), err_write.as_fd()];
         let _running = self.count_run();
-        let notice = self.start_run(header, run_base.task.as_deref(), handles)?;
+        let notice = self.start_run(header, run_base.run_dirs.as_deref(), handles)?;
         drop((request_read, out_write, err_write));
-        // The order is prepared while the launcher creates the cell. If that fails, the cell finds no order and exits.
+        // The run request is prepared while the launcher creates the cell. If that fails, the cell gets none and exits.
         let mut prepared = match prepared.take() {
             Some(prepared) => Ok(prepared),
             None => self.prepare(spec, tier, &run_base),
@@ -302,30 +304,31 @@ impl Sandbox {
         opened.ok()
     }
 
-    /// What the launcher needs before the order is ready.
+    /// What the launcher needs before the run request is ready.
     fn open_base(&self, spec: &Spec, tier: Tier) -> Result<RunBase, AttemptError> {
         let workspace = run_request::workspace(spec)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(&workspace, flags, Mode::empty())
             .map_err(|errno| cannot_read(&workspace, errno))?;
         let facts = rustix::fs::fstat(&base).map_err(SandboxError::system("cannot stat the workspace"))?;
-        let task = if tier == Tier::NoUserns { Some(Arc::new(self.task(spec.filesystem)?)) } else { None };
-        Ok(RunBase { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), task })
+        let run_dirs =
+            if tier == Tier::NoUserns { Some(Arc::new(self.take_run_dirs(spec.filesystem)?)) } else { None };
+        Ok(RunBase { workspace, base: Arc::new(base), owner: (facts.st_uid, facts.st_gid), run_dirs })
     }
 
     /// Whether the workspace and the toolchains were walked before, or need no walk.
     fn is_cached(&self, spec: &Spec, run_base: &RunBase) -> bool {
-        let key = (run_base.workspace.clone(), spec.masked.clone());
+        let key = mask_walk_key(&run_base.workspace, spec);
         let workspace = matches!(spec.filesystem, Filesystem::Deny | Filesystem::Write)
-            || self.mask_walks.lock().contains_key(&key);
+            || self.mask_walks.lock().iter().any(|(known, _)| *known == key);
         let home =
             |home: &PathBuf| self.toolchain_caches.lock().contains_key(&(home.clone(), spec.path.clone()));
         workspace && spec.home.as_ref().is_none_or(home)
     }
 
     fn prepare(&self, spec: &Spec, tier: Tier, run_base: &RunBase) -> Result<PreparedRun, AttemptError> {
-        let RunBase { workspace, base, task, .. } = run_base;
-        let (base, task) = (Arc::clone(base), task.clone());
+        let RunBase { workspace, base, run_dirs, .. } = run_base;
+        let (base, run_dirs) = (Arc::clone(base), run_dirs.clone());
         // The program runs as another user and files of root cannot be mapped to it.
         let is_other_user = self.launcher_identity == LauncherIdentity::RootWithSetuid;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -345,21 +348,21 @@ impl Sandbox {
             }
             _ => Vec::new(),
         };
-        let work = match &task {
-            Some(task) if spec.filesystem == Filesystem::Write => Some(
-                rustix::fs::open(task.folder.join("work"), flags, Mode::empty())
-                    .map_err(SandboxError::system("the task's directory"))?,
+        let work = match &run_dirs {
+            Some(run_dirs) if spec.filesystem == Filesystem::Write => Some(
+                rustix::fs::open(run_dirs.dir.join("work"), flags, Mode::empty())
+                    .map_err(SandboxError::system("the run's directory"))?,
             ),
             _ => None,
         };
         let toolchains = if is_other_user { Default::default() } else { self.toolchains(spec, workspace)? };
         let found = run_request::ResolvedPaths { toolchains, masks, scratch };
         let mut request =
-            run_request::build(spec, workspace, tier, task.as_deref(), found, self.landlock_abi)?;
-        self.places.deny_exposed_state(&request, task.as_deref())?;
+            run_request::build(spec, workspace, tier, run_dirs.as_deref(), found, self.landlock_abi)?;
+        self.places.deny_exposed_state(&request, run_dirs.as_deref())?;
         request.guarded = vec![std::process::id(), self.launcher_id()];
         request.guarded.extend(process::own_group());
-        Ok(PreparedRun { request, base, masked, protected, work, task })
+        Ok(PreparedRun { request, base, masked, protected, work, run_dirs })
     }
 
     fn masks(
@@ -369,11 +372,22 @@ impl Sandbox {
         spec: &Spec,
         masked: &BlockList,
     ) -> Result<Vec<MaskedPath>, SandboxError> {
-        let key = (workspace.to_owned(), spec.masked.clone());
+        let key = mask_walk_key(workspace, spec);
         // Taken out of the cache while it works: a concurrent run of the same workspace makes its own walk.
-        let mut walk = self.mask_walks.lock().remove(&key).unwrap_or_default();
-        let masks = walk.masks(base, masked).map_err(|errno| cannot_read(workspace, errno))?;
-        self.mask_walks.lock().insert(key, walk);
+        let mut walk = {
+            let mut known = self.mask_walks.lock();
+            let at = known.iter().position(|(known, _)| *known == key);
+            at.map(|at| known.remove(at).1).unwrap_or_default()
+        };
+        let fence = (!spec.fence.shows_everything()).then_some(&spec.fence);
+        let masks = walk
+            .masks(base, MaskRules { names: masked, fence })
+            .map_err(|errno| cannot_read(workspace, errno))?;
+        let mut known = self.mask_walks.lock();
+        if known.len() >= MAX_CACHED_WALKS {
+            known.remove(0);
+        }
+        known.push((key, walk));
         Ok(masks)
     }
 
@@ -408,7 +422,7 @@ impl Sandbox {
                 what: "cannot resolve a build directory",
                 source,
             })?;
-            list.push(ScratchDir { name: name.as_bytes().to_vec(), folder: run_request::bytes(&dir) });
+            list.push(ScratchDir { name: name.as_bytes().to_vec(), dir: run_request::bytes(&dir) });
         }
         Ok(list)
     }
@@ -418,19 +432,19 @@ impl Sandbox {
         clippy::disallowed_methods,
         reason = "directories below the state directory, which only this run's program sees"
     )]
-    fn task(&self, filesystem: Filesystem) -> Result<RunDirs, SandboxError> {
+    fn take_run_dirs(&self, filesystem: Filesystem) -> Result<RunDirs, SandboxError> {
         let base = self.places.task_root();
-        if base == self.places.tasks {
+        if base == self.places.run_dirs {
             std::fs::create_dir_all(base).map_err(|source| SandboxError::System {
-                what: "cannot create the directory for tasks",
+                what: "cannot create the directory of run directories",
                 source,
             })?;
         }
         // Removes what a crash of both launcher and broker left behind.
-        self.tasks_swept.call_once(|| run_dirs::sweep(base));
+        self.run_dirs_swept.call_once(|| run_dirs::sweep(base));
         let name = || format!("{}{}", run_dirs::PREFIX, Self::next_name());
-        let made = self.prefetcher.tasks().take(base, filesystem, name);
-        made.map_err(|source| SandboxError::System { what: "cannot create a task's directory", source })
+        let made = self.prefetcher.run_dirs().take(base, filesystem, name);
+        made.map_err(|source| SandboxError::System { what: "cannot create a run's directory", source })
     }
 
     fn changes(
@@ -454,10 +468,11 @@ impl Sandbox {
             masked: &prepared.masked,
             masked_paths: run_request::masked_by_other_rules(&prepared.request, &prepared.masked),
             protected: &prepared.protected,
+            fence: &spec.fence,
             scratch: &spec.scratch,
             own_scratch: &prepared.request.scratch,
             since,
-            run_dirs: prepared.task.clone(),
+            run_dirs: prepared.run_dirs.clone(),
         });
         changes.map(Some).map_err(SandboxError::system("cannot collect what the program changed"))
     }
@@ -465,14 +480,14 @@ impl Sandbox {
 
 /// Why an attempt to run in one tier failed.
 pub(crate) enum AttemptError {
-    Fault(SandboxError),
+    Sandbox(SandboxError),
     /// The confinement could not be set up, at this step; the program was not started.
     SetupFailed(String),
 }
 
 impl From<SandboxError> for AttemptError {
-    fn from(fault: SandboxError) -> Self {
-        Self::Fault(fault)
+    fn from(error: SandboxError) -> Self {
+        Self::Sandbox(error)
     }
 }
 
@@ -480,7 +495,7 @@ struct RunBase {
     workspace: PathBuf,
     base: Arc<OwnedFd>,
     owner: (u32, u32),
-    task: Option<Arc<RunDirs>>,
+    run_dirs: Option<Arc<RunDirs>>,
 }
 
 struct PreparedRun {
@@ -488,9 +503,18 @@ struct PreparedRun {
     base: Arc<OwnedFd>,
     masked: Arc<BlockList>,
     protected: Arc<BlockList>,
-    task: Option<Arc<RunDirs>>,
+    run_dirs: Option<Arc<RunDirs>>,
     /// The directory that the program sees as the workspace, in tier no-userns.
     work: Option<OwnedFd>,
+}
+
+fn mask_walk_key(workspace: &Path, spec: &Spec) -> MaskWalkKey {
+    let fence = WorkspaceFence {
+        read: spec.fence.read.clone(),
+        service_root: spec.fence.service_root.clone(),
+        ..WorkspaceFence::default()
+    };
+    MaskWalkKey { workspace: workspace.to_owned(), masked: spec.masked.clone(), fence }
 }
 
 fn cannot_read(workspace: &Path, errno: Errno) -> SandboxError {

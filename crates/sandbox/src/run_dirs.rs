@@ -24,7 +24,7 @@ use crate::spec::Filesystem;
 use crate::wire::RunIdentity;
 
 /// Name prefix of run directories; the broker's pid follows.
-pub(crate) const PREFIX: &str = "vambrace-task-";
+pub(crate) const PREFIX: &str = "vambrace-run-";
 /// Maximum number of pooled directories.
 const MAX_POOLED: usize = 8;
 /// Stands for an unknown owner; no user has this id.
@@ -41,14 +41,14 @@ pub(crate) struct RunDirPool {
 /// The directories of one run.
 #[derive(Debug)]
 pub(crate) struct RunDirs {
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     parts: Option<RunDirTree>,
     home: Weak<RunDirPool>,
 }
 
 #[derive(Debug)]
 struct RunDirTree {
-    folder: PathBuf,
+    dir: PathBuf,
     /// Their owner, if known.
     owner: AtomicU32,
     /// Each name with its mtime at creation.
@@ -75,7 +75,7 @@ impl RunDirPool {
             Some(parts) => parts,
             None => RunDirTree::make(base.canonicalize()?.join(name()), RunDirs::parts(filesystem))?,
         };
-        Ok(RunDirs { folder: parts.folder.clone(), parts: Some(parts), home: Arc::downgrade(self) })
+        Ok(RunDirs { dir: parts.dir.clone(), parts: Some(parts), home: Arc::downgrade(self) })
     }
 }
 
@@ -111,7 +111,7 @@ impl RunDirs {
     }
 
     pub(crate) fn part(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.dir.join(name)
     }
 
     /// Gives the directories to the program's user, unless they are that user's already.
@@ -120,7 +120,7 @@ impl RunDirs {
         if owner.is_some_and(|owner| owner.swap(identity.uid, Ordering::Relaxed) == identity.uid) {
             return Ok(());
         }
-        set_owner(&self.folder, identity).inspect_err(|_| self.forget_owner())
+        set_owner(&self.dir, identity).inspect_err(|_| self.forget_owner())
     }
 
     /// Forgets the owner, because another process changes it.
@@ -147,18 +147,18 @@ impl Drop for RunDirs {
 }
 
 impl RunDirTree {
-    fn make(folder: PathBuf, names: &[&'static str]) -> io::Result<Self> {
+    fn make(dir: PathBuf, names: &[&'static str]) -> io::Result<Self> {
         let mut maker = fs::DirBuilder::new();
-        maker.mode(0o700).create(&folder)?;
-        let lock = locked(&folder, FlockOperation::LockShared).ok();
+        maker.mode(0o700).create(&dir)?;
+        let lock = locked(&dir, FlockOperation::LockShared).ok();
         let mut stamps = Vec::new();
         for name in names {
-            let path = folder.join(name);
+            let path = dir.join(name);
             maker.create(&path)?;
             stamps.push((*name, times(&path)?));
         }
         let owner = AtomicU32::new(rustix::process::geteuid().as_raw());
-        Ok(Self { folder, owner, stamps, _lock: lock })
+        Ok(Self { dir, owner, stamps, _lock: lock })
     }
 
     /// Whether nothing was written, by the directories' mtimes. A name that was created and removed within one clock
@@ -168,7 +168,7 @@ impl RunDirTree {
             && self
                 .stamps
                 .iter()
-                .all(|(name, then)| times(&self.folder.join(name)).is_ok_and(|now| now == *then))
+                .all(|(name, then)| times(&self.dir.join(name)).is_ok_and(|now| now == *then))
     }
 
     /// Whether it is still the directory that was created, by its owner.
@@ -177,35 +177,35 @@ impl RunDirTree {
             UNKNOWN_UID => is_ours(uid),
             owner => owner == uid,
         };
-        fs::symlink_metadata(&self.folder).is_ok_and(|facts| facts.is_dir() && owns(facts.uid()))
+        fs::symlink_metadata(&self.dir).is_ok_and(|facts| facts.is_dir() && owns(facts.uid()))
     }
 
     /// Whether the directories are empty.
     fn is_empty(&self) -> bool {
         self.stamps.iter().all(|(name, _)| {
-            fs::read_dir(self.folder.join(name)).is_ok_and(|mut entries| entries.next().is_none())
+            fs::read_dir(self.dir.join(name)).is_ok_and(|mut entries| entries.next().is_none())
         })
     }
 
     fn remove(&self) {
         // Usually they are empty.
         for (name, _) in &self.stamps {
-            let _ = fs::remove_dir(self.folder.join(name));
+            let _ = fs::remove_dir(self.dir.join(name));
         }
-        if fs::remove_dir(&self.folder).is_err() {
+        if fs::remove_dir(&self.dir).is_err() {
             // If this process dies before, the launcher does it.
-            remove_all(&self.folder);
+            remove_all(&self.dir);
         }
     }
 }
 
 /// Gives the directories to the program's user.
-pub(crate) fn set_owner(folder: &Path, identity: RunIdentity) -> Result<(), Errno> {
+pub(crate) fn set_owner(dir: &Path, identity: RunIdentity) -> Result<(), Errno> {
     let (uid, gid) = (Some(Uid::from_raw(identity.uid)), Some(Gid::from_raw(identity.gid)));
     let own = |path: &Path| rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
-    own(folder)?;
+    own(dir)?;
     for part in RunDirs::PARTS {
-        match own(&folder.join(part)) {
+        match own(&dir.join(part)) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
@@ -214,24 +214,24 @@ pub(crate) fn set_owner(folder: &Path, identity: RunIdentity) -> Result<(), Errn
 }
 
 /// Removes the directory of an ended run, also where the program left unreadable directories in it.
-pub(crate) fn remove_all(folder: &Path) {
-    match fs::remove_dir_all(folder) {
+pub(crate) fn remove_all(dir: &Path) {
+    match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            make_accessible(folder);
-            let _ = fs::remove_dir_all(folder);
+            make_accessible(dir);
+            let _ = fs::remove_dir_all(dir);
         }
         _ => {}
     }
 }
 
 /// Makes directories accessible. No process is left that could replace one with a symlink.
-fn make_accessible(folder: &Path) {
-    let mut ahead = vec![folder.to_owned()];
+fn make_accessible(dir: &Path) {
+    let mut ahead = vec![dir.to_owned()];
     while let Some(here) = ahead.pop() {
         let _ = fs::set_permissions(&here, fs::Permissions::from_mode(0o700));
         let entries = fs::read_dir(&here).into_iter().flatten().filter_map(Result::ok);
-        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        ahead.extend(folders.map(|entry| entry.path()));
+        let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        ahead.extend(dirs.map(|entry| entry.path()));
     }
 }
 
@@ -257,9 +257,9 @@ pub(crate) fn sweep_of(base: &Path, gone: impl Fn(&str) -> bool) {
     }
 }
 
-fn locked(folder: &Path, how: FlockOperation) -> Result<OwnedFd, Errno> {
+fn locked(dir: &Path, how: FlockOperation) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = rustix::fs::open(folder, flags, Mode::empty())?;
+    let handle = rustix::fs::open(dir, flags, Mode::empty())?;
     rustix::fs::flock(&handle, how)?;
     Ok(handle)
 }
@@ -283,11 +283,11 @@ mod tests {
     fn directories_of_dead_brokers_are_removed_with_any_content() {
         let base = tempfile::tempdir().unwrap();
         let make = |owner: u32| {
-            let folder = base.path().join(format!("{PREFIX}{owner}-0"));
-            fs::create_dir_all(folder.join("home/x/y")).unwrap();
-            fs::write(folder.join("home/x/y/f"), "x").unwrap();
-            fs::set_permissions(folder.join("home/x"), fs::Permissions::from_mode(0o300)).unwrap();
-            folder
+            let dir = base.path().join(format!("{PREFIX}{owner}-0"));
+            fs::create_dir_all(dir.join("home/x/y")).unwrap();
+            fs::write(dir.join("home/x/y/f"), "x").unwrap();
+            fs::set_permissions(dir.join("home/x"), fs::Permissions::from_mode(0o300)).unwrap();
+            dir
         };
         // No pid is above 2^22.
         let (gone, ours) = (make(5_000_000), make(std::process::id()));
@@ -301,12 +301,12 @@ mod tests {
     #[test]
     fn directories_of_a_live_broker_in_another_pid_namespace_stay() {
         let base = tempfile::tempdir().unwrap();
-        let folder = base.path().join(format!("{PREFIX}5000001-0"));
-        let parts = RunDirTree::make(folder.clone(), RunDirs::PARTS).unwrap();
+        let dir = base.path().join(format!("{PREFIX}5000001-0"));
+        let parts = RunDirTree::make(dir.clone(), RunDirs::PARTS).unwrap();
         sweep(base.path());
-        assert!(folder.join("work").exists());
+        assert!(dir.join("work").exists());
         drop(parts);
         sweep(base.path());
-        assert!(!folder.exists());
+        assert!(!dir.exists());
     }
 }

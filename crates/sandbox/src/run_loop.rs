@@ -17,7 +17,7 @@ use crate::landlock_audit::LandlockAudit;
 use crate::network::{NetworkGate, PORTS, Sockets};
 use crate::observer::Observer;
 use crate::outcome::{Captured, Exit};
-use crate::run::{AttemptError, OutputSink, OutputStream};
+use crate::run::{AttemptError, OutputCallback, OutputStream};
 use crate::spec::Spec;
 use crate::stop::StopHandle;
 use crate::sys::message;
@@ -119,7 +119,7 @@ impl OutputPipe {
         Self { handle: Some(handle), stream, captured: Captured::default() }
     }
 
-    fn read(&mut self, max_captured: usize, chunk: &mut Vec<u8>, output: &mut OutputSink<'_>) {
+    fn read(&mut self, max_captured: usize, chunk: &mut Vec<u8>, output: &mut OutputCallback<'_>) {
         let Some(handle) = &self.handle else { return };
         chunk.clear();
         match rustix::io::read(handle, spare_capacity(chunk)) {
@@ -142,7 +142,7 @@ impl OutputPipe {
 
 impl OutputPipe {
     /// Reads what is in the pipe, without waiting for more.
-    fn read_rest(&mut self, max_captured: usize, chunk: &mut Vec<u8>, output: &mut OutputSink<'_>) {
+    fn read_rest(&mut self, max_captured: usize, chunk: &mut Vec<u8>, output: &mut OutputCallback<'_>) {
         for _ in 0..MAX_REMAINING_CHUNKS {
             let Some(handle) = &self.handle else { return };
             let mut list = [PollFd::new(handle, PollFlags::IN)];
@@ -156,7 +156,7 @@ impl OutputPipe {
 }
 
 impl RunLoop<'_> {
-    pub(crate) fn run_to_end(&mut self, output: &mut OutputSink<'_>) -> Result<(), SandboxError> {
+    pub(crate) fn run_to_end(&mut self, output: &mut OutputCallback<'_>) -> Result<(), SandboxError> {
         let start = Instant::now();
         let mut report_open = true;
         let mut listener_open = true;

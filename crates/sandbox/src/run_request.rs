@@ -1,5 +1,6 @@
 //! Builds the run request of a cell from a spec: canonical paths, and an environment that starts empty.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -44,9 +45,9 @@ pub(crate) fn workspace(spec: &Spec) -> Result<PathBuf, SandboxError> {
 }
 
 /// The program's home directory.
-pub(crate) fn home(spec: &Spec, task: Option<&RunDirs>) -> PathBuf {
-    match (&spec.home, task) {
-        (_, Some(task)) => task.part("home"),
+pub(crate) fn home(spec: &Spec, run_dirs: Option<&RunDirs>) -> PathBuf {
+    match (&spec.home, run_dirs) {
+        (_, Some(run_dirs)) => run_dirs.part("home"),
         (Some(home), None) => home.canonicalize().unwrap_or_else(|_| home.clone()),
         (None, None) => PathBuf::from(DEFAULT_HOME),
     }
@@ -63,7 +64,7 @@ pub(crate) fn build(
     spec: &Spec,
     workspace: &Path,
     tier: Tier,
-    task: Option<&RunDirs>,
+    run_dirs: Option<&RunDirs>,
     found: ResolvedPaths,
     landlock_abi: i32,
 ) -> Result<RunRequest, SandboxError> {
@@ -74,7 +75,7 @@ pub(crate) fn build(
         Filesystem::Write => WorkspaceView::Fresh,
         Filesystem::ReadWrite | Filesystem::Speculative => WorkspaceView::Layered,
     };
-    let home = home(spec, task);
+    let home = home(spec, run_dirs);
     let mut write = spec.write.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
     let read = spec.read.iter().map(|path| outside_system(path)).collect::<Result<Vec<_>, _>>()?;
     let secrets = exposed_secrets(workspace, view, &masks, read.iter().chain(&write));
@@ -86,24 +87,24 @@ pub(crate) fn build(
     let path = search_path(spec, &toolchains.shown, &read, workspace);
     let named = spec.read.iter().chain(&spec.write).chain(&toolchains.linked).chain(&path);
     let links = links(named, toolchains.shown.iter().chain(&read).chain(&write), workspace);
-    if let Some(task) = task {
-        write.extend([task.part("tmp"), task.part("home")]);
-        write.extend((view == WorkspaceView::Fresh).then(|| task.part("work")));
+    if let Some(run_dirs) = run_dirs {
+        write.extend([run_dirs.part("tmp"), run_dirs.part("home")]);
+        write.extend((view == WorkspaceView::Fresh).then(|| run_dirs.part("work")));
     }
-    let cwd = match (view, task) {
+    let cwd = match (view, run_dirs) {
         (WorkspaceView::Absent, None) => PathBuf::from("/tmp"),
-        (WorkspaceView::Absent, Some(task)) => task.part("tmp"),
-        (WorkspaceView::Fresh, Some(task)) => task.part("work"),
+        (WorkspaceView::Absent, Some(run_dirs)) => run_dirs.part("tmp"),
+        (WorkspaceView::Fresh, Some(run_dirs)) => run_dirs.part("work"),
         _ => working_directory(spec, workspace)?,
     };
-    let environment = environment(spec, &path, &cwd, &home, task);
+    let environment = environment(spec, &path, &cwd, &home, run_dirs);
     let mut arguments = vec![spec.program.as_bytes().to_vec()];
     arguments.extend(spec.arguments.iter().map(|argument| argument.as_bytes().to_vec()));
     Ok(RunRequest {
         tier,
         program: spec.program.as_bytes().to_vec(),
         digest: spec.digest,
-        path: path.iter().map(|folder| bytes(folder)).collect(),
+        path: path.iter().map(|dir| bytes(dir)).collect(),
         arguments,
         environment,
         cwd: bytes(&cwd),
@@ -135,7 +136,7 @@ pub(crate) fn build(
 }
 
 /// Masked paths that the block list does not name.
-pub(crate) fn masked_by_other_rules(request: &RunRequest, masked: &BlockList) -> Vec<Bytes> {
+pub(crate) fn masked_by_other_rules(request: &RunRequest, masked: &BlockList) -> HashSet<Bytes> {
     let paths = request.masks.iter().map(|mask| &mask.path);
     paths.filter(|path| masked.blocks_entry(&String::from_utf8_lossy(path)).is_none()).cloned().collect()
 }
@@ -184,7 +185,7 @@ fn deny_masked(
     };
     match read.iter().chain(write).find(inside) {
         Some(path) => Err(SandboxError::Refused(format!(
-            "`{}` is masked: programs see neither the workspace's secret files nor directories that cannot be read",
+            "`{}` is masked: programs see no secret files of the workspace, no paths that a rule denies and no directories that cannot be read",
             path.display()
         ))),
         None => Ok(()),
@@ -264,17 +265,16 @@ fn working_directory(spec: &Spec, workspace: &Path) -> Result<PathBuf, SandboxEr
 }
 
 fn search_path(spec: &Spec, toolchains: &[PathBuf], read: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
-    let shown = |folder: &Path| {
-        ["/usr", "/opt", "/nix", "/bin", "/sbin"].iter().any(|system| folder.starts_with(system))
-            || toolchains.iter().chain(read).any(|outer| folder.starts_with(outer))
-            || folder.starts_with(workspace)
+    let shown = |dir: &Path| {
+        ["/usr", "/opt", "/nix", "/bin", "/sbin"].iter().any(|system| dir.starts_with(system))
+            || toolchains.iter().chain(read).any(|outer| dir.starts_with(outer))
+            || dir.starts_with(workspace)
     };
     let mut path: Vec<PathBuf> = Vec::new();
-    let asked =
-        spec.path.iter().filter(|folder| shown(folder) || folder.canonicalize().is_ok_and(|f| shown(&f)));
-    for folder in asked.cloned().chain(DEFAULT_PATH.iter().map(PathBuf::from)) {
-        if !path.contains(&folder) && folder.is_absolute() {
-            path.push(folder);
+    let asked = spec.path.iter().filter(|dir| shown(dir) || dir.canonicalize().is_ok_and(|f| shown(&f)));
+    for dir in asked.cloned().chain(DEFAULT_PATH.iter().map(PathBuf::from)) {
+        if !path.contains(&dir) && dir.is_absolute() {
+            path.push(dir);
         }
     }
     path
@@ -323,10 +323,16 @@ fn links_to(path: &Path) -> Vec<(PathBuf, PathBuf)> {
 }
 
 /// Starts empty: the five variables that are always set, and the allowed ones.
-fn environment(spec: &Spec, path: &[PathBuf], cwd: &Path, home: &Path, task: Option<&RunDirs>) -> Vec<Bytes> {
+fn environment(
+    spec: &Spec,
+    path: &[PathBuf],
+    cwd: &Path,
+    home: &Path,
+    run_dirs: Option<&RunDirs>,
+) -> Vec<Bytes> {
     let given =
         |name: &str| spec.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
-    let joined = path.iter().map(|folder| folder.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"));
+    let joined = path.iter().map(|dir| dir.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"));
     let mut list: Vec<(OsString, OsString)> = vec![
         ("PORT".into(), given("PORT").unwrap_or_else(|| "0".into())),
         ("LANG".into(), given("LANG").unwrap_or_else(|| "C.UTF-8".into())),
@@ -334,8 +340,8 @@ fn environment(spec: &Spec, path: &[PathBuf], cwd: &Path, home: &Path, task: Opt
         ("PWD".into(), cwd.into()),
         ("HOME".into(), home.into()),
     ];
-    if let Some(task) = task {
-        list.push(("TMPDIR".into(), task.part("tmp").into()));
+    if let Some(run_dirs) = run_dirs {
+        list.push(("TMPDIR".into(), run_dirs.part("tmp").into()));
     }
     let allowed = spec.environment.iter().filter(|(key, _)| !ALWAYS_SET.iter().any(|always| key == always));
     list.extend(allowed.cloned());

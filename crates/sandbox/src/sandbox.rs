@@ -28,12 +28,13 @@ use crate::tier::{Features, Tier};
 use crate::toolchain::ToolchainCaches;
 use crate::warm_cells::WarmCell;
 use crate::wire::{self, Bytes, LauncherRequest, RunReport, RunRequest, WorkspaceView};
+use crate::workspace_fence::WorkspaceFence;
 
 /// Directories below the state directory that runs need; outside every workspace.
 #[derive(Debug, Clone)]
 pub struct StateDirs {
     /// Temporary directories of runs without namespaces.
-    pub tasks: PathBuf,
+    pub run_dirs: PathBuf,
     /// Build directories that outlive a run.
     pub scratch: PathBuf,
     /// Journals of write-backs in progress.
@@ -49,7 +50,7 @@ impl StateDirs {
     #[must_use]
     pub fn below(state: &Path) -> Self {
         Self {
-            tasks: state.join("tasks"),
+            run_dirs: state.join("runs"),
             scratch: state.join("scratch"),
             write_backs: state.join("promotions"),
             certificates: state.join("certificates"),
@@ -59,12 +60,12 @@ impl StateDirs {
 
     /// Where the temporary directories of runs are created. Root's are in `/tmp`, which an unprivileged user can reach.
     pub(crate) fn task_root(&self) -> &Path {
-        if rustix::process::geteuid().is_root() { Path::new("/tmp") } else { &self.tasks }
+        if rustix::process::geteuid().is_root() { Path::new("/tmp") } else { &self.run_dirs }
     }
 
     /// Whether making a path visible would expose the state directory or a part of it. Its keys sign the ledger.
     #[must_use]
-    pub fn overlaps_state(&self, path: &Path) -> bool {
+    pub(crate) fn overlaps_state(&self, path: &Path) -> bool {
         self.overlaps(&resolve_existing(path))
     }
 
@@ -72,22 +73,22 @@ impl StateDirs {
         self.state.starts_with(real) || real.starts_with(&self.state)
     }
 
-    /// Denies an order that would expose the state directory. The paths of an order are resolved already.
+    /// Denies a run request that would expose the state directory. Its paths are resolved already.
     pub(crate) fn deny_exposed_state(
         &self,
-        order: &RunRequest,
-        task: Option<&RunDirs>,
+        request: &RunRequest,
+        run_dirs: Option<&RunDirs>,
     ) -> Result<(), SandboxError> {
         fn path(bytes: &Bytes) -> &Path {
             Path::new(OsStr::from_bytes(bytes))
         }
         let is_certificate =
             |path: &Path| path.parent().is_some_and(|dir| dir == resolve_existing(&self.certificates));
-        let own = |path: &Path| task.is_some_and(|task| path.starts_with(&task.folder));
-        let read = order.read.iter().map(path).filter(|path| self.overlaps(path) && !is_certificate(path));
-        let write = order.write.iter().map(path).filter(|path| !own(path));
-        let workspace = (order.view != WorkspaceView::Absent).then(|| path(&order.workspace));
-        let mut visible = read.chain(write).chain(order.toolchains.iter().map(path)).chain(workspace);
+        let own = |path: &Path| run_dirs.is_some_and(|run_dirs| path.starts_with(&run_dirs.dir));
+        let read = request.read.iter().map(path).filter(|path| self.overlaps(path) && !is_certificate(path));
+        let write = request.write.iter().map(path).filter(|path| !own(path));
+        let workspace = (request.view != WorkspaceView::Absent).then(|| path(&request.workspace));
+        let mut visible = read.chain(write).chain(request.toolchains.iter().map(path)).chain(workspace);
         let found = visible.find(|path| self.overlaps(path)).map(Path::to_owned);
         match found.or_else(|| self.system_dir_with_state()) {
             Some(path) => Err(SandboxError::ShowsState { path, state: self.state.clone() }),
@@ -132,6 +133,16 @@ fn raise_open_file_limit() {
 
 /// Maximum number of compiled name lists in the cache.
 const MAX_CACHED_LISTS: usize = 64;
+/// Maximum number of workspace walks in the cache; each may watch its directories.
+pub(crate) const MAX_CACHED_WALKS: usize = 64;
+
+/// What the masks of a workspace depend on.
+#[derive(Debug, PartialEq)]
+pub(crate) struct MaskWalkKey {
+    pub(crate) workspace: PathBuf,
+    pub(crate) masked: Vec<String>,
+    pub(crate) fence: WorkspaceFence,
+}
 
 /// A running launcher, and what is known about the kernel.
 #[derive(Debug)]
@@ -142,10 +153,11 @@ pub struct Sandbox {
     features: OnceLock<Features>,
     pub(crate) landlock_abi: i32,
     pub(crate) launcher_identity: launcher::LauncherIdentity,
-    pub(crate) mask_walks: Mutex<HashMap<(PathBuf, Vec<String>), MaskWalk>>,
+    /// Walks of workspaces, the last used one last.
+    pub(crate) mask_walks: Mutex<Vec<(MaskWalkKey, MaskWalk)>>,
     pub(crate) toolchain_caches: Mutex<ToolchainCaches>,
     pub(crate) prefetcher: Prefetcher,
-    pub(crate) tasks_swept: Once,
+    pub(crate) run_dirs_swept: Once,
     /// Compiled lists of names.
     names: Mutex<HashMap<Vec<String>, Arc<BlockList>>>,
     pub(crate) warm_cells: Mutex<Vec<WarmCell>>,
@@ -180,10 +192,10 @@ impl Sandbox {
             features: OnceLock::new(),
             landlock_abi: cell::landlock_abi(),
             launcher_identity: launcher::LauncherIdentity::now(),
-            mask_walks: Mutex::new(HashMap::new()),
+            mask_walks: Mutex::default(),
             toolchain_caches: Mutex::new(HashMap::new()),
             prefetcher: Prefetcher::default(),
-            tasks_swept: Once::new(),
+            run_dirs_swept: Once::new(),
             names: Mutex::new(HashMap::new()),
             warm_cells: Mutex::default(),
             audit_unavailable: AtomicBool::new(false),
@@ -221,6 +233,12 @@ impl Sandbox {
     #[must_use]
     pub fn may_show(&self, path: &Path) -> bool {
         run_request::outside_system(path).is_ok_and(|path| !self.places.overlaps_state(&path))
+    }
+
+    /// Whether the launcher runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        matches!(self.launcher.lock().try_wait(), Ok(None))
     }
 
     /// The launcher's process id.
@@ -291,7 +309,7 @@ impl Drop for Sandbox {
         // The launcher reads the end of the stream, kills what still runs, cleans up and exits. The socket is closed only
         // after that: closing it with unread data would discard the last message.
         let _ = rustix::net::shutdown(&self.control, Shutdown::Write);
-        // Closes the channels of warm cells, which then stop waiting for an order.
+        // Closes the channels of warm cells, which then stop waiting for a run request.
         self.warm_cells.get_mut().clear();
         let _ = self.launcher.lock().wait();
     }

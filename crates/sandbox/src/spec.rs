@@ -4,13 +4,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use vambrace_core::blocked_paths::hidden_from_programs;
 
 use serde::{Deserialize, Serialize};
+use vambrace_core::blocked_paths::hidden_from_programs;
+use vambrace_core::risk::SELF_RUNNING;
 
 use crate::network::NetworkGate;
 use crate::stop::StopHandle;
 use crate::tier::Tier;
+use crate::workspace_fence::WorkspaceFence;
 
 /// A program and its confinement.
 #[derive(Debug, Clone)]
@@ -39,7 +41,10 @@ pub struct Spec {
     pub drops_writes: bool,
     /// Names that are masked in the workspace (`.env`, `secrets/`, `*.pem`), at any depth.
     pub masked: Vec<String>,
-    /// Names below the workspace that are never written back.
+    /// What else of the workspace is masked, or not written back.
+    pub fence: WorkspaceFence,
+    /// Names that are never written back, at any depth: files that run code or configure tools without being asked. A
+    /// `.git` that is not a directory points to one elsewhere and is never written back either.
     pub protected: Vec<String>,
     /// Build directories of the workspace: their content is kept in [`crate::StateDirs::scratch`] and never written back.
     pub scratch: Vec<String>,
@@ -160,139 +165,6 @@ impl Default for RunLimits {
     }
 }
 
-/// Names that are never written back: files that run code or configure tools without the user's asking. At any depth, since a
-/// project may contain other projects. A `.git` that is not a directory points to one elsewhere and is never written
-/// back either.
-pub const PROTECTED: &[&str] = &[
-    ".aider.conf.yml",
-    ".amazonq/",
-    ".augment/",
-    ".bash_aliases",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_profile",
-    ".bashrc",
-    ".byebugrc",
-    ".claude/",
-    ".cline/",
-    "*.code-workspace",
-    ".codex/",
-    "**/.config/fish/",
-    "**/.config/mise.toml",
-    "**/.config/mise/",
-    ".continue/",
-    ".copilot/",
-    ".crush.json",
-    ".cshrc",
-    ".cursor/",
-    ".devcontainer.json",
-    ".devcontainer/",
-    ".dir-locals-2.el",
-    ".dir-locals.el",
-    ".emacs",
-    ".emacs.d/",
-    ".emacs.el",
-    ".envrc",
-    ".exrc",
-    ".factory/",
-    ".fleet/",
-    ".flow/",
-    ".gdbinit",
-    ".gemini/",
-    ".ghci",
-    "**/.git/commondir",
-    "**/.git/config",
-    "**/.git/config.worktree",
-    "**/.git/hooks/",
-    "**/.git/info/attributes",
-    "**/.git/modules/",
-    // `git rebase --continue` runs its `exec` lines.
-    "**/.git/rebase-merge/git-rebase-todo",
-    "**/.git/sl/config",
-    "**/.git/worktrees/",
-    ".gitconfig",
-    ".githooks/",
-    "**/.github/hooks/",
-    ".gitmodules",
-    ".goose/",
-    ".gvimrc",
-    ".helix/",
-    "**/.hg/hgrc",
-    "**/.hg/hgrc-not-shared",
-    "**/.hg/requires",
-    "**/.hg/sharedpath",
-    ".husky/",
-    ".idea/",
-    ".iex.exs",
-    ".inputrc",
-    ".irbrc",
-    ".jj/",
-    ".junie/",
-    ".kiro/",
-    ".kshrc",
-    ".lefthook.*",
-    ".lldbinit",
-    ".login",
-    ".logout",
-    ".lvimrc",
-    ".mcp.json",
-    ".mise.*",
-    ".mise/",
-    ".mkshrc",
-    ".nova/",
-    ".nvim.lua",
-    ".nvimrc",
-    ".ocamlinit",
-    ".octaverc",
-    ".opencode/",
-    ".overcommit.yml",
-    ".pam_environment",
-    ".pdbrc",
-    ".perldb",
-    ".pre-commit-config.yaml",
-    ".profile",
-    ".pryrc",
-    ".qwen/",
-    ".rdata",
-    ".rdbgrc",
-    ".rdbgrc.rb",
-    ".renviron",
-    ".ripgreprc",
-    ".roo/",
-    ".roomodes",
-    ".rprofile",
-    ".shrc",
-    "**/.sl/config",
-    "*.sublime-project",
-    ".tcshrc",
-    ".theia/",
-    ".trae/",
-    ".vambrace/",
-    ".vimrc",
-    ".vs/",
-    ".vscode/",
-    ".windsurf/",
-    ".xinitrc",
-    ".xprofile",
-    ".xsession",
-    ".xsessionrc",
-    ".zed/",
-    ".zlogin",
-    ".zlogout",
-    ".zprofile",
-    ".zshenv",
-    ".zshrc",
-    "config.fish",
-    "crush.json",
-    "lefthook-local.*",
-    "lefthook.*",
-    "mcp.json",
-    "mise.*.toml",
-    "mise.toml",
-    "opencode.json",
-    "opencode.jsonc",
-];
-
 /// The name, if the pattern matches exactly one name at any depth.
 pub(crate) fn plain_name(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix('/').unwrap_or(pattern);
@@ -309,7 +181,6 @@ impl Spec {
     /// A program in a workspace, with the default limits and names.
     #[must_use]
     pub fn new(program: impl Into<OsString>, workspace: impl Into<PathBuf>) -> Self {
-        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Self {
             program: program.into(),
             digest: None,
@@ -323,7 +194,8 @@ impl Spec {
             write: Vec::new(),
             drops_writes: false,
             masked: hidden_from_programs().map(str::to_owned).collect(),
-            protected: owned(PROTECTED),
+            fence: WorkspaceFence::default(),
+            protected: SELF_RUNNING.protected().map(str::to_owned).collect(),
             scratch: Vec::new(),
             home: None,
             path: Vec::new(),

@@ -31,6 +31,11 @@ impl StopHandle {
         let _ = rustix::io::write(&self.0.handle, &1_u64.to_ne_bytes());
     }
 
+    /// Requests the stop as by SIGTERM.
+    pub fn terminate(&self) {
+        self.request(libc::SIGTERM);
+    }
+
     /// The signal that caused the stop.
     #[must_use]
     pub fn signal(&self) -> i32 {

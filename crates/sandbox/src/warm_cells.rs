@@ -1,5 +1,5 @@
-//! Warm cells that the launcher has offered. A run that fits one sends its order directly to the cell, so the launcher does
-//! not have to wake up first; the launcher, which enforces the deadline and cleans up, is notified afterwards.
+//! Warm cells that the launcher has offered. A run that fits one sends its request directly to the cell, so the launcher
+//! does not have to wake up first; the launcher, which enforces the deadline and cleans up, is notified afterwards.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::wire::{self, CellStart, ExpectedFilter, LauncherRequest, RunHeader, W
 /// Maximum age of a count of the user's processes, in ms; an older one is not used.
 const MAX_COUNT_AGE_MS: u64 = 2000;
 
-/// A cell that waits for an order.
+/// A cell that waits for a run request.
 #[derive(Debug)]
 pub(crate) struct WarmCell {
     offer: WarmCellOffer,
@@ -27,17 +27,17 @@ pub(crate) struct WarmCell {
 }
 
 impl Sandbox {
-    /// Starts a run. Handles: order, report, standard input, output, error. Returns the notification that the launcher
-    /// must still get (with the report socket): later, because now it would compete with the cell for the CPU.
+    /// Starts a run. Handles: run request, report, standard input, output, error. Returns the notification that the
+    /// launcher must still get (with the report socket): later, because now it would compete with the cell for the CPU.
     pub(crate) fn start_run(
         &self,
         header: RunHeader,
-        task: Option<&RunDirs>,
+        run_dirs: Option<&RunDirs>,
         handles: [BorrowedFd<'_>; 5],
     ) -> Result<Option<LauncherRequest>, SandboxError> {
         let run = |header, cell| {
-            if let Some(task) = task {
-                task.forget_owner();
+            if let Some(run_dirs) = run_dirs {
+                run_dirs.forget_owner();
             }
             self.send(&LauncherRequest::Run { header, cell }, &handles).map(|()| None)
         };
@@ -46,8 +46,8 @@ impl Sandbox {
         if !offered.has_limits(&header.limits) {
             return run(header, Some(cell));
         }
-        // A cell that is gone takes no order; then nothing was started.
-        if offered.send_order(task, handles, self.is_only_run()).is_err() {
+        // A cell that is gone takes no request; then nothing was started.
+        if offered.send_request(run_dirs, handles, self.is_only_run()).is_err() {
             self.send(&LauncherRequest::Return(cell), &[])?;
             return run(header, None);
         }
@@ -122,15 +122,15 @@ impl WarmCell {
         bounds(&self.offer.limits) == bounds(limits)
     }
 
-    fn send_order(
+    fn send_request(
         &self,
-        task: Option<&RunDirs>,
+        run_dirs: Option<&RunDirs>,
         handles: [BorrowedFd<'_>; 5],
         alone: bool,
     ) -> Result<(), Errno> {
         let WarmCellOffer { identity, go, counted, .. } = &self.offer;
-        if let (Some(task), true) = (task, identity.must_switch) {
-            task.set_owner(*identity)?;
+        if let (Some(run_dirs), true) = (run_dirs, identity.must_switch) {
+            run_dirs.set_owner(*identity)?;
         }
         let counted = go.others.filter(|_| alone && now_ms().saturating_sub(*counted) < MAX_COUNT_AGE_MS);
         let go = CellStart { others: counted, ..*go };

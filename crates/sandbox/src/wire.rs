@@ -44,7 +44,7 @@ pub(crate) struct RunHeader {
     /// Mount point of the home directory; unused in tier no-userns, where the run directory contains one.
     pub(crate) home: Bytes,
     /// Directory of this run, removed at its end by whichever process is left.
-    pub(crate) task: Option<Bytes>,
+    pub(crate) run_dirs: Option<Bytes>,
 }
 
 /// The filter that a cell installs before it has a request. It cannot be removed.
@@ -178,7 +178,7 @@ pub(crate) struct ScratchDir {
     /// Relative to the workspace.
     pub(crate) name: Bytes,
     /// Its path on the host.
-    pub(crate) folder: Bytes,
+    pub(crate) dir: Bytes,
 }
 
 /// Launcher or cell to broker, on the run's own socket.

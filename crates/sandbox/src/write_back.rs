@@ -1,8 +1,9 @@
-//! Writes a run's changes back to the workspace.
+//! Writes a run's changes back to the workspace: the path for many entries, and for those that are not regular files. The
+//! `exec` crate hands everything else to the applier of `workspace`, and holds that applier's file locks meanwhile.
 //!
-//! The interface is one trait, [`WriteBack`]; [`JournaledWriteBack`] leaves all changes or none after a crash. It works
-//! through directory handles beneath the workspace: a new file appears whole under its name or not at all, a changed
-//! one is replaced whole, and nothing is overwritten that is not what the program saw.
+//! [`JournaledWriteBack`] leaves all changes or none after a crash. It works through directory handles beneath the
+//! workspace: a new file appears whole under its name or not at all, a changed one is replaced whole, and nothing is
+//! overwritten that is not what the program saw.
 
 mod journal;
 
@@ -18,15 +19,9 @@ use rustix::io::Errno;
 use vambrace_core::quote::quoted;
 
 use crate::attributes;
-use crate::changes::{ChangeKind, EntryChange, EntryMetadata, FileKind, RunChanges};
+use crate::changes::{EntryChange, RunChanges, check_base};
 
-pub use journal::JournaledWriteBack;
-
-/// Writes changes back to the workspace.
-pub trait WriteBack {
-    /// Writes every change, or none if the base of one of them is stale.
-    fn write_back(&self, changes: &RunChanges) -> Result<WrittenBack, WriteBackError>;
-}
+pub use journal::{JournaledWriteBack, RecoveredChange, StagedWriteBack};
 
 /// What was written back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,40 +86,10 @@ fn changes_type(change: &EntryChange) -> bool {
 }
 
 impl WriteBackTarget {
-    /// Checks that the base of the change is still in place, unchanged.
-    fn check_base(&self, changes: &RunChanges, change: &EntryChange) -> Result<(), WriteBackError> {
-        let stale = |path: &Path| WriteBackError::StaleBase(path.to_owned());
-        let look = |path: &Path| {
-            EntryMetadata::stat(self.root.as_fd(), path.as_os_str().as_bytes()).map_err(|_| stale(path))
-        };
-        let now = look(&change.path)?;
-        let expected = match &change.kind {
-            ChangeKind::Created => None,
-            ChangeKind::Renamed { from } => {
-                let there = look(from)?;
-                if !is_unchanged(there.as_ref(), change.before.as_ref(), changes.since) {
-                    return Err(stale(from));
-                }
-                None
-            }
-            ChangeKind::Modified | ChangeKind::Deleted | ChangeKind::Mode => change.before.as_ref(),
-        };
-        if is_unchanged(now.as_ref(), expected, changes.since) { Ok(()) } else { Err(stale(&change.path)) }
-    }
-}
-
-fn is_unchanged(now: Option<&EntryMetadata>, expected: Option<&EntryMetadata>, since: i128) -> bool {
-    match (now, expected) {
-        (None, None) => true,
-        (Some(now), Some(expected)) => {
-            let dir = now.kind == FileKind::Directory;
-            now.inode == expected.inode
-                && now.kind == expected.kind
-                // The ctime of a directory changes with its entries, also when we write them.
-                && (dir || now.changed == expected.changed)
-                && expected.changed <= since
-        }
-        _ => false,
+    /// Checks that every base is still in place, unchanged.
+    fn check_bases(&self, changes: &RunChanges) -> Result<(), WriteBackError> {
+        let check = |change| check_base(self.root.as_fd(), change, changes.since);
+        changes.list.iter().try_for_each(check).map_err(WriteBackError::StaleBase)
     }
 }
 

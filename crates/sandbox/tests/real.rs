@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         ["closed", path] => real::observer::closed(path),
         ["nameless"] => real::observer::nameless(),
         ["hog", how] => real::processes::hog(how),
-        ["mounted-below", fixture] => return real::write_back::mounted_below(fixture),
+        ["mounted-below", fixture] => return real::write_back::with_mounts_below(fixture),
         ["writer", fixture] => {
             real::crash::writer(fixture);
             return ExitCode::SUCCESS;

@@ -3,12 +3,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rusqlite::{Connection, Row};
 use vambrace_ledger::{Digest, Id, KeyKind, RedactedText, SigningKey, Timestamp, VerifyKey, word_enum};
 use zeroize::Zeroizing;
 
 use crate::error::StoreError;
-use crate::read_pool::{id, required_digest, stamp, stamp_or_none, word};
 
 word_enum! {
     /// What a token is for.
@@ -19,13 +17,13 @@ word_enum! {
         Approver = "approver",
         /// A machine that executes.
         Runner = "runner",
-        /// An administrator of the installation: may decide too.
+        /// An administrator of the installation: reads everything, manages tokens, and decides for its own user.
         Admin = "admin",
     }
 }
 
 impl TokenKind {
-    /// Whether its holder can decide.
+    /// Whether its holder can decide, for its own user.
     #[must_use]
     pub fn decides(self) -> bool {
         matches!(self, Self::Approver | Self::Admin)
@@ -100,6 +98,8 @@ pub struct TokenRow<T = RedactedText> {
     pub id: Id,
     pub kind: TokenKind,
     pub name: T,
+    /// Tenant of the user.
+    pub tenant: T,
     pub user: T,
     pub hash: Digest,
     /// The public key, of a token that can decide.
@@ -116,41 +116,6 @@ impl<T> TokenRow<T> {
         let (own, given) = (self.hash, token.hash());
         // These are hashes of 256-bit secrets, so the time of the comparison reveals nothing useful.
         own == given && self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
-    }
-}
-
-pub(crate) const TOKENS: &str =
-    "SELECT id, kind, name, user, hash, key, created, expires, revoked FROM tokens";
-
-pub(crate) fn insert(connection: &Connection, t: &TokenRow<RedactedText>) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO tokens (id, kind, name, user, hash, key, created, expires)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-    let row = (
-        t.id.as_str(),
-        t.kind.as_str(),
-        t.name.get(),
-        t.user.get(),
-        t.hash.as_bytes().as_slice(),
-        t.key.as_ref().map(ToString::to_string),
-        t.created.millis(),
-        t.expires.map(Timestamp::millis),
-    );
-    connection.prepare_cached(sql)?.execute(row).map(drop)
-}
-
-impl TokenRow<String> {
-    pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            id: id(row, 0)?,
-            kind: word(row, 1, TokenKind::parse)?,
-            name: row.get(2)?,
-            user: row.get(3)?,
-            hash: required_digest(row, 4)?,
-            key: row.get::<_, Option<String>>(5)?.and_then(|key| key.parse().ok()),
-            created: stamp(row, 6)?,
-            expires: stamp_or_none(row, 7)?,
-            revoked: stamp_or_none(row, 8)?,
-        })
     }
 }
 

@@ -4,7 +4,9 @@ use vambrace_ledger::{Digest, Entry, Id, Op, RedactedText, Timestamp};
 
 use crate::approvals::ApprovalChange;
 use crate::call::{CallFinish, CallRow};
+use crate::record_id::RecordId;
 use crate::session::{SessionRow, SessionState};
+use crate::session_owner::{OwnerFilter, SessionOwner};
 use crate::timeline_event::TimelineEvent;
 use crate::trust::TrustRow;
 use crate::violation::ViolationRow;
@@ -49,20 +51,24 @@ pub enum Durability {
 pub enum StateChange {
     /// A session starts. Its id must be new.
     OpenSession(SessionRow<RedactedText>),
-    /// A session changes its state. It must exist.
+    /// A session changes its state. It must exist and belong to the owner.
     SetSession {
         /// Session id.
         id: Id,
+        /// Whose sessions may be changed.
+        owner: OwnerFilter,
         /// The new state.
         state: SessionState,
         /// When.
         at: Timestamp,
     },
-    /// The batch is rejected unless this session is open: ending a session ends every call that has not
-    /// started.
+    /// The batch is rejected unless this session is open and belongs to this owner: ending a session ends every
+    /// call that has not started, and nobody makes calls in the session of another user or project.
     RequireSession {
         /// Session id.
         id: Id,
+        /// The owner that it must have.
+        owner: SessionOwner<RedactedText>,
     },
     /// The batch is rejected unless fewer than `limit` counted calls of a tool were started in a session since
     /// `since`. Checked inside the transaction, so calls that arrive together cannot all take the last slot.
@@ -99,7 +105,7 @@ pub enum StateChange {
     /// deletion is part of the batch.
     ForgetPayload {
         /// The record that it belongs to.
-        seq: u64,
+        record: RecordId,
         /// The field whose content it holds.
         field: String,
     },
@@ -144,10 +150,10 @@ impl Batch {
 }
 
 /// The position of a record in the chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainPosition {
-    /// Its number.
-    pub seq: u64,
+    /// Its address.
+    pub record: RecordId,
     /// The hash of the previous record.
     pub prev_hash: Digest,
     /// Its own hash.
@@ -201,7 +207,7 @@ impl Committed {
     /// The last record of the batch.
     #[must_use]
     pub fn last(&self) -> Option<ChainPosition> {
-        self.positions.last().copied()
+        self.positions.last().cloned()
     }
 
     /// Whether the batch is on disk.
@@ -219,9 +225,10 @@ impl Committed {
     /// The receipt for the start record of a call that only reads: committed, so it survives the end of this
     /// process, and synced within 100 ms.
     #[must_use]
-    pub fn into_read_start(self) -> Option<StartReceipt> {
+    pub fn into_read_start(mut self) -> Option<StartReceipt> {
         let start = self.start?;
-        let position = self.positions.get(start.index).copied()?;
+        let position =
+            (start.index < self.positions.len()).then(|| self.positions.swap_remove(start.index))?;
         Some(StartReceipt { call: start.call, position })
     }
 }
@@ -235,7 +242,7 @@ impl StartReceipt {
 
     /// The position of the start record.
     #[must_use]
-    pub fn position(&self) -> ChainPosition {
-        self.position
+    pub fn position(&self) -> &ChainPosition {
+        &self.position
     }
 }

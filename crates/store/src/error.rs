@@ -3,8 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rusqlite::ErrorCode as Sqlite;
-use vambrace_ledger::SealError;
+use vambrace_ledger::{Id, SealError};
 
 /// A store that could not be opened, written or read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -82,6 +81,9 @@ pub enum StoreError {
     /// The batch contradicts the state: an id that exists, a call that has already ended.
     #[error("the change conflicts with the state: {0}")]
     Conflict(String),
+    /// The session of the batch belongs to another tenant, user or project.
+    #[error("session `{0}` belongs to another user or project")]
+    ForeignSession(Id),
     /// A record that does not fit into a line.
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -121,6 +123,7 @@ impl StoreError {
                 "check the disk and the directory of VAMBRACE_HOME, then start again"
             }
             Self::Conflict(_) => "check the current state before trying again",
+            Self::ForeignSession(_) => "use a session of your own in this project",
             Self::Seal(_) => "record less at once",
             Self::Closed => "start again",
         }
@@ -129,7 +132,7 @@ impl StoreError {
     /// Whether only this batch is wrong and the store itself is fine.
     #[must_use]
     pub fn concerns_batch_only(&self) -> bool {
-        matches!(self, Self::Conflict(_) | Self::Seal(_))
+        matches!(self, Self::Conflict(_) | Self::ForeignSession(_) | Self::Seal(_))
     }
 
     /// Whether the store must not be written any more.
@@ -157,36 +160,15 @@ impl StoreError {
             _ => Self::Io(format!("{what}: {error}")),
         }
     }
-
-    /// Classifies an error of SQLite.
-    pub(crate) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
-        let text = error.to_string();
-        match error.sqlite_error_code() {
-            _ if is_failed_sync(error) => Self::Unsynced(text),
-            Some(Sqlite::ConstraintViolation) => Self::Conflict(text),
-            Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => Self::Locked(text),
-            Some(Sqlite::DiskFull) => Self::Full(text),
-            Some(Sqlite::NotADatabase | Sqlite::DatabaseCorrupt) => {
-                Self::Damaged { path: path.to_owned(), reason: text }
-            }
-            Some(Sqlite::CannotOpen | Sqlite::ReadOnly | Sqlite::PermissionDenied) => {
-                Self::Directory { path: path.to_owned(), reason: text }
-            }
-            _ => Self::Io(text),
-        }
-    }
-}
-
-/// Whether the operating system reported a failed sync to SQLite.
-fn is_failed_sync(error: &rusqlite::Error) -> bool {
-    use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    code.is_some_and(|code| code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC)
 }
 
 impl From<&StoreError> for vambrace_core::CallError {
     /// Whatever is wrong with the store, the call is denied.
     fn from(error: &StoreError) -> Self {
-        Self::new(vambrace_core::ErrorCode::AuditUnavailable, error.to_string()).suggest(error.suggestion())
+        let code = match error {
+            StoreError::ForeignSession(_) => vambrace_core::ErrorCode::PermissionDenied,
+            _ => vambrace_core::ErrorCode::AuditUnavailable,
+        };
+        Self::new(code, error.to_string()).suggest(error.suggestion())
     }
 }

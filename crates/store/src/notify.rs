@@ -1,6 +1,8 @@
-//! Notifies waiters about changed approval requests: in this process by a counter, in other processes by a
-//! datagram to a socket in the state directory. A notification only says "read again"; a waiter that misses one
+//! Notifies waiters about changed approval requests. A notification only says "read again"; a waiter that misses one
 //! polls after a while.
+//!
+//! Processes that share a state directory notify each other by a datagram to a socket in it, and waiters in the same
+//! process by a counter.
 #![expect(clippy::disallowed_methods, reason = "this crate owns the state directory")]
 
 use std::fs;
@@ -15,13 +17,30 @@ use tokio::net::UnixDatagram;
 use tokio::sync::watch;
 use vambrace_ledger::Id;
 
+use crate::store::BoxFuture;
+
 /// Polling interval of a waiter without and with a socket.
 const POLL_WITHOUT_SOCKET: Duration = Duration::from_millis(50);
 const POLL_WITH_SOCKET: Duration = Duration::from_millis(500);
 
+/// Notifications about changed approval requests, between all processes that use a store.
+pub trait ApprovalNotifier: Send + Sync {
+    /// An approval request changed: every waiter reads again. A store calls this after a commit.
+    fn notify(&self);
+
+    /// Starts to listen; no change after this call is missed.
+    fn watch(&self) -> Box<dyn ApprovalWatch>;
+}
+
+/// Waits for changes of approval requests.
+pub trait ApprovalWatch: Send {
+    /// Returns when something may have changed, after `longest` at the latest.
+    fn changed(&mut self, longest: Duration) -> BoxFuture<'_, ()>;
+}
+
 /// Sends and receives the notifications of one state directory.
 #[derive(Debug)]
-pub(crate) struct Notifier {
+pub(crate) struct DatagramNotifier {
     dir: PathBuf,
     /// Prefix of the names of our sockets.
     prefix: String,
@@ -29,13 +48,19 @@ pub(crate) struct Notifier {
     next: AtomicU64,
 }
 
-impl Notifier {
+impl DatagramNotifier {
     pub(crate) fn of(dir: PathBuf, prefix: &Id) -> Self {
         Self { dir, prefix: prefix.to_string(), count: watch::Sender::new(0), next: AtomicU64::new(0) }
     }
 
-    /// An approval request changed: every waiter reads again.
-    pub(crate) fn notify(&self) {
+    fn handle(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(&self.dir, flags, Mode::empty()).ok()
+    }
+}
+
+impl ApprovalNotifier for DatagramNotifier {
+    fn notify(&self) {
         self.count.send_modify(|count| *count += 1);
         let Ok(entries) = fs::read_dir(&self.dir) else { return };
         let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -57,34 +82,27 @@ impl Notifier {
         }
     }
 
-    /// Starts listening; no change after this call is missed.
-    pub(crate) fn subscribe(&self) -> ApprovalWatch {
+    fn watch(&self) -> Box<dyn ApprovalWatch> {
         let name = format!("{}-{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed));
         let path = self.dir.join(&name);
         let _ = fs::remove_file(&path);
         let socket = self.handle().and_then(|handle| {
             UnixDatagram::bind(format!("/proc/self/fd/{}/{name}", handle.as_raw_fd())).ok()
         });
-        ApprovalWatch { count: self.count.subscribe(), socket, path }
-    }
-
-    fn handle(&self) -> Option<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(&self.dir, flags, Mode::empty()).ok()
+        Box::new(DatagramWatch { count: self.count.subscribe(), socket, path })
     }
 }
 
-/// Waits for changes of approval requests.
+/// A counter and a socket of its own.
 #[derive(Debug)]
-pub struct ApprovalWatch {
+struct DatagramWatch {
     count: watch::Receiver<u64>,
     socket: Option<UnixDatagram>,
     path: PathBuf,
 }
 
-impl ApprovalWatch {
-    /// Returns when something may have changed, after `longest` at the latest.
-    pub async fn changed(&mut self, longest: Duration) {
+impl DatagramWatch {
+    async fn wait(&mut self, longest: Duration) {
         let has_socket = self.socket.is_some();
         let lock_timeout = longest.min(if has_socket { POLL_WITH_SOCKET } else { POLL_WITHOUT_SOCKET });
         let mut byte = [0; 8];
@@ -105,7 +123,13 @@ impl ApprovalWatch {
     }
 }
 
-impl Drop for ApprovalWatch {
+impl ApprovalWatch for DatagramWatch {
+    fn changed(&mut self, longest: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(self.wait(longest))
+    }
+}
+
+impl Drop for DatagramWatch {
     fn drop(&mut self) {
         if self.socket.is_some() {
             let _ = fs::remove_file(&self.path);

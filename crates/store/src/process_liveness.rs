@@ -1,6 +1,7 @@
-//! Whether the process that owns a row still runs. Each store holds a lock on a file of its own while it is
-//! open; a lock that can be taken has no owner. Process ids are not compared: they are reused, and differ
-//! between containers that share a directory.
+//! Whether the process that owns a row still runs.
+//!
+//! In a state directory each store holds a lock on a file of its own while it is open; a lock that can be taken has
+//! no owner. Process ids are not compared: they are reused, and differ between containers that share a directory.
 #![expect(clippy::disallowed_methods, reason = "this crate owns the state directory")]
 
 use std::fs::{self, File, OpenOptions};
@@ -12,15 +13,24 @@ use vambrace_ledger::Id;
 
 use crate::error::StoreError;
 
-/// Marks this store as running.
+/// Which processes that use a store still run.
+pub trait ProcessLiveness: Send + Sync {
+    /// Id of this process, stored with what it starts.
+    fn id(&self) -> &Id;
+
+    /// Whether the process with this id still runs.
+    fn is_alive(&self, id: &Id) -> bool;
+}
+
+/// Marks this store as running by a locked file.
 #[derive(Debug)]
-pub(crate) struct ProcessLiveness {
+pub(crate) struct LockFileLiveness {
     id: Id,
     dir: PathBuf,
     _locked: File,
 }
 
-impl ProcessLiveness {
+impl LockFileLiveness {
     /// Registers this store, and removes the files of stores that have ended.
     pub(crate) fn register(state: &Path) -> Result<Self, StoreError> {
         let dir = state.join("live");
@@ -49,13 +59,14 @@ impl ProcessLiveness {
             }
         }
     }
+}
 
-    pub(crate) fn id(&self) -> &Id {
+impl ProcessLiveness for LockFileLiveness {
+    fn id(&self) -> &Id {
         &self.id
     }
 
-    /// Whether the store with this id still runs.
-    pub(crate) fn is_alive(&self, id: &Id) -> bool {
+    fn is_alive(&self, id: &Id) -> bool {
         if *id == self.id {
             return true;
         }
@@ -66,7 +77,7 @@ impl ProcessLiveness {
     }
 }
 
-impl Drop for ProcessLiveness {
+impl Drop for LockFileLiveness {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.dir.join(self.id.as_str()));
     }
@@ -80,8 +91,8 @@ mod tests {
     fn a_store_is_alive_until_it_is_dropped() {
         let temp = tempfile::tempdir().unwrap();
         let (one, two) = (
-            ProcessLiveness::register(temp.path()).unwrap(),
-            ProcessLiveness::register(temp.path()).unwrap(),
+            LockFileLiveness::register(temp.path()).unwrap(),
+            LockFileLiveness::register(temp.path()).unwrap(),
         );
         assert!(one.is_alive(two.id()) && two.is_alive(one.id()));
         let gone = two.id().clone();

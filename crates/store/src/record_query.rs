@@ -1,15 +1,19 @@
 //! Records read back, and queries over them. The line is the only source of truth, so a query reads lines:
 //! first a search for bytes that every matching line contains, then the parsed fields.
 
-use rusqlite::Connection;
+use std::collections::HashSet;
+
 use serde_json::Value;
 use vambrace_ledger::{Op, RecordStatus, Timestamp};
+
+use crate::record_id::RecordId;
+use crate::session_owner::OwnerFilter;
 
 /// A record of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerRecord {
-    /// Its number.
-    pub seq: u64,
+    /// Its address.
+    pub id: RecordId,
     /// The line, without a newline.
     pub line: String,
 }
@@ -50,8 +54,10 @@ pub struct RecordQuery {
     pub since: Option<Timestamp>,
     /// Before this time.
     pub until: Option<Timestamp>,
-    /// After this record number.
-    pub after_seq: Option<u64>,
+    /// After this record in its chain.
+    pub after: Option<RecordId>,
+    /// Whose records. A record belongs to the owner of its session; one without a session is only in everybody's.
+    pub owner: OwnerFilter,
     /// Maximum number of records.
     pub limit: usize,
     /// Which end of the ledger comes first.
@@ -69,7 +75,8 @@ impl Default for RecordQuery {
             path: None,
             since: None,
             until: None,
-            after_seq: None,
+            after: None,
+            owner: OwnerFilter::Everyone,
             limit: 100,
             order: RecordOrder::NewestFirst,
         }
@@ -83,36 +90,14 @@ impl RecordQuery {
         Self { limit, ..Self::default() }
     }
 
-    /// The records after `seq`, oldest first.
+    /// The records after this one in its chain, oldest first. Number 0 is before the first.
     #[must_use]
-    pub fn after(seq: u64, limit: usize) -> Self {
-        Self { after_seq: Some(seq), limit, order: RecordOrder::OldestFirst, ..Self::default() }
-    }
-
-    pub(crate) fn run(&self, connection: &Connection) -> rusqlite::Result<Vec<LedgerRecord>> {
-        let sql = match self.order {
-            RecordOrder::NewestFirst => "SELECT seq, line FROM ledger WHERE seq > ?1 ORDER BY seq DESC",
-            RecordOrder::OldestFirst => "SELECT seq, line FROM ledger WHERE seq > ?1 ORDER BY seq",
-        };
-        let after = self.after_seq.map_or(0, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
-        let needles = self.needles();
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query([after])?;
-        let mut found = Vec::new();
-        while found.len() < self.limit
-            && let Some(row) = rows.next()?
-        {
-            let line = row.get_ref(1)?.as_str()?;
-            if needles.iter().all(|needle| line.contains(needle.as_str())) && self.fits(line) {
-                let seq = row.get::<_, i64>(0)?.unsigned_abs();
-                found.push(LedgerRecord { seq, line: line.to_owned() });
-            }
-        }
-        Ok(found)
+    pub fn after(record: RecordId, limit: usize) -> Self {
+        Self { after: Some(record), limit, order: RecordOrder::OldestFirst, ..Self::default() }
     }
 
     /// Bytes that every matching line contains; they may also occur inside the arguments of another line.
-    fn needles(&self) -> Vec<String> {
+    pub(crate) fn needles(&self) -> Vec<String> {
         let words = [
             ("op", self.op.map(Op::as_str)),
             ("status", self.status.map(RecordStatus::as_str)),
@@ -123,7 +108,8 @@ impl RecordQuery {
         words.into_iter().filter_map(needle).collect()
     }
 
-    fn fits(&self, line: &str) -> bool {
+    /// Whether a line matches. `sessions` are those of the owner; `None` for everybody's.
+    pub(crate) fn fits(&self, line: &str, sessions: Option<&HashSet<String>>) -> bool {
         let all = self.op.is_none()
             && self.tool.is_none()
             && self.session.is_none()
@@ -131,14 +117,16 @@ impl RecordQuery {
             && self.status.is_none()
             && self.path.is_none()
             && self.since.is_none()
-            && self.until.is_none();
+            && self.until.is_none()
+            && sessions.is_none();
         if all {
             return true;
         }
         let Some(fields) = vambrace_ledger::line_fields(line) else { return false };
         let field = |key: &str| fields.get(key).and_then(Value::as_str);
         let is = |key: &str, wanted: Option<&str>| wanted.is_none() || field(key) == wanted;
-        is("op", self.op.map(Op::as_str))
+        sessions.is_none_or(|sessions| field("session").is_some_and(|session| sessions.contains(session)))
+            && is("op", self.op.map(Op::as_str))
             && is("status", self.status.map(RecordStatus::as_str))
             && is("session", self.session.as_deref())
             && is("execution_id", self.execution_id.as_deref())
@@ -162,7 +150,7 @@ mod tests {
     #[test]
     fn a_path_matches_itself_and_everything_below_it() {
         let fits = |asked: &str, line: &str| {
-            RecordQuery { path: Some(asked.into()), ..RecordQuery::default() }.fits(line)
+            RecordQuery { path: Some(asked.into()), ..RecordQuery::default() }.fits(line, None)
         };
         assert!(fits("src", r#"{"path":"src"}"#));
         assert!(fits("src", r#"{"path":"src/a"}"#));

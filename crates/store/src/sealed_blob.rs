@@ -19,7 +19,7 @@ const NONCE: usize = 24;
 pub struct SealedBlob(Vec<u8>);
 
 impl SealedBlob {
-    /// Bytes as they were stored; only [`BlobCipher::unseal`] tells whether they are valid.
+    /// Bytes as they were stored; only [`BlobSealer::unseal`] tells whether they are valid.
     #[must_use]
     pub fn stored(bytes: Vec<u8>) -> Self {
         Self(bytes)
@@ -31,7 +31,17 @@ impl SealedBlob {
 }
 
 /// Seals and unseals blobs.
-pub struct BlobCipher {
+pub trait BlobSealer: Send + Sync {
+    /// Seals bytes for one context, usually the id of a row.
+    fn seal(&self, context: &str, bytes: &[u8]) -> Result<SealedBlob, StoreError>;
+
+    /// Unseals what was sealed for the same context; `None` for anything else.
+    #[must_use]
+    fn unseal(&self, context: &str, blob: &SealedBlob) -> Option<Vec<u8>>;
+}
+
+/// Seals with the key of a state directory.
+pub(crate) struct BlobCipher {
     cipher: XChaCha20Poly1305,
 }
 
@@ -63,9 +73,10 @@ impl BlobCipher {
             .map_err(|_| StoreError::Key("the file `keys/vault.key` does not have 32 bytes".to_owned()))?;
         Ok(Self { cipher: XChaCha20Poly1305::new(&Key::from(*key)) })
     }
+}
 
-    /// Seals bytes for one context, usually the id of a row.
-    pub fn seal(&self, context: &str, bytes: &[u8]) -> Result<SealedBlob, StoreError> {
+impl BlobSealer for BlobCipher {
+    fn seal(&self, context: &str, bytes: &[u8]) -> Result<SealedBlob, StoreError> {
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|error| StoreError::Io(format!("no randomness: {error}")))?;
         let payload = Payload { msg: bytes, aad: context.as_bytes() };
@@ -74,9 +85,7 @@ impl BlobCipher {
         Ok(SealedBlob([nonce.as_slice(), &sealed].concat()))
     }
 
-    /// Unseals what was sealed for the same context; `None` for anything else.
-    #[must_use]
-    pub fn unseal(&self, context: &str, blob: &SealedBlob) -> Option<Vec<u8>> {
+    fn unseal(&self, context: &str, blob: &SealedBlob) -> Option<Vec<u8>> {
         let (nonce, sealed) = blob.0.split_at_checked(NONCE)?;
         let nonce: [u8; NONCE] = nonce.try_into().ok()?;
         self.cipher.decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad: context.as_bytes() }).ok()

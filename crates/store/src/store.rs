@@ -1,15 +1,19 @@
-//! The interface of a store. One method writes; every other method reads.
+//! The interface of a store. One method writes; every other method reads. A list returns rows of one owner or of
+//! everybody; a row that is named by its id is returned whoever asks, and the caller compares its owner.
 
 use std::pin::Pin;
 
-use vambrace_ledger::{ChainHead, Digest, Timestamp};
+use vambrace_ledger::{ChainHead, Digest, Id, Timestamp};
 
 use crate::approvals::ApprovalQueries;
 use crate::batch::{Batch, Committed};
 use crate::call::{CallRow, RecentCalls};
 use crate::error::StoreError;
+use crate::ledger_admin::LedgerAdmin;
+use crate::record_id::RecordId;
 use crate::record_query::{LedgerRecord, RecordQuery};
 use crate::session::SessionRow;
+use crate::session_owner::OwnerFilter;
 use crate::timeline_event::TimelineEvent;
 use crate::trust::TrustRow;
 use crate::violation::ViolationRow;
@@ -23,11 +27,18 @@ pub trait Store: Send + Sync {
     /// batches. Once polled, the batch is written even if the future is dropped.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Committed, StoreError>>;
 
+    /// The writer of the chain that this store appends to.
+    fn writer(&self) -> &Id;
+
     /// A session.
     fn session<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>>;
 
     /// The newest sessions, newest first.
-    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionRow<String>>, StoreError>>;
+    fn sessions<'a>(
+        &'a self,
+        owner: &'a OwnerFilter,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow<String>>, StoreError>>;
 
     /// How many counted calls of a tool a session started since `since`, and when the oldest of them started.
     fn recent_calls<'a>(
@@ -41,10 +52,18 @@ pub trait Store: Send + Sync {
     fn call<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<CallRow<String>>, StoreError>>;
 
     /// The newest calls, newest first.
-    fn calls(&self, limit: usize) -> BoxFuture<'_, Result<Vec<CallRow<String>>, StoreError>>;
+    fn calls<'a>(
+        &'a self,
+        owner: &'a OwnerFilter,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<CallRow<String>>, StoreError>>;
 
-    /// The timeline of a call, oldest first.
-    fn events<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>>;
+    /// The timeline of a call, oldest first; empty for a call of another owner.
+    fn events<'a>(
+        &'a self,
+        call: &'a str,
+        owner: &'a OwnerFilter,
+    ) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>>;
 
     /// How many violations a session has since `since`.
     fn violations_since<'a>(
@@ -57,6 +76,7 @@ pub trait Store: Send + Sync {
     fn violations<'a>(
         &'a self,
         session: Option<&'a str>,
+        owner: &'a OwnerFilter,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ViolationRow<String>>, StoreError>>;
 
@@ -67,11 +87,14 @@ pub trait Store: Send + Sync {
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<LedgerRecord>, StoreError>>;
 
     /// One record.
-    fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<LedgerRecord>, StoreError>>;
+    fn record<'a>(&'a self, id: &'a RecordId) -> BoxFuture<'a, Result<Option<LedgerRecord>, StoreError>>;
 
     /// Queries for approval requests, proposals, grants and tokens.
     fn approval_queries(&self) -> &dyn ApprovalQueries;
 
-    /// The newest record.
+    /// Administration of the ledger.
+    fn admin(&self) -> &dyn LedgerAdmin;
+
+    /// The newest record of the chain that this store appends to.
     fn head(&self) -> BoxFuture<'_, Result<ChainHead, StoreError>>;
 }

@@ -10,12 +10,16 @@
 
 #[path = "real/attacks.rs"]
 mod attacks;
+#[path = "real/backends.rs"]
+mod backends;
 #[path = "real/child_process.rs"]
 mod child_process;
 #[path = "real/conformance.rs"]
 mod conformance;
 #[path = "real/crash.rs"]
 mod crash;
+#[path = "real/deciders.rs"]
+mod deciders;
 #[path = "real/decisions.rs"]
 mod decisions;
 #[path = "real/failed_sync.rs"]
@@ -30,6 +34,8 @@ mod full_disk;
 mod independent_verifier;
 #[path = "real/mutations.rs"]
 mod mutations;
+#[path = "real/owners.rs"]
+mod owners;
 #[path = "real/payloads.rs"]
 mod payloads;
 #[path = "real/rollback.rs"]

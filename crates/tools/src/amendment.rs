@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
 use vambrace_core::change::{BadChange, ChangeSet, FileChange, FileChangeKind, Splice, TargetFile};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::{CallError, ErrorCode};
@@ -25,6 +28,42 @@ pub enum Amendment {
     Hunks(Vec<(String, Vec<usize>)>),
     /// All of it, with other content for some files, by path.
     Edited(Vec<(String, Vec<u8>)>),
+}
+
+impl Amendment {
+    /// As JSON, to be stored for the process that applies it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Whole => json!({"whole": true}),
+            Self::Files(paths) => json!({"files": paths}),
+            Self::Hunks(hunks) => json!({"hunks": hunks}),
+            Self::Edited(edits) => {
+                let edits: Vec<_> =
+                    edits.iter().map(|(path, content)| (path, BASE64.encode(content))).collect();
+                json!({"edited": edits})
+            }
+        }
+    }
+
+    /// Reads what [`Self::to_json`] returned.
+    #[must_use]
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let (key, inner) = value.as_object()?.iter().next()?;
+        let inner = inner.clone();
+        match key.as_str() {
+            "whole" => Some(Self::Whole),
+            "files" => serde_json::from_value(inner).ok().map(Self::Files),
+            "hunks" => serde_json::from_value(inner).ok().map(Self::Hunks),
+            "edited" => {
+                let edits: Vec<(String, String)> = serde_json::from_value(inner).ok()?;
+                let edits =
+                    edits.into_iter().map(|(path, content)| Some((path, BASE64.decode(content).ok()?)));
+                edits.collect::<Option<_>>().map(Self::Edited)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The plan for what the user approved. It goes through the same checks as the original plan.
@@ -64,7 +103,7 @@ pub fn amend(
         return Err(usage("nothing is left of the proposal".to_owned())
             .suggest("reject the proposal with a reason instead"));
     }
-    let report = AmendmentReport::compare(draft, &amended, amendment, &*context.changes.redactor)?;
+    let report = AmendmentReport::compare(draft, &amended, amendment, &context.changes.redactor)?;
     plan_amended_change(context, None, amended, report)
 }
 
@@ -173,4 +212,27 @@ fn only_hunks(draft: &Draft, hunks: &[(String, Vec<usize>)]) -> Result<Vec<u8>, 
         }
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amendment_is_read_back_as_it_was_stored() {
+        for amendment in [
+            Amendment::Whole,
+            Amendment::Files(vec!["a".to_owned(), "b \"c\"".to_owned()]),
+            Amendment::Hunks(vec![("a".to_owned(), vec![1, 3]), ("b".to_owned(), vec![])]),
+            Amendment::Edited(vec![("a".to_owned(), vec![0, 255, b'\n']), ("b".to_owned(), vec![])]),
+        ] {
+            let stored: Value = serde_json::from_str(&amendment.to_json().to_string()).unwrap();
+            assert_eq!(Amendment::from_json(&stored), Some(amendment));
+        }
+        for damaged in
+            [json!({}), json!([]), json!({"files": [1]}), json!({"edited": [["a", "%"]]}), json!({"x": 1})]
+        {
+            assert_eq!(Amendment::from_json(&damaged), None, "{damaged}");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! The report to an agent whose proposal the user approved only in part or with other content: what was applied, what was
 //! not, and that the files differ from what the agent expects.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use vambrace_core::change::FileChange;
 use vambrace_core::error::CallError;
@@ -33,7 +35,7 @@ impl AmendmentReport {
         proposed: &Draft,
         approved: &Draft,
         amendment: &Amendment,
-        redactor: &dyn Redact,
+        redactor: &Arc<dyn Redact>,
     ) -> Result<Option<Self>, CallError> {
         if proposed.changes == approved.changes {
             return Ok(None);

@@ -1,27 +1,44 @@
 //! Validates arguments against the tool's schema. An error names the position, what was expected, and the nearest existing
 //! argument.
 
-use jsonschema::Validator;
+use boon::{Compiler, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vambrace_core::error::{CallError, ErrorCode};
 
 /// A compiled schema.
 pub(crate) struct ArgumentSchema {
-    validator: Validator,
+    schemas: Schemas,
+    root: SchemaIndex,
     names: Vec<String>,
+}
+
+/// The name of a schema while it is compiled; nothing is loaded from it.
+const SCHEMA_NAME: &str = "vambrace:///schema.json";
+
+/// A schema refers to nothing outside itself: no file, no host.
+struct NoLoader;
+
+impl UrlLoader for NoLoader {
+    fn load(&self, url: &str) -> Result<Value, Box<dyn std::error::Error>> {
+        Err(format!("`{url}` is outside the schema").into())
+    }
 }
 
 impl ArgumentSchema {
     /// Compiles a schema. An invalid one is our own bug and is reported at start.
     pub(crate) fn new(schema: &Value) -> Result<Self, String> {
-        let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
+        let mut compiler = Compiler::new();
+        compiler.use_loader(Box::new(NoLoader));
+        compiler.add_resource(SCHEMA_NAME, schema.clone()).map_err(|error| error.to_string())?;
+        let mut schemas = Schemas::new();
+        let root = compiler.compile(SCHEMA_NAME, &mut schemas).map_err(|error| format!("{error:#}"))?;
         let names = schema
             .get("properties")
             .and_then(Value::as_object)
             .map(|properties| properties.keys().cloned().collect())
             .unwrap_or_default();
-        Ok(Self { validator, names })
+        Ok(Self { schemas, root, names })
     }
 
     /// Checks the arguments of a call.
@@ -40,19 +57,21 @@ impl ArgumentSchema {
                     .suggest(format!("{hint}the arguments are: {}", self.names.join(", "))));
             }
         }
-        match self.validator.iter_errors(args).next() {
-            None => Ok(()),
-            Some(error) => {
-                let place = error.instance_path().to_string();
-                let at = if place.is_empty() {
-                    String::new()
-                } else {
-                    format!("`{}`: ", place.trim_start_matches('/'))
-                };
-                Err(invalid(tool, &format!("{at}{}", cut(&error.to_string()))))
-            }
-        }
+        self.schemas.validate(args, self.root).map_err(|error| {
+            let (place, why) = first_leaf(&error);
+            let at = if place.is_empty() { String::new() } else { format!("`{}`: ", cut(&place)) };
+            invalid(tool, &format!("{at}{}", cut(&why)))
+        })
     }
+}
+
+/// The first cause that has no causes of its own: its position, and what is wrong there.
+fn first_leaf(error: &ValidationError<'_, '_>) -> (String, String) {
+    let mut leaf = error;
+    while let Some(cause) = leaf.causes.first() {
+        leaf = cause;
+    }
+    (leaf.instance_location.to_string().trim_start_matches('/').to_owned(), leaf.kind.to_string())
 }
 
 /// Deserializes arguments that passed the schema into the tool's own type.

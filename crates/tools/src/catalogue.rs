@@ -5,13 +5,19 @@ use std::sync::Arc;
 use serde_json::Value;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::suggest::nearest;
+use vambrace_core::tool::ToolDescriptor;
 
 use crate::apply_patch::ApplyPatch;
 use crate::arguments::ArgumentSchema;
 use crate::delete_file::DeleteFile;
 use crate::edit_file::EditFile;
+use crate::execute_command::ExecuteCommand;
+use crate::git_tools::{GitAdd, GitCheckout, GitCommitTool, GitDiff, GitLog, GitShow, GitStatusTool};
+use crate::install_dependencies::InstallDependencies;
 use crate::list_files::ListFiles;
 use crate::read_file::ReadFile;
+use crate::run_lint::RunLint;
+use crate::run_test::RunTest;
 use crate::search::{CountMatches, SearchFile};
 use crate::tool::{Tool, ToolContext, ToolPlan};
 use crate::web_fetch::WebFetch;
@@ -37,18 +43,13 @@ impl std::fmt::Debug for Catalogue {
 impl Catalogue {
     /// The built-in tools, in the order of the documentation.
     pub fn built_in() -> Result<Self, CallError> {
-        Self::new(vec![
-            Arc::new(ReadFile::new()),
-            Arc::new(ListFiles::new()),
-            Arc::new(SearchFile::new()),
-            Arc::new(CountMatches::new()),
-            Arc::new(WriteFile::new()),
-            Arc::new(EditFile::new()),
-            Arc::new(ApplyPatch::new()),
-            Arc::new(DeleteFile::new()),
-            Arc::new(WebFetch::new()),
-            Arc::new(WebSearch::new()),
-        ])
+        Self::new(built_in_tools())
+    }
+
+    /// The facts about the built-in tools, without compiling their schemas.
+    #[must_use]
+    pub fn built_in_descriptors() -> Vec<Arc<ToolDescriptor>> {
+        built_in_tools().iter().map(|tool| Arc::clone(tool.descriptor())).collect()
     }
 
     /// A catalogue of these tools. Duplicate names are an error.
@@ -113,7 +114,32 @@ impl Catalogue {
     }
 }
 
+fn built_in_tools() -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(ReadFile::new()),
+        Arc::new(ListFiles::new()),
+        Arc::new(SearchFile::new()),
+        Arc::new(CountMatches::new()),
+        Arc::new(WriteFile::new()),
+        Arc::new(EditFile::new()),
+        Arc::new(ApplyPatch::new()),
+        Arc::new(DeleteFile::new()),
+        Arc::new(ExecuteCommand::new()),
+        Arc::new(RunTest::new()),
+        Arc::new(RunLint::new()),
+        Arc::new(InstallDependencies::new()),
+        Arc::new(GitStatusTool::new()),
+        Arc::new(GitDiff::new()),
+        Arc::new(GitLog::new()),
+        Arc::new(GitShow::new()),
+        Arc::new(GitAdd::new()),
+        Arc::new(GitCommitTool::new()),
+        Arc::new(GitCheckout::new()),
+        Arc::new(WebFetch::new()),
+        Arc::new(WebSearch::new()),
+    ]
+}
+
 fn names(tool: &dyn Tool) -> impl Iterator<Item = &str> {
-    let facts = tool.descriptor();
-    std::iter::once(facts.name.as_str()).chain(facts.aliases.iter().copied())
+    tool.descriptor().names()
 }

@@ -15,6 +15,7 @@ use vambrace_workspace::{Applied, Draft, DraftNote, OverdueLock, PreparedChange,
 
 use crate::amendment_report::AmendmentReport;
 use crate::new_secrets;
+use crate::secret_exposure::secret_finder;
 use crate::tool::{ToolContext, ToolOutput, ToolPlan, ToolWork, TouchedFiles, Weight};
 
 /// The payload of every tool that changes files.
@@ -73,8 +74,9 @@ pub(crate) fn plan_amended_change(
     if draft.bases.len() != draft.changes.files().len() {
         return Err(CallError::new(ErrorCode::Internal, "the draft lacks base content"));
     }
+    let finder = secret_finder(context);
     for (file, base) in draft.changes.files().iter().zip(&draft.bases) {
-        new_secrets::check(file, base, &*context.changes.redactor)?;
+        new_secrets::check(file, base, &finder)?;
     }
     Ok(ToolPlan {
         effects: draft.changes.effects(),
@@ -270,37 +272,55 @@ impl ToolWork for NoChangeWork {
 
 /// The plan that rolls back a change. The restored content was there before, so it is not checked for new secrets.
 pub fn plan_undo(context: &ToolContext, reverse: ChangeSet) -> Result<ToolPlan, CallError> {
+    let draft = draft_of(context, reverse).map_err(|error| {
+        error.suggest("it changed after the change was applied: review it and undo by hand")
+    })?;
+    Ok(plan_draft(draft))
+}
+
+/// The plan that applies what a program changed over its overlay.
+pub fn plan_held_change(context: &ToolContext, changes: ChangeSet) -> Result<ToolPlan, CallError> {
+    let draft = draft_of(context, changes)
+        .map_err(|error| error.suggest("it changed since the program ran: run the program again"))?;
+    let finder = secret_finder(context);
+    for (file, base) in draft.changes.files().iter().zip(&draft.bases) {
+        new_secrets::check(file, base, &finder)?;
+    }
+    Ok(plan_draft(draft))
+}
+
+/// The draft of a finished change, over the files as they are now.
+fn draft_of(context: &ToolContext, changes: ChangeSet) -> Result<Draft, CallError> {
+    let stale = |why: String| CallError::new(ErrorCode::StaleBase, why);
     let mut bases = Vec::new();
-    for file in reverse.files() {
+    for file in changes.files() {
         let base = match file.before() {
-            Some(_) => context.workspace.content(file.path(), &context.changes.limits).map_err(|fault| {
-                CallError::new(ErrorCode::StaleBase, fault.to_string())
-                    .suggest("the file changed after the change was applied: review it and undo by hand")
-            })?,
+            Some(_) => context
+                .workspace
+                .content(file.path(), &context.changes.limits)
+                .map_err(|fault| stale(fault.to_string()))?,
             None => Default::default(),
         };
         if file.before().is_some_and(|before| Digest::of(&base) != before.hash) {
-            let why = format!("`{}` changed after the change was applied", file.path());
-            return Err(CallError::new(ErrorCode::StaleBase, why).suggest("review the file and undo by hand"));
+            return Err(stale(format!("`{}` was changed meanwhile", file.path())));
         }
         bases.push(base);
     }
     let base_of = |file: &FileChange| {
-        let own = reverse.files().iter().zip(&bases).find(|(own, _)| own.path() == file.path());
+        let own = changes.files().iter().zip(&bases).find(|(own, _)| own.path() == file.path());
         own.map(|(_, base)| base.as_slice())
     };
-    let diff = diff::of_changes(&reverse, base_of, diff::DiffDetail::RunEnds)
+    let diff = diff::of_changes(&changes, base_of, diff::DiffDetail::RunEnds)
         .map_err(vambrace_core::change::BadChange::from)?;
-    let path = reverse.files().first().map(|file| file.path().clone());
-    Ok(ToolPlan {
-        effects: reverse.effects(),
-        risk: risk(&reverse),
-        path,
+    Ok(Draft { changes, diff, notes: Vec::new(), bases })
+}
+
+fn plan_draft(draft: Draft) -> ToolPlan {
+    ToolPlan {
+        effects: draft.changes.effects(),
+        risk: risk(&draft.changes),
+        path: draft.changes.files().first().map(|file| file.path().clone()),
         weight: Weight::Heavy,
-        work: Box::new(FileChangeWork {
-            draft: Draft { changes: reverse, diff, notes: Vec::new(), bases },
-            prepared: None,
-            report: None,
-        }),
-    })
+        work: Box::new(FileChangeWork { draft, prepared: None, report: None }),
+    }
 }

@@ -8,7 +8,9 @@ use vambrace_core::risk::RiskLevel;
 
 use crate::arguments;
 use crate::change::{output_schema, plan_change};
-use crate::tool::{Tool, ToolContext, ToolDefinition, ToolDescription, ToolPlan, write_tool_descriptor};
+use crate::tool::{
+    Tool, ToolContext, ToolDefinition, ToolDescription, ToolPlan, Weight, write_tool_descriptor,
+};
 use crate::write_file::base_hash;
 
 const NAME: &str = "delete_file";
@@ -26,11 +28,12 @@ struct DeleteFileArgs {
 impl DeleteFile {
     pub(crate) fn new() -> Self {
         let description = ToolDescription {
-            title: "Delete a file",
-            method: "fs.propose_patch",
+            title: "Delete a file".into(),
+            method: "fs.propose_patch".into(),
             description: "Proposes to delete one file; directories cannot be deleted. The file is deleted once a user approves \
                 it, if it has not changed since. Until then details.status is hitl_required; repeat the same call to get the \
-                outcome.",
+                outcome."
+                .into(),
             input: json!({
                 "type": "object", "additionalProperties": false, "required": ["path"],
                 "properties": {
@@ -43,6 +46,7 @@ impl DeleteFile {
         Self(ToolDefinition {
             descriptor: write_tool_descriptor(NAME, &["file.delete"], RiskLevel::High),
             description,
+            planning: Weight::Heavy,
         })
     }
 }

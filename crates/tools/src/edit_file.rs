@@ -10,7 +10,9 @@ use vambrace_workspace::{EditOperation, EditRequest, MatchMode};
 use crate::arguments;
 use crate::change::{output_schema, plan_change};
 use crate::secret_exposure;
-use crate::tool::{Tool, ToolContext, ToolDefinition, ToolDescription, ToolPlan, write_tool_descriptor};
+use crate::tool::{
+    Tool, ToolContext, ToolDefinition, ToolDescription, ToolPlan, Weight, write_tool_descriptor,
+};
 use crate::write_file::base_hash;
 
 const NAME: &str = "edit_file";
@@ -89,14 +91,15 @@ impl From<EditArg> for EditRequest {
 impl EditFile {
     pub(crate) fn new() -> Self {
         let description = ToolDescription {
-            title: "Edit a file",
-            method: "fs.propose_patch",
+            title: "Edit a file".into(),
+            method: "fs.propose_patch".into(),
             description: "Proposes edits of one text file. Each edit must match `spec` exactly `count` times (default 1) and \
                 replaces the match, inserts content after or before it, or deletes it. match_mode: exact is literal text (line \
                 ending styles are ignored), regex has ripgrep syntax with `$1` in content, ast is an ast-grep pattern with \
                 `$NAME`. All edits match the current file; overlapping edits or a wrong count fail the whole call, and the \
                 error shows similar text. The change is applied once a user, rule or grant approves it, if the file has not \
-                changed since. Until then details.status is hitl_required; repeat the same call to get the outcome.",
+                changed since. Until then details.status is hitl_required; repeat the same call to get the outcome."
+                .into(),
             input: json!({
                 "type": "object", "additionalProperties": false, "required": ["path", "edits"],
                 "properties": {
@@ -120,6 +123,7 @@ impl EditFile {
         Self(ToolDefinition {
             descriptor: write_tool_descriptor(NAME, &["file.edit"], RiskLevel::Medium),
             description,
+            planning: Weight::Heavy,
         })
     }
 }
@@ -134,20 +138,20 @@ impl Tool for EditFile {
         let path = AskedPath::new(args.path).parse()?;
         let edits: Vec<EditRequest> = args.edits.into_iter().map(EditRequest::from).collect();
         let base = base_hash(args.base_hash.as_deref())?;
-        let secrets = |bytes: &[u8]| secret_exposure::spans(bytes, &*context.changes.redactor);
+        let secrets = secret_exposure::secret_finder(context);
         let drafted = |edits: &[EditRequest], base| {
             context.workspace.draft_edit_masked(&path, edits, base, &context.changes.limits, &secrets)
         };
         let draft =
             drafted(&edits, base).map_err(|fault| secret_exposure::without_secret_lines(fault, context))?;
-        secret_exposure::check(&draft, &*context.changes.redactor)?;
+        secret_exposure::check(&draft, &secrets)?;
         if let (Some(file), Some(base)) = (draft.changes.files().first(), draft.bases.first()) {
             let hash = file.before().map(|before| before.hash);
             let matched = |edit: &EditRequest| {
                 let removal = EditRequest { operation: EditOperation::Delete, ..edit.clone() };
                 drafted(&[removal], hash)
             };
-            secret_exposure::check_copies(base, &edits, matched, &*context.changes.redactor)?;
+            secret_exposure::check_copies(base, &edits, matched, &secrets)?;
         }
         plan_change(context, Some(path), draft)
     }

@@ -37,11 +37,12 @@ struct ListFilesArgs {
 impl ListFiles {
     pub(crate) fn new() -> Self {
         let description = ToolDescription {
-            title: "List files",
-            method: "fs.list",
+            title: "List files".into(),
+            method: "fs.list".into(),
             description: "Lists a directory of the project, sorted by path: name, path, type, size, modification time. \
                 Returns at most 1000 entries; total_count is the number of all. Hidden names are listed only when the \
-                pattern itself begins with a dot. Blocked names are never listed.",
+                pattern itself begins with a dot. Blocked names are never listed."
+                .into(),
             input: json!({
                 "type": "object", "additionalProperties": false,
                 "properties": {
@@ -65,6 +66,7 @@ impl ListFiles {
         Self(ToolDefinition {
             descriptor: read_tool_descriptor(NAME, &["file.list", "list_directory", "tool_list_directory"]),
             description,
+            planning: Weight::Light,
         })
     }
 }

@@ -7,8 +7,10 @@ use std::ops::Range;
 
 use vambrace_core::change::{FileChange, Splice};
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_core::redacted::{Redact, RedactError};
-use vambrace_workspace::{PemContext, SECRET_CONTEXT_BYTES};
+use vambrace_core::redacted::RedactError;
+use vambrace_workspace::{ContextWindow, SecretFinder, TextSecrets, context_windows};
+
+use crate::secret_exposure::failed;
 
 /// Start of every placeholder, compared without case.
 const PLACEHOLDER_START: &str = "[redacted";
@@ -16,46 +18,35 @@ const PLACEHOLDER_START: &str = "[redacted";
 const MAX_PLACEHOLDER_BYTES: usize = 200;
 
 /// Rejects new secrets and placeholders in a file; the error names kind and line.
-pub(crate) fn check(file: &FileChange, base: &[u8], redactor: &dyn Redact) -> Result<(), CallError> {
+pub(crate) fn check(file: &FileChange, base: &[u8], finder: &SecretFinder) -> Result<(), CallError> {
     let Some(after) = file.after().filter(|after| !after.splices.is_empty()) else { return Ok(()) };
-    let regions = regions(base, &after.splices);
-    let (mut old_texts, mut new_texts): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    for region in &regions {
-        old_texts
-            .push(String::from_utf8_lossy(base.get(region.span.clone()).unwrap_or_default()).into_owned());
-        new_texts.push(String::from_utf8_lossy(&region.new_text(base)).into_owned());
-    }
-    if let Some(found) = first_new(&new_texts, &old_texts) {
-        let line = line_number(base, &after.splices, &regions, &new_texts, &found);
+    let regions = changed_regions(base, &after.splices);
+    let new_texts: Vec<Vec<u8>> = regions.iter().map(|region| region.new_text(base)).collect();
+    let old_texts = || regions.iter().map(|region| region.old_text(base));
+    let line = |found: &NewPlaceholder| line_number(base, &after.splices, &regions, &new_texts, found);
+    let new_literals = new_texts.iter().map(|text| literal_placeholders(text));
+    if let Some(found) = first_new(new_literals, old_texts().map(literal_placeholders)) {
         let why = format!(
-            "line {line} of the new content of `{}` contains the placeholder of a redacted secret; writing it would destroy the original",
+            "line {} of the new content of `{}` contains the placeholder of a redacted secret; writing it would destroy the original",
+            line(&found),
             after.path
         );
         return Err(CallError::new(ErrorCode::SecretInContent, why)
             .suggest("leave the line with the secret unchanged: edit around it"));
     }
-    let Some(new_masked) = masked(&new_texts, redactor)? else { return Ok(()) };
-    let known = masked(&old_texts, redactor)?.unwrap_or(old_texts);
-    if let Some(found) = first_new(&new_masked, &known) {
-        let line = line_number(base, &after.splices, &regions, &new_texts, &found);
-        let kind = kind(found.placeholder);
+    let find = |text: &[u8]| finder.find(text);
+    let new: Vec<TextSecrets> =
+        new_texts.iter().map(|text| find(text)).collect::<Result<_, RedactError>>().map_err(failed)?;
+    if new.iter().all(TextSecrets::is_empty) {
+        return Ok(());
+    }
+    let old: Vec<TextSecrets> = old_texts().map(find).collect::<Result<_, RedactError>>().map_err(failed)?;
+    if let Some(found) = first_new(new.iter().map(placeholders_of), old.iter().map(placeholders_of)) {
+        let (line, kind) = (line(&found), kind(&found.placeholder));
         let why = format!("line {line} of the new content of `{}` contains a secret ({kind})", after.path);
         return Err(CallError::new(ErrorCode::SecretInContent, why));
     }
     Ok(())
-}
-
-/// The texts with placeholders instead of secrets; `None` when they contain no secret.
-fn masked(texts: &[String], redactor: &dyn Redact) -> Result<Option<Vec<String>>, CallError> {
-    let failed = |error: RedactError| CallError::new(ErrorCode::Internal, error.to_string());
-    let mut count = 0;
-    let mut clean = Vec::with_capacity(texts.len());
-    for text in texts {
-        let masked = redactor.redact(text).map_err(failed)?;
-        count += masked.count;
-        clean.push(masked.text.into_owned());
-    }
-    Ok((count > 0).then_some(clean))
 }
 
 /// A region of the old content, and the splices in it.
@@ -65,74 +56,85 @@ pub(crate) struct ChangedRegion<'c> {
 }
 
 impl ChangedRegion<'_> {
+    pub(crate) fn old_text<'b>(&self, base: &'b [u8]) -> &'b [u8] {
+        base.get(self.span.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn new_text(&self, base: &[u8]) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.span.len());
         let mut at = self.span.start;
         for splice in self.splices {
-            let (start, end) = splice_bounds(splice);
-            text.extend_from_slice(base.get(at..start).unwrap_or_default());
+            let cut = splice_range(splice);
+            text.extend_from_slice(base.get(at..cut.start).unwrap_or_default());
             text.extend_from_slice(&splice.insert);
-            at = end;
+            at = cut.end;
         }
         text.extend_from_slice(base.get(at..self.span.end).unwrap_or_default());
         text
     }
 }
 
-pub(crate) fn splice_bounds(splice: &Splice) -> (usize, usize) {
+/// The bytes of the old content that a splice removes.
+pub(crate) fn splice_range(splice: &Splice) -> Range<usize> {
     let offset = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-    (offset(splice.at), offset(splice.at.saturating_add(splice.remove)))
+    offset(splice.at)..offset(splice.at.saturating_add(splice.remove))
 }
 
-/// The regions around the splices; overlapping regions are merged.
-pub(crate) fn regions<'c>(base: &[u8], splices: &'c [Splice]) -> Vec<ChangedRegion<'c>> {
-    let mut regions: Vec<(Range<usize>, Range<usize>)> = Vec::new();
-    let mut pem_context = PemContext::default();
-    for (number, splice) in splices.iter().enumerate() {
-        let (start, end) = splice_bounds(splice);
-        let (start, end) = (
-            pem_context.context_start(base, start),
-            end.saturating_add(SECRET_CONTEXT_BYTES).min(base.len()),
-        );
-        match regions.last_mut() {
-            Some((span, own)) if start <= span.end => (span.end, own.end) = (end, number + 1),
-            _ => regions.push((start..end, number..number + 1)),
-        }
-    }
-    let region = |(span, own): (Range<usize>, Range<usize>)| ChangedRegion {
+/// The regions around the splices, with the context that their secrets need.
+pub(crate) fn changed_regions<'c>(base: &[u8], splices: &'c [Splice]) -> Vec<ChangedRegion<'c>> {
+    let region = |ContextWindow { span, parts }| ChangedRegion {
         span,
-        splices: splices.get(own).unwrap_or_default(),
+        splices: splices.get(parts).unwrap_or_default(),
     };
-    regions.into_iter().map(region).collect()
+    context_windows(base, splices.iter().map(splice_range)).into_iter().map(region).collect()
 }
+
+/// Offsets and placeholders, in order.
+type PlaceholderList = Vec<(usize, String)>;
 
 /// A placeholder that occurs more often than before.
-struct NewPlaceholder<'t> {
-    /// Index of the text that contains it.
-    text: usize,
-    /// The texts between the placeholders up to this one.
-    between: Vec<&'t str>,
-    placeholder: &'t str,
+struct NewPlaceholder {
+    /// Index of the region, and the offset in its new text.
+    region: usize,
+    at: usize,
+    placeholder: String,
 }
 
-/// The first placeholder in `texts` that occurs more often than in `known`.
-fn first_new<'t>(texts: &'t [String], known: &'t [String]) -> Option<NewPlaceholder<'t>> {
-    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, placeholder) in known.iter().flat_map(|text| placeholders(text)) {
+/// The first placeholder of the new regions that occurs more often than in the old ones.
+fn first_new(
+    new: impl Iterator<Item = PlaceholderList>,
+    old: impl Iterator<Item = PlaceholderList>,
+) -> Option<NewPlaceholder> {
+    let mut left: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, placeholder) in old.flatten() {
         *left.entry(placeholder).or_default() += 1;
     }
-    for (number, text) in texts.iter().enumerate() {
-        let (mut between, mut end) = (Vec::new(), 0);
-        for (at, placeholder) in placeholders(text) {
-            between.push(text.get(end..at).unwrap_or_default());
-            end = at + placeholder.len();
-            match left.get_mut(placeholder) {
+    for (region, placeholders) in new.enumerate() {
+        for (at, placeholder) in placeholders {
+            match left.get_mut(&placeholder) {
                 Some(count) if *count > 0 => *count -= 1,
-                _ => return Some(NewPlaceholder { text: number, between, placeholder }),
+                _ => return Some(NewPlaceholder { region, at, placeholder }),
             }
         }
     }
     None
+}
+
+/// The secrets of a text as placeholders.
+fn placeholders_of(secrets: &TextSecrets) -> PlaceholderList {
+    secrets.iter().map(|secret| (secret.span.start, secret.placeholder.clone())).collect()
+}
+
+/// The placeholders that a text itself contains.
+fn literal_placeholders(text: &[u8]) -> PlaceholderList {
+    let mut found = Vec::new();
+    let mut from = 0;
+    // Offsets count bytes of the original: a replaced byte may change its length.
+    for chunk in text.utf8_chunks() {
+        found.extend(placeholders(chunk.valid()).map(|(at, words)| (from + at, words.to_owned())));
+        from += chunk.valid().len() + chunk.invalid().len();
+    }
+    found
 }
 
 /// The placeholders of a text with their offsets.
@@ -162,31 +164,24 @@ fn placeholders(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The line of the new content that contains the placeholder. In redacted text, the parts between placeholders are located
-/// in the original text.
+/// The line of the new content that contains the placeholder or secret.
 fn line_number(
     base: &[u8],
     splices: &[Splice],
     regions: &[ChangedRegion<'_>],
-    new_texts: &[String],
-    found: &NewPlaceholder<'_>,
+    new_texts: &[Vec<u8>],
+    found: &NewPlaceholder,
 ) -> usize {
     let breaks = |bytes: &[u8]| memchr::memchr_iter(b'\n', bytes).count();
-    let start = regions.get(found.text).map_or(0, |region| region.span.start);
+    let start = regions.get(found.region).map_or(0, |region| region.span.start);
     let (mut removed, mut added) = (0, 0);
-    for splice in splices.iter().take_while(|splice| splice_bounds(splice).0 < start) {
-        let (from, to) = splice_bounds(splice);
-        removed += breaks(base.get(from..to).unwrap_or_default());
+    for splice in splices.iter().take_while(|splice| splice_range(splice).start < start) {
+        removed += breaks(base.get(splice_range(splice)).unwrap_or_default());
         added += breaks(&splice.insert);
     }
     let above = (breaks(base.get(..start).unwrap_or_default()) + added).saturating_sub(removed);
-    let text = new_texts.get(found.text).map_or("", String::as_str);
-    let mut at = 0;
-    for piece in &found.between {
-        let here = text.get(at..).and_then(|rest| rest.find(piece)).unwrap_or(0);
-        at = (at + here + piece.len()).min(text.len());
-    }
-    above + breaks(text.as_bytes().get(..at).unwrap_or_default()) + 1
+    let text = new_texts.get(found.region).and_then(|text| text.get(..found.at)).unwrap_or_default();
+    above + breaks(text) + 1
 }
 
 fn kind(placeholder: &str) -> &str {
@@ -203,10 +198,12 @@ fn kind(placeholder: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use vambrace_core::change::{BaseFile, TargetFile, spliced};
     use vambrace_core::digest::Digest;
     use vambrace_core::path::AskedPath;
-    use vambrace_core::redacted::RedactOutput;
+
+    use vambrace_core::redacted::{Redact, RedactOutput, SecretSpan};
 
     use super::*;
 
@@ -219,6 +216,18 @@ mod tests {
                 text.replace(secret, &format!("[REDACTED:env:{number}]"))
             });
             Ok(RedactOutput { text: text.into(), count: u32::try_from(count).unwrap() })
+        }
+
+        fn secrets(&self, text: &str) -> Result<Vec<SecretSpan>, RedactError> {
+            let mut found = Vec::new();
+            for (secret, number) in ["hunter2", "swordfish", "BEGIN\nabc\nEND"].iter().zip(1..) {
+                let span = |at: usize| SecretSpan {
+                    span: at..at + secret.len(),
+                    placeholder: format!("[REDACTED:env:{number}]"),
+                };
+                found.extend(text.match_indices(secret).map(|(at, _)| span(at)));
+            }
+            Ok(found)
         }
     }
 
@@ -234,7 +243,7 @@ mod tests {
             splices,
         };
         let change = FileChange::modify(path, before, after).unwrap();
-        check(&change, old.as_bytes(), &FakeRedactor).err().map(|error| {
+        check(&change, old.as_bytes(), &SecretFinder::new(Arc::new(FakeRedactor))).err().map(|error| {
             assert_eq!(error.code, ErrorCode::SecretInContent);
             assert!(!error.message.contains("hunter2"));
             error.message

@@ -40,13 +40,14 @@ struct ReadFileArgs {
 impl ReadFile {
     pub(crate) fn new() -> Self {
         let description = ToolDescription {
-            title: "Read a file",
-            method: "fs.read",
+            title: "Read a file".into(),
+            method: "fs.read".into(),
             description: "Reads lines of a text file of the project. Returns the content, its line range, the SHA-256 of the \
                 whole file (base_hash, to pass with an edit), and the line endings, byte order mark and indentation of the \
                 file. Without end_line at most 200 lines are returned; if `truncated` is true, call again with a later \
                 start_line. PDF and common image files are returned as base64. Paths are relative to the service root; \
-                `project:` refers to shared directories. Secrets in the text are replaced by placeholders.",
+                `project:` refers to shared directories. Secrets in the text are replaced by placeholders."
+                .into(),
             input: json!({
                 "type": "object", "additionalProperties": false, "required": ["path"],
                 "properties": {
@@ -69,6 +70,7 @@ impl ReadFile {
         Self(ToolDefinition {
             descriptor: read_tool_descriptor(NAME, &["file.read", "tool_read_file"]),
             description,
+            planning: Weight::Light,
         })
     }
 }

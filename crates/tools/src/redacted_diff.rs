@@ -1,24 +1,28 @@
 //! The diff of a change with its secrets redacted. Secrets are detected in the old and the new file, never in the diff
 //! itself: removed and added lines do not form one text, and a hunk may show a secret without its beginning. No line of the
 //! diff is dropped, so an approver sees each of them. The parts that the diff itself omits (`diff::Omission`) are not scanned.
+//!
+//! This module places the lines of the diff in the files; [`SecretFinder`] and [`TextSecrets`] find and replace.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use vambrace_core::change::{BadChange, FileChange, spliced};
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_core::redacted::{Redact, RedactError, Redacted, SecretSpan};
-use vambrace_workspace::{Draft, PemContext, SECRET_CONTEXT_BYTES};
+use vambrace_core::redacted::{Redact, Redacted};
+use vambrace_workspace::{Draft, SecretFinder, TextSecrets};
 
 use crate::diff_sections::{lines, sections};
-use crate::secret_exposure::lossy_same_length;
+use crate::secret_exposure::failed;
 
 /// The diff of a draft with placeholders instead of secrets, line by line.
-pub fn redacted_diff(draft: &Draft, redactor: &dyn Redact) -> Result<String, CallError> {
+pub fn redacted_diff(draft: &Draft, redactor: &Arc<dyn Redact>) -> Result<String, CallError> {
+    let finder = SecretFinder::new(Arc::clone(redactor));
     let mut out = String::with_capacity(draft.diff.len());
     let mut files = draft.changes.files().iter().zip(&draft.bases);
     for section in sections(&draft.diff) {
         let masked = match files.next() {
-            Some((file, base)) => masked_section(&section, file, base, redactor)?,
+            Some((file, base)) => masked_section(&section, file, base, &finder)?,
             None => String::from_utf8_lossy(&section).into_owned(),
         };
         // Remaining secrets are redacted line by line, so that no two lines are merged.
@@ -28,7 +32,7 @@ pub fn redacted_diff(draft: &Draft, redactor: &dyn Redact) -> Result<String, Cal
         }
         for line in masked.split_inclusive('\n') {
             let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
-            out.push_str(Redacted::text(text, redactor).map_err(failed)?.get());
+            out.push_str(Redacted::text(text, &**redactor).map_err(failed)?.get());
             out.push_str(end);
         }
     }
@@ -40,7 +44,7 @@ fn masked_section(
     section: &[u8],
     file: &FileChange,
     base: &[u8],
-    redactor: &dyn Redact,
+    finder: &SecretFinder,
 ) -> Result<String, CallError> {
     let new = match file.after() {
         Some(after) => spliced(base, &after.splices).map_err(BadChange::from)?,
@@ -50,26 +54,26 @@ fn masked_section(
     if !placed.iter().all(|line| line.fits(base, &new)) {
         return Err(CallError::new(ErrorCode::Internal, "the diff does not match its file"));
     }
-    let old_secrets = secrets(base, placed.iter().filter_map(|line| line.old.as_ref()), redactor)?;
-    let new_secrets = secrets(&new, placed.iter().filter_map(|line| line.new.as_ref()), redactor)?;
+    let shown_in = |text: &[u8], range: fn(&PlacedLine<'_>) -> Option<Range<usize>>| {
+        finder.find_around(text, placed.iter().filter_map(range)).map_err(failed)
+    };
+    let old_secrets = shown_in(base, |line| line.old.clone())?;
+    let new_secrets = shown_in(&new, |line| line.new.clone())?;
     let mut out = String::with_capacity(section.len());
     for line in &placed {
-        let mut own: Vec<(Range<usize>, &str)> = Vec::new();
-        own.extend(line.old.iter().flat_map(|span| within(&old_secrets, span)));
-        own.extend(line.new.iter().flat_map(|span| within(&new_secrets, span)));
-        own.sort_by_key(|(span, _)| span.start);
-        // Spans are relative to the text after the sign.
-        let mut at = 0;
-        for (span, placeholder) in own {
-            let from = (span.start + 1).max(at);
-            out.push_str(&String::from_utf8_lossy(line.text.get(at..from).unwrap_or_default()));
-            // A secret in a context line is detected on both sides and replaced once.
-            if span.end + 1 > at {
-                out.push_str(placeholder);
-            }
-            at = (span.end + 1).max(from);
+        let own = |secrets: &TextSecrets, span: &Option<Range<usize>>| {
+            span.as_ref().map(|span| secrets.within(span)).unwrap_or_default()
+        };
+        // A secret in a context line is found on both sides and replaced once.
+        let secrets = own(&old_secrets, &line.old).join(own(&new_secrets, &line.new));
+        if secrets.is_empty() {
+            out.push_str(&String::from_utf8_lossy(line.text));
+            continue;
         }
-        out.push_str(&String::from_utf8_lossy(line.text.get(at..).unwrap_or_default()));
+        // Positions are relative to the text after the sign.
+        let (sign, text) = line.text.split_at(line.text.len().min(1));
+        out.push_str(&String::from_utf8_lossy(sign));
+        out.push_str(&String::from_utf8_lossy(&secrets.with_placeholders(text)));
     }
     Ok(out)
 }
@@ -135,50 +139,4 @@ impl<'t> LineWalk<'t> {
         let from = self.at.saturating_add(usize::try_from(front).unwrap_or(usize::MAX));
         from..from.saturating_add(length)
     }
-}
-
-/// The secrets in and around the shown ranges of a text. The scanned context covers the longest secret.
-fn secrets<'s>(
-    text: &[u8],
-    shown: impl Iterator<Item = &'s Range<usize>>,
-    redactor: &dyn Redact,
-) -> Result<Vec<SecretSpan>, CallError> {
-    let (mut around, mut pem_context) = (Vec::<Range<usize>>::new(), PemContext::default());
-    for span in shown {
-        let start = pem_context.context_start(text, span.start);
-        let end = span.end.saturating_add(SECRET_CONTEXT_BYTES);
-        match around.last_mut() {
-            Some(last) if start <= last.end => last.end = last.end.max(end.min(text.len())),
-            _ => around.push(start..end.min(text.len())),
-        }
-    }
-    let mut found = Vec::new();
-    for span in around {
-        let part = lossy_same_length(text.get(span.clone()).unwrap_or_default());
-        let own = redactor.secrets(&part).map_err(failed)?;
-        let moved = |secret: SecretSpan| SecretSpan {
-            span: span.start + secret.span.start..span.start + secret.span.end,
-            placeholder: secret.placeholder,
-        };
-        found.extend(own.into_iter().map(moved));
-    }
-    Ok(found)
-}
-
-/// The secrets that overlap a range, relative to it.
-fn within<'s>(
-    secrets: &'s [SecretSpan],
-    part: &Range<usize>,
-) -> impl Iterator<Item = (Range<usize>, &'s str)> {
-    let from = secrets.partition_point(|secret| secret.span.end <= part.start);
-    let own =
-        secrets.get(from..).unwrap_or_default().iter().take_while(move |secret| secret.span.start < part.end);
-    own.map(move |secret| {
-        let (start, end) = (secret.span.start.max(part.start), secret.span.end.min(part.end));
-        (start - part.start..end - part.start, secret.placeholder.as_str())
-    })
-}
-
-fn failed(error: RedactError) -> CallError {
-    CallError::new(ErrorCode::Internal, error.to_string())
 }

@@ -46,13 +46,14 @@ fn default_true() -> bool {
 impl SearchFile {
     pub(crate) fn new() -> Self {
         let description = ToolDescription {
-            title: "Search files",
-            method: "fs.search",
+            title: "Search files".into(),
+            method: "fs.search".into(),
             description: "Searches a file or a directory of the project with a regular expression, line by line. Returns \
                 matching lines with line numbers and context, sorted by path. Ignored, hidden, binary and blocked files are \
                 skipped. A result that is too large loses detail step by step (see `detail`); then narrow the path or the \
                 pattern. Ripgrep syntax: no look-around, no backreferences. A match that touches a redacted secret is not \
-                reported.",
+                reported."
+                .into(),
             input: input_schema(Some(json!({
                 "context_lines": {"type": "integer", "minimum": 0, "maximum": 20, "default": 2, "description": "Lines before and after each match."},
                 "max_matches": {"type": "integer", "minimum": 1, "maximum": 2000, "default": 200, "description": "Maximum matching lines returned; all are counted."},
@@ -74,25 +75,34 @@ impl SearchFile {
                 },
             }),
         };
-        Self(ToolDefinition { descriptor: read_tool_descriptor(SEARCH, &[]), description })
+        Self(ToolDefinition {
+            descriptor: read_tool_descriptor(SEARCH, &[]),
+            description,
+            planning: Weight::Light,
+        })
     }
 }
 
 impl CountMatches {
     pub(crate) fn new() -> Self {
         let description = ToolDescription {
-            title: "Count matches",
-            method: "fs.search",
+            title: "Count matches".into(),
+            method: "fs.search".into(),
             description: "Counts the matches of a regular expression in a file or a directory of the project: single \
                 matches, not lines. A count of 1 means that an edit with this pattern is unambiguous. Same files and syntax \
-                as search_file.",
+                as search_file."
+                .into(),
             input: input_schema(None),
             output: json!({
                 "type": "object",
                 "properties": {"count": {"type": "integer"}, "files": {"type": "integer"}, "complete": {"type": "boolean"}},
             }),
         };
-        Self(ToolDefinition { descriptor: read_tool_descriptor(COUNT, &[]), description })
+        Self(ToolDefinition {
+            descriptor: read_tool_descriptor(COUNT, &[]),
+            description,
+            planning: Weight::Light,
+        })
     }
 }
 

@@ -1,50 +1,45 @@
 //! Rejects edits that would expose a secret: by removing the text by which the redactor recognises it, or by copying the
 //! secret to where it is not recognised. The agent could then read it in the diff without any approval.
+//!
+//! Not here: finding and masking secrets, which is `vambrace_workspace::SecretFinder` for every tool.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use vambrace_core::change::FileChange;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::path::AskedPath;
-use vambrace_core::redacted::{Redact, RedactError, SecretSpan};
+use vambrace_core::redacted::{RedactError, SecretSpan};
 use vambrace_workspace::{Draft, EditError, EditOperation, EditRequest, MatchMode, SecretFinder};
 
-use crate::new_secrets::{regions, splice_bounds};
+use crate::new_secrets::{changed_regions, splice_range};
 use crate::tool::ToolContext;
 
 /// Rejects edits after which a secret of the file, or a part of it, is still there but no longer detected.
-pub(crate) fn check(draft: &Draft, redactor: &dyn Redact) -> Result<(), CallError> {
+pub(crate) fn check(draft: &Draft, finder: &SecretFinder) -> Result<(), CallError> {
     for (file, base) in draft.changes.files().iter().zip(&draft.bases) {
-        check_file(file, base, redactor)?;
+        check_file(file, base, finder)?;
     }
     Ok(())
 }
 
-fn check_file(file: &FileChange, base: &[u8], redactor: &dyn Redact) -> Result<(), CallError> {
+fn check_file(file: &FileChange, base: &[u8], finder: &SecretFinder) -> Result<(), CallError> {
     let Some(after) = file.after().filter(|after| !after.splices.is_empty()) else { return Ok(()) };
     // Per placeholder: occurrences that would no longer be detected, and the offset of one that is not removed as a whole.
     let mut lost: BTreeMap<String, (i64, Option<usize>)> = BTreeMap::new();
-    for region in regions(base, &after.splices) {
-        let old_text = lossy_same_length(base.get(region.span.clone()).unwrap_or_default());
-        let secrets = redactor.secrets(&old_text).map_err(failed)?;
-        for SecretSpan { span, placeholder } in secrets {
+    for region in changed_regions(base, &after.splices) {
+        for SecretSpan { span, placeholder } in finder.find(region.old_text(base)).map_err(failed)?.iter() {
             let (start, end) = (region.span.start + span.start, region.span.start + span.end);
-            let removed = region.splices.iter().any(|splice| {
-                let (from, to) = splice_bounds(splice);
-                from <= start && end <= to
-            });
-            let (count, stays) = lost.entry(placeholder).or_default();
+            let removed =
+                region.splices.iter().map(splice_range).any(|cut| cut.start <= start && end <= cut.end);
+            let (count, stays) = lost.entry(placeholder.clone()).or_default();
             if !removed {
                 *count += 1;
                 stays.get_or_insert(start);
             }
         }
-        for SecretSpan { placeholder, .. } in
-            redactor.secrets(&lossy_same_length(&region.new_text(base))).map_err(failed)?
-        {
-            lost.entry(placeholder).or_default().0 -= 1;
+        for SecretSpan { placeholder, .. } in finder.find(&region.new_text(base)).map_err(failed)?.iter() {
+            lost.entry(placeholder.clone()).or_default().0 -= 1;
         }
     }
     match lost.values().find_map(|(count, stays)| stays.filter(|_| *count > 0)) {
@@ -59,13 +54,13 @@ pub(crate) fn check_copies(
     base: &[u8],
     edits: &[EditRequest],
     matched: impl Fn(&EditRequest) -> Result<Draft, EditError>,
-    redactor: &dyn Redact,
+    finder: &SecretFinder,
 ) -> Result<(), CallError> {
     let mut copying = edits.iter().filter(|edit| copies(edit)).peekable();
     if copying.peek().is_none() {
         return Ok(());
     }
-    let secrets = redactor.secrets(&lossy_same_length(base)).map_err(failed)?;
+    let secrets = finder.find(base).map_err(failed)?;
     if secrets.is_empty() {
         return Ok(());
     }
@@ -73,8 +68,9 @@ pub(crate) fn check_copies(
         let draft = matched(edit)?;
         for file in draft.changes.files() {
             for splice in file.after().iter().flat_map(|after| &after.splices) {
-                let (from, to) = splice_bounds(splice);
-                if let Some(met) = secrets.iter().find(|met| met.span.start < to && from < met.span.end) {
+                let cut = splice_range(splice);
+                let met = secrets.iter().find(|met| met.span.start < cut.end && cut.start < met.span.end);
+                if let Some(met) = met {
                     return Err(exposure_error(base, met.span.start, &file.path().to_string()));
                 }
             }
@@ -93,15 +89,15 @@ fn copies(edit: &EditRequest) -> bool {
     takes && edit.operation != EditOperation::Delete
 }
 
-/// The error of a draft without the lines of the file that contain a secret: a secret without its context, is truncated or has
-/// its whitespace made visible would not be detected by the redactor.
+/// The error of a draft without the lines of the file that contain a secret: the redactor would not detect a secret
+/// that has lost its context, is truncated, or has its whitespace made visible.
 pub(crate) fn without_secret_lines(mut fault: EditError, context: &ToolContext) -> CallError {
     let secret = |path: &str| -> Result<Vec<(u64, u64)>, CallError> {
         let path = AskedPath::new(path).parse()?;
         let base = context.workspace.content(&path, &context.changes.limits)?;
         let line =
             |at: usize| memchr::memchr_iter(b'\n', base.get(..at).unwrap_or_default()).count() as u64 + 1;
-        let secrets = context.changes.redactor.secrets(&lossy_same_length(&base)).map_err(failed)?;
+        let secrets = secret_finder(context).find(&base).map_err(failed)?;
         Ok(secrets.iter().map(|secret| (line(secret.span.start), line(secret.span.end))).collect())
     };
     // If detection fails, no line is shown.
@@ -119,28 +115,9 @@ pub(crate) fn without_secret_lines(mut fault: EditError, context: &ToolContext) 
     fault.into()
 }
 
-/// The byte ranges of a file's secrets, for drafting on masked text.
-pub(crate) fn spans(bytes: &[u8], redactor: &dyn Redact) -> Result<Vec<Range<usize>>, RedactError> {
-    Ok(redactor.secrets(&lossy_same_length(bytes))?.into_iter().map(|secret| secret.span).collect())
-}
-
-/// A secret finder for partial reads and searches.
+/// The secret finder of every tool.
 pub(crate) fn secret_finder(context: &ToolContext) -> SecretFinder {
-    let redactor = Arc::clone(&context.changes.redactor);
-    SecretFinder::new(move |bytes| match str::from_utf8(bytes) {
-        Ok(text) => redactor.secrets(text),
-        Err(_) => redactor.secrets(&lossy_same_length(bytes)),
-    })
-}
-
-/// The bytes as text in which every byte keeps its offset; each invalid byte becomes `\u{1a}`.
-pub(crate) fn lossy_same_length(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| '\u{1a}'));
-    }
-    text
+    SecretFinder::new(Arc::clone(&context.changes.redactor))
 }
 
 fn exposure_error(base: &[u8], at: usize, path: &str) -> CallError {
@@ -152,6 +129,6 @@ fn exposure_error(base: &[u8], at: usize, path: &str) -> CallError {
         .suggest("edit around the secret, or remove it as a whole without `$1` or `$NAME`")
 }
 
-fn failed(error: RedactError) -> CallError {
+pub(crate) fn failed(error: RedactError) -> CallError {
     CallError::new(ErrorCode::Internal, error.to_string())
 }

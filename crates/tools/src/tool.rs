@@ -14,13 +14,15 @@ use vambrace_core::path::{AskedPath, ScopedPath};
 use vambrace_core::principal::Provenance;
 use vambrace_core::redacted::Redact;
 use vambrace_core::risk::{Risk, RiskLevel};
-use vambrace_core::tool::{ToolDescriptor, ToolGroup, ToolPolicy};
-use vambrace_egress::EgressLog;
+use vambrace_core::tool::{ExecutionEnvironment, ToolDescriptor, ToolGroup, ToolPolicy};
+use vambrace_egress::{EgressEvent, EgressLog};
 use vambrace_store::StartReceipt;
 use vambrace_workspace::{
     AppliedFile, Applier, Draft, EditLimits, PathFilter, Resolved, ResolvedKind, Workspace,
 };
 
+use crate::call_context::CallContext;
+use crate::program_context::ProgramContext;
 use crate::web::WebConfig;
 
 /// A governed tool.
@@ -38,6 +40,11 @@ pub trait Tool: Send + Sync {
         &self.definition().description
     }
 
+    /// Where its work runs.
+    fn environment(&self) -> ExecutionEnvironment {
+        ExecutionEnvironment::InProcess
+    }
+
     /// Turns arguments that match the schema into effects and work. May read files, but changes and returns nothing.
     fn plan(&self, args: &Value, context: &ToolContext) -> Result<ToolPlan, CallError>;
 }
@@ -49,17 +56,19 @@ pub struct ToolDefinition {
     pub descriptor: Arc<ToolDescriptor>,
     /// For a model or a user.
     pub description: ToolDescription,
+    /// How long planning occupies a thread.
+    pub planning: Weight,
 }
 
 /// A tool's description.
 #[derive(Debug, Clone)]
 pub struct ToolDescription {
     /// A short title for users.
-    pub title: &'static str,
+    pub title: Arc<str>,
     /// Method name in the ledger, such as `fs.read`.
-    pub method: &'static str,
+    pub method: Arc<str>,
     /// For a model: what it does, when to use it, what it returns.
-    pub description: &'static str,
+    pub description: Arc<str>,
     /// JSON Schema of the arguments.
     pub input: Value,
     /// JSON Schema of the payload.
@@ -77,6 +86,10 @@ pub struct ToolContext {
     pub changes: ChangeContext,
     /// HTTP client configuration of the web tools.
     pub web: WebConfig,
+    /// For running programs; `None` where none may run.
+    pub programs: Option<Arc<ProgramContext>>,
+    /// The call that is planned or runs: cancellation, deadline, progress, output.
+    pub call: CallContext,
 }
 
 /// What drafting and applying changes needs.
@@ -183,7 +196,7 @@ pub trait ToolWork: Send {
         Ok(None)
     }
 
-    /// EgressLog of the connections that it attempts, if any. Read after it has ended, also after an error.
+    /// The log of the connections that it attempts, if any. Read after it has ended, also after an error.
     fn attempts(&self) -> Option<Arc<EgressLog>> {
         None
     }
@@ -229,6 +242,27 @@ pub struct TouchedFiles {
     pub warnings: Vec<String>,
     /// Number of secrets that the tool itself replaced with placeholders.
     pub masked: u32,
+    /// What the sandbox reports about a run.
+    pub run: Option<RunFacts>,
+    /// What a program changed, and what is not applied yet.
+    pub held: Option<ChangeSet>,
+}
+
+/// What the sandbox reports about a run, for the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFacts {
+    /// The tier that confined it.
+    pub tier: &'static str,
+    /// The program's exit code.
+    pub exit_code: i32,
+    /// What the sandbox denied, one line each.
+    pub denials: Vec<String>,
+    /// Network attempts, and how many more were dropped.
+    pub attempts: (Vec<EgressEvent>, u64),
+    /// How many changes were written back by the run itself.
+    pub written: usize,
+    /// Written entries that are not files of a ChangeSet: directories, symlinks, bulk changes.
+    pub other_entries: Vec<String>,
 }
 
 /// Opens a path and returns the effect of reading all of it.
@@ -251,10 +285,10 @@ pub(crate) fn path_filter(fence: &PathFence) -> Option<PathFilter> {
 }
 
 /// Facts of a tool that only reads files.
-pub(crate) fn read_tool_descriptor(name: &str, aliases: &'static [&'static str]) -> Arc<ToolDescriptor> {
+pub(crate) fn read_tool_descriptor(name: &str, aliases: &[&str]) -> Arc<ToolDescriptor> {
     Arc::new(ToolDescriptor {
         name: ToolName::new(name),
-        aliases,
+        aliases: aliases.iter().map(|&alias| alias.to_owned()).collect(),
         group: ToolGroup::Fs,
         policy: ToolPolicy::READ_FILES,
         required_role: None,
@@ -264,14 +298,10 @@ pub(crate) fn read_tool_descriptor(name: &str, aliases: &'static [&'static str])
 }
 
 /// Facts of a tool that changes files.
-pub(crate) fn write_tool_descriptor(
-    name: &str,
-    aliases: &'static [&'static str],
-    risk: RiskLevel,
-) -> Arc<ToolDescriptor> {
+pub(crate) fn write_tool_descriptor(name: &str, aliases: &[&str], risk: RiskLevel) -> Arc<ToolDescriptor> {
     Arc::new(ToolDescriptor {
         name: ToolName::new(name),
-        aliases,
+        aliases: aliases.iter().map(|&alias| alias.to_owned()).collect(),
         group: ToolGroup::Fs,
         policy: ToolPolicy::EDIT_FILES,
         required_role: None,

@@ -10,7 +10,9 @@ use vambrace_workspace::WriteMode;
 
 use crate::arguments;
 use crate::change::{output_schema, plan_change};
-use crate::tool::{Tool, ToolContext, ToolDefinition, ToolDescription, ToolPlan, write_tool_descriptor};
+use crate::tool::{
+    Tool, ToolContext, ToolDefinition, ToolDescription, ToolPlan, Weight, write_tool_descriptor,
+};
 
 const NAME: &str = "write_file";
 
@@ -38,12 +40,13 @@ enum WriteModeArg {
 impl WriteFile {
     pub(crate) fn new() -> Self {
         let description = ToolDescription {
-            title: "Write a file",
-            method: "fs.propose_patch",
+            title: "Write a file".into(),
+            method: "fs.propose_patch".into(),
             description: "Proposes to create a text file, to replace its content (mode write) or to append to it (mode append). \
                 Pass base_hash from read_file to fail if the file changed since. Prefer edit_file for small changes. The \
                 change is applied once a user, rule or grant approves it, if the file has not changed since. Until then \
-                details.status is hitl_required; repeat the same call to get the outcome.",
+                details.status is hitl_required; repeat the same call to get the outcome."
+                .into(),
             input: json!({
                 "type": "object", "additionalProperties": false, "required": ["path", "content"],
                 "properties": {
@@ -58,6 +61,7 @@ impl WriteFile {
         Self(ToolDefinition {
             descriptor: write_tool_descriptor(NAME, &["file.write", "tool_write_file"], RiskLevel::Medium),
             description,
+            planning: Weight::Heavy,
         })
     }
 }

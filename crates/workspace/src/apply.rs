@@ -6,7 +6,10 @@
 //! reverse change, and [`PreparedChange::commit`] applies it. One file needs two fsyncs and no journal; several files go
 //! through a journal in the state directory. [`Applier::recover`], called at start, completes what a crash interrupted.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +91,12 @@ pub struct PreparedChange {
     items: Vec<PreparedFile>,
     reverse: Option<ChangeSet>,
     overdue: Vec<OverdueLock>,
+    further: Vec<FileLock>,
 }
+
+/// Locks of entries that the caller changes itself; dropping them releases them.
+#[derive(Debug, Default)]
+pub struct FurtherLocks(#[expect(dead_code, reason = "held until dropped")] Vec<FileLock>);
 
 impl Applier {
     /// `locks` and `journals` are directories outside every workspace, accessible only to the owner. All processes that use
@@ -102,6 +110,12 @@ impl Applier {
             worker: false,
         };
         Self { ws, locks: Arc::new(locks), journals: Arc::new(journals), lock_options }
+    }
+
+    /// The workspace that it changes.
+    #[must_use]
+    pub fn workspace(&self) -> &Workspace {
+        &self.ws
     }
 
     /// How long to wait for a locked file; 5 s by default.
@@ -127,9 +141,19 @@ impl Applier {
 
     /// Locks the files and makes checks 4 to 8. Changes nothing.
     pub fn prepare(&self, changes: &ChangeSet) -> Result<PreparedChange, ApplyError> {
+        self.prepare_beside(changes, &[])
+    }
+
+    /// The same, and locks further entries of the project, which the caller changes itself under
+    /// [`PreparedChange::take_further_locks`]. Only their paths are checked: their parent directories stay the same.
+    pub fn prepare_beside(
+        &self,
+        changes: &ChangeSet,
+        further: &[&Path],
+    ) -> Result<PreparedChange, ApplyError> {
         self.ws.deny_repository_settings_in(changes)?;
         let mut overdue = Vec::new();
-        let mut locks = self.lock_all(changes, &mut overdue)?;
+        let mut locks = self.lock_all(changes, further, &mut overdue)?;
         let mut items = Vec::new();
         let mut reverses = Some(Vec::new());
         let mut old_bytes = 0;
@@ -158,7 +182,15 @@ impl Applier {
         }
         // Old content too large to keep does not prevent the change; the caller sees that there is no reverse change.
         let reverse = reverses.and_then(|reverses| ChangeSet::rollback(reverses).ok());
-        Ok(PreparedChange { applier: self.clone(), changes: changes.clone(), items, reverse, overdue })
+        let held: BTreeSet<&LockKey> = locks.iter().map(|(key, _)| key).collect();
+        for entry in further {
+            if !held.contains(&self.entry_key(entry)?) {
+                return Err(FileError::Unstable { path: display_path(&entry.to_string_lossy()) }.into());
+            }
+        }
+        let further = locks.into_iter().map(|(_, lock)| lock).collect();
+        let (applier, changes) = (self.clone(), changes.clone());
+        Ok(PreparedChange { applier, changes, items, reverse, overdue, further })
     }
 
     /// Prepares and commits, for callers that record nothing in between.
@@ -172,13 +204,18 @@ impl Applier {
     fn lock_all(
         &self,
         changes: &ChangeSet,
+        further: &[&Path],
         overdue: &mut Vec<OverdueLock>,
     ) -> Result<Vec<(LockKey, FileLock)>, ApplyError> {
         let mut keys = Vec::new();
         for change in changes.files() {
             for path in paths(change) {
-                keys.push((TargetEntry::find(&self.ws, path)?.key(), path));
+                keys.push((TargetEntry::find(&self.ws, path)?.key(), path.clone()));
             }
+        }
+        for entry in further {
+            let path = self.ws.scope().scoped_path(&entry.to_string_lossy());
+            keys.push((self.entry_key(entry)?, path));
         }
         keys.sort();
         keys.dedup_by(|a, b| a.0 == b.0);
@@ -199,10 +236,29 @@ impl Applier {
                     let holder = format!("process {process}{late}");
                     return Err(ApplyError::Busy { path: display_path(&path.to_string()), holder, held });
                 }
-                Err(LockError::Io(errno)) => return Err(ApplyError::io(path, "locking it", errno)),
+                Err(LockError::Io(errno)) => return Err(ApplyError::io(&path, "locking it", errno)),
             }
         }
         Ok(locks)
+    }
+
+    /// The key of an entry that is not necessarily a file of the service: its deepest existing directory, and the rest.
+    fn entry_key(&self, entry: &Path) -> Result<LockKey, ApplyError> {
+        let path_text = entry.to_string_lossy();
+        let file_error = |errno| ApplyError::from(FileError::from_errno(errno, &path_text));
+        let mut dir = entry.parent().and_then(Path::to_str).unwrap_or_default();
+        let handle = loop {
+            match self.ws.root().open_dir(dir) {
+                Ok(handle) => break handle,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) if !dir.is_empty() => {
+                    dir = dir.rsplit_once('/').map_or("", |(above, _)| above);
+                }
+                Err(errno) => return Err(file_error(errno)),
+            }
+        };
+        let stat = rustix::fs::fstat(&handle).map_err(file_error)?;
+        let rest = entry.strip_prefix(dir).unwrap_or(entry);
+        Ok(LockKey::new(stat.st_dev, stat.st_ino, rest.as_os_str().as_bytes()))
     }
 
     fn check(
@@ -267,13 +323,18 @@ impl PreparedChange {
         &self.overdue
     }
 
+    /// The locks of the further entries, which otherwise end with the commit.
+    pub fn take_further_locks(&mut self) -> FurtherLocks {
+        FurtherLocks(std::mem::take(&mut self.further))
+    }
+
     /// Applies the change. `tag` names it in the journal, so that recovery after a crash can report it.
     pub fn commit(mut self, tag: &str) -> Result<Applied, ApplyError> {
         let mut syncs = PendingSyncs::default();
         let journaled = self.items.len() > 1 || self.items.iter().any(PreparedFile::takes_two_steps);
-        if let Err(fault) = self.items.iter_mut().try_for_each(|item| item.stage(&mut syncs)) {
+        if let Err(error) = self.items.iter_mut().try_for_each(|item| item.stage(&mut syncs)) {
             self.remove_created_dirs();
-            return Err(fault);
+            return Err(error);
         }
         let unknown = |why: &dyn std::fmt::Display| ApplyError::Unknown { why: why.to_string() };
         if journaled {
@@ -325,14 +386,14 @@ impl PreparedChange {
             done.push(item.change.after().map_or(item.change.path(), |after| &after.path).clone());
             Ok(())
         });
-        let Err(fault) = placed else {
+        let Err(error) = placed else {
             // If this sync fails, the journal is durable: the next start completes the change.
             syncs.sync_dirs().map_err(|errno: Errno| ApplyError::Unknown { why: errno.to_string() })?;
             journal.remove();
             return Ok(());
         };
         // A file could not be changed: the journal is switched to undo first, then the completed files are restored.
-        let unknown = |why: String| ApplyError::Unknown { why: format!("{fault}; then {why}") };
+        let unknown = |why: String| ApplyError::Unknown { why: format!("{error}; then {why}") };
         let reverse = self
             .reverse
             .as_ref()
@@ -346,7 +407,7 @@ impl PreparedChange {
         match self.applier.complete(&reverse) {
             Ok(left) if left.is_empty() => {
                 journal.remove();
-                Err(fault)
+                Err(error)
             }
             Ok(left) => Err(unknown(format!("`{}` was changed by another program", left.join("`, `")))),
             Err(again) => Err(unknown(again.to_string())),

@@ -16,6 +16,7 @@ use vambrace_core::path::ScopedPath;
 
 use crate::diff;
 use crate::error::display_path;
+use crate::masking::{MaskedText, SecretFinder, TextSecrets};
 use crate::workspace::Workspace;
 
 mod ast_match;
@@ -23,7 +24,6 @@ mod base;
 mod error;
 mod exact_match;
 mod language;
-mod masked_text;
 mod matches;
 mod near_match;
 mod normalized_text;
@@ -39,9 +39,6 @@ pub(crate) use base::read_all;
 use base::{BaseContent, PathState, check_base_hash, check_text};
 pub use error::{EditError, MatchLine, NearMatch};
 use language::Language;
-pub use masked_text::{FindSecretSpans, SECRET_CONTEXT_BYTES};
-use masked_text::{MaskedText, cuts_any};
-pub(crate) use masked_text::{mask_spans, overlaps_any};
 use matches::{Matches, ParsedFile};
 use normalized_text::LineEnding;
 
@@ -155,7 +152,7 @@ pub enum DraftNote {
     Parse {
         /// The file.
         path: ScopedPath,
-        /// ParseBase and after.
+        /// Before and after the change.
         report: ParseReport,
     },
 }
@@ -245,7 +242,7 @@ impl Workspace {
         base_hash: Option<Digest>,
         limits: &EditLimits,
     ) -> Result<Draft, EditError> {
-        self.draft_edit_masked(path, edits, base_hash, limits, &|_| Ok(Vec::new()))
+        self.draft_edit_with(path, edits, base_hash, limits, None)
     }
 
     /// Like [`draft_edit`](Self::draft_edit), for a caller that must not learn the secrets of the file (T21): a match that
@@ -256,7 +253,18 @@ impl Workspace {
         edits: &[EditRequest],
         base_hash: Option<Digest>,
         limits: &EditLimits,
-        secrets: FindSecretSpans<'_>,
+        secrets: &SecretFinder,
+    ) -> Result<Draft, EditError> {
+        self.draft_edit_with(path, edits, base_hash, limits, Some(secrets))
+    }
+
+    fn draft_edit_with(
+        &self,
+        path: &ScopedPath,
+        edits: &[EditRequest],
+        base_hash: Option<Digest>,
+        limits: &EditLimits,
+        secrets: Option<&SecretFinder>,
     ) -> Result<Draft, EditError> {
         if edits.is_empty() {
             return Err(EditError::BadRequest { why: "`edits` is empty".to_owned() });
@@ -271,10 +279,10 @@ impl Workspace {
             MatchMode::Exact => {
                 let found = |text: &[u8]| exact_match::matches(text, &edit.spec, &edit.content, edit.count);
                 let mut matches = found(&base.bytes);
-                if masked.any_overlaps_secret(&matches.found)? {
+                if masked.any_overlaps_secret(matches.found.iter().map(|found| found.span.clone()))? {
                     matches = found(masked.text()?);
-                    let spans = masked.spans()?;
-                    matches.found.retain(|found| !overlaps_any(spans, &found.span));
+                    let secrets = masked.secrets()?;
+                    matches.found.retain(|found| !secrets.overlaps(&found.span));
                 }
                 Ok(matches)
             }
@@ -303,7 +311,7 @@ impl Workspace {
                 };
                 let mut matches = ast_match::matches(self.abandoned_threads(), masked.text()?, &name, query)?;
                 // The tree of the masked text cannot be reused for the second parse.
-                parsed = matches.parsed.take().filter(|_| masked.spans().is_ok_and(<[_]>::is_empty));
+                parsed = matches.parsed.take().filter(|_| masked.secrets().is_ok_and(TextSecrets::is_empty));
                 without_cut_secrets(&masked, matches)
             }
         })?;
@@ -326,7 +334,7 @@ impl Workspace {
     /// apply_patch: a unified diff over one or several files. Context must match exactly; a hunk that matches at another
     /// line than its header says is noted (B7).
     pub fn draft_patch(&self, patch: &[u8], limits: &EditLimits) -> Result<Draft, EditError> {
-        self.draft_patch_masked(patch, limits, &|_| Ok(Vec::new()))
+        self.draft_patch_with(patch, limits, None)
     }
 
     /// Like [`draft_patch`](Self::draft_patch), for a caller that must not learn the secrets of the files: a line that
@@ -335,7 +343,16 @@ impl Workspace {
         &self,
         patch: &[u8],
         limits: &EditLimits,
-        secrets: FindSecretSpans<'_>,
+        secrets: &SecretFinder,
+    ) -> Result<Draft, EditError> {
+        self.draft_patch_with(patch, limits, Some(secrets))
+    }
+
+    fn draft_patch_with(
+        &self,
+        patch: &[u8],
+        limits: &EditLimits,
+        secrets: Option<&SecretFinder>,
     ) -> Result<Draft, EditError> {
         let mut files = Vec::new();
         let mut notes = Vec::new();
@@ -425,8 +442,8 @@ impl Workspace {
 
 /// Drops the matches that cut into a secret.
 fn without_cut_secrets(masked: &MaskedText<'_>, mut matches: Matches) -> Result<Matches, EditError> {
-    let spans = masked.spans()?;
-    matches.found.retain(|found| !cuts_any(spans, &found.span));
+    let secrets = masked.secrets()?;
+    matches.found.retain(|found| !secrets.cuts(&found.span));
     Ok(matches)
 }
 

@@ -39,7 +39,7 @@ pub enum OpenError {
     #[error("service root `{0}` is not a directory inside the project that can be reached without symlinks")]
     ServiceRoot(String),
     /// The service root is a blocked name.
-    #[error("service root `{0}` is in a blocked zone")]
+    #[error("service root `{0}` is a blocked path")]
     ServiceRootBlocked(String),
     /// A directory in the rules.
     #[error("directory `{0}` must be relative to the project root and without `..`")]
@@ -71,7 +71,7 @@ pub enum FileError {
         path: String,
     },
     /// A blocked path, by name or by symlink.
-    #[error("`{path}` is in a blocked zone")]
+    #[error("`{path}` is a blocked path")]
     Blocked {
         /// As asked.
         path: String,
@@ -212,29 +212,29 @@ impl FileError {
 }
 
 impl From<FileError> for CallError {
-    fn from(fault: FileError) -> Self {
-        let error = Self::new(fault.code(), fault.to_string());
-        match &fault {
+    fn from(error: FileError) -> Self {
+        let call_error = Self::new(error.code(), error.to_string());
+        match &error {
             FileError::NotFound { suggestions, .. } if !suggestions.is_empty() => {
                 let suggestions: Vec<_> = suggestions.iter().map(|name| format!("`{name}`")).collect();
-                error.suggest(format!("did you mean {}?", suggestions.join(" or ")))
+                call_error.suggest(format!("did you mean {}?", suggestions.join(" or ")))
             }
-            FileError::HardLinked { .. } => error.suggest(
+            FileError::HardLinked { .. } => call_error.suggest(
                 "the file may be the same as a file outside the scope; ask the user to replace it with a copy",
             ),
             FileError::TooManySymlinks { .. } => {
-                error.suggest("the symlinks form a loop; use list_files to find the real file")
+                call_error.suggest("the symlinks form a loop; use list_files to find the real file")
             }
             FileError::Unreadable { .. } => {
-                error.suggest("ask the user to change the permissions of the file")
+                call_error.suggest("ask the user to change the permissions of the file")
             }
             FileError::NotAFile { what: "a directory", .. } => {
-                error.suggest("use list_files to see what is in the directory")
+                call_error.suggest("use list_files to see what is in the directory")
             }
-            FileError::BadRequest { .. } => error.suggest("correct the named argument"),
-            FileError::Unstable { .. } => error.suggest("another program is changing it; try again"),
-            FileError::Exhausted { .. } => error.suggest("wait a moment and try again"),
-            _ => error,
+            FileError::BadRequest { .. } => call_error.suggest("correct the named argument"),
+            FileError::Unstable { .. } => call_error.suggest("another program is changing it; try again"),
+            FileError::Exhausted { .. } => call_error.suggest("wait a moment and try again"),
+            _ => call_error,
         }
     }
 }
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn messages_stay_on_one_line_and_suggest_similar_names() {
         let suggestions = vec!["src/main.rs".to_owned()];
-        let fault = FileError::NotFound { path: display_path("src/\nmian.rs"), suggestions };
-        let error = CallError::from(fault);
+        let not_found = FileError::NotFound { path: display_path("src/\nmian.rs"), suggestions };
+        let error = CallError::from(not_found);
         assert_eq!(error.code, ErrorCode::FileNotFound);
         assert!(!error.message.contains('\n'));
         assert_eq!(error.suggestion, "did you mean `src/main.rs`?");

@@ -5,7 +5,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, StatxFlags, Uid};
 use rustix::io::{Errno, Result};
 
 /// Device and mount of a workspace. Recorded with every call; no call leaves it.
@@ -67,6 +67,15 @@ impl Root {
     /// Whether an opened file is on this volume.
     pub(crate) fn is_on_volume(&self, stat: &Stat) -> bool {
         !self.device_identifies_mount || stat.st_dev == self.volume.device
+    }
+
+    /// Owner of files that root creates; `None` for any other user, whose files are its own.
+    pub(crate) fn owner_of_new_files(&self) -> Option<(Uid, Gid)> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let stat = rustix::fs::fstat(&self.fd).ok()?;
+        Some((Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)))
     }
 
     /// Opens a file or directory for reading. `ELOOP` means that a component is a symlink.

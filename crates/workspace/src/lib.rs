@@ -18,7 +18,9 @@ mod error;
 mod handle;
 mod hard_links;
 mod list;
+mod masking;
 mod path_filter;
+mod program_scope;
 mod read;
 mod repository;
 mod resolve;
@@ -29,24 +31,23 @@ mod text;
 mod workspace;
 
 pub use apply::{
-    Applied, AppliedFile, Applier, ApplyError, ChangeSetState, LockHolder, OverdueLock, PreparedChange,
-    Recovered, RecoveryOutcome, open_state_dir,
+    Applied, AppliedFile, Applier, ApplyError, ChangeSetState, FurtherLocks, LockHolder, OverdueLock,
+    PreparedChange, Recovered, RecoveryOutcome, open_state_dir,
 };
 pub use edit::{
-    Draft, DraftNote, EditError, EditLimits, EditOperation, EditRequest, FindSecretSpans, MatchLine,
-    MatchMode, NearMatch, ParseReport, SECRET_CONTEXT_BYTES, WriteMode,
+    Draft, DraftNote, EditError, EditLimits, EditOperation, EditRequest, MatchLine, MatchMode, NearMatch,
+    ParseReport, WriteMode,
 };
 pub use error::{FileError, OpenError};
 pub use handle::Volume;
 pub use list::{DirectoryListing, ListEntry, ListEntryKind, ListRequest};
+pub use masking::{ContextWindow, SecretFinder, TextSecrets, context_windows};
 pub use path_filter::PathFilter;
+pub use program_scope::ProgramScope;
 pub use read::{Content, FileRead, LineRange, ReadRequest};
 pub use resolve::{Resolved, ResolvedKind};
 pub use scope::{DEFAULT_SHARED_PATHS, Isolation, ScopeRules};
-pub use search::{
-    FileCount, LineMatch, PemContext, SearchDetail, SearchError, SearchMode, SearchRequest, SearchResult,
-    SecretFinder,
-};
+pub use search::{FileCount, LineMatch, SearchDetail, SearchError, SearchMode, SearchRequest, SearchResult};
 pub use text::{Bom, Eol, Indent};
 pub use vambrace_core::diff;
 pub use workspace::Workspace;

@@ -15,10 +15,10 @@ use vambrace_core::path::ScopedPath;
 use crate::entries::EntryBuffer;
 use crate::error::FileError;
 use crate::handle::{file_type, open_entry_path};
+use crate::masking::SecretFinder;
 use crate::path_filter::PathFilter;
 use crate::resolve::{Resolved, ResolvedKind, time};
 use crate::scope::join;
-use crate::search::SecretFinder;
 use crate::workspace::Workspace;
 
 /// Matches counted; further ones are not.

@@ -13,9 +13,9 @@ use vambrace_core::path::ScopedPath;
 
 use crate::error::{FileError, display_path};
 use crate::hard_links::links_unchanged;
+use crate::masking::{FileSecrets, SecretFinder, SecretText};
 use crate::path_filter::PathFilter;
 use crate::resolve::{Resolved, ResolvedKind};
-use crate::search::{FileSecrets, SecretFinder, SecretText};
 use crate::text::{Bom, Eol, EolCount, Indent, has_magic, indent_of, looks_binary};
 use crate::workspace::Workspace;
 
@@ -146,11 +146,11 @@ impl Workspace {
         }
         self.check_hard_links(file, request.hard_link_filter.as_ref())?;
         let pass = ReadPass { file, request, range: LineRange { start_line: start, end_line: end } };
-        let fault = |errno| FileError::from_errno(errno, &path.to_string());
+        let file_error = |errno| FileError::from_errno(errno, &path.to_string());
         let mut before = file.stat;
         for attempt in 1.. {
             let read = pass.run(&before);
-            let after = rustix::fs::fstat(file.handle()).map_err(fault)?;
+            let after = rustix::fs::fstat(file.handle()).map_err(file_error)?;
             if attempt == MAX_ATTEMPTS || unchanged(&before, &after) {
                 return read;
             }
@@ -178,7 +178,7 @@ impl ReadPass<'_> {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         self.check_size(size, MAX_FILE_BYTES)?;
         let mut chunks = FileChunks::new(self.file.handle(), size);
-        let first = chunks.next().map_err(|errno| self.fault(errno))?;
+        let first = chunks.next().map_err(|errno| self.file_error(errno))?;
         let head = first.get(..SNIFF_BYTES).unwrap_or(first);
         let bom = Bom::of(head);
         if self.allows_binary(head) {
@@ -229,7 +229,7 @@ impl ReadPass<'_> {
             self.check_size(offset, MAX_FILE_BYTES)?;
             let kept = chunk.len() - whole.len();
             chunks.keep_last(kept);
-            chunks.next().map_err(|errno| self.fault(errno))?;
+            chunks.next().map_err(|errno| self.file_error(errno))?;
         }
         let (newlines, eol) = eol.finish();
         let total_lines = newlines + u64::from(!ends_line);
@@ -262,12 +262,12 @@ impl ReadPass<'_> {
         let Some(finder) = self.request.secrets.as_ref().filter(|_| !part.is_empty()) else { return Ok(0) };
         let found = FileSecrets::new(finder, SecretText::File(self.file.handle(), skip)).in_line(from, part);
         let secrets = found.map_err(|error| match Errno::from_io_error(&error) {
-            Some(errno) => self.fault(errno),
+            Some(errno) => self.file_error(errno),
             None if error.kind() == ErrorKind::ResourceBusy => FileError::Unstable { path: self.shown() },
             None => FileError::Io { path: self.shown(), why: error.to_string() },
         })?;
         if !secrets.is_empty() {
-            *part = secrets.with_placeholders(part, 0).0;
+            *part = secrets.with_placeholders(part);
         }
         Ok(secrets.count())
     }
@@ -281,7 +281,7 @@ impl ReadPass<'_> {
                 break;
             }
             chunks.keep_last(0);
-            chunks.next().map_err(|errno| self.fault(errno))?;
+            chunks.next().map_err(|errno| self.file_error(errno))?;
         }
         Ok(FileRead {
             path: self.file.path.clone(),
@@ -311,7 +311,7 @@ impl ReadPass<'_> {
         if size <= cap { Ok(()) } else { Err(FileError::TooLarge { path: self.shown(), size, cap }) }
     }
 
-    fn fault(&self, errno: Errno) -> FileError {
+    fn file_error(&self, errno: Errno) -> FileError {
         FileError::from_errno(errno, &self.shown())
     }
 

@@ -117,7 +117,7 @@ impl Workspace {
 
     /// Rewrites a path so that no component is a symlink at this moment. The scope admits the result.
     pub(crate) fn resolve_symlinks(&self, rel_path: &str, asked: &str) -> Result<String, FileError> {
-        let fault = |errno| FileError::from_errno(errno, asked);
+        let file_error = |errno| FileError::from_errno(errno, asked);
         let outside = || FileError::OutOfScope { path: display_path(asked) };
         let mut components: Vec<String> = Vec::new();
         let mut remaining: Vec<String> = names_reversed(rel_path);
@@ -130,15 +130,15 @@ impl Workspace {
             components.push(name);
             let step = components.join("/");
             self.scope().admit_traversal(&step).map_err(|denial| denial.into_error(asked))?;
-            let entry = self.root().open_path(&step).map_err(fault)?;
-            if file_type(&rustix::fs::fstat(&entry).map_err(fault)?) != FileType::Symlink {
+            let entry = self.root().open_path(&step).map_err(file_error)?;
+            if file_type(&rustix::fs::fstat(&entry).map_err(file_error)?) != FileType::Symlink {
                 continue;
             }
             links += 1;
             if links > MAX_SYMLINKS {
                 return Err(FileError::TooManySymlinks { path: display_path(asked) });
             }
-            let target = symlink_target(&entry).map_err(fault)?.ok_or_else(outside)?;
+            let target = symlink_target(&entry).map_err(file_error)?.ok_or_else(outside)?;
             components.pop();
             if target.starts_with('/') {
                 components.clear();

@@ -16,6 +16,7 @@ use vambrace_core::path::ScopedPath;
 use crate::edit::{EditError, EditLimits};
 use crate::error::OpenError;
 use crate::handle::{Root, Volume};
+use crate::program_scope::ProgramScope;
 use crate::scope::{Scope, ScopeRules};
 use crate::search::AbandonedThreads;
 
@@ -67,6 +68,30 @@ impl Workspace {
     #[must_use]
     pub fn volume(&self) -> &Volume {
         self.inner.root.volume()
+    }
+
+    /// The path of an entry whose path below the project root is known; `None` if it is not UTF-8 or not normalized.
+    #[must_use]
+    pub fn project_path(&self, relative: &Path) -> Option<ScopedPath> {
+        ScopedPath::in_project(relative.to_str()?, self.scope().service())
+    }
+
+    /// The project's directory, symlinks resolved; for programs that run in it.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.inner.spellings.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new(""))
+    }
+
+    /// What a program may use of the project, as the scope of the service says; `None` if the service is the whole project.
+    #[must_use]
+    pub fn program_scope(&self) -> Option<ProgramScope> {
+        ProgramScope::of(self.scope())
+    }
+
+    /// Whether this is the project that a resolved path names.
+    #[must_use]
+    pub fn is_project_at(&self, real_path: &Path) -> bool {
+        self.inner.spellings.first().is_some_and(|own| own == real_path)
     }
 
     /// Whether the path is in the service root and not blocked.

@@ -19,7 +19,7 @@ use vambrace_ledger::{Op, Timestamp};
 use vambrace_powercut::{LoggedDisk, SharedLog, log_below};
 use vambrace_simdisk::{DiskModel, Random};
 use vambrace_store::{
-    Batch, Entry, SqliteStore, StateDir, Store, StoreError, StoreOptions, VerifyOptions, verify,
+    Batch, Entry, RecordId, SqliteStore, StateDir, Store, StoreError, StoreOptions, VerifyOptions, verify,
 };
 
 /// Stores that are written, and power cuts of each.
@@ -93,8 +93,8 @@ fn record(seed: u64) -> RecordedRun {
         let store = open(temp.path(), NOON).unwrap();
         for _ in 0..10 + random.below(30) {
             match random.below(12) {
-                0 => store.catch_up().unwrap(),
-                1 if random.one_in(3) => drop(store.rotate_key().unwrap()),
+                0 => store.admin().catch_up().unwrap(),
+                1 if random.one_in(3) => drop(store.admin().rotate_key().unwrap()),
                 2 => copy_back(temp.path(), &mut random),
                 _ => {
                     let entries = (0..1 + random.below(3)).map(|_| entry(&mut random)).collect();
@@ -107,7 +107,7 @@ fn record(seed: u64) -> RecordedRun {
                     let when = log.lock().length();
                     acks.extend(committed.positions().iter().map(|sealed| Ack {
                         when,
-                        seq: sealed.seq,
+                        seq: sealed.record.seq,
                         hash: sealed.event_hash.to_string(),
                         durable: committed.is_durable(),
                     }));
@@ -167,7 +167,8 @@ fn holds(run: &RecordedRun, cut: usize, left: &Path) {
     let mut acks: Vec<&Ack> = run.acks.iter().filter(|ack| ack.when <= cut).collect();
     acks.sort_by_key(|ack| ack.seq);
     let is_there = |ack: &&&Ack| {
-        let record = runtime.block_on(store.record(ack.seq)).unwrap();
+        let id = RecordId::new(store.writer(), ack.seq);
+        let record = runtime.block_on(store.record(&id)).unwrap();
         record.is_some_and(|record| record.line.contains(&ack.hash))
     };
     // The new start may have reused the number of a lost record.
@@ -176,7 +177,7 @@ fn holds(run: &RecordedRun, cut: usize, left: &Path) {
     let durable = lost.iter().find(|ack| ack.durable).map(|ack| ack.seq);
     assert_eq!(durable, None, "a record acknowledged as durable is lost");
     assert_eq!(lost.iter().filter(is_there).count(), 0, "a record after a lost one is still there");
-    store.catch_up().unwrap();
+    store.admin().catch_up().unwrap();
     drop(store);
     let options = VerifyOptions { anchors: Some(left.join("anchors")), ..VerifyOptions::new(LATER.now()) };
     let dir = StateDir::existing(left.join("state")).unwrap();

@@ -23,7 +23,7 @@ fn lines(changed: &[usize]) -> String {
         .collect()
 }
 
-async fn approve_part(broker: &Broker, request: &Value, part: Amendment) -> Value {
+async fn approve_part(broker: &Arc<Broker>, request: &Value, part: Amendment) -> Value {
     let choice = ApprovalChoice { part, ..ApprovalChoice::once() };
     broker.approve(&id(request), choice, &ada()).await.unwrap().unwrap().envelope()
 }

@@ -11,7 +11,7 @@ use vambrace_core::config::{self, ConfigSource};
 use vambrace_core::error::ErrorCode;
 use vambrace_core::policy::Policy;
 use vambrace_core::session::SessionState;
-use vambrace_store::{Batch, StateChange, Store as _};
+use vambrace_store::{Batch, OwnerFilter, StateChange, Store as _};
 
 use crate::changes::{DEV, ada, file, id, propose};
 use crate::fixtures::{Fixture, call, peer, raw};
@@ -53,7 +53,8 @@ async fn flood_of_approval_requests_suspends_the_session() {
     // The user resumes it: pending requests can be decided, and counting starts again.
     fixture.clock.0.fetch_add(1000, Ordering::Relaxed);
     let at = vambrace_core::timestamp::Timestamp::from_millis(fixture.clock.0.load(Ordering::Relaxed));
-    let resume = StateChange::SetSession { id: peer().session, state: SessionState::Active, at };
+    let (owner, state) = (OwnerFilter::Everyone, SessionState::Active);
+    let resume = StateChange::SetSession { id: peer().session, owner, state, at };
     fixture.store.commit(Batch::durable(Vec::new(), vec![resume])).await.unwrap();
     broker.approve(&id(&first), ApprovalChoice::once(), &ada()).await.unwrap();
     propose(&broker, "write_file", write(4)).await;
@@ -136,7 +137,7 @@ async fn without_an_approver_a_request_is_denied() {
 }
 
 /// A broker whose rules come from the organisation or the user.
-fn under(fixture: &mut Fixture, source: ConfigSource, rules: &str) -> Broker {
+fn under(fixture: &mut Fixture, source: ConfigSource, rules: &str) -> Arc<Broker> {
     let file = |text: &str, source| Some(config::parse(text, "config.yaml", source).unwrap());
     let project = file(DEV, ConfigSource::Project { trusted: true });
     let settings = match source {
@@ -163,7 +164,7 @@ async fn approval_grants_only_what_is_grantable() {
     assert!(!row.grantable, "a rule of the organisation requires each approval");
     let error = broker.approve(&request, session.clone(), &ada()).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::InvalidArguments);
-    assert_eq!(fixture.store.approval_queries().grants(None).await.unwrap().len(), 0);
+    assert_eq!(fixture.store.approval_queries().grants(None, &OwnerFilter::Everyone).await.unwrap().len(), 0);
     broker.approve(&request, ApprovalChoice::once(), &ada()).await.unwrap();
 
     let mut fixture = Fixture::new(DEV);

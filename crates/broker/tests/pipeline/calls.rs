@@ -1,9 +1,11 @@
 //! Calls that succeed, and calls that are denied or fail.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use vambrace_broker::{Broker, Explanation};
 use vambrace_core::verdict::VerdictKind;
-use vambrace_store::{EventPhase, Store};
+use vambrace_store::{EventPhase, OwnerFilter, Store};
 
 use crate::fixtures::{Fixture, SECRET, call, parts, peer, raw, read};
 
@@ -39,7 +41,7 @@ async fn read_returns_the_envelope_and_records_start_and_end() {
     assert_eq!(records[1]["user"], "ada");
 }
 
-async fn check(broker: &Broker, tool: &str, args: Value, code: &str, status: &str) {
+async fn check(broker: &Arc<Broker>, tool: &str, args: Value, code: &str, status: &str) {
     let answer = call(broker, tool, args.clone()).await;
     assert_eq!(answer["status"], "error", "{tool} {args} -> {answer}");
     assert_eq!(answer["error"]["code"], code, "{tool} {args} -> {answer}");
@@ -114,7 +116,7 @@ async fn secrets_are_redacted_in_results_records_and_errors() {
 async fn product_owner_reads_documents_only() {
     let fixture = Fixture::new(DEV);
     let project = fixture.dir.path().join("project");
-    let clock: std::sync::Arc<dyn vambrace_core::clock::Clock> = fixture.clock.clone();
+    let clock: Arc<dyn vambrace_core::clock::Clock> = fixture.clock.clone();
     let broker = Broker::new(parts(&project, DEV, Some("product_owner"), fixture.store.clone(), clock));
     assert_eq!(read(&broker, "docs/guide.md").await["status"], "success");
     assert_eq!(read(&broker, "src/main.rs").await["error"]["code"], "PermissionDenied");
@@ -241,7 +243,7 @@ async fn timeline_has_check_and_call() {
     let mut fixture = Fixture::new(DEV);
     let broker = fixture.broker();
     let answer = broker.call(raw("read_file", json!({"path": "src/main.rs"})), &peer()).await;
-    let events = fixture.store.events(answer.call().unwrap().as_str()).await.unwrap();
+    let events = fixture.store.events(answer.call().unwrap().as_str(), &OwnerFilter::Everyone).await.unwrap();
     let phases: Vec<(EventPhase, &str)> =
         events.iter().map(|event| (event.phase, event.action.as_str())).collect();
     assert_eq!(phases, [(EventPhase::Policy, "check"), (EventPhase::Call, "call")]);
@@ -252,7 +254,7 @@ async fn timeline_has_check_and_call() {
     );
     assert_eq!(events[1].attempt, Some(1));
     let denied = broker.call(raw("read_file", json!({"path": ".env"})), &peer()).await;
-    let events = fixture.store.events(denied.call().unwrap().as_str()).await.unwrap();
+    let events = fixture.store.events(denied.call().unwrap().as_str(), &OwnerFilter::Everyone).await.unwrap();
     assert_eq!(events[0].verdict.as_deref(), Some("denied"));
     assert_eq!(events[1].violation_type.as_deref(), Some("blocked_path"));
     assert_eq!(events[1].attempted_action.as_deref(), Some(".env"));

@@ -6,19 +6,22 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use vambrace_broker::{
-    Amendment, ApprovalChoice, Approver, Broker, DecisionReach, DecisionWait, read_approval,
+    Amendment, ApprovalChoice, Approver, Broker, CallContext, DecisionReach, DecisionWait, read_approval,
 };
 use vambrace_core::change::ChangeSet;
+use vambrace_core::clock::Clock as _;
 use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::fence::Fence;
+use vambrace_core::redacted::Redacted;
 use vambrace_ledger::{KeyKind, SigningKey};
 use vambrace_store::{
-    ApprovalFilter, ProposalState, SealedBlob, SqliteStore, StartReceipt, StateDir, Store, StoreOptions,
+    AccessToken, ApprovalChange, ApprovalFilter, Batch, OwnerFilter, ProposalState, SealedBlob, SqliteStore,
+    StartReceipt, StateDir, Store, StoreOptions, TokenKind, TokenRow,
 };
 use vambrace_tools::{Catalogue, Tool, ToolContext, ToolDefinition, ToolOutput, ToolPlan, ToolWork};
 use vambrace_workspace::Draft;
 
-use crate::fixtures::{Fixture, SECRET, call, parts, peer, raw};
+use crate::fixtures::{Fixture, OneSecret, SECRET, call, parts, peer, raw};
 
 pub(crate) const DEV: &str = "roles:\n  default: dev\n";
 const MAIN: &str = "fn main() {\n    println!(\"hello\");\n}\n";
@@ -43,7 +46,7 @@ fn put(fixture: &Fixture, path: &str, content: &str) {
     std::fs::write(fixture.dir.path().join("project").join(path), content).unwrap();
 }
 
-pub(crate) async fn propose(broker: &Broker, tool: &str, args: Value) -> Value {
+pub(crate) async fn propose(broker: &Arc<Broker>, tool: &str, args: Value) -> Value {
     let answer = call(broker, tool, args).await;
     assert_eq!(answer["status"], "success", "{answer}");
     assert_eq!(answer["details"]["status"], "hitl_required", "{answer}");
@@ -55,14 +58,15 @@ pub(crate) async fn waiting(broker: &Arc<Broker>, tool: &str, args: Value) -> (S
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let (broker, call) = (Arc::clone(broker), raw(tool, args));
     let waiting = tokio::spawn(async move {
-        let on_waiting = |waiting: &vambrace_broker::WaitProgress| drop(sender.send(waiting.id.to_string()));
-        let wait = DecisionWait { on_waiting: Some(&on_waiting), ..DecisionWait::until_decided() };
-        broker.call_and_wait(call, &peer(), &wait).await.envelope()
+        let on_waiting =
+            move |waiting: &vambrace_broker::WaitProgress| drop(sender.send(waiting.id.to_string()));
+        let wait = DecisionWait { on_waiting: Some(Arc::new(on_waiting)), ..DecisionWait::until_decided() };
+        broker.call_and_wait(call, &peer(), wait, CallContext::default()).await.envelope()
     });
     (receiver.recv().await.unwrap(), waiting)
 }
 
-async fn denied(broker: &Broker, id: &str, code: ErrorCode) {
+async fn denied(broker: &Arc<Broker>, id: &str, code: ErrorCode) {
     let error = broker.approve(id, ApprovalChoice::once(), &ada()).await.unwrap_err();
     assert_eq!(error.code, code, "{error:?}");
 }
@@ -495,7 +499,7 @@ async fn long_deletion_is_shown_abbreviated_and_rolls_back_completely() {
         assert!(!shown.contains(SECRET) && shown.contains("+key 29999 = [REDACTED]\n"));
     }
     // A list contains no stored content, but shows that there is a rollback.
-    let listed = fixture.store.approval_queries().proposals(10).await.unwrap();
+    let listed = fixture.store.approval_queries().proposals(&OwnerFilter::Everyone, 10).await.unwrap();
     assert!(listed.iter().any(|row| row.undo == Some(SealedBlob::stored(Vec::new()))), "{listed:?}");
 }
 
@@ -695,7 +699,7 @@ async fn grant_covers_its_class_in_its_session_until_it_expires() {
     assert_eq!(other["details"]["status"], "hitl_required");
     let error = broker.approve(&id(&high), class, &ada()).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::InvalidArguments);
-    let grants = fixture.store.approval_queries().grants(None).await.unwrap();
+    let grants = fixture.store.approval_queries().grants(None, &OwnerFilter::Everyone).await.unwrap();
     assert_eq!((grants.len(), grants[0].shape.as_str(), grants[0].uses), (1, "write_file", 1));
     fixture.clock.0.fetch_add(3_600_000, Ordering::Relaxed);
     propose(&broker, "write_file", write(5, "src/d.rs")).await;
@@ -715,7 +719,8 @@ async fn approved_call_is_run_once_by_its_caller() {
         id(&request),
         "one approval request per call"
     );
-    assert!(broker.approve(&id(&request), ApprovalChoice::once(), &ada()).await.unwrap().is_none());
+    let own = ApprovalChoice::once_for_own_call;
+    assert!(broker.approve(&id(&request), own(), &ada()).await.unwrap().is_none());
     let answer = call(&broker, "read_file", read.clone()).await;
     assert_eq!(answer["status"], "success", "{answer}");
     assert!(answer["data"]["content"].as_str().unwrap().contains("read me"), "{answer}");
@@ -723,7 +728,7 @@ async fn approved_call_is_run_once_by_its_caller() {
     let next = propose(&broker, "read_file", read.clone()).await;
     assert_ne!(id(&next), id(&request));
     // An unused approval expires, and the next call needs another.
-    broker.approve(&id(&next), ApprovalChoice::once(), &ada()).await.unwrap();
+    broker.approve(&id(&next), own(), &ada()).await.unwrap();
     fixture.clock.0.fetch_add(600_000, Ordering::Relaxed);
     assert_eq!(call(&broker, "read_file", read.clone()).await["error"]["code"], "ApprovalTimeout");
     let fresh = propose(&broker, "read_file", read).await;
@@ -741,4 +746,73 @@ async fn request_of_another_user_is_not_found() {
     assert_eq!(error.code, ErrorCode::ProposalNotFound);
     let error = broker.reject(&id(&answer), None, &eve).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ProposalNotFound);
+}
+
+/// The approver who holds a token.
+async fn token_of(fixture: &Fixture, kind: TokenKind, user: &str) -> Approver {
+    let (token, now) = (AccessToken::make().unwrap(), fixture.clock.now());
+    let text = |text: &str| Redacted::text(text, &OneSecret).unwrap();
+    let row = TokenRow {
+        id: token.id.clone(),
+        kind,
+        name: text("a token"),
+        tenant: text(vambrace_core::principal::DEFAULT_TENANT),
+        user: text(user),
+        hash: token.hash(),
+        key: Some(token.key().unwrap().verify_key()),
+        created: now,
+        expires: None,
+        revoked: None,
+    };
+    let change = ApprovalChange::Token(row).into();
+    fixture.store.commit(Batch::durable(Vec::new(), vec![change])).await.unwrap();
+    Approver::of_token(&token, fixture.store.approval_queries(), now).await.unwrap()
+}
+
+// A12: an administrator decides about nothing of another user, and like any approver about what belongs to its own
+#[tokio::test]
+async fn administrator_decides_only_for_its_own_user() {
+    let mut fixture = Fixture::new(DEV);
+    let broker = fixture.broker();
+    let carol = token_of(&fixture, TokenKind::Admin, "carol").await;
+    assert!(carol.administers());
+    let approver = token_of(&fixture, TokenKind::Approver, "carol").await;
+    assert!(!approver.administers());
+    let open = id(&propose(&broker, "write_file", json!({"path": "a.txt", "content": "a\n"})).await);
+    let done = id(&propose(&broker, "write_file", json!({"path": "b.txt", "content": "b\n"})).await);
+    broker.approve(&done, ApprovalChoice::once(), &ada()).await.unwrap();
+    // The administrator may know that it exists; an approver of another user may not.
+    for (other, code) in [(&carol, ErrorCode::PermissionDenied), (&approver, ErrorCode::ProposalNotFound)] {
+        let errors = [
+            broker.approve(&open, ApprovalChoice::once(), other).await.unwrap_err(),
+            broker.reject(&open, None, other).await.unwrap_err(),
+            broker.preview(&open, Amendment::Whole, other).await.unwrap_err(),
+            broker.proposed_content(&open, "a.txt", other).await.unwrap_err(),
+            broker.rollback(&done, other).await.unwrap_err(),
+        ];
+        assert_eq!(errors.map(|error| error.code), [code; 5]);
+    }
+    let unknown = broker.approve("hitl-none", ApprovalChoice::once(), &carol).await.unwrap_err();
+    assert_eq!(unknown.code, ErrorCode::ProposalNotFound);
+    assert_eq!((file(&fixture, "a.txt"), file(&fixture, "b.txt").as_deref()), (None, Some("b\n")));
+    let own = token_of(&fixture, TokenKind::Admin, "ada").await;
+    broker.approve(&open, ApprovalChoice::once(), &own).await.unwrap().unwrap();
+    broker.rollback(&done, &own).await.unwrap();
+    assert_eq!((file(&fixture, "a.txt").as_deref(), file(&fixture, "b.txt")), (Some("a\n"), None));
+}
+
+// The owner of the approver key rolls back a change of another user: in its session, and the decision names the approver
+#[tokio::test]
+async fn directory_owner_rolls_back_the_change_of_another_user() {
+    let mut fixture = Fixture::new(DEV);
+    let broker = fixture.broker();
+    let done = id(&propose(&broker, "write_file", json!({"path": "b.txt", "content": "b\n"})).await);
+    let root = Approver::of_key("root", ada_key());
+    broker.approve(&done, ApprovalChoice::once(), &root).await.unwrap().unwrap();
+    broker.rollback(&done, &root).await.unwrap();
+    assert_eq!(file(&fixture, "b.txt"), None);
+    let records = fixture.records().await;
+    let decided = records.iter().rfind(|record| record["event_type"] == "approval.rollback").unwrap();
+    assert_eq!(decided["user"], "ada");
+    assert!(decided["message"].as_str().unwrap().starts_with("by root "), "{decided}");
 }

@@ -14,10 +14,11 @@ use vambrace_core::redacted::{Redact, RedactError, RedactOutput};
 use vambrace_core::timestamp::Timestamp;
 use vambrace_core::tool::ToolDescriptor;
 use vambrace_store::{
-    ApprovalChange, ApprovalFilter, ApprovalQueries, ApprovalRow, ApprovalWatch, Batch, BlobCipher,
-    BoxFuture, CallRow, ChainHead, Committed, Durability, GrantRow, Id, LedgerRecord, ProposalRow,
-    RecentCalls, RecordQuery, SealedBlob, SessionRow, SqliteStore, StartReceipt, StateChange, Store,
-    StoreError, TimelineEvent, TokenRow, TrustRow, ViolationRow,
+    ApprovalChange, ApprovalFilter, ApprovalNotifier, ApprovalQueries, ApprovalRow, Batch, BlobSealer,
+    BoxFuture, CallRow, ChainHead, Committed, Durability, GrantRow, Id, LedgerAdmin, LedgerRecord,
+    OwnerFilter, ProcessLiveness, ProposalRow, RecentCalls, RecordId, RecordQuery, SealedBlob, SessionRow,
+    SqliteStore, StartReceipt, StateChange, Store, StoreError, TimelineEvent, TokenRow, TrustRow,
+    ViolationRow,
 };
 use vambrace_tools::{
     Catalogue, Tool, ToolContext, ToolDefinition, ToolDescription, ToolOutput, ToolPlan, ToolWork,
@@ -128,11 +129,18 @@ impl Store for FailingStore {
             done
         })
     }
+    fn writer(&self) -> &Id {
+        self.store.writer()
+    }
     fn session<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<SessionRow<String>>, StoreError>> {
         self.or(self.store.session(id))
     }
-    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionRow<String>>, StoreError>> {
-        self.or(self.store.sessions(limit))
+    fn sessions<'a>(
+        &'a self,
+        owner: &'a OwnerFilter,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow<String>>, StoreError>> {
+        self.or(self.store.sessions(owner, limit))
     }
     fn recent_calls<'a>(
         &'a self,
@@ -145,11 +153,19 @@ impl Store for FailingStore {
     fn call<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<CallRow<String>>, StoreError>> {
         self.or(self.store.call(id))
     }
-    fn calls(&self, limit: usize) -> BoxFuture<'_, Result<Vec<CallRow<String>>, StoreError>> {
-        self.or(self.store.calls(limit))
+    fn calls<'a>(
+        &'a self,
+        owner: &'a OwnerFilter,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<CallRow<String>>, StoreError>> {
+        self.or(self.store.calls(owner, limit))
     }
-    fn events<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>> {
-        self.or(self.store.events(call))
+    fn events<'a>(
+        &'a self,
+        call: &'a str,
+        owner: &'a OwnerFilter,
+    ) -> BoxFuture<'a, Result<Vec<TimelineEvent<String>>, StoreError>> {
+        self.or(self.store.events(call, owner))
     }
     fn violations_since<'a>(
         &'a self,
@@ -161,9 +177,10 @@ impl Store for FailingStore {
     fn violations<'a>(
         &'a self,
         session: Option<&'a str>,
+        owner: &'a OwnerFilter,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ViolationRow<String>>, StoreError>> {
-        self.or(self.store.violations(session, limit))
+        self.or(self.store.violations(session, owner, limit))
     }
     fn trust(&self, project: Digest) -> BoxFuture<'_, Result<Option<TrustRow<String>>, StoreError>> {
         self.or(self.store.trust(project))
@@ -171,11 +188,14 @@ impl Store for FailingStore {
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<LedgerRecord>, StoreError>> {
         self.or(self.store.records(query))
     }
-    fn record(&self, seq: u64) -> BoxFuture<'_, Result<Option<LedgerRecord>, StoreError>> {
-        self.or(self.store.record(seq))
+    fn record<'a>(&'a self, id: &'a RecordId) -> BoxFuture<'a, Result<Option<LedgerRecord>, StoreError>> {
+        self.or(self.store.record(id))
     }
     fn approval_queries(&self) -> &dyn ApprovalQueries {
         self
+    }
+    fn admin(&self) -> &dyn LedgerAdmin {
+        self.store.admin()
     }
     fn head(&self) -> BoxFuture<'_, Result<ChainHead, StoreError>> {
         self.or(self.store.head())
@@ -191,6 +211,16 @@ impl ApprovalQueries for FailingStore {
     }
     fn approvals(&self, request: ApprovalFilter) -> List<'_, ApprovalRow<String>> {
         self.or(self.store.approvals(request))
+    }
+    fn is_owned<'a>(
+        &'a self,
+        id: &'a str,
+        owner: &'a OwnerFilter,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        self.or(self.store.is_owned(id, owner))
+    }
+    fn call_outcome<'a>(&'a self, id: &'a str) -> Found<'a, SealedBlob> {
+        self.or(self.store.call_outcome(id))
     }
     fn latest_for_call<'a>(&'a self, session: &'a str, request: Digest) -> Found<'a, ApprovalRow<String>> {
         self.or(self.store.latest_for_call(session, request))
@@ -211,32 +241,29 @@ impl ApprovalQueries for FailingStore {
     fn undo_data<'a>(&'a self, id: &'a str) -> Found<'a, SealedBlob> {
         self.or(self.store.undo_data(id))
     }
-    fn proposals(&self, limit: usize) -> List<'_, ProposalRow<String>> {
-        self.or(self.store.proposals(limit))
+    fn proposals<'a>(&'a self, owner: &'a OwnerFilter, limit: usize) -> List<'a, ProposalRow<String>> {
+        self.or(self.store.proposals(owner, limit))
     }
     fn unfinished<'a>(&'a self, project: &'a str) -> List<'a, ProposalRow<String>> {
         self.or(self.store.unfinished(project))
     }
-    fn grants<'a>(&'a self, session: Option<&'a str>) -> List<'a, GrantRow<String>> {
-        self.or(self.store.grants(session))
+    fn grants<'a>(&'a self, session: Option<&'a str>, owner: &'a OwnerFilter) -> List<'a, GrantRow<String>> {
+        self.or(self.store.grants(session, owner))
     }
     fn token<'a>(&'a self, id: &'a str) -> Found<'a, TokenRow<String>> {
         self.or(self.store.token(id))
     }
-    fn tokens(&self) -> List<'_, TokenRow<String>> {
-        self.or(self.store.tokens())
+    fn tokens<'a>(&'a self, owner: &'a OwnerFilter) -> List<'a, TokenRow<String>> {
+        self.or(self.store.tokens(owner))
     }
-    fn blob_cipher(&self) -> &BlobCipher {
-        self.store.blob_cipher()
+    fn blob_sealer(&self) -> &dyn BlobSealer {
+        self.store.blob_sealer()
     }
-    fn watch(&self) -> ApprovalWatch {
-        self.store.watch()
+    fn notifier(&self) -> &dyn ApprovalNotifier {
+        self.store.notifier()
     }
-    fn process_id(&self) -> &Id {
-        self.store.process_id()
-    }
-    fn is_process_alive(&self, life: &Id) -> bool {
-        self.store.is_process_alive(life)
+    fn liveness(&self) -> &dyn ProcessLiveness {
+        self.store.liveness()
     }
 }
 
@@ -396,14 +423,16 @@ async fn broken_tool_fails_its_call_and_no_other() {
         let whole = parts.catalogue.find("read_file").unwrap();
         let facts = Arc::new(ToolDescriptor {
             name: vambrace_core::id::ToolName::new("broken"),
-            aliases: &[],
+            aliases: Vec::new(),
             ..(**whole.descriptor()).clone()
         });
         let description = ToolDescription { input: json!({"type": "object"}), ..whole.description().clone() };
-        let broken: Arc<dyn Tool> =
-            Arc::new(BrokenTool { card: ToolDefinition { descriptor: facts, description }, at });
+        let broken: Arc<dyn Tool> = Arc::new(BrokenTool {
+            card: ToolDefinition { descriptor: facts, description, planning: vambrace_tools::Weight::Light },
+            at,
+        });
         parts.catalogue = Arc::new(Catalogue::new(vec![broken, Arc::clone(whole)]).unwrap());
-        let broker: Broker = fixture.broker();
+        let broker: Arc<Broker> = fixture.broker();
         denied(&call(&broker, "broken", json!({})).await, "Internal");
         assert_eq!(read(&broker, "src/main.rs").await["status"], "success");
         let ends = fixture.records().await.iter().filter(|record| record["error_code"] == "Internal").count();

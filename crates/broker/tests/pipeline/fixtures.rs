@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use vambrace_broker::{
-    ApprovalSettings, Broker, BrokerParts, Peer, Principal, RateLimits, RawCall, ViolationLimits,
+    ApprovalSettings, Broker, BrokerParts, EntryPoint, Peer, Principal, RateLimits, RawCall, ViolationLimits,
 };
 use vambrace_core::clock::{Clock, RandomSource};
 use vambrace_core::config::{self, ConfigSource};
@@ -17,7 +17,7 @@ use vambrace_core::policy::Policy;
 use vambrace_core::redacted::{Redact, RedactError, RedactOutput, SecretSpan};
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
-use vambrace_store::{RecordQuery, SqliteStore, StateDir, Store, StoreOptions};
+use vambrace_store::{RecordId, RecordQuery, SqliteStore, StateDir, Store, StoreOptions};
 use vambrace_tools::{Catalogue, ChangeContext, ToolContext, ToolLimits};
 use vambrace_workspace::{Applier, EditLimits, Isolation, ScopeRules, Workspace};
 
@@ -91,13 +91,14 @@ impl Fixture {
         Self { dir, store, clock, parts: Some(parts) }
     }
 
-    pub(crate) fn broker(&mut self) -> Broker {
+    pub(crate) fn broker(&mut self) -> Arc<Broker> {
         Broker::new(self.parts.take().unwrap())
     }
 
     /// All records after that of the ledger's key, oldest first.
     pub(crate) async fn records(&self) -> Vec<Value> {
-        let records = self.store.records(RecordQuery::after(1, 10_000)).await.unwrap();
+        let first = RecordId::new(self.store.writer(), 1);
+        let records = self.store.records(RecordQuery::after(first, 10_000)).await.unwrap();
         records.iter().map(|record| record.fields()).collect()
     }
 }
@@ -150,6 +151,8 @@ pub(crate) fn parts(
             workspace: Arc::new(workspace),
             limits,
             web: vambrace_tools::WebConfig::default(),
+            programs: None,
+            call: vambrace_tools::CallContext::default(),
         },
         store,
         redactor: Arc::new(OneSecret),
@@ -159,6 +162,7 @@ pub(crate) fn parts(
         sync: settings.audit_sync,
         violations: ViolationLimits { limit: 5, window_ms: 60_000, action: SessionState::Alert },
         rate_limits: RateLimits { default: None, tools: rates },
+        policy_source: None,
     }
 }
 
@@ -175,23 +179,23 @@ fn changes(project: &Path, workspace: &Workspace, settings: &config::EffectiveCo
 
 pub(crate) fn peer() -> Peer {
     let principal = Principal {
-        tenant: "default".to_owned(),
+        tenant: vambrace_core::principal::DEFAULT_TENANT.to_owned(),
         user: "ada".to_owned(),
         agent: "tester".to_owned(),
         sub_agent: None,
         skill: None,
     };
-    Peer { principal, session: Id::new("s-1").unwrap(), entry_point: "test" }
+    Peer { principal, session: Id::new("s-1").unwrap(), entry_point: EntryPoint::Cli }
 }
 
 pub(crate) fn raw(tool: &str, args: Value) -> RawCall {
     RawCall { tool: tool.to_owned(), args, tool_call_id: Some("tc-1".to_owned()), context_id: None }
 }
 
-pub(crate) async fn call(broker: &Broker, tool: &str, args: Value) -> Value {
+pub(crate) async fn call(broker: &Arc<Broker>, tool: &str, args: Value) -> Value {
     broker.call(raw(tool, args), &peer()).await.envelope()
 }
 
-pub(crate) async fn read(broker: &Broker, path: &str) -> Value {
+pub(crate) async fn read(broker: &Arc<Broker>, path: &str) -> Value {
     call(broker, "read_file", json!({"path": path})).await
 }

@@ -11,8 +11,8 @@ use vambrace_broker::{ApprovalChoice, Broker};
 use vambrace_core::clock::Clock as _;
 use vambrace_ledger::Op;
 use vambrace_store::{
-    Batch, Durability, Entry, ProposalState, RecordQuery, SqliteStore, StateDir, Store, StoreOptions,
-    VerifyOptions, verify,
+    Batch, Durability, Entry, ProposalState, RecordOrder, RecordQuery, SqliteStore, StateDir, Store,
+    StoreOptions, VerifyOptions, verify,
 };
 
 use crate::changes::{DEV, ada, ada_key, file, id, propose, waiting};
@@ -26,7 +26,7 @@ fn open(state: &Path, clock: &Arc<ManualClock>) -> Arc<SqliteStore> {
     let options =
         StoreOptions { segment_interval: Duration::from_secs(3600), ..StoreOptions::new(clock.clone()) };
     let store = SqliteStore::open(StateDir::open(state).unwrap(), &options).unwrap();
-    store.catch_up().unwrap();
+    store.admin().catch_up().unwrap();
     Arc::new(store)
 }
 
@@ -60,7 +60,8 @@ fn lose_the_last_commit(wal: &Path) {
 }
 
 async fn applied(store: &SqliteStore) -> usize {
-    let records = store.records(RecordQuery::after(0, 10_000)).await.unwrap();
+    let all = RecordQuery { limit: 10_000, order: RecordOrder::OldestFirst, ..RecordQuery::default() };
+    let records = store.records(all).await.unwrap();
     records.iter().filter(|record| record.fields()["op"] == "write_file_apply").count()
 }
 
@@ -117,7 +118,7 @@ async fn power_cut_loses_only_the_end_record_of_a_change() {
             assert_eq!(file(&fixture, "src/b.txt").as_deref(), Some("b\n"));
         }
         drop(second);
-        store.catch_up().unwrap();
+        store.admin().catch_up().unwrap();
         drop(store);
         let dir = StateDir::existing(&after).unwrap();
         let report = verify(&dir, &VerifyOptions::new(fixture.clock.now()), &mut |_| {}).unwrap();

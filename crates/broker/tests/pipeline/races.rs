@@ -19,7 +19,7 @@ fn brokers(fixture: &mut Fixture, count: usize) -> Vec<Arc<Broker>> {
     let open = |_| {
         let dir = StateDir::open(&state).unwrap();
         let store = Arc::new(SqliteStore::open(dir, &StoreOptions::new(fixture.clock.clone())).unwrap());
-        Arc::new(Broker::new(parts(&project, DEV, None, store, fixture.clock.clone())))
+        Broker::new(parts(&project, DEV, None, store, fixture.clock.clone()))
     };
     (0..count).map(open).collect()
 }

@@ -88,7 +88,8 @@ async fn session_ended_by_another_process_starts_no_more_calls() {
     assert_eq!(read(&broker, "src/main.rs").await["status"], "success");
     let (id, at) =
         (vambrace_core::id::Id::new("s-1").unwrap(), vambrace_core::timestamp::Timestamp::from_millis(9));
-    let end = StateChange::SetSession { id, state: SessionState::Ended, at };
+    let (owner, state) = (vambrace_store::OwnerFilter::Everyone, SessionState::Ended);
+    let end = StateChange::SetSession { id, owner, state, at };
     fixture.store.commit(Batch::durable(vec![], vec![end])).await.unwrap();
     let denied = read(&broker, "src/main.rs").await;
     assert_eq!(denied["error"]["code"], "SessionSuspended", "{denied}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::CallerOptions;
+use super::CallerArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
@@ -26,7 +26,7 @@ pub(crate) enum ConfigCommand {
     /// Show every effective value and its origin.
     Show {
         #[command(flatten)]
-        caller: CallerOptions,
+        caller: CallerArgs,
         /// Only keys with this prefix.
         #[arg(default_value = "")]
         prefix: String,
@@ -47,11 +47,14 @@ pub(crate) enum PolicyCommand {
     /// Load every file and report all errors and notes.
     Check {
         #[command(flatten)]
-        caller: CallerOptions,
+        caller: CallerArgs,
     },
     /// Run the test cases of the rules (`match`, `not_match`).
     Test {
         #[command(flatten)]
-        caller: CallerOptions,
+        caller: CallerArgs,
     },
+    /// Classify commands: one per line of standard input, as text for a shell, `{"argv": [...]}` or `{"shell": "..."}`. Prints
+    /// one JSON object per line: class (readonly, modifying, deny), risk and reasons.
+    Classify,
 }

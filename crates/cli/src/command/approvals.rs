@@ -13,20 +13,19 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vambrace_broker::{
-    Amendment, ApprovalChoice, ApprovalView, Approver, CallResult, CallStatus, DecisionReach, RequestedCall,
-    read_approval,
+    Amendment, ApprovalChoice, ApprovalView, Approver, CallResult, CallStatus, CallerPresence, DecisionReach,
 };
 use vambrace_core::clock::Clock as _;
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_store::{ApprovalFilter, ApprovalRow, SqliteStore, Store as _};
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::system::SystemClock;
+use vambrace_host::{Host, approval_requests, approver, change_passphrase, read_request, request_context};
+use vambrace_store::{ApprovalFilter, ApprovalRow};
 
-use crate::approver;
 use crate::args::{ApprovalsCommand, ApproveArgs};
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::project_context::{self, ProjectContext};
-use crate::system::SystemClock;
-use crate::terminal_escape::sanitize;
+use crate::prompt::TerminalPassphrase;
 
 /// A stored approval request.
 pub(crate) type RequestRow = ApprovalRow<String>;
@@ -39,8 +38,7 @@ pub(crate) async fn run(what: Option<ApprovalsCommand>, out: &Out) -> Result<Exi
         ApprovalsCommand::Reject { id, reason } => reject(&id, reason.as_deref(), *out).await,
         ApprovalsCommand::Watch => watch::run(*out).await,
         ApprovalsCommand::Passphrase => {
-            let store = project_context::open_store()?;
-            approver::change_passphrase(&store, *out).await?;
+            change_passphrase(&*super::open_host()?, &TerminalPassphrase(*out)).await?;
             if out.is_json() {
                 out.value(&json!({"changed": true}));
             } else {
@@ -51,26 +49,10 @@ pub(crate) async fn run(what: Option<ApprovalsCommand>, out: &Out) -> Result<Exi
     }
 }
 
-/// The approval requests. Requests past their deadline are expired and recorded first.
-pub(crate) async fn questions(
-    store: &SqliteStore,
-    asked: ApprovalFilter,
-) -> Result<Vec<RequestRow>, Failure> {
-    let now = SystemClock.now();
-    let open = ApprovalFilter { open: true, ..ApprovalFilter::default() };
-    let pending = store.approval_queries().approvals(open).await?;
-    if pending.iter().any(|row| now >= row.expires) {
-        let redactor = project_context::redactor()?;
-        for row in &pending {
-            vambrace_broker::expire(store, &redactor, now, row).await.map_err(Failure::of)?;
-        }
-    }
-    Ok(store.approval_queries().approvals(asked).await?)
-}
-
 async fn list(all: bool, limit: usize, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let rows = questions(&store, ApprovalFilter { open: !all, user: None, limit }).await?;
+    let (host, reader) = super::open_reader("approvals list").await?;
+    let filter = ApprovalFilter { open: !all, owner: reader.owner().clone(), limit };
+    let rows = approval_requests(&host, filter).await?;
     if out.is_json() {
         let now = SystemClock.now();
         out.value(&rows.iter().map(|row| render::question(row, now)).collect::<Vec<_>>().into());
@@ -86,75 +68,30 @@ async fn list(all: bool, limit: usize, out: Out) -> Result<ExitCode, Failure> {
 }
 
 async fn show(id: &str, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let id = find_id(&store, id).await?;
-    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
+    let (host, reader) = super::open_reader("approvals show").await?;
+    let (_, looked) = read_request(&host, &reader, id).await?;
     render::show(&looked, SystemClock.now(), out);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Resolves an id or the unique end of one.
-pub(crate) async fn find_id(store: &SqliteStore, word: &str) -> Result<String, Failure> {
-    let questions = store.approval_queries();
-    if questions.approval(word).await?.is_some() || questions.proposal(word).await?.is_some() {
-        return Ok(word.to_owned());
-    }
-    let mut ids: Vec<String> = Vec::new();
-    if word.len() >= 4 {
-        let asked = questions.approvals(ApprovalFilter { limit: 1000, ..ApprovalFilter::default() }).await?;
-        ids.extend(asked.into_iter().map(|row| row.id.to_string()));
-        ids.extend(questions.proposals(1000).await?.into_iter().map(|row| row.id.to_string()));
-        ids.retain(|id| id.ends_with(word));
-        ids.sort();
-        ids.dedup();
-    }
-    match ids.as_slice() {
-        [only] => Ok(only.clone()),
-        [] => Err(Failure::of(
-            CallError::new(
-                ErrorCode::ProposalNotFound,
-                format!("there is no approval request or proposal `{}`", sanitize(word)),
-            )
-            .suggest(
-                "`vambrace approvals list` lists the pending requests, `vambrace proposals list` the changes",
-            ),
-        )),
-        several => {
-            let why = format!("{} ids end with `{}`", several.len(), sanitize(word));
-            Err(Failure::usage(why, "use more characters of the id"))
-        }
-    }
-}
-
-/// The project context of an approval request.
-pub(crate) async fn context_of(
-    looked: &ApprovalView,
-    store: &Arc<SqliteStore>,
-) -> Result<ProjectContext, Failure> {
-    let row =
-        looked.request.as_ref().ok_or_else(|| Failure::failed("there is no approval request to decide"))?;
-    let call = RequestedCall::of(row, store.approval_queries()).map_err(Failure::of)?;
-    ProjectContext::for_request(&call, Arc::clone(store)).await
-}
-
 pub(crate) async fn approve(words: ApproveArgs, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let id = find_id(&store, &words.id).await?;
-    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
+    let (host, reader) = super::open_reader("approvals approve").await?;
+    let (id, looked) = read_request(&host, &reader, &words.id).await?;
     let mut choice = ApprovalChoice {
         part: part(&words)?,
         reach: reach(&words.scope),
         path: words.path.clone(),
         shown: None,
+        caller: CallerPresence::Elsewhere,
     };
-    let decider = approver::decider(&store, out).await?;
+    let decider = approver(&host, &TerminalPassphrase(out)).await?;
     if !words.yes && is_interactive(out) {
         render::show(&looked, SystemClock.now(), out);
         if choice.part != Amendment::Whole {
             // The approval is bound to the digest of what is shown here.
-            let context = context_of(&looked, &store).await?;
+            let context = request_context(&host, &looked).await?;
             let preview =
-                context.broker.preview(&id, choice.part.clone(), &decider).await.map_err(Failure::of)?;
+                context.broker().preview(&id, choice.part.clone(), &decider).await.map_err(Failure::of)?;
             render::preview(&preview, out);
             choice.shown = Some(preview.digest);
         }
@@ -166,7 +103,7 @@ pub(crate) async fn approve(words: ApproveArgs, out: Out) -> Result<ExitCode, Fa
         }
         confirm("Approve?", out)?;
     }
-    let answer = decide(&looked, choice, &decider, &store).await?;
+    let answer = decide(&looked, choice, &decider, &host).await?;
     Ok(print_answer(&id, answer.as_ref(), out))
 }
 
@@ -174,14 +111,14 @@ async fn decide(
     looked: &ApprovalView,
     choice: ApprovalChoice,
     decider: &Approver,
-    store: &Arc<SqliteStore>,
+    host: &Arc<Host>,
 ) -> Result<Option<CallResult>, Failure> {
     let row = looked.request.as_ref().ok_or_else(|| {
         let why = "it needed no decision: a rule or a grant allowed it";
         Failure::of(CallError::new(ErrorCode::ProposalUsed, why))
     })?;
-    let context = context_of(looked, store).await?;
-    context.broker.approve(row.id.as_str(), choice, decider).await.map_err(Failure::of)
+    let context = request_context(host, looked).await?;
+    context.broker().approve(row.id.as_str(), choice, decider).await.map_err(Failure::of)
 }
 
 /// Prints the result of an approval.
@@ -209,12 +146,11 @@ pub(crate) fn print_answer(id: &str, answer: Option<&CallResult>, out: Out) -> E
 }
 
 pub(crate) async fn reject(id: &str, reason: Option<&str>, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let id = find_id(&store, id).await?;
-    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
-    let decider = approver::decider(&store, out).await?;
-    let context = context_of(&looked, &store).await?;
-    context.broker.reject(&id, reason, &decider).await.map_err(Failure::of)?;
+    let (host, reader) = super::open_reader("approvals reject").await?;
+    let (id, looked) = read_request(&host, &reader, id).await?;
+    let decider = approver(&host, &TerminalPassphrase(out)).await?;
+    let context = request_context(&host, &looked).await?;
+    context.broker().reject(&id, reason, &decider).await.map_err(Failure::of)?;
     if out.is_json() {
         out.value(&json!({"id": id, "state": "rejected", "reason": reason}));
     } else {

@@ -11,19 +11,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vambrace_core::error::{CallError, ErrorCode};
 use vambrace_core::suggest::nearest;
 use vambrace_core::timestamp::Timestamp;
+use vambrace_host::{Host, Paths, Reader, ledger_reader};
 use vambrace_ledger::{Op, RecordStatus};
-use vambrace_store::{LedgerReader, LedgerRecord, RecordQuery, SqliteStore, StateDir};
+use vambrace_store::{LedgerReader, LedgerRecord, OwnerFilter, RecordId, RecordQuery};
 
-pub(crate) use render::{one_line, time};
+pub(crate) use render::time;
 
 use crate::args::AuditCommand;
-use crate::failure::{Failure, exit};
+use crate::failure::Failure;
 use crate::output::Out;
-use crate::paths;
-use crate::project_context;
 
 /// Records read at once while following.
 const BATCH_RECORDS: usize = 1000;
@@ -44,7 +42,7 @@ pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failu
                 limit,
                 ..RecordQuery::default()
             };
-            query_ledger(&query, *out)?;
+            query_ledger(query, *out).await?;
         }
         AuditCommand::Verify { home, since, checkpoint, key, jobs, thorough } => {
             let since = since.as_deref().map(parse_time).transpose()?;
@@ -66,51 +64,48 @@ pub(crate) async fn run(what: AuditCommand, out: &Out) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens an existing ledger; does not create one.
-pub(crate) fn ledger() -> Result<Arc<SqliteStore>, Failure> {
-    state_dir()?;
-    project_context::open_store()
+/// Opens an existing ledger for a command that reads it; does not create one.
+pub(crate) async fn ledger(what: &str) -> Result<(Arc<Host>, Reader), Failure> {
+    let host = Host::open_existing(Paths::from_environment()?)?;
+    let reader = Reader::from_environment(what, || Ok(Arc::clone(&host))).await?;
+    Ok((host, reader))
 }
 
-/// Opens the ledger read-only. This works even if it contradicts its checkpoints and cannot be opened otherwise.
-fn reader() -> Result<LedgerReader, Failure> {
-    Ok(LedgerReader::open(state_dir()?)?)
-}
-
-fn state_dir() -> Result<StateDir, Failure> {
-    let state = paths::state()?;
-    let dir = StateDir::existing(&state).ok().filter(|dir| dir.database().try_exists().unwrap_or(true));
-    dir.ok_or_else(|| no_ledger(&state))
-}
-
-fn no_ledger(place: &std::path::Path) -> Failure {
-    let hint = "the first call creates it; VAMBRACE_HOME selects another state directory; `vambrace demo` shows an example";
-    let error =
-        CallError::new(ErrorCode::FileNotFound, format!("there is no ledger in `{}`", place.display()));
-    Failure { error: error.suggest(hint), exit: exit::FAILED }
+/// Opens the ledger read-only, even if it contradicts its checkpoints.
+async fn read_only(what: &str) -> Result<(LedgerReader, Reader), Failure> {
+    let paths = Paths::from_environment()?;
+    let reader = Reader::from_environment(what, || Host::open_existing(paths.clone())).await?;
+    Ok((ledger_reader(&paths)?, reader))
 }
 
 async fn tail(lines: usize, follow: bool, out: Out) -> Result<(), Failure> {
-    let reader = reader()?;
-    let mut records = reader.records(&RecordQuery::newest(lines))?;
+    let (ledger, reader) = read_only("audit tail").await?;
+    let owner = reader.owner();
+    let mut records = ledger.records(&RecordQuery { owner: owner.clone(), ..RecordQuery::newest(lines) })?;
     records.reverse();
     let last = match records.last() {
-        Some(record) => record.seq,
-        None => reader.newest()?,
+        Some(record) => record.id.clone(),
+        None => ledger.newest()?,
     };
     print(&records, out);
-    if last == 0 && !follow {
+    if last.seq == 0 && !follow {
         out.message("the ledger has no records yet");
     }
-    if follow { follow_from(last, &reader, out).await } else { Ok(()) }
+    if follow { follow_from(last, &ledger, owner, out).await } else { Ok(()) }
 }
 
-async fn follow_from(mut last: u64, reader: &LedgerReader, out: Out) -> Result<(), Failure> {
+async fn follow_from(
+    mut last: RecordId,
+    ledger: &LedgerReader,
+    owner: &OwnerFilter,
+    out: Out,
+) -> Result<(), Failure> {
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
-        let more = reader.records(&RecordQuery::after(last, BATCH_RECORDS))?;
+        let after = RecordQuery::after(last.clone(), BATCH_RECORDS);
+        let more = ledger.records(&RecordQuery { owner: owner.clone(), ..after })?;
         print(&more, out);
-        last = more.last().map_or(last, |newest| newest.seq);
+        last = more.last().map_or(last, |newest| newest.id.clone());
         if more.len() < BATCH_RECORDS {
             tokio::select! {
                 _ = &mut interrupted => return Ok(()),
@@ -120,9 +115,10 @@ async fn follow_from(mut last: u64, reader: &LedgerReader, out: Out) -> Result<(
     }
 }
 
-fn query_ledger(query: &RecordQuery, out: Out) -> Result<(), Failure> {
+async fn query_ledger(query: RecordQuery, out: Out) -> Result<(), Failure> {
     let limit = query.limit;
-    let records = reader()?.records(query)?;
+    let (ledger, reader) = read_only("audit query").await?;
+    let records = ledger.records(&RecordQuery { owner: reader.owner().clone(), ..query })?;
     print(&records, out);
     if records.is_empty() && !out.is_json() {
         out.message("no matching records");

@@ -1,18 +1,23 @@
 //! `vambrace call`: runs one call through the pipeline.
 
+use std::io::Read as _;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use vambrace_broker::{ApprovalChoice, CallResult, CallStatus, DecisionWait, RawCall, WaitProgress};
+use vambrace_broker::{
+    ApprovalChoice, CallContext, CallResult, CallStatus, DecisionWait, RawCall, WaitProgress,
+};
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::{approver, built_in_catalogue};
 use vambrace_tools::Catalogue;
 
-use crate::approver;
 use crate::args::CallArgs;
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::project_context::{self, ProjectContext};
-use crate::terminal_escape::sanitize;
+use crate::prompt::TerminalPassphrase;
 
 /// What to do if the call requires approval.
 pub(crate) struct ApprovalWait {
@@ -29,9 +34,9 @@ pub(crate) async fn run(
     approval: ApprovalWait,
     out: &Out,
 ) -> Result<ExitCode, Failure> {
-    let args = arguments(&call.tool, &call.arguments, &*project_context::catalogue()?)?;
-    let context = match ProjectContext::open(&call.caller, "command-line", "cli").await {
-        Ok(context) => context,
+    let args = arguments(&call.tool, &call.arguments, &*built_in_catalogue()?)?;
+    let (context, caller) = match super::open_project(&call.caller).await {
+        Ok(opened) => opened,
         Err(failure) if out.is_json() && failure.exit != exit::BAD_USAGE => {
             out.value(&CallResult::unopened(&call.tool, tool_call_id, failure.error).envelope());
             return Ok(ExitCode::from(failure.exit));
@@ -40,33 +45,32 @@ pub(crate) async fn run(
     };
     let raw = RawCall { tool: call.tool, args, tool_call_id, context_id };
     let again = raw.clone();
-    let reported = |waiting: &WaitProgress| {
-        out.message(format!(
-            "waiting for approval: {} ({}, {} s left)",
-            sanitize(&waiting.summary),
-            waiting.id,
-            waiting.seconds
-        ));
-    };
-    let once = std::sync::atomic::AtomicBool::new(false);
-    let reported = |waiting: &WaitProgress| {
-        if !once.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            reported(waiting);
+    let (broker, out) = (context.broker(), *out);
+    let once = AtomicBool::new(false);
+    let reported = move |waiting: &WaitProgress| {
+        if !once.swap(true, Ordering::Relaxed) {
+            out.message(format!(
+                "waiting for approval: {} ({}, {} s left)",
+                sanitize(&waiting.summary),
+                waiting.id,
+                waiting.seconds
+            ));
         }
     };
-    let longest = approval.wait.map(Duration::from_secs);
-    let patience =
-        DecisionWait { max_wait: longest, on_waiting: if out.is_json() { None } else { Some(&reported) } };
-    let mut answer = context.broker.call_and_wait(raw, &context.peer, &patience).await;
+    let wait = DecisionWait {
+        max_wait: approval.wait.map(Duration::from_secs),
+        on_waiting: if out.is_json() { None } else { Some(Arc::new(reported)) },
+    };
+    let mut answer = broker.call_and_wait(raw, &caller.peer, wait, CallContext::default()).await;
     if let (true, Some((id, ..))) = (approval.yes, answer.pending_request()) {
         let id = id.to_string();
-        let decider = approver::decider(context.store(), *out).await?;
+        let approver = approver(context.host(), &TerminalPassphrase(out)).await?;
         let applied =
-            context.broker.approve(&id, ApprovalChoice::once(), &decider).await.map_err(Failure::of)?;
+            broker.approve(&id, ApprovalChoice::once_for_own_call(), &approver).await.map_err(Failure::of)?;
         answer = match applied {
             Some(applied) => applied,
             // Approved, and not a file change: the repeated call uses the approval.
-            None => context.broker.call(again, &context.peer).await,
+            None => broker.call(again, &caller.peer).await,
         };
     }
     if out.is_json() {
@@ -101,17 +105,32 @@ pub(crate) async fn run(
     }))
 }
 
-/// Parses one JSON object, or `key=value` pairs with the types of the tool's schema.
+/// Maximum size of arguments on standard input: more than the broker accepts.
+const MAX_INPUT_BYTES: u64 = 64 << 20;
+
+/// Parses one JSON object, from standard input if it is written as `-`, or `key=value` pairs with the types of the tool's
+/// schema.
 pub(crate) fn arguments(tool: &str, words: &[String], catalogue: &Catalogue) -> Result<Value, Failure> {
+    let invalid = |error: serde_json::Error| {
+        Failure::usage(
+            format!("the arguments are not valid JSON: {error}"),
+            "quote the whole object, or use key=value pairs",
+        )
+    };
     if let [only] = words
         && only.trim_start().starts_with('{')
     {
-        return serde_json::from_str(only).map_err(|error| {
-            Failure::usage(
-                format!("the arguments are not valid JSON: {error}"),
-                "quote the whole object, or use key=value pairs",
-            )
-        });
+        return serde_json::from_str(only).map_err(invalid);
+    }
+    if let [only] = words
+        && only == "-"
+    {
+        let mut text = String::new();
+        std::io::stdin()
+            .take(MAX_INPUT_BYTES)
+            .read_to_string(&mut text)
+            .map_err(|error| Failure::usage(format!("standard input: {error}"), "send one JSON object"))?;
+        return serde_json::from_str(&text).map_err(invalid);
     }
     let properties =
         catalogue.find(tool).and_then(|tool| tool.description().input.get("properties").cloned());

@@ -5,14 +5,12 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_core::config::{self, ShownValue};
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::{ProjectTrust, Settings, config_warnings};
 
-use crate::args::{CallerOptions, ConfigCommand};
-use crate::config_files::{self, trust_label};
+use crate::args::{CallerArgs, ConfigCommand};
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::paths;
-use crate::project_context::{self, ProjectTrust, Settings};
-use crate::terminal_escape::sanitize;
 
 /// Maximum length of a list on the line of its key; a longer list has one line per item.
 const WIDE: usize = 60;
@@ -27,10 +25,9 @@ pub(crate) async fn run(what: ConfigCommand, out: &Out) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(caller: &CallerOptions, prefix: &str, out: Out) -> Result<(), Failure> {
-    let project = paths::project(caller.workspace.as_deref())?;
-    let store = project_context::open_store()?;
-    let settings = Settings::load(&project, &store).await?;
+async fn show(caller: &CallerArgs, prefix: &str, out: Out) -> Result<(), Failure> {
+    let (host, project) = super::open_host_for(caller.workspace.as_deref())?;
+    let settings = Settings::load(&host, &project).await?;
     let all = settings.effective.show();
     let values: Vec<&ShownValue> = all.iter().filter(|value| value.key.starts_with(prefix)).collect();
     if values.is_empty() {
@@ -40,11 +37,11 @@ async fn show(caller: &CallerOptions, prefix: &str, out: Out) -> Result<(), Fail
         return Err(Failure::usage(format!("no key begins with `{prefix}`{near}"), hint));
     }
     let notes: Vec<String> = settings.effective.notes.iter().map(ToString::to_string).collect();
-    let warnings = config_files::warnings(&settings.effective);
+    let warnings = config_warnings(&settings.effective);
     if out.is_json() {
         let value = json!({
             "project": settings.project.display().to_string(),
-            "trust": trust_label(settings.trust),
+            "trust": settings.trust.label(),
             "digest": settings.files.digest().map(|digest| digest.to_string()),
             "revision": settings.effective.revision(),
             "values": values,
@@ -66,7 +63,7 @@ async fn show(caller: &CallerOptions, prefix: &str, out: Out) -> Result<(), Fail
         ProjectTrust::NoFiles | ProjectTrust::Trusted => "",
     };
     let project = sanitize(&settings.project.display().to_string());
-    out.line(format!("{project}  {}{hint}", paint(tone, trust_label(settings.trust))));
+    out.line(format!("{project}  {}{hint}", paint(tone, settings.trust.label())));
     let width = values.iter().map(|value| value.key.len()).max().unwrap_or_default();
     for value in values {
         print(value, width, out);

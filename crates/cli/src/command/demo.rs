@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
+use vambrace_host::organisation_config;
 
 use self::script::DemoStep;
 use self::temp_project::DemoProject;
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::paths;
 
 pub(crate) async fn run(out: &Out) -> Result<ExitCode, Failure> {
     let out = *out;
@@ -78,12 +78,12 @@ fn close(steps: &[DemoStep], good: bool, out: Out) {
         out.line(format!("\n{}", paint(Tone::Good, format!("All {held} steps passed."))));
     } else {
         out.line(format!("\n{}", paint(Tone::Bad, format!("{held} of {} steps passed.", steps.len()))));
-        let (file, _) = paths::organisation();
+        let file = organisation_config();
         if file.try_exists().unwrap_or(false) {
             out.line(format!("`{}` also applies here and may be the reason.", file.display()));
         }
     }
-    out.line("The temporary directory was removed. Not shown because it does not exist yet: an agent that runs commands.");
+    out.line("The temporary directory was removed.");
     out.line(format!(
         "Next, in your own project: run {}, then paste its output into your MCP client; {} checks this machine.",
         paint(Tone::Strong, "vambrace init"),

@@ -1,32 +1,25 @@
-//! `vambrace doctor`: checks the system features, the state and the project that this program uses. Every line that is not ok
-//! says what does not work and how to fix it.
-
-mod check;
-mod checkpoint;
-mod project;
-mod sandbox;
-mod state;
+//! `vambrace doctor`: prints the checks of this machine and this project.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::Paths;
+use vambrace_host::doctor::{CheckState, DoctorCheck, examine};
 
-use self::check::{CheckState, DoctorCheck};
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::paths;
-use crate::terminal_escape::sanitize;
 
 pub(crate) async fn run(workspace: Option<&Path>, out: &Out) -> Result<ExitCode, Failure> {
-    let project = paths::project(workspace)?;
-    let mut checks = vec![project::kernel(&project)];
-    let store = state::look(&mut checks).await;
-    project::look(&project, store.as_deref(), &mut checks).await;
-    sandbox::look(&mut checks);
+    let paths = Paths::from_environment()?;
+    let project = paths.project(workspace)?;
+    let program =
+        std::env::current_exe().map_err(|error| Failure::failed(format!("path of this program: {error}")))?;
+    let checks = examine(&paths, &project, &program).await;
     let missing = checks.iter().filter(|check| check.state == CheckState::Missing).count();
     if out.is_json() {
-        let list: Vec<Value> = checks.iter().map(DoctorCheck::as_json).collect();
+        let list: Vec<Value> = checks.iter().map(as_json).collect();
         out.value(&json!({"ok": missing == 0, "project": project.display().to_string(), "checks": list}));
     } else {
         checks.iter().for_each(|check| print(check, *out));
@@ -42,6 +35,14 @@ pub(crate) async fn run(workspace: Option<&Path>, out: &Out) -> Result<ExitCode,
         });
     }
     Ok(if missing == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+fn as_json(check: &DoctorCheck) -> Value {
+    let unless_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    json!({
+        "name": check.name, "state": check.state.as_str(), "found": check.found,
+        "lost": unless_empty(&check.lost), "fix": unless_empty(&check.fix),
+    })
 }
 
 fn print(check: &DoctorCheck, out: Out) {

@@ -5,20 +5,20 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use vambrace_broker::{Explanation, RawCall};
 use vambrace_core::error::ErrorCode;
+use vambrace_core::terminal_escape::sanitize;
 use vambrace_core::verdict::VerdictKind;
+use vambrace_host::built_in_catalogue;
 
 use crate::args::CallArgs;
 use crate::command::call::arguments;
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::project_context::{self, ProjectContext};
-use crate::terminal_escape::sanitize;
 
 pub(crate) async fn run(call: CallArgs, out: &Out) -> Result<ExitCode, Failure> {
-    let args = arguments(&call.tool, &call.arguments, &*project_context::catalogue()?)?;
-    let context = ProjectContext::open(&call.caller, "command-line", "cli").await?;
+    let args = arguments(&call.tool, &call.arguments, &*built_in_catalogue()?)?;
+    let (context, caller) = super::open_project(&call.caller).await?;
     let raw = RawCall { tool: call.tool, args, tool_call_id: None, context_id: None };
-    match context.broker.explain(raw, &context.peer).await {
+    match context.broker().explain(raw, &caller.peer).await {
         Explanation::Judged { verdict, explanation } => {
             if out.is_json() {
                 out.value(&explanation);

@@ -4,19 +4,15 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use vambrace_core::clock::Clock as _;
-use vambrace_core::digest::Digest;
-use vambrace_core::error::ErrorCode;
-use vambrace_ledger::{Decision, DecisionReach, DecisionVerb, Op, RecordStatus};
-use vambrace_store::{ApprovalChange, Batch, Entry, GrantRow, Store as _};
+use vambrace_core::terminal_escape::{one_line, sanitize};
+use vambrace_host::system::SystemClock;
+use vambrace_host::{approver, revoke_grant};
+use vambrace_store::GrantRow;
 
-use crate::approver;
 use crate::args::GrantsCommand;
-use crate::command::audit::one_line;
 use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
-use crate::project_context::{self, redact_text};
-use crate::system::SystemClock;
-use crate::terminal_escape::sanitize;
+use crate::prompt::TerminalPassphrase;
 
 pub(crate) async fn run(what: Option<GrantsCommand>, out: &Out) -> Result<ExitCode, Failure> {
     match what.unwrap_or(GrantsCommand::List { all: false }) {
@@ -26,11 +22,12 @@ pub(crate) async fn run(what: Option<GrantsCommand>, out: &Out) -> Result<ExitCo
 }
 
 async fn list(all: bool, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
+    let (host, reader) = super::open_reader("grants list").await?;
     let now = SystemClock.now();
-    let rows: Vec<GrantRow<String>> = store
+    let rows: Vec<GrantRow<String>> = host
+        .store()
         .approval_queries()
-        .grants(None)
+        .grants(None, reader.owner())
         .await?
         .into_iter()
         .filter(|row| all || row.counts(now))
@@ -66,8 +63,8 @@ async fn list(all: bool, out: Out) -> Result<ExitCode, Failure> {
 }
 
 async fn revoke(word: &str, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let rows = store.approval_queries().grants(None).await?;
+    let (host, reader) = super::open_reader("grants revoke").await?;
+    let rows = host.store().approval_queries().grants(None, reader.owner()).await?;
     let mut meant = rows
         .iter()
         .filter(|row| row.id.as_str() == word || (word.len() >= 4 && row.id.as_str().ends_with(word)));
@@ -75,32 +72,7 @@ async fn revoke(word: &str, out: Out) -> Result<ExitCode, Failure> {
         let why = format!("no grant, or more than one, matches `{}`", sanitize(word));
         return Err(Failure::usage(why, "`vambrace grants list` lists them"));
     };
-    let decider = approver::decider(&store, out).await?;
-    if !decider.decides_for(&grant.user) {
-        let why = format!("grant `{}` belongs to another user", sanitize(word));
-        return Err(Failure::denied(ErrorCode::PermissionDenied, why, "use a token of kind admin"));
-    }
-    let now = SystemClock.now();
-    let plan = Digest::of(grant.id.as_str().as_bytes());
-    let decision = Decision {
-        about: grant.id.clone(),
-        plan,
-        verb: DecisionVerb::Revoke,
-        reach: DecisionReach::Once,
-        at: now,
-        expires: now.later(60_000),
-    };
-    let mut entry = Entry::new(Op::Grant, now);
-    entry.event_type = Some("grant.revoked");
-    entry.status = Some(RecordStatus::Success);
-    entry.user = Some(redact_text(decider.user())?);
-    entry.session = Some(grant.session.clone());
-    entry.hitl_id = Some(grant.id.clone());
-    entry.plan_digest = Some(plan);
-    entry.message = Some(redact_text(&format!("by {}", decider.by()))?);
-    entry.note = Some(decider.sign(&decision).map_err(Failure::of)?);
-    let change = ApprovalChange::RevokeGrant { id: grant.id.clone(), at: now };
-    store.commit(Batch::durable(vec![entry], vec![change.into()])).await?;
+    revoke_grant(&host, grant, &approver(&host, &TerminalPassphrase(out)).await?).await?;
     if out.is_json() {
         out.value(&json!({"id": grant.id.as_str(), "revoked": true}));
     } else {

@@ -1,92 +1,41 @@
 //! `vambrace init`: writes and trusts a project's configuration (the user who runs it is its author), and prints what to paste
 //! into each MCP client. The clients' own files are read, never changed.
 
-pub(crate) mod clients;
-mod config_file;
-mod detect;
-
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
-use vambrace_store::SqliteStore;
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::{CONFIG, McpClient, OLDER_CONFIG, SetupMode, mcp_clients, set_up_project};
 
-use self::clients::McpClient;
-use self::detect::DetectedProject;
-use crate::approver;
-use crate::command::trust;
-use crate::failure::{Failure, exit};
+use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
-use crate::paths;
-use crate::project_context::{self, Settings};
-use crate::project_files::{CONFIG, OLDER_CONFIG};
-use crate::terminal_escape::sanitize;
+use crate::prompt::TerminalPassphrase;
 
 pub(crate) async fn run(workspace: Option<&Path>, force: bool, out: &Out) -> Result<ExitCode, Failure> {
-    let project = paths::project(Some(workspace.unwrap_or(Path::new("."))))?;
-    if !force {
-        deny_nesting(&project)?;
-    }
-    let store = project_context::open_store()?;
-    let detected = DetectedProject::of(&project);
-    let text = config_file::text(&detected);
-    config_file::write(&project, &text, force)?;
-    let approver = approver::ensure_key(&store, *out).await?;
-    let digest = pin(&project, &text, &store, *out).await?;
+    let (host, project) = super::open_host_for(Some(workspace.unwrap_or(Path::new("."))))?;
+    let mode = if force { SetupMode::Force } else { SetupMode::New };
+    let done = set_up_project(&host, &project, mode, &TerminalPassphrase(*out)).await?;
     let program =
         std::env::current_exe().map_err(|error| Failure::failed(format!("path of this program: {error}")))?;
-    let clients = clients::all(&project, &program);
+    let clients = mcp_clients(host.paths(), &project, &program);
     if out.is_json() {
         out.value(&json!({
             "config": project.join(CONFIG).display().to_string(),
-            "trusted": digest.is_some(),
-            "digest": digest.map(|digest| digest.to_string()),
-            "approver_key": approver,
-            "detected": detected.kinds(),
+            "trusted": done.digest.is_some(),
+            "digest": done.digest.map(|digest| digest.to_string()),
+            "approver_key": done.approver_key,
+            "detected": done.detected,
             "clients": clients.iter().map(as_json).collect::<Vec<_>>(),
         }));
     } else {
-        print(&project, &detected, digest, &clients, *out);
-        if !approver {
+        print(&project, &done.detected, done.digest, &clients, *out);
+        if !done.approver_key {
             out.message("there is no approver key yet: the first decision (`vambrace approvals approve ...`) creates it");
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Denies a project inside another one: the outer project's rules would not apply in it.
-fn deny_nesting(project: &Path) -> Result<(), Failure> {
-    match paths::set_up_above(project) {
-        Some(above) => {
-            let why =
-                format!("`{}` is inside `{}`, which is already set up", project.display(), above.display());
-            Err(Failure::usage(why, "work from there, or use `--force` to set up a separate project"))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Trusts the written file, unless there are other files in `.vambrace`: those have another author.
-async fn pin(project: &Path, text: &str, store: &SqliteStore, out: Out) -> Result<Option<Digest>, Failure> {
-    let settings = Settings::load(project, store).await?;
-    let (Some(digest), Some((CONFIG, bytes))) = (settings.files.digest(), settings.files.configuration())
-    else {
-        return Err(Failure::failed(format!("`{CONFIG}` was removed by another process")));
-    };
-    if bytes != text.as_bytes() {
-        return Err(Failure::failed(format!("`{CONFIG}` was changed by another process")));
-    }
-    if !config_file::is_alone(project) {
-        return Ok(None);
-    }
-    // Without the approver key the project is set up but not trusted; an approver can trust it later.
-    let signed = match approver::sign_trust(store, project_context::project_key(project), digest, out).await {
-        Err(failure) if failure.exit == exit::DENIED => return Ok(None),
-        other => other?,
-    };
-    trust::pin(project, digest, "wrote and trusted the configuration of a project", store, signed).await?;
-    Ok(Some(digest))
 }
 
 fn as_json(client: &McpClient) -> Value {
@@ -95,15 +44,8 @@ fn as_json(client: &McpClient) -> Value {
     })
 }
 
-fn print(
-    project: &Path,
-    detected: &DetectedProject,
-    digest: Option<Digest>,
-    clients: &[McpClient],
-    out: Out,
-) {
-    let kinds = detected.kinds();
-    let kinds = if kinds.is_empty() { "no known toolchain".to_owned() } else { kinds.join(", ") };
+fn print(project: &Path, detected: &[String], digest: Option<Digest>, clients: &[McpClient], out: Out) {
+    let kinds = if detected.is_empty() { "no known toolchain".to_owned() } else { detected.join(", ") };
     out.line(format!(
         "{}  {} {}",
         paint(Tone::Good, "wrote  "),

@@ -3,46 +3,59 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use vambrace_core::config::ConfigError;
-use vambrace_core::policy::Policy;
-use vambrace_core::policy::compile::BadPolicy;
-use vambrace_core::policy::rule_cases::{CaseResult, check_cases};
+use vambrace_commands::{Classification, CommandTable};
+use vambrace_core::policy::rule_cases::CaseResult;
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::{ConfigFile, Paths, PolicyProblem, PolicyReport, check_policy, test_rules};
 
-use crate::args::{CallerOptions, PolicyCommand};
-use crate::config_files::{ConfigFile, combine, find, trust_label, trust_state};
+use crate::args::{CallerArgs, PolicyCommand};
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::paths;
-use crate::project_context::{self, ProjectTrust, Settings};
-use crate::project_files::ProjectFiles;
-use crate::terminal_escape::sanitize;
 
 pub(crate) async fn run(what: PolicyCommand, out: &Out) -> Result<ExitCode, Failure> {
     match what {
         PolicyCommand::Check { caller } => check(&caller, *out).await,
         PolicyCommand::Test { caller } => test(&caller, *out),
+        PolicyCommand::Classify => classify(*out),
     }
 }
 
-/// Result of `policy check`.
-struct PolicyReport {
-    trust: ProjectTrust,
-    files: Vec<ConfigFile>,
-    role: Result<String, String>,
-    notes: Vec<String>,
-    faults: Vec<PolicyProblem>,
+/// Classifies each line of standard input with the built-in table.
+fn classify(out: Out) -> Result<ExitCode, Failure> {
+    let table = CommandTable::built_in();
+    for line in std::io::stdin().lines() {
+        let line = line.map_err(|error| Failure::failed(format!("standard input: {error}")))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let found = classify_line(&table, &line)?;
+        out.line(json!({
+            "class": found.class.as_str(), "risk": found.risk.as_str(), "why": found.why,
+            "allowed": !found.is_refused(), "typed_tool": found.typed_tool, "suggestion": found.suggestion,
+            "programs": found.programs.iter().map(|program| &program.argv).collect::<Vec<_>>(),
+            "unparsed": found.unparsed, "connects": found.connects,
+        }));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// An error that makes the policy invalid.
-struct PolicyProblem {
-    file: String,
-    line: usize,
-    message: String,
-    hint: String,
+fn classify_line(table: &CommandTable, line: &str) -> Result<Classification, Failure> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return Ok(table.classify_shell(line)) };
+    let words = fields.get("argv").and_then(Value::as_array);
+    let words: Option<Vec<&str>> = words.and_then(|words| words.iter().map(Value::as_str).collect());
+    match (words, fields.get("shell").and_then(Value::as_str)) {
+        (Some(words), None) => Ok(table.classify_argv(&words)),
+        (None, Some(text)) => Ok(table.classify_shell(text)),
+        _ => Err(Failure::usage(
+            "a JSON line needs either `argv`, a list of words, or `shell`, a text",
+            "for example {\"argv\": [\"ls\", \"-la\"]}",
+        )),
+    }
 }
 
-async fn check(caller: &CallerOptions, out: Out) -> Result<ExitCode, Failure> {
-    let report = examine(caller).await?;
+async fn check(caller: &CallerArgs, out: Out) -> Result<ExitCode, Failure> {
+    let (host, project) = super::open_host_for(caller.workspace.as_deref())?;
+    let report = check_policy(&host, &project, caller.role.as_deref(), caller.skill.as_deref()).await?;
     if out.is_json() {
         out.value(&as_json(&report));
     } else {
@@ -51,54 +64,11 @@ async fn check(caller: &CallerOptions, out: Out) -> Result<ExitCode, Failure> {
     Ok(if report.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::DENIED) })
 }
 
-async fn examine(caller: &CallerOptions) -> Result<PolicyReport, Failure> {
-    let project = paths::project(caller.workspace.as_deref())?;
-    let store = project_context::open_store()?;
-    let project_files = ProjectFiles::open(&project)?;
-    let (trust, _) = trust_state(&project, &project_files, &store).await?;
-    let files = find(&project_files, trust == ProjectTrust::Trusted)?;
-    let mut report = PolicyReport {
-        trust,
-        files,
-        role: Err("the configuration is invalid".into()),
-        notes: Vec::new(),
-        faults: Vec::new(),
-    };
-    let effective = match combine(&report.files) {
-        Ok(effective) => effective,
-        Err(errors) => {
-            report.faults = errors.into_iter().map(PolicyProblem::from).collect();
-            return Ok(report);
-        }
-    };
-    report.notes = effective.notes.iter().map(ToString::to_string).collect();
-    let facts = project_context::facts(&*project_context::catalogue()?);
-    if let Err(faults) = Policy::compile(&effective, caller.role.as_deref(), None, &facts) {
-        report.faults = faults.into_iter().map(PolicyProblem::from).collect();
-        return Ok(report);
-    }
-    // Load it again as a call does: this includes the skill, and the message for a role that is not active.
-    let settings = Settings::load(&project, &store).await?;
-    match settings.policy(caller, &facts) {
-        Ok(policy) => report.role = policy.role.map(|role| role.name().to_string()),
-        Err(failure) => report.faults.push(failure.into()),
-    }
-    if let (Some(_), Err(why)) = (&caller.role, &report.role) {
-        report.faults.push(PolicyProblem {
-            file: String::new(),
-            line: 0,
-            message: why.clone(),
-            hint: String::new(),
-        });
-    }
-    Ok(report)
-}
-
 fn as_json(report: &PolicyReport) -> Value {
     let file = |file: &ConfigFile| {
         let rules = file.parsed.as_ref().ok().map(|parsed| parsed.rules.len());
-        let trust = file.source.is_project().then(|| trust_label(report.trust));
-        json!({"file": file.name, "layer": layer(file), "trust": trust, "rules": rules, "ok": file.parsed.is_ok()})
+        let trust = file.source.is_project().then(|| report.trust.label());
+        json!({"file": file.name, "layer": file.layer(), "trust": trust, "rules": rules, "ok": file.parsed.is_ok()})
     };
     let fault = |fault: &PolicyProblem| {
         let (file, line) =
@@ -107,8 +77,8 @@ fn as_json(report: &PolicyReport) -> Value {
     };
     json!({
         "ok": report.faults.is_empty(),
-        "trust": trust_label(report.trust),
-        "files": report.files.iter().map(file).collect::<Vec<_>>(),
+        "trust": report.trust.label(),
+        "files": report.files.list().iter().map(file).collect::<Vec<_>>(),
         "role": report.role.as_ref().ok(),
         "no_role_because": report.role.as_ref().err(),
         "notes": report.notes,
@@ -117,9 +87,9 @@ fn as_json(report: &PolicyReport) -> Value {
 }
 
 fn print(report: &PolicyReport, out: Out) {
-    for file in &report.files {
+    for file in report.files.list() {
         let trust =
-            if file.source.is_project() { format!(", {}", trust_label(report.trust)) } else { String::new() };
+            if file.source.is_project() { format!(", {}", report.trust.label()) } else { String::new() };
         let state = match &file.parsed {
             Ok(parsed) => {
                 let rules = parsed.rules.len();
@@ -134,10 +104,10 @@ fn print(report: &PolicyReport, out: Out) {
         out.line(format!(
             "{state}  {} {}",
             sanitize(&file.name),
-            paint(Tone::Faint, format!("({}{trust})", layer(file)))
+            paint(Tone::Faint, format!("({}{trust})", file.layer()))
         ));
     }
-    if report.files.is_empty() {
+    if report.files.list().is_empty() {
         out.line("there is no configuration file; `vambrace init` writes one");
     }
     match &report.role {
@@ -165,31 +135,10 @@ fn print(report: &PolicyReport, out: Out) {
     }
 }
 
-fn layer(file: &ConfigFile) -> &'static str {
-    if file.source.is_project() { "project" } else { file.source.as_str() }
-}
-
-/// Tests the rules of all files, including those of an untrusted project: rules are tested before they are trusted.
-fn test(caller: &CallerOptions, out: Out) -> Result<ExitCode, Failure> {
-    let project = paths::project(caller.workspace.as_deref())?;
-    let files = find(&ProjectFiles::open(&project)?, true)?;
-    let mut rules = Vec::new();
-    for file in &files {
-        match &file.parsed {
-            Ok(parsed) => rules.extend(parsed.rules.iter().cloned()),
-            Err(errors) => {
-                let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                let hint = "fix the errors, then test again";
-                let code = vambrace_core::error::ErrorCode::PermissionDenied;
-                return Err(Failure::denied(
-                    code,
-                    format!("invalid configuration:\n{}", list.join("\n")),
-                    hint,
-                ));
-            }
-        }
-    }
-    let results = check_cases(&rules, &project_context::facts(&*project_context::catalogue()?));
+fn test(caller: &CallerArgs, out: Out) -> Result<ExitCode, Failure> {
+    let paths = Paths::from_environment()?;
+    let tests = test_rules(&paths, &paths.project(caller.workspace.as_deref())?)?;
+    let results = &tests.results;
     let failed = results.iter().filter(|result| result.fault.is_some()).count();
     if out.is_json() {
         let cases: Vec<Value> = results.iter().map(case_json).collect();
@@ -201,7 +150,7 @@ fn test(caller: &CallerOptions, out: Out) -> Result<ExitCode, Failure> {
         let tone = if failed == 0 { Tone::Good } else { Tone::Bad };
         match results.len() {
             0 => {
-                out.line(format!("no test cases: {} rules have neither `match` nor `not_match`", rules.len()))
+                out.line(format!("no test cases: {} rules have neither `match` nor `not_match`", tests.rules))
             }
             all => out.line(paint(tone, format!("{} of {all} test cases passed", all - failed))),
         }
@@ -229,33 +178,4 @@ fn print_case(result: &CaseResult, out: Out) {
         sanitize(&result.rule),
         sanitize(&result.case)
     ));
-}
-
-impl From<ConfigError> for PolicyProblem {
-    fn from(error: ConfigError) -> Self {
-        let message =
-            if error.key.is_empty() { error.message } else { format!("{}: {}", error.key, error.message) };
-        Self {
-            file: error.file,
-            line: usize::try_from(error.line).unwrap_or_default(),
-            message,
-            hint: error.hint,
-        }
-    }
-}
-
-impl From<BadPolicy> for PolicyProblem {
-    fn from(bad: BadPolicy) -> Self {
-        let (at, message) = match bad {
-            BadPolicy::Pattern(at, pattern) => (at, pattern.to_string()),
-            BadPolicy::Case { at, rule, fault, case } => (at, format!("rule `{rule}` {fault}: `{case}`")),
-        };
-        Self { file: at.file, line: at.line, message, hint: String::new() }
-    }
-}
-
-impl From<Failure> for PolicyProblem {
-    fn from(failure: Failure) -> Self {
-        Self { file: String::new(), line: 0, message: failure.error.message, hint: failure.error.suggestion }
-    }
 }

@@ -1,21 +1,19 @@
 //! `vambrace proposals`: lists, shows, applies, rejects and rolls back file changes. Applying a proposal approves it.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use vambrace_broker::read_approval;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::error::{CallError, ErrorCode};
-use vambrace_store::{ApprovalFilter, Store as _};
+use vambrace_core::terminal_escape::one_line;
+use vambrace_host::system::SystemClock;
+use vambrace_host::{approval_requests, approver, read_request, request_context};
+use vambrace_store::ApprovalFilter;
 
-use crate::approver;
-use crate::args::{CallerOptions, ProposalsCommand};
+use crate::args::ProposalsCommand;
 use crate::command::approvals::{self, render};
-use crate::command::audit::one_line;
 use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
-use crate::project_context::{self, ProjectContext};
-use crate::system::SystemClock;
+use crate::prompt::TerminalPassphrase;
 
 pub(crate) async fn run(what: Option<ProposalsCommand>, out: &Out) -> Result<ExitCode, Failure> {
     match what.unwrap_or(ProposalsCommand::List { limit: 50 }) {
@@ -28,9 +26,10 @@ pub(crate) async fn run(what: Option<ProposalsCommand>, out: &Out) -> Result<Exi
 }
 
 async fn list(limit: usize, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    approvals::questions(&store, ApprovalFilter { open: true, user: None, limit: 1 }).await?;
-    let rows = store.approval_queries().proposals(limit).await?;
+    let (host, reader) = super::open_reader("proposals list").await?;
+    approval_requests(&host, ApprovalFilter { open: true, limit: 1, ..ApprovalFilter::default() }).await?;
+    let store = host.store();
+    let rows = store.approval_queries().proposals(reader.owner(), limit).await?;
     let mut listed = Vec::new();
     for row in &rows {
         let question = store.approval_queries().approval(row.id.as_str()).await?;
@@ -68,38 +67,25 @@ async fn list(limit: usize, out: Out) -> Result<ExitCode, Failure> {
 }
 
 async fn show(id: &str, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let id = approvals::find_id(&store, id).await?;
-    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
+    let (host, reader) = super::open_reader("proposals show").await?;
+    let (_, looked) = read_request(&host, &reader, id).await?;
     render::show(&looked, SystemClock.now(), out);
     Ok(ExitCode::SUCCESS)
 }
 
 async fn rollback(id: &str, yes: bool, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let id = approvals::find_id(&store, id).await?;
-    let looked = read_approval(store.approval_queries(), &id).await.map_err(Failure::of)?;
-    let Some(change) = &looked.change else {
+    let (host, reader) = super::open_reader("proposals rollback").await?;
+    let (id, looked) = read_request(&host, &reader, id).await?;
+    if looked.change.is_none() {
         let why = format!("`{id}` is not a file change");
         return Err(Failure::of(CallError::new(ErrorCode::ProposalNotFound, why)));
-    };
-    let decider = approver::decider(&store, out).await?;
+    }
+    let decider = approver(&host, &TerminalPassphrase(out)).await?;
     if !yes && approvals::is_interactive(out) {
         render::show(&looked, SystemClock.now(), out);
         approvals::confirm("Roll this change back?", out)?;
     }
-    let context = match &looked.request {
-        Some(_) => approvals::context_of(&looked, &store).await?,
-        None => {
-            let caller = CallerOptions {
-                workspace: Some(change.project.clone().into()),
-                role: None,
-                skill: None,
-                session: Some(change.session.to_string()),
-            };
-            ProjectContext::for_project(&caller, Arc::clone(&store)).await?
-        }
-    };
-    let answer = context.broker.rollback(&id, &decider).await.map_err(Failure::of)?;
+    let context = request_context(&host, &looked).await?;
+    let answer = context.broker().rollback(&id, &decider).await.map_err(Failure::of)?;
     Ok(approvals::print_answer(&id, Some(&answer), out))
 }

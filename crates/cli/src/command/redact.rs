@@ -11,14 +11,12 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use vambrace_host::{ConfigFiles, HostError, HostErrorKind, Paths, ProjectFiles, SecretStore, invalid_rule};
 use vambrace_redact::{RedactStream, Redactor, RuleSet};
 
 use crate::args::ReportFormat;
 use crate::failure::{Failure, exit};
 use crate::output::Out;
-use crate::project_files::ProjectFiles;
-use crate::secrets::{SecretStore, unusable};
-use crate::{config_files, paths};
 use report::{LineCounter, SecretReport};
 
 /// Size of the read buffer.
@@ -82,27 +80,24 @@ pub(crate) fn run(
 /// Uses the configuration without trust: the project can add patterns and remove nothing.
 fn redactor(rules: &[PathBuf]) -> Result<Redactor, Failure> {
     // A home directory contains the state directory and is not a project; the filter works there too.
-    let sources = match paths::project_outside_state()? {
-        Some(project) => config_files::find(&ProjectFiles::open(&project)?, false)?,
-        None => config_files::find_above()?,
+    let paths = Paths::from_environment()?;
+    let files = match paths.project_outside_state()? {
+        Some(project) => ConfigFiles::read(&paths, &ProjectFiles::open(&project)?, false)?,
+        None => ConfigFiles::without_project(&paths)?,
     };
-    let settings = config_files::combine_or_fail(&sources)?;
     let more = |own: RuleSet| {
         rules.iter().try_fold(own, |own, path| {
-            own.with_file(&text(path)?, path).map_err(|fault| {
-                let mut failure = unusable(fault);
-                failure.exit = exit::BAD_USAGE;
-                failure
-            })
+            let invalid = |fault| HostError { kind: HostErrorKind::Usage, ..invalid_rule(fault) };
+            own.with_file(&text(path)?, path).map_err(invalid)
         })
     };
-    Ok(SecretStore::with_rules(&settings.secrets, more)?.redactor().clone())
+    Ok(SecretStore::with_rules(&paths, &files.effective()?.secrets, more)?.redactor().clone())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the user names the file")]
-fn text(path: &Path) -> Result<String, Failure> {
+fn text(path: &Path) -> Result<String, HostError> {
     std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(
+        HostError::usage(
             format!("rules `{}`: {error}", path.display()),
             "name a file with rules in gitleaks or betterleaks format",
         )

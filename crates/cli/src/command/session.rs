@@ -1,19 +1,16 @@
-//! `vambrace session`: lists, resumes and ends sessions. Only a person can resume a session after an alert or suspension. The
-//! change and its record are one durable batch.
+//! `vambrace session`: lists, resumes and ends sessions.
 
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use vambrace_core::clock::Clock as _;
-use vambrace_ledger::SessionChange;
-use vambrace_store::{Batch, Entry, SessionRow, SessionState, StateChange, Store as _};
+use vambrace_core::terminal_escape::one_line;
+use vambrace_host::change_session;
+use vambrace_store::{SessionRow, SessionState};
 
 use crate::args::SessionCommand;
-use crate::command::audit::{ledger, one_line, time};
+use crate::command::audit::{ledger, time};
 use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
-use crate::project_context::redact_text;
-use crate::system::{self, SystemClock};
 
 type StoredSession = SessionRow<String>;
 
@@ -27,7 +24,8 @@ pub(crate) async fn run(what: SessionCommand, out: &Out) -> Result<ExitCode, Fai
 }
 
 async fn list(limit: usize, out: Out) -> Result<(), Failure> {
-    let sessions = ledger()?.sessions(limit).await?;
+    let (host, reader) = ledger("session list").await?;
+    let sessions = host.store().sessions(reader.owner(), limit).await?;
     if out.is_json() {
         out.value(&sessions.iter().map(row).collect::<Vec<_>>().into());
         return Ok(());
@@ -51,33 +49,18 @@ async fn list(limit: usize, out: Out) -> Result<(), Failure> {
 }
 
 async fn change(id: &str, state: SessionState, out: Out) -> Result<(), Failure> {
-    let store = ledger()?;
-    let session = store.session(id).await?.ok_or_else(|| {
-        Failure::usage(format!("there is no session `{id}`"), "`vambrace session list` lists the newest ones")
-    })?;
-    if session.state == SessionState::Ended && state == SessionState::Active {
-        let hint = "use another session (`--session`)";
-        return Err(Failure::usage(format!("session `{id}` has ended and cannot be resumed"), hint));
-    }
-    if session.state == state {
+    let (host, reader) = ledger("session change").await?;
+    let before = change_session(&host, &reader, id, state).await?.state;
+    if before == state {
         out.message(format!("session `{id}` is already {}", state.as_str()));
-    } else {
-        let now = SystemClock.now();
-        let kind = if state == SessionState::Ended { SessionChange::Ended } else { SessionChange::Resumed };
-        let mut entry = Entry::session(kind, session.id.clone(), now);
-        let words = format!("was {}; changed from the command line", session.state.as_str());
-        entry.user = Some(redact_text(&system::user())?);
-        entry.message = Some(redact_text(&words)?);
-        let set = StateChange::SetSession { id: session.id.clone(), state, at: now };
-        store.commit(Batch::durable(vec![entry], vec![set])).await?;
     }
     if out.is_json() {
-        out.value(&json!({"id": id, "before": session.state.as_str(), "state": state.as_str()}));
-    } else if session.state != state {
+        out.value(&json!({"id": id, "before": before.as_str(), "state": state.as_str()}));
+    } else if before != state {
         out.line(format!(
             "session {id} is {} (it was {})",
             paint(tone(state), state.as_str()),
-            session.state.as_str()
+            before.as_str()
         ));
     }
     Ok(())

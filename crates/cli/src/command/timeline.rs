@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
+use vambrace_core::terminal_escape::one_line;
+use vambrace_host::Reader;
 use vambrace_store::{
-    CallRow, CallState, EventPhase, EventStatus, RecordOrder, RecordQuery, SqliteStore, Store as _,
-    TimelineEvent,
+    CallRow, CallState, EventPhase, EventStatus, RecordId, RecordOrder, RecordQuery, Store, TimelineEvent,
 };
 
-use crate::command::audit::{ledger, one_line, time};
+use crate::command::audit::{ledger, time};
 use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
 
@@ -21,13 +22,14 @@ type StoredCall = CallRow<String>;
 type StoredEvent = TimelineEvent<String>;
 
 pub(crate) async fn run(call: Option<String>, limit: usize, out: &Out) -> Result<ExitCode, Failure> {
-    let store = ledger()?;
+    let (host, reader) = ledger("timeline").await?;
+    let store = host.store().as_ref();
     match call {
-        None => list(&store.calls(limit).await?, *out),
+        None => list(&store.calls(reader.owner(), limit).await?, *out),
         Some(asked) => {
-            let call = find(&store, &asked).await?;
-            let events = store.events(call.id.as_str()).await?;
-            let records = records(&store, &call).await?;
+            let call = find(store, &reader, &asked).await?;
+            let events = store.events(call.id.as_str(), reader.owner()).await?;
+            let records = records(store, &call).await?;
             if out.is_json() {
                 let events: Vec<Value> = events.iter().map(event).collect();
                 out.value(&json!({"call": row(&call), "events": events, "records": records}));
@@ -40,11 +42,13 @@ pub(crate) async fn run(call: Option<String>, limit: usize, out: &Out) -> Result
 }
 
 /// Finds a call by its id or a unique prefix of it.
-async fn find(store: &SqliteStore, asked: &str) -> Result<StoredCall, Failure> {
-    if let Some(call) = store.call(asked).await? {
+async fn find(store: &dyn Store, reader: &Reader, asked: &str) -> Result<StoredCall, Failure> {
+    if let Some(call) = store.call(asked).await?
+        && store.session(call.session.as_str()).await?.is_some_and(|session| reader.sees_session(&session))
+    {
         return Ok(call);
     }
-    let calls = store.calls(ID_SEARCH_CALLS).await?;
+    let calls = store.calls(reader.owner(), ID_SEARCH_CALLS).await?;
     let mut fitting =
         calls.into_iter().filter(|call| !asked.is_empty() && call.id.as_str().starts_with(asked));
     let hint = "`vambrace timeline` lists the newest calls with their ids";
@@ -56,24 +60,22 @@ async fn find(store: &SqliteStore, asked: &str) -> Result<StoredCall, Failure> {
 }
 
 /// The numbers of the ledger records of a call.
-async fn records(store: &SqliteStore, call: &StoredCall) -> Result<Vec<u64>, Failure> {
-    let (Some(first), Some(last)) = (call.first_seq, call.last_seq.or(call.first_seq)) else {
-        return Ok(Vec::new());
-    };
-    let range = last.saturating_sub(first) + 1;
+async fn records(store: &dyn Store, call: &StoredCall) -> Result<Vec<u64>, Failure> {
+    let last = call.last_record.as_ref().or(call.first_record.as_ref());
+    let (Some(first), Some(last)) = (&call.first_record, last) else { return Ok(Vec::new()) };
+    let range = last.seq.saturating_sub(first.seq) + 1;
     if range > MAX_RECORD_RANGE {
-        return Ok(vec![first, last]);
+        return Ok(vec![first.seq, last.seq]);
     }
-    let limit = usize::try_from(range).unwrap_or(usize::MAX);
     let query = RecordQuery {
-        after_seq: Some(first.saturating_sub(1)),
-        limit,
+        after: Some(RecordId::new(&first.writer, first.seq.saturating_sub(1))),
+        limit: usize::try_from(range).unwrap_or(usize::MAX),
         order: RecordOrder::OldestFirst,
         ..RecordQuery::default()
     };
     let about = |fields: &Value| fields.get("execution_id").and_then(Value::as_str) == Some(call.id.as_str());
     let records = store.records(query).await?;
-    Ok(records.iter().filter(|record| about(&record.fields())).map(|record| record.seq).collect())
+    Ok(records.iter().filter(|record| about(&record.fields())).map(|record| record.id.seq).collect())
 }
 
 fn list(calls: &[StoredCall], out: Out) {

@@ -5,20 +5,16 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use vambrace_core::clock::Clock as _;
+use vambrace_core::terminal_escape::{one_line, sanitize};
 use vambrace_core::timestamp::Timestamp;
-use vambrace_ledger::{Decision, DecisionReach, DecisionVerb, Op, RecordLevel, RecordStatus};
-use vambrace_store::{AccessToken, ApprovalChange, Batch, Entry, Store as _, TokenKind, TokenRow};
+use vambrace_host::system::SystemClock;
+use vambrace_host::{NewToken, administrator, create_token, revoke_token};
+use vambrace_store::{TokenKind, TokenRow};
 
-use crate::approver;
 use crate::args::TokenCommand;
-use crate::command::audit::one_line;
 use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
-use crate::project_context::{self, redact_text};
-use crate::system::{self, SystemClock};
-use crate::terminal_escape::sanitize;
-
-const DAY_MS: i64 = 86_400_000;
+use crate::prompt::TerminalPassphrase;
 
 pub(crate) async fn run(what: TokenCommand, out: &Out) -> Result<ExitCode, Failure> {
     match what {
@@ -29,55 +25,17 @@ pub(crate) async fn run(what: TokenCommand, out: &Out) -> Result<ExitCode, Failu
                     "use agent, approver, runner or admin",
                 )
             })?;
-            create(kind, &name, user, days, *out).await
+            create(NewToken { kind, name, user, days }, *out).await
         }
         TokenCommand::List => list(*out).await,
         TokenCommand::Revoke { id } => revoke(&id, *out).await,
     }
 }
 
-async fn create(
-    kind: TokenKind,
-    name: &str,
-    user: Option<String>,
-    days: Option<u32>,
-    out: Out,
-) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let decider = approver::administrator(&store, out).await?;
-    let now = SystemClock.now();
-    let token = AccessToken::make()?;
-    let key = if kind.decides() { Some(token.key()?.verify_key()) } else { None };
-    let decision = Decision {
-        about: token.id.clone(),
-        plan: token.hash(),
-        verb: DecisionVerb::Token,
-        reach: DecisionReach::Once,
-        at: now,
-        expires: now.later(60_000),
-    };
-    let mut entry = Entry::new(Op::PolicyChange, now);
-    entry.event_type = Some("token.created");
-    entry.level = RecordLevel::Warn;
-    entry.status = Some(RecordStatus::Success);
-    entry.user = Some(redact_text(decider.user())?);
-    entry.hitl_id = Some(token.id.clone());
-    entry.plan_digest = Some(token.hash());
-    entry.message = Some(redact_text(&format!("a token of kind {kind}, by {}", decider.by()))?);
-    entry.key = key.clone();
-    entry.note = Some(decider.sign(&decision).map_err(Failure::of)?);
-    let row = TokenRow {
-        id: token.id.clone(),
-        kind,
-        name: redact_text(name)?,
-        user: redact_text(&user.unwrap_or_else(system::user))?,
-        hash: token.hash(),
-        key,
-        created: now,
-        expires: days.map(|days| now.later(i64::from(days) * DAY_MS)),
-        revoked: None,
-    };
-    store.commit(Batch::durable(vec![entry], vec![ApprovalChange::Token(row).into()])).await?;
+async fn create(new: NewToken, out: Out) -> Result<ExitCode, Failure> {
+    let (host, kind) = (super::open_host()?, new.kind);
+    let administrator = administrator(&host, &TerminalPassphrase(out)).await?;
+    let token = create_token(&host, new, &administrator).await?;
     let text = token.text(kind);
     if out.is_json() {
         out.value(&json!({"id": token.id.as_str(), "kind": kind.as_str(), "token": text.as_str()}));
@@ -89,7 +47,8 @@ async fn create(
 }
 
 async fn list(out: Out) -> Result<ExitCode, Failure> {
-    let rows = project_context::open_store()?.approval_queries().tokens().await?;
+    let (host, reader) = super::open_reader("token list").await?;
+    let rows = host.store().approval_queries().tokens(reader.owner()).await?;
     let now = SystemClock.now();
     if out.is_json() {
         out.value(&rows.iter().map(|row| as_json(row, now)).collect::<Vec<_>>().into());
@@ -132,31 +91,12 @@ fn as_json(row: &TokenRow<String>, now: Timestamp) -> Value {
 }
 
 async fn revoke(id: &str, out: Out) -> Result<ExitCode, Failure> {
-    let store = project_context::open_store()?;
-    let Some(row) = store.approval_queries().token(id).await? else {
+    let host = super::open_host()?;
+    let Some(row) = host.store().approval_queries().token(id).await? else {
         let why = format!("there is no token `{}`", sanitize(id));
         return Err(Failure::usage(why, "`vambrace token list` lists them"));
     };
-    let decider = approver::administrator(&store, out).await?;
-    let now = SystemClock.now();
-    let decision = Decision {
-        about: row.id.clone(),
-        plan: row.hash,
-        verb: DecisionVerb::Revoke,
-        reach: DecisionReach::Once,
-        at: now,
-        expires: now.later(60_000),
-    };
-    let mut entry = Entry::new(Op::PolicyChange, now);
-    entry.event_type = Some("token.revoked");
-    entry.status = Some(RecordStatus::Success);
-    entry.user = Some(redact_text(decider.user())?);
-    entry.hitl_id = Some(row.id.clone());
-    entry.plan_digest = Some(row.hash);
-    entry.message = Some(redact_text(&format!("by {}", decider.by()))?);
-    entry.note = Some(decider.sign(&decision).map_err(Failure::of)?);
-    let change = ApprovalChange::RevokeToken { id: row.id.clone(), at: now };
-    store.commit(Batch::durable(vec![entry], vec![change.into()])).await?;
+    revoke_token(&host, &row, &administrator(&host, &TerminalPassphrase(out)).await?).await?;
     if out.is_json() {
         out.value(&json!({"id": row.id.as_str(), "revoked": true}));
     } else {

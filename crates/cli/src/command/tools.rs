@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use vambrace_broker::envelope_schema;
 use vambrace_core::error::ErrorCode;
+use vambrace_host::built_in_catalogue;
 use vambrace_tools::Tool;
 
-use crate::args::{CallerOptions, ToolsCommand};
+use crate::args::{CallerArgs, ToolsCommand};
 use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
-use crate::project_context::{self, ProjectContext};
 
 pub(crate) async fn run(
     what: Option<ToolsCommand>,
-    caller: &CallerOptions,
+    caller: &CallerArgs,
     out: &Out,
 ) -> Result<ExitCode, Failure> {
     match what {
@@ -28,10 +28,10 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(caller: &CallerOptions, out: Out) -> Result<(), Failure> {
-    let context = ProjectContext::open(caller, "command-line", "cli").await?;
+async fn list(caller: &CallerArgs, out: Out) -> Result<(), Failure> {
+    let (context, _) = super::open_project(caller).await?;
     context.check()?;
-    let offered = context.broker.offered();
+    let offered = context.broker().offered();
     if out.is_json() {
         out.value(&offered.iter().map(|tool| described(&***tool)).collect::<Vec<_>>().into());
         return Ok(());
@@ -50,10 +50,10 @@ async fn list(caller: &CallerOptions, out: Out) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(name: &str, caller: &CallerOptions, out: Out) -> Result<(), Failure> {
-    let context = ProjectContext::open(caller, "command-line", "cli").await?;
+async fn show(name: &str, caller: &CallerArgs, out: Out) -> Result<(), Failure> {
+    let (context, _) = super::open_project(caller).await?;
     context.check()?;
-    let offered = context.broker.offered();
+    let offered = context.broker().offered();
     let tool = offered.iter().find(|tool| tool.descriptor().matches_pattern(name)).ok_or_else(|| {
         let names: Vec<&str> = offered.iter().map(|tool| tool.descriptor().name.as_str()).collect();
         let near = vambrace_core::suggest::nearest(name, names.iter().copied());
@@ -80,7 +80,7 @@ fn described(tool: &dyn Tool) -> Value {
 
 /// The Markdown page docs/tools.md.
 fn markdown() -> Result<String, Failure> {
-    let catalogue = project_context::catalogue()?;
+    let catalogue = built_in_catalogue()?;
     let mut page = String::from(
         "# Tools\n\n<!-- Written by `vambrace tools list --markdown`; `cargo xtask generate` renews it. -->\n\n\
          Every tool returns the result envelope; the payload below is its `data`.\n",

@@ -1,29 +1,22 @@
 //! `vambrace trust`: shows what a project's files would change, asks for confirmation, and stores their digest. The digest is of
 //! the files as they were shown: a file that changes in the meantime is not trusted.
 
-mod preview;
-
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use serde_json::json;
-use vambrace_core::clock::Clock as _;
+use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
-use vambrace_ledger::{Id, Op, RecordStatus, SignedNote};
-use vambrace_store::{Batch, Entry, SqliteStore, StateChange, Store as _, TrustRow};
+use vambrace_core::terminal_escape::{one_line, sanitize};
+use vambrace_host::{
+    Host, ProjectTrust, Settings, TrustGatedSetting, TrustPreview, revoke_trust, sign_trust, trust_key,
+    trust_project,
+};
 
-use self::preview::TrustPreview;
-use crate::approver;
-use crate::config_files::trust_state;
 use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
-use crate::paths;
-use crate::project_context::{self, ProjectTrust, Settings, project_key, redact_text};
-use crate::project_files::ProjectFiles;
-use crate::system::{self, SystemClock};
-use crate::terminal_escape::sanitize;
+use crate::prompt::TerminalPassphrase;
 
 pub(crate) async fn run(
     workspace: Option<&Path>,
@@ -31,18 +24,18 @@ pub(crate) async fn run(
     yes: bool,
     out: &Out,
 ) -> Result<ExitCode, Failure> {
-    let project = paths::project(workspace)?;
-    let store = project_context::open_store()?;
+    let (host, project) = super::open_host_for(workspace)?;
     if revoke {
-        revoke_trust(&project, &store, *out).await
-    } else {
-        grant_trust(&project, &store, yes, *out).await
+        let revoked = revoke_trust(&host, &project).await?;
+        print_revoked(&project, revoked, *out);
+        return Ok(ExitCode::SUCCESS);
     }
+    grant_trust(&project, &host, yes, *out).await
 }
 
-async fn grant_trust(project: &Path, store: &SqliteStore, yes: bool, out: Out) -> Result<ExitCode, Failure> {
+async fn grant_trust(project: &Path, host: &Host, yes: bool, out: Out) -> Result<ExitCode, Failure> {
     // Errors in any file end the command here.
-    let settings = Settings::load(project, store).await?;
+    let settings = Settings::load(host, project).await?;
     let Some(digest) = settings.files.digest() else {
         if out.is_json() {
             out.value(&json!({"project": project.display().to_string(), "trusted": false, "digest": null, "files": []}));
@@ -55,18 +48,18 @@ async fn grant_trust(project: &Path, store: &SqliteStore, yes: bool, out: Out) -
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let preview = TrustPreview::of(&settings.files)?;
+    let preview = TrustPreview::of(host.paths(), &settings.files)?;
     if !out.is_json() {
-        preview.print(project, digest, settings.trust, out);
+        print(&preview, project, digest, settings.trust, out);
     }
     let already = settings.trust == ProjectTrust::Trusted;
     if !already {
         confirm(yes, out)?;
-        let signed = approver::sign_trust(store, project_key(project), digest, out).await?;
-        pin(project, digest, "trusted the project's configuration", store, signed).await?;
+        let signed = sign_trust(host, trust_key(project), digest, &TerminalPassphrase(out)).await?;
+        trust_project(host, project, digest, "trusted the project's configuration", signed).await?;
     }
     if out.is_json() {
-        out.value(&preview.as_json(project, digest, already));
+        out.value(&as_json(&preview, project, digest, already));
     } else if already {
         out.line(paint(Tone::Good, "already trusted and unchanged"));
     } else {
@@ -75,62 +68,44 @@ async fn grant_trust(project: &Path, store: &SqliteStore, yes: bool, out: Out) -
     Ok(ExitCode::SUCCESS)
 }
 
-async fn revoke_trust(project: &Path, store: &SqliteStore, out: Out) -> Result<ExitCode, Failure> {
-    let (_, pinned) = trust_state(project, &ProjectFiles::open(project)?, store).await?;
+fn print_revoked(project: &Path, revoked: bool, out: Out) {
     let name = sanitize(&project.display().to_string());
-    if let Some(pinned) = &pinned {
-        let mut entry = record("policy.untrust", &format!("revoked the trust in `{}`", project.display()))?;
-        entry.before_hash = Some(pinned.digest);
-        let change = StateChange::Untrust { project: project_key(project) };
-        store.commit(Batch::durable(vec![entry], vec![change])).await?;
-    }
     if out.is_json() {
-        out.value(
-            &json!({"project": project.display().to_string(), "trusted": false, "revoked": pinned.is_some()}),
-        );
-    } else if pinned.is_some() {
+        out.value(&json!({"project": project.display().to_string(), "trusted": false, "revoked": revoked}));
+    } else if revoked {
         out.line(format!("`{name}` is no longer trusted: its configuration can only narrow"));
     } else {
         out.line(format!("nothing to revoke: `{name}` was not trusted"));
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-/// Stores the trusted digest of a project's files: the row and its record in one durable batch.
-pub(crate) async fn pin(
-    project: &Path,
-    digest: Digest,
-    words: &str,
-    store: &SqliteStore,
-    signed: Option<(Id, SignedNote)>,
-) -> Result<(), Failure> {
-    let before = store.trust(project_key(project)).await?;
-    let mut entry = record("policy.trust", &format!("{words}: `{}`", project.display()))?;
-    entry.before_hash = before.map(|row| row.digest);
-    entry.after_hash = Some(digest);
-    if let Some((about, note)) = signed {
-        entry.hitl_id = Some(about);
-        entry.plan_digest = Some(digest);
-        entry.note = Some(note);
+fn print(preview: &TrustPreview, project: &Path, digest: Digest, trust: ProjectTrust, out: Out) {
+    out.line(format!("{}  {}", paint(Tone::Strong, sanitize(&project.display().to_string())), trust.label()));
+    for (name, size) in &preview.files {
+        out.line(format!("  {size:>8} bytes  {}", one_line(name)));
     }
-    let row = TrustRow {
-        project: project_key(project),
-        path: redact_text(&project.display().to_string())?,
-        digest,
-        by: redact_text(&system::user())?,
-        at: entry.ts,
-    };
-    store.commit(Batch::durable(vec![entry], vec![StateChange::Trust(row)])).await?;
-    Ok(())
+    if preview.settings.is_empty() {
+        out.line("no setting needs trust to take effect");
+    } else {
+        out.line("takes effect only when trusted:");
+    }
+    for setting in &preview.settings {
+        let at = paint(Tone::Faint, format!("[{}]", sanitize(&setting.at)));
+        let key = paint(Tone::Care, one_line(&setting.key));
+        out.line(format!("  {key}  {} {at}", one_line(&setting.value)));
+    }
+    out.line(format!("digest  {digest}"));
 }
 
-fn record(event_type: &'static str, words: &str) -> Result<Entry, Failure> {
-    let mut entry = Entry::new(Op::PolicyChange, SystemClock.now());
-    entry.event_type = Some(event_type);
-    entry.status = Some(RecordStatus::Success);
-    entry.user = Some(redact_text(&system::user())?);
-    entry.message = Some(redact_text(words)?);
-    Ok(entry)
+fn as_json(preview: &TrustPreview, project: &Path, digest: Digest, already: bool) -> Value {
+    let files: Vec<Value> =
+        preview.files.iter().map(|(path, size)| json!({"path": path, "size": size})).collect();
+    let setting = |one: &TrustGatedSetting| json!({"key": one.key, "at": one.at, "value": one.value});
+    json!({
+        "project": project.display().to_string(), "trusted": true, "already": already,
+        "digest": digest.to_string(), "files": files,
+        "takes_effect": preview.settings.iter().map(setting).collect::<Vec<_>>(),
+    })
 }
 
 fn confirm(yes: bool, out: Out) -> Result<(), Failure> {

@@ -12,19 +12,18 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use vambrace_core::clock::RandomSource as _;
+use vambrace_core::terminal_escape::{one_line, sanitize};
 use vambrace_core::timestamp::Timestamp;
+use vambrace_host::Paths;
+use vambrace_host::system::{SystemClock, SystemRandom, random_key};
 use vambrace_ledger::SigningKey;
 use vambrace_witness::{
     KnownLogs, SignedCheckpoint, Witness, WitnessAnswer, WitnessDir, WitnessDirError, serve,
 };
 
 use crate::args::{WitnessCommand, WitnessServeArgs};
-use crate::command::audit::one_line;
 use crate::failure::Failure;
 use crate::output::{Out, Tone, paint};
-use crate::paths;
-use crate::system::{SystemChance, SystemClock, random_key};
-use crate::terminal_escape::sanitize;
 
 pub(crate) async fn run(
     what: Option<WitnessCommand>,
@@ -71,8 +70,8 @@ fn own_directory(state: Option<PathBuf>) -> Result<WitnessDir, Failure> {
 }
 
 fn deny_overlap(witness: &Path, hint: &str) -> Result<(), Failure> {
-    let Ok(state) = paths::state() else { return Ok(()) };
-    let state = state.canonicalize().unwrap_or(state);
+    let Ok(paths) = Paths::from_environment() else { return Ok(()) };
+    let state = paths.state().canonicalize().unwrap_or_else(|_| paths.state().to_owned());
     if witness.starts_with(&state) || state.starts_with(witness) {
         let why = format!("`{}` and the state directory `{}` overlap", witness.display(), state.display());
         return Err(Failure::usage(format!("{why}: they would be rolled back together"), hint));
@@ -82,7 +81,7 @@ fn deny_overlap(witness: &Path, hint: &str) -> Result<(), Failure> {
 
 fn key(dir: &WitnessDir, name: Option<&str>) -> Result<SigningKey, Failure> {
     let new_name =
-        || name.map_or_else(|| format!("witness/{:016x}", SystemChance.random_u128() as u64), str::to_owned);
+        || name.map_or_else(|| format!("witness/{:016x}", SystemRandom.random_u128() as u64), str::to_owned);
     let key = dir.key(new_name, random_key)?;
     match name {
         Some(name) if name != key.verify_key().name() => {

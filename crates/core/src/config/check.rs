@@ -18,8 +18,6 @@ pub(crate) struct Checker<'a> {
     pub(crate) source: ConfigSource,
     pub(crate) errors: Vec<ConfigError>,
     pub(crate) planned: PlannedKeys,
-    /// Keys without effect that the file sets, with their lines.
-    pub(crate) ignored: Vec<(u32, &'static str)>,
 }
 
 /// Whether keys of later versions are errors.
@@ -98,9 +96,6 @@ impl Checker<'_> {
                     self.add_error(entry.at, &below, shape.key.status.as_str(), "remove the key");
                 }
                 Some(shape) => {
-                    if shape.key.status == KeyStatus::Ignored {
-                        self.ignored.push((entry.at.line, shape.key.path));
-                    }
                     self.check(&entry.value, shape, &below);
                 }
                 None => {

@@ -23,7 +23,7 @@ macro_rules! choices {
 
             /// The value of a name.
             #[must_use]
-            pub fn from_name(name: &str) -> Option<Self> {
+            pub(crate) fn from_name(name: &str) -> Option<Self> {
                 match name { $($wire => Some(Self::$variant),)* _ => None }
             }
         }

@@ -364,7 +364,7 @@ impl EffectiveConfig {
     /// The roles that a caller may choose (T5): those that the organisation names, else those that the user names. Empty
     /// if neither names one; then only [`Self::default_role`] is available.
     #[must_use]
-    pub fn granted_roles(&self) -> BTreeSet<String> {
+    pub(crate) fn granted_roles(&self) -> BTreeSet<String> {
         granted_by(&self.roles)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::check::{Checker, PlannedKeys, parse_bytes as bytes_of};
 use super::error::{ConfigError, ConfigNote};
-use super::key::{Combine, ItemKind, KeyStatus, KeyTree, ValueKind};
+use super::key::{Combine, ItemKind, KeyTree, ValueKind};
 use super::keys::KEYS;
 use super::list_item::{normalize_item, normalize_path};
 use super::older_layout::translate_older_sections;
@@ -89,7 +89,7 @@ pub(crate) fn parse_keys(
     source: ConfigSource,
     planned: PlannedKeys,
 ) -> Result<FileConfig, Vec<ConfigError>> {
-    let CheckedFile { root, older_layout, ignored } = checked(text, file_name, source, planned)?;
+    let CheckedFile { root, older_layout } = checked(text, file_name, source, planned)?;
     let file: Arc<str> = Arc::from(file_name);
     let at = |line: u32| ValueOrigin::File { source, file: Arc::clone(&file), line };
     let mut values = BTreeMap::new();
@@ -104,7 +104,7 @@ pub(crate) fn parse_keys(
         source,
         roles: LayerRoles::read(root.get("roles"), source, &at),
         rules: rules.iter().filter_map(|rule| RuleSettings::read(rule, &at)).collect(),
-        notes: older_layout.into_iter().chain(ignored).collect(),
+        notes: older_layout,
         values,
         file,
     })
@@ -138,8 +138,6 @@ pub(crate) struct CheckedFile {
     pub(crate) root: YamlNode,
     /// Notes about sections of an older layout; empty if the file has the current one.
     pub(crate) older_layout: Vec<ConfigNote>,
-    /// Notes about keys without an effect.
-    pub(crate) ignored: Vec<ConfigNote>,
 }
 
 /// Validates a file and translates an older layout.
@@ -150,7 +148,7 @@ pub(crate) fn checked(
     planned: PlannedKeys,
 ) -> Result<CheckedFile, Vec<ConfigError>> {
     let mut root = yaml_tree::load(text, file)?;
-    let mut checker = Checker { file, source, errors: Vec::new(), planned, ignored: Vec::new() };
+    let mut checker = Checker { file, source, errors: Vec::new(), planned };
     checker.check(&root, KeyTree::accepted(), "");
     let name: Arc<str> = Arc::from(file);
     let at = |line: u32| ValueOrigin::File { source, file: Arc::clone(&name), line };
@@ -160,11 +158,7 @@ pub(crate) fn checked(
         Vec::new()
     };
     if checker.errors.is_empty() {
-        let note = |(line, key): &(u32, &'static str)| {
-            ConfigNote::new(&at(*line), *key, KeyStatus::Ignored.as_str())
-        };
-        let ignored = checker.ignored.iter().map(note).collect();
-        return Ok(CheckedFile { root, older_layout, ignored });
+        return Ok(CheckedFile { root, older_layout });
     }
     let mut errors = checker.errors;
     errors.sort_by_key(|error| (error.line, error.column));

@@ -183,8 +183,7 @@ pub enum Covers {
 pub enum KeyStatus {
     /// In use.
     Used,
-    /// Accepted with a warning, because older files set it; it has no effect in this version.
-    Ignored,
+
     /// Not available in this version: an error.
     NotAvailable,
     /// A key of an older layout, and the current key that replaces it (empty if there is none).
@@ -197,7 +196,7 @@ impl KeyStatus {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Used => "used",
-            Self::Ignored => "has no effect in this version",
+
             Self::NotAvailable => "not available in this version",
             Self::Older(_) => "older layout",
         }
@@ -207,7 +206,7 @@ impl KeyStatus {
 impl ConfigKey {
     /// Whether the key has a value of its own (it is not a section and not part of another key).
     #[must_use]
-    pub fn is_value(&self) -> bool {
+    pub(crate) fn is_value(&self) -> bool {
         self.combine != Combine::Part
     }
 

@@ -18,24 +18,24 @@ use super::key::{Combine, ConfigKey, Covers, ItemKind, KeyStatus, ValueKind};
 use crate::blocked_paths::ALWAYS_BLOCKED;
 
 /// The version of the layout that this program writes.
-pub const LAYOUT_VERSION: u64 = 1;
+pub(crate) const LAYOUT_VERSION: u64 = 1;
 
 /// The groups of tools that `group:NAME` can name.
-pub const TOOL_GROUPS: &[&str] =
+pub(crate) const TOOL_GROUPS: &[&str] =
     &["fs", "web", "memory", "shell", "git", "process", "browser", "knowledge", "system", "mcp", "spec"];
 
 /// Decisions of a rule ([`crate::rule::RuleDecision`]).
-pub const DECISIONS: &[&str] = &["deny", "ask", "allow"];
+pub(crate) const DECISIONS: &[&str] = &["deny", "ask", "allow"];
 
 /// Kinds of effects that a role can permit ([`crate::effect::EffectKind`]).
-pub const PERMITS: &[&str] =
+pub(crate) const PERMITS: &[&str] =
     &["read", "create", "modify", "delete", "execute", "connect", "secret", "system"];
 
 /// Valid values of `audit.export.format`.
-pub const EXPORT_FORMATS: &[&str] = &["jsonl", "ocsf", "cef", "otlp"];
+pub(crate) const EXPORT_FORMATS: &[&str] = &["jsonl", "ocsf", "cef", "otlp"];
 
 /// Valid values of `network.terminate[].methods`.
-pub const HTTP_METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+pub(crate) const HTTP_METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
@@ -61,17 +61,6 @@ const fn planned_key(
     doc: &'static str,
 ) -> ConfigKey {
     ConfigKey { path, kind, preset, combine, status: KeyStatus::NotAvailable, doc }
-}
-
-/// A key of a later version that files of this version already set.
-const fn ignored_key(
-    path: &'static str,
-    kind: ValueKind,
-    preset: Preset,
-    combine: Combine,
-    doc: &'static str,
-) -> ConfigKey {
-    ConfigKey { path, kind, preset, combine, status: KeyStatus::Ignored, doc }
 }
 
 const fn older_key(path: &'static str, kind: ValueKind, to: &'static str, doc: &'static str) -> ConfigKey {
@@ -108,8 +97,8 @@ pub static KEYS: &[ConfigKey] = &[
     key("limits.list_entries", int(1, 100_000), Preset::Int(1000), Cap, "maximum entries of one listing"),
     key("limits.output_bytes", bytes(1, 100 * MIB), Preset::Int(1_048_576), Cap, "maximum bytes of a command's output"),
     key("limits.regex_ms", int(1, 10_000), Preset::Int(100), Cap, "maximum milliseconds for a regular expression of an agent"),
-    planned_key("limits.command_sec", int(1, 3600), Preset::Int(30), Cap, "timeout of a command by default, in seconds"),
-    planned_key("limits.command_sec_hard", int(1, 3600), Preset::Int(300), Cap, "maximum timeout that a command can request, in seconds"),
+    key("limits.command_sec", int(1, 3600), Preset::Int(30), Cap, "timeout of a command by default, in seconds"),
+    key("limits.command_sec_hard", int(1, 3600), Preset::Int(300), Cap, "maximum timeout that a command can request, in seconds"),
     key("limits.fetch_bytes", bytes(1, 100 * MIB), Preset::Int(5 * MIB), Cap, "maximum bytes of a response that the web tools read"),
     key("limits.fetch_sec", int(1, 600), Preset::Int(30), Cap, "timeout of a request of the web tools, redirects included, in seconds"),
     key("limits.calls_per_minute", Rates, Unset, Cap, "maximum calls per minute of one tool in one session: a number, or a mapping of `default` and tools"),
@@ -118,7 +107,7 @@ pub static KEYS: &[ConfigKey] = &[
     key("approvals.medium_sec", int(1, DAY), Preset::Int(300), Cap, "seconds until a MEDIUM approval request expires"),
     key("approvals.high_sec", int(1, DAY), Preset::Int(600), Cap, "seconds until a HIGH approval request expires"),
     key("approvals.proposal_ttl_sec", int(1, DAY), Preset::Int(120), Cap, "seconds until a proposal expires if no call waits for it"),
-    ignored_key("approvals.commands", Choice(CommandApproval::NAMES), Preset::Text("ask_first"), Narrowest(AnyTrusted), "request approval before a MEDIUM command runs, or run it speculatively and request approval of its effects"),
+    key("approvals.commands", Choice(CommandApproval::NAMES), Preset::Text("ask_first"), Narrowest(AnyTrusted), "request approval before a MEDIUM command runs, or run it speculatively and request approval of its effects"),
     key("approvals.grant_sec", int(1, DAY), Preset::Int(3600), Cap, "seconds until a grant for a class of calls or for a session expires"),
     key("approvals.flood_limit", int(1, 1000), Preset::Int(20), Cap, "unapproved requests of one session within a minute; one more suspends the session"),
     key("approvals.high", List(ItemKind::Block), Preset::List(&[]), Union, "further names whose change is HIGH risk, at any depth"),
@@ -141,10 +130,10 @@ pub static KEYS: &[ConfigKey] = &[
     key("roles.NAME.permits", List(ItemKind::Choice(PERMITS)), Unset, Part, "kinds of effects that the role permits"),
 
     key("tools", Section, Unset, Part, "tools and programs"),
-    ignored_key("tools.whitelisted_binaries", List(ItemKind::Program), Preset::List(&[]), Intersect(Covers::Same), "allowed programs in addition to the 24 built-in ones"),
-    planned_key("tools.toolchain", Section, Unset, Part, "commands of run_test and run_lint; detected if unset"),
-    planned_key("tools.toolchain.test", Argv, Unset, Topmost(AnyTrusted), "program and arguments of run_test"),
-    planned_key("tools.toolchain.lint", Argv, Unset, Topmost(AnyTrusted), "program and arguments of run_lint"),
+    key("tools.whitelisted_binaries", List(ItemKind::Program), Preset::List(&[]), Intersect(Covers::Same), "allowed programs in addition to the 24 built-in ones"),
+    key("tools.toolchain", Section, Unset, Part, "commands of run_test and run_lint; detected if unset"),
+    key("tools.toolchain.test", Argv, Unset, Topmost(AnyTrusted), "program and arguments of run_test"),
+    key("tools.toolchain.lint", Argv, Unset, Topmost(AnyTrusted), "program and arguments of run_lint"),
     planned_key("tools.shell_exec", Bool, Preset::Bool(false), Switch(false, AboveProject), "whether the tool shell_exec exists"),
     planned_key("tools.profile", Choice(Profile::NAMES), Unset, Combine::Profile, "profile for tools, if it differs from `profile`"),
     planned_key("tools.package_install", Choice(PackageInstall::NAMES), Preset::Text("deny"), Narrowest(AboveProject), "package installations that are not from a lockfile"),
@@ -218,7 +207,7 @@ pub static KEYS: &[ConfigKey] = &[
 /// Sections of older layouts: `scope` of `.flow/config.json`, and `file_broker`. (`tools` and `secrets` of
 /// `.flow/config.json` are the same in the current layout.)
 #[rustfmt::skip]
-pub static OLDER_KEYS: &[ConfigKey] = &[
+pub(crate) static OLDER_KEYS: &[ConfigKey] = &[
     older_key("scope", Section, "", "older layout of `workspace`"),
     older_key("scope.service_isolation", Choice(&["STRICT", "SHARED", "strict", "shared"]), "workspace.isolation", ""),
     older_key("scope.shared_paths", List(ItemKind::Directory), "workspace.shared_paths", ""),

@@ -144,14 +144,13 @@ fn tool_pattern(text: &str) -> Result<String, InvalidItem> {
 }
 
 fn known_tool(text: &str) -> Result<String, InvalidItem> {
-    if tool::is_known(text) {
-        return Ok(text.to_owned());
+    // A name far from every reserved one may be that of a declared tool; the policy checks it against the catalogue.
+    match nearest(text, tool::RESERVED_TOOL_NAMES.iter().copied()) {
+        Some(near) if !tool::is_reserved(text) => {
+            Err(("is not a known tool".to_owned(), format!("the nearest tool is `{near}`")))
+        }
+        _ => Ok(text.to_owned()),
     }
-    let hint = match nearest(text, tool::TOOL_NAMES.iter().copied()) {
-        Some(near) => format!("the nearest tool is `{near}`"),
-        None => "`vambrace tools` lists them; tools of other servers are called `server__tool`".to_owned(),
-    };
-    Err(("is not a known tool".to_owned(), hint))
 }
 
 fn program(text: &str) -> Result<String, InvalidItem> {

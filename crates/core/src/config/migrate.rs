@@ -18,8 +18,8 @@ const MAX_COMMENT_BYTES: usize = 80;
 
 /// The same settings in the current layout, as YAML. The text is parsed as a project file.
 pub fn migrate(text: &str, file_name: &str) -> Result<String, Vec<ConfigError>> {
-    let CheckedFile { root, older_layout, .. } =
-        checked(text, file_name, ConfigSource::Project { trusted: true }, PlannedKeys::Reject)?;
+    let source = ConfigSource::Project { trusted: true };
+    let CheckedFile { root, older_layout, .. } = checked(text, file_name, source, PlannedKeys::Reject)?;
     if older_layout.is_empty() {
         return Ok(text.to_owned());
     }

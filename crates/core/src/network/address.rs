@@ -236,7 +236,7 @@ impl IpNetwork {
 
     /// Whether an open network reaches all of it: no loopback, metadata or otherwise special address, except private ones.
     #[must_use]
-    pub fn is_ordinary(&self) -> bool {
+    pub(crate) fn is_ordinary(&self) -> bool {
         let ends = [special(self.first), special(self.last())];
         ends == [None, None]
             || [SpecialAddress::Private, SpecialAddress::Shared]
@@ -410,8 +410,8 @@ mod tests {
         assert!(!IpNetwork::parse("::", "0").unwrap().contains("1.2.3.4".parse().unwrap()));
         assert_eq!(IpNetwork::parse("::ffff:10.0.0.0", "104").unwrap().to_string(), "10.0.0.0/8");
         assert!(IpNetwork::parse("::ffff:10.0.0.0", "90").is_err());
-        let fault = IpNetwork::parse("10.1.2.3", "8").unwrap_err();
-        assert_eq!(fault.to_string(), "bits are set after the prefix; the network is `10.0.0.0/8`");
+        let error = IpNetwork::parse("10.1.2.3", "8").unwrap_err();
+        assert_eq!(error.to_string(), "bits are set after the prefix; the network is `10.0.0.0/8`");
         for (address, length) in [("010.0.0.0", "8"), ("10.0.0.0", "33"), ("10.0.0.0", "+8"), ("10.0.0", "8")]
         {
             assert!(IpNetwork::parse(address, length).is_err(), "{address}/{length}");

@@ -182,7 +182,7 @@ impl NetworkRules {
 
     /// Whether no destination is allowed.
     #[must_use]
-    pub fn allows_nothing(&self) -> bool {
+    pub(crate) fn allows_nothing(&self) -> bool {
         !self.open && self.rules.iter().all(|rule| rule.denies)
     }
 
@@ -249,7 +249,7 @@ impl NetworkRules {
 
     /// Whether a rule lists exactly this address, not a network that contains it.
     #[must_use]
-    pub fn lists_single_address(&self, address: IpAddr, port: u16) -> bool {
+    pub(crate) fn lists_single_address(&self, address: IpAddr, port: u16) -> bool {
         let alone = NetworkSubject::Network(IpNetwork::single(address));
         self.allowing_rules(port).any(|rule| rule.subject == alone)
     }

@@ -27,7 +27,7 @@ impl NetworkFence {
 
     /// Whether no destination is allowed.
     #[must_use]
-    pub fn allows_nothing(&self) -> bool {
+    pub(crate) fn allows_nothing(&self) -> bool {
         self.lists.is_empty() || self.lists.iter().any(|rules| rules.allows_nothing())
     }
 

@@ -125,7 +125,7 @@ impl HostName {
 
     /// Whether anyone can register a name directly below it, as with `com` or `github.io`.
     #[must_use]
-    pub fn is_public_suffix(&self) -> bool {
+    pub(crate) fn is_public_suffix(&self) -> bool {
         psl::suffix(self.as_str().as_bytes())
             .is_some_and(|suffix| suffix.is_known() && suffix.as_bytes() == self.as_str().as_bytes())
     }

@@ -10,12 +10,13 @@ use crate::blocked_paths::BadPattern;
 use crate::config::{ConfigSource, EffectiveConfig, Profile, RoleSettings, RuleSettings, ValueOrigin};
 use crate::digest::Digest;
 use crate::effect::EffectKind;
+
 use crate::glob::GlobRoots;
-use crate::network::BadNetworkRule;
+use crate::network::{BadNetworkRule, NetworkFence};
 use crate::role::{BUILT_IN_ROLES, Role, RoleDefinition, built_in_role};
 use crate::rule::{Rule, RuleTable};
 use crate::skill::Skill;
-use crate::tool::ToolDescriptor;
+use crate::tool::{ToolDescriptor, is_reserved};
 use crate::verdict::{LayerKind, SourceLocation};
 
 /// Why a configuration does not compile into a policy.
@@ -24,6 +25,14 @@ pub enum BadPolicy {
     /// A glob does not compile.
     #[error("{0}: {1}")]
     Pattern(SourceLocation, BadPattern),
+    /// A rule or role names a tool that does not exist.
+    #[error("{at}: `{pattern}` matches no tool")]
+    UnknownTool {
+        /// Where it is written.
+        at: SourceLocation,
+        /// The name or pattern.
+        pattern: String,
+    },
     /// A test case of a rule fails.
     #[error("{at}: rule `{rule}` {fault}: `{case}`")]
     Case {
@@ -56,6 +65,7 @@ impl Policy {
                 Err((at, bad)) => errors.push(BadPolicy::Pattern(at, bad)),
             }
         }
+        errors.extend(unknown_tools(settings, tools));
         errors.extend(check_cases(&settings.rules, tools).into_iter().filter_map(CaseResult::into_fault));
         let block = settings.block_list().map_err(|bad| BadPolicy::Pattern(SourceLocation::built_in(), bad));
         let role = choose_role(settings, asked_role, tools);
@@ -79,6 +89,37 @@ impl Policy {
             }
         }
     }
+}
+
+impl Policy {
+    /// Compiles the policy for a program that the user starts personally. The block list and the rules hold; no role limits
+    /// the user, and `hosts` are what the user chose, as the files narrow it.
+    pub fn for_user(
+        settings: &EffectiveConfig,
+        hosts: NetworkFence,
+        tools: &[Arc<ToolDescriptor>],
+    ) -> Result<Self, Vec<BadPolicy>> {
+        let policy = Self::compile(settings, None, None, tools)?;
+        let (role, network) = (Ok(Role::of_user()), NetworkLayer::of_user(hosts));
+        Ok(Self { role, network, file_changes: FileChangePolicy::of_user(), ..policy })
+    }
+}
+
+/// Names in rules and roles that no tool has: such a rule would never apply.
+fn unknown_tools(settings: &EffectiveConfig, tools: &[Arc<ToolDescriptor>]) -> Vec<BadPolicy> {
+    let of_rules = settings.rules.iter().map(|rule| (&rule.at, &rule.tools));
+    let roles = settings.roles.iter().flat_map(|layer| &layer.roles);
+    let of_roles = roles.filter_map(|role| role.tools.as_ref().map(|tools| (&role.at, tools)));
+    of_rules
+        .chain(of_roles)
+        .flat_map(|(at, patterns)| patterns.iter().map(move |pattern| (at, pattern)))
+        .filter(|(_, pattern)| {
+            !pattern.starts_with("group:")
+                && !is_reserved(pattern)
+                && !tools.iter().any(|tool| tool.matches_pattern(pattern))
+        })
+        .map(|(at, pattern)| BadPolicy::UnknownTool { at: site(at), pattern: pattern.clone() })
+        .collect()
 }
 
 /// The role of a caller (T5). The caller may choose a role that a layer above the project names, or one that permits no

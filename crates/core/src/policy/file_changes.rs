@@ -26,9 +26,17 @@ pub struct FileChangePolicy {
     /// Names that are never written.
     never_written: Option<Arc<BlockList>>,
     risk: Option<Arc<FileRiskTable>>,
+    /// The user changes the files personally: nothing is limited, and nothing needs an approval.
+    unlimited: bool,
 }
 
 impl FileChangePolicy {
+    /// For what the user starts personally.
+    #[must_use]
+    pub fn of_user() -> Self {
+        Self { unlimited: true, ..Self::default() }
+    }
+
     /// Compiles the effective settings.
     pub fn of(settings: &EffectiveConfig) -> Result<Self, BadPattern> {
         Ok(Self {
@@ -39,6 +47,7 @@ impl FileChangePolicy {
                 false => Some(Arc::new(BlockList::new(EXECUTABLE_FILES)?)),
             },
             risk: Some(Arc::new(FileRiskTable::new(&settings.approvals.high)?)),
+            unlimited: false,
         })
     }
 
@@ -47,6 +56,7 @@ impl FileChangePolicy {
     pub fn raise(&self, risk: crate::risk::Risk, effects: &[Effect]) -> crate::risk::Risk {
         match &self.risk {
             Some(table) => table.raise(risk, effects),
+            None if self.unlimited => risk,
             None if effects.iter().all(|effect| effect.kind() == EffectKind::Read) => risk,
             None => crate::risk::Risk::high("no configuration defines its risk"),
         }

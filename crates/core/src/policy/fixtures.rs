@@ -27,7 +27,7 @@ fn tool(
 ) -> Arc<ToolDescriptor> {
     Arc::new(ToolDescriptor {
         name: ToolName::new(name),
-        aliases: &[],
+        aliases: Vec::new(),
         group,
         policy: ToolPolicy { network: NamePolicy::Deny, filesystem, secrets: NamePolicy::Deny },
         required_role: role.map(RoleName::new),

@@ -44,6 +44,12 @@ impl NetworkLayer {
         Ok(Self { fence: rules.into(), layer, at })
     }
 
+    /// The hosts that the user chose for a run of their own, as the files narrow them.
+    #[must_use]
+    pub fn of_user(hosts: NetworkFence) -> Self {
+        Self { fence: hosts, ..Self::default() }
+    }
+
     /// The layer that set the allow list, and so the one that its denials name.
     #[must_use]
     pub fn layer(&self) -> LayerKind {
@@ -99,7 +105,7 @@ mod tests {
     fn facts() -> Arc<ToolDescriptor> {
         Arc::new(ToolDescriptor {
             name: ToolName::new("web_fetch"),
-            aliases: &["web.fetch"],
+            aliases: vec!["web.fetch".to_owned()],
             group: ToolGroup::Web,
             policy: ToolPolicy {
                 network: NamePolicy::Allow,

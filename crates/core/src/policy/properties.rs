@@ -50,7 +50,7 @@ fn answer_of(settlement: &Settlement) -> VerdictKind {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    // Decision model, property 1
+    // Rules only narrow: one more rule leaves the verdict as it is or makes it stricter.
     #[test]
     fn adding_a_rule_never_lowers_the_verdict_or_widens_the_fence(
         rules in any_rules(), extra in any_rule(), layer in 0usize..3, role in any_role(), plan in any_plan(), probe in any_path(),
@@ -70,7 +70,7 @@ proptest! {
         prop_assert!(before.fence.write.admits(&probe) || !after.fence.write.admits(&probe));
     }
 
-    // Decision model, property 2, S2
+    // S2: a skill only narrows what its role permits.
     #[test]
     fn activating_a_skill_never_widens_permissions(
         rules in any_rules(), role in any_role(), manifest in any_manifest(), plan in any_plan(), probe in any_path(),
@@ -85,7 +85,7 @@ proptest! {
         }
     }
 
-    // Decision model, property 3
+    // Joining verdicts is commutative, associative and idempotent.
     #[test]
     fn layer_order_does_not_matter(
         rules in any_rules(), role in any_role(), plan in any_plan(), shuffle in Just([0usize, 1, 2]).prop_shuffle(),
@@ -103,7 +103,7 @@ proptest! {
         prop_assert_eq!(backwards, one.verdict);
     }
 
-    // Decision model, property 4
+    // A denial is final; an approval request is settled by vouchers for all its obligations.
     #[test]
     fn no_voucher_overrides_a_denial(rules in any_rules(), role in any_role(), plan in any_plan()) {
         let decision = decide(&policy(rules, role, None), &plan);
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    // Decision model, property 5
+    // Only a valid voucher for this plan and this obligation counts.
     #[test]
     fn expired_revoked_or_unrelated_vouchers_discharge_nothing(rules in any_rules(), plan in any_plan()) {
         let mut policy = policy(rules, Some("dev"), None);
@@ -137,7 +137,7 @@ proptest! {
         prop_assert_eq!(settle(&decision, &invalid, NOW), settle(&decision, &[], NOW));
     }
 
-    // Decision model, property 7
+    // Equal digests mean equal plans; every changed argument or effect changes the digest.
     #[test]
     fn approval_is_bound_to_every_byte_of_the_plan(plan in any_plan(), other in any_plan(), key in "[a-z]{1,4}") {
         let digest = plan.digest();
@@ -150,7 +150,7 @@ proptest! {
         prop_assert_ne!(digest, longer.digest());
     }
 
-    // Decision model, property 10
+    // Decisions and explanations are deterministic.
     #[test]
     fn same_input_gives_the_same_explanation(rules in any_rules(), role in any_role(), plan in any_plan()) {
         let explanation = || {
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(explanation(), explanation());
     }
 
-    // Decision model, property 11
+    // What is hidden from the tool list cannot be called either, with any voucher.
     #[test]
     fn tool_that_is_not_offered_is_never_allowed(
         rules in any_rules(), role in any_role(), manifest in prop::option::of(any_manifest()), plan in any_plan(),
@@ -173,7 +173,7 @@ proptest! {
         }
     }
 
-    // Decision model, property 14
+    // The fence is the meet of all layers.
     #[test]
     fn fence_is_within_the_fence_of_every_layer(
         rules in any_rules(), role in any_role(), manifest in prop::option::of(any_manifest()), plan in any_plan(), probe in any_path(),
@@ -188,7 +188,7 @@ proptest! {
         }
     }
 
-    // Decision model, property 16: removing every cited rule of the rule layers lowers the verdict.
+    // Removing every cited rule of the rule layers lowers the verdict.
     #[test]
     fn explanations_cite_the_rules_that_decided(rules in any_rules(), plan in any_plan()) {
         let policy = policy(rules, Some("sre"), None);

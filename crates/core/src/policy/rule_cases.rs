@@ -99,7 +99,7 @@ fn placeholder_tool(name: &str) -> ToolDescriptor {
     };
     ToolDescriptor {
         name: ToolName::new(name),
-        aliases: &[],
+        aliases: Vec::new(),
         group,
         policy: ToolPolicy {
             network: NamePolicy::Deny,

@@ -1,125 +1,37 @@
-//! Risk of changing a file, by its name (A5): files that are executed, or that configure what is executed, are HIGH_RISK_FILES;
-//! all others are MEDIUM. Names are compared like blocked paths, so no other spelling makes a risky file look harmless.
+//! Risk of changing a file, by its name (A5): files that are executed, or that configure what is executed, are HIGH; all
+//! others are MEDIUM. Names are compared like blocked paths, so no other spelling makes a risky file look harmless.
+
+use std::sync::LazyLock;
 
 use crate::blocked_paths::{BadPattern, BlockList};
 use crate::effect::{Effect, PathAccess};
-use crate::risk::{Risk, RiskLevel};
+use crate::risk::{Risk, RiskLevel, SELF_RUNNING};
 
 /// A2: never written unless the configuration allows it.
 pub const EXECUTABLE_FILES: &[&str] = &["*.exe", "*.bin", "*.so", "*.so.*", "*.dll"];
 
-/// Files that are executed, or that configure what is executed.
-pub const HIGH_RISK_FILES: &[&str] = &[
-    "*.exe",
-    "*.bin",
-    "*.so",
-    "*.so.*",
-    "*.dll",
-    "*.dylib",
-    "*.sh",
-    "*.bash",
-    "*.zsh",
-    "*.fish",
-    "*.bat",
-    "*.cmd",
-    "*.ps1",
-    "*.conf",
-    "*.sys",
-    "*.service",
-    "*.timer",
-    "**/.github/workflows/",
-    "**/.github/actions/",
-    ".gitlab-ci.yml",
-    ".circleci/",
-    ".travis.yml",
-    "azure-pipelines.yml",
-    "bitbucket-pipelines.yml",
-    "Jenkinsfile",
-    "Dockerfile",
-    "Dockerfile.*",
-    "*.dockerfile",
-    "Containerfile",
-    "docker-compose*.yml",
-    "docker-compose*.yaml",
-    "compose.yml",
-    "compose.yaml",
-    "package.json",
-    "config.json",
-    "Makefile",
-    "GNUmakefile",
-    "*.mk",
-    "justfile",
-    "Rakefile",
-    "Gemfile",
-    "Vagrantfile",
-    "build.rs",
-    ".cargo/",
-    "setup.py",
-    "conftest.py",
-    "noxfile.py",
-    ".npmrc",
-    ".yarnrc*",
-    ".pre-commit-config.yaml",
-    ".husky/",
-    // Git runs these, wherever `core.hooksPath` points.
-    ".githooks/",
-    "applypatch-msg",
-    "commit-msg",
-    "fsmonitor-watchman",
-    "post-applypatch",
-    "post-checkout",
-    "post-commit",
-    "post-index-change",
-    "post-merge",
-    "post-receive",
-    "post-rewrite",
-    "post-update",
-    "pre-applypatch",
-    "pre-auto-gc",
-    "pre-commit",
-    "pre-merge-commit",
-    "pre-push",
-    "pre-rebase",
-    "pre-receive",
-    "prepare-commit-msg",
-    "proc-receive",
-    "push-to-checkout",
-    "reference-transaction",
-    "sendemail-validate",
-    "**/hooks/update",
-    "lefthook.yml",
-    ".gitattributes",
-    ".gitmodules",
-    ".gitconfig",
-    ".editorconfig",
-    ".vscode/",
-    ".idea/",
-    ".devcontainer/",
-    "*.code-workspace",
-    ".vimrc",
-    ".exrc",
-    ".nvimrc",
-    ".bashrc",
-    ".bash_profile",
-    ".profile",
-    ".zshrc",
-    ".mcp.json",
-    "mcp.json",
-    ".claude/",
-    ".cursor/",
-];
+/// The built-in table, compiled when the first change is rated. If it did not compile, every file would be HIGH.
+static BUILT_IN: LazyLock<Option<BlockList>> = LazyLock::new(|| BlockList::new(SELF_RUNNING.all()).ok());
 
 /// The risk table of one configuration.
 #[derive(Debug, Clone)]
 pub struct FileRiskTable {
-    high: BlockList,
+    further: BlockList,
 }
 
 impl FileRiskTable {
     /// The built-in patterns plus those of the configuration.
     pub fn new<S: AsRef<str>>(further: &[S]) -> Result<Self, BadPattern> {
-        let high = BlockList::new(HIGH_RISK_FILES.iter().copied().chain(further.iter().map(AsRef::as_ref)))?;
-        Ok(Self { high })
+        Ok(Self { further: BlockList::new(further)? })
+    }
+
+    /// The pattern that makes a file HIGH.
+    fn high(&self, relative: &str) -> Option<&str> {
+        let built_in = match &*BUILT_IN {
+            Some(list) => list.blocks(relative),
+            None => Some("*"),
+        };
+        built_in.or_else(|| self.further.blocks(relative))
     }
 
     /// Risk level of one effect, with the reason; `None` if the effect does not change a file.
@@ -129,7 +41,7 @@ impl FileRiskTable {
         match access {
             PathAccess::Read => None,
             PathAccess::Delete => Some((RiskLevel::High, format!("`{path}` is deleted"))),
-            PathAccess::Create | PathAccess::Modify => Some(match self.high.blocks(path.relative()) {
+            PathAccess::Create | PathAccess::Modify => Some(match self.high(path.relative()) {
                 Some(name) => (
                     RiskLevel::High,
                     format!("`{path}` is executed or configures what is executed (`{name}`)"),
@@ -191,6 +103,9 @@ mod tests {
             "package.json",
             "Makefile",
             ".vscode/tasks.json",
+            ".zshenv",
+            "crates/x/Cargo.toml",
+            "jest.config.mjs",
             "lib/a.so.1",
             "deploy/x.txt",
             "run.sh.",

@@ -120,21 +120,21 @@ async fn method_and_path_limits_of_a_host_apply_to_fetches() {
         // Its address is listed so that the name can resolve to it.
         (get("https://127.0.0.1/v2/x"), "address_not_allowed"),
     ] {
-        let fault = fetcher.fetch(ask.clone(), BOUNDS).await.unwrap_err();
-        let FetchError::Denied { reason, .. } = fault else { panic!("{}: {fault}", ask.target) };
+        let error = fetcher.fetch(ask.clone(), BOUNDS).await.unwrap_err();
+        let FetchError::Denied { reason, .. } = error else { panic!("{}: {error}", ask.target) };
         assert_eq!(reason.code(), code, "{}", ask.target);
     }
     // Also after a redirect from an unrestricted host.
     let port = server(|_| to("https://good.example/v2/x")).await;
-    let fault = fetcher.fetch(get(&format!("http://other.example:{port}/")), BOUNDS).await.unwrap_err();
+    let error = fetcher.fetch(get(&format!("http://other.example:{port}/")), BOUNDS).await.unwrap_err();
     assert!(
-        matches!(fault, FetchError::Denied { reason: NetworkReason::RequestNotAllowed(_), .. }),
-        "{fault}"
+        matches!(error, FetchError::Denied { reason: NetworkReason::RequestNotAllowed(_), .. }),
+        "{error}"
     );
     // Where the host does not resolve, whether the address is its own cannot be determined.
     fetcher.limits = Arc::new([entry("gone.example", &["GET"])]);
-    let fault = fetcher.fetch(get(&format!("http://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
-    assert!(matches!(fault, FetchError::Failed { .. }), "{fault}");
+    let error = fetcher.fetch(get(&format!("http://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
+    assert!(matches!(error, FetchError::Failed { .. }), "{error}");
 }
 
 // S13, P9
@@ -169,8 +169,8 @@ async fn destinations_outside_the_rules_are_denied_before_anything_is_sent() {
         (&[], "http://good.example/", "GET good.example:80 denied host_not_allowed"),
     ] {
         let fetcher = fetcher(rules);
-        let fault = fetcher.fetch(get(url), BOUNDS).await.unwrap_err();
-        assert!(matches!(fault, FetchError::Denied { .. }), "{url}: {fault:?}");
+        let error = fetcher.fetch(get(url), BOUNDS).await.unwrap_err();
+        assert!(matches!(error, FetchError::Denied { .. }), "{url}: {error:?}");
         assert_eq!(logged(&fetcher), [expected], "{url}");
     }
 }
@@ -187,16 +187,16 @@ async fn redirects_are_checked_against_the_rules() {
     ] {
         let port = server(move |_| to(location)).await;
         let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
-        let fault = fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.unwrap_err();
-        assert!(matches!(fault, FetchError::Denied { .. }), "{location}: {fault:?}");
+        let error = fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.unwrap_err();
+        assert!(matches!(error, FetchError::Denied { .. }), "{location}: {error:?}");
         let logged = logged(&fetcher);
         assert!(logged.len() == 2 && logged[1].contains(expected), "{location}: {logged:?}");
     }
     for location in ["file:///etc/passwd", "http://user:pass@good.example/", "gopher://good.example/"] {
         let port = server(move |_| to(location)).await;
         let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
-        let fault = fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.unwrap_err();
-        assert!(matches!(fault, FetchError::Failed { .. }), "{location}: {fault:?}");
+        let error = fetcher.fetch(get(&format!("http://good.example:{port}/")), BOUNDS).await.unwrap_err();
+        assert!(matches!(error, FetchError::Failed { .. }), "{location}: {error:?}");
     }
 }
 
@@ -218,8 +218,8 @@ async fn redirects_are_bounded_and_carry_no_body_or_header_to_another_host() {
     .await;
     let fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
     let at = |path: &str| format!("http://good.example:{port}{path}");
-    let fault = fetcher.fetch(get(&at("/loop")), BOUNDS).await.unwrap_err();
-    assert!(fault.to_string().contains("more than 3 redirects"), "{fault}");
+    let error = fetcher.fetch(get(&at("/loop")), BOUNDS).await.unwrap_err();
+    assert!(error.to_string().contains("more than 3 redirects"), "{error}");
     assert_eq!(logged(&fetcher).len(), 4);
     let ask = FetchRequest { headers: vec![("x-key", b"secret".to_vec())], ..get(&at("/first")) };
     let reply = fetcher.fetch(ask, BOUNDS).await.unwrap();
@@ -305,8 +305,8 @@ async fn compressed_responses_are_decompressed_within_the_same_limit() {
         assert_eq!(reply.truncated, truncated, "{path}");
     }
     for path in ["/broken", "/nested"] {
-        let fault = fetcher.fetch(at(path), BOUNDS).await.unwrap_err();
-        assert!(fault.to_string().contains("gzip"), "{path}: {fault}");
+        let error = fetcher.fetch(at(path), BOUNDS).await.unwrap_err();
+        assert!(error.to_string().contains("gzip"), "{path}: {error}");
     }
 }
 
@@ -338,11 +338,11 @@ async fn tls_server_is_verified_against_the_trusted_certificates() {
     });
     let mut fetcher = fetcher(&["good.example:*", "127.0.0.1"]);
     let url = format!("https://good.example:{port}/");
-    let fault = fetcher.fetch(get(&url), BOUNDS).await.unwrap_err();
-    assert!(matches!(fault, FetchError::Failed { .. }), "{fault:?}");
+    let error = fetcher.fetch(get(&url), BOUNDS).await.unwrap_err();
+    assert!(matches!(error, FetchError::Failed { .. }), "{error:?}");
     fetcher.trust = Arc::new(TrustedRoots::with_pem(made.pem.as_bytes()).unwrap());
     assert_eq!(fetcher.fetch(get(&url), BOUNDS).await.unwrap().body, b"private");
-    let fault = fetcher.fetch(get(&format!("https://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
-    assert!(fault.to_string().contains("TLS"), "{fault}");
+    let error = fetcher.fetch(get(&format!("https://127.0.0.1:{port}/")), BOUNDS).await.unwrap_err();
+    assert!(error.to_string().contains("TLS"), "{error}");
     assert!(TrustedRoots::with_pem(b"nonsense").is_err());
 }

@@ -23,13 +23,13 @@ pub(super) struct CertificateAuthority {
 
 impl CertificateAuthority {
     pub(super) fn new() -> Result<Self, String> {
-        let fault = |error: rcgen::Error| error.to_string();
+        let message = |error: rcgen::Error| error.to_string();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.distinguished_name.push(DnType::CommonName, "Vambrace, for one run");
         let issuer =
-            CertifiedIssuer::self_signed(params, KeyPair::generate().map_err(fault)?).map_err(fault)?;
+            CertifiedIssuer::self_signed(params, KeyPair::generate().map_err(message)?).map_err(message)?;
         Ok(Self { issuer, made: Mutex::default() })
     }
 
@@ -51,13 +51,13 @@ impl CertificateAuthority {
     }
 
     fn issue(&self, name: &HostName) -> Result<ServerConfig, String> {
-        let fault = |error: rcgen::Error| error.to_string();
-        let mut params = CertificateParams::new(vec![name.as_str().to_owned()]).map_err(fault)?;
+        let message = |error: rcgen::Error| error.to_string();
+        let mut params = CertificateParams::new(vec![name.as_str().to_owned()]).map_err(message)?;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let key = KeyPair::generate().map_err(fault)?;
-        let leaf = params.signed_by(&key, &self.issuer).map_err(fault)?;
+        let key = KeyPair::generate().map_err(message)?;
+        let leaf = params.signed_by(&key, &self.issuer).map_err(message)?;
         let chain = vec![leaf.der().clone(), self.certificate().clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let mut config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))

@@ -7,7 +7,7 @@ pub(super) fn is_allowed(target: &str, rules: &[String]) -> Option<bool> {
     let (plain, kept) = canonical(path)?;
     let among = |path: &str| {
         rules.iter().any(|rule| match rule.strip_suffix('*') {
-            Some(folder) => path.strip_prefix(folder).is_some_and(|rest| !rest.is_empty() || folder == "/"),
+            Some(dir) => path.strip_prefix(dir).is_some_and(|rest| !rest.is_empty() || dir == "/"),
             None => path == rule,
         })
     };

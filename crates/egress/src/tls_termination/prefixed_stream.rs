@@ -61,7 +61,7 @@ impl AsyncWrite for PrefixedStream<'_> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Fails only when the peer is connection_broke already.
+        // Fails only when the peer is gone already.
         let _ = rustix::net::shutdown(self.stream, Shutdown::Write);
         Poll::Ready(Ok(()))
     }

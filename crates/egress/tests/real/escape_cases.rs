@@ -1344,17 +1344,22 @@ const GROUPS: &[(&str, &[Case])] = &[
 pub(crate) fn trials() -> Vec<Trial> {
     let group = |(name, cases): &(&'static str, &'static [Case])| {
         let cases = *cases;
-        Trial::test(format!("escape::{name}_every_case_has_its_verdict_and_event"), move || check_all(cases))
+        Trial::test(format!("escape::{name}_every_case_has_its_verdict_and_event"), move || {
+            every_case_has_its_verdict_and_event(cases)
+        })
     };
     let mut trials: Vec<Trial> = GROUPS.iter().map(group).collect();
     trials.extend([
-        Trial::test("caps::connections_over_the_cap_are_denied", connections),
-        Trial::test("caps::slow_clients_do_not_block_others", slow),
-        Trial::test("escape::invalid_host_names_are_denied_at_every_entry_point", signs),
-        Trial::test("caps::rate_limit_is_enforced", rate),
-        Trial::test("caps::bytes_over_the_cap_are_not_relayed", bytes),
-        Trial::test("caps::number_of_open_ports_is_bounded", ports),
-        Trial::test("caps::one_thousand_connections_are_served", thousand),
+        Trial::test("caps::connections_over_the_cap_are_denied", connections_over_the_cap_are_denied),
+        Trial::test("caps::slow_clients_do_not_block_others", slow_clients_do_not_block_others),
+        Trial::test(
+            "escape::invalid_host_names_are_denied_at_every_entry_point",
+            invalid_host_names_are_denied_at_every_entry_point,
+        ),
+        Trial::test("caps::rate_limit_is_enforced", rate_limit_is_enforced),
+        Trial::test("caps::bytes_over_the_cap_are_not_relayed", bytes_over_the_cap_are_not_relayed),
+        Trial::test("caps::number_of_open_ports_is_bounded", number_of_open_ports_is_bounded),
+        Trial::test("caps::one_thousand_connections_are_served", one_thousand_connections_are_served),
     ]);
     trials
 }
@@ -1372,7 +1377,8 @@ pub(crate) fn machine() {
     });
 }
 
-fn check_all(cases: &[Case]) -> Result<(), Failed> {
+// P2, P3, P9: names, addresses, rebinding, names inside a connection, the explicit proxy
+fn every_case_has_its_verdict_and_event(cases: &[Case]) -> Result<(), Failed> {
     machine();
     let failed: Vec<String> = cases.iter().filter_map(|case| check(case).err()).collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
@@ -1383,7 +1389,7 @@ fn check(case: &Case) -> Result<ProbeRun, String> {
     let ran = harness().probe(rules, words);
     let lines: Vec<String> = ran.events.iter().map(line).collect();
     let refused = ran.events.iter().any(|event| event.reason.is_some());
-    let fault = if !ran.out.contains(hears) {
+    let error = if !ran.out.contains(hears) {
         Some(format!("the output does not contain `{hears}`"))
     } else if ran.out.contains("served evil.example") {
         Some("another host was served".to_owned())
@@ -1400,9 +1406,9 @@ fn check(case: &Case) -> Result<ProbeRun, String> {
     } else {
         None
     };
-    match fault {
+    match error {
         None => Ok(ran),
-        Some(fault) => Err(format!("{name}: {fault}: {}", ran.report())),
+        Some(error) => Err(format!("{name}: {error}: {}", ran.report())),
     }
 }
 
@@ -1447,18 +1453,21 @@ fn expect(ran: &ProbeRun, said: &str, event: &str) -> Result<(), Failed> {
     }
 }
 
-fn connections() -> Result<(), Failed> {
+// P3
+fn connections_over_the_cap_are_denied() -> Result<(), Failed> {
     let caps = TrafficCaps { connections: 20, ..TrafficCaps::default() };
     let ran = with_caps(caps, &["many", "good.example", "80", "50"]);
     expect(&ran, "20 served", "connect good.example 80 denied cap")
 }
 
-fn slow() -> Result<(), Failed> {
+// P3
+fn slow_clients_do_not_block_others() -> Result<(), Failed> {
     let ran = with_caps(TrafficCaps::default(), &["slow", "good.example", "80", "200"]);
     expect(&ran, "served good.example", "connect good.example 80 allowed")
 }
 
-fn bytes() -> Result<(), Failed> {
+// P3
+fn bytes_over_the_cap_are_not_relayed() -> Result<(), Failed> {
     let caps = TrafficCaps { bytes: 1 << 20, ..TrafficCaps::default() };
     let get = "GET /large HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
     let ran = with_caps(caps, &["tcp", "good.example", "80", get]);
@@ -1466,7 +1475,7 @@ fn bytes() -> Result<(), Failed> {
     if ran.out.len() < 2 << 20 { Ok(()) } else { Err("too much passed".into()) }
 }
 
-fn rate() -> Result<(), Failed> {
+fn rate_limit_is_enforced() -> Result<(), Failed> {
     let caps = TrafficCaps { rate: Some(8 << 20), ..TrafficCaps::default() };
     let ran = with_caps(
         caps,
@@ -1481,9 +1490,10 @@ fn rate() -> Result<(), Failed> {
     if slow { Ok(()) } else { Err(format!("{} bytes in {:?}", event.received, event.duration).into()) }
 }
 
-/// Characters that have fooled host name comparisons (P3), at every entry point for a name: none reaches another host, and
+/// Characters that have fooled host name comparisons, at every entry point for a name: none reaches another host, and
 /// each is logged.
-fn signs() -> Result<(), Failed> {
+// P3
+fn invalid_host_names_are_denied_at_every_entry_point() -> Result<(), Failed> {
     let long = format!("{}.good.example", "a".repeat(64));
     let names = [
         "evil.example\\0.good.example",
@@ -1537,13 +1547,14 @@ fn signs() -> Result<(), Failed> {
     Ok(())
 }
 
-fn ports() -> Result<(), Failed> {
+// P3
+fn number_of_open_ports_is_bounded() -> Result<(), Failed> {
     let ran = with_caps(TrafficCaps::default(), &["ports", "good.example", "40"]);
     // One of the 32 sockets is reserved for DNS.
     expect(&ran, "9 refused", "connect good.example 10031 denied cap")
 }
 
-fn thousand() -> Result<(), Failed> {
+fn one_thousand_connections_are_served() -> Result<(), Failed> {
     let ran = with_caps(TrafficCaps::default(), &["many", "good.example", "80", "1000"]);
     expect(&ran, "1000 served, 0 not, 0 refused", "connect good.example 80 allowed")
 }

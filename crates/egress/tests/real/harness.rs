@@ -14,7 +14,7 @@ use super::test_network;
 pub(crate) struct Harness {
     sandbox: Sandbox,
     runtime: Runtime,
-    folder: TempDir,
+    dir: TempDir,
 }
 
 /// The outcome of a run.
@@ -32,19 +32,19 @@ pub(crate) struct ProbeRun {
 pub(crate) fn harness() -> &'static Harness {
     static HARNESS: OnceLock<Harness> = OnceLock::new();
     HARNESS.get_or_init(|| {
-        let folder = TempDir::new().unwrap();
-        std::fs::create_dir(folder.path().join("project")).unwrap();
-        let places = StateDirs::below(&folder.path().join("state"));
+        let dir = TempDir::new().unwrap();
+        std::fs::create_dir(dir.path().join("project")).unwrap();
+        let places = StateDirs::below(&dir.path().join("state"));
         let sandbox = Sandbox::start(&std::env::current_exe().unwrap(), places).unwrap();
         // The first runs use cells that are made on demand, later ones mostly cells of the warm pool.
         sandbox.keep_warm(1).unwrap();
-        Harness { sandbox, runtime: Runtime::new().unwrap(), folder }
+        Harness { sandbox, runtime: Runtime::new().unwrap(), dir }
     })
 }
 
 impl Harness {
     pub(crate) fn project(&self) -> PathBuf {
-        self.folder.path().canonicalize().unwrap().join("project")
+        self.dir.path().canonicalize().unwrap().join("project")
     }
 
     pub(crate) fn gate(&self, setting: GateConfig) -> Arc<EgressGate> {
@@ -85,7 +85,7 @@ impl Harness {
         spec.gate = Some(gate.clone());
         let before = ["connections", "names"].map(lines);
         let outcome =
-            self.sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap_or_else(|fault| panic!("{fault}"));
+            self.sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap_or_else(|error| panic!("{error}"));
         let (events, _) = gate.close();
         // A dialled connection may reach the server only after the program has exited.
         let dialled =

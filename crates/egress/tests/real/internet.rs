@@ -12,9 +12,9 @@ use std::thread;
 
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-pub(crate) fn main(folder: &str) -> ExitCode {
-    let folder = PathBuf::from(folder);
-    let tls = tls(&folder);
+pub(crate) fn main(dir: &str) -> ExitCode {
+    let dir = PathBuf::from(dir);
+    let tls = tls(&dir);
     for (port, serve) in [
         (80, http as fn(TcpStream, &Arc<ServerConfig>)),
         (8080, http),
@@ -26,13 +26,13 @@ pub(crate) fn main(folder: &str) -> ExitCode {
         let listener = TcpListener::bind(("::", port)).unwrap();
         // A backlog for 1,000 connections at once.
         rustix::net::listen(&listener, 4096).unwrap();
-        let (folder, tls) = (folder.clone(), Arc::clone(&tls));
+        let (dir, tls) = (dir.clone(), Arc::clone(&tls));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (tls, folder) = (Arc::clone(&tls), folder.clone());
+                let (tls, dir) = (Arc::clone(&tls), dir.clone());
                 thread::spawn(move || {
                     let local = stream.local_addr().unwrap();
-                    note(&folder, "connections", &format!("{} {}", local.ip().to_canonical(), local.port()));
+                    note(&dir, "connections", &format!("{} {}", local.ip().to_canonical(), local.port()));
                     serve(stream, &tls);
                 });
             }
@@ -41,19 +41,19 @@ pub(crate) fn main(folder: &str) -> ExitCode {
     let socket = UdpSocket::bind("0.0.0.0:53").unwrap();
     // The setup script waits for this.
     std::fs::write("/proc/self/fd/3", "listening\n").unwrap();
-    names(&folder, &socket);
+    names(&dir, &socket);
     ExitCode::SUCCESS
 }
 
-pub(crate) fn note(folder: &Path, name: &str, line: &str) {
-    let mut file = OpenOptions::new().create(true).append(true).open(folder.join(name)).unwrap();
+pub(crate) fn note(dir: &Path, name: &str, line: &str) {
+    let mut file = OpenOptions::new().create(true).append(true).open(dir.join(name)).unwrap();
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-fn tls(folder: &Path) -> Arc<ServerConfig> {
+fn tls(dir: &Path) -> Arc<ServerConfig> {
     let made = vambrace_selfsigned::for_names(&["good.example", "www.good.example", "evil.example"]);
     // Tests that trust this certificate read it from here.
-    std::fs::write(folder.join("certificate"), &made.der).unwrap();
+    std::fs::write(dir.join("certificate"), &made.der).unwrap();
     Arc::new(made.config)
 }
 
@@ -121,13 +121,13 @@ fn answer(mut stream: impl std::io::Read + std::io::Write) {
 
 /// Logs the Authorization header of a request.
 fn note_of(head: &str, authorization: Option<&str>) {
-    let Some(folder) = std::env::args().nth(2) else { return };
+    let Some(dir) = std::env::args().nth(2) else { return };
     let path = head.split(' ').nth(1).unwrap_or_default();
     let host = head
         .lines()
         .find_map(|line| line.to_ascii_lowercase().strip_prefix("host:").map(|host| host.trim().to_owned()));
     if let Some(said) = authorization {
-        note(Path::new(&folder), "authorizations", &format!("{} {path} {said}", host.unwrap_or_default()));
+        note(Path::new(&dir), "authorizations", &format!("{} {path} {said}", host.unwrap_or_default()));
     }
 }
 
@@ -176,7 +176,7 @@ fn zone(name: &str, rebinds: &AtomicUsize) -> Vec<IpAddr> {
     list.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-fn names(folder: &Path, socket: &UdpSocket) {
+fn names(dir: &Path, socket: &UdpSocket) {
     let rebinds = AtomicUsize::new(0);
     let mut packet = [0; 600];
     while let Ok((length, from)) = socket.recv_from(&mut packet) {
@@ -191,7 +191,7 @@ fn names(folder: &Path, socket: &UdpSocket) {
         let six = query[at + 2] == 28;
         let end = at + 5;
         if !(six && name == "rebind.example") {
-            note(folder, "names", &name);
+            note(dir, "names", &name);
         }
         // The rebinding name has no IPv6 addresses, so that each lookup counts once.
         let all = if six && name == "rebind.example" { Vec::new() } else { zone(&name, &rebinds) };

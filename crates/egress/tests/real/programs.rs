@@ -13,20 +13,34 @@ pub(crate) const PROGRAMS: &[&str] = &["curl", "git", "python3", "node", "cc"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        Trial::test("programs::curl_reaches_allowed_hosts_only", curl).with_ignored_flag(!is_here("curl")),
-        Trial::test("programs::redirect_to_a_denied_host_is_denied", redirect)
+        Trial::test("programs::curl_reaches_allowed_hosts_only", curl_reaches_allowed_hosts_only)
             .with_ignored_flag(!is_here("curl")),
-        Trial::test("programs::static_program_is_checked_like_any_other", without_libraries)
-            .with_ignored_flag(!is_here("cc")),
-        Trial::test("programs::other_socket_families_are_denied", families),
-        Trial::test("programs::gated_network_fails_in_a_tier_without_network_namespaces", weaker),
-        Trial::test("programs::port_in_use_at_one_address_can_be_opened_at_others", taken),
-        Trial::test("programs::bytes_sent_before_exit_arrive", last_words),
-        Trial::test("programs::warm_cell_serves_every_kind_of_network", kinds),
+        Trial::test("programs::redirect_to_a_denied_host_is_denied", redirect_to_a_denied_host_is_denied)
+            .with_ignored_flag(!is_here("curl")),
+        Trial::test(
+            "programs::static_program_is_checked_like_any_other",
+            static_program_is_checked_like_any_other,
+        )
+        .with_ignored_flag(!is_here("cc")),
+        Trial::test("programs::other_socket_families_are_denied", other_socket_families_are_denied),
+        Trial::test(
+            "programs::gated_network_fails_in_a_tier_without_network_namespaces",
+            gated_network_fails_in_a_tier_without_network_namespaces,
+        ),
+        Trial::test(
+            "programs::port_in_use_at_one_address_can_be_opened_at_others",
+            port_in_use_at_one_address_can_be_opened_at_others,
+        ),
+        Trial::test("programs::bytes_sent_before_exit_arrive", bytes_sent_before_exit_arrive),
+        Trial::test(
+            "programs::warm_cell_serves_every_kind_of_network",
+            warm_cell_serves_every_kind_of_network,
+        ),
     ];
     for program in ["git", "python3", "node"] {
-        let trial =
-            Trial::test(format!("programs::{program}_is_checked_like_any_other"), move || other(program));
+        let trial = Trial::test(format!("programs::{program}_is_checked_like_any_other"), move || {
+            program_is_checked_like_any_other(program)
+        });
         trials.push(trial.with_ignored_flag(!is_here(program)));
     }
     trials
@@ -34,7 +48,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Whether a program is installed system-wide. Programs in a home directory are not visible in the sandbox.
 pub(crate) fn is_here(program: &str) -> bool {
-    ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|folder| Path::new(folder).join(program).exists())
+    ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(program).exists())
 }
 
 fn shell(rules: &[&str], script: &str) -> ProbeRun {
@@ -54,7 +68,7 @@ fn expect(ran: &ProbeRun, said: &str, events: &[&str]) -> Result<(), Failed> {
 }
 
 // P3, P12
-fn curl() -> Result<(), Failed> {
+fn curl_reaches_allowed_hosts_only() -> Result<(), Failed> {
     let ran = shell(&["good.example"], "curl -sS http://good.example/ && curl -sSk https://good.example/");
     expect(
         &ran,
@@ -79,7 +93,7 @@ fn curl() -> Result<(), Failed> {
 }
 
 // P3
-fn redirect() -> Result<(), Failed> {
+fn redirect_to_a_denied_host_is_denied() -> Result<(), Failed> {
     let ran = shell(&["good.example"], "curl -sSL -m 10 http://good.example/away 2>&1");
     expect(
         &ran,
@@ -88,7 +102,8 @@ fn redirect() -> Result<(), Failed> {
     )
 }
 
-fn other(program: &str) -> Result<(), Failed> {
+// P3
+fn program_is_checked_like_any_other(program: &str) -> Result<(), Failed> {
     let get = |url: &str| match program {
         "git" => format!("git ls-remote {url}x 2>&1"),
         "python3" => {
@@ -109,9 +124,9 @@ fn other(program: &str) -> Result<(), Failed> {
 }
 
 // P3: no loader, no library, and proxy variables are ignored
-fn without_libraries() -> Result<(), Failed> {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().canonicalize().unwrap().join("static");
+fn static_program_is_checked_like_any_other() -> Result<(), Failed> {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().canonicalize().unwrap().join("static");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/static.c");
     let made =
         std::process::Command::new("cc").args(["-static", "-o"]).arg(&program).arg(source).output().unwrap();
@@ -152,7 +167,8 @@ fn is_dynamic(program: &[u8]) -> bool {
     (0..count).any(|at| number(first + at * size, 4) == 3)
 }
 
-fn families() -> Result<(), Failed> {
+// P2, P3
+fn other_socket_families_are_denied() -> Result<(), Failed> {
     const SCRIPT: &str = r#"
 import socket, errno
 for family, kind, protocol in [(2, 3, 1), (2, 2, 1), (10, 3, 58), (2, 1, 262), (2, 1, 132), (2, 5, 132), (17, 3, 0), (16, 3, 0), (40, 1, 0), (38, 5, 0), (2, 2, 136)]:
@@ -175,21 +191,21 @@ except OSError as error:
     if ran.out == expected && ran.reached.is_empty() && reported { Ok(()) } else { Err(ran.report().into()) }
 }
 
-// A weaker tier is never used silently.
-fn weaker() -> Result<(), Failed> {
+// P3: a weaker tier is never used silently.
+fn gated_network_fails_in_a_tier_without_network_namespaces() -> Result<(), Failed> {
     let mut spec = Spec::new("/bin/true", harness().project());
     spec.network = NetworkMode::Gated;
     let refused = |spec: &Spec, wanted: fn(&SandboxError) -> bool| match harness().try_run(spec) {
-        Err(fault) if wanted(&fault) => Ok(()),
+        Err(error) if wanted(&error) => Ok(()),
         other => Err(Failed::from(format!("{other:?}"))),
     };
-    refused(&spec, |fault| matches!(fault, SandboxError::Refused(_)))?;
+    refused(&spec, |error| matches!(error, SandboxError::Refused(_)))?;
     spec.gate = Some(harness().gate(setting(&["allow"])));
     spec.forced_tier = Some(Tier::NoUserns);
-    refused(&spec, |fault| matches!(fault, SandboxError::Unavailable { .. }))
+    refused(&spec, |error| matches!(error, SandboxError::Unavailable { .. }))
 }
 
-fn last_words() -> Result<(), Failed> {
+fn bytes_sent_before_exit_arrive() -> Result<(), Failed> {
     // The program sends and exits; the server still gets the bytes.
     let script = "import socket; s = socket.create_connection((\"good.example\", 22)); s.sendall(b\"x\" * 499 + b\"\\n\")";
     let ran = harness().run(setting(&["good.example:22"]), "/usr/bin/python3", &["-c", script]);
@@ -200,7 +216,7 @@ fn last_words() -> Result<(), Failed> {
 }
 
 // P3, P9: an allowed connection succeeds, or an event says why not
-fn taken() -> Result<(), Failed> {
+fn port_in_use_at_one_address_can_be_opened_at_others() -> Result<(), Failed> {
     const GET: &str = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
     const NEAR: &[&str] = &["ask", "127.0.0.1", "8080", ""];
     const SERVED: &str = "served good.example";
@@ -246,7 +262,7 @@ fn taken() -> Result<(), Failed> {
 }
 
 // P2: the network of a warm cell is set up before its kind is known
-fn kinds() -> Result<(), Failed> {
+fn warm_cell_serves_every_kind_of_network() -> Result<(), Failed> {
     let program = std::env::current_exe().unwrap();
     let request = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
     for _ in 0..4 {
@@ -262,7 +278,7 @@ fn kinds() -> Result<(), Failed> {
             spec.arguments = ["probe", "tcp", "93.184.216.34", "80", request].map(Into::into).to_vec();
             spec.read = vec![program.clone()];
             spec.network = network;
-            let outcome = harness().try_run(&spec).map_err(|fault| fault.to_string())?;
+            let outcome = harness().try_run(&spec).map_err(|error| error.to_string())?;
             let out = String::from_utf8_lossy(&outcome.stdout.bytes).into_owned();
             if !out.contains(said) {
                 return Err(format!("{network:?}: {out}").into());

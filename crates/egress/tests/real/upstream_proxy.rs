@@ -11,7 +11,10 @@ use vambrace_egress::{GateConfig, UpstreamProxy};
 use super::harness::{harness, line, setting};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![Trial::test("upstream_proxy::proxy_is_not_asked_for_denied_destinations", judged)]
+    vec![Trial::test(
+        "upstream_proxy::proxy_is_not_asked_for_denied_destinations",
+        proxy_is_not_asked_for_denied_destinations,
+    )]
 }
 
 /// A proxy that accepts every CONNECT and records the targets.
@@ -116,7 +119,7 @@ const CASES: &[Case] = &[
 ];
 
 // P2, P3
-fn judged() -> Result<(), Failed> {
+fn proxy_is_not_asked_for_denied_destinations() -> Result<(), Failed> {
     let (upstream, asked) = proxy();
     let program = std::env::current_exe().unwrap();
     for (rules, words, event, wanted) in CASES {

@@ -146,6 +146,7 @@ fn name<'l>(event: &ExportEvent<'l>) -> &'l str {
         Some(Op::Checkpoint) => "Ledger checkpoint",
         Some(Op::Recovery) => "Recovered after a crash",
         Some(Op::PayloadForgotten) => "Payload forgotten",
+        Some(Op::AdminRead) => "Administrator read data of other users",
         // Also an op of a newer version.
         _ => event.event_type(),
     }

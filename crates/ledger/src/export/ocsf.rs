@@ -58,6 +58,7 @@ fn class(event: &ExportEvent<'_>) -> (u64, u64) {
         Some(Op::PolicyChange) => (ENTITY, 3),
         Some(Op::SkillsRegistryInstall) => (LIFECYCLE, 1),
         Some(Op::PayloadForgotten) => (API, 4),
+        Some(Op::AdminRead) => (API, 2),
         _ => (API, OTHER),
     }
 }

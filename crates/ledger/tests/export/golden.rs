@@ -56,8 +56,8 @@ fn every_exported_line_is_one_line_and_names_its_record() {
                 !text.chars().any(|c| c < ' ' || c == '\u{2028}' && *format == ExportFormat::Cef),
                 "{format}: {text}"
             );
-            let tie = format.tie(text.as_bytes()).unwrap_or_else(|| panic!("{format}: {text}"));
-            assert_eq!((tie.seq, tie.event_hash), (record.seq, record.event_hash), "{format}");
+            let record_ref = format.record_ref(text.as_bytes()).unwrap_or_else(|| panic!("{format}: {text}"));
+            assert_eq!((record_ref.seq, record_ref.event_hash), (record.seq, record.event_hash), "{format}");
             assert!(text.contains(&record.prev_hash.to_string()), "{format}: {text}");
         }
     }
@@ -88,8 +88,8 @@ fn text_that_is_not_an_export_names_no_record() {
         for foreign in
             ["", "{}", "hello", "CEF:0|x", "[]", "null", &format!("{{\"seq\":1,\"event_hash\":\"{seal}\"}}")]
         {
-            assert_eq!(format.tie(foreign.as_bytes()), None, "{format}: {foreign}");
+            assert_eq!(format.record_ref(foreign.as_bytes()), None, "{format}: {foreign}");
         }
-        assert_eq!(format.tie(b"\xff"), None);
+        assert_eq!(format.record_ref(b"\xff"), None);
     }
 }

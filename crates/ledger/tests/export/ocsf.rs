@@ -13,7 +13,7 @@ const CLASSES: &[(u64, &[u64], &[&str])] = &[
     (3004, &[3], &["/entity/name"]),
     (3005, &[1, 2], &["/user/name", "/privileges/0"]),
     (6002, &[1], &["/app/name", "/app/vendor_name"]),
-    (6003, &[4, 99], &["/actor", "/api/operation", "/src_endpoint/uid"]),
+    (6003, &[2, 4, 99], &["/actor", "/api/operation", "/src_endpoint/uid"]),
 ];
 const BASE: &[&str] = &[
     "/activity_id",

@@ -60,8 +60,8 @@ fn patterns_of_the_configuration_are_applied() {
         clean(&redactor, "a task-force"),
         "a task-force".replace("sk-force", &clean(&redactor, "sk-force"))
     );
-    let fault = RuleSet::built_in().unwrap().with_patterns(&["x...".to_owned()]).unwrap_err();
-    assert!(fault.to_string().contains("redact_patterns"), "{fault}");
+    let error = RuleSet::built_in().unwrap().with_patterns(&["x...".to_owned()]).unwrap_err();
+    assert!(error.to_string().contains("redact_patterns"), "{error}");
 }
 
 // Imported rules need no keyword: those without one are searched in every line

@@ -267,8 +267,8 @@ fn candidates(request: &RunRequest) -> Result<CStrings, Errno> {
     if request.program.contains(&b'/') {
         return Ok(vec![c_text(&[request.cwd.as_slice(), b"/", &request.program].concat())?]);
     }
-    for folder in &request.path {
-        let path = c_text(&[folder.as_slice(), b"/", &request.program].concat())?;
+    for dir in &request.path {
+        let path = c_text(&[dir.as_slice(), b"/", &request.program].concat())?;
         if rustix::fs::access(&path, Can::EXEC_OK).is_ok() {
             return Ok(vec![path]);
         }

@@ -51,10 +51,10 @@ pub(super) fn wait(program: Pid, run: &CellRun) -> Result<(), FailedStep> {
 /// Scratch directories are on the host's disk: limits what the program writes there.
 fn scratch(request: &RunRequest) -> Option<DiskLimit> {
     let workspace = Path::new(OsStr::from_bytes(&request.workspace));
-    let folders = request.scratch.iter().map(|one| workspace.join(OsStr::from_bytes(&one.name))).collect();
+    let dirs = request.scratch.iter().map(|one| workspace.join(OsStr::from_bytes(&one.name))).collect();
     // A file timestamp may lag behind the clock by one tick.
     let since = Some(crate::run::now() - 50_000_000);
-    (!request.scratch.is_empty()).then_some(DiskLimit { folders, most: request.limits.scratch, since })
+    (!request.scratch.is_empty()).then_some(DiskLimit { dirs, most: request.limits.scratch, since })
 }
 
 /// Kills and reaps all remaining processes, so that the caller need not wait for the kernel to tear down the

@@ -293,14 +293,14 @@ pub(crate) fn trigger_denial() -> Result<(), Errno> {
 
 /// Allows the process's own entries in /proc.
 fn own(mut rules: RulesetCreated) -> Result<RulesetCreated, RulesetError> {
-    let Ok(folder) = PathFd::new("/proc/self") else { return Ok(rules) };
+    let Ok(dir) = PathFd::new("/proc/self") else { return Ok(rules) };
     for name in PROC_SELF {
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
         let read_access = match *name {
             "fd" => AccessFs::ReadFile | AccessFs::ReadDir,
             _ => AccessFs::ReadFile.into(),
         };
-        if let Ok(handle) = rustix::fs::openat(&folder, *name, flags, rustix::fs::Mode::empty()) {
+        if let Ok(handle) = rustix::fs::openat(&dir, *name, flags, rustix::fs::Mode::empty()) {
             rules = rules.add_rule(PathBeneath::new(handle, read_access))?;
         }
     }
@@ -349,8 +349,8 @@ fn allow_without(
 /// Device and inode of a file with more than one hard link.
 fn hard_link_id(path: &Path) -> Option<(u64, u64)> {
     let facts = rustix::fs::lstat(path).ok()?;
-    let folder = rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Directory;
-    (!folder && facts.st_nlink > 1).then_some((facts.st_dev, facts.st_ino))
+    let is_dir = rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Directory;
+    (!is_dir && facts.st_nlink > 1).then_some((facts.st_dev, facts.st_ino))
 }
 
 fn allow(
@@ -360,10 +360,10 @@ fn allow(
 ) -> Result<RulesetCreated, RulesetError> {
     // A path that does not exist cannot be opened either.
     let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
-    let folder = rustix::fs::fstat(&handle).is_ok_and(|facts| {
+    let is_dir = rustix::fs::fstat(&handle).is_ok_and(|facts| {
         rustix::fs::FileType::from_raw_mode(facts.st_mode) == rustix::fs::FileType::Directory
     });
-    let access = if folder { access } else { access & AccessFs::from_file(ABI::V9) };
+    let access = if is_dir { access } else { access & AccessFs::from_file(ABI::V9) };
     if access.is_empty() { Ok(rules) } else { rules.add_rule(PathBeneath::new(handle, access)) }
 }
 

@@ -90,7 +90,7 @@ impl RootSkeleton {
             self.mount_empty(path).step("credential file")?;
         }
         for scratch in &request.scratch {
-            self.scratch(request, &scratch.name, &scratch.folder, ids.as_ref()).step("scratch directory")?;
+            self.scratch(request, &scratch.name, &scratch.dir, ids.as_ref()).step("scratch directory")?;
         }
         top_level_dirs.close().step("new root")?;
         // Only the root itself: mounts in it keep their own flags.
@@ -101,10 +101,10 @@ impl RootSkeleton {
     /// Bind-mounts a host file or directory at its own path.
     fn bind(&self, path: &[u8], access: MountAccess, ids: Option<&OwnedFd>) -> Result<(), Errno> {
         let source = mount::open_source(self.host.as_fd(), path)?;
-        let folder = FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode) == FileType::Directory;
+        let is_dir = FileType::from_raw_mode(rustix::fs::fstat(&source)?.st_mode) == FileType::Directory;
         let tree = mount::clone_tree(source.as_fd())?;
         mount::restrict(tree.as_fd(), access, ids.map(OwnedFd::as_fd))?;
-        let place = if folder {
+        let place = if is_dir {
             mount::make_directory(self.root.as_fd(), path)?
         } else {
             mount::make_file(self.root.as_fd(), path)?
@@ -116,17 +116,17 @@ impl RootSkeleton {
     /// every run would see it.
     fn link(&self, top_level_dirs: &mut TopLevelDirs, path: &[u8], target: &[u8]) -> Result<(), Errno> {
         let Some(cut) = path.iter().rposition(|byte| *byte == b'/') else { return Ok(()) };
-        let (folder, name) = path.split_at_checked(cut).unwrap_or_default();
+        let (dir, name) = path.split_at_checked(cut).unwrap_or_default();
         top_level_dirs.ensure(self, path)?;
         // Something else is in the way; running without the symlink is safe.
-        let Ok(folder) = mount::make_directory(self.root.as_fd(), folder) else { return Ok(()) };
-        if rustix::fs::fstat(&folder)?.st_dev != rustix::fs::fstat(&self.private)?.st_dev {
+        let Ok(dir) = mount::make_directory(self.root.as_fd(), dir) else { return Ok(()) };
+        if rustix::fs::fstat(&dir)?.st_dev != rustix::fs::fstat(&self.private)?.st_dev {
             return Ok(());
         }
-        match rustix::fs::symlinkat(target, &folder, trimmed(name)) {
+        match rustix::fs::symlinkat(target, &dir, trimmed(name)) {
             Ok(()) if self.identity.must_switch => {
                 let (uid, gid) = (Uid::from_raw(self.identity.uid), Gid::from_raw(self.identity.gid));
-                rustix::fs::chownat(&folder, trimmed(name), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+                rustix::fs::chownat(&dir, trimmed(name), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
             }
             Err(Errno::EXIST) => Ok(()),
             made => made,
@@ -173,9 +173,9 @@ impl RootSkeleton {
     }
 
     /// Creates a file owned by the program's user, open for writing.
-    fn own_file(&self, folder: &OwnedFd, mode: u32) -> Result<OwnedFd, Errno> {
+    fn own_file(&self, dir: &OwnedFd, mode: u32) -> Result<OwnedFd, Errno> {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL;
-        let file = rustix::fs::openat(folder, "file", flags, Mode::from_raw_mode(mode))?;
+        let file = rustix::fs::openat(dir, "file", flags, Mode::from_raw_mode(mode))?;
         if self.identity.must_switch {
             let (uid, gid) = (Uid::from_raw(self.identity.uid), Gid::from_raw(self.identity.gid));
             rustix::fs::fchown(&file, Some(uid), Some(gid))?;
@@ -294,8 +294,8 @@ impl RootSkeleton {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => return Ok(()),
             place => place?,
         };
-        let folder = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode) == FileType::Directory;
-        let empty = match folder {
+        let is_dir = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode) == FileType::Directory;
+        let empty = match is_dir {
             true => mount::make_directory(self.private.as_fd(), b"empty-directory")?,
             false => mount::make_file(self.private.as_fd(), b"empty")?,
         };
@@ -308,10 +308,10 @@ impl RootSkeleton {
         &self,
         request: &RunRequest,
         name: &[u8],
-        folder: &[u8],
+        dir: &[u8],
         ids: Option<&IdMappings>,
     ) -> Result<(), Errno> {
-        let source = mount::open_source(self.host.as_fd(), folder)?;
+        let source = mount::open_source(self.host.as_fd(), dir)?;
         let tree = mount::clone_tree(source.as_fd())?;
         mount::restrict(tree.as_fd(), MountAccess::ReadWrite, ids.map(|ids| ids.of_root.as_fd()))?;
         let workspace = mount::open_beneath(self.root.as_fd(), trimmed(&request.workspace), OFlags::PATH)?;
@@ -389,8 +389,8 @@ mod tests {
 
     #[test]
     fn upper_layer_without_xattrs_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(check_opaque_xattr(folder.path().as_os_str().as_encoded_bytes()), Ok(()));
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(check_opaque_xattr(dir.path().as_os_str().as_encoded_bytes()), Ok(()));
         assert_eq!(check_opaque_xattr(b"/proc"), Err(Errno::OPNOTSUPP));
     }
 }

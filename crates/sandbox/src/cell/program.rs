@@ -1,8 +1,8 @@
 //! The program's process before the exec: forked together with the cell, it drops what it will not need and installs
 //! the expected filter, while the cell builds its root or waits for a request.
 //!
-//! INVARIANT: it shares the cell's memory (`sys::shared_process`). Until [`ProgramProcess::start`] it only makes
-//! system calls; from then on until it has left this memory, the cell only makes system calls. It executes the
+//! INVARIANT: it shares the cell's memory (`sys::shared_process`). Until [`ProgramProcess::request_start`] it only
+//! makes system calls; from then on until it has left this memory, the cell only makes system calls. It executes the
 //! program when the cell has no privilege left either.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -65,14 +65,14 @@ impl ProgramProcess {
         }
     }
 
-    /// All mounts are done, except that the old root still covers the new one: it waits until that is gone, then
-    /// starts. `root` is the mount id of the new root.
-    pub(super) fn go(&self, run: Arc<CellRun>, prebuilt: Prebuilt, root: u64) {
+    /// Requests the start. All mounts are done, except that the old root still covers the new one: the process waits until
+    /// that is gone. `root` is the mount id of the new root.
+    pub(super) fn request_start(&self, run: Arc<CellRun>, prebuilt: Prebuilt, root: u64) {
         *self.shared.run.lock() = Some((run, prebuilt, root));
         if self.shared.allowed_cpus.lock().is_some() {
             self.pin_to_this_cpu();
         }
-        self.shared.requested.come();
+        self.shared.requested.set();
     }
 
     /// Pins the other process to this CPU, since this process is about to block in the kernel. Any other CPU may be
@@ -86,15 +86,15 @@ impl ProgramProcess {
 
     /// Lets it execute the program, and waits until it has, or has ended.
     pub(super) fn begin(self) -> Pid {
-        self.shared.cell_unprivileged.come();
-        self.process.left();
+        self.shared.cell_unprivileged.set();
+        self.process.wait_until_gone();
         self.process.pid
     }
 
     /// Kills it before it starts.
     pub(super) fn stop(&self) {
         let _ = rustix::process::kill_process(self.process.pid, Signal::KILL);
-        self.process.left();
+        self.process.wait_until_gone();
     }
 }
 
@@ -103,7 +103,7 @@ impl ProgramState {
         let ready = confine::confine_early(identity, planned);
         *self.ready.lock() = ready;
         *self.allowed_cpus.lock() = rustix::thread::sched_getaffinity(None).ok();
-        self.prepared.come();
+        self.prepared.set();
         self.requested.wait();
         if let Some(allowed_cpus) = *self.allowed_cpus.lock() {
             let _ = rustix::thread::sched_setaffinity(None, &allowed_cpus);

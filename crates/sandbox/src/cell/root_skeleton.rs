@@ -55,12 +55,12 @@ impl RootSkeleton {
         home: &[u8],
     ) -> Result<Self, FailedStep> {
         rustix::system::sethostname(b"sandbox").step("host name")?;
-        let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let host = rustix::fs::open(c"/", folder, Mode::empty()).step("root directory")?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let host = rustix::fs::open(c"/", flags, Mode::empty()).step("root directory")?;
         // While this process sees a full /proc: the kernel allows a new procfs mount only if an unobstructed one is
         // visible.
         let new_proc = if proc { Some(make_proc().step("proc")?) } else { None };
-        let site = rustix::fs::open(ROOT_SITE, folder, Mode::empty()).step("site of the new root")?;
+        let site = rustix::fs::open(ROOT_SITE, flags, Mode::empty()).step("site of the new root")?;
         let root = mount::clone_tree(site.as_fd()).step("new root")?;
         mount::attach(root.as_fd(), site.as_fd()).step("new root")?;
         if let Some(new_proc) = new_proc {
@@ -69,7 +69,7 @@ impl RootSkeleton {
         }
         terminals(root.as_fd()).step("pseudo terminals")?;
         let private = make_private(identity, disk).step("private directories")?;
-        let place = rustix::fs::open(PRIVATE_SITE, folder, Mode::empty()).step("private directories")?;
+        let place = rustix::fs::open(PRIVATE_SITE, flags, Mode::empty()).step("private directories")?;
         mount::attach(private.as_fd(), place.as_fd()).step("private directories")?;
         let (home, top_level_dirs) = (home.to_vec(), TopLevelDirs::default());
         let own = |name: &[u8]| {
@@ -164,9 +164,9 @@ pub(super) fn always_masked_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Creates a whiteout: the name does not exist in the overlay, whatever the lower layer has.
-pub(super) fn whiteout(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+pub(super) fn whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     let (kind, nothing) = (FileType::CharacterDevice, rustix::fs::makedev(0, 0));
-    match rustix::fs::mknodat(folder, name, kind, Mode::empty(), nothing) {
+    match rustix::fs::mknodat(dir, name, kind, Mode::empty(), nothing) {
         Err(Errno::EXIST) => Ok(()),
         made => made,
     }

@@ -71,8 +71,8 @@ fn run(
     let Some(CellRun { report, request, go, streams: _open, .. }) = came else { return Ok(()) };
     // The run's directories are siblings of its home.
     let home = Path::new(std::ffi::OsStr::from_bytes(&request.home));
-    let disk = home.parent().map(|folder| DiskLimit {
-        folders: vec![folder.to_owned()],
+    let disk = home.parent().map(|dir| DiskLimit {
+        dirs: vec![dir.to_owned()],
         most: request.limits.disk,
         since: None,
     });

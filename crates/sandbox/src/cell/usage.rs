@@ -34,7 +34,7 @@ pub(super) struct UsageMonitor {
 
 /// Directories with a common limit, in bytes.
 pub(super) struct DiskLimit {
-    pub(super) folders: Vec<PathBuf>,
+    pub(super) dirs: Vec<PathBuf>,
     pub(super) most: u64,
     /// Only files that changed since then count, in ns since the epoch: a scratch directory has older content.
     pub(super) since: Option<i128>,
@@ -129,7 +129,7 @@ fn disk_usage(disk: &DiskLimit) -> u64 {
     };
     let mut total: u64 = 0;
     let mut linked = HashSet::new();
-    let mut ahead = disk.folders.clone();
+    let mut ahead = disk.dirs.clone();
     while let Some(here) = ahead.pop() {
         let entries = match fs::read_dir(&here) {
             Ok(entries) => entries,
@@ -163,21 +163,21 @@ mod tests {
 
     #[test]
     fn disk_usage_counts_files_and_unreadable_directories_exceed_the_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("a/b")).unwrap();
         fs::write(at("a/b/f"), vec![1; 100_000]).unwrap();
         // Sparse files and the targets of symlinks take no space.
         fs::File::create(at("sparse")).unwrap().set_len(1 << 40).unwrap();
         std::os::unix::fs::symlink("/usr", at("link")).unwrap();
         fs::hard_link(at("a/b/f"), at("again")).unwrap();
-        let below = |name: &str, since| disk_usage(&DiskLimit { folders: vec![at(name)], most: 0, since });
+        let below = |name: &str, since| disk_usage(&DiskLimit { dirs: vec![at(name)], most: 0, since });
         let total = below("", None);
         assert!((100_000..200_000).contains(&total), "{total}");
         assert_eq!(below("none", None), 0);
         assert_eq!((below("", Some(0)), below("", Some(i128::MAX))), (total, 0));
         let mut here =
-            rustix::fs::open(folder.path(), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+            rustix::fs::open(dir.path(), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
         let long = "n".repeat(250);
         for _ in 0..18 {
             rustix::fs::mkdirat(&here, &long, rustix::fs::Mode::RWXU).unwrap();

@@ -22,6 +22,7 @@ use crate::mask_walk::{MAX_PATH_BYTES, join};
 use crate::run_dirs::RunDirs;
 use crate::sys::mount::{open_beneath, open_within};
 use crate::wire::{Bytes, ScratchDir};
+use crate::workspace_fence::{ReadAccess, WorkspaceFence};
 use crate::write_back::TEMP_PREFIX;
 
 /// What to compare, and which names to withhold.
@@ -34,8 +35,9 @@ pub(crate) struct CollectInput<'a> {
     pub(crate) view: Option<OwnedFd>,
     pub(crate) masked: &'a BlockList,
     /// Paths that were masked for the program whatever their names.
-    pub(crate) masked_paths: Vec<Bytes>,
+    pub(crate) masked_paths: HashSet<Bytes>,
     pub(crate) protected: &'a BlockList,
+    pub(crate) fence: &'a WorkspaceFence,
     /// Names of build directories.
     pub(crate) scratch: &'a [String],
     /// Those that were scratch directories of this run.
@@ -55,11 +57,13 @@ pub(crate) fn collect(what: CollectInput<'_>) -> Result<RunChanges, Errno> {
         masked: what.masked,
         masked_paths: what.masked_paths,
         protected: what.protected,
+        fence: what.fence,
         scratch: what.scratch,
         own_scratch: what.own_scratch,
         since: what.since,
         began_empty,
         changes: BTreeMap::new(),
+        unlisted_dirs: BTreeMap::new(),
         withheld: Vec::new(),
         kept_dirs: HashSet::new(),
         around: InheritedBlocks::default(),
@@ -68,6 +72,7 @@ pub(crate) fn collect(what: CollectInput<'_>) -> Result<RunChanges, Errno> {
         protected_targets: ProtectedTargets::of(what.base.as_fd(), what.protected),
     };
     found.walk(upper.as_fd())?;
+    found.withhold_unlisted_dirs();
     found.withhold_nonempty_dirs();
     let (changes, withheld) = (found.changes, found.withheld);
     let list = changes.into_iter().map(|(path, change)| change.at(path)).collect();
@@ -79,13 +84,16 @@ struct Collector<'a> {
     base: BorrowedFd<'a>,
     view: BorrowedFd<'a>,
     masked: &'a BlockList,
-    masked_paths: Vec<Bytes>,
+    masked_paths: HashSet<Bytes>,
     protected: &'a BlockList,
+    fence: &'a WorkspaceFence,
     scratch: &'a [String],
     own_scratch: &'a [ScratchDir],
     since: i128,
     began_empty: bool,
     changes: BTreeMap<Bytes, Box<Difference>>,
+    /// New directories that the fence does not list: created only for a listed entry below.
+    unlisted_dirs: BTreeMap<Bytes, Box<Difference>>,
     withheld: Vec<WithheldChange>,
     /// Directories with an entry that the program did not see or may not delete.
     kept_dirs: HashSet<Bytes>,
@@ -265,6 +273,11 @@ impl<'a> Collector<'a> {
             }
             (None, _) => {
                 let dir = after.kind == FileKind::Directory;
+                if dir && !self.fence.admits_change(path) {
+                    let made = Difference { kind: ChangeKind::Created, before: None, after: Some(after) };
+                    self.unlisted_dirs.insert(path.to_vec(), Box::new(made));
+                    return Ok(true);
+                }
                 self.put(path, ChangeKind::Created, None, Some(after));
                 Ok(dir)
             }
@@ -281,7 +294,10 @@ impl<'a> Collector<'a> {
         let dir = after.kind == FileKind::Directory;
         // A directory that was only copied up on the way to an entry below is no change.
         let passes = dir && before.is_some_and(|before| before.kind == FileKind::Directory);
-        let blocked_reason = self.blocked_reason(path);
+        // Something below a directory may be listed, unless the directory is excluded.
+        let unlisted = dir && (passes || before.is_none()) && !self.fence.excludes_changes(path);
+        let blocked_reason =
+            self.blocked_reason(path).filter(|why| *why != WithheldReason::Denied || !unlisted);
         // It would lead to hooks or config files that the protected names do not cover.
         let leads = (!dir && self.holds_hooks(path))
             || (after.kind == FileKind::Symlink && self.holds_settings(path))
@@ -324,6 +340,11 @@ impl<'a> Collector<'a> {
         };
         if before.changed > self.since || self.stale_above(path)? {
             self.withhold(path, WithheldReason::StaleBase);
+            return Ok(dir);
+        }
+        // The mode of a directory that the fence does not list, or excludes for writing.
+        if !self.fence.admits_change(path) {
+            self.withhold(path, WithheldReason::Denied);
             return Ok(dir);
         }
         if before.kind == FileKind::File && before.links > 1 {
@@ -377,7 +398,9 @@ impl<'a> Collector<'a> {
         if leads_out(self.view, &place) || leads_out(self.base, &place) {
             return Some(WithheldReason::LeadsOutside);
         }
-        self.masked.blocks(&String::from_utf8_lossy(&place)).map(|_| WithheldReason::Masked)
+        let masked = self.masked.blocks(&String::from_utf8_lossy(&place)).is_some()
+            || self.fence.read_access(&place) == ReadAccess::Excluded;
+        masked.then_some(WithheldReason::Masked)
     }
 
     fn deleted(&mut self, path: &[u8], before: EntryMetadata, base: EntryAt<'_>) -> Result<(), Errno> {
@@ -538,7 +561,10 @@ impl<'a> Collector<'a> {
             || blocks(self.protected)
             || self.protected_targets.protects(path)
             || self.repositories.is_repository_setting(&sides, path);
-        protected.then_some(WithheldReason::Protected)
+        if protected {
+            return Some(WithheldReason::Protected);
+        }
+        (!self.fence.admits_change(path)).then_some(WithheldReason::Denied)
     }
 
     fn around(&self, dir: &[u8]) -> InheritedBlocks {
@@ -552,8 +578,11 @@ impl<'a> Collector<'a> {
     }
 
     fn is_masked_path(&self, path: &[u8]) -> bool {
-        let ends = |rest: &[u8]| rest.first().is_none_or(|byte| *byte == b'/');
-        self.masked_paths.iter().any(|masked| path.strip_prefix(masked.as_slice()).is_some_and(ends))
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        !self.masked_paths.is_empty()
+            && ends
+                .chain([path.len()])
+                .any(|end| path.get(..end).is_some_and(|above| self.masked_paths.contains(above)))
     }
 
     /// Whether a `hooks` directory below this path would be protected.
@@ -582,7 +611,20 @@ impl<'a> Collector<'a> {
         before: Option<EntryMetadata>,
         after: Option<EntryMetadata>,
     ) {
+        if !self.unlisted_dirs.is_empty() {
+            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+            for above in ends.filter_map(|end| path.get(..end)) {
+                self.changes.extend(self.unlisted_dirs.remove_entry(above));
+            }
+        }
         self.changes.insert(path.to_vec(), Box::new(Difference { kind, before, after }));
+    }
+
+    /// Withholds new directories that the fence does not list and that no listed entry needs.
+    fn withhold_unlisted_dirs(&mut self) {
+        for path in std::mem::take(&mut self.unlisted_dirs).into_keys() {
+            self.withhold(&path, WithheldReason::Denied);
+        }
     }
 
     fn withhold(&mut self, path: &[u8], why: WithheldReason) {

@@ -145,7 +145,7 @@ pub(super) fn same_content(
         // A file system without SEEK_DATA reports no holes.
         found => found.unwrap_or(at),
     };
-    let fault = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let (mut here, mut there) = (Vec::new(), Vec::new());
     let mut at = 0;
     loop {
@@ -160,7 +160,7 @@ pub(super) fn same_content(
         match read {
             // Another process truncated it meanwhile.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
-            read => read.map_err(fault)?,
+            read => read.map_err(errno)?,
         }
         if here != there {
             return Ok(false);

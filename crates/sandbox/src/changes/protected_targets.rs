@@ -10,12 +10,13 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use vambrace_core::blocked_paths::BlockList;
+use vambrace_core::risk::SELF_RUNNING;
 
 use super::directory::each_entry;
 use super::git_config::parse_git_config;
 use super::metadata::EntryMetadata;
 use crate::mask_walk::join;
-use crate::spec::PROTECTED;
+
 use crate::sys::mount::open_within;
 use crate::wire::Bytes;
 
@@ -121,7 +122,7 @@ impl<'a> ProtectedTargets<'a> {
         });
         if listed.is_err() {
             // The directory cannot be listed: try every name.
-            found.extend(PROTECTED.iter().map(|name| name.as_bytes().to_vec()));
+            found.extend(SELF_RUNNING.protected().map(|name| name.as_bytes().to_vec()));
         }
         found.extend(protected_dir_names().map(|(dir, name)| join(dir.as_bytes(), name.as_bytes())));
         for name in found {
@@ -249,7 +250,7 @@ impl<'a> ProtectedTargets<'a> {
 
 /// Protected names of the form directory/name, split.
 pub(super) fn protected_dir_names() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let names = PROTECTED.iter().filter_map(|name| name.strip_prefix("**/")?.split_once('/'));
+    let names = SELF_RUNNING.protected().filter_map(|name| name.strip_prefix("**/")?.split_once('/'));
     names.map(|(dir, name)| (dir, name.trim_end_matches('/')))
 }
 

@@ -48,7 +48,7 @@ impl ActiveRun {
     pub(super) fn new(cell: CellHandle, report: OwnedFd, header: RunHeader) -> Self {
         let now = Instant::now();
         let phase = RunPhase::Running(now.checked_add(header.limits.time).unwrap_or(now + UNLIMITED));
-        let CellHandle { child, identity, group, stage: made_by, .. } = cell;
+        let CellHandle { child, identity, group, zygote: made_by, .. } = cell;
         Self { child, identity, report, group, header, phase, made_by, timed_out: false, oom: false }
     }
 
@@ -164,15 +164,15 @@ impl ActiveRun {
         };
         // A broker that is gone is noticed in the next iteration, and the directory is removed then.
         let _ = cell::send_report(self.report.as_fd(), &ended, &[]);
-        (self.header.task, self.made_by, self.group)
+        (self.header.run_dirs, self.made_by, self.group)
     }
 }
 
 /// Removes a run directory; no process is left that writes there.
-pub(super) fn remove(task: &[u8]) {
-    run_dirs::remove_all(Path::new(std::ffi::OsStr::from_bytes(task)));
+pub(super) fn remove(dir: &[u8]) {
+    run_dirs::remove_all(Path::new(std::ffi::OsStr::from_bytes(dir)));
 }
 
-pub(super) fn exists(task: &[u8]) -> bool {
-    Path::new(std::ffi::OsStr::from_bytes(task)).symlink_metadata().is_ok()
+pub(super) fn exists(dir: &[u8]) -> bool {
+    Path::new(std::ffi::OsStr::from_bytes(dir)).symlink_metadata().is_ok()
 }

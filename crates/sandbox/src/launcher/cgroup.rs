@@ -60,10 +60,10 @@ impl CgroupRoots {
     pub(super) fn find() -> Self {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let usable = |folder: Option<PathBuf>| folder.filter(|folder| can_create_child(folder));
+        let usable = |dir: Option<PathBuf>| dir.filter(|dir| can_create_child(dir));
         let v1 = |controller: &str| usable(cgroup_path(&own, &mounts, Some(controller)));
         let (unified, leaf) = match cgroup_path(&own, &mounts, None).and_then(unified) {
-            Some((folder, controllers, leaf)) => (Some((folder, controllers)), leaf),
+            Some((dir, controllers, leaf)) => (Some((dir, controllers)), leaf),
             None => (None, None),
         };
         let groups = Self {
@@ -109,8 +109,8 @@ impl CgroupRoots {
         self.made.set(number + 1);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let make = |base: &Path| {
-            let folder = base.join(&name);
-            fs::create_dir(&folder).ok().map(|()| folder)
+            let dir = base.join(&name);
+            fs::create_dir(&dir).ok().map(|()| dir)
         };
         let made = |base: &Option<PathBuf>| base.as_deref().and_then(make);
         // Moving a process into a cgroup can wait for every CPU of the machine, so it is done only for cgroups that
@@ -144,7 +144,7 @@ impl CgroupRoots {
 
     /// Removes cgroups of launchers that no longer exist.
     pub(super) fn sweep(&self) {
-        let unified = self.unified.as_ref().map(|(folder, _)| folder);
+        let unified = self.unified.as_ref().map(|(dir, _)| dir);
         for base in
             [self.memory.as_ref(), self.processes.as_ref(), self.cpu.as_ref(), unified].into_iter().flatten()
         {
@@ -171,9 +171,9 @@ impl RunCgroup {
 
     /// Handle of the v2 directory for `CLONE_INTO_CGROUP`.
     pub(super) fn open_for_clone(&self) -> Option<OwnedFd> {
-        let (folder, _) = self.unified.as_ref()?;
+        let (dir, _) = self.unified.as_ref()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(folder, flags, Mode::empty()).ok()
+        rustix::fs::open(dir, flags, Mode::empty()).ok()
     }
 
     /// Resets the counters of an earlier run.
@@ -193,22 +193,21 @@ impl RunCgroup {
             return;
         }
         let quota = limits.cpu_percent.saturating_mul(1000);
-        let takes =
-            |folder: &Path, file: &str, value: u64| fs::write(folder.join(file), value.to_string()).is_ok();
+        let takes = |dir: &Path, file: &str, value: u64| fs::write(dir.join(file), value.to_string()).is_ok();
         // The zygote is in it too.
-        remove_unless(&mut self.processes, |folder| takes(folder, "pids.max", limits.processes + 1));
-        remove_unless(&mut self.cpu, |folder| takes(folder, "cpu.cfs_quota_us", quota));
-        remove_unless(&mut self.memory, |folder| {
+        remove_unless(&mut self.processes, |dir| takes(dir, "pids.max", limits.processes + 1));
+        remove_unless(&mut self.cpu, |dir| takes(dir, "cpu.cfs_quota_us", quota));
+        remove_unless(&mut self.memory, |dir| {
             // The limit for memory plus swap must never be below the limit for memory; not every kernel accounts
             // swap.
-            let swap = || takes(folder, "memory.memsw.limit_in_bytes", limits.memory);
+            let swap = || takes(dir, "memory.memsw.limit_in_bytes", limits.memory);
             swap();
-            let bounded = takes(folder, "memory.limit_in_bytes", limits.memory);
+            let bounded = takes(dir, "memory.limit_in_bytes", limits.memory);
             swap();
             bounded
         });
-        if let Some((folder, set)) = &mut self.unified {
-            let write = |file: &str, value: String| fs::write(folder.join(file), value).is_ok();
+        if let Some((dir, set)) = &mut self.unified {
+            let write = |file: &str, value: String| fs::write(dir.join(file), value).is_ok();
             set.memory = set.memory && write("memory.max", limits.memory.to_string());
             set.processes = set.processes && write("pids.max", limits.processes.to_string());
             set.cpu = set.cpu && write("cpu.max", format!("{quota} 100000"));
@@ -223,14 +222,14 @@ impl RunCgroup {
     /// Moves a process into it; its later children are born in it. A controller that does not accept it is dropped.
     pub(super) fn add(&mut self, pid: Pid) {
         let pid = pid.as_raw_nonzero().to_string();
-        let takes = |folder: &Path| fs::write(folder.join("cgroup.procs"), &pid).is_ok();
+        let takes = |dir: &Path| fs::write(dir.join("cgroup.procs"), &pid).is_ok();
         remove_unless(&mut self.memory, takes);
         remove_unless(&mut self.processes, takes);
         remove_unless(&mut self.cpu, takes);
-        if self.unified.as_ref().is_some_and(|(folder, _)| !takes(folder))
-            && let Some((folder, _)) = self.unified.take()
+        if self.unified.as_ref().is_some_and(|(dir, _)| !takes(dir))
+            && let Some((dir, _)) = self.unified.take()
         {
-            let _ = fs::remove_dir(folder);
+            let _ = fs::remove_dir(dir);
         }
     }
 
@@ -248,8 +247,8 @@ impl RunCgroup {
     }
 
     fn oom_kills(&self) -> u64 {
-        let v1 = self.memory.as_ref().map(|folder| folder.join("memory.oom_control"));
-        let v2 = self.unified.as_ref().map(|(folder, _)| folder.join("memory.events"));
+        let v1 = self.memory.as_ref().map(|dir| dir.join("memory.oom_control"));
+        let v2 = self.unified.as_ref().map(|(dir, _)| dir.join("memory.events"));
         let counts = [v1, v2].into_iter().flatten().filter_map(|file| {
             let text = fs::read_to_string(file).ok()?;
             text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok())
@@ -259,26 +258,25 @@ impl RunCgroup {
 
     /// Peak memory usage in bytes.
     pub(super) fn peak_memory(&self) -> Option<u64> {
-        let v1 = self.memory.as_ref().map(|folder| folder.join("memory.max_usage_in_bytes"));
-        let v2 = self.unified.as_ref().map(|(folder, _)| folder.join("memory.peak"));
+        let v1 = self.memory.as_ref().map(|dir| dir.join("memory.max_usage_in_bytes"));
+        let v2 = self.unified.as_ref().map(|(dir, _)| dir.join("memory.peak"));
         [v1, v2].into_iter().flatten().find_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())
     }
 
     /// Kills everything in it, where the kernel can (`cgroup.kill`, v2).
     pub(super) fn kill(&self) {
-        if let Some((folder, _)) = &self.unified {
-            let _ = fs::write(folder.join("cgroup.kill"), "1");
+        if let Some((dir, _)) = &self.unified {
+            let _ = fs::write(dir.join("cgroup.kill"), "1");
         }
     }
 
     /// Removes it. Retries on EBUSY, because the kernel needs a moment after the last process.
     pub(super) fn remove(&mut self) {
-        let unified = self.unified.take().map(|(folder, _)| folder);
-        for folder in
-            [self.memory.take(), self.processes.take(), self.cpu.take(), unified].into_iter().flatten()
+        let unified = self.unified.take().map(|(dir, _)| dir);
+        for dir in [self.memory.take(), self.processes.take(), self.cpu.take(), unified].into_iter().flatten()
         {
             for _ in 0..100 {
-                match fs::remove_dir(&folder) {
+                match fs::remove_dir(&dir) {
                     Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                         std::thread::sleep(std::time::Duration::from_millis(1));
                     }
@@ -322,11 +320,11 @@ fn cgroup_path(own: &str, mounts: &str, controller: Option<&str>) -> Option<Path
 }
 
 /// Removes a cgroup directory that does not work.
-fn remove_unless(folder: &mut Option<PathBuf>, works: impl FnOnce(&Path) -> bool) {
-    if folder.as_deref().is_some_and(|folder| !works(folder))
-        && let Some(folder) = folder.take()
+fn remove_unless(dir: &mut Option<PathBuf>, works: impl FnOnce(&Path) -> bool) {
+    if dir.as_deref().is_some_and(|dir| !works(dir))
+        && let Some(dir) = dir.take()
     {
-        let _ = fs::remove_dir(folder);
+        let _ = fs::remove_dir(dir);
     }
 }
 
@@ -341,8 +339,8 @@ fn oom_event(memory: &Path) -> Result<OwnedFd, Errno> {
     Ok(oom_event)
 }
 
-fn can_create_child(folder: &Path) -> bool {
-    let trial = folder.join(format!("{PREFIX}{}-trial", std::process::id()));
+fn can_create_child(dir: &Path) -> bool {
+    let trial = dir.join(format!("{PREFIX}{}-trial", std::process::id()));
     fs::create_dir(&trial).is_ok() && fs::remove_dir(&trial).is_ok()
 }
 
@@ -388,8 +386,8 @@ mod tests {
     /// v2.
     #[test]
     fn v2_cgroup_is_limited_read_and_killed_through_its_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path();
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
         fs::write(base.join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
         fs::write(base.join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
         let groups = CgroupRoots {
@@ -480,8 +478,8 @@ mod tests {
     // A limit that was not accepted must not be reported.
     #[test]
     fn v2_controller_that_rejects_a_limit_is_not_reported() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path();
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
         fs::write(base.join("cgroup.controllers"), "io memory\n").unwrap();
         fs::write(base.join("cgroup.subtree_control"), "io\n").unwrap();
         let (_, asked, leaf) = unified(base.to_owned()).unwrap();

@@ -23,7 +23,7 @@ use crate::wire::{self, Bytes, CellStart, ExpectedFilter, RunHeader, RunIdentity
 
 /// A zygote, and the cgroup that it sits in unless a run uses it now.
 pub(super) struct ZygoteSlot {
-    pub(super) stage: Zygote,
+    pub(super) zygote: Zygote,
     pub(super) kind: ZygoteKind,
     /// Whether it has a cgroup, here or with a run: then it serves one run at a time.
     pub(super) grouped: bool,
@@ -92,7 +92,7 @@ pub(super) struct CellHandle {
     pub(super) expected: Option<ExpectedFilter>,
     pub(super) group: RunCgroup,
     /// Its zygote.
-    pub(super) stage: Pid,
+    pub(super) zygote: Pid,
 }
 
 impl Launcher {
@@ -179,9 +179,9 @@ impl Launcher {
 
     /// Kills a cell that the broker returned unused.
     pub(super) fn discard_warm(&mut self, number: u64) {
-        if let Some(CellHandle { child, stage, group, .. }) = self.take_warm(number) {
+        if let Some(CellHandle { child, zygote, group, .. }) = self.take_warm(number) {
             end(&child);
-            self.return_cgroup(stage, group);
+            self.return_cgroup(zygote, group);
         }
     }
 
@@ -194,7 +194,7 @@ impl Launcher {
         let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
         let confinement = kind.confinement;
         let identity = self.identity(confinement).map_err(at("user id"))?;
-        let (number, group) = self.stage(kind).map_err(at("namespaces"))?;
+        let (number, group) = self.zygote_of(kind).map_err(at("namespaces"))?;
         let mut group = group.unwrap_or_else(|| self.groups.make(limits, asked.tier));
         let Some(slot) = self.zygotes.get(number) else { return Err(("zygote".to_owned(), Errno::SRCH)) };
         let (ours, theirs) = message::pair().map_err(at("channel"))?;
@@ -203,16 +203,16 @@ impl Launcher {
         let open_for_clone = if group.is_reusable() { None } else { group.open_for_clone() };
         let born = open_for_clone.is_some();
         let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;
-        let made = match slot.stage.make(&fork_request, theirs, open_for_clone) {
+        let made = match slot.zygote.make(&fork_request, theirs, open_for_clone) {
             // Not every cgroup supports `CLONE_INTO_CGROUP`; a process that was born elsewhere can still be moved.
             Err(_) if born => {
-                slot.stage.make(&fork_request, again, None).inspect(|child| group.add(child.pid))
+                slot.zygote.make(&fork_request, again, None).inspect(|child| group.add(child.pid))
             }
             made => made,
         };
         match made {
             Ok(child) => {
-                let stage = slot.stage.pid;
+                let zygote = slot.zygote.pid;
                 self.made += 1;
                 Ok(CellHandle {
                     number: self.made,
@@ -222,7 +222,7 @@ impl Launcher {
                     confinement,
                     expected,
                     group,
-                    stage,
+                    zygote,
                 })
             }
             Err(why) => {
@@ -234,7 +234,7 @@ impl Launcher {
     }
 
     /// A free zygote, with the cgroup that it sits in.
-    fn stage(&mut self, kind: ZygoteKind) -> Result<(usize, Option<RunCgroup>), Errno> {
+    fn zygote_of(&mut self, kind: ZygoteKind) -> Result<(usize, Option<RunCgroup>), Errno> {
         let free = |slot: &ZygoteSlot| slot.kind == kind && (!slot.grouped || slot.group.is_some());
         if let Some(number) = self.zygotes.iter().position(free) {
             let mut group = self.zygotes.get_mut(number).and_then(|slot| slot.group.take());
@@ -243,20 +243,20 @@ impl Launcher {
             }
             return Ok((number, group));
         }
-        let stage = Zygote::start(kind, self.launcher_identity, self.landlock_abi)?;
+        let zygote = Zygote::start(kind, self.launcher_identity, self.landlock_abi)?;
         let mut group = None;
         if self.groups.uses_v1() {
             let mut made = self.groups.make(&RunLimits::default(), Tier::Full);
-            made.add(stage.pid);
+            made.add(zygote.pid);
             group = Some(made).filter(RunCgroup::is_reusable);
         }
-        self.zygotes.push(ZygoteSlot { stage, kind, grouped: group.is_some(), group: None });
+        self.zygotes.push(ZygoteSlot { zygote, kind, grouped: group.is_some(), group: None });
         Ok((self.zygotes.len() - 1, group))
     }
 
     /// Returns the cgroup of an ended run to its zygote.
     pub(super) fn return_cgroup(&mut self, of: Pid, group: RunCgroup) {
-        let owner = self.zygotes.iter_mut().find(|slot| slot.stage.pid == of && slot.grouped);
+        let owner = self.zygotes.iter_mut().find(|slot| slot.zygote.pid == of && slot.grouped);
         // Without its zygote, or made for one run only: it is removed.
         if let Some(owner) = owner.filter(|_| group.is_reusable()) {
             owner.group = Some(group);

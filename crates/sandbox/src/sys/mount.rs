@@ -148,9 +148,9 @@ pub(crate) fn make(
 }
 
 /// The id of the mount that a path is on.
-pub(crate) fn number(folder: BorrowedFd<'_>, path: &CStr) -> Result<u64, Errno> {
+pub(crate) fn number(dir: BorrowedFd<'_>, path: &CStr) -> Result<u64, Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
-    let facts = rustix::fs::statx(folder, path, flags, StatxFlags::MNT_ID)?;
+    let facts = rustix::fs::statx(dir, path, flags, StatxFlags::MNT_ID)?;
     let reported = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID);
     if reported { Ok(facts.stx_mnt_id) } else { Err(Errno::NOSYS) }
 }
@@ -161,14 +161,14 @@ pub(crate) fn is_uncovered_root(root: u64) -> bool {
 }
 
 /// The first mount point strictly below a directory.
-pub(crate) fn mounted_in(folder: &Path) -> Option<PathBuf> {
+pub(crate) fn mounted_in(dir: &Path) -> Option<PathBuf> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let list = rustix::fs::open("/proc/thread-self/mountinfo", flags, Mode::empty()).ok()?;
     let mut text = Vec::new();
     File::from(list).read_to_end(&mut text).ok()?;
     let places = text.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
     let places = places.map(|place| PathBuf::from(OsString::from_vec(unescaped(place))));
-    places.filter(|place| place.starts_with(folder) && place != folder).min()
+    places.filter(|place| place.starts_with(dir) && place != dir).min()
 }
 
 /// Decodes the octal escapes of mountinfo.
@@ -209,14 +209,14 @@ pub(crate) fn make_directory(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedF
 pub(crate) fn make_file(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let path = trimmed(path);
     let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    let (folder, name) = path.split_at_checked(cut).unwrap_or((b"", path));
-    let folder = make_directory(root, folder)?;
+    let (dir, name) = path.split_at_checked(cut).unwrap_or((b"", path));
+    let dir = make_directory(root, dir)?;
     let name = trimmed(name);
-    match open_beneath(folder.as_fd(), name, OFlags::PATH) {
+    match open_beneath(dir.as_fd(), name, OFlags::PATH) {
         Err(Errno::NOENT) => {
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::EXCL | OFlags::NOFOLLOW;
-            drop(rustix::fs::openat(&folder, name, flags, Mode::from_raw_mode(0o644))?);
-            open_beneath(folder.as_fd(), name, OFlags::PATH)
+            drop(rustix::fs::openat(&dir, name, flags, Mode::from_raw_mode(0o644))?);
+            open_beneath(dir.as_fd(), name, OFlags::PATH)
         }
         opened => opened,
     }

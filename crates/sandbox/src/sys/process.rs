@@ -113,9 +113,9 @@ const STACK: usize = 512 << 10;
 pub(crate) const OWN_START: i32 = -0x0076_616d;
 
 /// Changes to the program's working directory, marked the same way in a second argument, which `chdir` does not have.
-pub(crate) fn go_to(folder: &CStr) -> Result<(), Errno> {
+pub(crate) fn go_to(dir: &CStr) -> Result<(), Errno> {
     // SAFETY: the path ends with a zero byte and outlives the call; the kernel ignores the second argument.
-    check_result(unsafe { libc::syscall(libc::SYS_chdir, folder.as_ptr(), libc::c_long::from(OWN_START)) })
+    check_result(unsafe { libc::syscall(libc::SYS_chdir, dir.as_ptr(), libc::c_long::from(OWN_START)) })
         .map(drop)
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn execute_handle(
 }
 
 fn execute_at(
-    folder: i32,
+    dir: i32,
     program: &CStr,
     flags: libc::c_int,
     arguments: &[CString],
@@ -151,7 +151,7 @@ fn execute_at(
     unsafe {
         libc::syscall(
             libc::SYS_execveat,
-            folder,
+            dir,
             program.as_ptr(),
             arguments.as_ptr(),
             environment.as_ptr(),

@@ -14,7 +14,7 @@ use super::{last_errno, process};
 
 const STACK: usize = 512 << 10;
 /// Interval at which a wait for an event that may never come is rechecked.
-const LOOK_AGAIN: futex::Timespec = futex::Timespec { tv_sec: 1, tv_nsec: 0 };
+const RECHECK_INTERVAL: futex::Timespec = futex::Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Handle of the other process.
 pub(crate) struct SharedProcess {
@@ -62,7 +62,7 @@ impl SharedProcess {
     }
 
     /// Waits until it has left this memory.
-    pub(crate) fn left(&self) {
+    pub(crate) fn wait_until_gone(&self) {
         while self.is_here() {
             // The kernel's wake-up is not a private one.
             let _ = futex::wait(self.here, futex::Flags::empty(), 1, None);
@@ -75,7 +75,7 @@ impl SharedProcess {
 pub(crate) struct OneShotEvent(AtomicU32);
 
 impl OneShotEvent {
-    pub(crate) fn come(&self) {
+    pub(crate) fn set(&self) {
         self.0.store(1, Ordering::Release);
         // Can only fail for an invalid address.
         let _ = futex::wake(&self.0, futex::Flags::PRIVATE, u32::MAX);
@@ -87,10 +87,10 @@ impl OneShotEvent {
         }
     }
 
-    /// Waits while the event can still occur.
-    pub(crate) fn wait_while(&self, can_come: impl Fn() -> bool) {
-        while self.0.load(Ordering::Acquire) == 0 && can_come() {
-            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, Some(&LOOK_AGAIN));
+    /// Waits while the event can still be set.
+    pub(crate) fn wait_while(&self, can_be_set: impl Fn() -> bool) {
+        while self.0.load(Ordering::Acquire) == 0 && can_be_set() {
+            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, Some(&RECHECK_INTERVAL));
         }
     }
 }

@@ -26,8 +26,8 @@ use self::record::{
     is_directory, last_complete_record, mode,
 };
 use super::{
-    TEMP_PREFIX, WriteBack, WriteBackError, WriteBackTarget, WrittenBack, changes_type, copy, owner_of,
-    set_owner, write_file,
+    TEMP_PREFIX, WriteBackError, WriteBackTarget, WrittenBack, changes_type, copy, owner_of, set_owner,
+    write_file,
 };
 use crate::attributes;
 use crate::changes::{ChangeKind, EntryChange, EntryMetadata, FileKind, RunChanges};
@@ -69,55 +69,87 @@ impl JournaledWriteBack {
     }
 
     /// Recovers from crashes, in any workspace: completes a write-back whose steps were recorded, and removes the staging
-    /// directory of any other. Returns the number of completed ones.
-    pub fn recover(places: &StateDirs) -> usize {
+    /// directory of any other. `complete` completes the change that was recorded with the steps, before them; if it returns
+    /// false, the write-back waits for a process that can. Returns the number of completed write-backs.
+    pub fn recover(places: &StateDirs, complete: &mut dyn FnMut(&RecoveredChange<'_>) -> bool) -> usize {
         let Ok(list) = fs::read_dir(&places.write_backs) else { return 0 };
-        list.filter_map(Result::ok).filter(|entry| recover_one(&entry.path()).unwrap_or(false)).count()
+        let list = list.filter_map(Result::ok);
+        list.filter(|entry| recover_one(&entry.path(), complete).unwrap_or(false)).count()
+    }
+
+    /// Writes every change, or none if the base of one of them is stale.
+    pub fn write_back(&self, changes: &RunChanges) -> Result<WrittenBack, WriteBackError> {
+        let mut staged = self.stage(changes)?;
+        staged.record(&[])?;
+        staged.apply()
+    }
+
+    /// Stages the new content of every change. Nothing is visible yet.
+    pub fn stage(&self, changes: &RunChanges) -> Result<StagedWriteBack, WriteBackError> {
+        self.target.check_bases(changes)?;
+        let fault = |why| WriteBackError::Write { path: self.workspace.clone(), why, written: 0 };
+        let target = WriteBackTarget { root: Arc::clone(&self.target.root), owner: self.target.owner };
+        let journal = WriteBackJournal::begin(self).map_err(fault)?;
+        let workspace = self.workspace.clone();
+        let mut staged =
+            StagedWriteBack { journal, target, workspace, changes: changes.clone(), steps: Vec::new() };
+        let steps = staged.journal.stage(changes, &staged.target);
+        staged.steps = steps.map_err(|(path, why)| WriteBackError::Write { path, why, written: 0 })?;
+        staged.journal.sync(&staged.steps).map_err(fault)?;
+        Ok(staged)
     }
 }
 
-impl WriteBack for JournaledWriteBack {
-    fn write_back(&self, changes: &RunChanges) -> Result<WrittenBack, WriteBackError> {
-        for change in &changes.list {
-            self.target.check_base(changes, change)?;
-        }
-        let fault = |why| WriteBackError::Write { path: self.workspace.clone(), why, written: 0 };
-        let mut journal = WriteBackJournal::begin(self).map_err(fault)?;
-        let steps = match journal.stage(changes, &self.target) {
-            Ok(steps) => steps,
-            Err((path, why)) => {
-                journal.remove();
-                return Err(WriteBackError::Write { path, why, written: 0 });
-            }
-        };
-        if let Err(why) = journal.sync(&steps) {
-            journal.remove();
-            return Err(fault(why));
-        }
+/// A change beside the steps of a write-back, as its caller recorded it.
+#[derive(Debug)]
+pub struct RecoveredChange<'a> {
+    /// The workspace's path.
+    pub workspace: &'a Path,
+    /// What the caller recorded.
+    pub bytes: &'a [u8],
+}
+
+/// A write-back whose new content is staged; dropping it removes the staged files.
+#[derive(Debug)]
+pub struct StagedWriteBack {
+    journal: WriteBackJournal,
+    target: WriteBackTarget,
+    workspace: PathBuf,
+    changes: RunChanges,
+    steps: Vec<WriteBackStep>,
+}
+
+impl StagedWriteBack {
+    /// Records the steps: from here on they will be applied, by [`Self::apply`] or by recovery. `companion` describes what
+    /// the caller changes together with them: recovery hands it to the caller first. Fails if a base is stale.
+    pub fn record(&mut self, companion: &[u8]) -> Result<(), WriteBackError> {
         // Other processes may have changed the base while the files were staged.
-        if let Err(stale) = changes.list.iter().try_for_each(|change| self.target.check_base(changes, change))
-        {
-            journal.remove();
-            return Err(stale);
-        }
-        if let Err(why) = journal.commit(steps.clone()) {
-            journal.remove();
-            return Err(fault(why));
-        }
+        self.target.check_bases(&self.changes)?;
+        let committed = self.journal.commit(self.steps.clone(), companion.to_vec());
+        committed.map_err(|why| WriteBackError::Write { path: self.workspace.clone(), why, written: 0 })
+    }
+
+    /// Applies the recorded steps.
+    pub fn apply(self) -> Result<WrittenBack, WriteBackError> {
         let mut parents = ParentDirCache::default();
-        for (done, step) in steps.iter().enumerate() {
-            if let Err(why) = journal.apply_step(step, &self.target, StepPass::First, &mut parents) {
-                journal.remove();
+        for (done, step) in self.steps.iter().enumerate() {
+            if let Err(why) = self.journal.apply_step(step, &self.target, StepPass::First, &mut parents) {
                 let path = PathBuf::from(OsStr::from_bytes(step.path()));
                 return Err(WriteBackError::Write { path, why, written: done });
             }
         }
-        journal.remove();
-        Ok(WrittenBack { changes: changes.list.len() })
+        Ok(WrittenBack { changes: self.changes.list.len() })
+    }
+}
+
+impl Drop for StagedWriteBack {
+    fn drop(&mut self) {
+        self.journal.remove();
     }
 }
 
 /// One write-back in progress.
+#[derive(Debug)]
 struct WriteBackJournal {
     root: OwnedFd,
     staging: OwnedFd,
@@ -140,6 +172,7 @@ impl WriteBackJournal {
             staging: staging.clone(),
             steps: None,
             unsynced_since: None,
+            companion: Vec::new(),
         };
         // Recorded before the directory exists, so that recovery can always remove it.
         append_record(&lock, &record)?;
@@ -313,8 +346,9 @@ impl WriteBackJournal {
     }
 
     /// Records the steps: from here on they will be applied, by this process or by recovery.
-    fn commit(&mut self, steps: Vec<WriteBackStep>) -> Result<(), Errno> {
+    fn commit(&mut self, steps: Vec<WriteBackStep>, companion: Vec<u8>) -> Result<(), Errno> {
         self.record.steps = Some(steps);
+        self.record.companion = companion;
         append_record(&self.lock, &self.record)
     }
 
@@ -476,7 +510,7 @@ fn create_journal(dir: &Path) -> Result<(String, PathBuf, File), Errno> {
 }
 
 /// Completes one write-back whose process is gone, or removes what it staged; returns whether it completed one.
-fn recover_one(file: &Path) -> Result<bool, Errno> {
+fn recover_one(file: &Path, complete: &mut dyn FnMut(&RecoveredChange<'_>) -> bool) -> Result<bool, Errno> {
     let lock = File::open(file).map_err(|error| errno(&error))?;
     // Fails while its process lives.
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -492,6 +526,11 @@ fn recover_one(file: &Path) -> Result<bool, Errno> {
     let target =
         WriteBackTarget { root: Arc::new(rustix::io::fcntl_dupfd_cloexec(&journal.root, 0)?), owner };
     let finished = journal.record.steps.is_some();
+    let workspace = Path::new(OsStr::from_bytes(&journal.record.workspace));
+    let companion = RecoveredChange { workspace, bytes: &journal.record.companion };
+    if finished && !companion.bytes.is_empty() && !complete(&companion) {
+        return Ok(false);
+    }
     let trusted = journal.record.unsynced_since.as_ref().is_none_or(|since| *since == boot_id());
     let mut parents = ParentDirCache::default();
     for step in journal.record.steps.iter().flatten().filter(|_| trusted) {

@@ -27,7 +27,7 @@ const NOTHING: &str = "nothing is attempted: the probe inspects what the program
 const NO_GAIN: &str = "it starts like any program, and gains nothing";
 const NO_TERMINAL: &str = "the run's session has none, so it fails as it would without a sandbox";
 const OF_A_PROCESS: &str = "per-process files are not reported: pids are reused";
-const OWN_FOLDER: &str = "its own home directory, which it may list";
+const OWN_DIR: &str = "its own home directory, which it may list";
 const OWN_IPC: &str = "its own ipc namespace has no segment with that key";
 const OWN_RULE: &str = "the kernel's rule for every unprivileged program";
 const SIGNAL: &str =
@@ -67,7 +67,7 @@ const EVENTS: &[(&str, &str, ExpectedDenial, ExpectedDenial)] = &[
     ("write_outside", "", ExpectedDenial::Event(Write, NotShown), ExpectedDenial::Event(Write, NotGranted)),
     ("read_state", "", ExpectedDenial::Event(Read, NotShown), ExpectedDenial::Event(Read, NotGranted)),
     ("write_state", "", ExpectedDenial::Event(Write, NotShown), ExpectedDenial::Event(Write, NotGranted)),
-    ("list_home", "", ExpectedDenial::Silent(OWN_FOLDER), ExpectedDenial::Event(Read, NotGranted)),
+    ("list_home", "", ExpectedDenial::Silent(OWN_DIR), ExpectedDenial::Event(Read, NotGranted)),
     (
         "list_root_home",
         "/root",
@@ -171,7 +171,12 @@ const EVENTS: &[(&str, &str, ExpectedDenial, ExpectedDenial)] = &[
         ExpectedDenial::Silent(OF_A_PROCESS),
         ExpectedDenial::Silent(OF_A_PROCESS),
     ),
-    ("folder_of_the_broker", "", ExpectedDenial::Event(Read, NotShown), ExpectedDenial::Silent(OF_A_PROCESS)),
+    (
+        "directory_of_the_broker",
+        "",
+        ExpectedDenial::Event(Read, NotShown),
+        ExpectedDenial::Silent(OF_A_PROCESS),
+    ),
     (
         "environment_of_the_broker",
         "",

@@ -71,7 +71,7 @@ const PROBES: &[Probe] = &[
     }),
     ("truncate_existing", || call(unsafe { libc::truncate(c"plain.txt".as_ptr(), 0) })),
     ("create_in_read_mode", || write("new".into())),
-    ("mkdir_in_read_mode", || fs::create_dir("newfolder")),
+    ("mkdir_in_read_mode", || fs::create_dir("newdir")),
     ("symlink_in_read_mode", || std::os::unix::fs::symlink("a", "newlink")),
     ("mkfifo_in_read_mode", || call(unsafe { libc::mkfifo(c"newpipe".as_ptr(), 0o600) })),
     ("mmap_write_existing", || OpenOptions::new().read(true).write(true).open("plain.txt").map(drop)),
@@ -133,7 +133,7 @@ const PROBES: &[Probe] = &[
         if open > 0 { Ok(()) } else { Err(Error::other("none but the standard streams")) }
     }),
     ("root_of_the_first_process", || list("/proc/1/root/".into())),
-    ("folder_of_the_broker", || list(format!("/proc/{}/cwd/", broker()).into())),
+    ("directory_of_the_broker", || list(format!("/proc/{}/cwd/", broker()).into())),
     ("environment_of_the_broker", || read(format!("/proc/{}/environ", broker()).into())),
     ("memory_of_the_broker", || {
         OpenOptions::new().write(true).open(format!("/proc/{}/mem", broker())).map(drop)
@@ -451,26 +451,25 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Probe> {
 
 /// Every way to set a set-id bit on an own file.
 fn set_id_bits() -> Attempt {
-    let folder = std::env::temp_dir();
-    let name =
-        |number: usize| CString::new(folder.join(format!("set-id-{number}")).into_os_string().into_vec());
+    let dir = std::env::temp_dir();
+    let name = |number: usize| CString::new(dir.join(format!("set-id-{number}")).into_os_string().into_vec());
     let here = libc::AT_FDCWD;
     let makes = libc::O_CREAT | libc::O_RDWR;
     let mut last = Error::from_raw_os_error(libc::EPERM);
     for mode in [0o4755_u32, 0o2755] {
         let plain = |number: usize| -> Result<CString, Error> {
             let path = name(number)?;
-            write(folder.join(format!("set-id-{number}")))?;
+            write(dir.join(format!("set-id-{number}")))?;
             Ok(path)
         };
         let how = [makes as u64, u64::from(mode), 0];
         let old = [plain(0)?, plain(1)?, plain(2)?, plain(3)?];
         let new = [name(4)?, name(5)?, name(6)?, name(7)?, name(8)?];
-        let open = File::open(folder.join("set-id-1"))?;
+        let open = File::open(dir.join("set-id-1"))?;
         for path in &new {
             unsafe { libc::unlink(path.as_ptr()) };
         }
-        let unnamed = CString::new(folder.clone().into_os_string().into_vec())?;
+        let unnamed = CString::new(dir.clone().into_os_string().into_vec())?;
         unsafe {
             libc::chmod(old[0].as_ptr(), mode);
             libc::fchmod(open.as_raw_fd(), mode);
@@ -490,7 +489,7 @@ fn set_id_bits() -> Attempt {
         }
         last = Error::last_os_error();
         for number in 0..9 {
-            let facts = fs::metadata(folder.join(format!("set-id-{number}")));
+            let facts = fs::metadata(dir.join(format!("set-id-{number}")));
             if facts.is_ok_and(|facts| facts.permissions().mode() & 0o6000 != 0) {
                 return Ok(());
             }

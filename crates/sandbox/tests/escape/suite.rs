@@ -22,17 +22,31 @@ const EXPECTED_SUCCESS: &[(&str, Option<Tier>, &str)] = &[
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials: Vec<Trial> =
-        all().map(|(name, _)| Trial::test(format!("escape::{name}"), move || check(name))).collect();
-    trials.push(Trial::test("escape::no_probe_succeeds_in_warm_cells", warm_cells));
-    trials.push(Trial::test("escape::nothing_is_left_on_the_host", nothing_is_left));
-    trials.push(Trial::test("escape::signal_to_all_processes_reaches_no_other_run", signal_all));
+    let mut trials: Vec<Trial> = all()
+        .map(|(name, _)| {
+            Trial::test(format!("escape::{name}"), move || {
+                probe_is_stopped_leaves_no_trace_and_is_reported(name)
+            })
+        })
+        .collect();
+    trials.push(Trial::test("escape::no_probe_succeeds_in_warm_cells", no_probe_succeeds_in_warm_cells));
+    trials.push(Trial::test("escape::nothing_is_left_on_the_host", nothing_is_left_on_the_host));
+    trials.push(Trial::test(
+        "escape::signal_to_all_processes_reaches_no_other_run",
+        signal_to_all_processes_reaches_no_other_run,
+    ));
     trials.push(Trial::test(
         "escape::other_runs_start_while_one_holds_descriptors_in_flight",
-        descriptors_in_flight,
+        other_runs_start_while_one_holds_descriptors_in_flight,
     ));
-    trials.push(Trial::test("escape::observed_chmod_of_a_host_file_is_denied", observed_mode));
-    trials.push(Trial::test("escape::symlink_swapped_while_it_is_followed_leads_nowhere", swapped_link));
+    trials.push(Trial::test(
+        "escape::observed_chmod_of_a_host_file_is_denied",
+        observed_chmod_of_a_host_file_is_denied,
+    ));
+    trials.push(Trial::test(
+        "escape::symlink_swapped_while_it_is_followed_leads_nowhere",
+        symlink_swapped_while_it_is_followed_leads_nowhere,
+    ));
     trials
 }
 
@@ -105,7 +119,7 @@ impl EscapeTargets {
         spec.observe = observe;
         sandbox
             .run(&in_tier(spec, tier), Input::Nothing, &mut |_, _| {})
-            .unwrap_or_else(|fault| panic!("{fault}"))
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -141,7 +155,7 @@ fn while_it_runs<T>(
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut forward = |_, piece: &[u8]| _ = say.send(String::from_utf8_lossy(piece).into_owned());
-            sandbox().run(&spec, Input::Nothing, &mut forward).unwrap_or_else(|fault| panic!("{fault}"))
+            sandbox().run(&spec, Input::Nothing, &mut forward).unwrap_or_else(|error| panic!("{error}"))
         });
         let mut heard = String::new();
         let mut wait_for = |awaited: &str| {
@@ -203,7 +217,8 @@ fn may_succeed(name: &str, tier: Tier) -> bool {
     EXPECTED_SUCCESS.iter().any(|(one, only, _)| *one == name && only.is_none_or(|only| only == tier))
 }
 
-fn check(name: &'static str) -> Result<(), Failed> {
+// P2, P4, P5: each probe is a trial of its own
+fn probe_is_stopped_leaves_no_trace_and_is_reported(name: &'static str) -> Result<(), Failed> {
     let targets = EscapeTargets::new();
     let before = ["project", "outside", "home", "state"].map(|part| targets.room.listing_shallow(part));
     for tier in TIERS {
@@ -234,7 +249,8 @@ fn is_reported(outcome: &RunOutcome, operation: DeniedOperation, rule: DenialRul
 }
 
 /// When everything is observed no warm cell is used, so the probes run once more as ordinary runs do.
-fn warm_cells() -> Result<(), Failed> {
+// P2, P4
+fn no_probe_succeeds_in_warm_cells() -> Result<(), Failed> {
     let state = tempfile::TempDir::new().unwrap();
     let own = harness::start(state.path());
     own.keep_warm(2).unwrap();
@@ -253,7 +269,7 @@ fn warm_cells() -> Result<(), Failed> {
 }
 
 // T13
-fn swapped_link() -> Result<(), Failed> {
+fn symlink_swapped_while_it_is_followed_leads_nowhere() -> Result<(), Failed> {
     let targets = EscapeTargets::new();
     let program = std::env::current_exe().unwrap();
     for tier in TIERS {
@@ -269,8 +285,8 @@ fn swapped_link() -> Result<(), Failed> {
     Ok(())
 }
 
-// A signal to every process must not reach another run.
-fn signal_all() -> Result<(), Failed> {
+// P6: a signal to every process must not reach another run.
+fn signal_to_all_processes_reaches_no_other_run() -> Result<(), Failed> {
     let targets = EscapeTargets::new();
     for tier in TIERS {
         let (outcome, heard) = beside(&targets.room, tier, |sibling| {
@@ -283,8 +299,8 @@ fn signal_all() -> Result<(), Failed> {
     Ok(())
 }
 
-// Whatever one run leaves in flight between sockets, other runs of the same user start and end.
-fn descriptors_in_flight() -> Result<(), Failed> {
+// P6: whatever one run leaves in flight between sockets, other runs of the same user start and end.
+fn other_runs_start_while_one_holds_descriptors_in_flight() -> Result<(), Failed> {
     let targets = EscapeTargets::new();
     let program = std::env::current_exe().unwrap().display().to_string();
     for tier in TIERS {
@@ -301,7 +317,8 @@ fn descriptors_in_flight() -> Result<(), Failed> {
 
 /// Without namespaces only the filter protects the modes of the user's files: an observed call must not continue
 /// because its path looks harmless.
-fn observed_mode() -> Result<(), Failed> {
+// P4
+fn observed_chmod_of_a_host_file_is_denied() -> Result<(), Failed> {
     let targets = EscapeTargets::new();
     let before = targets.room.listing_shallow("outside");
     let script = "cd \"${TMPDIR:-/tmp}\"; ln -s \"$ESCAPE_ROOM/outside/file\" link; chmod 777 link && echo changed; \
@@ -319,7 +336,8 @@ fn observed_mode() -> Result<(), Failed> {
 }
 
 /// After a complete pass: no process, cgroup, mount or directory is left.
-fn nothing_is_left() -> Result<(), Failed> {
+// P4, P6
+fn nothing_is_left_on_the_host() -> Result<(), Failed> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let state = tempfile::TempDir::new().unwrap();
     let own = harness::start(state.path());
@@ -342,7 +360,7 @@ fn nothing_is_left() -> Result<(), Failed> {
     assert_eq!(groups(launcher), [""; 0]);
     assert_eq!(std::fs::read_to_string("/proc/self/mounts").unwrap(), mounts);
     assert!(!runs(launcher));
-    assert_eq!(std::fs::read_dir(state.path().join("tasks")).map_or(0, Iterator::count), 0);
+    assert_eq!(std::fs::read_dir(state.path().join("runs")).map_or(0, Iterator::count), 0);
     Ok(())
 }
 

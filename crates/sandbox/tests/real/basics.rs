@@ -223,9 +223,9 @@ fn directory_as_standard_input_is_denied() {
 fn missing_program_is_reported_as_not_started() {
     let fixture = TestProject::new();
     for tier in TIERS {
-        let fault =
+        let error =
             try_run(&in_tier(fixture.spec(Filesystem::Read, "no-such-program", &[]), tier)).unwrap_err();
-        assert!(matches!(fault, SandboxError::CouldNotStart { .. }), "{fault}");
+        assert!(matches!(error, SandboxError::CouldNotStart { .. }), "{error}");
     }
 }
 
@@ -248,8 +248,8 @@ fn program_with_another_digest_is_not_started() {
         check_out(&run(&system), "x\n");
         fixture.write("project/tool", "#!/bin/sh\necho another\n");
         executable();
-        let fault = try_run(&spec).unwrap_err();
-        assert!(matches!(fault, SandboxError::Replaced { .. }), "{fault}");
+        let error = try_run(&spec).unwrap_err();
+        assert!(matches!(error, SandboxError::Replaced { .. }), "{error}");
         fixture.write("project/tool", "#!/bin/sh\necho agreed\n");
         executable();
     }

@@ -327,7 +327,7 @@ fn directory_and_file_replace_each_other() {
     assert_eq!(fixture.read("project/plain.txt/x").as_deref(), Some("x\n"));
 }
 
-// A6, T12
+// P4, T12
 fn directory_with_a_withheld_entry_is_kept() {
     let fixture = TestProject::new();
     for dir in ["gone", "file"] {
@@ -350,7 +350,7 @@ fn directory_with_a_withheld_entry_is_kept() {
     assert_eq!(fixture.read("project/plain.txt").as_deref(), Some("z\n"));
 }
 
-// A6
+// P4
 fn file_moved_out_of_a_replaced_directory_is_written_back() {
     let fixture = TestProject::new();
     fixture.write("project/d/in/a", "moves\n");
@@ -360,6 +360,7 @@ fn file_moved_out_of_a_replaced_directory_is_written_back() {
     assert_eq!(fixture.read("project/d").as_deref(), Some("file\n"));
 }
 
+// P4, T13
 fn symlinks_out_of_the_workspace_and_special_files_are_withheld() {
     let fixture = TestProject::new();
     let script = "ln -s /etc/passwd a; ln -s ../outside/file b; ln -s src/main.rs c; mkfifo d; mkdir e; ln -s ../src e/f; \
@@ -378,6 +379,7 @@ fn symlinks_out_of_the_workspace_and_special_files_are_withheld() {
 }
 
 /// The program waits at a pipe until the user has saved the file.
+// P4
 fn file_changed_by_the_user_during_the_run_is_stale() {
     let fixture = TestProject::new();
     fixture.write("project/other/file", "other\n");
@@ -456,6 +458,7 @@ fn new_files_keep_content_and_mode() {
     }
 }
 
+// P4
 fn set_id_bits_are_not_written_back() {
     let fixture = TestProject::new();
     let outcome = run(
@@ -467,6 +470,7 @@ fn set_id_bits_are_not_written_back() {
     }
 }
 
+// P4
 fn renamed_file_loses_its_set_id_bits() {
     let fixture = TestProject::new();
     for (name, mode) in [("a", 0o6755), ("b", 0o4700), ("c", 0o2755), ("d", 0o755)] {

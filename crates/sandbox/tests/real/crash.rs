@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Exit, Filesystem, JournaledWriteBack, StateDirs, WriteBack as _, WriteBackError};
+use vambrace_sandbox::{Exit, Filesystem, JournaledWriteBack, StateDirs, WriteBackError};
 
 use super::harness::{TestProject, changes, err, is_root, run, start, test, write_back};
 
@@ -41,7 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-// A6; as an ordinary user
+// P4; as an ordinary user
 fn directories_that_end_up_closed_are_filled_first() {
     let fixture = TestProject::new();
     fixture.write("project/old/a", "a\n");
@@ -65,7 +65,7 @@ fn directories_that_end_up_closed_are_filled_first() {
     }
 }
 
-// A6; as an ordinary user
+// P4; as an ordinary user
 fn write_back_that_cannot_complete_changes_nothing() {
     if is_root() {
         vambrace_skip::skip("root may write everywhere");
@@ -82,7 +82,7 @@ fn write_back_that_cannot_complete_changes_nothing() {
     std::fs::set_permissions(fixture.path("project/was"), std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-// A6
+// P4
 fn file_changed_while_others_are_staged_is_stale() {
     let fixture = TestProject::new();
     let script = "echo program >plain.txt; head -c 200000000 /dev/zero | tr '\\0' x >zz";
@@ -105,12 +105,13 @@ fn file_changed_while_others_are_staged_is_stale() {
     assert!(!fixture.path("project/zz").exists());
 }
 
+// P4
 fn write_back_rechecks_the_base_and_writes_nothing_when_stale() {
     let fixture = TestProject::new();
     let outcome = run(&fixture.shell(Filesystem::Speculative, "echo agent >>plain.txt; echo a >src/a.rs"));
     fixture.write("project/plain.txt", "user\n");
-    let fault = write_back(&outcome).unwrap_err();
-    assert!(matches!(fault, WriteBackError::StaleBase(_)), "{fault}");
+    let error = write_back(&outcome).unwrap_err();
+    assert!(matches!(error, WriteBackError::StaleBase(_)), "{error}");
     assert_eq!(fixture.read("project/plain.txt").as_deref(), Some("user\n"));
     assert_eq!(fixture.read("project/src/a.rs"), None);
     let outcome = run(&fixture.shell(Filesystem::Speculative, "echo agent >new"));
@@ -185,7 +186,7 @@ fn state_of(fixture: &TestProject) -> [usize; 4] {
     [count("project/new"), new, MANY - count("project/gone"), there]
 }
 
-// A6
+// P4
 fn crash_during_write_back_leaves_all_changes_or_none() {
     let (mut all, mut none, mut recovered) = (0, 0, 0);
     // Kills from before the first write to after the end; every third one certainly in the middle.
@@ -200,7 +201,7 @@ fn crash_during_write_back_leaves_all_changes_or_none() {
                     > std::time::Duration::from_micros(round * 700)
             }
         });
-        recovered += JournaledWriteBack::recover(&StateDirs::below(&fixture.path("state")));
+        recovered += JournaledWriteBack::recover(&StateDirs::below(&fixture.path("state")), &mut |_| false);
         match state_of(&fixture) {
             [0, 0, 0, 0] => none += 1,
             [MANY, MANY, MANY, 3] => all += 1,
@@ -230,7 +231,7 @@ fn recovery_keeps_a_later_change_of_another_process() {
             (1..=MANY).find(|n| fixture.read(&format!("project/old/{n}")).as_deref() == Some("old\n"));
         let mine = format!("project/old/{}", untouched.unwrap());
         fixture.write(&mine, "mine\n");
-        assert_eq!(JournaledWriteBack::recover(&StateDirs::below(&fixture.path("state"))), 1);
+        assert_eq!(JournaledWriteBack::recover(&StateDirs::below(&fixture.path("state")), &mut |_| false), 1);
         assert_eq!(fixture.read(&mine).as_deref(), Some("mine\n"));
         let [added, new, gone, others] = state_of(&fixture);
         assert_eq!((added, new, gone, others), (MANY, MANY - 1, MANY, 3));
@@ -240,6 +241,7 @@ fn recovery_keeps_a_later_change_of_another_process() {
 }
 
 /// Recovery moves what is in a staging directory into place, so no program may leave one behind.
+// P4
 fn forged_staging_directory_is_never_written_back() {
     let fixture = TestProject::new();
     let script = "mkdir .vambrace-unfinished-1-1 src/.vambrace-unfinished-2; echo x >.vambrace-unfinished-1-1/0; \

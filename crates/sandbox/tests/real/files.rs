@@ -3,8 +3,11 @@
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 
 use libtest_mimic::Trial;
+use vambrace_core::fence::PathFence;
+use vambrace_core::glob::{GlobPurpose, GlobRoots, PathGlobs};
 use vambrace_sandbox::{Exit, Filesystem, Observe, SandboxError, Tier, WithheldReason};
 
 use super::harness::{
@@ -21,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test("files::setgid_workspace_can_be_changed", setgid_workspace_can_be_changed),
         test("files::masked_names_do_not_exist_in_any_mode", masked_names_do_not_exist_in_any_mode),
+        test("files::paths_outside_the_fence_cannot_be_read", paths_outside_the_fence_cannot_be_read),
         test("files::unreadable_directory_exposes_no_secret", unreadable_directory_exposes_no_secret),
         test("files::secret_created_during_the_run_is_masked", secret_created_during_the_run_is_masked),
         test("files::deny_shows_nothing", deny_shows_nothing),
@@ -171,6 +175,7 @@ fn secret_created_during_the_run_is_masked() {
     }
 }
 
+// P4
 fn deny_shows_nothing() {
     let fixture = TestProject::new();
     for tier in TIERS {
@@ -224,6 +229,7 @@ fn write_in(tier: Tier) {
     assert_eq!(fixture.read("project/.env").as_deref(), Some("TOKEN=in-the-env-file\n"));
 }
 
+// P4
 fn speculative_changes_nothing() {
     let fixture = TestProject::new();
     let before = fixture.listing("project");
@@ -283,7 +289,7 @@ fn scratch_directories_outlive_a_run_and_are_never_written_back() {
     assert_eq!(fixture.listing("outside").len(), 1);
 }
 
-// The sandbox itself enforces this, not its callers.
+// P4: the sandbox itself enforces this, not its callers.
 fn run_that_would_see_the_state_directory_is_denied() {
     let fixture = TestProject::new();
     for name in ["home/.cargo/state/keys", "outside/state/keys", "project/state/keys"] {
@@ -296,8 +302,8 @@ fn run_that_would_see_the_state_directory_is_denied() {
             let mut spec = in_tier(fixture.shell(Filesystem::Read, &script), tier);
             spec.read =
                 [fixture.path("outside")].into_iter().filter(|outer| state.starts_with(outer)).collect();
-            let fault = sandbox.run(&spec, vambrace_sandbox::Input::Nothing, &mut |_, _| {}).unwrap_err();
-            assert!(matches!(fault, SandboxError::ShowsState { .. }), "{name} {tier}: {fault}");
+            let error = sandbox.run(&spec, vambrace_sandbox::Input::Nothing, &mut |_, _| {}).unwrap_err();
+            assert!(matches!(error, SandboxError::ShowsState { .. }), "{name} {tier}: {error}");
             spec.write = std::mem::take(&mut spec.read);
             let denied = sandbox.run(&spec, vambrace_sandbox::Input::Nothing, &mut |_, _| {});
             assert!(matches!(denied, Err(SandboxError::ShowsState { .. })), "{name} {tier}: {denied:?}");
@@ -444,16 +450,17 @@ fn granted_subdirectory_does_not_hide_its_parent() {
     check_out(&run(&spec), "/var/log\n");
 }
 
+// P4
 fn tier_no_userns_denies_what_it_cannot_enforce() {
     let fixture = TestProject::new();
     for mode in [Filesystem::ReadWrite, Filesystem::Speculative] {
-        let fault = try_run(&in_tier(fixture.shell(mode, "true"), Tier::NoUserns)).unwrap_err();
-        assert!(fault.to_string().contains("needs an overlay"), "{fault}");
+        let error = try_run(&in_tier(fixture.shell(mode, "true"), Tier::NoUserns)).unwrap_err();
+        assert!(error.to_string().contains("needs an overlay"), "{error}");
     }
     let mut spec = in_tier(fixture.shell(Filesystem::Read, "true"), Tier::NoUserns);
     spec.min_tier = Tier::Full;
-    let fault = try_run(&spec).unwrap_err();
-    assert!(fault.to_string().contains("`full` is not available"), "{fault}");
+    let error = try_run(&spec).unwrap_err();
+    assert!(error.to_string().contains("`full` is not available"), "{error}");
 }
 
 // T12: Landlock rules belong to inodes, whatever their names
@@ -467,6 +474,7 @@ fn hard_link_to_a_secret_does_not_unmask_it() {
     }
 }
 
+// P4
 fn tier_no_userns_hides_network_and_mounts_of_the_host() {
     let fixture = TestProject::new();
     let printed = |name: &str| {
@@ -484,6 +492,7 @@ fn tier_no_userns_hides_network_and_mounts_of_the_host() {
 }
 
 /// A shell reads its script piece by piece.
+// P4
 fn pinned_script_changed_while_running_keeps_its_content() {
     use sha2::Digest as _;
     for tier in TIERS {
@@ -560,4 +569,25 @@ fn setgid_workspace_can_be_changed() {
     let outcome = run(&fixture.shell(Filesystem::Speculative, script));
     check_out(&outcome, "done\n");
     assert_eq!(outcome.changes.unwrap().list.len(), 3);
+}
+
+// T12: what policy does not let a program read, in every tier
+fn paths_outside_the_fence_cannot_be_read() {
+    let fixture = TestProject::new();
+    fixture.write("project/docs/private/plan", "denied-plan\n");
+    fixture.write("project/docs/open", "open\n");
+    let globs =
+        |list: &[&str], purpose| Arc::new(PathGlobs::new(list, purpose, &GlobRoots::plain()).unwrap());
+    let mut excluding = PathFence::default();
+    excluding.exclude(&globs(&["docs/private/**"], GlobPurpose::Narrow));
+    let listing = PathFence::only(globs(&["docs/open", "plain.txt"], GlobPurpose::Permit));
+    for tier in TIERS {
+        for (read, expected) in [(&excluding, "fn main() {}\nopen\n"), (&listing, "open\n")] {
+            let script = "cat src/main.rs docs/open docs/private/plan 2>/dev/null; grep -r denied . ; :";
+            let mut spec = in_tier(fixture.shell(Filesystem::Read, script), tier);
+            spec.fence.read = read.clone();
+            let outcome = run(&spec);
+            assert_eq!(out(&outcome), expected, "{tier}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 use vambrace_sandbox::{
     Exit, Filesystem, Input, JournaledWriteBack, RunOutcome, Sandbox, SandboxError, Spec, StateDirs, Tier,
-    WithheldReason, WriteBack as _, WriteBackError,
+    WithheldReason, WriteBackError,
 };
 
 pub(crate) struct TestProject {
@@ -49,7 +49,7 @@ impl TestProject {
         fixture.write("project/src/main.rs", "fn main() {}\n");
         fixture.write("project/.env", "TOKEN=in-the-env-file\n");
         fixture.write("project/deep/er/key.pem", "in-the-key-file\n");
-        fixture.write("project/secrets/a", "in-the-secrets-folder\n");
+        fixture.write("project/secrets/a", "in-the-secrets-directory\n");
         fixture.write("project/.git/config", "[core]\n");
         fixture.write("project/.git/hooks/sample", "#!/bin/sh\n");
         fixture.write("outside/file", "in-the-outside-file\n");
@@ -116,7 +116,7 @@ fn list_into(dir: &Path, list: &mut Vec<String>) {
 }
 
 pub(crate) fn run(spec: &Spec) -> RunOutcome {
-    try_run(spec).unwrap_or_else(|fault| panic!("{fault}"))
+    try_run(spec).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) fn try_run(spec: &Spec) -> Result<RunOutcome, SandboxError> {

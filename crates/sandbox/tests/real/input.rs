@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 #[track_caller]
 fn run(fixture: &TestProject, tier: Tier, script: &str, input: &impl std::os::fd::AsFd) -> RunOutcome {
     let spec = in_tier(fixture.shell(Filesystem::Read, script), tier);
-    sandbox().run(&spec, Input::From(input.as_fd()), &mut |_, _| {}).unwrap_or_else(|fault| panic!("{fault}"))
+    sandbox().run(&spec, Input::From(input.as_fd()), &mut |_, _| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
 // P5: a terminal would show output that no redactor has seen, and keep the program's settings
@@ -96,6 +96,7 @@ fn socket_is_not_written() {
     }
 }
 
+// P4
 fn file_is_neither_written_nor_changed() {
     let fixture = TestProject::new();
     let path = fixture.path("outside/file");
@@ -114,6 +115,7 @@ fn file_is_neither_written_nor_changed() {
     }
 }
 
+// P4
 fn named_pipe_is_not_changed() {
     let fixture = TestProject::new();
     let path = fixture.path("outside/pipe");

@@ -124,6 +124,7 @@ fn timeout_kills_the_whole_process_tree() {
     }
 }
 
+// P6
 fn program_that_ignores_sigterm_or_stops_itself_is_killed() {
     let fixture = TestProject::new();
     for tier in TIERS {
@@ -211,6 +212,7 @@ fn maximum_time_limit_does_not_overflow() {
     }
 }
 
+// P6
 fn detached_grandchild_does_not_survive_the_call() {
     let fixture = TestProject::new();
     for tier in TIERS {
@@ -224,6 +226,7 @@ fn detached_grandchild_does_not_survive_the_call() {
     }
 }
 
+// P6
 fn child_that_holds_the_pipe_does_not_hang_the_call() {
     let fixture = TestProject::new();
     for tier in TIERS {
@@ -408,6 +411,7 @@ fn disk_file_size_and_descriptors_are_bounded() {
 }
 
 /// The broker is another process of this test program; it is killed while its program runs.
+// P6
 fn killed_broker_leaves_nothing() {
     for tier in TIERS {
         let fixture = TestProject::new();
@@ -429,10 +433,10 @@ fn killed_broker_leaves_nothing() {
         broker.kill().unwrap();
         broker.wait().unwrap();
         let start = Instant::now();
-        let tasks = fixture.path("state/tasks");
+        let run_dirs = fixture.path("state/runs");
         let left = || {
-            let tasks = std::fs::read_dir(&tasks).map_or(0, Iterator::count);
-            (alive(&mark), runs(launcher[0]), groups(launcher[0]), tasks)
+            let run_dirs = std::fs::read_dir(&run_dirs).map_or(0, Iterator::count);
+            (alive(&mark), runs(launcher[0]), groups(launcher[0]), run_dirs)
         };
         while left() != (Vec::new(), false, Vec::new(), 0) {
             assert!(start.elapsed() < Duration::from_secs(20), "{tier}: {:?}", left());
@@ -458,8 +462,8 @@ fn broker_killed_before_it_notified_the_launcher_leaves_no_directory() {
         std::io::Read::read_exact(broker.stdout.as_mut().unwrap(), &mut printed).unwrap();
         assert_eq!(&printed, b"another\n");
         let base =
-            if rustix::process::geteuid().is_root() { "/tmp".into() } else { fixture.path("state/tasks") };
-        let prefix = format!("vambrace-task-{}-", broker.id());
+            if rustix::process::geteuid().is_root() { "/tmp".into() } else { fixture.path("state/runs") };
+        let prefix = format!("vambrace-run-{}-", broker.id());
         let dirs = || -> Vec<std::ffi::OsString> {
             let names = std::fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().file_name());
             names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(&prefix))).collect()
@@ -514,6 +518,7 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     list.filter(below).collect()
 }
 
+// P6
 fn killed_launcher_leaves_no_process() {
     for tier in TIERS {
         let fixture = TestProject::new();
@@ -613,6 +618,7 @@ fn warm_cell_with_other_options_is_not_used() {
 }
 
 /// The program starts at once; its init, which was stopped until then, runs later.
+// P6
 fn late_init_kills_what_a_killed_launcher_left() {
     let state = tempfile::TempDir::new().unwrap();
     let sandbox = start(state.path());
@@ -697,7 +703,7 @@ fn killed_launcher_takes_waiting_cells_with_it() {
         let spec = in_tier(fixture.shell(Filesystem::Read, "true"), tier);
         sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
     }
-    // A stage for each tier, a cell, and an init with the process that will become the program.
+    // A zygote for each tier, a cell, and an init with the process that will become the program.
     let launcher = sandbox.launcher_id();
     let below = || -> Vec<u32> {
         let mut found = children(launcher);

@@ -38,6 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+// P4
 fn exchanging_names_does_not_change_a_protected_file() {
     let fixture = TestProject::new();
     let program = std::env::current_exe().unwrap();
@@ -50,6 +51,7 @@ fn exchanging_names_does_not_change_a_protected_file() {
     assert_eq!(fixture.read("project/.git/config").as_deref(), Some("[core]\n"));
 }
 
+// P4
 fn protected_and_secret_names_are_never_written_back() {
     let fixture = TestProject::new();
     let before = fixture.listing("project");
@@ -127,6 +129,7 @@ fn protected_names_of_a_nested_repository_are_never_written_back() {
     }
 }
 
+// P4
 fn hooks_in_a_configured_directory_are_never_written_back() {
     for filesystem in [Filesystem::ReadWrite, Filesystem::Write] {
         let fixture = TestProject::new();

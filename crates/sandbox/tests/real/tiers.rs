@@ -36,12 +36,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+// P4
 fn masked_proc_leaves_tier_full_no_proc() {
     let expected = "full-no-proc\nno /proc\nplain\nspeculative 1\ndemanding full: denied\n";
     check("masked-proc", expected);
 }
 
-// `unshare --pid --fork`, bubblewrap: the process group has no id inside.
+// P4: `unshare --pid --fork`, bubblewrap: the process group has no id inside.
 fn broker_whose_process_group_is_outside_its_pid_namespace_works() {
     check("foreign-group", "full\nplain\n");
     // With the outer `/proc`, process ids would name the wrong processes.
@@ -62,7 +63,7 @@ pub(crate) fn in_a_foreign_group(fixture: &str, own_proc: bool) -> ExitCode {
     ExitCode::from(u8::from(!printed.success()))
 }
 
-// The default seccomp filter of container engines.
+// P4: the default seccomp filter of container engines.
 fn container_that_denies_clone3_and_namespaces_leaves_tier_no_userns() {
     check("container-filter", "no-userns\nplain\n");
 }
@@ -105,12 +106,12 @@ pub(crate) fn say_run(fixture: &str) -> ExitCode {
     let sandbox = vambrace_sandbox::Sandbox::start(&std::env::current_exe().unwrap(), places);
     match sandbox.and_then(|sandbox| sandbox.run(&spec, Input::Nothing, &mut |_, _| {})) {
         Ok(outcome) => print!("{}\n{}", outcome.tier, out(&outcome)),
-        Err(fault) => println!("{fault}"),
+        Err(error) => println!("{error}"),
     }
     ExitCode::SUCCESS
 }
 
-// UID 65534 is also what the kernel reports in a user namespace without maps.
+// P4: UID 65534 is also what the kernel reports in a user namespace without maps.
 fn user_with_any_uid_is_confined() {
     check("another-user", "full\nplain\nspeculative 1\ndemanding full: ran\n");
 }
@@ -163,7 +164,7 @@ pub(crate) fn say_watches(fixture: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-// Root with the capabilities of a container, and root of a user namespace with a single id: the program is root neither inside
+// P4: root with the capabilities of a container, and root of a user namespace with a single id: the program is root neither inside
 // nor, if there is another id, outside.
 fn root_of_a_container_runs_nothing_as_root() {
     let owner = |fixture: &TestProject| std::fs::metadata(fixture.path("outside/made")).unwrap().uid();
@@ -222,6 +223,7 @@ pub(crate) fn say_who(fixture: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+// P6
 fn run_starts_in_a_cgroup_v2_and_is_killed_with_it() {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     if !rustix::process::geteuid().is_root() || !mounts.contains(" cgroup2 rw") {

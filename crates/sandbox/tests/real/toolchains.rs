@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+// P5, T12
 fn toolchains_are_visible_without_credentials_and_nothing_else_of_home() {
     let fixture = TestProject::new();
     fixture.write("home/.cargo/bin/tool", "#!/bin/sh\necho tool\n");
@@ -28,7 +29,7 @@ fn toolchains_are_visible_without_credentials_and_nothing_else_of_home() {
         .unwrap();
     std::fs::set_permissions(fixture.path("home/.cargo"), std::fs::Permissions::from_mode(0o700)).unwrap();
     fixture.write("home/.cargo/credentials.toml", "in-the-credentials\n");
-    fixture.write("home/.local/share/uv/credentials/credentials.toml", "in-a-folder-of-credentials\n");
+    fixture.write("home/.local/share/uv/credentials/credentials.toml", "in-a-directory-of-credentials\n");
     fixture.write("home/.cargo/config.toml", "[net]\n");
     fixture.write("home/bin/mine", "#!/bin/sh\necho mine\n");
     std::fs::set_permissions(fixture.path("home/bin/mine"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -108,8 +109,8 @@ fn credentials_in_toolchains_are_masked_at_any_depth() {
         for _ in 0..2 {
             let (words, _) = printed(tier, &[&hidden[..], &[".cargo/link", key]].concat(), &at);
             assert_eq!(words, "end\n", "{tier}");
-            let (words, faults) = printed(tier, &shown, &at);
-            assert_eq!(words.matches("url").count(), shown.len(), "{tier}: {words}{faults}");
+            let (words, errors) = printed(tier, &shown, &at);
+            assert_eq!(words.matches("url").count(), shown.len(), "{tier}: {words}{errors}");
         }
         // What is new since then, and a file that changed without changing its directory.
         fixture.write("home/.rustup/new/.npmrc", "in-a-secret\n");

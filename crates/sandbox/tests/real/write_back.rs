@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
-use vambrace_sandbox::{Filesystem, Input, PROTECTED, SandboxError, Spec, WithheldReason};
+use vambrace_core::risk::SELF_RUNNING;
+use vambrace_sandbox::{Filesystem, Input, SandboxError, Spec, WithheldReason};
 
 use super::harness::{
     TIERS, TestProject, changes, check_out, in_tier, run, start, test, withheld, write_back,
@@ -14,9 +15,10 @@ use super::tiers::{become_user, check};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        test("write_back::mounts_below_the_workspace_are_not_touched", || {
-            check("mounted-below", "mounted, all as it was\n");
-        }),
+        test(
+            "write_back::mounts_below_the_workspace_are_not_touched",
+            mounts_below_the_workspace_are_not_touched,
+        ),
         test(
             "write_back::no_chain_of_symlinks_leads_out_of_the_workspace",
             no_chain_of_symlinks_leads_out_of_the_workspace,
@@ -58,7 +60,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 // P4, S4: the program cannot see into the mounts, so it must not change anything in them
-pub(crate) fn mounted_below(fixture: &str) -> ExitCode {
+fn mounts_below_the_workspace_are_not_touched() {
+    check("mounted-below", "mounted, all as it was\n");
+}
+
+/// Mounts file systems below the workspace and runs programs that try to change them.
+pub(crate) fn with_mounts_below(fixture: &str) -> ExitCode {
     let fixture = Path::new(fixture);
     let root = rustix::process::geteuid().is_root();
     if root {
@@ -252,8 +259,8 @@ fn setgid_and_sticky_bits_of_a_directory_stay() {
 fn withheld_attributes_and_hard_links_are_reported() {
     let fixture = TestProject::new();
     let at = |name: &str| fixture.path("project").join(name);
-    std::fs::create_dir(at("folder")).unwrap();
-    for name in ["folder", "plain.txt", "src/main.rs"] {
+    std::fs::create_dir(at("dir")).unwrap();
+    for name in ["dir", "plain.txt", "src/main.rs"] {
         note(&at(name), "of the user");
     }
     for name in ["one", "two"] {
@@ -261,21 +268,21 @@ fn withheld_attributes_and_hard_links_are_reported() {
         std::fs::hard_link(fixture.path("outside").join(name), at(name)).unwrap();
     }
     // The same content and mode, but the attributes are gone.
-    let script = "cp plain.txt t; rm plain.txt; mv t plain.txt; rmdir folder; mkdir folder; echo y >>one; chmod 777 two; \
+    let script = "cp plain.txt t; rm plain.txt; mv t plain.txt; rmdir dir; mkdir dir; echo y >>one; chmod 777 two; \
                   echo >>src/main.rs";
     let outcome = run(&fixture.shell(Filesystem::ReadWrite, script));
     check_out(&outcome, "");
     assert_eq!(changes(&outcome), ["modified one", "modified src/main.rs"]);
     let reported = |name: &str, why| (name.to_owned(), why);
     let expected = [
-        reported("folder", WithheldReason::Attributes),
+        reported("dir", WithheldReason::Attributes),
         reported("one", WithheldReason::OtherNames),
         reported("plain.txt", WithheldReason::Attributes),
         reported("two", WithheldReason::OtherNames),
     ];
     assert_eq!(withheld(&outcome), expected);
     write_back(&outcome).unwrap();
-    for name in ["folder", "plain.txt", "src/main.rs"] {
+    for name in ["dir", "plain.txt", "src/main.rs"] {
         assert_eq!(attribute(&at(name), NOTE).as_deref(), Some(&b"of the user"[..]), "{name}");
     }
     assert_eq!(fixture.read("outside/one").as_deref(), Some("x\n"));
@@ -421,8 +428,13 @@ fn config_of_shells_editors_and_agents_is_never_written_back() {
             assert_eq!(fixture.read(&format!("{dir}/{name}")), None, "{dir}/{name}");
         }
     }
-    let bare = |name: &&str| name.trim_start_matches("**/").trim_start_matches('*').to_owned();
-    assert!(PROTECTED.iter().map(bare).is_sorted(), "PROTECTED must stay sorted");
+    assert!(
+        Spec::new("true", fixture.project())
+            .protected
+            .iter()
+            .map(String::as_str)
+            .eq(SELF_RUNNING.protected())
+    );
 }
 
 // T12, P4: some file systems normalize names: `\u{ff0f}` becomes a slash, and `\u{2100}` contains one

@@ -88,7 +88,7 @@ fn report(result: Result<vambrace_store::Committed, vambrace_store::StoreError>)
     match result {
         Ok(committed) => {
             for sealed in committed.positions() {
-                print_line(&format!("ACK {} {} END", sealed.seq, sealed.event_hash));
+                print_line(&format!("ACK {} {} END", sealed.record.seq, sealed.event_hash));
             }
         }
         Err(error) => print_line(&format!("FAILED {error}")),

@@ -1,23 +1,20 @@
-//! The guarantees of every store, tested through the trait, so that another database can run the same tests.
+//! The guarantees of every store, tested through its traits. `backends.rs` lists the stores that are tested.
+
+use std::time::Duration;
 
 use vambrace_core::ErrorCode;
 use vambrace_core::redacted::Redacted;
-use vambrace_ledger::{Digest, Op, RecordStatus, SessionChange};
+use vambrace_ledger::{Checkpoint, Digest, Op, RecordStatus, SessionChange};
 use vambrace_store::{
-    Batch, CallFinish, CallRow, CallState, Entry, EventPhase, EventStatus, RecordOrder, RecordQuery,
-    SessionState, SqliteStore, StateChange, Store, StoreError, TimelineEvent, TrustRow, ViolationRow,
+    Batch, BoxFuture, CallFinish, CallRow, CallState, Entry, EventPhase, EventStatus, OwnerFilter, RecordId,
+    RecordOrder, RecordQuery, SealedBlob, SessionState, StateChange, Store, StoreError, TimelineEvent,
+    TrustRow, ViolationRow,
 };
 
-use crate::fixtures::{KEY_RECORDS, at, clean, home, id, open, runtime, session, start, text};
+use crate::backends::{check, check_dir};
+use crate::fixtures::{KEY_RECORDS, approval, at, id, session, start, text};
 
-/// Runs one case against every kind of store.
-fn check(case: impl AsyncFn(&dyn Store)) {
-    let (_temp, home) = home();
-    let store = open(&home);
-    runtime().block_on(case(&store));
-    drop(store);
-    clean(&home);
-}
+const EVERYONE: &OwnerFilter = &OwnerFilter::Everyone;
 
 async fn begin(store: &dyn Store, name: &str) {
     let opened = Entry::session(SessionChange::Open, id(name), at(0));
@@ -35,20 +32,23 @@ fn state_and_record_are_written_together() {
         let committed = store.commit(start("s-1", "c-1", 5)).await.unwrap();
         assert!(committed.is_durable());
         let sealed = committed.last().unwrap();
-        assert_eq!(sealed.seq, KEY_RECORDS + 2);
+        assert_eq!(sealed.record, RecordId::new(store.writer(), KEY_RECORDS + 2));
         let head = store.head().await.unwrap();
         assert_eq!((head.seq, head.hash), (KEY_RECORDS + 2, sealed.event_hash));
-        let record = store.record(3).await.unwrap().unwrap();
+        let record = store.record(&sealed.record).await.unwrap().unwrap();
+        assert_eq!(record.id, sealed.record);
         assert_eq!(record.fields()["execution_id"], "c-1");
+        assert_eq!(record.fields()["writer"], store.writer().as_str());
         assert_eq!(record.fields()["prev_hash"], sealed.prev_hash.to_string());
         let call = store.call("c-1").await.unwrap().unwrap();
-        assert_eq!((call.state, call.first_seq, call.last_seq), (CallState::Executing, Some(3), Some(3)));
+        assert_eq!(call.state, CallState::Executing);
+        assert_eq!((call.first_record, call.last_record), (Some(sealed.record.clone()), Some(sealed.record)));
         assert_eq!(call.plan_digest, Some(Digest::of(b"c-1")));
         store.commit(Batch::lazy(vec![], vec![finish("c-1", CallState::Failed)])).await.unwrap();
         let call = store.call("c-1").await.unwrap().unwrap();
         assert_eq!((call.state, call.finished), (CallState::Failed, Some(at(9))));
         assert_eq!(call.error.as_deref(), Some("Timeout"));
-        assert_eq!(store.calls(5).await.unwrap().len(), 1);
+        assert_eq!(store.calls(EVERYONE, 5).await.unwrap().len(), 1);
     });
 }
 
@@ -58,7 +58,7 @@ fn a_start_receipt_requires_a_durable_start_record() {
         begin(store, "s-1").await;
         let receipt = store.commit(start("s-1", "c-1", 1)).await.unwrap().into_start().unwrap();
         assert_eq!(receipt.call(), Some(&id("c-1")));
-        assert_eq!(receipt.position().seq, KEY_RECORDS + 2);
+        assert_eq!(receipt.position().record.seq, KEY_RECORDS + 2);
         let other = Batch::durable(vec![Entry::new(Op::Grant, at(2))], vec![]);
         assert!(store.commit(other).await.unwrap().into_start().is_none());
         let mut lazy = start("s-1", "c-2", 3);
@@ -94,7 +94,7 @@ fn a_rejected_batch_leaves_nothing_and_affects_no_other_batch() {
 }
 
 /// Polls all of them before waiting for any.
-async fn join<T: Send>(futures: Vec<vambrace_store::BoxFuture<'_, T>>) -> Vec<T> {
+pub(crate) async fn join<T: Send>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     let mut slots: Vec<_> = futures.into_iter().map(|future| (future, None)).collect();
     std::future::poll_fn(|context| {
         for (future, slot) in &mut slots {
@@ -154,8 +154,8 @@ fn recent_calls_and_violations_are_counted_within_their_window() {
         assert_eq!((none.count, none.oldest), (0, None));
         assert_eq!(store.recent_calls("s-1", "write_file", at(0)).await.unwrap().count, 0);
         assert_eq!(store.violations_since("s-1", at(400)).await.unwrap(), 2);
-        assert_eq!(store.violations(Some("s-2"), 9).await.unwrap(), []);
-        let newest = store.violations(None, 1).await.unwrap();
+        assert_eq!(store.violations(Some("s-2"), EVERYONE, 9).await.unwrap(), []);
+        let newest = store.violations(None, EVERYONE, 1).await.unwrap();
         assert_eq!((newest[0].ts, newest[0].target.as_deref()), (at(500), Some("../secret")));
     });
 }
@@ -165,14 +165,16 @@ fn sessions_change_their_state_and_are_listed_newest_first() {
     check(async |store| {
         begin(store, "s-1").await;
         begin(store, "s-2").await;
-        let set =
-            |name: &str| StateChange::SetSession { id: id(name), state: SessionState::Suspended, at: at(7) };
+        let set = |name: &str| {
+            let (owner, state) = (OwnerFilter::Everyone, SessionState::Suspended);
+            StateChange::SetSession { id: id(name), owner, state, at: at(7) }
+        };
         store.commit(Batch::durable(vec![], vec![set("s-1")])).await.unwrap();
         let row = store.session("s-1").await.unwrap().unwrap();
         assert_eq!((row.state, row.changed, row.user.as_str()), (SessionState::Suspended, at(7), "someone"));
         assert!(store.session("s-9").await.unwrap().is_none());
         assert!(store.commit(Batch::durable(vec![], vec![set("s-9")])).await.is_err());
-        assert_eq!(store.sessions(1).await.unwrap()[0].id, id("s-2"));
+        assert_eq!(store.sessions(EVERYONE, 1).await.unwrap()[0].id, id("s-2"));
     });
 }
 
@@ -196,11 +198,11 @@ fn the_timeline_of_a_call_keeps_its_order() {
         store.commit(Batch::lazy(vec![], first)).await.unwrap();
         let last = vec![StateChange::Event(event(EventPhase::Result, "answer", EventStatus::Error))];
         store.commit(Batch::lazy(vec![], last)).await.unwrap();
-        let events = store.events("c-1").await.unwrap();
+        let events = store.events("c-1", EVERYONE).await.unwrap();
         let actions: Vec<_> = events.iter().map(|event| event.action.as_str()).collect();
         assert_eq!(actions, ["check", "violation", "answer"]);
         assert_eq!((events[1].error, events[1].duration_ms()), (Some(ErrorCode::Policy), 1.5));
-        assert_eq!(store.events("c-2").await.unwrap(), []);
+        assert_eq!(store.events("c-2", EVERYONE).await.unwrap(), []);
         // A call that has ended when its row is inserted brings its events along.
         let mut row = CallRow::executing(id("c-3"), id("s-1"), Redacted::literal("http"), at(1));
         let mut said = event(EventPhase::Policy, "check", EventStatus::Ok);
@@ -209,7 +211,7 @@ fn the_timeline_of_a_call_keeps_its_order() {
         row.events = vec![said, event(EventPhase::Call, "call", EventStatus::Timeout)];
         row.events[1].call = id("c-3");
         store.commit(Batch::lazy(vec![], vec![StateChange::InsertCall(row)])).await.unwrap();
-        let events = store.events("c-3").await.unwrap();
+        let events = store.events("c-3", EVERYONE).await.unwrap();
         assert_eq!(events.iter().map(|event| event.call.as_str()).collect::<Vec<_>>(), ["c-3", "c-3"]);
         assert_eq!(events[0].policy.as_deref(), Some("words with \"quotes\", \u{e4} and \\"));
         assert_eq!((events[0].attempt, events[0].duration_us, events[0].ts), (Some(2), 1500, at(1)));
@@ -253,11 +255,11 @@ fn records_are_found_by_their_fields() {
         denied.message = Some(text("\"session\":\"s-1\""));
         store.commit(Batch::durable(vec![denied], vec![])).await.unwrap();
         let found = async |query: RecordQuery| -> Vec<u64> {
-            store.records(query).await.unwrap().into_iter().map(|record| record.seq).collect()
+            store.records(query).await.unwrap().into_iter().map(|record| record.id.seq).collect()
         };
         let all = RecordQuery::default();
         assert_eq!(found(RecordQuery::newest(2)).await, [8, 7]);
-        assert_eq!(found(RecordQuery::after(4, 2)).await, [5, 6]);
+        assert_eq!(found(RecordQuery::after(RecordId::new(store.writer(), 4), 2)).await, [5, 6]);
         assert_eq!(found(RecordQuery { op: Some(Op::Violation), ..all.clone() }).await, [8]);
         assert_eq!(found(RecordQuery { status: Some(RecordStatus::Denied), ..all.clone() }).await, [8]);
         assert_eq!(
@@ -275,15 +277,121 @@ fn records_are_found_by_their_fields() {
 
 #[test]
 fn a_lazy_commit_is_synced_soon() {
-    let (_temp, home) = home();
-    let store: SqliteStore = open(&home);
-    runtime().block_on(async {
+    check(async |store| {
         store.commit(Batch::lazy(vec![Entry::new(Op::ToolEnd, at(1))], vec![])).await.unwrap();
         let begun = std::time::Instant::now();
-        while store.counters().syncs == 0 {
+        while store.admin().counters().syncs == 0 {
             assert!(begun.elapsed().as_secs() < 20, "never synced");
             tokio::task::yield_now().await;
         }
+        assert_eq!(store.admin().counters().records, 1);
     });
-    assert_eq!(store.counters().records, 1);
+}
+
+#[test]
+fn a_record_of_another_writer_is_not_in_the_store() {
+    check(async |store| {
+        begin(store, "s-1").await;
+        let own = store.commit(start("s-1", "c-1", 1)).await.unwrap().last().unwrap().record;
+        assert_eq!(own.to_string(), format!("{}/{}", store.writer(), KEY_RECORDS + 2));
+        let other = RecordId::new(&id("w-other"), own.seq);
+        assert!(store.record(&other).await.unwrap().is_none());
+        assert_eq!(
+            store.records(RecordQuery::after(RecordId { seq: 0, ..other.clone() }, 9)).await.unwrap(),
+            []
+        );
+        assert_eq!(store.admin().payloads_of(&other).unwrap(), []);
+        store.admin().catch_up().unwrap();
+        assert!(store.admin().inclusion_proof(&own, own.seq).is_ok());
+        assert!(store.admin().inclusion_proof(&other, own.seq).is_err());
+        // Nothing refers to it either.
+        let mut row = CallRow::executing(id("c-2"), id("s-1"), Redacted::literal("http"), at(1));
+        row.first_record = Some(other.clone());
+        for change in [
+            StateChange::InsertCall(row),
+            StateChange::ForgetPayload { record: other, field: "tool_args".to_owned() },
+        ] {
+            let result =
+                store.commit(Batch::durable(vec![Entry::new(Op::ToolEnd, at(1))], vec![change])).await;
+            assert!(matches!(result, Err(StoreError::Conflict(_))), "{result:?}");
+        }
+        assert_eq!(store.head().await.unwrap().seq, own.seq);
+    });
+}
+
+// B5
+#[test]
+fn checkpoints_keys_and_proofs_follow_the_records() {
+    check(async |store| {
+        let admin = store.admin();
+        begin(store, "s-1").await;
+        let record = store.commit(start("s-1", "c-1", 1)).await.unwrap().last().unwrap().record;
+        admin.catch_up().unwrap();
+        assert_eq!((admin.segment_error(), admin.witness_reply()), (None, None));
+        let row = admin.newest_checkpoint().unwrap().unwrap();
+        let (checkpoint, _) = Checkpoint::parse(row.note.as_bytes()).unwrap();
+        assert_eq!((row.size, checkpoint.root), (record.seq, admin.root_at(record.seq).unwrap()));
+        assert_eq!(admin.checkpoint_of(row.size).unwrap(), Some(row.clone()));
+        let line = store.record(&record).await.unwrap().unwrap().line;
+        let leaf = vambrace_ledger::leaf(line.as_bytes());
+        let proof = admin.inclusion_proof(&record, row.size).unwrap();
+        assert!(vambrace_ledger::is_included(record.seq - 1, row.size, leaf, &proof, checkpoint.root));
+        let new = admin.rotate_key().unwrap();
+        let keys = admin.ledger_keys().unwrap();
+        assert_eq!((keys.len(), keys.last()), (2, Some(&new)));
+        let newer = admin.newest_checkpoint().unwrap().unwrap();
+        let (grown, _) = Checkpoint::parse(newer.note.as_bytes()).unwrap();
+        let proof = admin.consistency_proof(row.size, newer.size).unwrap();
+        let (old, new) = ((row.size, checkpoint.root), (newer.size, grown.root));
+        assert!(new.0 > old.0 && vambrace_ledger::is_consistent(old, new, &proof));
+    });
+}
+
+// A waiter does not wait for its next poll.
+#[test]
+fn a_watch_is_woken_by_a_changed_approval_request_of_any_process() {
+    check_dir(async |backend, home| {
+        let [here, there] = [(backend.open)(home), (backend.open)(home)];
+        begin(&*here, "s-1").await;
+        for store in [&here, &there] {
+            let mut watch = here.approval_queries().notifier().watch();
+            let mut fastest = Duration::MAX;
+            // The fastest of several, because the machine may be busy.
+            for n in 0..8 {
+                let name = format!("hitl-{}-{n}", store.approval_queries().liveness().id());
+                let open = Batch::durable(vec![], vec![approval("s-1", &name, "someone")]);
+                store.commit(open).await.unwrap();
+                let begun = std::time::Instant::now();
+                watch.changed(Duration::from_secs(20)).await;
+                fastest = fastest.min(begun.elapsed());
+                assert!(here.approval_queries().approval(&name).await.unwrap().is_some());
+            }
+            assert!(fastest < Duration::from_millis(250), "{fastest:?}");
+        }
+    });
+}
+
+#[test]
+fn a_process_is_alive_while_its_store_is_open() {
+    check_dir(async |backend, home| {
+        let [here, there] = [(backend.open)(home), (backend.open)(home)];
+        let life = |store: &dyn Store| store.approval_queries().liveness().id().clone();
+        let (own, other) = (life(&*here), life(&*there));
+        let is_alive = |life| here.approval_queries().liveness().is_alive(life);
+        assert!(own != other && is_alive(&own) && is_alive(&other));
+        drop(there);
+        assert!(is_alive(&own) && !is_alive(&other) && !is_alive(&id("l-never")));
+    });
+}
+
+#[test]
+fn a_sealed_blob_is_read_by_every_process_in_its_own_context_only() {
+    check_dir(async |backend, home| {
+        let [here, there] = [(backend.open)(home), (backend.open)(home)];
+        let blob = here.approval_queries().blob_sealer().seal("hitl-1", b"the raw call").unwrap();
+        let sealer = there.approval_queries().blob_sealer();
+        assert_eq!(sealer.unseal("hitl-1", &blob).as_deref(), Some(b"the raw call".as_slice()));
+        assert_eq!(sealer.unseal("hitl-2", &blob), None);
+        assert_eq!(sealer.unseal("hitl-1", &SealedBlob::stored(vec![1; 60])), None);
+    });
 }

@@ -104,7 +104,7 @@ fn failing_disk(ending: &'static str) -> (tempfile::TempDir, PathBuf, SqliteStor
     let store =
         SqliteStore::open(StateDir::open(&home).unwrap(), &StoreOptions { disk, ..test_options() }).unwrap();
     runtime().block_on(store.commit(Batch::durable(vec![], vec![session("s-1")]))).unwrap();
-    store.catch_up().unwrap();
+    store.admin().catch_up().unwrap();
     (temp, home, store, state)
 }
 
@@ -115,7 +115,7 @@ fn is_closed(store: &SqliteStore, state: &SyncFaults) {
         assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
         assert_eq!(CallError::from(&error).code, ErrorCode::AuditUnavailable);
     }
-    assert!(store.catch_up().is_err());
+    assert!(store.admin().catch_up().is_err());
     assert_eq!(state.later.load(Ordering::SeqCst), 0, "a failed sync was retried");
 }
 
@@ -139,7 +139,7 @@ fn a_failed_sync_of_a_segment_closes_the_store_permanently() {
     let (_temp, home, store, state) = failing_disk(".jsonl");
     state.failing.store(1, Ordering::SeqCst);
     runtime().block_on(store.commit(start("s-1", "c-1", 1))).unwrap();
-    let _ = store.catch_up();
+    let _ = store.admin().catch_up();
     assert_eq!(state.failed.load(Ordering::SeqCst), 1);
     is_closed(&store, &state);
     drop(store);

@@ -9,8 +9,9 @@ use vambrace_core::clock::Clock;
 use vambrace_core::redacted::{Redact, RedactError, RedactOutput, Redacted};
 use vambrace_ledger::{Digest, Op, RecordStatus};
 use vambrace_store::{
-    Batch, CallRow, Entry, Id, RedactedText, SessionRow, SessionState, SqliteStore, StateChange, StateDir,
-    StoreError, StoreOptions, Timestamp, VerifyOptions, VerifyReport, verify,
+    ApprovalChange, ApprovalKind, ApprovalRow, ApprovalState, Batch, CallRow, Entry, Id, RedactedText,
+    SealedBlob, SessionOwner, SessionRow, SessionState, SqliteStore, StateChange, StateDir, StoreError,
+    StoreOptions, Timestamp, VerifyOptions, VerifyReport, verify,
 };
 
 struct NoRedaction;
@@ -67,16 +68,56 @@ pub(crate) fn test_options() -> StoreOptions {
 }
 
 pub(crate) fn session(name: &str) -> StateChange {
+    session_of(name, &owner("default", "someone", "/project"))
+}
+
+pub(crate) fn owner(tenant: &str, user: &str, project: &str) -> SessionOwner {
+    SessionOwner { tenant: text(tenant), user: text(user), project: text(project) }
+}
+
+pub(crate) fn session_of(name: &str, owner: &SessionOwner) -> StateChange {
+    let SessionOwner { tenant, user, project } = owner.clone();
     StateChange::OpenSession(SessionRow {
         id: id(name),
-        user: text("someone"),
+        tenant,
+        user,
         agent: text("agent"),
         role: text("dev"),
-        project: text("/project"),
+        project,
         state: SessionState::Active,
         opened: at(0),
         changed: at(0),
     })
+}
+
+/// An open approval request of a user in a session.
+pub(crate) fn approval(session: &str, name: &str, user: &str) -> StateChange {
+    let row = ApprovalRow {
+        id: id(name),
+        call: id(name),
+        session: id(session),
+        user: text(user),
+        agent: text("agent"),
+        project: text("/project"),
+        tool: text("write_file"),
+        kind: ApprovalKind::Change,
+        risk: text("MEDIUM"),
+        summary: text("MODIFY f"),
+        why: text("a rule"),
+        grantable: true,
+        asked: Digest::of(name.as_bytes()),
+        digest: Digest::of(name.as_bytes()),
+        revision: Digest::ZERO,
+        sealed: SealedBlob::stored(vec![1]),
+        created: at(1),
+        expires: at(60_000),
+        state: ApprovalState::Pending,
+        delivered: false,
+        waiter: None,
+        performer: None,
+        decision: None,
+    };
+    ApprovalChange::Open(row).into()
 }
 
 pub(crate) fn start(session: &str, call: &str, millis: i64) -> Batch {

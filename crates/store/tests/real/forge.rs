@@ -120,13 +120,13 @@ pub(crate) fn sample_ledger(rounds: u64, records: u64, segment: u64) -> SampleLe
                 let millis = i64::try_from(n).unwrap();
                 store.commit(start(&name, &format!("{name}-{n}"), millis)).await.unwrap();
                 if n % 7 == 3 {
-                    store.catch_up().unwrap();
+                    store.admin().catch_up().unwrap();
                 }
             }
         });
-        key.get_or_insert_with(|| store.ledger_keys().unwrap()[0].to_string());
+        key.get_or_insert_with(|| store.admin().ledger_keys().unwrap()[0].to_string());
         if rounds > 1 && round == rounds / 2 {
-            store.rotate_key().unwrap();
+            store.admin().rotate_key().unwrap();
         }
         drop(store);
         // Merges the WAL into the database file, so that copying one file copies the database.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use serde_json::{Value, json};
 use sha2::Sha256;
-use vambrace_store::{SqliteStore, StateDir, StoreError, VerifyOptions, VerifyReport};
+use vambrace_store::{RecordId, SqliteStore, StateDir, Store as _, StoreError, VerifyOptions, VerifyReport};
 
 use crate::attacks::{later, verify_with};
 use crate::fixtures::{at, test_options, verified};
@@ -200,14 +200,13 @@ fn a_ledger_copied_while_open_is_clean_for_both_verifiers() {
     let store = SqliteStore::open(StateDir::open(&home).unwrap(), &test_options()).unwrap();
     let runtime = crate::fixtures::runtime();
     runtime.block_on(async {
-        use vambrace_store::Store as _;
         let session = vambrace_store::Batch::durable(vec![], vec![crate::fixtures::session("s-1")]);
         store.commit(session).await.unwrap();
         for n in 0..30 {
             store.commit(crate::fixtures::start("s-1", &format!("c-{n}"), n)).await.unwrap();
         }
     });
-    store.catch_up().unwrap();
+    store.admin().catch_up().unwrap();
     DirSnapshot::of(&home).put(&copy);
     let options = VerifyOptions::new(at(9_000));
     let report = verify_with(&copy, &options);
@@ -222,7 +221,7 @@ fn a_ledger_that_grows_during_verification_is_clean_for_the_python_verifier() {
     let temp = crate::forge::temp_dir();
     let (home, pipe) = (temp.path().join("state"), temp.path().join("newest"));
     let store = SqliteStore::open(StateDir::open(&home).unwrap(), &test_options()).unwrap();
-    store.catch_up().unwrap();
+    store.admin().catch_up().unwrap();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let request = json!({"folder": &home, "now": at(9_000).to_string(), "checkpoints": [&pipe]});
     let verifying = std::thread::spawn(move || PythonVerifier::new().verify(&request));
@@ -237,21 +236,23 @@ fn a_ledger_that_grows_during_verification_is_clean_for_the_python_verifier() {
         }
     };
     crate::fixtures::runtime().block_on(async {
-        use vambrace_store::Store as _;
         store.commit(crate::fixtures::start("s-1", "c-1", 1)).await.unwrap();
     });
-    store.catch_up().unwrap();
-    pipe.write_all(store.newest_checkpoint().unwrap().unwrap().note.as_bytes()).unwrap();
+    store.admin().catch_up().unwrap();
+    pipe.write_all(store.admin().newest_checkpoint().unwrap().unwrap().note.as_bytes()).unwrap();
     drop(pipe);
     let answer = verifying.join().unwrap();
     assert_eq!((answer["ok"].as_bool(), answer["records"].as_u64()), (Some(true), Some(2)), "{answer:#}");
 }
 
-/// The layout before the last two migrations, with an applied change that can be rolled back.
+/// The layout of schema version 4, with an applied change that can be rolled back.
 const WITH_HEAD: &str = "
     CREATE TABLE head (id INTEGER PRIMARY KEY, writer TEXT NOT NULL, seq INTEGER NOT NULL, event_hash TEXT NOT NULL) STRICT;
     INSERT INTO head SELECT 1, name, (SELECT max(seq) FROM ledger), (SELECT hash FROM tree) FROM writer;
     DROP TABLE writer; ALTER TABLE calls DROP COLUMN events;
+    ALTER TABLE sessions DROP COLUMN tenant; ALTER TABLE tokens DROP COLUMN tenant;
+    ALTER TABLE approvals DROP COLUMN waiter; ALTER TABLE approvals DROP COLUMN performer;
+    ALTER TABLE decisions DROP COLUMN amendment; DROP TABLE call_outcomes;
     DROP TABLE ways_back; ALTER TABLE proposals ADD COLUMN back BLOB;
     INSERT INTO proposals (id, call, session, user, project, tool, path, summary, files, patch_hash, digest, state, created,
         changed, shown, back)
@@ -300,17 +301,20 @@ fn ct_merkle_computes_the_same_roots_and_proofs() {
     let mut theirs = MemoryBackedTree::<Sha256, Vec<u8>>::new();
     for (size, line) in (1_u64..).zip(&lines) {
         theirs.push(line.clone().into_bytes());
-        assert_eq!(store.root_at(size).unwrap().as_bytes().as_slice(), theirs.root().as_bytes().as_slice());
+        assert_eq!(
+            store.admin().root_at(size).unwrap().as_bytes().as_slice(),
+            theirs.root().as_bytes().as_slice()
+        );
     }
     let size = lines.len() as u64;
     for seq in (1..=size).step_by(7) {
-        let proof = store.inclusion_proof(seq, size).unwrap();
+        let proof = store.admin().inclusion_proof(&RecordId::new(store.writer(), seq), size).unwrap();
         let flat: Vec<u8> = proof.iter().flat_map(|hash| *hash.as_bytes()).collect();
         let index = usize::try_from(seq - 1).unwrap();
         assert_eq!(flat, theirs.prove_inclusion(index).as_bytes());
     }
     for old in (1..size).step_by(11) {
-        let proof = store.consistency_proof(old, size).unwrap();
+        let proof = store.admin().consistency_proof(old, size).unwrap();
         let flat: Vec<u8> = proof.iter().flat_map(|hash| *hash.as_bytes()).collect();
         let added = usize::try_from(size - old).unwrap();
         assert_eq!(flat, theirs.prove_consistency(added).as_bytes(), "{old}");

@@ -8,7 +8,7 @@ use vambrace_core::redacted::{Redact, RedactError, RedactOutput, Redacted};
 use vambrace_ledger::{Entry, FindingKind, Op};
 use vambrace_store::{Batch, PayloadRow, PayloadState, SqliteStore, StateChange, Store, StoreError};
 
-use crate::fixtures::{KEY_RECORDS, at, clean, home, id, open, runtime, text};
+use crate::fixtures::{KEY_RECORDS, at, clean, home, id, open, owner, runtime, text};
 use crate::independent_verifier::verify_with_both;
 
 struct NoRedaction;
@@ -32,7 +32,7 @@ fn record(n: u64, bytes: usize) -> Entry {
 
 async fn keep(store: &SqliteStore, n: u64, bytes: usize) -> PayloadRow {
     let committed = store.commit(Batch::lazy(vec![record(n, bytes)], vec![])).await.unwrap();
-    store.payloads_of(committed.last().unwrap().seq).unwrap().remove(0)
+    store.admin().payloads_of(&committed.last().unwrap().record).unwrap().remove(0)
 }
 
 async fn forget(store: &SqliteStore, row: &PayloadRow) -> Result<(), StoreError> {
@@ -65,18 +65,18 @@ fn a_payload_can_be_read_until_it_is_forgotten_and_is_then_in_no_file() {
     let store = open(&home);
     runtime().block_on(async {
         let row = keep(&store, 1, 100_000).await;
-        assert_eq!((row.seq, row.ts, row.state), (KEY_RECORDS + 1, at(1), PayloadState::Present));
-        let content = store.payload(&row).unwrap().unwrap();
+        assert_eq!((row.record.seq, row.ts, row.state), (KEY_RECORDS + 1, at(1), PayloadState::Present));
+        let content = store.admin().payload(&row).unwrap().unwrap();
         assert_eq!(content, arguments(1, 100_000).to_string().into_bytes());
         assert_eq!(row.named.kept, content.len() as u64);
         assert!(!files_containing(&home, "mark-000001-").is_empty());
         clean(&home);
 
         forget(&store, &row).await.unwrap();
-        assert!(store.truncate_log().unwrap());
+        assert!(store.admin().truncate_log().unwrap());
         assert_eq!(files_containing(&home, "mark-000001-"), [""; 0]);
-        assert_eq!(store.payload(&row).unwrap(), None);
-        assert_eq!(store.payloads_of(KEY_RECORDS + 1).unwrap()[0].state, PayloadState::Absent);
+        assert_eq!(store.admin().payload(&row).unwrap(), None);
+        assert_eq!(store.admin().payloads_of(&row.record).unwrap()[0].state, PayloadState::Absent);
         assert_eq!(clean(&home).records, KEY_RECORDS + 2);
         // Forgetting twice fails, and the attempt leaves no record.
         assert!(matches!(forget(&store, &row).await, Err(StoreError::Conflict(_))));
@@ -102,14 +102,14 @@ fn no_bytes_of_a_forgotten_payload_remain_among_many() {
             if n % 2 == 1 && n > 40 {
                 let (gone, row) = rows.remove(usize::try_from(order >> 33).unwrap() % rows.len());
                 forget(&store, &row).await.unwrap();
-                assert!(store.truncate_log().unwrap());
+                assert!(store.admin().truncate_log().unwrap());
                 assert_eq!(files_containing(&home, &format!("mark-{gone:06}-")), [""; 0], "{gone} after {n}");
             }
         }
         for (n, row) in &rows {
-            assert!(store.payload(row).unwrap().is_some(), "{n}");
+            assert!(store.admin().payload(row).unwrap().is_some(), "{n}");
         }
-        assert_eq!(store.stored_payloads().unwrap().len(), rows.len());
+        assert_eq!(store.admin().stored_payloads().unwrap().len(), rows.len());
         for n in 0..400 {
             let kept = rows.iter().any(|(kept, _)| *kept == n);
             assert_eq!(!files_containing(&home, &format!("mark-{n:06}-")).is_empty(), kept, "{n}");
@@ -154,7 +154,7 @@ fn altered_missing_and_foreign_payloads_are_found() {
             clean(&home);
             Connection::open(home.join("vambrace.db")).unwrap().execute_batch(edit).unwrap();
             if expected == [FindingKind::PayloadDiffers] {
-                assert!(matches!(store.payload(&row), Err(StoreError::Damaged { .. })), "{edit}");
+                assert!(matches!(store.admin().payload(&row), Err(StoreError::Damaged { .. })), "{edit}");
             }
         });
         let found: Vec<FindingKind> =
@@ -190,10 +190,12 @@ fn a_rejected_batch_leaves_no_payload() {
     let (_temp, home) = home();
     let store = open(&home);
     runtime().block_on(async {
-        let rejected =
-            Batch::durable(vec![record(1, 20_000)], vec![StateChange::RequireSession { id: id("s-9") }]);
+        let rejected = Batch::durable(
+            vec![record(1, 20_000)],
+            vec![StateChange::RequireSession { id: id("s-9"), owner: owner("t", "u", "p") }],
+        );
         assert!(matches!(store.commit(rejected).await, Err(StoreError::Conflict(_))));
-        assert_eq!(store.stored_payloads().unwrap(), []);
+        assert_eq!(store.admin().stored_payloads().unwrap(), []);
         assert_eq!(store.head().await.unwrap().seq, KEY_RECORDS);
     });
     clean(&home);
@@ -210,9 +212,9 @@ fn a_reader_keeps_the_log_and_truncation_reports_it() {
         let reading = reader.transaction().unwrap();
         let _: i64 = reading.query_row("SELECT count(*) FROM ledger", (), |row| row.get(0)).unwrap();
         forget(&store, &row).await.unwrap();
-        assert!(!store.truncate_log().unwrap());
+        assert!(!store.admin().truncate_log().unwrap());
         drop(reading);
-        assert!(store.truncate_log().unwrap());
+        assert!(store.admin().truncate_log().unwrap());
         assert_eq!(files_containing(&home, "mark-000001-"), [""; 0]);
     });
 }

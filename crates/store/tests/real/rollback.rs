@@ -226,7 +226,7 @@ fn a_key_rotation_interrupted_anywhere_is_completed() {
     let begin = || {
         ours.image.put(&home);
         let store = try_open(&home, &test_options()).unwrap();
-        store.rotate_key().unwrap();
+        store.admin().rotate_key().unwrap();
         drop(store);
         merge_wal(&home);
         DirSnapshot::of(&home)
@@ -267,8 +267,8 @@ fn goes_on(home: &Path, keys: usize) {
     let store = try_open(home, &test_options()).unwrap();
     let record = Batch::durable(vec![Entry::new(Op::Grant, at(100))], vec![]);
     runtime().block_on(store.commit(record)).unwrap();
-    store.catch_up().unwrap();
-    assert_eq!(store.ledger_keys().unwrap().len(), keys);
+    store.admin().catch_up().unwrap();
+    assert_eq!(store.admin().ledger_keys().unwrap().len(), keys);
     drop(store);
     let report = verify_with(home, &later());
     assert!(report.findings.is_clean(), "{:#?}", report.findings);

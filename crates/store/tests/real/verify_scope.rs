@@ -46,7 +46,7 @@ fn verifying_while_the_store_is_written_gives_no_false_finding() {
                 batch.entries[0].ts = WallClock.now();
                 runtime.block_on(store.commit(batch)).unwrap();
                 if n % 100 == 50 {
-                    store.rotate_key().unwrap();
+                    store.admin().rotate_key().unwrap();
                 }
                 if done.load(Ordering::Relaxed) {
                     break;
@@ -111,7 +111,7 @@ fn a_history_rewritten_under_a_running_store_is_not_signed() {
         let one = |n: i64| runtime.block_on(store.commit(start("s-1", &format!("c-{n}"), n)));
         runtime.block_on(store.commit(Batch::durable(vec![], vec![session("s-1")]))).unwrap();
         (0..12).for_each(|n| drop(one(n).unwrap()));
-        store.catch_up().unwrap();
+        store.admin().catch_up().unwrap();
         let published = fs::read(home.join("ledger/checkpoint")).unwrap();
 
         let forge =
@@ -128,7 +128,7 @@ fn a_history_rewritten_under_a_running_store_is_not_signed() {
         }
         drop(forge);
         let _ = one(100);
-        assert!(store.catch_up().is_err(), "{forgery:?} was signed");
+        assert!(store.admin().catch_up().is_err(), "{forgery:?} was signed");
         assert!(one(101).is_err(), "{forgery:?}: the store goes on");
         assert_eq!(fs::read(home.join("ledger/checkpoint")).unwrap(), published);
         drop(store);
@@ -148,12 +148,12 @@ fn a_checkpoint_that_could_not_be_stored_does_not_close_the_store() {
     // Another process holds the writer lock for longer than the background worker waits.
     let lock = fs::File::open(home.join("writer.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    assert!(store.catch_up().is_err());
+    assert!(store.admin().catch_up().is_err());
     assert!(home.join("ledger/checkpoint").exists(), "it was not published before");
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).unwrap();
-    store.catch_up().unwrap();
+    store.admin().catch_up().unwrap();
     runtime.block_on(store.commit(start("s-1", "c-2", 2))).unwrap();
-    store.catch_up().unwrap();
+    store.admin().catch_up().unwrap();
     drop(store);
     let report = verify_with(&home, &later());
     assert!(report.findings.is_clean() && report.anchored == report.records, "{report:?}");
@@ -186,7 +186,7 @@ fn hours(home: &Path, rounds: i64) {
             }
         });
         if hour == 1 {
-            store.rotate_key().unwrap();
+            store.admin().rotate_key().unwrap();
         }
     }
 }

@@ -165,6 +165,7 @@ fn race(witness: &Witness, branches: &[Tree; 2]) -> Vec<(u64, Digest)> {
     })
 }
 
+// B5
 #[test]
 fn concurrent_threads_get_only_one_history_signed() {
     let dir = tempfile::tempdir().unwrap();
@@ -177,6 +178,7 @@ fn concurrent_threads_get_only_one_history_signed() {
     assert!(branches.iter().any(on), "two histories were signed");
 }
 
+// B5
 #[test]
 fn concurrent_connections_get_only_one_history_signed() {
     let server = Arc::new(WitnessServer::new());

@@ -172,8 +172,8 @@ fn log_without_checkpoint_and_log_errors_are_reported() {
     }
     let server = WitnessServer::new();
     assert_eq!(client(&server).submit(&Given(Ok(None))), Ok(SubmitOutcome::NoCheckpoint));
-    let fault = LogError("no disk".into());
-    assert_eq!(client(&server).submit(&Given(Err(fault.clone()))), Err(fault));
+    let error = LogError("no disk".into());
+    assert_eq!(client(&server).submit(&Given(Err(error.clone()))), Err(error));
     signed(client(&server).submit(&TestLog::of(Tree::of("a", 9), 5)).unwrap());
     let unproven = Given(Ok(Some(Tree::of("a", 9).note(9))));
     assert_eq!(client(&server).submit(&unproven), Err(LogError("no proof".into())));

@@ -61,6 +61,7 @@ fn refused(address: SocketAddr) {
     assert!(matches!(outcome, SubmitOutcome::Rejected(_)), "{outcome:?}");
 }
 
+// B5
 #[test]
 fn dead_or_silent_witness_is_unreachable() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -72,6 +73,7 @@ fn dead_or_silent_witness_is_unreachable() {
     }));
 }
 
+// B5
 #[test]
 fn endless_response_is_cut() {
     let endless = |head: &'static str, piece: &'static [u8]| {
@@ -88,7 +90,7 @@ fn endless_response_is_cut() {
     unreachable(endless("HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", b"x"));
 }
 
-// One byte at a time, without long pauses.
+// B5: one byte at a time, without long pauses.
 #[test]
 fn trickling_response_times_out() {
     unreachable(serving(|mut stream| {
@@ -104,6 +106,7 @@ fn trickling_response_times_out() {
     }));
 }
 
+// B5
 #[test]
 fn malformed_responses_are_unreachable_or_rejected() {
     unreachable(saying("SSH-2.0-OpenSSH_9.9\r\n"));
@@ -123,6 +126,7 @@ fn malformed_responses_are_unreachable_or_rejected() {
     refused(answering("404 Not Found", "no"));
 }
 
+// B5
 #[test]
 fn lying_witness_can_only_report_a_rollback() {
     let outcome = ask(answering("409 Conflict", "11\n"));
@@ -137,6 +141,7 @@ fn lying_witness_can_only_report_a_rollback() {
     }));
 }
 
+// B5
 #[test]
 fn signature_of_another_checkpoint_or_key_is_rejected() {
     let noon = Timestamp::from_millis(NOON * 1000);
@@ -180,6 +185,7 @@ fn tls(name: &str, answer: String) -> (SocketAddr, Vec<u8>) {
     (address, der)
 }
 
+// B5
 #[test]
 fn https_verifies_the_server_certificate() {
     let line =

@@ -14,7 +14,7 @@ use vambrace_core::digest::Digest;
 use super::attributes;
 use super::error::ApplyError;
 use super::lock::FileLock;
-use super::target_entry::{OldFile, TargetEntry, temporary_name};
+use super::target_entry::{OldFile, TargetEntry, set_new_owner, temporary_name};
 use crate::edit::read_all;
 use crate::handle::open_entry;
 
@@ -147,6 +147,7 @@ impl PreparedFile {
                 attributes::copy(old.file.as_fd(), &old.stat, file.as_fd(), after.mode, self.change.path())?;
             }
             None => {
+                set_new_owner(&file, &staged.stat, target.owner).map_err(self.io("setting the owner"))?;
                 if let Some(mode) = after.mode {
                     let bits = Mode::from_raw_mode(mode & 0o7777);
                     rustix::fs::fchmod(&file, bits).map_err(self.io("setting the permissions"))?;

@@ -93,7 +93,7 @@ impl ApplyError {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::File(fault) => fault.code(),
+            Self::File(error) => error.code(),
             Self::ReadOnly { .. } | Self::PathChanged { .. } | Self::HardLinked { .. } => {
                 ErrorCode::ScopeViolation
             }
@@ -129,15 +129,19 @@ impl From<BadSplice> for ApplyError {
 }
 
 impl From<ApplyError> for CallError {
-    fn from(fault: ApplyError) -> Self {
-        let error = Self::new(fault.code(), fault.to_string());
-        match fault {
-            ApplyError::File(fault) => fault.into(),
+    fn from(error: ApplyError) -> Self {
+        let call_error = Self::new(error.code(), error.to_string());
+        match error {
+            ApplyError::File(error) => error.into(),
             ApplyError::Change(bad) => bad.into(),
-            ApplyError::HardLinked { .. } => error.suggest("ask the user to replace the file with a copy"),
-            ApplyError::PathChanged { .. } => error.suggest("propose the change again for the intended file"),
-            ApplyError::Io { .. } => error.suggest("nothing was changed; check the disk and try again"),
-            _ => error,
+            ApplyError::HardLinked { .. } => {
+                call_error.suggest("ask the user to replace the file with a copy")
+            }
+            ApplyError::PathChanged { .. } => {
+                call_error.suggest("propose the change again for the intended file")
+            }
+            ApplyError::Io { .. } => call_error.suggest("nothing was changed; check the disk and try again"),
+            _ => call_error,
         }
     }
 }

@@ -40,8 +40,8 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_micros(200), Duration::from_
 pub(crate) struct LockKey(String);
 
 impl LockKey {
-    pub(crate) fn new(device: u64, dir: u64, name: &str) -> Self {
-        let digest = Digest::of(name.as_bytes());
+    pub(crate) fn new(device: u64, dir: u64, name: &[u8]) -> Self {
+        let digest = Digest::of(name);
         let hex = digest.hex();
         let short = hex.get(..32).and_then(|hex| std::str::from_utf8(hex).ok()).unwrap_or_default();
         Self(format!("{device:x}-{dir:x}-{short}"))
@@ -262,7 +262,7 @@ mod tests {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let dir = rustix::fs::openat(rustix::fs::CWD, temp.path(), flags, Mode::empty()).unwrap();
         let dir = Arc::new(dir);
-        let key = LockKey::new(1, 2, "name");
+        let key = LockKey::new(1, 2, b"name");
         let lock_options = |lock_timeout| LockOptions {
             owner: "w".to_owned(),
             lock_timeout,

@@ -73,7 +73,7 @@ impl Applier {
                     outcome
                 }
                 Ok(left) => RecoveryOutcome::Conflict(left),
-                Err(fault) => RecoveryOutcome::Failed(fault.to_string()),
+                Err(error) => RecoveryOutcome::Failed(error.to_string()),
             };
             recovered.push(Recovered { tag: entry.tag, outcome });
         }
@@ -97,8 +97,9 @@ impl Applier {
         })
     }
 
-    /// Brings every file to its target state, whatever part is already done; returns those that another program changed.
-    pub(super) fn complete(&self, changes: &ChangeSet) -> Result<Vec<String>, ApplyError> {
+    /// Brings every file to its target state, whatever part is already done; returns those that another program changed. For
+    /// a change that was recorded as begun.
+    pub fn complete(&self, changes: &ChangeSet) -> Result<Vec<String>, ApplyError> {
         let mut left = Vec::new();
         for change in changes.files() {
             match self.file_state(change).or_else(foreign_if_blocked)? {
@@ -205,13 +206,13 @@ enum FileChangeState {
 }
 
 /// A symlink or directory at the path of a file also means that another program changed it.
-fn foreign_if_blocked(fault: ApplyError) -> Result<FileChangeState, ApplyError> {
-    match fault.code() {
+fn foreign_if_blocked(error: ApplyError) -> Result<FileChangeState, ApplyError> {
+    match error.code() {
         ErrorCode::ScopeViolation
         | ErrorCode::NotAFile
         | ErrorCode::FileProtected
         | ErrorCode::BlockedPath => Ok(FileChangeState::Foreign),
-        _ => Err(fault),
+        _ => Err(error),
     }
 }
 

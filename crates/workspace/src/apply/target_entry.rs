@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
 use rustix::io::Errno;
 use vambrace_core::digest::Digest;
 use vambrace_core::path::ScopedPath;
@@ -30,6 +30,8 @@ pub(crate) struct TargetEntry {
     pub(crate) missing: Vec<String>,
     pub(crate) name: String,
     id: (u64, u64),
+    /// Owner of what root creates: the owner of the project.
+    pub(crate) owner: Option<(Uid, Gid)>,
 }
 
 /// An existing file, open, with its content.
@@ -67,6 +69,7 @@ impl TargetEntry {
                         missing,
                         name,
                         id: (stat.st_dev, stat.st_ino),
+                        owner: ws.root().owner_of_new_files(),
                     });
                 }
                 Err(errno) => errno,
@@ -87,24 +90,24 @@ impl TargetEntry {
 
     pub(crate) fn key(&self) -> LockKey {
         let rest = self.missing.iter().fold(String::new(), |rest, name| join(&rest, name));
-        LockKey::new(self.id.0, self.id.1, &join(&rest, &self.name))
+        LockKey::new(self.id.0, self.id.1, join(&rest, &self.name).as_bytes())
     }
 
     /// Check 6: opens the existing file, which must be regular, on this device, with one hard link; `None` when there is none.
     pub(crate) fn open_old(&self, ws: &Workspace, cap: u64) -> Result<Option<OldFile>, ApplyError> {
         let path_text = self.path.to_string();
-        let fault = |errno| ApplyError::from(FileError::from_errno(errno, &path_text));
+        let file_error = |errno| ApplyError::from(FileError::from_errno(errno, &path_text));
         if !self.missing.is_empty() {
             return Ok(None);
         }
-        let name = CString::new(self.name.as_str()).map_err(|_| fault(Errno::INVAL))?;
+        let name = CString::new(self.name.as_str()).map_err(|_| file_error(Errno::INVAL))?;
         let file = match open_entry(self.dir.as_fd(), &name) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(ApplyError::PathChanged { path: display_path(&path_text) }),
-            Err(errno) => return Err(fault(errno)),
+            Err(errno) => return Err(file_error(errno)),
         };
-        let stat = rustix::fs::fstat(&file).map_err(fault)?;
+        let stat = rustix::fs::fstat(&file).map_err(file_error)?;
         if file_type(&stat) != FileType::RegularFile {
             return Err(
                 FileError::NotAFile { path: display_path(&path_text), what: "no longer a file" }.into()
@@ -117,7 +120,7 @@ impl TargetEntry {
             return Err(ApplyError::HardLinked { path: display_path(&path_text), links: link_count(&stat) });
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let bytes = read_all(file.as_fd(), size, cap).map_err(fault)?;
+        let bytes = read_all(file.as_fd(), size, cap).map_err(file_error)?;
         let bytes = bytes.ok_or_else(|| FileError::TooLarge { path: display_path(&path_text), size, cap })?;
         let hash = Digest::of(&bytes);
         Ok(Some(OldFile { file, stat, bytes, hash }))
@@ -138,11 +141,26 @@ impl TargetEntry {
             if file_type(&stat) != FileType::Directory {
                 return Err(ApplyError::PathChanged { path: display_path(&self.path.to_string()) });
             }
+            set_new_owner(&below, &stat, self.owner).map_err(io)?;
             self.rel_path = join(&self.rel_path, &name);
             changed_dirs.push(std::mem::replace(&mut self.dir, below));
         }
         Ok(changed_dirs)
     }
+}
+
+/// Gives a new entry its owner. In a setgid directory it keeps the group that it inherited.
+pub(crate) fn set_new_owner(
+    entry: &OwnedFd,
+    stat: &Stat,
+    owner: Option<(Uid, Gid)>,
+) -> rustix::io::Result<()> {
+    const SETGID: u32 = 0o2000;
+    let Some((user, group)) = owner else { return Ok(()) };
+    let inherited = stat.st_gid != rustix::process::getegid().as_raw() || stat.st_mode & SETGID != 0;
+    let group = (!inherited && stat.st_gid != group.as_raw()).then_some(group);
+    let user = (stat.st_uid != user.as_raw()).then_some(user);
+    if user.is_none() && group.is_none() { Ok(()) } else { rustix::fs::fchown(entry, user, group) }
 }
 
 /// A unique name: process id, time since boot and a counter.

@@ -45,7 +45,7 @@ impl Workspace {
         match self.resolve_without_suggestions(asked) {
             Ok(found) => self.base_of(&found, limits).map(PathState::Existing),
             Err(FileError::NotFound { .. }) => self.vacant_path(asked).map(PathState::Vacant),
-            Err(fault) => Err(fault.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -98,7 +98,7 @@ impl Workspace {
             let found = match self.resolve_without_suggestions(&dir) {
                 Ok(found) => found,
                 Err(FileError::NotFound { .. }) => continue,
-                Err(fault) => return Err(fault.into()),
+                Err(error) => return Err(error.into()),
             };
             if found.kind == ResolvedKind::File {
                 return Err(FileError::NotAFile {
@@ -129,13 +129,13 @@ impl Workspace {
 /// Reads an open file; the returned bytes and metadata are consistent.
 pub(crate) fn read_whole(file: &Resolved, cap: u64) -> Result<(Vec<u8>, Stat), FileError> {
     let path_text = file.path.to_string();
-    let fault = |errno| FileError::from_errno(errno, &path_text);
+    let file_error = |errno| FileError::from_errno(errno, &path_text);
     let mut before = file.stat;
     for _ in 0..MAX_ATTEMPTS {
         let size = u64::try_from(before.st_size).unwrap_or(0);
-        let bytes = read_all(file.handle(), size, cap).map_err(fault)?;
+        let bytes = read_all(file.handle(), size, cap).map_err(file_error)?;
         let bytes = bytes.ok_or(FileError::TooLarge { path: display_path(&path_text), size, cap })?;
-        let after = rustix::fs::fstat(file.handle()).map_err(fault)?;
+        let after = rustix::fs::fstat(file.handle()).map_err(file_error)?;
         if links_unchanged(&before, &after) && bytes.len() as u64 == u64::try_from(after.st_size).unwrap_or(0)
         {
             return Ok((bytes, after));

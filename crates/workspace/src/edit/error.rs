@@ -187,8 +187,8 @@ impl EditError {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::File(fault) => fault.code(),
-            Self::Pattern(fault) => fault.code(),
+            Self::File(error) => error.code(),
+            Self::Pattern(error) => error.code(),
             Self::Change(bad) => CallError::from(bad.clone()).code,
             Self::MatchCount { .. } | Self::Ambiguous { .. } | Self::HunkMismatch { .. } => {
                 ErrorCode::MatchCountMismatch
@@ -211,38 +211,38 @@ impl EditError {
 }
 
 impl From<EditError> for CallError {
-    fn from(fault: EditError) -> Self {
-        let error = Self::new(fault.code(), fault.to_string());
-        match fault {
+    fn from(error: EditError) -> Self {
+        let call_error = Self::new(error.code(), error.to_string());
+        match error {
             EditError::File(FileError::Binary { .. }) => {
-                error.suggest("only text files can be edited; ask the user to replace this file")
+                call_error.suggest("only text files can be edited; ask the user to replace this file")
             }
-            EditError::File(fault) => fault.into(),
-            EditError::PatchPath { suggestion, .. } => error.suggest(suggestion),
-            EditError::Pattern(fault) => fault.into(),
+            EditError::File(error) => error.into(),
+            EditError::PatchPath { suggestion, .. } => call_error.suggest(suggestion),
+            EditError::Pattern(error) => error.into(),
             EditError::Change(bad) => bad.into(),
             EditError::MatchCount { near, .. } if !near.is_empty() => {
-                error.suggest("read these lines again and send their text exactly as it is in the file")
+                call_error.suggest("read these lines again and send their text exactly as it is in the file")
             }
-            EditError::MatchCount { found: 0, .. } => error,
-            EditError::MatchCount { .. } => error.suggest(
+            EditError::MatchCount { found: 0, .. } => call_error,
+            EditError::MatchCount { .. } => call_error.suggest(
                 "add lines around the text until it occurs once, or set `count` to the intended number of matches",
             ),
-            EditError::Ambiguous { .. } => error.suggest("add the text before or after it"),
-            EditError::HardLinked { .. } => error.suggest("ask the user to replace the file with a copy"),
-            EditError::ReadOnly { .. } => error.suggest("change only files in the service root"),
-            EditError::BrokenSymlink { .. } => error.suggest("write to the file that the symlink should point to"),
-            EditError::TooLarge { .. } => error.suggest("write the file in parts, or edit it instead"),
+            EditError::Ambiguous { .. } => call_error.suggest("add the text before or after it"),
+            EditError::HardLinked { .. } => call_error.suggest("ask the user to replace the file with a copy"),
+            EditError::ReadOnly { .. } => call_error.suggest("change only files in the service root"),
+            EditError::BrokenSymlink { .. } => call_error.suggest("write to the file that the symlink should point to"),
+            EditError::TooLarge { .. } => call_error.suggest("write the file in parts, or edit it instead"),
             EditError::HunkMismatch { .. } => {
-                error.suggest("read the file again and make the patch from its current content; context must match exactly")
+                call_error.suggest("read the file again and make the patch from its current content; context must match exactly")
             }
             EditError::UnknownLanguage(_) => {
-                error.suggest("use `match_mode: exact` or `regex`, or name the language of the file")
+                call_error.suggest("use `match_mode: exact` or `regex`, or name the language of the file")
             }
             EditError::NotCompiledIn(_) => {
-                error.suggest("use `match_mode: exact` or `regex`; the user can install a build with more languages")
+                call_error.suggest("use `match_mode: exact` or `regex`; the user can install a build with more languages")
             }
-            _ => error,
+            _ => call_error,
         }
     }
 }

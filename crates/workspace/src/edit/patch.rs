@@ -11,12 +11,12 @@ use vambrace_core::path::{AskedPath, ScopedPath};
 
 use super::base::{BaseContent, PathState, check_text};
 use super::error::EditError;
-use super::masked_text::{FindSecretSpans, MaskedText, overlaps_any};
 use super::near_match::visible;
 use super::normalized_text::LineEnding;
 use super::{DraftNote, EditLimits, FileDraft, modified};
 use crate::diff::LineTokens;
 use crate::error::{FileError, display_path};
+use crate::masking::{MaskedText, SecretFinder, TextSecrets};
 use crate::workspace::Workspace;
 
 mod parse;
@@ -29,7 +29,7 @@ pub(crate) fn draft(
     ws: &Workspace,
     file: &FilePatch,
     limits: &EditLimits,
-    secrets: FindSecretSpans<'_>,
+    secrets: Option<&SecretFinder>,
     notes: &mut Vec<DraftNote>,
 ) -> Result<Option<FileDraft>, EditError> {
     let scoped =
@@ -124,7 +124,7 @@ enum LineEndMode {
 fn splices(
     base: &BaseContent,
     hunks: &[PatchHunk],
-    secrets: FindSecretSpans<'_>,
+    secrets: Option<&SecretFinder>,
     moved: &mut Vec<(usize, i64)>,
 ) -> Result<Vec<Splice>, EditError> {
     if hunks.is_empty() {
@@ -155,7 +155,7 @@ fn locate_hunks(
         start += line.len();
     }
     let file =
-        IndexedFile { base, lines, secrets: masked.spans()?, ends, ending: LineEnding::of(&base.bytes) };
+        IndexedFile { base, lines, secrets: masked.secrets()?, ends, ending: LineEnding::of(&base.bytes) };
     let mut splices = Vec::new();
     let (mut free, mut shift) = (0, 0_isize);
     for (index, hunk) in hunks.iter().enumerate() {
@@ -181,7 +181,7 @@ struct IndexedFile<'a> {
     base: &'a BaseContent,
     lines: Vec<Range<usize>>,
     /// A line that overlaps one of them never matches a line of a patch.
-    secrets: &'a [Range<usize>],
+    secrets: &'a TextSecrets,
     ends: LineEndMode,
     ending: LineEnding,
 }
@@ -192,7 +192,7 @@ impl IndexedFile<'_> {
     }
 
     fn is_secret(&self, number: usize) -> bool {
-        self.lines.get(number).is_some_and(|line| overlaps_any(self.secrets, line))
+        self.lines.get(number).is_some_and(|line| self.secrets.overlaps(line))
     }
 
     fn same(&self, number: usize, line: &[u8], wanted: &[u8]) -> bool {

@@ -56,13 +56,13 @@ fn compile(spec: &str, utf8: bool) -> Result<Regex, EditError> {
         Regex::config().nfa_size_limit(Some(SIZE_LIMIT)).hybrid_cache_capacity(CACHE_LIMIT).utf8_empty(utf8);
     let syntax = syntax::Config::new().multi_line(true).utf8(false).nest_limit(NEST_LIMIT);
     Regex::builder().configure(config).syntax(syntax).build(spec).map_err(|error| {
-        let fault = match error.size_limit() {
+        let compile_error = match error.size_limit() {
             Some(limit) => {
                 SearchError::OverLimit { what: format!("it needs more than {limit} bytes compiled") }
             }
             None => SearchError::BadPattern { at: 1, why: syntax_message(&error) },
         };
-        fault.into()
+        compile_error.into()
     })
 }
 

@@ -8,10 +8,10 @@ use memchr::memchr_iter;
 use vambrace_core::change::Splice;
 
 use super::error::EditError;
-use super::masked_text::MaskedText;
 use super::matches::{Matches, SpanMatch};
 use super::near_match::{match_line, near};
 use super::{EditOperation, EditRequest, MatchMode};
+use crate::masking::MaskedText;
 
 /// Matching lines listed in an error message.
 const MAX_LISTED_MATCHES: usize = 10;

@@ -65,7 +65,7 @@ impl SearchError {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::File(fault) => fault.code(),
+            Self::File(error) => error.code(),
             Self::Unsupported { .. } | Self::BadPattern { .. } => ErrorCode::InvalidArguments,
             Self::OverLimit { .. } | Self::OverBudget { .. } => ErrorCode::SecurityError,
             Self::Busy => ErrorCode::ResourceBusy,
@@ -76,22 +76,21 @@ impl SearchError {
 }
 
 impl From<SearchError> for CallError {
-    fn from(fault: SearchError) -> Self {
-        let error = Self::new(fault.code(), fault.to_string());
-        match fault {
+    fn from(error: SearchError) -> Self {
+        let call_error = Self::new(error.code(), error.to_string());
+        match error {
             SearchError::File(FileError::Binary { .. }) => {
-                error.suggest("only text is searched; read_file returns PDF and common image files")
+                call_error.suggest("only text is searched; read_file returns PDF and common image files")
             }
-            SearchError::File(fault) => fault.into(),
+            SearchError::File(error) => error.into(),
             SearchError::Unsupported { .. } => {
-                error.suggest("search for the plain part of the pattern and filter the lines yourself")
+                call_error.suggest("search for the plain part of the pattern and filter the lines yourself")
             }
-            SearchError::BadPattern { .. } => {
-                error.suggest("escape characters that are meant literally with `\\`, such as `\\(` or `\\{`")
-            }
-            SearchError::Busy => error.suggest("wait a few seconds, then use a simpler pattern"),
-            SearchError::Deadline { .. } => error.suggest("search in a smaller directory"),
-            _ => error,
+            SearchError::BadPattern { .. } => call_error
+                .suggest("escape characters that are meant literally with `\\`, such as `\\(` or `\\{`"),
+            SearchError::Busy => call_error.suggest("wait a few seconds, then use a simpler pattern"),
+            SearchError::Deadline { .. } => call_error.suggest("search in a smaller directory"),
+            _ => call_error,
         }
     }
 }

@@ -111,9 +111,9 @@ mod tests {
     fn check(pattern: &str, expected: Option<ErrorCode>, words: &str) {
         // Generous budget: this tests the kind of error, not the speed of the machine.
         let got = compile(&std::sync::Arc::default(), pattern, Duration::from_secs(20));
-        let fault = got.err();
-        assert_eq!(fault.as_ref().map(SearchError::code), expected, "{pattern}: {fault:?}");
-        let message = fault.map(|fault| fault.to_string()).unwrap_or_default();
+        let error = got.err();
+        assert_eq!(error.as_ref().map(SearchError::code), expected, "{pattern}: {error:?}");
+        let message = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains(words), "{message}");
     }
 
@@ -143,6 +143,6 @@ mod tests {
     fn compiling_past_the_budget_fails() {
         let abandoned_threads = std::sync::Arc::default();
         let got = compile(&abandoned_threads, r"\w{40}", Duration::ZERO);
-        assert_eq!(got.err().map(|fault| fault.code()), Some(ErrorCode::SecurityError));
+        assert_eq!(got.err().map(|error| error.code()), Some(ErrorCode::SecurityError));
     }
 }

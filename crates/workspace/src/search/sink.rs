@@ -9,10 +9,10 @@ use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
-use super::masked_match::{FileSecrets, LineSecrets, SecretText};
 use super::search_state::SearchState;
 use super::snippet::{column, context, cut_around, without_line_ending};
 use super::{LineMatch, SearchMode};
+use crate::masking::{FileSecrets, SecretText, TextSecrets};
 
 /// Results of one file.
 pub(crate) struct FileSink<'a> {
@@ -70,8 +70,8 @@ impl<'a> FileSink<'a> {
     }
 
     /// The secrets of a line. Detecting them does not count against the pattern's budget, so its clock is stopped.
-    fn secrets(&mut self, at: u64, line: &[u8]) -> io::Result<LineSecrets> {
-        let Some(file_secrets) = &mut self.file_secrets else { return Ok(LineSecrets::default()) };
+    fn secrets(&mut self, at: u64, line: &[u8]) -> io::Result<TextSecrets> {
+        let Some(file_secrets) = &mut self.file_secrets else { return Ok(TextSecrets::default()) };
         let spent = self.search.end_matching(self.worker);
         let found = file_secrets.in_line(at, line);
         self.search.begin_matching(self.worker, spent);
@@ -87,7 +87,7 @@ impl<'a> FileSink<'a> {
     fn matches(
         &self,
         line: &[u8],
-        secrets: &LineSecrets,
+        secrets: &TextSecrets,
         max_count: u64,
     ) -> io::Result<Option<(u64, usize)>> {
         let masked = (!secrets.is_empty()).then(|| secrets.masked(line));
@@ -136,12 +136,12 @@ impl<'a> FileSink<'a> {
         });
     }
 
-    fn add_masked_context(&mut self, number: u64, line: &[u8], secrets: &LineSecrets) {
+    fn add_masked_context(&mut self, number: u64, line: &[u8], secrets: &TextSecrets) {
         let max_count = self.search.request.max_line_chars;
         let text = if secrets.is_empty() {
             context(line, max_count)
         } else {
-            context(&secrets.with_placeholders(line, 0).0, max_count)
+            context(&secrets.with_placeholders(line), max_count)
         };
         self.add_context(number, text, secrets.count());
     }
@@ -190,7 +190,7 @@ impl Sink for &mut FileSink<'_> {
                 let at = self.matcher.find(without_newline(line)).map_err(io::Error::other)?;
                 self.keep(number, line, at.map_or(0, |found| found.start()), 0);
             } else {
-                let (line, at) = secrets.with_placeholders(line, at);
+                let (line, at) = secrets.with_placeholders_at(line, at);
                 self.keep(number, &line, at, secrets.count());
             }
         } else if self.search.request.context_lines > 0

@@ -15,13 +15,13 @@ use rustix::fs::{FileType, Stat};
 
 use super::SearchMode;
 use super::ignore::{IgnoreFiles, IgnoreLevel};
-use super::masked_match::{PositionedReader, SecretText};
 use super::search_state::{HardLinkedFile, OpenDir, SearchState, SearchTask};
 use super::sink::FileSink;
 use crate::edit::read_all;
 use crate::entries::EntryBuffer;
 use crate::handle::{file_type, link_count, open_entry};
 use crate::hard_links::{HardLinkCounts, links_unchanged};
+use crate::masking::{PositionedReader, SecretText};
 use crate::text::Bom;
 
 /// Smaller files are read in one call. The searcher's buffer has the same size, so a NUL byte anywhere in such a file has

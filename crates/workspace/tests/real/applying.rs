@@ -36,7 +36,7 @@ impl Harness {
 }
 
 fn code(result: Result<impl Sized, ApplyError>) -> Option<ErrorCode> {
-    result.err().map(|fault| fault.code())
+    result.err().map(|error| error.code())
 }
 
 // B3
@@ -294,9 +294,9 @@ fn a_locked_file_is_busy_after_the_timeout_and_free_after_release() {
     let hasty = applier(&harness.ws, harness.tree.home.path()).lock_timeout(Duration::from_millis(30));
     let changes = harness.edit("f", "a", "b");
     let held = harness.applier.prepare(&changes).unwrap();
-    let fault = hasty.apply(&changes).unwrap_err();
-    assert_eq!(fault.code(), ErrorCode::ResourceBusy);
-    assert!(fault.to_string().contains(&format!("process {}", std::process::id())), "{fault}");
+    let error = hasty.apply(&changes).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ResourceBusy);
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
     hasty.apply(&harness.edit("g", "a", "b")).unwrap();
     drop(held);
     hasty.apply(&changes).unwrap();
@@ -372,9 +372,9 @@ fn a_read_only_directory_is_reported_and_left_unchanged() {
     harness.tree.file("d/f", "a\n");
     let changes = harness.edit("d/f", "a", "b");
     std::fs::set_permissions(harness.tree.at("d"), std::fs::Permissions::from_mode(0o500)).unwrap();
-    let fault = harness.applier.apply(&changes).unwrap_err();
+    let error = harness.applier.apply(&changes).unwrap_err();
     std::fs::set_permissions(harness.tree.at("d"), std::fs::Permissions::from_mode(0o700)).unwrap();
-    assert!(matches!(fault, ApplyError::NotAllowed { .. }), "{fault}");
+    assert!(matches!(error, ApplyError::NotAllowed { .. }), "{error}");
     assert_eq!(harness.read("d/f").unwrap(), b"a\n");
     assert_eq!(harness.leftovers(), Vec::<String>::new());
 }

@@ -82,10 +82,10 @@ fn count(ws: &Workspace, applier: &Applier, home: &Path, share: u32) {
             let edit =
                 [EditRequest::replace(format!("count: {number}\n"), format!("count: {}\n", number + 1))];
             let code = match ws.draft_edit(&path("counter"), &edit, None, &limits()) {
-                Err(fault) => fault.code(),
+                Err(error) => error.code(),
                 Ok(draft) => match applier.apply(&draft.changes) {
                     Ok(_) => break,
-                    Err(fault) => fault.code(),
+                    Err(error) => error.code(),
                 },
             };
             let expected = [ErrorCode::StaleBase, ErrorCode::MatchCountMismatch, ErrorCode::ResourceBusy];

@@ -79,8 +79,8 @@ fn only_an_overdue_worker_is_killed_before_its_lock_is_taken() {
             assert_eq!((late.len(), late[0].holder.process, late[0].holder.ended), (1, child.id(), true));
             assert_eq!(child.wait().unwrap().signal(), Some(9));
         } else {
-            let fault = prepared.unwrap_err().to_string();
-            assert!(fault.contains("overdue"), "{fault}");
+            let error = prepared.unwrap_err().to_string();
+            assert!(error.contains("overdue"), "{error}");
             assert_eq!(child.try_wait().unwrap(), None, "the child still runs");
             child.kill().unwrap();
             child.wait().unwrap();

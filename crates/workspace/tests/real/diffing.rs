@@ -78,7 +78,7 @@ proptest! {
                 prop_assert_eq!(harness.read("f").unwrap(), [&before[..], content.as_bytes(), &after[..]].concat());
             }
             // More than 10 % control characters is binary.
-            Err(fault) => prop_assert_eq!(fault.code(), ErrorCode::BinaryFile),
+            Err(error) => prop_assert_eq!(error.code(), ErrorCode::BinaryFile),
         }
     }
 
@@ -121,8 +121,8 @@ fn check(base: &str, patch: &str, expected: Result<&str, (ErrorCode, &str)>) {
     let got = patched(Some(base.as_bytes()), patch.as_bytes());
     match (got, expected) {
         (Ok(now), Ok(expected)) => assert_eq!(String::from_utf8(now.unwrap()).unwrap(), expected),
-        (Err(fault), Err((code, words))) => {
-            let error = CallError::from(fault);
+        (Err(rejected), Err((code, words))) => {
+            let error = CallError::from(rejected);
             assert_eq!(error.code, code, "{}", error.message);
             assert!(error.message.contains(words), "{}", error.message);
         }

@@ -97,8 +97,8 @@ fn with_a_full_disk() {
                  --- /dev/null\n+++ b/new/file\n@@ -0,0 +1 @@\n+n\n";
     let several = harness.ws.draft_patch(patch.as_bytes(), &limits()).unwrap().changes;
     for changes in [one, several] {
-        let fault = harness.applier.apply(&changes).unwrap_err();
-        assert!(matches!(&fault, ApplyError::Io { what: "writing the new content", .. }), "{fault}");
+        let error = harness.applier.apply(&changes).unwrap_err();
+        assert!(matches!(&error, ApplyError::Io { what: "writing the new content", .. }), "{error}");
         assert!(harness.read("large").unwrap() == large.as_bytes());
         assert_eq!(harness.read("a_small").unwrap(), b"a\n");
         assert!(!harness.tree.at("new").exists());

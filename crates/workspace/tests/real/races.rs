@@ -28,16 +28,16 @@ fn debug_text<T: std::fmt::Debug>(result: Result<T, impl Into<CallError>>) -> (S
 
 fn probe(workspace: &TestWorkspace, seen: &AtomicU64) {
     let request = SearchRequest { threads: 2, ..lines("CANARY|inside") };
-    for asked in ["file", "folder/secret.txt", "alias", "link/secret.txt"] {
+    for asked in ["file", "dir/secret.txt", "alias", "link/secret.txt"] {
         let (reported, ok) = debug_text(workspace.read(asked));
         assert_clean(asked, &reported);
         seen.fetch_add(u64::from(ok), Ordering::Relaxed);
     }
     let all = ListRequest { recursive: true, ..ListRequest::default() };
-    for asked in ["", "folder", "link"] {
+    for asked in ["", "dir", "link"] {
         assert_clean("list", &debug_text(workspace.0.list(&path(asked), &all)).0);
     }
-    for asked in ["", "folder", "file"] {
+    for asked in ["", "dir", "file"] {
         let found = workspace.0.search(&path(asked), &request);
         // Only the matches: an error may quote the pattern.
         let found = found.map(|result| result.matches);
@@ -49,11 +49,11 @@ fn probe(workspace: &TestWorkspace, seen: &AtomicU64) {
 #[test]
 fn nothing_from_outside_is_returned_while_symlinks_are_swapped_in() {
     let tree = TestProject::new();
-    tree.file("file", "inside\n").file("folder/secret.txt", "inside\n");
+    tree.file("file", "inside\n").file("dir/secret.txt", "inside\n");
     std::fs::write(tree.outside().join("canary-name"), CANARY).unwrap();
-    tree.link("swap_file", tree.outside().join("secret.txt")).link("swap_folder", tree.outside());
+    tree.link("swap_file", tree.outside().join("secret.txt")).link("swap_dir", tree.outside());
     // Symlinks inside the scope that lead through the swapped names.
-    tree.link("alias", "file").link("link", "folder");
+    tree.link("alias", "file").link("link", "dir");
     let workspace = tree.open();
     let done = AtomicBool::new(false);
     let seen = AtomicU64::new(0);
@@ -61,7 +61,7 @@ fn nothing_from_outside_is_returned_while_symlinks_are_swapped_in() {
         scope.spawn(|| {
             for _ in 0..SWAPS / 2 {
                 swap(&tree, "file", "swap_file");
-                swap(&tree, "folder", "swap_folder");
+                swap(&tree, "dir", "swap_dir");
             }
             done.store(true, Ordering::Relaxed);
         });

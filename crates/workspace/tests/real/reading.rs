@@ -2,13 +2,13 @@
 
 use vambrace_core::ErrorCode::{self, BinaryFile, InvalidArguments, NotAFile, NotUtf8, TooLarge};
 use vambrace_core::redacted::RedactError;
-use vambrace_workspace::{Bom, Content, Eol, FileRead, ReadRequest, SecretFinder};
+use vambrace_workspace::{Bom, Content, Eol, FileRead, ReadRequest};
 
 use crate::fixtures::{TestProject, TestWorkspace, path};
-use crate::searching::finder;
+use crate::searching::{finder, finder_of};
 
 fn read(workspace: &TestWorkspace, name: &str, request: &ReadRequest) -> Result<FileRead, ErrorCode> {
-    workspace.0.read(&path(name), request).map_err(|fault| fault.code())
+    workspace.0.read(&path(name), request).map_err(|error| error.code())
 }
 
 fn text(read: &FileRead) -> &str {
@@ -217,7 +217,7 @@ fn no_partial_read_distinguishes_one_secret_from_another() {
     let request = |start_line| ReadRequest { start_line, secrets: Some(finder()), ..Default::default() };
     let got = read(&workspaces[0], "small", &request(Some(6))).unwrap();
     assert_eq!((text(&got), got.masked), ("[S]\nEND c\n", 1));
-    let refusing = SecretFinder::new(|_| Err(RedactError("no".to_owned())));
+    let refusing = finder_of(|_| Err(RedactError("no".to_owned())));
     let part = ReadRequest { secrets: Some(refusing), ..request(Some(2)) };
     assert_eq!(
         read(&workspaces[0], "small", &part).unwrap_err(),

@@ -1,10 +1,11 @@
 //! T11: searching files.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use memchr::memmem;
 use vambrace_core::ErrorCode::{BinaryFile, Internal, InvalidArguments};
-use vambrace_core::redacted::{RedactError, SecretSpan};
+use vambrace_core::redacted::{Redact, RedactError, RedactOutput, SecretSpan};
 use vambrace_workspace::{Isolation, ReadRequest, SearchDetail, SearchMode, SearchRequest, SecretFinder};
 
 use crate::fixtures::{TestProject, lines, path};
@@ -169,10 +170,30 @@ fn a_search_past_its_deadline_returns_a_partial_result() {
     assert_eq!(result.truncated, !result.complete);
 }
 
+/// A redactor that only reports secrets.
+struct SecretList<F>(F);
+
+impl<F: Fn(&str) -> Result<Vec<SecretSpan>, RedactError> + Send + Sync> Redact for SecretList<F> {
+    fn redact<'a>(&self, _: &'a str) -> Result<RedactOutput<'a>, RedactError> {
+        Err(RedactError("it only reports secrets".to_owned()))
+    }
+
+    fn secrets(&self, text: &str) -> Result<Vec<SecretSpan>, RedactError> {
+        (self.0)(text)
+    }
+}
+
+/// Finds what a function reports.
+pub(crate) fn finder_of(
+    find: impl Fn(&str) -> Result<Vec<SecretSpan>, RedactError> + Send + Sync + 'static,
+) -> SecretFinder {
+    SecretFinder::new(Arc::new(SecretList(find)))
+}
+
 /// Detects the text between `password = ` and `;`, and the lines between `BEGIN` and `END`.
 pub(crate) fn finder() -> SecretFinder {
-    SecretFinder::new(|bytes| {
-        let mut found = Vec::new();
+    finder_of(|text| {
+        let (bytes, mut found) = (text.as_bytes(), Vec::new());
         for (first, last) in [("password = ", ";"), ("BEGIN\n", "END"), ("PRIVATE KEY\n", "END")] {
             for at in memmem::find_iter(bytes, first) {
                 let start = at + first.len();
@@ -289,7 +310,7 @@ fn lines_with_secrets_are_found_by_their_other_text() {
     assert!(found("large", "hunter").is_empty());
     // No part of a secret is left where a line is cut.
     assert_eq!(found("long", " rest w")[0], "1:76:…ssword = [S]; rest word word word word w…");
-    let refusing = SecretFinder::new(|_| Err(RedactError("no".to_owned())));
+    let refusing = finder_of(|_| Err(RedactError("no".to_owned())));
     let request = SearchRequest { secrets: Some(refusing), ..lines("rest") };
     let code = workspace.search_with("", &request).unwrap_err().code;
     assert_eq!(code, Internal, "without secret detection nothing is returned");

@@ -2,37 +2,18 @@
 //! approval. `approvals show` prints them, `approvals watch` draws them. All text of an agent in them is sanitized.
 
 use vambrace_broker::ApprovalView;
+use vambrace_core::terminal_escape::{lookalike_names, mixed_script_words, one_line};
 use vambrace_core::timestamp::Timestamp;
+use vambrace_host::short_digest;
 use vambrace_store::{ApprovalKind, ApprovalState};
 
 use super::RequestRow;
 use super::diff::{Diff, DiffRow};
-use crate::command::audit::one_line;
 use crate::output::{StyledLine, Tone};
-use crate::terminal_escape::{lookalike_names, mixed_script_words};
 
 /// Seconds until a request expires.
 pub(crate) fn seconds(row: &RequestRow, now: Timestamp) -> i64 {
     (row.expires.millis() - now.millis()).max(0).div_euclid(1000)
-}
-
-/// The first eight digits of a digest.
-pub(crate) fn short(digest: impl std::fmt::Display) -> String {
-    digest.to_string().chars().skip("sha256:".len()).take(8).collect()
-}
-
-/// What the approver must type to approve a HIGH request: the name of the file or tool, or digits of the plan's digest if the
-/// name cannot be typed.
-pub(crate) fn name(look: &ApprovalView) -> String {
-    let row = look.request.as_ref();
-    let path = look.files.first().map(|file| file.path.as_str());
-    let name = path.and_then(|path| path.rsplit('/').next()).or(row.map(|row| row.tool.as_str()));
-    let typable = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic());
-    match (name.filter(typable), row) {
-        (Some(name), _) => name.to_owned(),
-        (None, Some(row)) => short(row.digest),
-        (None, None) => String::new(),
-    }
 }
 
 pub(crate) fn risk(word: &str) -> (Tone, String) {
@@ -73,14 +54,18 @@ fn about(row: &RequestRow, now: Timestamp, lines: &mut Vec<StyledLine>) {
             let by = format!("{state} by {} at {}", one_line(&decided.by), decided.at);
             lines.push(fact("state", by + &reason.unwrap_or_default()));
             if decided.digest != row.digest {
-                let words = format!("{}, not the proposed {}", short(decided.digest), short(row.digest));
+                let words = format!(
+                    "{}, not the proposed {}",
+                    short_digest(decided.digest),
+                    short_digest(row.digest)
+                );
                 lines.push(fact("approved", words));
             }
         }
         (None, state) => lines.push(fact("state", state.to_string())),
     }
     lines.push(fact("where", one_line(&row.project)));
-    lines.push(fact("tool", format!("{}, plan {}", one_line(&row.tool), short(row.digest))));
+    lines.push(fact("tool", format!("{}, plan {}", one_line(&row.tool), short_digest(row.digest))));
     lines.push(fact("id", row.id.to_string()));
 }
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use vambrace_broker::ProposalFile;
+use vambrace_core::terminal_escape::sanitize;
 use vambrace_workspace::diff::Omission;
 
 use crate::output::Tone;
-use crate::terminal_escape::sanitize;
 
 /// A parsed diff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use vambrace_broker::{ApprovalView, CallResult, ProposalPreview};
+use vambrace_core::terminal_escape::one_line;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_ledger::DecisionVerb;
 use vambrace_store::{ApprovalState, ProposalRow};
@@ -9,9 +10,7 @@ use vambrace_store::{ApprovalState, ProposalRow};
 use super::RequestRow;
 use super::details::{details, diff_lines, risk, seconds};
 use super::diff::Diff;
-use crate::command::audit::one_line;
 use crate::output::{Out, Tone, paint, render_line};
-use crate::terminal_escape::sanitize;
 
 /// An approval request as JSON.
 pub(crate) fn question(row: &RequestRow, now: Timestamp) -> Value {
@@ -67,9 +66,11 @@ pub(crate) fn preview(preview: &ProposalPreview, out: Out) {
 /// What was applied, for the approver; the agent gets its own message.
 pub(crate) fn applied(answer: &CallResult) -> String {
     let envelope = answer.envelope();
-    match envelope.pointer("/data/summary").and_then(Value::as_str) {
+    let summary = envelope.pointer("/data/summary").or_else(|| envelope.pointer("/data/changes/summary"));
+    match summary.and_then(Value::as_str) {
         Some(summary) => format!("applied: {}", one_line(summary)),
-        None => sanitize(answer.plain_text().unwrap_or("applied")),
+        // Its output is for the caller, not for the terminal of the approver.
+        None => "approved: the call ran, and its caller gets the result".to_owned(),
     }
 }
 

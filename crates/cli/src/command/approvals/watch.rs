@@ -18,7 +18,13 @@ use std::time::{Duration, Instant};
 
 use vambrace_broker::{Amendment, ApprovalChoice, ApprovalView, Approver, CallStatus, read_approval};
 use vambrace_core::clock::Clock as _;
-use vambrace_store::{ApprovalFilter, ApprovalWatch, SqliteStore, Store as _};
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::system::SystemClock;
+use vambrace_host::{
+    Host, HostError, Reader, approval_requests, approver_from_environment, approver_with_passphrase,
+    has_approver_key, request_context,
+};
+use vambrace_store::{ApprovalFilter, ApprovalWatch};
 use zeroize::Zeroizing;
 
 use self::draw::HiddenPrompt;
@@ -26,14 +32,10 @@ use self::editor::EditorCopy;
 use self::keys::{KeyInput, KeyParser};
 use self::state::{WatchAction, WatchEvent, WatchState};
 use self::terminal::{Keyboard, TerminalScreen, TerminalSignal, TerminalSignals, fault};
-use super::{context_of, questions, render};
-use crate::approver;
+use super::render;
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::passphrase_input::{PassphraseBuffer, TypingState};
-use crate::project_context;
-use crate::system::SystemClock;
-use crate::terminal_escape::sanitize;
 
 /// Interval at which the countdown is redrawn.
 const TICK: Duration = Duration::from_millis(250);
@@ -43,8 +45,8 @@ const PASSPHRASE_KEYS: &str = "input is hidden; Enter continues, Esc cancels";
 
 pub(crate) async fn run(out: Out) -> Result<ExitCode, Failure> {
     terminal::check(out.is_json())?;
-    let store = project_context::open_store()?;
-    let mut watcher = Watcher::begin(store)?;
+    let (host, reader) = crate::command::open_reader("approvals watch").await?;
+    let mut watcher = Watcher::begin(host, reader)?;
     let ended = watcher.watch().await;
     let (agreed, rejected) = watcher.count;
     drop(watcher);
@@ -56,7 +58,8 @@ pub(crate) async fn run(out: Out) -> Result<ExitCode, Failure> {
 }
 
 struct Watcher {
-    store: Arc<SqliteStore>,
+    host: Arc<Host>,
+    reader: Reader,
     state: WatchState,
     screen: TerminalScreen,
     keyboard: Keyboard,
@@ -64,7 +67,7 @@ struct Watcher {
     /// Time of the last key.
     read: Instant,
     signals: TerminalSignals,
-    wake: ApprovalWatch,
+    wake: Box<dyn ApprovalWatch>,
     /// The approver, once the passphrase was entered.
     decider: Option<Approver>,
     looks: Vec<ApprovalView>,
@@ -87,15 +90,22 @@ impl From<Failure> for ActionStopped {
     }
 }
 
+impl From<HostError> for ActionStopped {
+    fn from(error: HostError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
 impl Watcher {
-    fn begin(store: Arc<SqliteStore>) -> Result<Self, Failure> {
-        let wake = store.approval_queries().watch();
+    fn begin(host: Arc<Host>, reader: Reader) -> Result<Self, Failure> {
+        let wake = host.store().approval_queries().notifier().watch();
         let signals = TerminalSignals::listen()?;
         let (screen, keyboard) = (TerminalScreen::enter()?, Keyboard::listen());
         let mut state = WatchState::new(screen.size(), SystemClock.now());
         state.on(WatchEvent::Requests(Vec::new()));
         Ok(Self {
-            store,
+            host,
+            reader,
             state,
             screen,
             keyboard,
@@ -207,7 +217,9 @@ impl Watcher {
 
     /// Reads the pending requests.
     async fn refresh(&mut self) -> Result<Vec<WatchAction>, Failure> {
-        let rows = questions(&self.store, ApprovalFilter { open: true, ..ApprovalFilter::default() }).await?;
+        let owner = self.reader.owner().clone();
+        let open = ApprovalFilter { open: true, owner, ..ApprovalFilter::default() };
+        let rows = approval_requests(&self.host, open).await?;
         if rows.iter().eq(self.looks.iter().filter_map(|look| look.request.as_ref())) {
             return Ok(Vec::new());
         }
@@ -216,7 +228,9 @@ impl Watcher {
             let id = row.id.to_string();
             looks.push(match self.looks.iter().find(|look| is_about(look, &id)) {
                 Some(known) => ApprovalView { request: Some(row), ..known.clone() },
-                None => read_approval(self.store.approval_queries(), &id).await.map_err(Failure::of)?,
+                None => {
+                    read_approval(self.host.store().approval_queries(), &id).await.map_err(Failure::of)?
+                }
             });
         }
         self.looks.clone_from(&looks);
@@ -228,8 +242,8 @@ impl Watcher {
             WatchAction::Approve(id, choice) => self.approve(id, choice).await.map(Some),
             WatchAction::Reject(id, words) => {
                 let decider = self.decider().await?;
-                let context = context_of(self.view(&id)?, &self.store).await?;
-                context.broker.reject(&id, words.as_deref(), &decider).await.map_err(Failure::of)?;
+                let context = request_context(&self.host, self.view(&id)?).await?;
+                context.broker().reject(&id, words.as_deref(), &decider).await.map_err(Failure::of)?;
                 self.count.1 += 1;
                 Ok(Some(WatchEvent::Decided(id, "rejected; the agent is notified".to_owned())))
             }
@@ -264,8 +278,8 @@ impl Watcher {
 
     async fn approve(&mut self, id: String, choice: ApprovalChoice) -> Result<WatchEvent, ActionStopped> {
         let decider = self.decider().await?;
-        let context = context_of(self.view(&id)?, &self.store).await?;
-        let answer = context.broker.approve(&id, choice, &decider).await.map_err(Failure::of)?;
+        let context = request_context(&self.host, self.view(&id)?).await?;
+        let answer = context.broker().approve(&id, choice, &decider).await.map_err(Failure::of)?;
         self.count.0 += 1;
         let words = match &answer {
             None => "approved: the caller runs the call".to_owned(),
@@ -280,16 +294,16 @@ impl Watcher {
 
     async fn preview(&mut self, id: String, part: Amendment) -> Result<WatchEvent, ActionStopped> {
         let decider = self.decider().await?;
-        let context = context_of(self.view(&id)?, &self.store).await?;
-        let preview = context.broker.preview(&id, part.clone(), &decider).await.map_err(Failure::of)?;
+        let context = request_context(&self.host, self.view(&id)?).await?;
+        let preview = context.broker().preview(&id, part.clone(), &decider).await.map_err(Failure::of)?;
         Ok(WatchEvent::Previewed(id, part, preview))
     }
 
     async fn edit(&mut self, id: String, path: &str) -> Result<WatchEvent, ActionStopped> {
         let decider = self.decider().await?;
-        let context = context_of(self.view(&id)?, &self.store).await?;
-        let content = context.broker.proposed_content(&id, path, &decider).await.map_err(Failure::of)?;
-        let copy = EditorCopy::of(&content, path, self.store.dir().path())?;
+        let context = request_context(&self.host, self.view(&id)?).await?;
+        let content = context.broker().proposed_content(&id, path, &decider).await.map_err(Failure::of)?;
+        let copy = EditorCopy::of(&content, path, self.host.paths().state())?;
         self.screen.suspend();
         let edited = copy.edit();
         // Discards signals that were meant for the editor.
@@ -307,10 +321,10 @@ impl Watcher {
         if let Some(decider) = &self.decider {
             return Ok(decider.clone());
         }
-        let decider = match approver::from_environment(&self.store).await? {
+        let decider = match approver_from_environment(&self.host).await? {
             Some(decider) => decider,
             None => {
-                let phrase = if approver::has_key(&self.store)? {
+                let phrase = if has_approver_key(&self.host)? {
                     self.secret("Passphrase of the approver key:").await?
                 } else {
                     let first =
@@ -320,7 +334,7 @@ impl Watcher {
                     }
                     first
                 };
-                approver::with_typed_passphrase(&self.store, phrase).await?
+                approver_with_passphrase(&self.host, phrase).await?
             }
         };
         self.decider = Some(decider.clone());

@@ -1,8 +1,6 @@
 //! `vambrace audit export`: converts records to the format of another system, on standard output or in a file that can be
 //! continued. Every line is checked against its hash: an altered record ends the export with an error.
 
-mod cursor;
-mod file;
 mod stdout;
 
 use std::path::PathBuf;
@@ -11,15 +9,12 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use vambrace_core::config::AuditExportSettings;
-use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_host::{ConfigFiles, ExportCursor, ExportFile, Paths, export_records};
 use vambrace_ledger::{ExportFormat, Op};
-use vambrace_store::{LedgerRecord, SqliteStore};
+use vambrace_store::Store;
 
-use self::cursor::ExportCursor;
-use self::file::ExportFile;
 use crate::args::ExportArgs;
-use crate::config_files;
-use crate::failure::{Failure, exit};
+use crate::failure::Failure;
 use crate::output::Out;
 
 /// Polling interval while following; a poll reads one row.
@@ -29,7 +24,7 @@ pub(super) async fn run(words: &ExportArgs, out: Out) -> Result<ExitCode, Failur
     // Without the project's configuration: an export covers all projects of the state directory.
     let configured = match (&words.format, &words.output) {
         (Some(_), Some(_)) => AuditExportSettings::default(),
-        _ => config_files::combine_or_fail(&config_files::find_above()?)?.audit_export,
+        _ => ConfigFiles::without_project(&Paths::from_environment()?)?.effective()?.audit_export,
     };
     let format = words.format.as_deref().or(configured.format.as_deref()).unwrap_or("jsonl");
     let format = ExportFormat::parse(format).ok_or_else(|| {
@@ -43,18 +38,19 @@ pub(super) async fn run(words: &ExportArgs, out: Out) -> Result<ExitCode, Failur
         let message = "`audit.export.output` is not an absolute path";
         return Err(Failure::usage(message, "set an absolute path, or use `--output`"));
     }
-    let store = super::ledger()?;
+    let (host, reader) = super::ledger("audit export").await?;
     let mut cursor = ExportCursor {
         ops: words.op.iter().map(|word| op(word)).collect::<Result<_, _>>()?,
         since: words.since.as_deref().map(super::parse_time).transpose()?,
         until: words.until.as_deref().map(super::parse_time).transpose()?,
+        owner: reader.owner().clone(),
         after: words.after.unwrap_or(0),
     };
     let mut target = match &output {
         None => ExportTarget::Stdout,
-        Some(path) => ExportTarget::File(ExportFile::open(path, format, &mut cursor, &store).await?),
+        Some(path) => ExportTarget::File(ExportFile::open(path, format, &mut cursor, &host).await?),
     };
-    let exported = export(&store, &mut cursor, format, &mut target, words.follow).await?;
+    let exported = export(host.store().as_ref(), &mut cursor, format, &mut target, words.follow).await?;
     if let ExportTarget::File(file) = &target {
         out.message(format!(
             "exported {exported} records to `{}`, up to record {}",
@@ -87,7 +83,7 @@ impl ExportTarget {
     fn write(&mut self, bytes: &[u8]) -> Result<ReaderState, Failure> {
         match self {
             Self::Stdout => stdout::write(bytes),
-            Self::File(file) => file.append(bytes).map(|()| ReaderState::Reading),
+            Self::File(file) => Ok(file.append(bytes).map(|()| ReaderState::Reading)?),
         }
     }
 
@@ -97,14 +93,14 @@ impl ExportTarget {
             Self::Stdout => Ok(stdout::reader_state()),
             Self::File(file) => {
                 file.sync()?;
-                file.check(last).map(|()| ReaderState::Reading)
+                Ok(file.check(last).map(|()| ReaderState::Reading)?)
             }
         }
     }
 }
 
 async fn export(
-    store: &SqliteStore,
+    store: &dyn Store,
     cursor: &mut ExportCursor,
     format: ExportFormat,
     target: &mut ExportTarget,
@@ -114,14 +110,14 @@ async fn export(
     let mut exported = 0;
     loop {
         let batch = cursor.next(store).await?;
-        let (bytes, damaged) = converted(format, &batch.records);
+        let (bytes, damaged) = export_records(format, &batch.records);
         exported += batch.records.len() as u64;
         if target.write(&bytes)? == ReaderState::Gone {
             return Ok(exported);
         }
         if let Some(damaged) = damaged {
             target.flush(cursor.after)?;
-            return Err(damaged);
+            return Err(damaged.into());
         }
         if !batch.complete {
             if end.as_mut().is_some_and(FollowSignals::arrived) {
@@ -138,20 +134,6 @@ async fn export(
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
-}
-
-/// Converts records, up to the first altered one.
-fn converted(format: ExportFormat, records: &[LedgerRecord]) -> (Vec<u8>, Option<Failure>) {
-    let mut bytes = Vec::with_capacity(records.len() * 1024);
-    for record in records {
-        if let Err(fault) = format.write(&record.line, &mut bytes) {
-            let message = format!("record {} cannot be exported: {fault}", record.seq);
-            let error = CallError::new(ErrorCode::Internal, message)
-                .suggest("run `vambrace audit verify`; `--after` continues after this record");
-            return (bytes, Some(Failure { error, exit: exit::FOUND }));
-        }
-    }
-    (bytes, None)
 }
 
 /// Signals that end `--follow` cleanly: between two lines, with the file synced.

@@ -6,17 +6,17 @@ use serde_json::json;
 use vambrace_core::clock::Clock as _;
 use vambrace_core::digest::{Digest, PREFIX};
 use vambrace_core::error::{CallError, ErrorCode};
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::Reader;
+use vambrace_host::system::SystemClock;
 use vambrace_ledger::{ForgottenPayload, Op};
 use vambrace_store::{
-    Batch, LedgerRecord, PayloadRow, PayloadState, RecordOrder, RecordQuery, SqliteStore, Store as _,
+    Batch, LedgerRecord, PayloadRow, PayloadState, RecordId, RecordOrder, RecordQuery, Store,
 };
 
 use super::{ledger, parse_time, time};
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::project_context::redact_text;
-use crate::system::{self, SystemClock};
-use crate::terminal_escape::sanitize;
 
 /// Payloads deleted in one batch.
 const FORGET_BATCH: usize = 100;
@@ -24,22 +24,23 @@ const FORGET_BATCH: usize = 100;
 const CLEAR_LOG_ATTEMPTS: u32 = 4;
 
 pub(super) async fn print(which: &str, field: Option<&str>, out: Out) -> Result<(), Failure> {
-    let store = ledger()?;
-    let mut rows = find(which, &store).await?;
+    let (host, reader) = ledger("audit payload").await?;
+    let store = host.store().as_ref();
+    let mut rows = find(which, store, &reader).await?;
     rows.retain(|row| field.is_none_or(|field| row.named.field == field));
     let row = match rows.as_slice() {
         [] => return Err(nothing(which)),
         [row] => row,
         [first, ..] => {
             let hint = format!("`--field {}` selects the first one", first.named.field);
-            return Err(Failure::usage(format!("record {} has several payloads", first.seq), hint));
+            return Err(Failure::usage(format!("record {} has several payloads", first.record.seq), hint));
         }
     };
-    let Some(content) = store.payload(row)? else { return Err(gone(row, &store).await?) };
+    let Some(content) = store.admin().payload(row)? else { return Err(gone(row, store).await?) };
     let text = String::from_utf8_lossy(&content);
     if out.is_json() {
         out.value(&json!({
-            "seq": row.seq, "field": row.named.field, "commitment": row.named.commitment.to_string(),
+            "seq": row.record.seq, "field": row.named.field, "commitment": row.named.commitment.to_string(),
             "bytes": row.named.bytes, "kept": row.named.kept, "content": text,
         }));
         return Ok(());
@@ -57,13 +58,17 @@ pub(super) async fn forget(
     yes: bool,
     out: Out,
 ) -> Result<(), Failure> {
-    let store = ledger()?;
+    let (host, reader) = ledger("audit forget").await?;
+    // An administrator reads the payloads of others, and deletes none.
+    let reader = reader.deciding()?;
+    let store = host.store().as_ref();
     let rows = match before {
         Some(before) => {
             let before = parse_time(before)?;
-            store.stored_payloads()?.into_iter().filter(|row| row.ts < before).collect()
+            let stored = store.admin().stored_payloads()?;
+            visible(stored.into_iter().filter(|row| row.ts < before).collect(), store, &reader).await?
         }
-        None => named(which, &store, out).await?,
+        None => named(which, store, &reader, out).await?,
     };
     if !rows.is_empty() {
         if !out.is_json() {
@@ -71,7 +76,7 @@ pub(super) async fn forget(
         }
         confirm(rows.len(), yes, out)?;
     }
-    let by = redact_text(&system::user())?;
+    let by = host.redact(reader.user())?;
     for piece in rows.chunks(FORGET_BATCH) {
         let (entries, changes) = piece.iter().map(|row| row.forget(SystemClock.now(), by.clone())).unzip();
         store.commit(Batch::durable(entries, changes)).await?;
@@ -79,7 +84,7 @@ pub(super) async fn forget(
     // Even if there is nothing to delete: an earlier attempt may have failed here.
     let mut cleared = false;
     for _ in 0..CLEAR_LOG_ATTEMPTS {
-        cleared = cleared || store.truncate_log()?;
+        cleared = cleared || store.admin().truncate_log()?;
     }
     if !cleared {
         let message = "the payloads are deleted from the database, and this is recorded, but its write-ahead log still \
@@ -87,7 +92,7 @@ pub(super) async fn forget(
         return Err(Failure::failed(message).hint("run the same command again when that process has ended"));
     }
     if out.is_json() {
-        let row = |row: &PayloadRow| json!({"seq": row.seq, "field": row.named.field, "commitment": row.named.commitment.to_string()});
+        let row = |row: &PayloadRow| json!({"seq": row.record.seq, "field": row.named.field, "commitment": row.named.commitment.to_string()});
         out.value(&json!({"forgotten": rows.iter().map(row).collect::<Vec<_>>()}));
     } else if rows.is_empty() {
         out.message("there is nothing to delete");
@@ -99,10 +104,15 @@ pub(super) async fn forget(
 
 /// The stored payloads of a list. A payload that is missing without a record of its deletion is an error: `forget` must not
 /// hide it.
-async fn named(which: &[String], store: &SqliteStore, out: Out) -> Result<Vec<PayloadRow>, Failure> {
+async fn named(
+    which: &[String],
+    store: &dyn Store,
+    reader: &Reader,
+    out: Out,
+) -> Result<Vec<PayloadRow>, Failure> {
     let mut rows: Vec<PayloadRow> = Vec::new();
     for which in which {
-        let found = find(which, store).await?;
+        let found = find(which, store, reader).await?;
         if found.is_empty() {
             return Err(nothing(which));
         }
@@ -123,22 +133,41 @@ async fn named(which: &[String], store: &SqliteStore, out: Out) -> Result<Vec<Pa
     Ok(rows)
 }
 
+/// The payloads that the reader may see.
+async fn visible(
+    rows: Vec<PayloadRow>,
+    store: &dyn Store,
+    reader: &Reader,
+) -> Result<Vec<PayloadRow>, Failure> {
+    let mut seen = Vec::with_capacity(rows.len());
+    for row in rows {
+        if reader.sees_record(store, &row.record).await? {
+            seen.push(row);
+        }
+    }
+    Ok(seen)
+}
+
 /// The payloads of a record, or the payload with a commitment.
-async fn find(which: &str, store: &SqliteStore) -> Result<Vec<PayloadRow>, Failure> {
+async fn find(which: &str, store: &dyn Store, reader: &Reader) -> Result<Vec<PayloadRow>, Failure> {
+    visible(find_any(which, store).await?, store, reader).await
+}
+
+async fn find_any(which: &str, store: &dyn Store) -> Result<Vec<PayloadRow>, Failure> {
     if let Ok(seq) = which.parse() {
-        return Ok(store.payloads_of(seq)?);
+        return Ok(store.admin().payloads_of(&RecordId::new(store.writer(), seq))?);
     }
     let digits = which.strip_prefix(PREFIX).unwrap_or(which);
     let commitment = Digest::from_hex(digits.as_bytes()).ok_or_else(|| {
         let hint = "use the number of a record, or a `commitment` from its `payloads`";
         Failure::usage(format!("`{which}` is neither a record number nor a commitment"), hint)
     })?;
-    let kept = store.stored_payloads()?.into_iter().find(|row| row.named.commitment == commitment);
+    let kept = store.admin().stored_payloads()?.into_iter().find(|row| row.named.commitment == commitment);
     if let Some(row) = kept {
         return Ok(vec![row]);
     }
     let Some((_, forgotten)) = forgetting(commitment, store).await? else { return Ok(Vec::new()) };
-    let mut rows = store.payloads_of(forgotten.seq)?;
+    let mut rows = store.admin().payloads_of(&RecordId::new(store.writer(), forgotten.seq))?;
     rows.retain(|row| row.named.commitment == commitment);
     Ok(rows)
 }
@@ -146,7 +175,7 @@ async fn find(which: &str, store: &SqliteStore) -> Result<Vec<PayloadRow>, Failu
 /// The record of a payload's deletion.
 async fn forgetting(
     commitment: Digest,
-    store: &SqliteStore,
+    store: &dyn Store,
 ) -> Result<Option<(LedgerRecord, ForgottenPayload)>, Failure> {
     let query = RecordQuery {
         op: Some(Op::PayloadForgotten),
@@ -162,24 +191,26 @@ async fn forgetting(
 }
 
 /// Why a payload is missing.
-async fn gone(row: &PayloadRow, store: &SqliteStore) -> Result<Failure, Failure> {
+async fn gone(row: &PayloadRow, store: &dyn Store) -> Result<Failure, Failure> {
     let failure = |message: String, hint: &str, exit| Failure {
         error: CallError::new(ErrorCode::FileNotFound, message).suggest(hint),
         exit,
     };
     let Some((record, _)) = forgetting(row.named.commitment, store).await? else {
-        let message =
-            format!("the payload of record {} is missing, and no record says that it was deleted", row.seq);
+        let message = format!(
+            "the payload of record {} is missing, and no record says that it was deleted",
+            row.record.seq
+        );
         return Ok(failure(message, "run `vambrace audit verify`", exit::FOUND));
     };
     let fields = record.fields();
     let word = |key: &str| fields.get(key).and_then(|value| value.as_str()).unwrap_or("an unknown user");
     let message = format!(
         "the payload of record {} was deleted by {} on {} (record {})",
-        row.seq,
+        row.record.seq,
         word("user"),
         time(word("ts")),
-        record.seq
+        record.id.seq
     );
     Ok(failure(message, "only its size is still known", exit::FAILED))
 }
@@ -194,7 +225,7 @@ fn describe(row: &PayloadRow) -> String {
     let ts = time(&row.ts.to_string());
     format!(
         "{:>5}  {ts}  {:<12} {:>8} bytes  {commitment}",
-        row.seq,
+        row.record.seq,
         sanitize(&row.named.field),
         row.named.kept
     )

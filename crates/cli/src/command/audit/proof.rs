@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use vambrace_core::digest::Digest;
+use vambrace_host::{Host, Reader};
 use vambrace_ledger::{Checkpoint, SignedNote, is_consistent, is_included, leaf};
-use vambrace_store::{LedgerRecord, RecordQuery, SqliteStore, Store as _};
+use vambrace_store::{LedgerRecord, RecordId, RecordQuery, Store};
 
 use super::BATCH_RECORDS;
 use crate::failure::Failure;
@@ -18,9 +19,10 @@ use crate::output::Out;
 
 /// Signs the ledger and prints the newest checkpoint. Standard output has only the signed note.
 pub(super) async fn checkpoint(out: Out) -> Result<(), Failure> {
-    let store = caught_up().await?;
-    let (checkpoint, note) = newest(&store)?;
-    let key = store.ledger_keys()?.last().map(ToString::to_string).unwrap_or_default();
+    let (host, _) = caught_up().await?;
+    let store = host.store().as_ref();
+    let (checkpoint, note) = newest(store)?;
+    let key = store.admin().ledger_keys()?.last().map(ToString::to_string).unwrap_or_default();
     if out.is_json() {
         let Checkpoint { origin, size, root } = checkpoint;
         out.value(&json!({"origin": origin, "size": size, "root": root.to_string(), "key": key, "note": note.to_string()}));
@@ -34,18 +36,22 @@ pub(super) async fn checkpoint(out: Out) -> Result<(), Failure> {
 
 /// Prints the proof that a record is in the ledger of a checkpoint (C2SP tlog-proof), including the record.
 pub(super) async fn prove(which: &str, kept: Option<&Path>, out: Out) -> Result<(), Failure> {
-    let store = caught_up().await?;
-    let record = find(which, &store).await?;
-    let seq = record.seq;
+    let (host, reader) = caught_up().await?;
+    let store = host.store().as_ref();
+    let record = find(which, store).await?;
+    if !reader.sees_record(store, &record.id).await? {
+        return Err(no_record(which));
+    }
+    let seq = record.id.seq;
     let (checkpoint, note) = match kept {
         Some(file) => read(file)?,
-        None => newest(&store)?,
+        None => newest(store)?,
     };
     if seq > checkpoint.size {
         let why = format!("record {seq} is not among the {} records of that checkpoint", checkpoint.size);
         return Err(Failure::usage(why, "omit `--checkpoint` to use the newest one"));
     }
-    let proof = store.inclusion_proof(seq, checkpoint.size)?;
+    let proof = store.admin().inclusion_proof(&record.id, checkpoint.size)?;
     if !is_included(seq - 1, checkpoint.size, leaf(record.line.as_bytes()), &proof, checkpoint.root) {
         return Err(contradicted("the record and the checkpoint do not belong to the same ledger"));
     }
@@ -64,9 +70,9 @@ pub(super) async fn prove(which: &str, kept: Option<&Path>, out: Out) -> Result<
 }
 
 /// Finds a record by its number or event hash.
-async fn find(which: &str, store: &SqliteStore) -> Result<LedgerRecord, Failure> {
+async fn find(which: &str, store: &dyn Store) -> Result<LedgerRecord, Failure> {
     if let Ok(seq) = which.parse() {
-        return store.record(seq).await?.ok_or_else(|| no_record(which));
+        return store.record(&RecordId::new(store.writer(), seq)).await?.ok_or_else(|| no_record(which));
     }
     let digits = which.strip_prefix("sha256:").unwrap_or(which);
     let hash = Digest::from_hex(digits.as_bytes()).ok_or_else(|| {
@@ -74,10 +80,10 @@ async fn find(which: &str, store: &SqliteStore) -> Result<LedgerRecord, Failure>
         Failure::usage(format!("`{which}` is neither a record number nor an event hash"), hint)
     })?;
     let text = hash.to_string();
-    let mut last = 0;
+    let mut last = RecordId::new(store.writer(), 0);
     loop {
         let records = store.records(RecordQuery::after(last, BATCH_RECORDS)).await?;
-        last = records.last().ok_or_else(|| no_record(which))?.seq;
+        last = records.last().ok_or_else(|| no_record(which))?.id.clone();
         let is_it = |record: &LedgerRecord| {
             // A text search first: parsing every line would be slow.
             record.line.contains(&text)
@@ -91,11 +97,12 @@ async fn find(which: &str, store: &SqliteStore) -> Result<LedgerRecord, Failure>
 
 /// Prints the proof that one checkpoint's ledger is a prefix of another's.
 pub(super) async fn consistency(old: &str, new: Option<&str>, out: Out) -> Result<(), Failure> {
-    let store = caught_up().await?;
-    let newest = newest(&store)?;
-    let old = tree_head(old, &store)?;
+    let (host, _) = caught_up().await?;
+    let store = host.store().as_ref();
+    let newest = newest(store)?;
+    let old = tree_head(old, store)?;
     let new = match new {
-        Some(new) => tree_head(new, &store)?,
+        Some(new) => tree_head(new, store)?,
         None => TreeHead { size: newest.0.size, root: newest.0.root, note: Some(newest.1) },
     };
     if old.size > new.size || new.size > newest.0.size {
@@ -103,7 +110,7 @@ pub(super) async fn consistency(old: &str, new: Option<&str>, out: Out) -> Resul
             format!("{} and {} are not two sizes of this ledger in ascending order", old.size, new.size);
         return Err(Failure::usage(why, format!("it has {} records", newest.0.size)));
     }
-    let proof = store.consistency_proof(old.size, new.size)?;
+    let proof = store.admin().consistency_proof(old.size, new.size)?;
     if !is_consistent((old.size, old.root), (new.size, new.root), &proof) {
         return Err(contradicted("the older ledger is not a prefix of the newer one"));
     }
@@ -123,8 +130,10 @@ pub(super) async fn consistency(old: &str, new: Option<&str>, out: Out) -> Resul
 
 /// Replaces the signing key.
 pub(super) async fn rotate(out: Out) -> Result<(), Failure> {
-    let store = super::ledger()?;
-    let key = blocking(move || store.rotate_key()).await?;
+    let (host, reader) = super::ledger("audit rotate-key").await?;
+    reader.require_owner()?;
+    let store = Arc::clone(host.store());
+    let key = blocking(move || store.admin().rotate_key()).await?;
     if out.is_json() {
         out.value(&json!({"key": key.to_string()}));
     } else {
@@ -149,18 +158,18 @@ impl TreeHead {
 }
 
 /// Parses a size, or reads a checkpoint file.
-fn tree_head(text: &str, store: &SqliteStore) -> Result<TreeHead, Failure> {
+fn tree_head(text: &str, store: &dyn Store) -> Result<TreeHead, Failure> {
     let Ok(size) = text.parse::<u64>() else {
         let (checkpoint, note) = read(Path::new(text))?;
         return Ok(TreeHead { size: checkpoint.size, root: checkpoint.root, note: Some(note) });
     };
-    let root = store.root_at(size).map_err(|_| {
+    let root = store.admin().root_at(size).map_err(|_| {
         Failure::usage(
             format!("the ledger has fewer than {size} records"),
             "`vambrace audit checkpoint` prints the number of records",
         )
     })?;
-    let row = store.checkpoint_of(size)?;
+    let row = store.admin().checkpoint_of(size)?;
     let note = row.and_then(|row| SignedNote::parse(row.note.as_bytes()).ok());
     Ok(TreeHead { size, root, note })
 }
@@ -173,11 +182,11 @@ fn read(file: &Path) -> Result<(Checkpoint, SignedNote), Failure> {
 }
 
 /// Opens the ledger and signs all its records.
-async fn caught_up() -> Result<Arc<SqliteStore>, Failure> {
-    let store = super::ledger()?;
-    let same = Arc::clone(&store);
-    blocking(move || same.catch_up()).await?;
-    Ok(store)
+async fn caught_up() -> Result<(Arc<Host>, Reader), Failure> {
+    let (host, reader) = super::ledger("audit prove").await?;
+    let store = Arc::clone(host.store());
+    blocking(move || store.admin().catch_up()).await?;
+    Ok((host, reader))
 }
 
 async fn blocking<T: Send + 'static>(
@@ -187,8 +196,9 @@ async fn blocking<T: Send + 'static>(
     Ok(done.map_err(|_| Failure::failed("the ledger task panicked"))??)
 }
 
-fn newest(store: &SqliteStore) -> Result<(Checkpoint, SignedNote), Failure> {
-    let row = store.newest_checkpoint()?.ok_or_else(|| Failure::failed("there is no checkpoint yet"))?;
+fn newest(store: &dyn Store) -> Result<(Checkpoint, SignedNote), Failure> {
+    let row =
+        store.admin().newest_checkpoint()?.ok_or_else(|| Failure::failed("there is no checkpoint yet"))?;
     Checkpoint::parse(row.note.as_bytes()).map_err(|error| contradicted(&error.to_string()))
 }
 

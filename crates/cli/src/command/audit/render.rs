@@ -1,10 +1,10 @@
 //! Prints a record as one line.
 
 use serde_json::Value;
+use vambrace_core::terminal_escape::one_line;
 use vambrace_store::LedgerRecord;
 
 use crate::output::{Tone, paint};
-use crate::terminal_escape::sanitize;
 
 /// Maximum length of the shown path or message.
 const MAX_OBJECT_CHARS: usize = 72;
@@ -12,7 +12,7 @@ const MAX_OBJECT_CHARS: usize = 72;
 /// Number, time, operation, status, tool, object, session.
 pub(super) fn line(record: &LedgerRecord) -> String {
     let fields = record.fields();
-    let number = paint(Tone::Faint, format!("{:>5}", record.seq));
+    let number = paint(Tone::Faint, format!("{:>5}", record.id.seq));
     if fields.is_null() {
         return format!(
             "{number}  {}",
@@ -35,11 +35,6 @@ pub(crate) fn time(ts: &str) -> String {
         (Some(day), Some(time)) => format!("{day} {time}Z"),
         _ => ts.to_owned(),
     }
-}
-
-/// Sanitized text on one line.
-pub(crate) fn one_line(text: &str) -> String {
-    sanitize(text).replace(['\n', '\t'], " ")
 }
 
 /// The object of the record: its path, else its message.
@@ -70,11 +65,15 @@ fn tone(status: &str) -> Tone {
 
 #[cfg(test)]
 mod tests {
+    use vambrace_store::{Id, RecordId};
+
     use super::*;
 
     #[test]
     fn record_with_control_characters_stays_on_one_sanitized_line() {
-        let line_of = |text: &str| line(&LedgerRecord { seq: 3, line: text.to_owned() });
+        let line_of = |text: &str| {
+            line(&LedgerRecord { id: RecordId::new(&Id::new("w").unwrap(), 3), line: text.to_owned() })
+        };
         let shown = line_of(
             r#"{"ts":"2026-01-31T12:00:00.000Z","op":"violation","status":"denied","target_path":"a\u001b[2J\nb"}"#,
         );

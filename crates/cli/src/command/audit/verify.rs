@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use vambrace_core::clock::Clock as _;
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_host::system::SystemClock;
+use vambrace_host::{Paths, configured_witness, no_ledger};
 use vambrace_ledger::{BadKey, Finding, FindingKind, FindingLocation, Timestamp};
 use vambrace_store::{
     CheckpointWitness, DiskSegments, SegmentFiles as _, StateDir, VerifyOptions, VerifyProgress,
@@ -16,10 +19,6 @@ use vambrace_store::{
 
 use crate::failure::{Failure, exit};
 use crate::output::{Out, Tone, paint};
-use crate::paths;
-use crate::system::SystemClock;
-use crate::terminal_escape::sanitize;
-use crate::witness_client;
 
 /// What cannot be detected from the state directory alone.
 const UNDETECTABLE: &str = "an attacker who has the key can write and sign another ledger; only a checkpoint kept elsewhere \
@@ -36,7 +35,7 @@ pub(super) struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    fn options(self, home: Option<&Path>) -> Result<VerifyOptions, Failure> {
+    fn options(self, anchors: Option<PathBuf>) -> Result<VerifyOptions, Failure> {
         let hint = "name a file that `vambrace audit checkpoint` printed";
         let read = |file: PathBuf| {
             let bytes = std::fs::read(&file)
@@ -53,8 +52,7 @@ impl VerifyArgs {
             since: self.since,
             checkpoints: self.checkpoint.into_iter().map(read).collect::<Result<_, Failure>>()?,
             key: key.transpose()?,
-            // Anchors belong to the current state directory; a copy may be older.
-            anchors: if home.is_some() { None } else { paths::anchors() },
+            anchors,
             jobs: self.jobs.unwrap_or(cores),
             thorough: self.thorough,
             now: SystemClock.now(),
@@ -63,17 +61,20 @@ impl VerifyArgs {
 }
 
 pub(super) async fn run(home: Option<&Path>, args: VerifyArgs, out: Out) -> Result<ExitCode, Failure> {
-    let options = args.options(home)?;
-    // The witness knows the current state directory; a copy may be older.
-    let witness = if home.is_none() { witness_client::configured()? } else { None };
-    let place = match home {
-        Some(home) => home.to_owned(),
-        None => paths::state()?,
+    // Anchors and the witness belong to the current state directory; a copy may be older.
+    let (place, anchors, witness) = match home {
+        Some(home) => (home.to_owned(), None, None),
+        None => {
+            let paths = Paths::from_environment()?;
+            let anchors = paths.anchors().map(Path::to_owned);
+            (paths.state().to_owned(), anchors, configured_witness(&paths)?)
+        }
     };
-    let dir = StateDir::existing(&place).map_err(|_| super::no_ledger(&place))?;
+    let options = args.options(anchors)?;
+    let dir = StateDir::existing(&place).map_err(|_| no_ledger(&place))?;
     let has_segments = DiskSegments::new(&dir.ledger()).list().is_ok_and(|found| !found.is_empty());
     if !dir.database().try_exists().unwrap_or(true) && !has_segments {
-        return Err(super::no_ledger(&place));
+        return Err(no_ledger(&place).into());
     }
     let checked = tokio::task::spawn_blocking(move || {
         let mut bar = ProgressDisplay { since: Instant::now(), shown: None };

@@ -1,10 +1,10 @@
 //! The script of the demo: commands, their expected results, and what they mean.
 
 use serde_json::{Value, json};
+use vambrace_host::shell_quoted;
 
 use super::tamper::{Tampering, tamper};
 use super::temp_project::{CommandOutput, DemoProject, OUTSIDE, SECRET, TOKEN};
-use crate::command::init::clients::quoted;
 use crate::failure::{Failure, exit};
 
 /// A command with its expected result.
@@ -82,6 +82,22 @@ const CALLS: &[DemoCommand] = &[
         meaning: "there is no such tool, and the error lists the existing ones",
     },
     DemoCommand {
+        title: "It runs a command that only reads",
+        args: &["call", "execute_command", r#"{"command": "grep", "args": ["-rn", "TODO", "."]}"#],
+        exit: 0,
+        holds: &["src/greet.py", "exit code 0"],
+        lacks: SECRETS,
+        meaning: "runs at once, in a kernel sandbox that shows neither `.env` nor anything outside the project",
+    },
+    DemoCommand {
+        title: "It tries to delete everything",
+        args: &["call", "execute_command", r#"{"command": "rm", "args": ["-rf", "/"]}"#],
+        exit: exit::DENIED,
+        holds: &["CommandNotAllowed"],
+        lacks: SECRETS,
+        meaning: "denied; nobody can approve it",
+    },
+    DemoCommand {
         title: "Why was `.env` denied?",
         args: &["explain", "read_file", "path=.env"],
         exit: exit::DENIED,
@@ -112,6 +128,39 @@ const PROPOSE: DemoCommand = DemoCommand {
     lacks: SECRETS,
     meaning: "nothing is written: the change is proposed as a diff and waits for approval",
 };
+
+const RUN: DemoCommand = DemoCommand {
+    title: "It runs a command that changes files",
+    args: &[
+        "call",
+        "execute_command",
+        r#"{"command": "sed", "args": ["-i", "s/hello/hi/", "src/greet.py"]}"#,
+    ],
+    exit: exit::ASK,
+    holds: &["-    return f\"hello {name}\"", "+    return f\"hi {name}\"", "approval required"],
+    lacks: SECRETS,
+    meaning: "it ran over a copy: what it changed is proposed as a diff",
+};
+
+/// What the approver does with the changes of a command.
+fn command_changes(id: &str) -> [(DemoCommand, Vec<&str>); 2] {
+    let spec =
+        |title, holds, meaning| DemoCommand { title, args: &[], exit: 0, holds, lacks: SECRETS, meaning };
+    [
+        (
+            spec(
+                "You approve its changes",
+                &["applied: MODIFY src/greet.py"],
+                "exactly the shown diff is applied; the command does not run again",
+            ),
+            vec!["approvals", "approve", id],
+        ),
+        (
+            spec("And roll them back", &["applied: MODIFY src/greet.py"], "like any other change"),
+            vec!["proposals", "rollback", id],
+        ),
+    ]
+}
 
 /// What the approver does with the proposal.
 fn changes(id: &str) -> [(DemoCommand, Vec<&str>); 4] {
@@ -173,6 +222,15 @@ pub(super) fn play(project: &DemoProject, show: &mut dyn FnMut(DemoStep) -> bool
     }
     let id = open_question(project)?;
     for (spec, args) in changes(&id) {
+        if !show(judge(&spec, typed(&args), project.run(&args)?)) {
+            return Ok(());
+        }
+    }
+    if !show(act(project, &RUN)?) {
+        return Ok(());
+    }
+    let id = open_question(project)?;
+    for (spec, args) in command_changes(&id) {
         if !show(judge(&spec, typed(&args), project.run(&args)?)) {
             return Ok(());
         }
@@ -247,7 +305,7 @@ fn judge(spec: &DemoCommand, command: String, ran: CommandOutput) -> DemoStep {
 }
 
 fn typed(args: &[&str]) -> String {
-    let words: Vec<String> = args.iter().map(|word| quoted(word)).collect();
+    let words: Vec<String> = args.iter().map(|word| shell_quoted(word)).collect();
     format!("vambrace {}", words.join(" "))
 }
 

@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 
 use anstream::{AutoStream, ColorChoice};
 use vambrace_core::clock::RandomSource as _;
+use vambrace_host::system::SystemRandom;
 
 use crate::failure::Failure;
 use crate::output::Out;
-use crate::system::SystemChance;
 
 /// Made up; in the environment and in a file, to show redaction.
 pub(super) const TOKEN: &str = "demo-token-5f1c90e2b7";
@@ -56,7 +56,7 @@ pub(super) struct CommandOutput {
 impl DemoProject {
     pub(super) fn set_up(out: &Out) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(|error| fault("path of this program", &error))?;
-        let root = std::env::temp_dir().join(format!("vambrace-demo-{:032x}", SystemChance.random_u128()));
+        let root = std::env::temp_dir().join(format!("vambrace-demo-{:032x}", SystemRandom.random_u128()));
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&root)

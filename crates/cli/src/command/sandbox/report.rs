@@ -1,15 +1,15 @@
 //! Reports the outcome of a run, as text or JSON.
 
 use serde_json::{Value, json};
+use vambrace_core::terminal_escape::sanitize;
+use vambrace_exec::{NeededGrants, RunReport, WriteBackFailure};
 use vambrace_sandbox::{
     Captured, ChangeKind, ChangeListing, EntryChange, EntryMetadata, Exit, FileKind, MemoryEnforcement,
-    RunChanges, RunOutcome, WriteBackError,
+    RunChanges, RunOutcome,
 };
 
-use super::needed_grants::NeededGrants;
-use super::{DENIALS_INCOMPLETE, WriteBackResult, denial_json, faint, network, shown};
+use super::{DENIALS_INCOMPLETE, WriteBackResult, denial_json, faint, needed_grants, network, shown};
 use crate::output::{Out, Tone, paint};
-use crate::terminal_escape::sanitize;
 
 const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 /// Hint about unlisted changes.
@@ -19,15 +19,16 @@ const EVERY_CHANGE: &str = "`--every-change` lists everything";
 pub(super) struct ChangeReport<'a> {
     listing: ChangeListing<'a>,
     /// The listed changes, each with its diff.
-    differences: Option<Vec<(EntryChange, String)>>,
+    differences: Option<&'a [(EntryChange, String)]>,
 }
 
 impl<'a> ChangeReport<'a> {
-    pub(super) fn of(changes: &'a RunChanges, every_change: bool, differences: bool) -> Self {
+    pub(super) fn of(
+        changes: &'a RunChanges,
+        every_change: bool,
+        differences: Option<&'a [(EntryChange, String)]>,
+    ) -> Self {
         let listing = if every_change { ChangeListing::all(changes) } else { changes.listing() };
-        let mut diffs = changes.diffs();
-        let differences =
-            differences.then(|| listing.changes.iter().map(|change| diffs.next(change)).collect());
         Self { listing, differences }
     }
 }
@@ -74,7 +75,7 @@ pub(super) fn print(
     if let Some(ChangeReport { listing, differences }) = report {
         match differences {
             Some(differences) => {
-                for (_, diff) in differences {
+                for (_, diff) in *differences {
                     // Makes carriage returns visible.
                     out.message(sanitize(clean(diff).replace("\r\n", "\u{240d}\n").trim_end_matches('\n')));
                 }
@@ -130,12 +131,12 @@ fn path(change: &EntryChange) -> String {
 }
 
 pub(super) fn json(
-    outcome: &RunOutcome,
+    ran: &RunReport,
     report: Option<&ChangeReport<'_>>,
     promoted: &WriteBackResult,
     grants: Option<&NeededGrants>,
-    attempts: Option<&network::NetworkAttempts>,
 ) -> Value {
+    let outcome = &ran.outcome;
     let (exit, signal) = match outcome.exit {
         Exit::Code(_) => ("code", None),
         Exit::Signal(number) => ("signal", Some(number)),
@@ -162,7 +163,7 @@ pub(super) fn json(
     });
     if let Some(map) = value.as_object_mut() {
         if let Some(ChangeReport { listing, differences }) = report {
-            let list = differences.iter().flatten().map(|(change, diff)| change_json(change, diff));
+            let list = differences.iter().copied().flatten().map(|(change, diff)| change_json(change, diff));
             let list: Vec<Value> = list.collect();
             let withheld = listing.withheld.iter();
             let withheld: Vec<Value> = withheld
@@ -181,14 +182,14 @@ pub(super) fn json(
                 Ok(count) => (*count, None),
                 Err(fault) => (0, Some(fault)),
             };
-            let (code, fault) = (fault.map(WriteBackError::code), fault.map(ToString::to_string));
+            let (code, fault) = (fault.map(WriteBackFailure::code), fault.map(ToString::to_string));
             map.insert("promoted".to_owned(), json!({"changes": count, "fault": fault, "code": code}));
         }
-        if let Some(attempts) = attempts {
+        if let Some(attempts) = &ran.attempts {
             map.insert("network".to_owned(), network::json(attempts));
         }
         if let Some(grants) = grants {
-            map.insert("explain".to_owned(), grants.as_json());
+            map.insert("explain".to_owned(), needed_grants::json(grants));
         }
     }
     value

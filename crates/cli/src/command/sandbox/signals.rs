@@ -72,6 +72,7 @@ struct StopSignals {
     interrupt: Option<Signal>,
     terminate: Option<Signal>,
     hang_up: Option<Signal>,
+    quit: Option<Signal>,
 }
 
 impl StopSignals {
@@ -85,6 +86,7 @@ impl StopSignals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
             hang_up: listen(SignalKind::hangup())?,
+            quit: listen(SignalKind::quit())?,
         })
     }
 
@@ -100,6 +102,7 @@ impl StopSignals {
             () = comes(&mut self.interrupt) => SignalKind::interrupt(),
             () = comes(&mut self.terminate) => SignalKind::terminate(),
             () = comes(&mut self.hang_up) => SignalKind::hangup(),
+            () = comes(&mut self.quit) => SignalKind::quit(),
         };
         kind.as_raw_value()
     }

@@ -51,8 +51,7 @@ fn flow_layout_loads_unchanged() {
     assert_eq!(
         notes(&effective),
         [
-            "project.yaml:2: scope: is an older layout; `vambrace config migrate` converts the file to the current one",
-            "project.yaml:9: tools.whitelisted_binaries: has no effect in this version",
+            "project.yaml:2: scope: is an older layout; `vambrace config migrate` converts the file to the current one"
         ]
     );
     let shared = FLOW.replace("STRICT", "SHARED");

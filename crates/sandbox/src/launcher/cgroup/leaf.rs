@@ -18,7 +18,7 @@ const LEAF_MARK: &str = "own";
 #[derive(Debug)]
 pub(super) struct LeafCgroup {
     pub(super) base: PathBuf,
-    folder: PathBuf,
+    dir: PathBuf,
     /// Pids of launcher and broker.
     ours: Vec<u32>,
     /// Controllers that were not enabled before.
@@ -32,7 +32,7 @@ impl LeafCgroup {
         words.next()?.parse::<u32>().ok()?;
         words.next().filter(|word| *word == LEAF_MARK)?;
         let added = words.map(str::to_owned).collect();
-        Some(Self { base: own.parent()?.to_owned(), folder: own.to_owned(), ours: ours.to_vec(), added })
+        Some(Self { base: own.parent()?.to_owned(), dir: own.to_owned(), ours: ours.to_vec(), added })
     }
 
     /// Enables the wanted controllers that a cgroup has; moves its processes into a leaf where that is needed.
@@ -55,13 +55,13 @@ impl LeafCgroup {
             let _ = switch_controllers(base, '+', &missing);
             return None;
         }
-        let folder = base.join(format!("{PREFIX}{}-{LEAF_MARK}-{}", std::process::id(), missing.join("-")));
-        if !holds_only(base, ours) || fs::create_dir(&folder).is_err() {
+        let dir = base.join(format!("{PREFIX}{}-{LEAF_MARK}-{}", std::process::id(), missing.join("-")));
+        if !holds_only(base, ours) || fs::create_dir(&dir).is_err() {
             return None;
         }
         let added = missing.iter().map(|name| (*name).to_owned()).collect();
-        let leaf = Self { base: base.to_owned(), folder, ours: ours.to_vec(), added };
-        if move_processes(&leaf.base, &leaf.folder) && switch_controllers(base, '+', &missing) {
+        let leaf = Self { base: base.to_owned(), dir, ours: ours.to_vec(), added };
+        if move_processes(&leaf.base, &leaf.dir) && switch_controllers(base, '+', &missing) {
             return Some(leaf);
         }
         leaf.undo();
@@ -72,18 +72,18 @@ impl LeafCgroup {
     pub(super) fn leave(self) {
         let others = fs::read_dir(&self.base).into_iter().flatten().filter_map(Result::ok).any(|entry| {
             let name = entry.file_name();
-            name.to_str().is_some_and(|name| name.starts_with(PREFIX)) && entry.path() != self.folder
+            name.to_str().is_some_and(|name| name.starts_with(PREFIX)) && entry.path() != self.dir
         });
-        if !others && holds_only(&self.folder, &self.ours) {
+        if !others && holds_only(&self.dir, &self.ours) {
             self.undo();
         }
     }
 
     fn undo(self) {
         switch_controllers(&self.base, '-', &self.added.iter().map(String::as_str).collect::<Vec<_>>());
-        move_processes(&self.folder, &self.base);
+        move_processes(&self.dir, &self.base);
         // If a process was started in it meanwhile it stays, until the next sweep.
-        let _ = fs::remove_dir(&self.folder);
+        let _ = fs::remove_dir(&self.dir);
     }
 }
 
@@ -149,19 +149,19 @@ mod tests {
         let lock = fs::File::open(&root).unwrap();
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
         let was_given = enabled_controllers(&root).contains(&controller);
-        let folder = root.join(format!("leaf-test-{name}-{}", std::process::id()));
-        if !switch_controllers(&root, '+', &[&controller]) || fs::create_dir(&folder).is_err() {
+        let dir = root.join(format!("leaf-test-{name}-{}", std::process::id()));
+        if !switch_controllers(&root, '+', &[&controller]) || fs::create_dir(&dir).is_err() {
             return skipped();
         }
         let mut children = Vec::new();
-        test(&folder, &controller, &mut children);
+        test(&dir, &controller, &mut children);
         for mut child in children {
             child.kill().unwrap();
             child.wait().unwrap();
         }
         // The kernel needs a moment after the last process.
         let start = std::time::Instant::now();
-        while fs::remove_dir(&folder).is_err() {
+        while fs::remove_dir(&dir).is_err() {
             assert!(start.elapsed().as_secs() < 20, "the cgroup was not removed");
         }
         assert!(was_given || switch_controllers(&root, '-', &[&controller]));
@@ -169,29 +169,29 @@ mod tests {
 
     #[test]
     fn leaf_enables_controllers_and_restores_the_cgroup() {
-        check("alone", |folder, controller, children| {
-            children.extend([start_in(folder), start_in(folder)]);
+        check("alone", |dir, controller, children| {
+            children.extend([start_in(dir), start_in(dir)]);
             let mut ours: Vec<u32> = children.iter().map(Child::id).collect();
             ours.sort_unstable();
-            let leaf = LeafCgroup::make(folder, &ours, &[controller, "none-such"]).unwrap();
-            assert_eq!(enabled_controllers(folder), [controller]);
-            assert_eq!(processes(folder), Some(Vec::new()));
-            let mut inside = processes(&leaf.folder).unwrap();
+            let leaf = LeafCgroup::make(dir, &ours, &[controller, "none-such"]).unwrap();
+            assert_eq!(enabled_controllers(dir), [controller]);
+            assert_eq!(processes(dir), Some(Vec::new()));
+            let mut inside = processes(&leaf.dir).unwrap();
             inside.sort_unstable();
             assert_eq!(inside, ours);
             // Another launcher of the same broker finds the leaf.
-            assert_eq!(LeafCgroup::around(&leaf.folder, &[]).unwrap().base, folder);
+            assert_eq!(LeafCgroup::around(&leaf.dir, &[]).unwrap().base, dir);
             // The cgroup of a run keeps the leaf; so does a foreign process in it.
-            let run = folder.join(format!("{PREFIX}1-0"));
+            let run = dir.join(format!("{PREFIX}1-0"));
             fs::create_dir(&run).unwrap();
-            LeafCgroup::around(&leaf.folder, &ours).unwrap().leave();
+            LeafCgroup::around(&leaf.dir, &ours).unwrap().leave();
             fs::remove_dir(&run).unwrap();
-            LeafCgroup::around(&leaf.folder, &ours[..1]).unwrap().leave();
-            assert_eq!(enabled_controllers(folder), [controller]);
-            let place = leaf.folder.clone();
+            LeafCgroup::around(&leaf.dir, &ours[..1]).unwrap().leave();
+            assert_eq!(enabled_controllers(dir), [controller]);
+            let place = leaf.dir.clone();
             leaf.leave();
             assert_eq!(
-                (enabled_controllers(folder), processes(folder).unwrap().len(), place.exists()),
+                (enabled_controllers(dir), processes(dir).unwrap().len(), place.exists()),
                 (vec![], 2, false)
             );
         });
@@ -200,32 +200,32 @@ mod tests {
     /// A plain directory with the files of a cgroup: this machine may have only one controller.
     #[test]
     fn previously_enabled_controllers_stay_enabled() {
-        let folder = tempfile::tempdir().unwrap();
-        let (base, control) = (folder.path(), folder.path().join("cgroup.subtree_control"));
+        let dir = tempfile::tempdir().unwrap();
+        let (base, control) = (dir.path(), dir.path().join("cgroup.subtree_control"));
         for (name, text) in [("type", "domain\n"), ("controllers", "cpu memory pids\n"), ("procs", "")] {
             fs::write(base.join(format!("cgroup.{name}")), text).unwrap();
         }
         fs::write(&control, "pids\n").unwrap();
         let leaf = LeafCgroup::make(base, &[], &["memory", "pids", "cpu"]).unwrap();
         assert_eq!(fs::read_to_string(&control).unwrap(), "+memory +cpu");
-        fs::write(leaf.folder.join("cgroup.procs"), "").unwrap();
+        fs::write(leaf.dir.join("cgroup.procs"), "").unwrap();
         fs::write(&control, "cpu memory pids\n").unwrap();
         // Another launcher is the last to leave.
-        LeafCgroup::around(&leaf.folder, &[]).unwrap().leave();
+        LeafCgroup::around(&leaf.dir, &[]).unwrap().leave();
         assert_eq!(fs::read_to_string(&control).unwrap(), "-memory -cpu");
     }
 
     #[test]
     fn cgroup_with_a_foreign_process_is_not_touched() {
-        check("shared", |folder, controller, children| {
-            children.extend([start_in(folder), start_in(folder)]);
+        check("shared", |dir, controller, children| {
+            children.extend([start_in(dir), start_in(dir)]);
             let ours = [children[0].id()];
-            assert!(LeafCgroup::make(folder, &ours, &[controller]).is_none());
-            assert_eq!((enabled_controllers(folder), processes(folder).unwrap().len()), (vec![], 2));
-            assert_eq!(fs::read_to_string(folder.join("cgroup.type")).unwrap(), "domain\n");
-            let below = fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path().is_dir());
+            assert!(LeafCgroup::make(dir, &ours, &[controller]).is_none());
+            assert_eq!((enabled_controllers(dir), processes(dir).unwrap().len()), (vec![], 2));
+            assert_eq!(fs::read_to_string(dir.join("cgroup.type")).unwrap(), "domain\n");
+            let below = fs::read_dir(dir).unwrap().flatten().filter(|entry| entry.path().is_dir());
             assert_eq!(below.count(), 0);
-            assert!(LeafCgroup::around(folder, &ours).is_none());
+            assert!(LeafCgroup::around(dir, &ours).is_none());
         });
     }
 }

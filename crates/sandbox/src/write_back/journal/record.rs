@@ -23,6 +23,8 @@ pub(super) struct WriteBackRecord {
     pub(super) steps: Option<Vec<WriteBackStep>>,
     /// The boot id, if the staged files were not synced: after a power cut they may be empty.
     pub(super) unsynced_since: Option<String>,
+    /// What the caller changes together with the steps; empty if nothing.
+    pub(super) companion: Bytes,
 }
 
 /// Permission bits that the owner needs to work in a directory.

@@ -6,11 +6,12 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Clear, Paragraph};
 use vambrace_broker::DecisionReach;
+use vambrace_core::terminal_escape::one_line;
+use vambrace_host::short_digest;
 use vambrace_store::ApprovalKind;
 
 use super::state::{Confirmation, PendingRequest, WatchMode, WatchState};
-use crate::command::approvals::details::{risk, seconds, short};
-use crate::command::audit::one_line;
+use crate::command::approvals::details::{risk, seconds};
 use crate::output::{StyledLine, Tone};
 
 /// Whether to use colours.
@@ -208,7 +209,7 @@ fn confirm_prompt(state: &WatchState, confirmation: &Confirmation) -> StyledLine
             format!("approve, and grant calls of this class to {agent} in this session for a while?")
         }
         (DecisionReach::Once, Some(preview)) => {
-            format!("approve this instead (plan {})?", short(preview.digest))
+            format!("approve this instead (plan {})?", short_digest(preview.digest))
         }
         (DecisionReach::Once, None) => "HIGH: to approve,".to_owned(),
     };

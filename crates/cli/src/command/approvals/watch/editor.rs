@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use vambrace_core::clock::RandomSource as _;
+use vambrace_host::system::SystemRandom;
 
 use crate::failure::Failure;
-use crate::system::SystemChance;
 
 /// Secrets that are removed from the editor's environment.
 const OURS: &[&str] =
@@ -27,7 +27,7 @@ impl EditorCopy {
     /// Writes the copy. It keeps the file extension, so that the editor detects the language.
     pub(crate) fn of(content: &[u8], path: &str, state: &Path) -> Result<Self, Failure> {
         let fault = |error: std::io::Error| Failure::failed(format!("copy for the editor: {error}"));
-        let dir = state.join(format!("edit-{:032x}", SystemChance.random_u128()));
+        let dir = state.join(format!("edit-{:032x}", SystemRandom.random_u128()));
         DirBuilder::new().mode(0o700).create(&dir).map_err(fault)?;
         let copy = Self { file: dir.join(name(path)), dir };
         let mut options = OpenOptions::new();

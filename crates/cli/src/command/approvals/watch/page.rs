@@ -3,6 +3,7 @@
 
 use unicode_width::UnicodeWidthChar as _;
 use vambrace_broker::ProposalFile;
+use vambrace_core::terminal_escape::one_line;
 
 use super::state::{PendingRequest, WatchMode, WatchState};
 use crate::command::approvals::details::details;
@@ -73,7 +74,7 @@ fn rows(state: &WatchState, request: &PendingRequest, width: usize) -> Vec<PageR
     {
         // The change to be approved comes first; Esc returns to the proposal.
         rows.push(bare(vec![(Tone::Care, "This is applied instead of the whole proposal:".to_owned())]));
-        rows.push(bare(vec![(Tone::Strong, crate::command::audit::one_line(&preview.summary))]));
+        rows.push(bare(vec![(Tone::Strong, one_line(&preview.summary))]));
         let named: Vec<ProposalFile> = Vec::new();
         rows.extend(diff_rows(&Diff::of(&preview.diff, &named), None, state, width));
         rows.push(bare(Vec::new()));

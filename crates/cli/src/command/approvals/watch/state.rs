@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use vambrace_broker::{Amendment, ApprovalChoice, ApprovalView, DecisionReach, ProposalPreview};
+use vambrace_core::terminal_escape::one_line;
 use vambrace_core::timestamp::Timestamp;
+use vambrace_host::confirmation_name;
 use vambrace_store::ApprovalRow;
 
 use super::page::{self, RequestPage};
 use super::readiness::{ConfirmationStep, ReadDelay, Readiness};
-use crate::command::approvals::details::name;
 use crate::command::approvals::diff::Diff;
-use crate::command::audit::one_line;
 use crate::output::Tone;
 
 /// Minimum columns and lines; a smaller screen does not show what would be approved.
@@ -404,7 +404,7 @@ impl WatchState {
         let high = request.row().is_some_and(|row| row.risk == "HIGH");
         let wanted = match reach {
             DecisionReach::Session => Some("session".to_owned()),
-            _ if high => Some(name(&request.look)),
+            _ if high => Some(confirmation_name(&request.look)),
             _ => None,
         };
         self.mode = WatchMode::Confirming(Confirmation {
@@ -476,7 +476,12 @@ impl WatchState {
         }
         let Some(request) = self.current_request() else { return Vec::new() };
         let shown = confirmation.preview.as_ref().map(|preview| preview.digest);
-        let choice = ApprovalChoice { part: confirmation.part, reach: confirmation.reach, path: None, shown };
+        let choice = ApprovalChoice {
+            part: confirmation.part,
+            reach: confirmation.reach,
+            shown,
+            ..ApprovalChoice::once()
+        };
         vec![WatchAction::Approve(request.id().to_owned(), choice)]
     }
 

@@ -44,6 +44,8 @@ fn look(id: &str, risk: &str, summary: &str, diff: &str) -> ApprovalView {
         expires: time(300_000),
         state: ApprovalState::Pending,
         delivered: false,
+        waiter: None,
+        performer: None,
         decision: None,
     };
     let file = |path: &str| ProposalFile { path: path.to_owned(), created: false };
