@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     error::{TaskError, TaskResult, WithContext},
-    tally::Tally,
+    tally::RunnerLines,
 };
 
 /// Runs a command with inherited output; returns whether it succeeded.
@@ -42,8 +42,9 @@ pub(crate) fn run_output(command: &mut Command) -> TaskResult<String> {
     Ok(String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned())
 }
 
-/// Runs a command with its output shown, and adds up the summary lines of its test runner.
-pub(crate) fn run_counted(command: &mut Command) -> TaskResult<(bool, Tally)> {
+/// Runs a command with its output shown, and reads the summary lines of its test runner: the counts, the tests that failed,
+/// and those that passed only when repeated.
+pub(crate) fn run_counted(command: &mut Command) -> TaskResult<(bool, RunnerLines)> {
     if std::io::stdout().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
@@ -59,20 +60,18 @@ pub(crate) fn run_counted(command: &mut Command) -> TaskResult<(bool, Tally)> {
     // The command holds the write ends; without this the reader would wait forever.
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
-    let mut tally = Tally::default();
+    let mut lines = RunnerLines::default();
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     let mut out = std::io::stdout().lock();
     while reader.read_until(b'\n', &mut line).when(|| "cannot read the output of a program".to_owned())? > 0 {
-        if let Some(closing) = Tally::of_line(&String::from_utf8_lossy(&line)) {
-            tally += closing;
-        }
+        lines.read(&String::from_utf8_lossy(&line));
         // A closed stdout must not stop the tests.
         let _ = out.write_all(&line).and_then(|()| out.flush());
         line.clear();
     }
     let status = child.wait().when(|| format!("cannot wait for {}", spelled(command)))?;
-    Ok((status.success(), tally))
+    Ok((status.success(), lines))
 }
 
 /// The path of a program in `PATH`.

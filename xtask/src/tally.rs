@@ -41,6 +41,44 @@ impl Tally {
     }
 }
 
+/// What the lines of a test runner say, read one by one.
+#[derive(Debug, Default)]
+pub(crate) struct RunnerLines {
+    pub(crate) tally: Tally,
+    /// Names of failed tests, as Rust's own harness lists them at its end.
+    pub(crate) failed: Vec<String>,
+    /// Tests that failed first and passed when nextest repeated them.
+    pub(crate) flaky: Vec<String>,
+    in_failures: bool,
+}
+
+impl RunnerLines {
+    pub(crate) fn read(&mut self, line: &str) {
+        if let Some(counts) = Tally::of_line(line) {
+            self.tally += counts;
+        }
+        let line = plain(line);
+        let line = line.trim_end();
+        if let Some(rest) = line.trim_start().strip_prefix("FLAKY ") {
+            let name = rest.split_once(']').map_or(rest, |(_, name)| name).trim();
+            if !self.flaky.iter().any(|flaky| flaky == name) {
+                self.flaky.push(name.to_owned());
+            }
+        }
+        if line == "failures:" {
+            // The harness prints this heading twice: above the output, and above the list of names.
+            self.in_failures = true;
+            self.failed.clear();
+        } else if self.in_failures {
+            match line.strip_prefix("    ") {
+                Some(name) if !name.contains(' ') => self.failed.push(name.to_owned()),
+                _ if line.is_empty() => {}
+                _ => self.in_failures = line.starts_with("---- "),
+            }
+        }
+    }
+}
+
 impl AddAssign for Tally {
     fn add_assign(&mut self, more: Self) {
         self.passed += more.passed;
@@ -77,7 +115,7 @@ fn plain(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Tally;
+    use super::{RunnerLines, Tally};
 
     #[track_caller]
     fn check(line: &str, expected: Option<[u64; 3]>) {
@@ -122,6 +160,29 @@ mod tests {
             "test result: \u{1b}[32mok\u{1b}[0m. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
             Some([3, 0, 0]),
         );
+    }
+
+    #[test]
+    fn failed_and_repeated_tests_are_named() {
+        let mut lines = RunnerLines::default();
+        for line in [
+            "   FLAKY 2/2 [   0.471s] ( 940/1663) vambrace-sandbox::real processes::memory",
+            "failures:",
+            "",
+            "---- a::b stdout ----",
+            "    an indented line of output",
+            "",
+            "failures:",
+            "    a::b",
+            "    c",
+            "",
+            "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+        ] {
+            lines.read(line);
+        }
+        assert_eq!(lines.flaky, ["( 940/1663) vambrace-sandbox::real processes::memory"]);
+        assert_eq!(lines.failed, ["a::b", "c"]);
+        assert_eq!(lines.tally, Tally { passed: 1, failed: 2, skipped: 0 });
     }
 
     #[test]

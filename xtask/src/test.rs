@@ -154,10 +154,11 @@ impl Run<'_> {
         let start = begin(name);
         let skips = SkipLog::new(&self.project.built("skips", ""))?;
         skips.attach(command);
-        let (passed, mut tally) = run_counted(command)?;
-        let skipped = skips.settle(&mut tally)?;
-        self.end(name, start, count(passed, tally));
+        let (passed, mut lines) = run_counted(command)?;
+        let skipped = skips.settle(&mut lines.tally)?;
+        self.end(name, start, count(passed, lines.tally));
         self.lines.extend(skipped);
+        self.lines.extend(lines.flaky.iter().map(|test| format!("  passed when repeated: {test}")));
         Ok(())
     }
 
