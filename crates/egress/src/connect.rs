@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,6 +17,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use vambrace_core::network::NetworkFence;
+use vambrace_sandbox::network::RouteKind;
 
 use crate::decide::{Destination, NetworkReason};
 use crate::host_name::HostName;
@@ -85,16 +86,18 @@ impl Lookups {
         }
     }
 
-    /// The first of these names that resolves to this address. The lookups run concurrently; a name that does not resolve
+    /// The first of these names that resolves to one of these addresses. The lookups run concurrently; a name that does not resolve
     /// within the short timeout counts as having no address.
     async fn owner_of<'a>(
         &self,
         names: impl Iterator<Item = &'a HostName>,
-        address: IpAddr,
+        addresses: &[IpAddr],
     ) -> Option<&'a HostName> {
         let has_it = |name: &'a HostName| async move {
             let found = timeout(SHORT_RESOLVE_TIMEOUT, self.lookup(name)).await.ok().flatten()?;
-            found.iter().any(|one| one.to_canonical() == address.to_canonical()).then_some(name)
+            let is_asked =
+                |one: &IpAddr| addresses.iter().any(|asked| asked.to_canonical() == one.to_canonical());
+            found.iter().any(is_asked).then_some(name)
         };
         let mut asked: Vec<_> = names.map(|name| Box::pin(has_it(name))).collect();
         let mut owner = None;
@@ -136,12 +139,10 @@ pub(crate) async fn dial(
     port: u16,
 ) -> Result<TcpStream, NetworkReason> {
     let addresses = match destination {
-        Destination::Address(address) => {
-            deny_address_of_denied_host(rules, lookups, *address, port).await?;
-            Arc::from([*address])
-        }
+        Destination::Address(address) => Arc::from([*address]),
         Destination::Name(name) => lookups.resolve(name).await?,
     };
+    deny_address_of_denied_host(rules, lookups, &addresses, port).await?;
     let mut refused = None;
     let mut passed: Vec<SocketAddr> = Vec::new();
     for address in addresses.iter() {
@@ -173,10 +174,7 @@ pub(crate) async fn check_for_proxy(
     port: u16,
 ) -> Result<(), NetworkReason> {
     let addresses = match destination {
-        Destination::Address(address) => {
-            deny_address_of_denied_host(rules, lookups, *address, port).await?;
-            Arc::from([*address])
-        }
+        Destination::Address(address) => Arc::from([*address]),
         // `localhost` is loopback whatever a resolver says, including the proxy's (RFC 6761).
         Destination::Name(name) if name.is_localhost() => {
             Arc::from([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
@@ -187,17 +185,19 @@ pub(crate) async fn check_for_proxy(
             Ok(None) | Err(_) => return Ok(()),
         },
     };
+    deny_address_of_denied_host(rules, lookups, &addresses, port).await?;
     addresses.iter().try_for_each(|address| check_address(rules, destination, address.to_canonical(), port))
 }
 
-/// Denies the address of a host that a rule denies by name, as far as resolving the denied names can tell.
+/// Denies the addresses of a host that a rule denies by name, as far as resolving the denied names can tell: also for
+/// another name of the same address.
 async fn deny_address_of_denied_host(
     rules: &NetworkFence,
     lookups: &Lookups,
-    address: IpAddr,
+    addresses: &[IpAddr],
     port: u16,
 ) -> Result<(), NetworkReason> {
-    match lookups.owner_of(rules.denied_hosts(port).take(MAX_DENIED_HOSTS), address).await {
+    match lookups.owner_of(rules.denied_hosts(port).take(MAX_DENIED_HOSTS), addresses).await {
         Some(name) => rules.check_name(name, port),
         None => Ok(()),
     }
@@ -212,21 +212,15 @@ fn check_address(
     if matches!(destination, Destination::Name(_)) {
         rules.judge_resolved(address, port)?;
     }
-    if !rules.lists_address(address, port) && is_this_machine(address) {
+    if !rules.lists_this_machine(address, port) && is_this_machine(address) {
         return Err(NetworkReason::ThisMachine);
     }
     Ok(())
 }
 
-/// Whether the address belongs to this machine: then the kernel would also choose it as the source address. Sends nothing.
+/// Whether the address belongs to this machine, by an interface or a local route. If the kernel does not tell, it does.
 fn is_this_machine(address: IpAddr) -> bool {
-    let any: SocketAddr = if address.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
-    let asked = UdpSocket::bind(any).and_then(|socket| {
-        // Any port works.
-        socket.connect(SocketAddr::new(address, 9))?;
-        socket.local_addr()
-    });
-    asked.is_ok_and(|local| local.ip().to_canonical() == address)
+    !matches!(vambrace_sandbox::network::route_of(address), Ok(RouteKind::Elsewhere | RouteKind::None))
 }
 
 /// Dials the addresses in order; starts the next one in parallel when the earlier ones are slow or fail (RFC 8305).
@@ -393,5 +387,23 @@ mod tests {
     fn addresses_of_this_machine_are_recognized() {
         assert!(is_this_machine("127.0.0.1".parse().unwrap()));
         assert!(is_this_machine("::1".parse().unwrap()));
+        // A local route, not an address of an interface: 127.0.0.0/8.
+        assert!(is_this_machine("127.9.8.7".parse().unwrap()));
+        // A documentation address, whether there is a route or not.
+        assert!(!is_this_machine("192.0.2.1".parse().unwrap()));
+    }
+
+    // P3: another name of a denied host's address
+    #[tokio::test]
+    async fn denied_host_is_not_reached_by_another_name() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (alias, allowed) = (format!("alias.example:{port}"), format!("127.0.0.1:{port}"));
+        let list = rules(&[&alias, &allowed, "!other.example"]);
+        let both: &[&[&str]] = &[&["127.0.0.1"], &["127.0.0.1"]];
+        let reason = dial(&list, &asked(&changing(both)), &name("alias.example"), port).await.unwrap_err();
+        assert_eq!(reason, NetworkReason::DeniedByRule("!other.example".into()));
+        let elsewhere: &[&[&str]] = &[&["127.0.0.1"], &["192.0.2.1"]];
+        assert!(dial(&list, &asked(&changing(elsewhere)), &name("alias.example"), port).await.is_ok());
     }
 }

@@ -31,6 +31,12 @@ pub(crate) fn detect(bytes: &[u8]) -> DetectedProtocol {
     match bytes.first() {
         None => DetectedProtocol::Incomplete,
         Some(0x16) => client_hello(bytes),
+        // Another TLS record, such as a warning: some servers skip it and read the ClientHello behind it.
+        Some(0x14 | 0x15 | 0x17 | 0x18) => match bytes.get(1) {
+            None => DetectedProtocol::Incomplete,
+            Some(3) => DetectedProtocol::Malformed("a TLS connection must begin with a ClientHello"),
+            Some(_) => after_skipped_bytes(bytes),
+        },
         // Servers skip empty lines before a request, some also spaces, and a method may start with other characters than
         // letters.
         Some(byte) if is_token_byte(*byte) || is_space(*byte) => detect_text(bytes),
@@ -348,6 +354,16 @@ pub(crate) mod tests {
             (b"BREW HTTP://\x01", DetectedProtocol::Incomplete),
             (b"BREW ht\x01", DetectedProtocol::Unknown),
             (b"\x01\x02 / HTTP/1.1\r\n", DetectedProtocol::Unknown),
+            (b"\x15", DetectedProtocol::Incomplete),
+            (b"\x15\x02", DetectedProtocol::Unknown),
+            (
+                b"\x15\x03\x01\x00\x02\x01\x5a\x16\x03\x01",
+                DetectedProtocol::Malformed("a TLS connection must begin with a ClientHello"),
+            ),
+            (
+                b"\x14\x03\x03\x00\x01\x01",
+                DetectedProtocol::Malformed("a TLS connection must begin with a ClientHello"),
+            ),
             (b"x\x01 / HTTP/1.1\r\n", DetectedProtocol::Http),
             (b"CWD /pub\r\n", DetectedProtocol::Unknown),
             // Characters before a method.

@@ -262,6 +262,7 @@ pub(crate) struct ChunkedDecoder {
     /// The line so far.
     line: Vec<u8>,
     trailers: usize,
+    denies_trailers: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -275,6 +276,11 @@ enum ChunkState {
 }
 
 impl ChunkedDecoder {
+    /// A decoder that denies fields behind the body: a server may merge them into the headers, which were checked.
+    pub(crate) fn without_trailers() -> Self {
+        Self { denies_trailers: true, ..Self::default() }
+    }
+
     /// Consumes bytes; returns how many of them belong to the body.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<usize, NetworkReason> {
         self.advance(bytes, &mut |_| {})
@@ -330,6 +336,9 @@ impl ChunkedDecoder {
                 _ if line.is_empty() => ChunkState::Done,
                 // A server that does not support trailers would read the next request here.
                 _ if !is_field(line) => return Err(UNCLEAR),
+                _ if self.denies_trailers => {
+                    return Err(NetworkReason::NotUnderstood("fields behind the body are not supported"));
+                }
                 _ => {
                     self.trailers += 1;
                     if self.trailers > MAX_HEADERS {

@@ -2,6 +2,7 @@
 //! environment once and passed on as a value.
 
 use std::env;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use vambrace_core::error::ErrorCode;
@@ -172,13 +173,39 @@ pub(crate) fn set_up_above(project: &Path) -> Option<&Path> {
     project.ancestors().skip(1).find(|dir| is_set_up(dir))
 }
 
+/// Whether the caller or root set up this directory. In a directory that all may write, such as `/tmp`, another user
+/// could otherwise choose the workspace of everything below (git: `safe.directory`).
 fn is_set_up(dir: &Path) -> bool {
-    dir.join(".vambrace").exists() || dir.join(".flow/config.json").is_file()
+    let is_trusted = |name: &str| {
+        let me = rustix::process::geteuid().as_raw();
+        dir.join(name).symlink_metadata().is_ok_and(|found| is_trusted_owner(found.uid(), me))
+    };
+    (dir.join(".vambrace").exists() && is_trusted(".vambrace"))
+        || (dir.join(".flow/config.json").is_file() && is_trusted(".flow"))
+}
+
+fn is_trusted_owner(owner: u32, me: u32) -> bool {
+    owner == me || owner == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a temporary directory")]
+    fn directory_that_another_user_set_up_is_not_a_workspace() {
+        assert!(is_trusted_owner(1000, 1000) && is_trusted_owner(0, 1000) && !is_trusted_owner(65534, 1000));
+        assert!(is_trusted_owner(0, 0) && !is_trusted_owner(1000, 0));
+        let temp = tempfile::tempdir().unwrap();
+        let (shared, project) = (temp.path(), temp.path().join("project"));
+        std::fs::create_dir_all(shared.join(".vambrace")).unwrap();
+        assert_eq!(set_up_above(&project), Some(shared));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(shared.join(".vambrace"), Some(65534), None).unwrap();
+            assert!(set_up_above(&project).is_none_or(|above| above != shared));
+        }
+    }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a temporary directory")]

@@ -90,6 +90,7 @@ fn run(channel: OwnedFd, params: &CellParams<'_>, mut prebuilt: Prebuilt) -> Res
         capability::drop_bounding();
         write_own_id_maps(identity, (identity.uid, identity.gid)).step("user namespace")
     };
+    raise_oom_score();
     let program = ids.and_then(|()| ProgramProcess::make(identity, expected, &prebuilt));
     let built = program.and_then(|program| {
         let mut skeleton = RootSkeleton::build(identity, proc, RunLimits::default().disk, home)?;
@@ -130,6 +131,13 @@ fn run(channel: OwnedFd, params: &CellParams<'_>, mut prebuilt: Prebuilt) -> Res
         send_report(run.report.as_fd(), &failed, &[])?;
     }
     Ok(())
+}
+
+/// If memory runs out, of the machine or of a cgroup, runs are killed before anything else of the user: without cgroups
+/// not all memory of a program is accounted. Not the zygote, which shares a v1 cgroup with its run. A user's process
+/// must be dumpable to write its own file.
+fn raise_oom_score() {
+    let _ = process::set("/proc/self/oom_score_adj", "1000");
 }
 
 /// Waits for the run request.

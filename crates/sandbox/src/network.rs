@@ -11,6 +11,7 @@
 
 pub(crate) mod connect_hint;
 mod icmp_errors;
+mod route;
 pub(crate) mod setup;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use std::os::fd::OwnedFd;
 
 pub use crate::sys::datagram::{Datagram, receive, reply};
 pub use icmp_errors::unreachable_destination;
+pub use route::{RouteKind, route_of};
 
 /// Serves a sandbox's network from outside.
 pub trait NetworkGate: fmt::Debug + Send + Sync {

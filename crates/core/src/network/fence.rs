@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::address::{SpecialAddress, special};
 use super::decide::{Destination, NetworkDecision, NetworkReason, NetworkRules};
 use super::host_name::HostName;
 
@@ -92,6 +93,17 @@ impl NetworkFence {
         self.lists.iter().flat_map(move |rules| rules.denied_hosts(port))
     }
 
+    /// Whether every list lists this address of the broker's own machine on purpose: alone or, for loopback, with
+    /// other loopback addresses. A wider network, such as `0.0.0.0/0`, does not.
+    #[must_use]
+    pub fn lists_this_machine(&self, address: IpAddr, port: u16) -> bool {
+        let loopback = special(address) == Some(SpecialAddress::Loopback);
+        let lists = |rules: &Arc<NetworkRules>| {
+            rules.lists_single_address(address, port) || loopback && rules.lists_address(address, port)
+        };
+        !self.lists.is_empty() && self.lists.iter().all(lists)
+    }
+
     /// Whether every list lists this address on purpose.
     #[must_use]
     pub fn lists_address(&self, address: IpAddr, port: u16) -> bool {
@@ -127,6 +139,20 @@ mod tests {
         assert!(none.judge_resolved("8.8.8.8".parse().unwrap(), 443).is_err());
         assert!(none.allows_lookup(&HostName::parse("example.com").unwrap()).is_err());
         assert!(!none.lists_address("127.0.0.1".parse().unwrap(), 1));
+        assert!(!none.lists_this_machine("127.0.0.1".parse().unwrap(), 1));
+    }
+
+    // P3
+    #[test]
+    fn wide_network_does_not_list_this_machine() {
+        let lists = |list: &str, address: &str| {
+            NetworkFence::from(rules(&[list])).lists_this_machine(address.parse().unwrap(), 443)
+        };
+        assert!(lists("9.9.1.1", "9.9.1.1") && lists("127.0.0.0/8", "127.0.0.2"));
+        for wide in ["0.0.0.0/0", "9.9.1.0/24", "9.0.0.0/8", "9.9.1.2"] {
+            assert!(!lists(wide, "9.9.1.1"), "{wide}");
+        }
+        assert!(!lists("10.0.0.0/8", "10.1.1.1") && !lists("::/0", "2600::1"));
     }
 
     // P3

@@ -146,6 +146,10 @@ fn chunked_body_is_decoded_however_it_is_split() {
         }
         assert_eq!((at, chunks.done()), (end, true), "pieces of {piece}");
     }
+    let trailers = b"4\r\nWiki\r\n0\r\nX-HTTP-Method-Override: DELETE\r\n\r\n";
+    assert!(ChunkedDecoder::without_trailers().take(trailers).is_err());
+    let plain = b"4\r\nWiki\r\n0\r\n\r\n";
+    assert_eq!(ChunkedDecoder::without_trailers().take(plain), Ok(plain.len()));
     for bad in [
         &b"4\nWiki"[..],
         b"4\r\nWikiX\r\n",

@@ -206,7 +206,7 @@ impl TerminatedSession<'_> {
         C: AsyncRead + Unpin,
         S: AsyncWrite + Unpin,
     {
-        let mut chunks = ChunkedDecoder::default();
+        let mut chunks = ChunkedDecoder::without_trailers();
         let mut left = match body {
             RequestFraming::Length(length) => length,
             RequestFraming::Chunked => u64::MAX,

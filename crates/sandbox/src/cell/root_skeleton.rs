@@ -174,11 +174,16 @@ pub(super) fn whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
 
 /// Creates the private tmpfs.
 fn make_private(identity: RunIdentity, disk: u64) -> Result<OwnedFd, Errno> {
-    let size = disk.to_string();
+    let (size, files) = (disk.to_string(), mount::max_files(disk).to_string());
     let (uid, gid) = (identity.uid.to_string(), identity.gid.to_string());
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    let options: &[(&std::ffi::CStr, &[u8])] =
-        &[(c"size", size.as_bytes()), (c"mode", b"0700"), (c"uid", uid.as_bytes()), (c"gid", gid.as_bytes())];
+    let options: &[(&std::ffi::CStr, &[u8])] = &[
+        (c"size", size.as_bytes()),
+        (c"nr_inodes", files.as_bytes()),
+        (c"mode", b"0700"),
+        (c"uid", uid.as_bytes()),
+        (c"gid", gid.as_bytes()),
+    ];
     mount::make(c"tmpfs", options, &[], attributes)
 }
 

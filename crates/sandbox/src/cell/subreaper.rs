@@ -7,12 +7,14 @@ use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions};
 
 use super::init::{exited, let_broker_continue, reap};
 use super::prefault::prefault;
 use super::usage::{DiskLimit, ExceededLimit, UsageMonitor};
-use super::{CellRun, HANDLED_SIGNALS, Prebuilt, become_program, confine, receive, send_report};
+use super::{
+    CellRun, HANDLED_SIGNALS, Prebuilt, become_program, confine, raise_oom_score, receive, send_report,
+};
 use crate::filter::Confinement;
 use crate::sys::process;
 use crate::wire::{ExpectedFilter, RunIdentity};
@@ -45,6 +47,9 @@ fn run(
     let launcher = rustix::process::getppid().ok_or(Errno::SRCH)?;
     let launcher = rustix::process::pidfd_open(launcher, PidfdFlags::empty())?;
     rustix::process::set_parent_process_death_signal(Some(Signal::INT))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    raise_oom_score();
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let me = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(me))?;
     let mut planned =

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 use super::Launcher;
 use super::cgroup::RunCgroup;
 use super::identity::{LauncherIdentity, UNOWNED_ID_COUNT, first_unowned_id};
-use super::zygote::{ForkRequest, Zygote, ZygoteKind};
+use super::zygote::{ForkFailure, ForkRequest, Zygote, ZygoteKind};
 use crate::cell;
 use crate::filter::Confinement;
 use crate::run_request::DEFAULT_HOME;
@@ -20,6 +20,17 @@ use crate::sys::{capability, message};
 use crate::tier::Tier;
 use crate::warm_cells::now_ms;
 use crate::wire::{self, Bytes, CellStart, ExpectedFilter, RunHeader, RunIdentity, WarmCellOffer};
+
+/// How many zygotes are asked for one cell, if each is gone.
+const MAX_ZYGOTE_ATTEMPTS: u32 = 3;
+
+/// Why no cell was made.
+enum CellFailure {
+    /// Its zygote is gone: how it ended, and the error of its channel.
+    ZygoteGone(&'static str, Errno),
+    /// This step failed.
+    Step(String, Errno),
+}
 
 /// A zygote, and the cgroup that it sits in unless a run uses it now.
 pub(super) struct ZygoteSlot {
@@ -185,27 +196,55 @@ impl Launcher {
         }
     }
 
+    /// Makes a cell. A zygote can die between runs: it shares the memory limit of its run (cgroup v1), and the kernel
+    /// may kill it when that is exceeded. Then another one is started, a bounded number of times.
     pub(super) fn make_cell(
         &mut self,
         kind: ZygoteKind,
         asked: CellRequest,
         limits: &RunLimits,
     ) -> Result<CellHandle, (String, Errno)> {
-        let at = |step: &'static str| move |errno: Errno| (step.to_owned(), errno);
+        let mut attempt = 1;
+        loop {
+            match self.try_make_cell(kind, &asked, limits) {
+                Ok(cell) => return Ok(cell),
+                Err(CellFailure::Step(step, errno)) => return Err((step, errno)),
+                Err(CellFailure::ZygoteGone(why, errno)) if attempt == MAX_ZYGOTE_ATTEMPTS => {
+                    return Err((format!("zygote ({attempt} were started; {why})"), errno));
+                }
+                Err(CellFailure::ZygoteGone(..)) => {
+                    // The others may have died with it: the last attempt uses one that is certainly new.
+                    attempt += 1;
+                    if attempt == MAX_ZYGOTE_ATTEMPTS {
+                        self.zygotes
+                            .retain(|slot| slot.kind != kind || (slot.grouped && slot.group.is_none()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn try_make_cell(
+        &mut self,
+        kind: ZygoteKind,
+        asked: &CellRequest,
+        limits: &RunLimits,
+    ) -> Result<CellHandle, CellFailure> {
+        let at = |step: &'static str| move |errno: Errno| CellFailure::Step(step.to_owned(), errno);
         let confinement = kind.confinement;
         let identity = self.identity(confinement).map_err(at("user id"))?;
         let (number, group) = self.zygote_of(kind).map_err(at("namespaces"))?;
         let mut group = group.unwrap_or_else(|| self.groups.make(limits, asked.tier));
-        let Some(slot) = self.zygotes.get(number) else { return Err(("zygote".to_owned(), Errno::SRCH)) };
+        let Some(slot) = self.zygotes.get(number) else { return Err(at("zygote")(Errno::SRCH)) };
         let (ours, theirs) = message::pair().map_err(at("channel"))?;
-        let CellRequest { proc, own_network, expected, home, .. } = asked;
-        let fork_request = ForkRequest { identity, proc, own_network, expected, home };
+        let CellRequest { proc, own_network, expected, ref home, .. } = *asked;
+        let fork_request = ForkRequest { identity, proc, own_network, expected, home: home.clone() };
         let open_for_clone = if group.is_reusable() { None } else { group.open_for_clone() };
         let born = open_for_clone.is_some();
         let again = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).map_err(at("channel"))?;
         let made = match slot.zygote.make(&fork_request, theirs, open_for_clone) {
             // Not every cgroup supports `CLONE_INTO_CGROUP`; a process that was born elsewhere can still be moved.
-            Err(_) if born => {
+            Err(ForkFailure::Step(..)) if born => {
                 slot.zygote.make(&fork_request, again, None).inspect(|child| group.add(child.pid))
             }
             made => made,
@@ -225,10 +264,13 @@ impl Launcher {
                     zygote,
                 })
             }
-            Err(why) => {
-                // The zygote may be gone or broken: the next run gets another.
-                self.zygotes.swap_remove(number);
-                Err(why)
+            // It may be broken: the next run gets another.
+            Err(failure) => {
+                let why = self.zygotes.swap_remove(number).zygote.end();
+                Err(match failure {
+                    ForkFailure::NoReply(errno) => CellFailure::ZygoteGone(why, errno),
+                    ForkFailure::Step(step, errno) => CellFailure::Step(step, errno),
+                })
             }
         }
     }

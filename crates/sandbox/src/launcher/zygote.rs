@@ -65,6 +65,7 @@ pub(super) struct ZygoteKind {
 pub(super) struct Zygote {
     channel: OwnedFd,
     pub(super) pid: Pid,
+    reaped: bool,
 }
 
 impl Zygote {
@@ -89,9 +90,10 @@ impl Zygote {
                     zygote.serve(channel);
                     Ok(())
                 });
-                process::leave(i32::from(served.is_err()))
+                // The exit code is the error, which fits: `Zygote::end` reports it.
+                process::leave(served.err().map_or(0, Errno::raw_os_error))
             }
-            ForkSide::Parent(child) => Ok(Self { channel: ours, pid: child.pid }),
+            ForkSide::Parent(child) => Ok(Self { channel: ours, pid: child.pid, reaped: false }),
         }
     }
 
@@ -101,24 +103,54 @@ impl Zygote {
         request: &ForkRequest,
         channel: OwnedFd,
         group: Option<OwnedFd>,
-    ) -> Result<Child, (String, Errno)> {
-        let at = |errno| ("zygote".to_owned(), errno);
+    ) -> Result<Child, ForkFailure> {
+        let gone = ForkFailure::NoReply;
         let mut handles = vec![channel.as_fd()];
         handles.extend(group.as_ref().map(OwnedFd::as_fd));
-        message::send(self.channel.as_fd(), &wire::pack(request).map_err(at)?, &handles).map_err(at)?;
-        let received = message::receive(self.channel.as_fd()).map_err(at)?;
-        match wire::unpack(&received.bytes).map_err(at)? {
+        message::send(self.channel.as_fd(), &wire::pack(request).map_err(gone)?, &handles).map_err(gone)?;
+        let received = message::receive(self.channel.as_fd()).map_err(gone)?;
+        match wire::unpack(&received.bytes).map_err(gone)? {
             ForkReply::Process(pid) => {
-                let handle = received.handles.into_iter().next().ok_or(at(Errno::BADMSG))?;
-                Ok(Child { pid: Pid::from_raw(pid).ok_or(at(Errno::SRCH))?, handle })
+                let handle = received.handles.into_iter().next().ok_or(gone(Errno::BADMSG))?;
+                Ok(Child { pid: Pid::from_raw(pid).ok_or(gone(Errno::SRCH))?, handle })
             }
-            ForkReply::Failed { step, errno } => Err((step, Errno::from_raw_os_error(errno))),
+            ForkReply::Failed { step, errno } => {
+                Err(ForkFailure::Step(step, Errno::from_raw_os_error(errno)))
+            }
+        }
+    }
+
+    /// Ends it, and reports how it had ended before, if it had.
+    pub(super) fn end(mut self) -> &'static str {
+        let ended = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG).ok().flatten();
+        let Some((_, status)) = ended else { return "it did not reply" };
+        // Reaped: its pid may belong to another process from now on.
+        self.reaped = true;
+        match (status.terminating_signal(), status.exit_status()) {
+            (Some(libc::SIGKILL), _) => "it was killed, as the kernel does when memory runs out",
+            (Some(_), _) => "it was ended by a signal",
+            (None, Some(libc::ENOMEM)) => "it could not begin: out of memory",
+            (None, Some(libc::EAGAIN)) => "it could not begin: too many processes of this user",
+            (None, Some(0)) => "it ended by itself",
+            _ => "it could not begin",
         }
     }
 }
 
+/// Why a zygote forked nothing.
+#[derive(Debug)]
+pub(super) enum ForkFailure {
+    /// It is gone, or does not reply.
+    NoReply(Errno),
+    /// This step failed in it.
+    Step(String, Errno),
+}
+
 impl Drop for Zygote {
     fn drop(&mut self) {
+        if self.reaped {
+            return;
+        }
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
         let _ = rustix::process::waitpid(Some(self.pid), WaitOptions::empty());
     }
@@ -154,7 +186,6 @@ impl ZygoteProcess {
         if confinement == Confinement::Namespaces && launcher_identity != LauncherIdentity::FullRoot {
             limit_inotify();
         }
-        raise_oom_score();
         // Inherited by every cell: forty system calls that no run has to wait for.
         capability::drop_bounding();
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -275,12 +306,4 @@ fn limit_inotify() {
             let _ = process::set(&format!("/proc/sys/user/max_inotify_{what}"), &(most / 4).to_string());
         }
     }
-}
-
-/// If the machine runs out of memory, runs are killed before anything else of the user: without cgroups not all
-/// memory of a program is accounted.
-fn raise_oom_score() {
-    // A process that is not dumpable may not write its own oom_score_adj.
-    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
-    let _ = process::set("/proc/self/oom_score_adj", "1000");
 }

@@ -65,7 +65,14 @@ pub(crate) fn resize(tree: BorrowedFd<'_>, size: u64) -> Result<(), Errno> {
     let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
     let picked = rustix::mount::fspick(tree, c"", flags)?;
     rustix::mount::fsconfig_set_string(picked.as_fd(), c"size", size.to_string().as_bytes())?;
+    rustix::mount::fsconfig_set_string(picked.as_fd(), c"nr_inodes", max_files(size).to_string().as_bytes())?;
     rustix::mount::fsconfig_reconfigure(picked.as_fd())
+}
+
+/// Maximum number of files on a tmpfs of this size: each takes about 1 KiB of memory even when it is empty. The masks of
+/// a run are files too, so a small one gets some thousands.
+pub(crate) fn max_files(size: u64) -> u64 {
+    (size >> 10).max(16 << 10)
 }
 
 fn set_attributes(tree: BorrowedFd<'_>, set: u64, ids: Option<BorrowedFd<'_>>) -> Result<(), Errno> {

@@ -44,6 +44,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             "processes::shared_orphaned_and_hidden_memory_is_counted",
             shared_orphaned_and_hidden_memory_is_counted,
         ),
+        test("processes::number_of_files_is_bounded", number_of_files_is_bounded),
+        test("processes::killed_zygote_is_replaced", killed_zygote_is_replaced),
         test(
             "processes::disk_file_size_and_descriptors_are_bounded",
             disk_file_size_and_descriptors_are_bounded,
@@ -308,6 +310,59 @@ fn shared_orphaned_and_hidden_memory_is_counted() {
         // If the machine runs out of memory, the OOM killer must choose the program before anything of the user.
         let script = "read first </proc/self/oom_score_adj; echo $first";
         check_out(&run(&in_tier(fixture.shell(Filesystem::Read, script), tier)), "1000\n");
+    }
+}
+
+// Without a run, the launcher's children are zygotes and warm cells. The kernel kills a zygote when memory runs out in
+// the cgroup that it shares with its run; the next run must not notice.
+fn killed_zygote_is_replaced() {
+    let (fixture, state) = (TestProject::new(), tempfile::TempDir::new().unwrap());
+    let sandbox = start(state.path());
+    let children = || -> Vec<u32> {
+        let list = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let parent = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.to_owned();
+            (parent == sandbox.launcher_id().to_string()).then_some(pid)
+        });
+        list.collect()
+    };
+    let own_score = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    for tier in TIERS {
+        let spec = in_tier(fixture.shell(Filesystem::Read, "echo works"), tier);
+        for _ in 0..3 {
+            let outcome = sandbox.run(&spec, Input::Nothing, &mut |_, _| {}).unwrap();
+            check_out(&outcome, "works\n");
+            let left = children();
+            let score = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).ok();
+            assert!(
+                left.iter().any(|pid| score(pid).as_ref() == Some(&own_score)),
+                "{tier}: a zygote is killed no earlier than the user's other processes"
+            );
+            // Not the warm subreapers: a run may have been sent to one that is about to die.
+            for pid in left.into_iter().filter(|pid| score(pid).as_ref() == Some(&own_score)) {
+                let killed = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+                let _ = rustix::process::kill_process(killed, rustix::process::Signal::KILL);
+                let start = Instant::now();
+                let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                while stat().rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z")) {
+                    assert!(start.elapsed().as_secs() < 60, "a killed zygote did not end");
+                }
+            }
+        }
+    }
+}
+
+// Empty files take no space, but memory.
+fn number_of_files_is_bounded() {
+    let fixture = TestProject::new();
+    for (place, filesystem) in [("/tmp", Filesystem::Read), (".", Filesystem::ReadWrite)] {
+        let script =
+            format!("cd {place} && mkdir many && cd many && seq 20000 | xargs touch 2>/dev/null; ls | wc -l");
+        let mut spec = limited(in_tier(fixture.shell(filesystem, &script), Tier::Full), 120_000);
+        spec.limits.disk = 4 << 20;
+        let made: usize = out(&run(&spec)).trim().parse().unwrap();
+        assert!(made > 1000 && made < 16 << 10, "{place}: {made}");
     }
 }
 
