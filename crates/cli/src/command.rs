@@ -14,6 +14,7 @@ mod mcp;
 mod policy;
 mod proposals;
 mod redact;
+mod replay;
 mod sandbox;
 mod session;
 mod timeline;

@@ -29,6 +29,8 @@ enum Statement {
     RequireCallRate,
     InsertCall,
     SetCall,
+    ClaimCall,
+    JudgeChange,
     FinishCall,
     Event,
     Violation,
@@ -38,7 +40,7 @@ enum Statement {
     Forget,
 }
 
-const SQL: [&str; 20] = [
+const SQL: [&str; 22] = [
     "BEGIN IMMEDIATE",
     "COMMIT",
     "SAVEPOINT batch",
@@ -52,6 +54,8 @@ const SQL: [&str; 20] = [
     call::RECENT,
     call::INSERT,
     call::SET,
+    call::CLAIM,
+    call::JUDGE_CHANGE,
     call::FINISH,
     timeline_event::INSERT,
     violation::INSERT,
@@ -218,6 +222,7 @@ impl<'c> Statements<'c> {
                         first.map(signed),
                         records.last.map(signed),
                         timeline_event::in_row(&c.events),
+                        text(c.judged.as_ref()),
                     ),
                 )?;
             }
@@ -226,6 +231,12 @@ impl<'c> Statements<'c> {
                     return conflict(format!("`{state}` is a final state; finish the call instead"));
                 }
                 one(self.execute(Statement::SetCall, (id.as_str(), state.as_str()))?, "open call", id)?;
+            }
+            StateChange::ClaimCall { id, life } => {
+                one(self.execute(Statement::ClaimCall, (id.as_str(), life.as_str()))?, "open call", id)?;
+            }
+            StateChange::JudgeChange { id, judged } => {
+                one(self.execute(Statement::JudgeChange, (id.as_str(), judged.get()))?, "call", id)?;
             }
             StateChange::FinishCall(f) => {
                 if !f.state.is_final() {
