@@ -191,6 +191,41 @@ fn network_is_denied_and_the_host_is_named() {
     assert_ne!(answer["data"]["exit_code"], 0, "{answer}");
 }
 
+// A3: a shell exists only where the user configures it, and each call is asked about
+#[test]
+fn shell_exec_exists_only_where_the_user_configures_it() {
+    let home = Home::with(&format!("{EFFECTS_FIRST}tools: {{shell_exec: true}}\n"));
+    let shell = |text: &str| home.call("shell_exec", &json!({"command": text}).to_string()).1;
+    let unknown = shell("cat docs/guide.md | wc -l");
+    assert_eq!(unknown["error"]["code"], "UnknownTool", "a project cannot switch it on: {unknown}");
+    home.user_config("tools: {shell_exec: true}\n");
+    let pending = shell("cat docs/guide.md | wc -l");
+    assert_eq!(
+        (&pending["details"]["status"], &pending["metadata"]["risk"]),
+        (&"hitl_required".into(), &"HIGH".into()),
+        "{pending}"
+    );
+    decided(&home, &["approvals", "approve", pending["details"]["hitl"]["hitl_id"].as_str().unwrap()]);
+    let answer = shell("cat docs/guide.md | wc -l");
+    assert_eq!((&answer["status"], &answer["data"]["exit_code"]), (&"success".into(), &0.into()), "{answer}");
+    assert_eq!(answer["data"]["stdout"].as_str().unwrap().trim(), "1", "{answer}");
+    assert_eq!(answer["metadata"]["execution_environment"], "sandbox", "{answer}");
+}
+
+// A3, T17: what a rule or the table denies is denied inside a shell text too
+#[test]
+fn denied_command_inside_a_shell_text_is_denied() {
+    let rules = "approvals: {rules: [{commands: ['git status'], decision: deny}]}";
+    let home = Home::with(&format!("roles: {{default: dev}}\n{rules}\n"));
+    home.user_config("tools: {shell_exec: true}\n");
+    let shell = |text: &str| home.call("shell.exec", &json!({"command": text}).to_string()).1;
+    for text in ["ls && rm -rf /", "cat docs/guide.md | sudo tee x", "ls; git status"] {
+        let answer = shell(text);
+        assert_eq!(answer["error"]["code"], "CommandNotAllowed", "{text}: {answer}");
+    }
+    assert!(!home.run(["approvals", "list", "--json"]).out.contains("hitl-"));
+}
+
 // A3
 #[test]
 fn classify_prints_one_object_per_line() {

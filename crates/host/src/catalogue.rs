@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 
+use vambrace_core::config::EffectiveConfig;
 use vambrace_core::tool::ToolDescriptor;
-use vambrace_tools::Catalogue;
+use vambrace_tools::{Catalogue, OptionalTools};
 
 use crate::error::HostError;
 
 /// The built-in tools.
 pub fn built_in_catalogue() -> Result<Arc<Catalogue>, HostError> {
     Catalogue::built_in().map(Arc::new).map_err(|error| HostError::failed(error.message))
+}
+
+/// The built-in tools that exist under a configuration.
+pub(crate) fn configured_catalogue(settings: &EffectiveConfig) -> Result<Arc<Catalogue>, HostError> {
+    let optional = OptionalTools { shell_exec: settings.tools.shell_exec };
+    Catalogue::configured(optional).map(Arc::new).map_err(|error| HostError::failed(error.message))
 }
 
 /// The facts about the built-in tools that policy needs.

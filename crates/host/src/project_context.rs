@@ -15,11 +15,12 @@ use vambrace_core::digest::Digest;
 use vambrace_core::error::ErrorCode;
 use vambrace_core::policy::Policy;
 use vambrace_core::tool::ToolDescriptor;
+use vambrace_tools::Catalogue;
 use vambrace_workspace::{ScopeRules, Workspace};
 
 pub(crate) use self::broker_parts::broker_parts;
 use crate::caller::ProjectKey;
-use crate::catalogue::{built_in_catalogue, descriptors};
+use crate::catalogue::configured_catalogue;
 use crate::config_files::{bytes_or_error, paths_above};
 use crate::error::{HostError, HostErrorKind};
 use crate::host::{Host, recover_write_backs};
@@ -102,8 +103,7 @@ impl ProjectContext {
 
     async fn assemble(host: &Arc<Host>, key: &ProjectKey, usage: ContextUse) -> Result<Self, HostError> {
         let revision = revision(host, &key.project).await?;
-        let catalogue = built_in_catalogue()?;
-        let loaded = match load(host, key, &descriptors(&catalogue)).await {
+        let loaded = match load(host, key, &Catalogue::built_in_descriptors()).await {
             Err(error) if error.kind == HostErrorKind::Usage => return Err(error),
             // With an invalid configuration every call is denied and recorded, with the reason.
             Err(error) => LoadedConfig::damaged(&key.project, &error)?,
@@ -111,6 +111,7 @@ impl ProjectContext {
         };
         let damage = loaded.policy.damage.clone();
         let settings = loaded.settings.clone();
+        let catalogue = configured_catalogue(&settings)?;
         let secrets = Arc::new(SecretStore::open(host.paths(), &settings.secrets)?);
         let mut parts = broker_parts(host, key, catalogue, loaded, &secrets, usage)?;
         let source = ConfigRevision { host: Arc::clone(host), project: key.project.clone(), revision };

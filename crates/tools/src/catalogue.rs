@@ -19,6 +19,7 @@ use crate::read_file::ReadFile;
 use crate::run_lint::RunLint;
 use crate::run_test::RunTest;
 use crate::search::{CountMatches, SearchFile};
+use crate::shell_exec::{self, ShellExec};
 use crate::tool::{Tool, ToolContext, ToolPlan};
 use crate::web_fetch::WebFetch;
 use crate::web_search::WebSearch;
@@ -27,6 +28,13 @@ use crate::write_file::WriteFile;
 /// All tools.
 pub struct Catalogue {
     entries: Vec<CatalogueEntry>,
+}
+
+/// Which of the tools exist that a configuration must ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OptionalTools {
+    /// `tools.shell_exec`.
+    pub shell_exec: bool,
 }
 
 struct CatalogueEntry {
@@ -44,6 +52,13 @@ impl Catalogue {
     /// The built-in tools, in the order of the documentation.
     pub fn built_in() -> Result<Self, CallError> {
         Self::new(built_in_tools())
+    }
+
+    /// The built-in tools that exist under a configuration.
+    pub fn configured(optional: OptionalTools) -> Result<Self, CallError> {
+        let mut tools = built_in_tools();
+        tools.retain(|tool| optional.shell_exec || tool.descriptor().name.as_str() != shell_exec::NAME);
+        Self::new(tools)
     }
 
     /// The facts about the built-in tools, without compiling their schemas.
@@ -125,6 +140,7 @@ fn built_in_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(ApplyPatch::new()),
         Arc::new(DeleteFile::new()),
         Arc::new(ExecuteCommand::new()),
+        Arc::new(ShellExec::new()),
         Arc::new(RunTest::new()),
         Arc::new(RunLint::new()),
         Arc::new(InstallDependencies::new()),

@@ -166,7 +166,7 @@ impl RunMode {
 }
 
 /// The error of a command that is not allowed.
-fn not_allowed(classified: &Classification) -> CallError {
+pub(crate) fn not_allowed(classified: &Classification) -> CallError {
     let why =
         classified.why.first().map(String::as_str).unwrap_or("it is not in the list of allowed commands");
     let error = CallError::new(ErrorCode::CommandNotAllowed, format!("Command not allowed: {why}"));

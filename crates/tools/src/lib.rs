@@ -26,6 +26,7 @@ mod run_lint;
 mod run_test;
 mod search;
 mod secret_exposure;
+mod shell_exec;
 mod tool;
 mod toolchain_run;
 mod toolchain_view;
@@ -39,7 +40,7 @@ pub use amendment::{Amendment, amend};
 pub use call_context::{
     CallContext, CallProgress, CallStream, CancelToken, OutputSink, ProgressSink, cancelled_error,
 };
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, OptionalTools};
 pub use change::{change_payload, changed_files, plan_held_change, plan_undo};
 pub use program_context::ProgramContext;
 pub use program_run::CommandLimits;

@@ -134,7 +134,7 @@ pub static KEYS: &[ConfigKey] = &[
     key("tools.toolchain", Section, Unset, Part, "commands of run_test and run_lint; detected if unset"),
     key("tools.toolchain.test", Argv, Unset, Topmost(AnyTrusted), "program and arguments of run_test"),
     key("tools.toolchain.lint", Argv, Unset, Topmost(AnyTrusted), "program and arguments of run_lint"),
-    planned_key("tools.shell_exec", Bool, Preset::Bool(false), Switch(false, AboveProject), "whether the tool shell_exec exists"),
+    key("tools.shell_exec", Bool, Preset::Bool(false), Switch(false, AboveProject), "whether the tool shell_exec exists"),
     planned_key("tools.profile", Choice(Profile::NAMES), Unset, Combine::Profile, "profile for tools, if it differs from `profile`"),
     planned_key("tools.package_install", Choice(PackageInstall::NAMES), Preset::Text("deny"), Narrowest(AboveProject), "package installations that are not from a lockfile"),
     key("tools.allow_legacy_run_command", AlwaysFalse("there is no raw run_command; execute_command runs listed commands without a shell"), Preset::Bool(false), Own, "must be `false`"),
