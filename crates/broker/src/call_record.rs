@@ -9,14 +9,14 @@ use vambrace_core::digest::Digest;
 use vambrace_core::id::Id;
 use vambrace_core::plan::canonical;
 use vambrace_core::principal::{EntryPoint, Peer, Principal, RawCall};
-use vambrace_core::risk::{Risk, RiskLevel};
+use vambrace_core::risk::RiskLevel;
 use vambrace_core::session::SessionState;
 use vambrace_core::timestamp::Timestamp;
 use vambrace_core::tool::ExecutionEnvironment;
 use vambrace_core::verdict::VerdictKind;
 use vambrace_core::voucher::Voucher;
 use vambrace_egress::EgressEvent;
-use vambrace_store::{ApprovalKind, ApprovalRow, RecordId, RedactedText};
+use vambrace_store::{ApprovalKind, ApprovalRow, RecordId};
 use vambrace_tools::{CallContext, RunFacts, ToolContext};
 
 use crate::approval_request::RequestedCall;
@@ -56,11 +56,6 @@ pub(crate) struct CallRecord {
     /// The approval request of that command, if its result is stored for a caller that is not here.
     pub(crate) stored_for: Option<Id>,
     pub(crate) risk: Option<RiskLevel>,
-    /// The tool's own risk estimate, before policy raised it.
-    pub(crate) tool_risk: Option<Risk>,
-    /// Effects and verdict, redacted: of the call, and of the change that its program made.
-    pub(crate) judged: Option<RedactedText>,
-    pub(crate) judged_change: Option<RedactedText>,
     pub(crate) plan_digest: Option<Digest>,
     /// Maximum calls of this tool per minute, if limited.
     pub(crate) limit: Option<u32>,
@@ -128,9 +123,6 @@ impl CallRecord {
             command_approved: false,
             stored_for: None,
             risk: None,
-            tool_risk: None,
-            judged: None,
-            judged_change: None,
             plan_digest: None,
             limit: None,
             verdict: None,

@@ -110,7 +110,6 @@ impl Broker {
             StateChange::Event(request),
             ApprovalChange::Open(row).into(),
         ];
-        changes.extend(crate::record::judged_change(record));
         let entries = match &record.change {
             Some(change) => {
                 changes.push(self.proposal_row(record, change, &id, None, None)?);

@@ -170,7 +170,6 @@ fn finish(
         record.operation = Some((Arc::clone(&tool.description().method), Some(path.to_string())));
     }
     record.policy = Some(tool.descriptor().policy.to_json_text());
-    record.tool_risk = Some(prepared.risk.clone());
     prepared.risk = broker.parts.policy.file_changes.raise(prepared.risk, &prepared.effects);
     record.risk = Some(prepared.risk.level);
     let redactor = &broker.parts.redactor;

@@ -95,13 +95,8 @@ impl Broker {
         }
         if record.resumed {
             changes.push(StateChange::SetCall { id: record.call.clone(), state: CallState::Executing });
-            changes.extend(judged_change(record));
         } else if !record.defer_row {
             changes.push(StateChange::InsertCall(self.call_row(record, CallState::Executing)?));
-        }
-        if record.resumed || !record.defer_row {
-            let life = self.parts.store.approval_queries().liveness().id().clone();
-            changes.push(StateChange::ClaimCall { id: record.call.clone(), life });
         }
         Ok((vec![entry], changes))
     }
@@ -256,7 +251,6 @@ impl Broker {
             row.events = events;
             changes.push(StateChange::InsertCall(row));
         } else {
-            changes.extend(judged_change(record));
             changes.extend(events.into_iter().map(StateChange::Event));
             changes.push(StateChange::FinishCall(finish));
         }
@@ -412,7 +406,6 @@ impl Broker {
         row.state = state;
         row.counted = record.limit.is_some();
         row.plan_digest = record.plan_digest;
-        row.judged = record.judged.clone();
         Ok(row)
     }
 
@@ -440,10 +433,4 @@ impl Broker {
             suggestion: self.text(&flat(&error.suggestion))?.into_inner(),
         })
     }
-}
-
-/// Stores what was judged of the change that a program made.
-pub(crate) fn judged_change(record: &CallRecord) -> Option<StateChange> {
-    let judged = record.judged_change.clone()?;
-    Some(StateChange::JudgeChange { id: record.call.clone(), judged })
 }

@@ -53,39 +53,6 @@ impl Broker {
         for row in queries.approvals(open).await.map_err(|error| CallError::from(&error))? {
             self.expire(&row).await?;
         }
-        self.recover_calls().await
-    }
-
-    /// Records an end for each call whose process died, in every project of the state directory: what it did is not known. Safe
-    /// at any time, and in several processes.
-    pub async fn recover_calls(&self) -> Result<(), CallError> {
-        let store = &self.parts.store;
-        let running = store.running_calls().await.map_err(|error| CallError::from(&error))?;
-        let liveness = store.approval_queries().liveness();
-        for call in running.into_iter().filter(|call| !liveness.is_alive(&call.life)) {
-            let now = self.parts.clock.now();
-            let mut entry = Entry::new(Op::ToolEnd, now);
-            entry.event_type = Some("tool.recovered");
-            entry.level = RecordLevel::Warn;
-            entry.status = Some(RecordStatus::Unknown);
-            entry.user = Some(self.text(&call.user)?);
-            entry.agent_id = Some(self.text(&call.agent)?);
-            entry.role = Some(self.text(&call.role)?);
-            entry.session = Some(call.session);
-            entry.execution_id = Some(call.id.clone());
-            entry.tool_name = Some(self.text(&call.tool)?);
-            entry.error_code = Some(ErrorCode::OutcomeUnknown);
-            entry.message = Some(self.text("the process ended while the call ran")?);
-            let error = Some(ErrorCode::OutcomeUnknown);
-            let finish = CallFinish { id: call.id, state: CallState::Failed, at: now, error };
-            let batch = Batch::durable(vec![entry], vec![StateChange::FinishCall(finish)]).from_reserve();
-            match store.commit(batch).await {
-                Ok(_) => {}
-                // Another process recorded it first.
-                Err(error) if error.concerns_batch_only() => {}
-                Err(error) => return Err(CallError::from(&error)),
-            }
-        }
         Ok(())
     }
 

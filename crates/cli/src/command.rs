@@ -14,7 +14,6 @@ mod mcp;
 mod policy;
 mod proposals;
 mod redact;
-mod replay;
 mod sandbox;
 mod session;
 mod timeline;

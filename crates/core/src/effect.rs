@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::path::{AskedPath, ScopedPath};
+use crate::path::ScopedPath;
 
 /// Kind of access to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -158,14 +158,8 @@ impl Effect {
     /// An unambiguous form for digests: a JSON array of all fields.
     #[must_use]
     pub fn canonical(&self) -> String {
-        serde_json::Value::from(self.fields()).to_string()
-    }
-
-    /// All fields as texts, the kind first.
-    #[must_use]
-    pub fn fields(&self) -> Vec<String> {
         let kind = self.kind().as_str();
-        match self {
+        let fields = match self {
             Self::Path { path, extent: Extent::Single, .. } => {
                 vec![kind.into(), "single".into(), path.to_string()]
             }
@@ -178,44 +172,8 @@ impl Effect {
                 vec![kind.into(), host.clone(), port.to_string(), method.clone()]
             }
             Self::Secret { scope: word } | Self::System { action: word } => vec![kind.into(), word.clone()],
-        }
-    }
-
-    /// Reads [`Self::fields`] back; `None` if they are not an effect.
-    #[must_use]
-    pub fn from_fields(fields: &[String]) -> Option<Self> {
-        let (kind, rest) = fields.split_first()?;
-        let access = match EffectKind::parse(kind)? {
-            EffectKind::Read => PathAccess::Read,
-            EffectKind::Create => PathAccess::Create,
-            EffectKind::Modify => PathAccess::Modify,
-            EffectKind::Delete => PathAccess::Delete,
-            EffectKind::Execute => return Some(Self::Execute { argv: rest.to_vec() }),
-            EffectKind::Connect => {
-                return match rest {
-                    [host, port] => Some(Self::Connect { host: host.clone(), port: port.parse().ok()? }),
-                    [host, port, method] => {
-                        let (method, host) = (method.clone(), host.clone());
-                        Some(Self::Request { method, host, port: port.parse().ok()? })
-                    }
-                    _ => None,
-                };
-            }
-            EffectKind::Secret | EffectKind::System => {
-                let [word] = rest else { return None };
-                return Some(match EffectKind::parse(kind)? {
-                    EffectKind::Secret => Self::Secret { scope: word.clone() },
-                    _ => Self::System { action: word.clone() },
-                });
-            }
         };
-        let [extent, path] = rest else { return None };
-        let extent = match extent.as_str() {
-            "single" => Extent::Single,
-            "tree" => Extent::Tree,
-            _ => return None,
-        };
-        Some(Self::Path { access, extent, path: AskedPath::new(path.as_str()).parse().ok()? })
+        serde_json::Value::from(fields).to_string()
     }
 
     /// Host and port, for effects that connect.

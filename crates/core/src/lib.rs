@@ -20,7 +20,6 @@ pub mod plan;
 pub mod policy;
 pub mod principal;
 pub mod quote;
-pub mod recorded_plan;
 pub mod redacted;
 pub mod risk;
 pub mod role;

@@ -126,12 +126,6 @@ impl Redacted<Value> {
         Ok(Self { count: clean.count + pieces, ..clean })
     }
 
-    /// The value as compact JSON text; every string in it is redacted.
-    #[must_use]
-    pub fn to_text(&self) -> Redacted<String> {
-        Redacted { value: self.value.to_string(), count: self.count }
-    }
-
     /// Redacts every string of a JSON value, the keys of its objects included.
     pub fn json(mut value: Value, by: &dyn Redact) -> Result<Self, RedactError> {
         let mut count = 0;

@@ -135,12 +135,6 @@ impl VerdictKind {
             Self::Deny => "deny",
         }
     }
-
-    /// Parses the word of [`Self::as_str`].
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Allow, Self::Ask, Self::Deny].into_iter().find(|kind| kind.as_str() == word)
-    }
 }
 
 /// The verdict of one layer, or of all of them joined.

@@ -58,11 +58,6 @@ impl ConfigFiles {
         Ok(Self(found))
     }
 
-    /// Adds the content of a file.
-    pub(crate) fn add(&mut self, source: ConfigSource, name: &str, bytes: &[u8]) {
-        self.0.push(ConfigFile::parse(source, name.to_owned(), bytes));
-    }
-
     /// The files.
     #[must_use]
     pub fn list(&self) -> &[ConfigFile] {

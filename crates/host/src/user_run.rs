@@ -59,9 +59,7 @@ impl UserRunContext {
             parts.approvals.approver = approver;
         }
         recover_write_backs(host.paths(), parts.tool_context.changes.applier.as_ref());
-        let broker = Broker::new(parts);
-        broker.recover_calls().await.map_err(HostError::of)?;
-        Ok(Self { host, caller, broker, secrets, job })
+        Ok(Self { host, caller, broker: Broker::new(parts), secrets, job })
     }
 
     /// The run.

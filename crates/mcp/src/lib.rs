@@ -10,4 +10,4 @@ mod tool_list;
 mod transport;
 
 pub use server::McpServer;
-pub use transport::{ServeEnd, ServeError, serve_stdio};
+pub use transport::{ServeError, serve_stdio};

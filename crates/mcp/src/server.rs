@@ -45,8 +45,6 @@ pub struct McpServer {
     /// One permit for each running call.
     calls: Semaphore,
     end_of_input: CancelToken,
-    /// Cancels every running call.
-    stop: CancelToken,
 }
 
 impl McpServer {
@@ -62,7 +60,6 @@ impl McpServer {
             subscriptions: Semaphore::new(MAX_SUBSCRIPTIONS),
             calls: Semaphore::new(MAX_CALLS as usize),
             end_of_input: CancelToken::default(),
-            stop: CancelToken::default(),
         })
     }
 
@@ -82,11 +79,6 @@ impl McpServer {
     /// For transports: the client sends nothing more. Running calls go on; subscriptions end.
     pub(crate) fn end_of_input(&self) {
         self.end_of_input.cancel();
-    }
-
-    /// For transports: the server ends. Every running call is cancelled; its end is recorded.
-    pub(crate) fn stop_calls(&self) {
-        self.stop.cancel();
     }
 
     /// Waits until the calls that were cancelled at the end of the connection have ended and are recorded.
@@ -124,7 +116,6 @@ impl McpServer {
             biased;
             reply = &mut call => return Ok(reply),
             () = context.ct.cancelled() => cancel.cancel(),
-            () = self.stop.cancelled() => cancel.cancel(),
         }
         Ok(call.await)
     }

@@ -91,20 +91,6 @@ pub enum StateChange {
         /// The new state.
         state: crate::call::CallState,
     },
-    /// A call runs in a process from now on, until its state changes.
-    ClaimCall {
-        /// Call id.
-        id: Id,
-        /// Id of the process.
-        life: Id,
-    },
-    /// The change that the program of a call made was judged.
-    JudgeChange {
-        /// Call id.
-        id: Id,
-        /// Effects and verdict.
-        judged: RedactedText,
-    },
     /// A call ends; rejected if it has already ended.
     FinishCall(CallFinish),
     /// An event of a call's timeline.

@@ -60,8 +60,6 @@ pub struct CallRow<T = RedactedText> {
     pub first_record: Option<RecordId>,
     /// The last record about it. Filled in by the store.
     pub last_record: Option<RecordId>,
-    /// Effects and verdict, as `RecordedPlan` stores them. When read they come from [`crate::Store::judged_calls`].
-    pub judged: Option<T>,
     /// Its events, if it has ended when its row is inserted. When read they come from [`crate::Store::events`].
     pub events: Vec<TimelineEvent<T>>,
 }
@@ -82,7 +80,6 @@ impl<T> CallRow<T> {
             error: None,
             first_record: None,
             last_record: None,
-            judged: None,
             events: Vec::new(),
         }
     }
@@ -99,55 +96,6 @@ pub struct CallFinish {
     pub at: Timestamp,
     /// Why it failed.
     pub error: Option<ErrorCode>,
-}
-
-/// A call with what was judged, for judging it again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JudgedCall {
-    /// Call id.
-    pub id: Id,
-    /// Session id.
-    pub session: Id,
-    /// Tool name.
-    pub tool: String,
-    /// When it started.
-    pub started: Timestamp,
-    /// Effects and verdict of the call.
-    pub judged: Option<String>,
-    /// Effects and verdict of the change that its program made.
-    pub judged_change: Option<String>,
-}
-
-/// A call whose end is not recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunningCall {
-    /// Call id.
-    pub id: Id,
-    /// Session id.
-    pub session: Id,
-    /// Tool name.
-    pub tool: String,
-    /// The process in which it runs, or ran until that process died.
-    pub life: Id,
-    /// User of the session.
-    pub user: String,
-    /// Agent of the session.
-    pub agent: String,
-    /// Role of the session.
-    pub role: String,
-}
-
-/// Which judged calls to read: a page in the order of their ids.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JudgedCallQuery {
-    /// The project of their sessions, as it is stored.
-    pub project: String,
-    /// Not older than this.
-    pub since: Option<Timestamp>,
-    /// After this call; `None` for the first page.
-    pub after: Option<Id>,
-    /// Maximum number of calls.
-    pub limit: usize,
 }
 
 /// The calls that count toward a rate limit.

@@ -59,7 +59,7 @@ pub use approvals::{
 };
 pub use approver_key::{ApproverKey, ApproverKeyError, Passphrase, client_key};
 pub use batch::{Batch, ChainPosition, Committed, DiskSpace, Durability, StartReceipt, StateChange};
-pub use call::{CallFinish, CallRow, CallState, JudgedCall, JudgedCallQuery, RecentCalls, RunningCall};
+pub use call::{CallFinish, CallRow, CallState, RecentCalls};
 pub use checkpoints::CheckpointRow;
 pub use disk::{Disk, DiskFile, OpenFor, OsDisk};
 pub use error::StoreError;

@@ -7,7 +7,7 @@ use vambrace_ledger::{ChainHead, Digest, Id, Timestamp};
 
 use crate::approvals::ApprovalQueries;
 use crate::batch::{Batch, Committed};
-use crate::call::{CallRow, JudgedCall, JudgedCallQuery, RecentCalls, RunningCall};
+use crate::call::{CallRow, RecentCalls};
 use crate::error::StoreError;
 use crate::ledger_admin::LedgerAdmin;
 use crate::record_id::RecordId;
@@ -57,16 +57,6 @@ pub trait Store: Send + Sync {
         owner: &'a OwnerFilter,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<CallRow<String>>, StoreError>>;
-
-    /// The calls whose end is not recorded, in every project. Some run; the process of others died.
-    fn running_calls(&self) -> BoxFuture<'_, Result<Vec<RunningCall>, StoreError>>;
-
-    /// Calls of a project with what was judged, oldest first.
-    fn judged_calls<'a>(
-        &'a self,
-        query: &'a JudgedCallQuery,
-        owner: &'a OwnerFilter,
-    ) -> BoxFuture<'a, Result<Vec<JudgedCall>, StoreError>>;
 
     /// The timeline of a call, oldest first; empty for a call of another owner.
     fn events<'a>(

@@ -15,10 +15,10 @@ use vambrace_core::timestamp::Timestamp;
 use vambrace_core::tool::ToolDescriptor;
 use vambrace_store::{
     ApprovalChange, ApprovalFilter, ApprovalNotifier, ApprovalQueries, ApprovalRow, Batch, BlobSealer,
-    BoxFuture, CallRow, ChainHead, Committed, Durability, GrantRow, Id, JudgedCall, JudgedCallQuery,
-    LedgerAdmin, LedgerRecord, OwnerFilter, ProcessLiveness, ProposalRow, RecentCalls, RecordId, RecordQuery,
-    RunningCall, SealedBlob, SessionRow, SqliteStore, StartReceipt, StateChange, Store, StoreError,
-    TimelineEvent, TokenRow, TrustRow, ViolationRow,
+    BoxFuture, CallRow, ChainHead, Committed, Durability, GrantRow, Id, LedgerAdmin, LedgerRecord,
+    OwnerFilter, ProcessLiveness, ProposalRow, RecentCalls, RecordId, RecordQuery, SealedBlob, SessionRow,
+    SqliteStore, StartReceipt, StateChange, Store, StoreError, TimelineEvent, TokenRow, TrustRow,
+    ViolationRow,
 };
 use vambrace_tools::{
     Catalogue, Tool, ToolContext, ToolDefinition, ToolDescription, ToolOutput, ToolPlan, ToolWork,
@@ -159,16 +159,6 @@ impl Store for FailingStore {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<CallRow<String>>, StoreError>> {
         self.or(self.store.calls(owner, limit))
-    }
-    fn running_calls(&self) -> BoxFuture<'_, Result<Vec<RunningCall>, StoreError>> {
-        self.or(self.store.running_calls())
-    }
-    fn judged_calls<'a>(
-        &'a self,
-        query: &'a JudgedCallQuery,
-        owner: &'a OwnerFilter,
-    ) -> BoxFuture<'a, Result<Vec<JudgedCall>, StoreError>> {
-        self.or(self.store.judged_calls(query, owner))
     }
     fn events<'a>(
         &'a self,

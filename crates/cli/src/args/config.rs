@@ -57,17 +57,4 @@ pub(crate) enum PolicyCommand {
     /// Classify commands: one per line of standard input, as text for a shell, `{"argv": [...]}` or `{"shell": "..."}`. Prints
     /// one JSON object per line: class (readonly, modifying, deny), risk and reasons.
     Classify,
-    /// Judge the recorded effects of earlier calls by another configuration file, and print which verdicts change and why.
-    /// Nothing runs and no file of the workspace is read. Exit codes: 0 no change, 1 changes.
-    Replay {
-        /// Configuration file that takes the place of the project's own, as if it were trusted.
-        #[arg(long, value_name = "FILE")]
-        against: PathBuf,
-        /// Calls not older than this: 2026-01-31 or 2026-01-31T12:00:00Z.
-        #[arg(long, value_name = "TIME")]
-        since: Option<String>,
-        /// Project directory [default: the nearest parent directory with `.vambrace`].
-        #[arg(long, value_name = "DIR")]
-        workspace: Option<PathBuf>,
-    },
 }

@@ -168,7 +168,7 @@ fn unknown(option: &str, word: &str, known: impl Iterator<Item = &'static str> +
 }
 
 /// Parses an RFC 3339 time, or a date (midnight UTC).
-pub(crate) fn parse_time(text: &str) -> Result<Timestamp, Failure> {
+fn parse_time(text: &str) -> Result<Timestamp, Failure> {
     let stamp = text.parse::<jiff::Timestamp>().or_else(|error| {
         let day = text.parse::<jiff::civil::Date>().map_err(|_| error)?;
         day.to_zoned(jiff::tz::TimeZone::UTC).map(|start| start.timestamp())

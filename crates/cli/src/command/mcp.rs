@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use vambrace_core::principal::EntryPoint;
 use vambrace_host::{Caller, Host, Paths, Projects};
-use vambrace_mcp::{McpServer, ServeEnd, serve_stdio};
+use vambrace_mcp::{McpServer, serve_stdio};
 
 use crate::args::CallerArgs;
 use crate::failure::Failure;
@@ -17,8 +17,6 @@ pub(crate) async fn run(caller: &CallerArgs, out: &Out) -> Result<ExitCode, Fail
     if let Err(error) = server.check().await {
         out.failure(&error.into());
     }
-    match serve_stdio(server).await.map_err(|error| Failure::failed(error.to_string()))? {
-        ServeEnd::ClientGone => Ok(ExitCode::SUCCESS),
-        ServeEnd::Signal(number) => Ok(ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))),
-    }
+    serve_stdio(server).await.map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(ExitCode::SUCCESS)
 }

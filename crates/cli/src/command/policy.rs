@@ -17,9 +17,6 @@ pub(crate) async fn run(what: PolicyCommand, out: &Out) -> Result<ExitCode, Fail
         PolicyCommand::Check { caller } => check(&caller, *out).await,
         PolicyCommand::Test { caller } => test(&caller, *out),
         PolicyCommand::Classify => classify(*out),
-        PolicyCommand::Replay { against, since, workspace } => {
-            super::replay::run(workspace.as_deref(), &against, since.as_deref(), *out).await
-        }
     }
 }
 

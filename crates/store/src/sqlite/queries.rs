@@ -6,7 +6,7 @@ use vambrace_ledger::{ChainHead, Digest, EncodedEntry, Entry, Id, Salt, Timestam
 
 use crate::approvals::ApprovalQueries;
 use crate::batch::{Batch, Committed, StartRecord, StateChange};
-use crate::call::{CallRow, JudgedCall, JudgedCallQuery, RecentCalls, RunningCall};
+use crate::call::{CallRow, RecentCalls};
 use crate::error::StoreError;
 use crate::ledger_admin::LedgerAdmin;
 use crate::notify::ApprovalNotifier as _;
@@ -99,28 +99,6 @@ impl Store for SqliteStore {
             let parameters = (sql_limit(limit), tenant, user, project);
             read_pool.all(&call::newest(), parameters, |row| call::read(&writer, row))
         }))
-    }
-
-    fn running_calls(&self) -> BoxFuture<'_, Result<Vec<RunningCall>, StoreError>> {
-        Box::pin(async move { self.read_pool.all(call::RUNNING, (), call::read_running) })
-    }
-
-    fn judged_calls<'a>(
-        &'a self,
-        query: &'a JudgedCallQuery,
-        owner: &'a OwnerFilter,
-    ) -> BoxFuture<'a, Result<Vec<JudgedCall>, StoreError>> {
-        let (read_pool, query, owner) = (Arc::clone(&self.read_pool), query.clone(), owner.clone());
-        Box::pin(async move {
-            let read = move || {
-                let [tenant, user, project] = owner.columns();
-                let after = query.after.as_ref().map(Id::as_str).unwrap_or_default();
-                let since = query.since.map(Timestamp::millis);
-                let page = (sql_limit(query.limit), tenant, user, project, &query.project, since, after);
-                read_pool.all(&call::judged(), page, call::read_judged)
-            };
-            tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Closed)?
-        })
     }
 
     fn events<'a>(

@@ -25,7 +25,6 @@ const MIGRATIONS: &[&str] = &[
     include_str!("sql/0006.sql"),
     include_str!("sql/0007.sql"),
     include_str!("sql/0008.sql"),
-    include_str!("sql/0009.sql"),
 ];
 
 /// Opens for writing. The caller holds the writer lock: two processes cannot switch to WAL mode or migrate at

@@ -29,8 +29,6 @@ enum Statement {
     RequireCallRate,
     InsertCall,
     SetCall,
-    ClaimCall,
-    JudgeChange,
     FinishCall,
     Event,
     Violation,
@@ -40,7 +38,7 @@ enum Statement {
     Forget,
 }
 
-const SQL: [&str; 22] = [
+const SQL: [&str; 20] = [
     "BEGIN IMMEDIATE",
     "COMMIT",
     "SAVEPOINT batch",
@@ -54,8 +52,6 @@ const SQL: [&str; 22] = [
     call::RECENT,
     call::INSERT,
     call::SET,
-    call::CLAIM,
-    call::JUDGE_CHANGE,
     call::FINISH,
     timeline_event::INSERT,
     violation::INSERT,
@@ -222,7 +218,6 @@ impl<'c> Statements<'c> {
                         first.map(signed),
                         records.last.map(signed),
                         timeline_event::in_row(&c.events),
-                        text(c.judged.as_ref()),
                     ),
                 )?;
             }
@@ -231,12 +226,6 @@ impl<'c> Statements<'c> {
                     return conflict(format!("`{state}` is a final state; finish the call instead"));
                 }
                 one(self.execute(Statement::SetCall, (id.as_str(), state.as_str()))?, "open call", id)?;
-            }
-            StateChange::ClaimCall { id, life } => {
-                one(self.execute(Statement::ClaimCall, (id.as_str(), life.as_str()))?, "open call", id)?;
-            }
-            StateChange::JudgeChange { id, judged } => {
-                one(self.execute(Statement::JudgeChange, (id.as_str(), judged.get()))?, "call", id)?;
             }
             StateChange::FinishCall(f) => {
                 if !f.state.is_final() {
