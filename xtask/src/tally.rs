@@ -54,10 +54,14 @@ pub(crate) struct RunnerLines {
 
 impl RunnerLines {
     pub(crate) fn read(&mut self, line: &str) {
-        if let Some(counts) = Tally::of_line(line) {
-            self.tally += counts;
-        }
+        let counts = Tally::of_line(line);
         let line = plain(line);
+        match counts {
+            // nextest shows the output of failed attempts, with summary lines of the harness: its own summary counts.
+            Some(counts) if line.trim_start().starts_with("Summary [") => self.tally = counts,
+            Some(counts) => self.tally += counts,
+            None => {}
+        }
         let line = line.trim_end();
         if let Some(rest) = line.trim_start().strip_prefix("FLAKY ") {
             let name = rest.split_once(']').map_or(rest, |(_, name)| name).trim();
@@ -183,6 +187,14 @@ mod tests {
         assert_eq!(lines.flaky, ["( 940/1663) vambrace-sandbox::real processes::memory"]);
         assert_eq!(lines.failed, ["a::b", "c"]);
         assert_eq!(lines.tally, Tally { passed: 1, failed: 2, skipped: 0 });
+    }
+
+    #[test]
+    fn a_test_that_passes_when_repeated_is_no_failure() {
+        let mut lines = RunnerLines::default();
+        lines.read("    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 275 filtered out");
+        lines.read("     Summary [   9.8s] 3 tests run: 3 passed (1 flaky), 2 skipped");
+        assert_eq!(lines.tally, Tally { passed: 3, failed: 0, skipped: 2 });
     }
 
     #[test]
